@@ -1,0 +1,31 @@
+# Every target says what it does in `make help`. Logic lives in hack/ and in the program, not here.
+GO ?= go
+LDFLAGS := -s -w
+
+.PHONY: help build demo test unit lab-test lint clean packages
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+packages: ## install the system packages that a run needs, if they are missing (root)
+	@hack/packages.sh
+
+build: ## build bin/hitless, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+
+demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the report goes to out/demo
+	bin/hitless run rollout --out out/demo
+
+test: unit lab-test ## all tests, the real-kernel ones included
+
+unit: ## tests without root and without a VM
+	$(GO) test ./...
+
+lab-test: packages build ## tests on a real kernel in a VM
+	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./internal/... ./suites/...
+
+lint: ## gofmt, vet, staticcheck
+	@hack/lint.sh
+
+clean: ## remove what the build and the runs made here
+	rm -rf bin out

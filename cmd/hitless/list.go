@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/scenarios"
+)
+
+func scenariosCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "scenarios", Short: "List the scenarios and their parameters", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			for _, s := range scenarios.All() {
+				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
+				for _, p := range s.AllParameters() {
+					fmt.Fprintf(w, "\t  %s=%s\t%s\n", p.Key, p.Default, p.Help)
+				}
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "build NAME@VERSION...", Short: "Build upstream programs from their modules into the cache",
+		Example: "  hitless build kube-proxy@v1.26.0\n  hitless build control-plane",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var targets []build.Target
+			for _, arg := range args {
+				if arg == "control-plane" {
+					targets = append(targets, run.ControlPlaneTargets...)
+					continue
+				}
+				t, err := build.ParseTarget(arg)
+				if err != nil {
+					return err
+				}
+				targets = append(targets, t)
+			}
+			cache, err := run.CacheDir()
+			if err != nil {
+				return err
+			}
+			b := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }}
+			binaries, err := b.Build(cmd.Context(), targets...)
+			for _, binary := range binaries {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\t%s\n", binary.Target.Name, binary.Target.Version, binary.Path)
+				for _, note := range binary.Notes {
+					fmt.Fprintf(cmd.OutOrStdout(), "\t%s\n", note)
+				}
+			}
+			return err
+		},
+	}
+}
+
+func subjectsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "subjects", Short: "List what can be tested", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			fmt.Fprintln(out, "bundled                               the IPVS proxier that comes with hitless")
+			fmt.Fprintln(out, "kube-proxy@VERSION/iptables           v1.11 and later, built from its module on first use")
+			fmt.Fprintln(out, "kube-proxy@VERSION/ipvs               v1.11 and later")
+			fmt.Fprintln(out, "kube-proxy@VERSION/nftables           v1.29 and later")
+			for _, p := range []struct{ program, name string }{{"xtables-nft-multi", "iptables"}, {"ipset", "ipset"}, {"conntrack", "conntrack"}, {"nft", "nftables"}} {
+				if _, err := exec.LookPath(p.program); err != nil {
+					fmt.Fprintf(out, "kube-proxy cannot be tested here: %s is missing; `apt-get install %s` brings it\n", p.program, p.name)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Tell what this machine can run, and what to install for the rest", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, f := range run.Doctor(cmd.Context()) {
+				mark := "ok      "
+				if !f.OK {
+					mark = "missing "
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s%-22s %s\n", mark, f.What, f.Text)
+			}
+			return nil
+		},
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version := "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				version = info.Main.Version + " " + info.GoVersion
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "hitless", version)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,99 @@
+// Command hitless asks whether a Kubernetes Service proxy drops connections when something changes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/backend"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/proxier"
+)
+
+// The exit codes.
+const (
+	exitPass        = 0
+	exitUsage       = 2
+	exitInvalid     = 3
+	exitInterrupted = 130
+)
+
+// exitError ends the program with a code, after its message if it has one.
+type exitError struct {
+	code int
+	err  error
+}
+
+// Error is the message.
+func (e exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func main() {
+	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel gives init the words that it does not know
+		vm.Init("/usr/bin/hitless", "guest")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	code := exitCode(ctx, err)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "hitless:", err)
+	}
+	os.Exit(code)
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitPass
+	case errors.As(err, &exit):
+		return exit.code
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, new(*run.InvalidError)):
+		return exitInvalid
+	default:
+		return exitUsage
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hitless",
+		Short: "Does this Kubernetes Service proxy drop connections when something changes?",
+		Long: strings.TrimSpace(`
+hitless runs a Kubernetes Service proxy through rollouts, restarts and faults, while probes open connections to an
+external IP at a fixed rate, and reports every dropped connection, second by second, with its cause.
+
+Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cannot be trusted, 130 interrupted.`),
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(runCommand(), reportCommand(), gateCommand(), scenariosCommand(), subjectsCommand(), buildCommand(),
+		doctorCommand(), versionCommand(), proxier.Command(), hidden(backend.Command()), hidden(probes.Command()), guestCommand())
+	return cmd
+}
+
+func hidden(c *cobra.Command) *cobra.Command {
+	c.Hidden = true
+	return c
+}
+
+func guestCommand() *cobra.Command {
+	return hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+)
+
+func runCommand() *cobra.Command {
+	var o run.Options
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO",
+		Short: "Run a scenario against a subject and judge what the probes saw",
+		Long: `Run a scenario against a subject in a lab of its own and judge what the probes saw.
+
+The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
+the same history, byte for byte. Results go to --out: report.html, report.json, junit.xml, summary.md, history/, logs/ and
+host.json.`,
+		Example: `  hitless run rollout
+  hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
+  hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
+  hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
+		Args: exactScenario,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Scenario = args[0]
+			var err error
+			if o.Set, err = parseSet(set); err != nil {
+				return err
+			}
+			begin := time.Now()
+			o.Progress = func(text string) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "[%4.0fs] %s\n", time.Since(begin).Seconds(), text)
+			}
+			result, err := run.Run(cmd.Context(), o)
+			if result != nil {
+				defer printHashes(cmd, result)
+			}
+			if err != nil {
+				return err
+			}
+			if result.Report == nil {
+				return nil
+			}
+			return conclude(cmd, result.Report, filepath.Join(result.Dir, "history"))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
+	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
+	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: auto or vm")
+	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
+	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
+	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
+	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
+	f.StringArrayVar(&set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
+	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
+	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
+	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which the run is ended as invalid (default by scenario)")
+	return cmd
+}
+
+func exactScenario(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("run needs one scenario, %d were given; `hitless scenarios` lists them", len(args))
+	}
+	return nil
+}
+
+func parseSet(pairs []string) (map[string]string, error) {
+	set := map[string]string{}
+	for _, pair := range pairs {
+		key, value, found := strings.Cut(pair, "=")
+		if !found {
+			return nil, fmt.Errorf("--set %s: give key=value", pair)
+		}
+		set[key] = value
+	}
+	return set, nil
+}
+
+func printHashes(cmd *cobra.Command, r *run.Result) {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "inputs sha256   %s\nhistory sha256  %s\n", r.InputsSha256, r.HistorySha256)
+	if r.Report != nil {
+		fmt.Fprintf(out, "report          %s/report.html\n", r.Dir)
+	}
+}
+
+// conclude prints a report and turns its verdict into an exit code.
+func conclude(cmd *cobra.Command, r *reports.Report, history string) error {
+	h, err := reports.OpenHistory(history)
+	if err != nil {
+		return err
+	}
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	if err := reports.WriteTerminal(cmd.OutOrStdout(), r, origin); err != nil {
+		return err
+	}
+	if code := r.Verdict.ExitCode(); code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+func reportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "report DIR", Short: "Compute the reports of a run again from its history", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := reports.OpenHistory(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := reports.WriteAll(args[0], h)
+			if err != nil {
+				return err
+			}
+			return conclude(cmd, r, args[0])
+		},
+	}
+}
+
+func gateCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "gate DIR --budget FILE", Short: "Judge a run again, with a budget of accepted losses", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Stat(file); err != nil {
+				return fmt.Errorf("reading the budget: %w; give a file with --budget", err)
+			}
+			budget, err := reports.LoadBudget(file)
+			if err != nil {
+				return err
+			}
+			r, err := reports.Judge(args[0], budget)
+			if err != nil {
+				return err
+			}
+			return conclude(cmd, r, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&file, "budget", "", "YAML file with the accepted loss: dropped and delayed connections")
+	return cmd
+}

@@ -1,0 +1,122 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+
+	"github.com/hitless/hitless/lab"
+	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// ToyScenario is the scenario of the guest's own test.
+const (
+	ToyScenario = "toy"
+
+	program  = "/usr/bin/hitless"
+	binaries = "/usr/bin"
+	stateDir = "/tmp/lab"
+)
+
+func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+	if plan.Scenario == ToyScenario {
+		return toy(ctx, plan.Parameters, r, now)
+	}
+	scenario, err := scenarios.Find(plan.Scenario)
+	if err != nil {
+		return err
+	}
+	cfg, err := labConfig(plan, r, now)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l, err := lab.Up(ctx, cfg)
+	if err != nil {
+		r.saveLogs(filepath.Join(stateDir, "logs"))
+		return err
+	}
+	go func() {
+		if err, more := <-l.Failed(); more {
+			cancel(err)
+		}
+	}()
+	err = runScenario(ctx, scenario, plan, l, r, now)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	l.Down()
+	r.saveLogs(filepath.Join(stateDir, "logs"))
+	return err
+}
+
+func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, error) {
+	spec, err := subject.Parse(plan.Subject)
+	if err != nil {
+		return lab.Config{}, err
+	}
+	p := plan.Parameters
+	interval, err := time.ParseDuration(p["checkInterval"])
+	if err != nil {
+		return lab.Config{}, fmt.Errorf("reading checkInterval: %w", err)
+	}
+	fall, _ := strconv.Atoi(p["checkFall"])
+	rise, _ := strconv.Atoi(p["checkRise"])
+	return lab.Config{
+		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: program, Binaries: binaries,
+		Subject: spec, Fallback: p["terminatingFallback"], Recorder: r, Now: now, Progress: progress(now),
+		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
+			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},
+	}, nil
+}
+
+// progress says on the console how far the run is, with the run's own time.
+func progress(now func() time.Duration) func(string) {
+	return func(text string) { fmt.Printf("hitless: +%.1fs %s\n", now().Seconds(), text) }
+}
+
+func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.Lab, r *recorder, now func() time.Duration) error {
+	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the lab's kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the lab's own requests are few; throttling would only add to the virtual time
+	cluster, err := resources.New(config)
+	if err != nil {
+		return fmt.Errorf("reaching the lab's control plane: %w", err)
+	}
+	prober, err := newProber(l, plan.Seed, r, now)
+	if err != nil {
+		return err
+	}
+	w := &scenarios.World{
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Faults: faults{l.Balancer}, Prober: prober,
+		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
+		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
+	}
+	return errors.Join(scenarios.Run(ctx, s, w), prober.close())
+}
+
+// saveLogs sends the logs of the lab's programs to the run's folder.
+func (r *recorder) saveLogs(dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+	for _, file := range files {
+		const most = 4 << 20
+		data, err := os.ReadFile(file)
+		if err == nil {
+			payload := append([]byte("logs/"+filepath.Base(file)+"\x00"), data[max(0, len(data)-most):]...)
+			_ = r.frames.Write(vm.FrameFile, payload) // logs are a help, not part of the measurement
+		}
+	}
+}

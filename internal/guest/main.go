@@ -1,0 +1,39 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// Main runs the plan in the region and writes the history there. Its own progress goes to standard output.
+func Main() error {
+	region, err := vm.OpenRegion()
+	if err != nil {
+		return err
+	}
+	return Run(context.Background(), region)
+}
+
+// Run runs the plan that the region holds.
+func Run(ctx context.Context, region []byte) error {
+	data, err := vm.GetPlan(region)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	now := func() time.Duration { return time.Since(begin) }
+	r := newRecorder(vm.NewFrameWriter(region))
+	plan, err := readPlan(data)
+	if err == nil {
+		err = execute(ctx, plan, r, now)
+	}
+	r.close(err)
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "hitless: the run ended early:", err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+// Package guest is the runner inside the lab's kernel: it reads the plan, builds the lab, drives the scenario and writes
+// the history. It runs as a child of the guest's first process, or in namespaces of the host; it never sees the host.
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Plan is everything that determines a run.
+type Plan struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	Scenario      string            `json:"scenario"`
+	Parameters    map[string]string `json:"parameters"`
+	Seed          int64             `json:"seed"`
+	Subject       string            `json:"subject"`
+	ControlPlane  string            `json:"controlPlane"`
+	Nodes         int               `json:"nodes"`
+	Rate          float64           `json:"rate"`
+}
+
+// planVersion is the version of the plan that this program writes and reads.
+const planVersion = 1
+
+// Marshal writes the plan; the same plan gives the same bytes.
+func (p Plan) Marshal() ([]byte, error) {
+	p.SchemaVersion = planVersion
+	return json.Marshal(p)
+}
+
+func readPlan(data []byte) (Plan, error) {
+	var p Plan
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("reading the plan: %w", err)
+	}
+	if p.SchemaVersion != planVersion {
+		return p, fmt.Errorf("the plan has version %d; this program reads version %d", p.SchemaVersion, planVersion)
+	}
+	return p, nil
+}

@@ -1,0 +1,90 @@
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// toy is the smallest thing that has all that could make two runs differ: real sockets between namespaces, goroutines,
+// timers and the kernel's random pool. It proves the guest's determinism in seconds.
+//
+// Its parameter `end` lets it end as no run should: panic or hang.
+func toy(ctx context.Context, params map[string]string, record reports.Recorder, now func() time.Duration) error {
+	switch params["end"] {
+	case "panic":
+		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	case "hang":
+		never := make(chan os.Signal, 1)
+		signal.Notify(never, syscall.SIGUSR1) // a blocked program without this would be ended as deadlocked
+		<-never
+	}
+	const n = 20
+	net, err := topology.New(1)
+	if err != nil {
+		return err
+	}
+	defer net.Close()
+	node := net.Nodes[0]
+	listener, err := node.Listen(ctx, "tcp", node.Addr.String()+":7")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	for i := range n {
+		text, err := toyRound(ctx, net, node.Addr.String()+":7", now)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", i, err)
+		}
+		record.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "toy", Text: text})
+		timer := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func toyRound(ctx context.Context, net *topology.Network, address string, now func() time.Duration) (string, error) {
+	random := make([]byte, 8)
+	if _, err := rand.Read(random); err != nil {
+		return "", err
+	}
+	begin := now()
+	conn, err := net.Client.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(random); err != nil {
+		return "", err
+	}
+	echo := make([]byte, len(random))
+	if _, err := io.ReadFull(conn, echo); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s from %s in %d ns", hex.EncodeToString(echo), conn.LocalAddr(), now()-begin), nil
+}

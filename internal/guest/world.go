@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/lab"
+	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+type clock struct{ now func() time.Duration }
+
+func (c clock) Now() time.Duration { return c.now() }
+
+func (c clock) Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// announce tells of phases and steps on the console as they are recorded.
+type announce struct {
+	*recorder
+	say func(string)
+}
+
+func (a announce) Event(e reports.Event) {
+	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
+		a.say(e.Text)
+	}
+	a.recorder.Event(e)
+}
+
+type faults struct{ b *balancer.Balancer }
+
+func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {
+	target, err := netip.ParseAddrPort(s.Target)
+	if err != nil {
+		return fmt.Errorf("the fault %s: %w", s.ID, err)
+	}
+	return f.b.Inject(ctx, balancer.Fault{ID: s.ID, Kind: s.Kind, Target: target, Node: s.Node, For: s.For, Attrs: s.Attrs})
+}
+
+// prober runs lanes in the probe worker, a program of its own in the client's namespace.
+type prober struct {
+	record  reports.Recorder
+	now     func() time.Duration
+	orders  *probes.Orders
+	input   io.Closer
+	process *procs.Process
+	read    chan error
+	lanes   uint16
+}
+
+func newProber(l *lab.Lab, seed int64, record reports.Recorder, now func() time.Duration) (*prober, error) {
+	in, orders := io.Pipe()
+	attempts, out := io.Pipe()
+	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1)}
+	var err error
+	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: program, Args: []string{probes.WorkerName, "--fifo"},
+		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
+	if err != nil {
+		return nil, fmt.Errorf("starting the probe worker: %w", err)
+	}
+	go func() {
+		<-p.process.Done()
+		out.Close()
+		in.Close()
+	}()
+	go func() { p.read <- p.copy(attempts) }()
+	base, err := monotonicBase(now)
+	if err != nil {
+		return nil, err
+	}
+	p.orders, err = probes.NewOrders(orders, base, seed)
+	return p, err
+}
+
+// monotonicBase is the start of the run on CLOCK_MONOTONIC, which all processes of one kernel share.
+func monotonicBase(now func() time.Duration) (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	return ts.Nano() - int64(now()), nil
+}
+
+func (p *prober) copy(attempts io.Reader) error {
+	r := reports.NewAttemptReader(attempts)
+	for {
+		a, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the probe worker's attempts: %w", err)
+		}
+		p.record.Attempt(a)
+	}
+}
+
+// lead is how far ahead of its first attempt a lane is ordered.
+const lead = 200 * time.Millisecond
+
+// StartLane starts a lane; stop ends it.
+func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func() error, err error) {
+	target, err := netip.ParseAddrPort(s.Target)
+	if err != nil {
+		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
+	}
+	p.lanes++
+	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
+		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN}.WithDefaults()
+	begin := p.now() + lead
+	e := lane.Event(begin)
+	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
+	p.record.Event(e)
+	if err := p.orders.Start(lane, begin); err != nil {
+		return nil, err
+	}
+	if err := (clock{p.now}).Sleep(ctx, lead); err != nil {
+		return nil, err
+	}
+	return func() error { return p.orders.Stop(lane.ID, p.now()) }, nil
+}
+
+// close ends the worker and waits until all its attempts are recorded.
+func (p *prober) close() error {
+	p.input.Close()
+	err := <-p.read
+	<-p.process.Done()
+	if text := p.process.ExitText(); err == nil && text != "exit status 0" {
+		err = fmt.Errorf("the probe worker ended with %s", text)
+	}
+	return err
+}

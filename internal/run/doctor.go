@@ -1,0 +1,76 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// Finding is one thing that Doctor looked at.
+type Finding struct {
+	What string
+	OK   bool
+	Text string // what was found, or what to do
+}
+
+// Doctor looks at what this machine can run. It tries, where trying is possible, and changes nothing.
+func Doctor(ctx context.Context) []Finding {
+	findings := []Finding{
+		program("virtual machine", vm.QEMU, "qemu-system-x86"),
+		program("kernel package", "apt-get", "apt"),
+		program("unpacking it", "dpkg-deb", "dpkg"),
+		program("building upstream", "go", "golang (1.26 or later)"),
+		program("kube-proxy iptables", "xtables-nft-multi", "iptables"),
+		program("kube-proxy ipvs", "ipset", "ipset"),
+		program("kube-proxy conntrack", "conntrack", "conntrack"),
+		program("kube-proxy nftables", "nft", "nftables"),
+		program("haproxy balancer", "haproxy", "haproxy"),
+	}
+	free := availableMB()
+	findings = append(findings, Finding{"memory", free > memoryMB("kube")*2/3,
+		fmt.Sprintf("%d MB available; a lab with the real control plane needs %d MB, with the replay one %d MB",
+			free, memoryMB("kube")*2/3+256, memoryMB("replay")*2/3+256)})
+	var cpus unix.CPUSet
+	err := unix.SchedGetaffinity(0, &cpus)
+	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, without which it does not repeat", cpus.Count())})
+	return append(findings, cached(ctx)...)
+}
+
+func program(what, name, pkg string) Finding {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+	}
+	if err != nil {
+		return Finding{what, false, fmt.Sprintf("%s is not installed; the package %s brings it", name, pkg)}
+	}
+	return Finding{what, true, path}
+}
+
+func cached(context.Context) []Finding {
+	dir, err := CacheDir()
+	if err != nil {
+		return []Finding{{"cache", false, err.Error()}}
+	}
+	b := &build.Builder{Cache: filepath.Join(dir, "build")}
+	found := []Finding{{"cache", true, dir}}
+	for _, t := range ControlPlaneTargets {
+		_, has := b.Cached(t)
+		text := "built"
+		if !has {
+			text = "not built yet; the first run builds it, or `hitless build control-plane`"
+		}
+		found = append(found, Finding{t.Name, has, text})
+	}
+	if _, err := os.Stat("/dev/kvm"); err == nil {
+		found = append(found, Finding{"/dev/kvm", true, "is there, and is not used: the virtual clock needs plain emulation"})
+	}
+	return found
+}

@@ -1,0 +1,148 @@
+//go:build lab
+
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/run"
+)
+
+// program builds the binary that the guest runs; a stale one is never tested.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hitless-test-")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "hitless")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	code := 1
+	if build.Run() == nil {
+		code = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// toy runs the guest's own small program and returns the events of its history.
+func toy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, error) {
+	t.Helper()
+	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Seed: 1, Out: t.TempDir(), Program: program, Progress: func(s string) { t.Log(s) }}
+	change(&o)
+	result, err := run.Run(t.Context(), o)
+	events, _ := os.ReadFile(filepath.Join(o.Out, "history", "events.ndjson"))
+	return result, events, err
+}
+
+func TestSamePlanSameHistory(t *testing.T) {
+	hog, stop := context.WithCancel(t.Context())
+	first, events, err := toy(t, func(*run.Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(events, []byte("\n")); n != 20 {
+		t.Fatalf("the toy recorded %d events, want 20", n)
+	}
+	spin(hog, t)
+	second, _, err := toy(t, func(*run.Options) {})
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.InputsSha256 != second.InputsSha256 || first.HistorySha256 != second.HistorySha256 {
+		t.Errorf("equal plans gave unequal histories: %s and, beside a CPU hog, %s", first.HistorySha256, second.HistorySha256)
+	}
+}
+
+func TestAnotherSeedAnotherHistory(t *testing.T) {
+	_, one, err := toy(t, func(*run.Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, two, err := toy(t, func(o *run.Options) { o.Seed = 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(one, two) {
+		t.Error("seed 1 and seed 2 gave the same events: the seed does not reach the guest's random pool")
+	}
+}
+
+// The twin of TestSamePlanSameHistory: where nothing makes runs repeat, the comparison must see it.
+func TestRealClockDoesNotRepeat(t *testing.T) {
+	_, one, err := toy(t, func(o *run.Options) { o.Clock = "real" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, two, err := toy(t, func(o *run.Options) { o.Clock = "real" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(one, two) {
+		t.Error("two real-clock runs gave the same events: this comparison cannot see a difference")
+	}
+}
+
+func TestBadEndsAreInvalid(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"panic": 2 * time.Minute, "hang": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := toy(t, func(o *run.Options) { o.Set = map[string]string{"end": name}; o.Deadline = deadline })
+			var invalid *run.InvalidError
+			if !errors.As(err, &invalid) {
+				t.Fatalf("a guest that ends with a %s gave %v, want an InvalidError", name, err)
+			}
+			if name == "panic" && !strings.Contains(err.Error(), "panic") {
+				t.Errorf("the error does not show the guest's last lines: %v", err)
+			}
+		})
+	}
+}
+
+func TestInterruptEndsTheGuest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	before := left(t)
+	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program,
+		Progress: func(s string) {
+			if strings.HasPrefix(s, "booting") {
+				cancel()
+			}
+		}}
+	if _, err := run.Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("an interrupted run gave %v", err)
+	}
+	if after := left(t); after != before {
+		t.Errorf("an interrupted run left something behind: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// left lists QEMU's processes and hitless' temporary folders.
+func left(t *testing.T) string {
+	t.Helper()
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "hitless-vm-*"))
+	out, _ := exec.Command("pgrep", "-x", "-c", "qemu-system-x86").Output()
+	return strings.Join(dirs, " ") + " " + string(out)
+}
+
+func spin(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for range 2 {
+		hog := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
+		if err := hog.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
+	}
+}

@@ -1,0 +1,156 @@
+// Package run is the one function that runs a plan and judges it: the command line, the suites and the benchmarks all
+// call it. It wires; it decides nothing about traffic.
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// Options is what a user asks for. The zero value of a field means its default.
+type Options struct {
+	Scenario     string
+	Set          map[string]string
+	Subject      string        // bundled
+	ControlPlane string        // kube
+	Kernel       string        // auto
+	Clock        string        // auto
+	Seed         int64         // 1
+	Nodes        int           // 3
+	Rate         float64       // 100 attempts a second
+	Out          string        // folder; made when missing
+	Binaries     string        // folder of ready programs, instead of building them
+	Cache        string        // $HITLESS_CACHE, or hitless in the user's cache folder
+	Program      string        // the hitless binary that the guest runs; this one when empty
+	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
+	Progress     func(string)
+}
+
+// UsageError is a wrong call: exit code 2.
+type UsageError struct{ error }
+
+// Unwrap returns the reason.
+func (e UsageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// IsUsage reports whether the error is a wrong call or an environment that cannot run what was asked (exit code 2).
+func IsUsage(err error) bool { return errors.As(err, new(UsageError)) }
+
+func (o *Options) fillDefaults() error {
+	defaults := func(value *string, word string) {
+		if *value == "" {
+			*value = word
+		}
+	}
+	defaults(&o.Subject, "bundled")
+	defaults(&o.ControlPlane, "kube")
+	defaults(&o.Kernel, "auto")
+	defaults(&o.Clock, "auto")
+	if o.Nodes == 0 {
+		o.Nodes = 3
+	}
+	if o.Rate == 0 {
+		o.Rate = 100
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	var err error
+	if o.Cache == "" {
+		o.Cache, err = CacheDir()
+	}
+	if o.Program == "" && err == nil {
+		o.Program, err = os.Executable()
+	}
+	return err
+}
+
+// CacheDir is where builds, kernels and packed images are kept: $HITLESS_CACHE, or hitless in the user's cache folder.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("HITLESS_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", usagef("finding the cache folder: %w; set HITLESS_CACHE to a folder", err)
+	}
+	return filepath.Join(dir, "hitless"), nil
+}
+
+// plan checks the call and makes the plan of it. Every error is a UsageError.
+func (o *Options) plan() (guest.Plan, subject.Spec, error) {
+	spec, err := subject.Parse(o.Subject)
+	if err != nil {
+		return guest.Plan{}, spec, UsageError{err}
+	}
+	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
+	if err := o.checkNumbers(); err != nil {
+		return p, spec, err
+	}
+	if o.Scenario == guest.ToyScenario {
+		p.Parameters = o.Set
+		return p, spec, nil
+	}
+	s, err := scenarios.Find(o.Scenario)
+	if err != nil {
+		return p, spec, UsageError{err}
+	}
+	params, err := s.Fill(o.Set)
+	if err != nil {
+		return p, spec, UsageError{err}
+	}
+	if _, given := o.Set["terminatingFallback"]; !given {
+		params["terminatingFallback"] = spec.DefaultFallback()
+	} else if err := spec.CheckFallback(params["terminatingFallback"]); err != nil {
+		return p, spec, UsageError{err}
+	}
+	p.Parameters = params
+	return p, spec, nil
+}
+
+func (o *Options) checkNumbers() error {
+	switch {
+	case o.Nodes < 1 || o.Nodes > 50:
+		return usagef("--nodes %d: give 1 to 50", o.Nodes)
+	case o.Rate <= 0 || o.Rate > 5000:
+		return usagef("--rate %g: give a number above 0, at most 5000 attempts a second", o.Rate)
+	case o.ControlPlane != "kube" && o.ControlPlane != "replay":
+		return usagef("--controlplane %q: give kube or replay", o.ControlPlane)
+	case o.Kernel != "auto" && o.Kernel != "vm":
+		return usagef("--kernel %q: give auto or vm; runs on the host's own kernel are not built yet", o.Kernel)
+	case o.Clock != "auto" && o.Clock != "virtual" && o.Clock != "real":
+		return usagef("--clock %q: give auto, virtual or real", o.Clock)
+	}
+	return nil
+}
+
+// command is the one command that repeats the run.
+func (o *Options) command() string {
+	words := []string{"hitless run", o.Scenario, "--subject", o.Subject, "--seed", strconv.FormatInt(o.Seed, 10)}
+	if o.ControlPlane != "kube" {
+		words = append(words, "--controlplane", o.ControlPlane)
+	}
+	if o.Clock == "real" {
+		words = append(words, "--clock real")
+	}
+	if o.Nodes != 3 {
+		words = append(words, "--nodes", strconv.Itoa(o.Nodes))
+	}
+	if o.Rate != 100 {
+		words = append(words, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
+	}
+	for _, key := range sortedKeys(o.Set) {
+		words = append(words, "--set", key+"="+o.Set[key])
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,218 @@
+package run
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// ControlPlaneTargets are the programs of the lab's control plane, in the version that hitless is tested with.
+var ControlPlaneTargets = []build.Target{{Name: "kube-apiserver", Version: "v1.37.1"}, {Name: "kube-controller-manager", Version: "v1.37.1"},
+	{Name: "kube-scheduler", Version: "v1.37.1"}, {Name: "etcd", Version: "v3.7.0"}}
+
+// prepared is a guest that is ready to boot.
+type prepared struct {
+	vm.Boot
+	clock          string
+	inputs         string // digest
+	subjectVersion string
+	notes          []string
+}
+
+// memoryMB is what the guest gets; the packed files stand in it too.
+func memoryMB(controlPlane string) int {
+	if controlPlane == "kube" {
+		return 6144
+	}
+	return 2048
+}
+
+func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec) (*prepared, error) {
+	p := &prepared{clock: "virtual", subjectVersion: spec.Version}
+	if o.Clock == "real" {
+		p.clock = "real"
+	}
+	kernel, err := vm.FetchKernel(ctx, filepath.Join(o.Cache, "kernel"), o.Progress)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	img := vm.NewImage()
+	img.Add("/usr/bin/hitless", o.Program, 0o755)
+	img.Link("/init", "usr/bin/hitless")
+	missing, err := img.AddModules(kernel, vm.Modules...)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	p.notes = append(p.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
+	if plan.Scenario != guest.ToyScenario {
+		if err := o.addPrograms(ctx, img, plan, spec); err != nil {
+			return nil, err
+		}
+	}
+	file, digest, err := img.Pack(filepath.Join(o.Cache, "initramfs"))
+	if err != nil {
+		return nil, err
+	}
+	data, err := plan.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	p.Boot = vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: memoryMB(plan.ControlPlane),
+		RealTime: p.clock == "real", Deadline: o.deadline(plan), Line: o.guestLine}
+	version, err := qemuVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.inputs = inputsDigest(string(data), digest, kernel.Package, version, p.clock)
+	return p, nil
+}
+
+// guestLine passes on what the guest says of its progress; the kernel's own lines stay in the console.
+func (o Options) guestLine(line string) {
+	if text, is := strings.CutPrefix(line, "hitless: "); is {
+		o.Progress(text)
+	}
+}
+
+// addPrograms puts the control plane, the subject and the subject's tools into the guest.
+func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan, spec subject.Spec) error {
+	var targets []build.Target
+	if plan.ControlPlane == "kube" {
+		targets = append(targets, ControlPlaneTargets...)
+	}
+	if spec.Name == "kube-proxy" {
+		targets = append(targets, build.Target{Name: "kube-proxy", Version: spec.Version})
+	}
+	builder := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Progress: o.Progress}
+	binaries, err := builder.Build(ctx, targets...)
+	if err != nil {
+		return UsageError{err}
+	}
+	for _, b := range binaries {
+		img.Add("/usr/bin/"+b.Target.Name, b.Path, 0o755)
+	}
+	if spec.Name == "kube-proxy" {
+		return addTools(img)
+	}
+	return nil
+}
+
+// addTools puts the programs into the guest that a kube-proxy calls.
+func addTools(img *vm.Image) error {
+	for _, t := range []struct{ guest, host, packageName string }{
+		{"/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-nft-multi", "iptables"},
+		{"/usr/sbin/ipset", "/usr/sbin/ipset", "ipset"},
+		{"/usr/sbin/conntrack", "/usr/sbin/conntrack", "conntrack"},
+		{"/usr/sbin/nft", "/usr/sbin/nft", "nftables"},
+	} {
+		if _, err := os.Stat(t.host); err != nil {
+			return usagef("a kube-proxy calls %s, which is not installed; `apt-get install %s` brings it", filepath.Base(t.host), t.packageName)
+		}
+		if err := img.AddProgram(t.guest, t.host); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
+		img.Link("/usr/sbin/"+name, "xtables-nft-multi")
+	}
+	extensions, err := filepath.Glob("/usr/lib/" + gnuTriplet() + "/xtables/*.so")
+	if err != nil || len(extensions) == 0 {
+		return usagef("the extensions of iptables are not where Debian puts them; `apt-get install iptables` brings them")
+	}
+	for _, file := range extensions {
+		if err := img.AddProgram(file, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func gnuTriplet() string {
+	if runtime.GOARCH == "arm64" {
+		return "aarch64-linux-gnu"
+	}
+	return "x86_64-linux-gnu"
+}
+
+// deadline is the wall time that a run may take: ten minutes for the lab, and room for the scenario's own length.
+func (o Options) deadline(plan guest.Plan) time.Duration {
+	if o.Deadline > 0 {
+		return o.Deadline
+	}
+	rollouts, _ := strconv.Atoi(plan.Parameters["rollouts"])
+	return 15*time.Minute + time.Duration(rollouts)*3*time.Minute
+}
+
+func qemuVersion(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, vm.QEMU, "--version").Output()
+	if err != nil {
+		return "", usagef("asking %s for its version: %w; `apt-get install qemu-system-x86` brings it", vm.QEMU, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first, nil
+}
+
+// checkMachine refuses a run that cannot end well: tools, memory and disk.
+func checkMachine(o Options) error {
+	if _, err := exec.LookPath(vm.QEMU); err != nil {
+		return usagef("%s is not installed; `apt-get install qemu-system-x86` brings it", vm.QEMU)
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		free := availableMB()
+		if need := memoryMB(o.ControlPlane)*2/3 + 256; free < need {
+			return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB", free, o.ControlPlane, need)
+		}
+	}
+	for _, dir := range []string{o.Out, os.TempDir()} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err == nil {
+			if free := fs.Bavail * uint64(fs.Bsize) >> 20; free < 2048 {
+				return usagef("%s has %d MB free; a run needs 2048 MB", dir, free)
+			}
+		}
+	}
+	return nil
+}
+
+// availableMB is MemAvailable of /proc/meminfo (proc(5)), 1 TB when it cannot be read: then the guest's start tells.
+func availableMB() int {
+	data, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(data)) {
+		if rest, is := strings.CutPrefix(line, "MemAvailable:"); is {
+			kb, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err == nil {
+				return kb >> 10
+			}
+		}
+	}
+	return 1 << 20
+}
+
+// hostFacts is host.json: what the history must not depend on.
+type hostFacts struct {
+	Command     []string `json:"command"`
+	Out         string   `json:"out"`
+	WallSeconds float64  `json:"wallSeconds"`
+	CPU         int      `json:"cpu"`
+	QEMU        []string `json:"qemu"`
+	Kernel      string   `json:"kernelPackage"`
+	Notes       []string `json:"notes"`
+}
+
+func (o Options) host(p *prepared, outcome *vm.Outcome) hostFacts {
+	return hostFacts{Command: os.Args, Out: o.Out, WallSeconds: outcome.Wall.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args,
+		Kernel: p.Kernel.Package, Notes: p.notes}
+}

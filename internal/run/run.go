@@ -1,0 +1,175 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
+)
+
+// Result is a run that has come to its end.
+type Result struct {
+	Dir           string
+	Report        *reports.Report // nil for the toy
+	InputsSha256  string
+	HistorySha256 string
+	Wall          time.Duration
+}
+
+// InvalidError is a run whose measurement cannot be trusted, because the guest did not come to a good end: exit code 3.
+type InvalidError struct {
+	Reason  string
+	Console []string // the guest's last lines
+}
+
+// Error says why, with the last lines of the guest's console.
+func (e *InvalidError) Error() string {
+	text := "the run is invalid: " + e.Reason
+	if len(e.Console) > 0 {
+		text += "\nthe guest's last lines:\n  " + strings.Join(e.Console, "\n  ")
+	}
+	return text
+}
+
+// Run runs a plan and judges its history. A UsageError means that nothing was run; an InvalidError that the guest did not
+// come to a good end. What was recorded until then stands in the folder all the same.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.fillDefaults(); err != nil {
+		return nil, err
+	}
+	plan, spec, err := o.plan()
+	if err != nil {
+		return nil, err
+	}
+	if err := makeOut(&o); err != nil {
+		return nil, err
+	}
+	if err := checkMachine(o); err != nil {
+		return nil, err
+	}
+	boot, err := o.prepare(ctx, plan, spec)
+	if err != nil {
+		return nil, err
+	}
+	o.Progress(fmt.Sprintf("booting %s with %d MB", boot.Kernel.Release, boot.MemoryMB))
+	outcome, runErr := vm.Run(ctx, boot.Boot)
+	if outcome == nil {
+		return nil, runErr
+	}
+	defer outcome.Close()
+	return o.collect(plan, spec, boot, outcome, runErr)
+}
+
+// makeOut makes the run's folder and proves that it can be written, before anything is booted. A folder that already
+// holds a run is emptied of it.
+func makeOut(o *Options) error {
+	if o.Out == "" {
+		o.Out = filepath.Join("out", o.Scenario)
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return usagef("making the folder for the results: %w; give another with --out", err)
+	}
+	for _, name := range []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", "host.json"} {
+		if err := os.RemoveAll(filepath.Join(o.Out, name)); err != nil {
+			return usagef("clearing the old results in %s: %w; give another folder with --out", o.Out, err)
+		}
+	}
+	probe, err := os.CreateTemp(o.Out, ".write-")
+	if err != nil {
+		return usagef("writing to %s: %w; give another folder with --out", o.Out, err)
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
+}
+
+// collect writes what the guest left behind into the run's folder and judges it.
+func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, outcome *vm.Outcome, runErr error) (*Result, error) {
+	history := filepath.Join(o.Out, "history")
+	left, err := extract(outcome.Region, o.Out)
+	if err != nil && runErr == nil {
+		runErr = err
+	}
+	head := o.header(plan, spec, boot)
+	if err := writeJSON(filepath.Join(history, reports.RunFile), head); err != nil {
+		return nil, err
+	}
+	result := &Result{Dir: o.Out, InputsSha256: head.InputsSha256, Wall: outcome.Wall}
+	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
+		return nil, err
+	}
+	if result.HistorySha256, err = reports.HistorySha256(history); err != nil {
+		return nil, err
+	}
+	switch {
+	case errors.Is(runErr, context.Canceled):
+		return result, runErr
+	case runErr != nil:
+		return result, &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}
+	case !left.trailer:
+		return result, &InvalidError{"the guest ended before its history was complete", lastLines(outcome.Console, 20)}
+	case left.reason != "":
+		return result, &InvalidError{left.reason, nil}
+	case plan.Scenario == guest.ToyScenario:
+		return result, nil
+	}
+	h, err := reports.OpenHistory(history)
+	if err != nil {
+		return result, err
+	}
+	result.Report, err = reports.WriteAll(o.Out, h)
+	return result, err
+}
+
+func (o Options) header(plan guest.Plan, spec subject.Spec, boot *prepared) reports.Run {
+	return reports.Run{
+		SchemaVersion: reports.HistoryVersion, Scenario: plan.Scenario, Parameters: plan.Parameters, Seed: plan.Seed,
+		Kernel: reports.Kernel{Kind: "vm", Release: boot.Kernel.Release}, Clock: boot.clock,
+		Subject:      reports.Subject{Name: spec.Name, Version: boot.subjectVersion, Mode: spec.Mode},
+		ControlPlane: plan.ControlPlane, Nodes: nodeNames(plan.Nodes), InputsSha256: boot.inputs, Command: o.command(),
+	}
+}
+
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("node-%d", i+1)
+	}
+	return names
+}
+
+// inputsDigest is over everything that determines the history: equal inputs with an unequal history is a defect.
+func inputsDigest(parts ...string) string {
+	sum := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(sum, "%d %s\n", len(p), p)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	return nil
+}
+
+func lastLines(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,118 @@
+package backend
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// listeners are the open ports of a backend; udp and tcp are nil when off.
+type listeners struct {
+	http, tcp net.Listener
+	udp       net.PacketConn
+}
+
+func (l *listeners) close() {
+	l.http.Close()
+	if l.udp != nil {
+		l.udp.Close()
+	}
+	if l.tcp != nil {
+		l.tcp.Close()
+	}
+}
+
+// listen opens all ports before the first answer, so that a backend that answers at all answers everywhere.
+func (s *server) listen(ctx context.Context) (*listeners, error) {
+	var config net.ListenConfig
+	l := &listeners{}
+	var err error
+	if l.http, err = config.Listen(ctx, "tcp", address(s.options.HTTPPort)); err != nil {
+		return nil, fmt.Errorf("opening the port for HTTP: %w", err)
+	}
+	if s.options.UDPPort != Off {
+		if l.udp, err = config.ListenPacket(ctx, "udp", address(s.options.UDPPort)); err != nil {
+			l.close()
+			return nil, fmt.Errorf("opening the port for UDP: %w", err)
+		}
+	}
+	if s.options.TCPPort != Off {
+		if l.tcp, err = config.Listen(ctx, "tcp", address(s.options.TCPPort)); err != nil {
+			l.close()
+			return nil, fmt.Errorf("opening the port for TCP: %w", err)
+		}
+	}
+	return l, nil
+}
+
+func address(port int) string { return ":" + strconv.Itoa(port) }
+
+// reply answers one raw request; false means that there is no answer, as agnhost gives none to unknown words. Words are
+// taken in any case, and echo answers in lower case, as agnhost does. `identity` is the lab's own word.
+func (s *server) reply(request, client string, port int) (string, bool) {
+	text := strings.TrimSpace(request)
+	lower := strings.ToLower(text)
+	word, rest, _ := strings.Cut(lower, " ")
+	switch {
+	case lower == "hostname":
+		return s.id.Pod, true
+	case lower == "identity":
+		return s.line(), true
+	case lower == "clientip":
+		return client, true
+	case lower == "serverport":
+		return strconv.Itoa(port), true
+	case word == "echo" && rest != "":
+		return rest, true
+	case word == "envvar" && rest != "":
+		_, name, _ := strings.Cut(text, " ")
+		return os.Getenv(strings.TrimSpace(name)), true
+	}
+	return "", false
+}
+
+func (s *server) serveUDP(conn net.PacketConn) error {
+	buf := make([]byte, 2048)
+	for {
+		n, client, err := conn.ReadFrom(buf)
+		if err != nil {
+			return err
+		}
+		if answer, ok := s.reply(string(buf[:n]), client.String(), s.options.UDPPort); ok {
+			// A client that is gone makes the write fail with its ICMP error; that is no reason to stop serving others.
+			if _, err := conn.WriteTo([]byte(answer), client); errors.Is(err, net.ErrClosed) {
+				return err
+			}
+		}
+	}
+}
+
+// serveTCP answers line by line; a connection stays open until the client closes it.
+func (s *server) serveTCP(listener net.Listener) error {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go s.converse(conn)
+	}
+}
+
+func (s *server) converse(conn net.Conn) {
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		answer, ok := s.reply(lines.Text(), conn.RemoteAddr().String(), s.options.TCPPort)
+		if !ok {
+			continue
+		}
+		if _, err := conn.Write([]byte(answer + "\n")); err != nil {
+			return
+		}
+	}
+}

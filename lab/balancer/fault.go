@@ -1,0 +1,241 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/hitless/hitless/reports"
+)
+
+// The kinds of fault.
+const (
+	FaultDrop   = "drop"   // new connections get no answer: their SYN is dropped (UDP: every packet)
+	FaultRefuse = "refuse" // new connections are refused: their SYN is answered by RST (UDP: ICMP port unreachable)
+	FaultReset  = "reset"  // open TCP connections are reset when the client sends data; new ones open first
+)
+
+// Fault is a known disturbance between clients and nodes, put in on purpose.
+type Fault struct {
+	ID       string            // names the fault in the history; unique among those in force
+	Kind     string            // drop, refuse or reset
+	Target   netip.AddrPort    // external address and port
+	Protocol string            // tcp (default) or udp
+	Source   netip.Prefix      // only clients with these addresses; zero for all
+	Node     string            // only flows of that node (passthrough only); empty for all
+	For      time.Duration     // how long; above 0
+	Attrs    map[string]string // passed through to the events, for example lane and control
+}
+
+// faultTable puts faults in, in the balancer's namespace, ahead of every other filter on the way to a node.
+type faultTable struct {
+	cfg   Config
+	rules *ruleset
+	chain *nftables.Chain
+
+	mu     sync.Mutex
+	active map[string]bool
+	ended  chan struct{} // closed when the balancer ends
+	closed bool
+	all    sync.WaitGroup
+}
+
+func newFaultTable(cfg Config) (*faultTable, error) {
+	f := &faultTable{cfg: cfg, active: map[string]bool{}, ended: make(chan struct{})}
+	hook := nftables.ChainHookForward
+	if cfg.Kind == KindHAProxy {
+		hook = nftables.ChainHookInput // connections of clients end here
+	}
+	var err error
+	f.rules, err = newRuleset(cfg.Net.Balancer, "faults", func(c *nftables.Conn, t *nftables.Table) error {
+		f.chain = c.AddChain(&nftables.Chain{Table: t, Name: "faults", Type: nftables.ChainTypeFilter, Hooknum: hook,
+			Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 10)})
+		return nil
+	})
+	return f, err
+}
+
+// Inject puts the fault in, waits for its time and takes it out again; it returns when it is out. It can be called from
+// New's return until Run ends, from several goroutines. When ctx or the balancer ends early, so does the fault, and
+// Inject says so in its error.
+//
+// The history gets two events. The begin's At is just after the fault was in force and its fromNs just before; the
+// end's At is just before it was taken out and its untilNs just after. So from At to At every packet met the fault, and
+// none did before fromNs or after untilNs.
+func (b *Balancer) Inject(ctx context.Context, fault Fault) error {
+	if err := b.faults.inject(ctx, fault); err != nil {
+		return fmt.Errorf("injecting fault %q: %w", fault.ID, err)
+	}
+	return nil
+}
+
+func (f *faultTable) inject(ctx context.Context, fault Fault) error {
+	exprs, err := f.rule(fault)
+	if err != nil {
+		return err
+	}
+	if err := f.enter(fault.ID); err != nil {
+		return err
+	}
+	defer f.leave(fault.ID)
+	rule := &nftables.Rule{Table: f.rules.table, Chain: f.chain, Exprs: exprs,
+		UserData: userdata.AppendString(nil, userdata.TypeComment, fault.ID)}
+	from := f.cfg.Now()
+	if err := f.rules.commit(func(c *nftables.Conn) error { c.AddRule(rule); return nil }); err != nil {
+		return fmt.Errorf("adding its rule: %w", err)
+	}
+	timer := time.NewTimer(fault.For)
+	defer timer.Stop()
+	f.record(fault, "begin", f.cfg.Now(), "fromNs", from)
+	if err := f.find(rule); err != nil {
+		return err
+	}
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		err = fmt.Errorf("ended early: %w", ctx.Err())
+	case <-f.ended:
+		err = errors.New("ended early: the balancer has ended")
+	}
+	at := f.cfg.Now()
+	if gone := f.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
+		return errors.Join(err, fmt.Errorf("removing its rule, which is still in force: %w", gone))
+	}
+	f.record(fault, "end", at, "untilNs", f.cfg.Now())
+	return err
+}
+
+// find learns the kernel's handle of a rule that was added.
+func (f *faultTable) find(rule *nftables.Rule) error {
+	return f.rules.with(func(c *nftables.Conn) error {
+		rules, err := c.GetRules(f.rules.table, f.chain)
+		if err != nil {
+			return fmt.Errorf("reading back its rule, which is in force: %w", err)
+		}
+		for _, r := range rules {
+			if string(r.UserData) == string(rule.UserData) {
+				rule.Handle = r.Handle
+				return nil
+			}
+		}
+		return errors.New("reading back its rule: the kernel does not have it")
+	})
+}
+
+func (f *faultTable) enter(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return errors.New("the balancer has ended")
+	case f.active[id]:
+		return errors.New("a fault of that id is in force")
+	}
+	f.active[id] = true
+	f.all.Add(1)
+	return nil
+}
+
+func (f *faultTable) leave(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.active, id)
+	f.all.Done()
+}
+
+// close ends the faults in force and removes the table.
+func (f *faultTable) close() error {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	close(f.ended)
+	f.all.Wait()
+	return f.rules.close()
+}
+
+func (f *faultTable) record(fault Fault, state string, at time.Duration, bound string, outer time.Duration) {
+	attrs := map[string]string{}
+	maps.Copy(attrs, fault.Attrs)
+	attrs["fault"], attrs["state"], attrs["id"] = fault.Kind, state, fault.ID
+	attrs["target"] = fault.Target.String()
+	attrs[bound] = strconv.FormatInt(int64(outer), 10)
+	f.cfg.Recorder.Event(reports.Event{At: at, Kind: reports.EventInjected, Node: fault.Node, Object: fault.ID,
+		Text: fmt.Sprintf("injected %s of %s to %s: %s", fault.Kind, fault.For, fault.Target, state), Attrs: attrs})
+}
+
+// rule is the one rule that does the fault.
+func (f *faultTable) rule(fault Fault) ([]expr.Any, error) {
+	protocol := or(fault.Protocol, "tcp")
+	if err := f.check(fault, protocol); err != nil {
+		return nil, err
+	}
+	number := map[string]byte{"tcp": 6, "udp": 17}[protocol]
+	exprs := []expr.Any{
+		network(regA, ipTarget, 4), equals(addr4(fault.Target.Addr())...),
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regA}, equals(number),
+		transport(regA, portDest, 2), equals(port2(fault.Target.Port())...),
+	}
+	if fault.Source.IsValid() {
+		exprs = append(exprs, within(ipSource, fault.Source)...)
+	}
+	if fault.Node != "" {
+		n, err := f.cfg.Net.Node(fault.Node)
+		if err != nil {
+			return nil, err
+		}
+		exprs = append(exprs, &expr.Meta{Key: expr.MetaKeyMARK, Register: regA}, equals(mark(uint32(n.Number))...))
+	}
+	if protocol == "tcp" {
+		mask, want := byte(flagSYN|flagACK), byte(flagSYN) // the first packet of a connection
+		if fault.Kind == FaultReset {
+			mask, want = flagPSH, flagPSH // what a program has sent; a handshake and an orderly end have no PSH
+		}
+		exprs = append(exprs, transport(regA, tcpFlags, 1), masked(mask), equals(want))
+	}
+	return append(exprs, action(fault.Kind, protocol)), nil
+}
+
+func action(kind, protocol string) expr.Any {
+	switch {
+	case kind == FaultDrop:
+		return verdictOf(expr.VerdictDrop)
+	case protocol == "tcp":
+		return &expr.Reject{Type: rejectTCPReset}
+	default:
+		return &expr.Reject{Type: rejectICMP, Code: icmpPortUnreachable}
+	}
+}
+
+// From linux/netfilter/nf_tables.h (NFT_REJECT_*) and linux/icmp.h.
+const (
+	rejectICMP          = 0
+	rejectTCPReset      = 1
+	icmpPortUnreachable = 3
+)
+
+func (f *faultTable) check(fault Fault, protocol string) error {
+	errs := []error{oneOf("kind", fault.Kind, FaultDrop, FaultRefuse, FaultReset), oneOf("protocol", protocol, "tcp", "udp")}
+	switch {
+	case fault.ID == "" || len(fault.ID) > 100:
+		errs = append(errs, errors.New("its id has no text, or more than 100 bytes"))
+	case !fault.Target.Addr().Is4() || fault.Target.Port() == 0:
+		errs = append(errs, fmt.Errorf("target %s: give an IPv4 address and a port", fault.Target))
+	case fault.Source.IsValid() && !fault.Source.Addr().Is4():
+		errs = append(errs, fmt.Errorf("source %s: give an IPv4 prefix", fault.Source))
+	case fault.For <= 0:
+		errs = append(errs, fmt.Errorf("it lasts %s: give more than 0", fault.For))
+	case fault.Kind == FaultReset && protocol != "tcp":
+		errs = append(errs, errors.New("only TCP connections can be reset"))
+	case fault.Node != "" && f.cfg.Kind == KindHAProxy:
+		errs = append(errs, errors.New("flows have no node in front of haproxy, which chooses it later; leave Node empty"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,163 @@
+//go:build netns
+
+package balancer
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// inject starts a fault and returns when it is in force; the result is Inject's error, at its end.
+func (g *ground) inject(ctx context.Context, f Fault) <-chan error {
+	g.t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- g.b.Inject(ctx, f) }()
+	g.await("fault "+f.ID, func() bool {
+		select {
+		case err := <-result:
+			g.t.Fatalf("fault %s: %v", f.ID, err)
+		default:
+		}
+		for _, line := range g.notes.of(reports.EventInjected, "id", "state") {
+			if strings.HasSuffix(line, " "+f.ID+" begin") {
+				return true
+			}
+		}
+		return false
+	})
+	return result
+}
+
+func TestFaults(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	target := netip.AddrPortFrom(vip, 80)
+	open, err := g.open("tcp4", source(0), 80, time.Second)
+	g.must(err)
+	defer open.Close()
+
+	t.Run("drop", func(t *testing.T) {
+		end := g.inject(t.Context(), Fault{ID: "d", Kind: FaultDrop, Target: target, For: 400 * time.Millisecond})
+		if _, err := g.open("tcp4", source(1), 80, 150*time.Millisecond); !isTimeout(err) {
+			t.Errorf("a new connection: %v, want a time-out", err)
+		}
+		if got, err := open.name(); err != nil {
+			t.Errorf("an open connection is answered by %q, %v", got, err)
+		}
+		g.must(<-end)
+		if _, err := g.ask(source(2), 80); err != nil {
+			t.Errorf("after the fault: %v", err)
+		}
+	})
+	t.Run("refuse one prefix", func(t *testing.T) {
+		end := g.inject(t.Context(), Fault{ID: "r", Kind: FaultRefuse, Target: target, For: 400 * time.Millisecond,
+			Source: netip.MustParsePrefix("10.200.0.0/25")})
+		if _, err := g.ask(netip.MustParseAddrPort("10.200.0.5:5000"), 80); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a new connection from the prefix: %v, want refused", err)
+		}
+		if _, err := g.ask(netip.MustParseAddrPort("10.200.0.129:5000"), 80); err != nil {
+			t.Errorf("a new connection from elsewhere: %v", err)
+		}
+		g.must(<-end)
+	})
+	t.Run("refuse one node", func(t *testing.T) {
+		end := g.inject(t.Context(), Fault{ID: "n", Kind: FaultRefuse, Target: target, For: 600 * time.Millisecond, Node: "node-2"})
+		for i := 100; i < 160; i++ {
+			want := picked(source(i), 80, everyNode) == "node-2"
+			if _, err := g.ask(source(i), 80); errors.Is(err, syscall.ECONNREFUSED) != want || !want && err != nil {
+				t.Errorf("a flow of %s: %v", picked(source(i), 80, everyNode), err)
+			}
+		}
+		g.must(<-end)
+	})
+	t.Run("reset", func(t *testing.T) {
+		end := g.inject(t.Context(), Fault{ID: "x", Kind: FaultReset, Target: target, For: 300 * time.Millisecond})
+		if got, err := open.name(); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("an open connection: %q, %v, want a reset", got, err)
+		}
+		f, err := g.open("tcp4", source(200), 80, time.Second)
+		if err != nil {
+			t.Fatalf("a new connection does not open: %v", err)
+		}
+		defer f.Close()
+		if _, err := f.name(); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a new connection, once open: %v, want a reset", err)
+		}
+		g.must(<-end)
+	})
+	t.Run("twice", func(t *testing.T) {
+		fault := Fault{ID: "same", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 443), For: time.Minute}
+		ctx, cancel := context.WithCancel(t.Context())
+		end := g.inject(ctx, fault)
+		if err := g.b.Inject(t.Context(), fault); err == nil || !strings.Contains(err.Error(), "in force") {
+			t.Errorf("the same id twice: %v", err)
+		}
+		cancel()
+		if err := <-end; !errors.Is(err, context.Canceled) {
+			t.Errorf("a fault that is ended early: %v", err)
+		}
+	})
+	t.Run("the end of the balancer ends faults", func(t *testing.T) {
+		end := g.inject(t.Context(), Fault{ID: "long", Kind: FaultDrop, Target: target, For: time.Minute})
+		g.cancel()
+		if err := <-end; err == nil || !strings.Contains(err.Error(), "the balancer has ended") {
+			t.Errorf("its error is %v", err)
+		}
+	})
+}
+
+func TestFaultsAreBoundedInTheHistory(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	for _, size := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
+		g.notes.forget()
+		g.must(g.b.Inject(t.Context(), Fault{ID: "f", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: size,
+			Attrs: map[string]string{"lane": "4", "control": "true"}}))
+		var found []reports.Event
+		for _, e := range g.notes.events {
+			if e.Kind == reports.EventInjected {
+				found = append(found, e)
+			}
+		}
+		if len(found) != 2 || found[0].Attrs["state"] != "begin" || found[1].Attrs["state"] != "end" {
+			t.Fatalf("events %+v", found)
+		}
+		from, _ := time.ParseDuration(found[0].Attrs["fromNs"] + "ns")
+		until, _ := time.ParseDuration(found[1].Attrs["untilNs"] + "ns")
+		inner, outer := found[1].At-found[0].At, until-from
+		if inner < size || outer < inner || outer > size+50*time.Millisecond {
+			t.Errorf("a fault of %s was in force for %s to %s", size, inner, outer)
+		}
+		t.Logf("%s: in force for %s to %s", size, inner, outer)
+		for _, e := range found {
+			if e.Attrs["lane"] != "4" || e.Attrs["control"] != "true" || e.Attrs["fault"] != "drop" || e.Attrs["id"] != "f" {
+				t.Errorf("attributes %v", e.Attrs)
+			}
+		}
+	}
+}
+
+func TestFaultsThatCannotBe(t *testing.T) {
+	g := lay(t, Config{})
+	target := netip.AddrPortFrom(vip, 80)
+	for problem, f := range map[string]Fault{
+		"its id":                 {Kind: FaultDrop, Target: target, For: 1},
+		`kind "slow"`:            {ID: "1", Kind: "slow", Target: target, For: 1},
+		"give an IPv4 address":   {ID: "1", Kind: FaultDrop, For: 1},
+		"give an IPv4 prefix":    {ID: "1", Kind: FaultDrop, Target: target, For: 1, Source: netip.MustParsePrefix("2001:db8::/64")},
+		"give more than 0":       {ID: "1", Kind: FaultDrop, Target: target},
+		"only TCP":               {ID: "1", Kind: FaultReset, Protocol: "udp", Target: target, For: 1},
+		`no node "node-9"`:       {ID: "1", Kind: FaultDrop, Target: target, For: 1, Node: "node-9"},
+		`protocol "sctp" is not`: {ID: "1", Kind: FaultDrop, Protocol: "sctp", Target: target, For: 1},
+	} {
+		if err := g.b.Inject(t.Context(), f); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%+v: %v, want an error with %q", f, err, problem)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package balancer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// How long HAProxy may take to start, and to end after SIGTERM.
+const (
+	haproxyStart = 20 * time.Second
+	haproxyGrace = 2 * time.Second
+)
+
+// haproxy runs one HAProxy for each service, as cloud-provider-kind ran one container for each. A changed
+// configuration starts a new process that takes over (-sf): the old one stops listening and ends when its connections
+// have. As always with HAProxy, connections that wait in the old one's backlog at that instant are lost, and every
+// server counts as up until its first check; the history charges both to the balancer.
+type haproxy struct {
+	cfg     Config
+	post    func(func() error)
+	tell    func(verdict) error
+	handle  *netlink.Handle
+	lo      netlink.Link
+	serving map[string]*haproxyService
+	started int // processes so far
+}
+
+type haproxyService struct {
+	addr    netip.Addr
+	current *haproxyProcess
+	old     []*haproxyProcess
+}
+
+type haproxyProcess struct {
+	*procs.Process
+	log        *os.File
+	superseded bool // read and written by the goroutine of Run only
+}
+
+func newHAProxy(cfg Config, post func(func() error), tell func(verdict) error) (*haproxy, error) {
+	if _, err := os.Stat(cfg.HAProxy); err != nil {
+		return nil, fmt.Errorf("looking for HAProxy: %w (the package is named haproxy)", err)
+	}
+	handle, err := netlink.NewHandleAt(netns.NsHandle(cfg.Net.Balancer.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink in the balancer's namespace: %w", err)
+	}
+	lo, err := handle.LinkByName("lo")
+	if err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("finding lo in the balancer's namespace: %w", err)
+	}
+	return &haproxy{cfg: cfg, post: post, tell: tell, handle: handle, lo: lo, serving: map[string]*haproxyService{}}, nil
+}
+
+func (h *haproxy) judges() bool { return true }
+
+func (h *haproxy) set(t table) error {
+	s := h.serving[t.service]
+	if s == nil {
+		s = &haproxyService{addr: t.addr}
+		if err := h.handle.AddrReplace(h.lo, loopback(t.addr)); err != nil {
+			return fmt.Errorf("giving the balancer the address %s: %w", t.addr, err)
+		}
+		h.serving[t.service] = s
+	}
+	for _, p := range t.ports {
+		if !slices.Contains(servable(t.ports), p) {
+			h.cfg.Log.Warn("HAProxy does not serve a port: it is not TCP, or has no node port", "service", t.service,
+				"port", p.number, "protocol", p.protocol)
+		}
+	}
+	old := s.current
+	if len(servable(t.ports)) == 0 {
+		s.current = nil
+	} else {
+		p, err := h.start(t, old)
+		if err != nil {
+			return fmt.Errorf("starting HAProxy for %s: %w", t.service, err)
+		}
+		s.current = p
+	}
+	if old == nil {
+		return nil
+	}
+	old.superseded = true
+	if s.current == nil {
+		return old.end()
+	}
+	s.old = append(slices.DeleteFunc(s.old, func(p *haproxyProcess) bool { return p.endedAndClosed() }), old)
+	return nil
+}
+
+// start starts HAProxy for a service and waits until it serves in the place of old (nil at first).
+func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
+	h.started++
+	socket := fmt.Sprintf("hitless-balancer-%d", h.started)
+	name := "haproxy-" + strings.ReplaceAll(t.service, "/", "-")
+	file := strings.TrimSuffix(h.cfg.Procs.LogFile(name), ".log") + ".cfg"
+	if err := os.WriteFile(file, []byte(haproxyConfig(t, h.cfg, socket)), 0o644); err != nil {
+		return nil, fmt.Errorf("writing its configuration: %w", err)
+	}
+	log, err := os.OpenFile(h.cfg.Procs.LogFile(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening its log: %w", err)
+	}
+	args := []string{"-db", "-f", file}
+	if old != nil && old.Running() {
+		args = append(args, "-sf", strconv.Itoa(old.Pid()))
+	}
+	p := &haproxyProcess{log: log}
+	p.Process, err = h.cfg.Procs.Start(procs.Spec{Name: name, Path: h.cfg.HAProxy, Args: args,
+		Enter: h.cfg.Net.Balancer.Enter, Stdout: &lineReader{line: func(text string) { h.heard(t.service, p, text) }}})
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	if err := h.await(p, socket); err != nil {
+		return nil, fmt.Errorf("%w; its log ends:\n%s", errors.Join(err, p.end()), h.cfg.Procs.Tail(name, 10))
+	}
+	go h.watch(t.service, p)
+	return p, nil
+}
+
+// await returns when the process answers on its socket. By then it listens, and has told the old one to stop: HAProxy
+// does both before it serves its first request.
+func (h *haproxy) await(p *haproxyProcess, socket string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), haproxyStart)
+	defer cancel()
+	// HAProxy pads the names of abstract sockets with zeros to the full 108 bytes of an address.
+	name := "@" + socket + strings.Repeat("\x00", 107-len(socket))
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := h.cfg.Net.Balancer.DialContext(ctx, "unix", name)
+		if err == nil {
+			return errors.Join(answers(ctx, conn), conn.Close())
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("it ended at once: %s", p.ExitText())
+		case <-ctx.Done():
+			return fmt.Errorf("it was not ready within %s: %w", haproxyStart, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// answers returns when HAProxy has answered one command.
+func answers(ctx context.Context, conn net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("show info\n")); err != nil {
+		return fmt.Errorf("asking whether it is ready: %w", err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("waiting for it to be ready: %w", err)
+	}
+	return nil
+}
+
+// watch ends the balancer when a process ends that should not.
+func (h *haproxy) watch(service string, p *haproxyProcess) {
+	<-p.Done()
+	h.post(func() error {
+		if p.superseded {
+			return nil
+		}
+		return fmt.Errorf("the HAProxy of %s has ended (%s); its log ends:\n%s", service, p.ExitText(),
+			h.cfg.Procs.Tail(p.Name, 10))
+	})
+}
+
+// heard takes a line of a process's log.
+func (h *haproxy) heard(service string, p *haproxyProcess, text string) {
+	now := h.cfg.Now()
+	fmt.Fprintln(p.log, text)
+	v, ok := readHealthLine(text, now)
+	if !ok {
+		return
+	}
+	v.service = service
+	h.post(func() error {
+		if p.superseded {
+			return nil
+		}
+		return h.tell(v)
+	})
+}
+
+func (h *haproxy) remove(t table) error {
+	s := h.serving[t.service]
+	if s == nil {
+		return nil
+	}
+	delete(h.serving, t.service)
+	return h.drop(s)
+}
+
+// drop ends all processes of a service, with their connections.
+func (h *haproxy) drop(s *haproxyService) error {
+	var errs error
+	for _, p := range append(s.old, s.current) {
+		if p != nil {
+			p.superseded = true
+			errs = errors.Join(errs, p.end())
+		}
+	}
+	if err := h.handle.AddrDel(h.lo, loopback(s.addr)); err != nil {
+		errs = errors.Join(errs, fmt.Errorf("taking the address %s from the balancer: %w", s.addr, err))
+	}
+	return errs
+}
+
+func (h *haproxy) close() error {
+	var errs error
+	for _, key := range slices.Sorted(maps.Keys(h.serving)) {
+		errs = errors.Join(errs, h.drop(h.serving[key]))
+	}
+	h.handle.Close()
+	return errs
+}
+
+func (p *haproxyProcess) end() error {
+	err := p.Stop(context.Background(), haproxyGrace)
+	return errors.Join(err, p.log.Close())
+}
+
+func (p *haproxyProcess) endedAndClosed() bool {
+	if p.Running() {
+		return false
+	}
+	p.log.Close()
+	return true
+}
+
+func loopback(addr netip.Addr) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}}
+}
+
+// lineReader calls line for each line that is written to it.
+type lineReader struct {
+	mu   sync.Mutex
+	rest []byte
+	line func(string)
+}
+
+func (r *lineReader) Write(data []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest = append(r.rest, data...)
+	for {
+		text, rest, found := bytes.Cut(r.rest, []byte("\n"))
+		if !found {
+			return len(data), nil
+		}
+		r.line(string(text))
+		r.rest = rest
+	}
+}

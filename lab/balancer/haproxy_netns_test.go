@@ -1,0 +1,151 @@
+//go:build netns
+
+package balancer
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/reports"
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func layHAProxy(t *testing.T) *ground {
+	t.Helper()
+	const path = "/usr/sbin/haproxy"
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("HAProxy is not installed (package haproxy): %v", err)
+	}
+	supervisor, err := procs.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { supervisor.StopAll(time.Second) })
+	g := lay(t, Config{Kind: KindHAProxy, HAProxy: path, Procs: supervisor}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	return g
+}
+
+// answers counts which nodes answer new connections.
+func (g *ground) answers(first, count int, port uint16) map[string]int {
+	g.t.Helper()
+	seen := map[string]int{}
+	for i := first; i < first+count; i++ {
+		got, err := g.ask(source(i), port)
+		if err != nil {
+			g.t.Fatalf("connection from %s: %v", source(i), err)
+		}
+		seen[got]++
+	}
+	return seen
+}
+
+func TestHAProxyFollowsHealth(t *testing.T) {
+	g := layHAProxy(t)
+	if got := g.answers(0, 30, 80); fmt.Sprint(got) != "map[node-1:10 node-2:10 node-3:10]" {
+		t.Errorf("30 connections were answered by %v, want each node alike", got)
+	}
+	g.await("a first pass of each check", func() bool {
+		return len(g.notes.of(reports.EventHealth, "result")) == 3
+	})
+	g.notes.forget()
+	g.sick[2].Store(true)
+	g.awaitNodes("80", "node-1,node-3")
+	if got := g.answers(100, 20, 80); got["node-2"] != 0 {
+		t.Errorf("node-2 is out and answers: %v", got)
+	}
+	health := g.notes.of(reports.EventHealth, "result", "status", "target", "count")
+	words := []string{}
+	for _, line := range health {
+		_, rest, _ := strings.Cut(line, " ")
+		words = append(words, rest)
+	}
+	if want := []string{"fail 503 healthCheckNodePort 1", "fail 503 healthCheckNodePort 3"}; !slices.Equal(words, want) {
+		t.Errorf("the history has the checks %q, want %q", words, want)
+	}
+	for n := 1; n <= 3; n++ {
+		g.sick[n].Store(true)
+	}
+	g.awaitNodes("80", "")
+	if _, err := g.ask(source(200), 80); err == nil {
+		t.Error("without a healthy node a connection is answered")
+	}
+	g.sick[1].Store(false)
+	g.awaitNodes("80", "node-1")
+	g.answers(300, 5, 80)
+}
+
+func TestHAProxyTakesANewConfiguration(t *testing.T) {
+	g := layHAProxy(t)
+	open, err := g.open("tcp4", source(0), 80, time.Second)
+	g.must(err)
+	defer open.Close()
+	was, err := open.name()
+	g.must(err)
+	svc := lb("web")
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: vip.String()}}
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Port: 443, NodePort: 30443, Protocol: "TCP"})
+	g.patchService(svc)
+	g.awaitNodes("443", everyNode)
+	g.answers(10, 6, 443)
+	g.answers(20, 6, 80)
+	if got, err := open.name(); err != nil || got != was {
+		t.Errorf("the connection that was open is answered by %q (%v), was %s", got, err, was)
+	}
+	g.must(g.client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	g.awaitNodes("443", "")
+	if _, err := open.name(); err == nil {
+		t.Error("the connection outlives its Service")
+	}
+}
+
+func TestHAProxyFaultsAndEnd(t *testing.T) {
+	g := layHAProxy(t)
+	target := netip.AddrPortFrom(vip, 80)
+	end := g.inject(t.Context(), Fault{ID: "d", Kind: FaultDrop, Target: target, For: 300 * time.Millisecond})
+	if _, err := g.open("tcp4", source(1), 80, 100*time.Millisecond); !isTimeout(err) {
+		t.Errorf("a new connection in a drop: %v, want a time-out", err)
+	}
+	g.must(<-end)
+	g.answers(2, 1, 80)
+	if err := g.b.Inject(t.Context(), Fault{ID: "n", Kind: FaultDrop, Target: target, For: 1, Node: "node-1"}); err == nil {
+		t.Error("a fault for one node is taken, though HAProxy chooses the node later")
+	}
+	g.cancel()
+	g.must(<-g.ended)
+	g.must(g.net.Balancer.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		addrs, err := netlink.AddrList(lo, netlink.FAMILY_V4)
+		if err == nil && len(addrs) != 1 {
+			err = fmt.Errorf("addresses are left behind: %v", addrs)
+		}
+		return err
+	}))
+}
+
+func TestADeadHAProxyEndsTheBalancer(t *testing.T) {
+	g := layHAProxy(t)
+	for _, s := range g.b.path.(*haproxy).serving {
+		g.must(s.current.Signal(syscall.SIGKILL))
+	}
+	select {
+	case err := <-g.ended:
+		if err == nil || !strings.Contains(err.Error(), "HAProxy of default/web has ended") {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the balancer goes on")
+	}
+}

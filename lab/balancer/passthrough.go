@@ -1,0 +1,219 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// fabricWire is the balancer's interface on the side of the nodes; every other one is on the side of clients.
+const fabricWire = "eth0"
+
+// passthrough forwards packets unchanged: a packet from a client gets the number of its node as mark, and a routing
+// rule sends each mark to its node. In nftables' words, with the services in a map so that their number costs nothing:
+//
+//	chain prerouting {
+//	  type filter hook prerouting priority mangle
+//	  ct state                                                       # hooks conntrack for good: see below
+//	  iifname != eth0 ip daddr . meta l4proto . th dport vmap @services
+//	  iifname != eth0 ct state related meta mark set ct mark accept  # ICMP errors follow their flow; sticky only
+//	  ip daddr 203.0.113.0/24 drop
+//	}
+//	chain NAMESPACE/NAME {                                           # one for each Service
+//	  ct mark != 0 meta mark set ct mark accept                      # sticky only
+//	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S map { 0 : NODE, … }
+//	  ct mark set meta mark                                          # sticky only
+//	  accept
+//	}
+//
+// Without a healthy node the chain drops what is new, as cloud balancers do. Dropped as well is what goes to an
+// external address from the side of the nodes: a node that has no rules for it sends it back, and without this it
+// would travel round until its TTL ends (a cloud's check of source addresses drops it, too).
+//
+// The rule that only looks at the connection state stays for the life of the namespace: conntrack leaves a namespace
+// with the last rule that uses it, and flows lose their node.
+//
+// A flow is what conntrack takes for one: a five-tuple that is used again within the life of its entry keeps its
+// node, unless the earlier connection had ended (a SYN in TIME_WAIT or CLOSE makes a new entry).
+type passthrough struct {
+	cfg      Config
+	rules    *ruleset
+	routes   *routes
+	services *nftables.Set
+	chains   map[string]table // what each service's chain says
+}
+
+func newPassthrough(cfg Config) (*passthrough, error) {
+	p := &passthrough{cfg: cfg, chains: map[string]table{}}
+	var err error
+	if p.routes, err = newRoutes(cfg.Net); err != nil {
+		return nil, err
+	}
+	if p.rules, err = newRuleset(cfg.Net.Balancer, "balancer", p.lay); err != nil {
+		return nil, errors.Join(err, p.routes.close())
+	}
+	// Balancers do not check TCP windows; a packet that conntrack finds odd must still follow its flow.
+	if err := sysctl(cfg.Net.Balancer, "net/netfilter/nf_conntrack_tcp_be_liberal", "1"); err != nil {
+		cfg.Log.Warn("packets outside of a TCP window follow the hash, not their flow", "reason", err)
+	}
+	return p, nil
+}
+
+func (p *passthrough) judges() bool { return false }
+
+// lay makes what does not depend on services.
+func (p *passthrough) lay(c *nftables.Conn, t *nftables.Table) error {
+	key, err := nftables.ConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService)
+	if err != nil {
+		return err
+	}
+	// The ID ties sets to rules within one transaction; the library's own counter is shared by all connections.
+	p.services = &nftables.Set{Table: t, ID: 1, Name: "services", IsMap: true, Concatenation: true, KeyType: key,
+		DataType: nftables.TypeVerdict}
+	if err := c.AddSet(p.services, nil); err != nil {
+		return err
+	}
+	chain := c.AddChain(&nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle})
+	fromClient := []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: regA}, differs(wire(fabricWire)...)}
+	state := &expr.Ct{Key: expr.CtKeySTATE, Register: regA}
+	rules := [][]expr.Any{
+		{state},
+		join(fromClient, []expr.Any{network(regKey, ipTarget, 4), &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regKey + 1},
+			transport(regKey+2, portDest, 2),
+			&expr.Lookup{SourceRegister: regKey, DestRegister: verdictRegister, IsDestRegSet: true, SetName: p.services.Name}}),
+	}
+	if p.cfg.Flows == FlowsSticky {
+		rules = append(rules, join(fromClient, []expr.Any{state, masked(mark(expr.CtStateBitRELATED)...), differs(mark(0)...)},
+			takeFlowMark, []expr.Any{verdictOf(expr.VerdictAccept)}))
+	}
+	rules = append(rules, append(within(ipTarget, topology.ExternalCIDR), verdictOf(expr.VerdictDrop)))
+	for _, exprs := range rules {
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
+	}
+	return nil
+}
+
+// verdictRegister is where verdicts go (NFT_REG_VERDICT).
+const verdictRegister = 0
+
+// takeFlowMark copies the mark of the flow to the packet.
+var takeFlowMark = []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: regA},
+	&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA}}
+
+func (p *passthrough) set(t table) error {
+	chain := &nftables.Chain{Table: p.rules.table, Name: t.service}
+	old, exists := p.chains[t.service]
+	err := p.rules.commit(func(c *nftables.Conn) error {
+		if exists {
+			c.FlushChain(chain)
+		} else {
+			c.AddChain(chain)
+		}
+		if err := p.fill(c, chain, t); err != nil {
+			return err
+		}
+		return p.point(c, old, t)
+	})
+	if err != nil {
+		return fmt.Errorf("changing the balancer's table of %s to %q: %w", t.service, names(t.nodes), err)
+	}
+	p.chains[t.service] = t
+	return nil
+}
+
+// point leads a service's addresses and ports to its chain.
+func (p *passthrough) point(c *nftables.Conn, old, t table) error {
+	if old.addr == t.addr && slices.Equal(old.ports, t.ports) {
+		return nil
+	}
+	if gone := p.elements(old); len(gone) > 0 {
+		if err := c.SetDeleteElements(p.services, gone); err != nil {
+			return err
+		}
+	}
+	if come := p.elements(t); len(come) > 0 {
+		return c.SetAddElements(p.services, come)
+	}
+	return nil
+}
+
+func (p *passthrough) elements(t table) []nftables.SetElement {
+	var all []nftables.SetElement
+	for _, pt := range t.ports {
+		key := append(addr4(t.addr), protocolNumber(pt.protocol), 0, 0, 0)
+		key = append(append(key, port2(pt.number)...), 0, 0)
+		all = append(all, nftables.SetElement{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: t.service}})
+	}
+	return all
+}
+
+// fill writes a service's chain. reports.PickNode computes what its hash does.
+func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) error {
+	add := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs}) }
+	sticky := p.cfg.Flows == FlowsSticky
+	if sticky {
+		add(join([]expr.Any{takeFlowMark[0], differs(mark(0)...)}, takeFlowMark, []expr.Any{verdictOf(expr.VerdictAccept)})...)
+	}
+	if len(t.nodes) == 0 {
+		add(verdictOf(expr.VerdictDrop))
+		return nil
+	}
+	nodes, err := p.nodeMap(c, t)
+	if err != nil {
+		return err
+	}
+	choose := []expr.Any{
+		network(regKey, ipSource, 4), network(regKey+1, ipTarget, 4),
+		transport(regKey+2, portSource, 2), transport(regKey+3, portDest, 2),
+		&expr.Hash{SourceRegister: regKey, DestRegister: regA, Length: 16, Modulus: uint32(len(t.nodes)),
+			Seed: p.cfg.Seed, Type: expr.HashTypeJenkins},
+		&expr.Lookup{SourceRegister: regA, DestRegister: regA, IsDestRegSet: true, SetName: nodes.Name, SetID: nodes.ID},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA},
+	}
+	if sticky {
+		choose = append(choose, &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: regA})
+	}
+	add(append(choose, verdictOf(expr.VerdictAccept))...)
+	return nil
+}
+
+// nodeMap makes the map from the place in the table to the node's mark. It is bound to its rule, so that a packet
+// never sees the one without the other.
+func (p *passthrough) nodeMap(c *nftables.Conn, t table) (*nftables.Set, error) {
+	m := &nftables.Set{Table: p.rules.table, ID: 2, Name: "__map%d", Anonymous: true, Constant: true, IsMap: true,
+		KeyType: nftables.TypeInteger, DataType: nftables.TypeMark}
+	elements := make([]nftables.SetElement, len(t.nodes))
+	for i, n := range t.nodes {
+		elements[i] = nftables.SetElement{Key: binaryutil.NativeEndian.PutUint32(uint32(i)), Val: mark(uint32(n.number))}
+	}
+	return m, c.AddSet(m, elements)
+}
+
+func (p *passthrough) remove(t table) error {
+	old, exists := p.chains[t.service]
+	if !exists {
+		return nil
+	}
+	delete(p.chains, t.service)
+	chain := &nftables.Chain{Table: p.rules.table, Name: t.service}
+	err := p.rules.commit(func(c *nftables.Conn) error {
+		if err := c.SetDeleteElements(p.services, p.elements(old)); err != nil {
+			return err
+		}
+		c.FlushChain(chain)
+		c.DelChain(chain)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing %s from the balancer's tables: %w", t.service, err)
+	}
+	return nil
+}
+
+func (p *passthrough) close() error { return errors.Join(p.rules.close(), p.routes.close()) }

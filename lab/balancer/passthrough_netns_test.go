@@ -1,0 +1,250 @@
+//go:build netns
+
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/hitless/hitless/reports"
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// picked is the node that the history's reader computes for a new flow.
+func picked(source netip.AddrPort, port uint16, nodes string) string {
+	list := strings.Split(nodes, ",")
+	return list[reports.PickNode(source, netip.AddrPortFrom(vip, port), 0xc0ffee, len(list))]
+}
+
+// compare asks from count sources and checks each answer against the computed choice.
+func (g *ground) compare(first, count int, nodes string) {
+	g.t.Helper()
+	seen := map[string]int{}
+	for i := first; i < first+count; i++ {
+		got, err := g.ask(source(i), 80)
+		want := picked(source(i), 80, nodes)
+		if err != nil || got != want {
+			g.t.Fatalf("the flow from %s was answered by %q (%v); PickNode of %s says %s; tables %q", source(i), got, err, nodes,
+				want, g.notes.of(reports.EventBalancer, "port", "nodes"))
+		}
+		seen[got]++
+	}
+	list := strings.Split(nodes, ",")
+	for _, n := range list {
+		if seen[n] < count/len(list)/2 {
+			g.t.Errorf("%d of %d flows went to %s of %s: the hash is not even", seen[n], count, n, nodes)
+		}
+	}
+}
+
+func TestTheKernelChoosesAsPickNodeSays(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	g.compare(0, 600, everyNode)
+	g.sick[2].Store(true)
+	g.awaitNodes("80", "node-1,node-3")
+	g.compare(600, 300, "node-1,node-3")
+	g.sick[1].Store(true)
+	g.awaitNodes("80", "node-3")
+	g.compare(900, 20, "node-3")
+	g.sick[1].Store(false)
+	g.sick[2].Store(false)
+	g.awaitNodes("80", everyNode)
+	g.compare(1000, 100, everyNode)
+}
+
+func TestStickyFlowsKeepTheirNode(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	var flows []*flow
+	for i := range 60 {
+		f, err := g.open("tcp4", source(i), 80, time.Second)
+		g.must(err)
+		defer f.Close()
+		flows = append(flows, f)
+	}
+	g.sick[2].Store(true)
+	g.awaitNodes("80", "node-1,node-3")
+	moved := 0
+	for _, f := range flows {
+		was := picked(f.source, 80, everyNode)
+		if got, err := f.name(); err != nil || got != was {
+			t.Errorf("the flow from %s is answered by %q (%v); it began at %s", f.source, got, err, was)
+		}
+		if was != picked(f.source, 80, "node-1,node-3") {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("no flow would have moved: the test shows nothing")
+	}
+	for n := 1; n <= 3; n++ {
+		g.sick[n].Store(true)
+	}
+	g.awaitNodes("80", "")
+	if got, err := flows[0].name(); err != nil {
+		t.Errorf("without healthy nodes an open flow is answered by %q (%v)", got, err)
+	}
+	if f, err := g.open("tcp4", source(900), 80, 300*time.Millisecond); !isTimeout(err) {
+		t.Errorf("without healthy nodes a new connection ended with %v, %v; want a time-out", f, err)
+	}
+}
+
+func TestRehashMovesFlows(t *testing.T) {
+	g := lay(t, Config{Flows: FlowsRehash}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	var staying, moving *flow
+	for i := 0; staying == nil || moving == nil; i++ {
+		f, err := g.open("tcp4", source(i), 80, time.Second)
+		g.must(err)
+		defer f.Close()
+		if picked(f.source, 80, everyNode) == picked(f.source, 80, "node-1,node-3") {
+			staying = f
+		} else {
+			moving = f
+		}
+	}
+	g.sick[2].Store(true)
+	g.awaitNodes("80", "node-1,node-3")
+	if got, err := staying.name(); err != nil {
+		t.Errorf("a flow whose hash did not move is answered by %q (%v)", got, err)
+	}
+	if got, err := moving.name(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("a flow whose hash moved is answered by %q (%v), want a reset", got, err)
+	}
+	g.compare(500, 100, "node-1,node-3")
+}
+
+func TestUDPFollowsTheSameFunction(t *testing.T) {
+	g := lay(t, Config{}, lb("dns", func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, NodePort: 30053, Protocol: "UDP"})
+	}))
+	g.awaitNodes("53", everyNode)
+	for i := range 60 {
+		f, err := g.open("udp4", source(i), 53, time.Second)
+		g.must(err)
+		got, err := f.name()
+		f.Close()
+		if want := picked(source(i), 53, everyNode); err != nil || got != want {
+			t.Fatalf("the datagram from %s was answered by %q (%v), want %s; tables %q", source(i), got, err, want,
+				g.notes.of(reports.EventBalancer, "port", "nodes"))
+		}
+	}
+}
+
+// What the balancer cannot place gets no answer at all, and a packet that a node sends back does not travel round.
+func TestWhatGoesNowhereIsDropped(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	if _, err := g.open("tcp4", source(1), 81, 200*time.Millisecond); !isTimeout(err) {
+		t.Errorf("a port that the Service does not have: %v, want a time-out", err)
+	}
+	node := g.net.Nodes[2]
+	g.must(node.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrDel(lo, loopback(vip))
+	}))
+	for i := 2; ; i++ {
+		if picked(source(i), 80, everyNode) == node.Name {
+			if _, err := g.open("tcp4", source(i), 80, 200*time.Millisecond); !isTimeout(err) {
+				t.Errorf("a node that does not know the external address: %v, want a time-out", err)
+			}
+			return
+		}
+	}
+}
+
+func TestPortsAndServicesComeAndGo(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	svc := lb("web")
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: vip.String()}}
+	svc.Spec.Ports = []corev1.ServicePort{{Port: 443, NodePort: 30443, Protocol: "TCP"}}
+	g.patchService(svc)
+	g.awaitNodes("443", everyNode)
+	if _, err := g.ask(source(1), 443); err != nil {
+		t.Errorf("the new port: %v", err)
+	}
+	if _, err := g.open("tcp4", source(2), 80, 200*time.Millisecond); !isTimeout(err) {
+		t.Errorf("the old port: %v, want a time-out", err)
+	}
+	g.must(g.client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	g.awaitNodes("443", "")
+	if _, err := g.open("tcp4", source(3), 443, 200*time.Millisecond); !isTimeout(err) {
+		t.Errorf("a deleted Service: %v, want a time-out", err)
+	}
+	if _, err := g.client.CoreV1().Services("default").Create(t.Context(), lb("again", func(s *corev1.Service) {
+		s.Spec.LoadBalancerIP = vip.String()
+	}), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.awaitNodes("80", everyNode)
+	g.compare(10, 30, everyNode)
+}
+
+// fromNs and At bound the change: a flow that began before fromNs followed the old table, one after At the new one.
+func TestTheHistoryBoundsEachChange(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	g.sick[3].Store(true)
+	g.awaitNodes("80", "node-1,node-2")
+	var fail, out reports.Event
+	for _, e := range g.notes.events {
+		switch {
+		case e.Kind == reports.EventHealth && e.Attrs["result"] == "fail" && fail.Kind == "":
+			fail = e
+		case e.Kind == reports.EventBalancer:
+			out = e
+		}
+	}
+	from, err := time.ParseDuration(out.Attrs["fromNs"] + "ns")
+	g.must(err)
+	if from > out.At || out.At-from > 100*time.Millisecond {
+		t.Errorf("the change lies between %s and %s", from, out.At)
+	}
+	if detection := out.At - fail.At; detection < 500*time.Millisecond || detection > 700*time.Millisecond {
+		t.Errorf("the third failed check came %s after the first, want twice the interval of 300ms", detection)
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	g := lay(t, Config{}, lb("web"))
+	g.awaitNodes("80", everyNode)
+	g.cancel()
+	g.must(<-g.ended)
+	if err := g.b.Inject(t.Context(), Fault{ID: "late", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: 1}); err == nil {
+		t.Error("a fault can be injected after the end")
+	}
+	g.must(g.net.Balancer.Do(func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		if err != nil {
+			return err
+		}
+		rules, err := netlink.RuleList(netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		if len(tables) != 0 || len(rules) != 3 {
+			return fmt.Errorf("%d tables and %d rules are left: %v, %v", len(tables), len(rules), tables, rules)
+		}
+		return nil
+	}))
+	if _, err := netlink.LinkByName("fabric"); err == nil {
+		t.Error("the lab's bridge is in the namespace of the test's program")
+	}
+}

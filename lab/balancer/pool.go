@@ -1,0 +1,77 @@
+package balancer
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// pool gives out the external addresses: from .10 upward in the order of the asking, then those that were given back,
+// the longest unused one first. Two runs that ask alike get the same addresses.
+type pool struct {
+	next, last netip.Addr // never given out yet; next is past last when all were
+	returned   []netip.Addr
+	used       map[netip.Addr]string // by whom
+}
+
+func newPool() *pool {
+	base := topology.ExternalCIDR.Masked().Addr().As4()
+	first, last := base, base
+	first[3], last[3] = 10, 254
+	return &pool{next: netip.AddrFrom4(first), last: netip.AddrFrom4(last), used: map[netip.Addr]string{}}
+}
+
+// take gives out the next address.
+func (p *pool) take(owner string) (netip.Addr, error) {
+	for !p.last.Less(p.next) {
+		addr := p.next
+		p.next = addr.Next()
+		if p.used[addr] == "" {
+			p.used[addr] = owner
+			return addr, nil
+		}
+	}
+	if len(p.returned) == 0 {
+		return netip.Addr{}, fmt.Errorf("all %d external addresses of the lab are in use; delete a Service of type LoadBalancer",
+			len(p.used))
+	}
+	addr := p.returned[0]
+	p.returned = p.returned[1:]
+	p.used[addr] = owner
+	return addr, nil
+}
+
+// claim gives out the address that was asked for, in text as it stands in a Service.
+func (p *pool) claim(owner, text string) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%q is not an IP address: %w", text, err)
+	}
+	if b := addr.As16(); !addr.Is4() || !topology.ExternalCIDR.Contains(addr) || b[15] < 10 || p.last.Less(addr) {
+		return netip.Addr{}, fmt.Errorf("%s is not an external address of the lab; ask for %s from .10 to %s",
+			addr, topology.ExternalCIDR, p.last)
+	}
+	if by := p.used[addr]; by != "" {
+		return netip.Addr{}, fmt.Errorf("%s is in use by %s", addr, by)
+	}
+	for i, r := range p.returned {
+		if r == addr {
+			p.returned = append(p.returned[:i:i], p.returned[i+1:]...)
+			break
+		}
+	}
+	p.used[addr] = owner
+	return addr, nil
+}
+
+// release takes an address back.
+func (p *pool) release(addr netip.Addr) {
+	if _, known := p.used[addr]; !known {
+		return
+	}
+	delete(p.used, addr)
+	if addr.Less(p.next) { // otherwise it was claimed ahead of its turn, which is still to come
+		p.returned = append(p.returned, addr)
+	}
+}

@@ -1,0 +1,87 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// firstTable is the routing table of node 0, which does not exist: node N has firstTable+N. It lies above 255, the last
+// of the tables that the kernel numbers itself.
+const firstTable = 1000
+
+// routes leads each mark to the node of that number: `ip rule fwmark N lookup 1000+N`, and there a default route.
+type routes struct {
+	handle *netlink.Handle
+	nodes  []*topology.Node
+}
+
+func newRoutes(lab *topology.Network) (*routes, error) {
+	handle, err := netlink.NewHandleAt(netns.NsHandle(lab.Balancer.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink in the balancer's namespace: %w", err)
+	}
+	r := &routes{handle: handle, nodes: lab.Nodes}
+	if err := errors.Join(r.clear(), r.lay()); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *routes) lay() error {
+	link, err := r.handle.LinkByName(fabricWire)
+	if err != nil {
+		return fmt.Errorf("finding the balancer's wire to the nodes: %w", err)
+	}
+	for _, n := range r.nodes {
+		if err := r.handle.RouteAdd(route(n, link.Attrs().Index)); err != nil {
+			return fmt.Errorf("adding the route for flows of %s: %w", n.Name, err)
+		}
+		if err := r.handle.RuleAdd(rule(n)); err != nil {
+			return fmt.Errorf("adding the routing rule for flows of %s: %w (the kernel needs IP_MULTIPLE_TABLES)", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// clear removes the rules and routes; missing ones are no error.
+func (r *routes) clear() error {
+	var errs error
+	for _, n := range r.nodes {
+		for _, err := range []error{r.handle.RuleDel(rule(n)), r.handle.RouteDel(route(n, 0))} {
+			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
+				errs = errors.Join(errs, fmt.Errorf("removing the routes for flows of %s: %w", n.Name, err))
+			}
+		}
+	}
+	return errs
+}
+
+func (r *routes) close() error {
+	err := r.clear()
+	r.handle.Close()
+	return err
+}
+
+func rule(n *topology.Node) *netlink.Rule {
+	rule := netlink.NewRule()
+	rule.Family, rule.Priority = unix.AF_INET, firstTable+n.Number
+	rule.Mark, rule.Table = uint32(n.Number), firstTable+n.Number
+	return rule
+}
+
+func route(n *topology.Node, link int) *netlink.Route {
+	everywhere := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+	return &netlink.Route{Dst: everywhere, Gw: n.Addr.AsSlice(), LinkIndex: link, Table: firstTable + n.Number}
+}
+
+// sysctl sets a value below /proc/sys of a namespace.
+func sysctl(ns *topology.Namespace, path, value string) error {
+	return ns.Do(func() error { return os.WriteFile("/proc/sys/"+path, []byte(value), 0) })
+}

@@ -1,0 +1,163 @@
+package balancer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/hitless/hitless/lab/topology"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ruleset is one nftables table in the balancer's namespace. Each commit is one netlink transaction: packets see all of
+// it or nothing.
+type ruleset struct {
+	ns    *topology.Namespace
+	table *nftables.Table
+	mu    sync.Mutex
+	conn  *nftables.Conn // nil until used, and after an error
+}
+
+// newRuleset makes the table anew; lay fills it in the same transaction.
+func newRuleset(ns *topology.Namespace, name string, lay func(*nftables.Conn, *nftables.Table) error) (*ruleset, error) {
+	r := &ruleset{ns: ns, table: &nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}}
+	err := r.commit(func(c *nftables.Conn) error {
+		c.AddTable(r.table) // so that the removal of a table that was left behind cannot fail
+		c.DelTable(r.table)
+		c.AddTable(r.table)
+		return lay(c, r.table)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("laying the nftables table %s of the balancer: %w (the kernel needs nf_tables, nft_ct, nft_hash, "+
+			"nft_reject and nf_conntrack)", name, err)
+	}
+	return r, nil
+}
+
+// commit sends what build adds as one transaction and returns when it is in force.
+func (r *ruleset) commit(build func(*nftables.Conn) error) error {
+	return r.with(func(c *nftables.Conn) error {
+		if err := build(c); err != nil {
+			return err
+		}
+		return c.Flush()
+	})
+}
+
+// with lends the connection. It stays open, because closing one waits for the kernel to free what was deleted (about
+// 10 ms), which would blur when a change happened; but one that has met an error is not used again, since it may keep
+// the error, or answers that belong to it.
+func (r *ruleset) with(use func(*nftables.Conn) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn == nil {
+		c, err := nftables.New(nftables.WithNetNSFd(r.ns.Fd()), nftables.AsLasting())
+		if err != nil {
+			return fmt.Errorf("opening a netlink socket: %w", err)
+		}
+		r.conn = c
+	}
+	err := use(r.conn)
+	if err != nil {
+		err = errors.Join(err, r.hangUp())
+	}
+	return err
+}
+
+func (r *ruleset) hangUp() error {
+	c := r.conn
+	r.conn = nil
+	if c == nil {
+		return nil
+	}
+	return c.CloseLasting()
+}
+
+func (r *ruleset) close() error {
+	err := r.commit(func(c *nftables.Conn) error { c.DelTable(r.table); return nil })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err = errors.Join(err, r.hangUp()); err != nil {
+		return fmt.Errorf("removing the nftables table %s of the balancer: %w", r.table.Name, err)
+	}
+	return nil
+}
+
+// Registers: 4-byte registers count from 8 (linux/netfilter/nf_tables.h, NFT_REG32_00); the old 16-byte ones from 1
+// share the same space, 1 being 8 to 11.
+const (
+	regA   = 8  // scratch
+	regKey = 12 // first of the four words of a key
+)
+
+// Offsets in an IPv4, TCP and UDP header.
+const (
+	ipSource, ipTarget   = 12, 16
+	portSource, portDest = 0, 2
+	tcpFlags             = 13
+	flagSYN, flagACK     = 0x02, 0x10
+	flagPSH              = 0x08
+)
+
+func network(reg, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}
+}
+
+func transport(reg, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: length}
+}
+
+func equals(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: regA, Data: data} }
+
+func differs(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpNeq, Register: regA, Data: data} }
+
+func masked(mask ...byte) expr.Any {
+	return &expr.Bitwise{SourceRegister: regA, DestRegister: regA, Len: uint32(len(mask)), Mask: mask,
+		Xor: make([]byte, len(mask))}
+}
+
+func mark(value uint32) []byte { return binaryutil.NativeEndian.PutUint32(value) }
+
+func addr4(a netip.Addr) []byte { return a.AsSlice() }
+
+func port2(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
+
+// within matches an address in the IPv4 header against a prefix.
+func within(offset uint32, p netip.Prefix) []expr.Any {
+	mask := binary.BigEndian.AppendUint32(nil, uint32(uint64(0xffffffff)<<(32-p.Bits())))
+	return []expr.Any{network(regA, offset, 4), masked(mask...), equals(addr4(p.Masked().Addr())...)}
+}
+
+// wire is the interface's name as the kernel compares it.
+func wire(name string) []byte {
+	data := make([]byte, 16)
+	copy(data, name)
+	return data
+}
+
+// protocolNumber is IANA's, as in the IPv4 header.
+func protocolNumber(p corev1.Protocol) byte {
+	switch p {
+	case corev1.ProtocolUDP:
+		return 17
+	case corev1.ProtocolSCTP:
+		return 132
+	default:
+		return 6
+	}
+}
+
+func verdictOf(kind expr.VerdictKind) expr.Any { return &expr.Verdict{Kind: kind} }
+
+func join(parts ...[]expr.Any) []expr.Any {
+	var all []expr.Any
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}

@@ -1,0 +1,126 @@
+package balancer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// retryStatus is how long the announcer waits after an API server has refused or not answered.
+const retryStatus = time.Second
+
+// announcer writes addresses into the status of Services. It works beside the balancer's own goroutine, so that an API
+// server that is down or slow never delays a decision about forwarding.
+type announcer struct {
+	client kubernetes.Interface
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	order []string // keys that wait, the oldest first
+	addrs map[string]netip.Addr
+}
+
+func newAnnouncer(client kubernetes.Interface, log *slog.Logger) *announcer {
+	return &announcer{client: client, log: log, wake: make(chan struct{}, 1), addrs: map[string]netip.Addr{}}
+}
+
+// announce has the address written; the zero address takes it out.
+func (a *announcer) announce(key string, addr netip.Addr) {
+	a.mu.Lock()
+	if !slices.Contains(a.order, key) {
+		a.order = append(a.order, key)
+	}
+	a.addrs[key] = addr
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops what waits for a Service that is gone.
+func (a *announcer) forget(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.order = slices.DeleteFunc(a.order, func(k string) bool { return k == key })
+	delete(a.addrs, key)
+}
+
+func (a *announcer) next() (key string, addr netip.Addr, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.order) == 0 {
+		return "", netip.Addr{}, false
+	}
+	key = a.order[0]
+	a.order = a.order[1:]
+	addr = a.addrs[key]
+	delete(a.addrs, key)
+	return key, addr, true
+}
+
+// again puts a failed write back, unless a newer one waits.
+func (a *announcer) again(key string, addr netip.Addr) {
+	a.mu.Lock()
+	_, newer := a.addrs[key]
+	a.mu.Unlock()
+	if !newer {
+		a.announce(key, addr)
+	}
+}
+
+func (a *announcer) run(ctx context.Context) {
+	for {
+		key, addr, ok := a.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.wake:
+			}
+			continue
+		}
+		err := a.write(ctx, key, addr)
+		if err == nil || apierrors.IsNotFound(err) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.Warn("writing a Service's external address", "service", key, "error", err, "again in", retryStatus)
+		a.again(key, addr)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryStatus):
+		}
+	}
+}
+
+func (a *announcer) write(ctx context.Context, key string, addr netip.Addr) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	mode := corev1.LoadBalancerIPModeVIP
+	ingress := []corev1.LoadBalancerIngress{}
+	if addr.IsValid() {
+		ingress = append(ingress, corev1.LoadBalancerIngress{IP: addr.String(), IPMode: &mode})
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": ingress}}})
+	if err != nil {
+		return fmt.Errorf("writing the status of %s: %w", key, err)
+	}
+	_, err = a.client.CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}

@@ -1,0 +1,271 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/sys/unix"
+)
+
+// recipeVersion is raised when the way of building changes in a manner that the key does not see by itself.
+const recipeVersion = "1"
+
+// lockRetry is how often a lock that another process holds is tried again.
+const lockRetry = 250 * time.Millisecond
+
+// store is the cache on disk.
+//
+//	index/NAME@VERSION,GOVERSION,RECIPE.json  names the entry of a target, so that a cached one needs no resolving
+//	bin/NAME@VERSION-KEY/                     the binary, its go.mod and go.sum, and binary.json
+//	work/                                     of running builds
+//	lock/                                     one file per version of a root module
+type store struct{ dir string }
+
+// DefaultCache is the directory for built binaries: build in $HITLESS_CACHE, or else in hitless in the user's cache
+// directory.
+func DefaultCache() (string, error) {
+	if dir := os.Getenv("HITLESS_CACHE"); dir != "" {
+		return filepath.Join(dir, "build"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding a directory for built programs: %w; set HITLESS_CACHE", err)
+	}
+	return filepath.Join(dir, "hitless", "build"), nil
+}
+
+// recipeID stands for all that decides how a target is resolved and built, other than its sources and the Go version.
+func recipeID() string {
+	return digest(recipeVersion, pinsText, strings.Join(buildEnv(), " "), strings.Join(buildFlags, " "))[:12]
+}
+
+// key names a cache entry by everything that its content depends on.
+func key(t Target, p program, goVersion, goMod, goSum string) string {
+	return digest(t.String(), p.Package, goVersion, runtime.GOARCH, recipeID(), ldflags(p, t.Version), goMod, goSum)[:24]
+}
+
+// digest hashes parts so that their borders count.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d\n%s\n", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (s store) indexFile(t Target, goVersion string) string {
+	return filepath.Join(s.dir, "index", fmt.Sprintf("%s,%s,%s.json", t, goVersion, recipeID()))
+}
+
+// indexed is the content of a file of the index.
+type indexed struct {
+	Entry string // directory below bin
+}
+
+// find looks a target up. Without a Go version (there is no go command) any will do, the newest first.
+func (s store) find(t Target, goVersion string) (Binary, bool) {
+	files := []string{s.indexFile(t, goVersion)}
+	if goVersion == "" {
+		files, _ = filepath.Glob(s.indexFile(t, "*")) // a pattern made of names and versions is never malformed
+		slices.SortFunc(files, func(a, b string) int { return -compareGo(goOf(a), goOf(b)) })
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		var at indexed
+		if json.Unmarshal(text, &at) != nil || at.Entry == "" || at.Entry != filepath.Base(at.Entry) {
+			continue
+		}
+		if b, ok := s.entry(at.Entry, t); ok {
+			return b, true
+		}
+	}
+	return Binary{}, false
+}
+
+// goOf is the Go version in the name of an index file.
+func goOf(file string) string {
+	parts := strings.Split(filepath.Base(file), ",")
+	if len(parts) != 3 {
+		return ""
+	}
+	return parts[1]
+}
+
+// entry reads a cache entry. One that is damaged or not of this target does not count.
+func (s store) entry(name string, t Target) (Binary, bool) {
+	dir := filepath.Join(s.dir, "bin", name)
+	text, err := os.ReadFile(filepath.Join(dir, "binary.json"))
+	if err != nil {
+		return Binary{}, false
+	}
+	var b Binary
+	if json.Unmarshal(text, &b) != nil || b.Target != t {
+		return Binary{}, false
+	}
+	b.Path = filepath.Join(dir, t.Name)
+	sum, err := fileSum(b.Path)
+	return b, err == nil && sum == b.Sha256
+}
+
+// entryName is the directory of a target's entry below bin.
+func entryName(t Target, key string) string { return t.String() + "-" + key }
+
+// remember writes the index of a target.
+func (s store) remember(t Target, goVersion, entry string) error {
+	text, err := json.Marshal(indexed{Entry: entry})
+	if err != nil {
+		return fmt.Errorf("noting %s in the cache: %w", t, err)
+	}
+	return replaceFile(s.indexFile(t, goVersion), text)
+}
+
+// publish moves a built binary into the cache in one step, with what it was made from beside it.
+func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
+	fail := func(err error) (Binary, error) {
+		return Binary{}, fmt.Errorf("putting %s into the cache: %w", b.Target, err)
+	}
+	sum, err := fileSum(b.Path)
+	if err != nil {
+		return fail(err)
+	}
+	b.Sha256 = sum
+	fresh, err := os.MkdirTemp(filepath.Dir(b.Path), "entry-")
+	if err != nil {
+		return fail(err)
+	}
+	if err := os.Chmod(fresh, 0o755); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(b.Path, filepath.Join(fresh, b.Target.Name)); err != nil {
+		return fail(err)
+	}
+	entry := filepath.Join(s.dir, "bin", entryName(b.Target, key))
+	b.Path = filepath.Join(entry, b.Target.Name)
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return fail(err)
+	}
+	for name, content := range map[string]string{"go.mod": goMod, "go.sum": goSum, "binary.json": string(text) + "\n"} {
+		if err := os.WriteFile(filepath.Join(fresh, name), []byte(content), 0o644); err != nil {
+			return fail(err)
+		}
+	}
+	if err := os.RemoveAll(entry); err != nil { // only a damaged one can be there: the lock is ours
+		return fail(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(entry), 0o755); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(fresh, entry); err != nil {
+		return fail(err)
+	}
+	return b, nil
+}
+
+// replaceFile writes a file in one step.
+func replaceFile(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func fileSum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
+}
+
+// lockName is a file name for a version of a root module.
+func lockName(m module.Version) string {
+	return strings.ReplaceAll(m.Path, "/", "_") + "@" + m.Version
+}
+
+// lock takes the lock of a root module's version, waiting for other processes that build it. The lock ends with the
+// process at the latest.
+func (s store) lock(ctx context.Context, m module.Version, waiting func()) (unlock func(), err error) {
+	dir := filepath.Join(s.dir, "lock")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("locking the cache of built programs: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName(m)), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the cache of built programs: %w", err)
+	}
+	unlock = func() { f.Close() } // closing releases it, and there is nothing to lose in a lock file
+	for told := false; ; told = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return unlock, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			unlock()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		if !told {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
+		case <-time.After(lockRetry):
+		}
+	}
+}
+
+// workspace makes an empty directory for a build, and removes what a killed build of the same module left. The lock
+// must be held.
+func (s store) workspace(m module.Version) (dir string, remove func() error, err error) {
+	parent := filepath.Join(s.dir, "work", lockName(m))
+	fail := func(err error) (string, func() error, error) {
+		return "", nil, fmt.Errorf("making a directory to build in: %w", err)
+	}
+	if err := os.RemoveAll(parent); err != nil {
+		return fail(err)
+	}
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return fail(err)
+	}
+	dir, err = os.MkdirTemp(parent, "") // another name each time: a go command that outlived its builder cannot write here
+	if err != nil {
+		return fail(err)
+	}
+	for _, sub := range []string{"download", "module", "out", "tmp"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			return fail(err)
+		}
+	}
+	return dir, func() error { return os.RemoveAll(parent) }, nil
+}

@@ -1,0 +1,118 @@
+package build
+
+import (
+	"bufio"
+	_ "embed" // for the table of pins
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
+)
+
+//go:embed pins.txt
+var pinsText string
+
+// program is a row of the table of programs.
+type program struct {
+	Range
+	Module  string // module that holds the main package
+	Package string // import path of the main package
+}
+
+// moved is a dependency whose repository is gone.
+type moved struct {
+	To   module.Version // what is taken for it
+	Else string         // version taken when To.Path is itself a dependency of the build
+}
+
+// floor is the oldest version of a module that may be built.
+type floor struct {
+	Version string
+	Reason  string
+}
+
+// standin is what is taken for a revision that cannot be named as a version.
+type standin struct {
+	Version string
+	Reason  string
+}
+
+// dataset is the content of pins.txt.
+type dataset struct {
+	programs []program
+	pins     map[string][]string           // module path to versions, in the order of the file
+	moved    map[string]moved              // old path to what is taken for it
+	floors   map[string]floor              // module path
+	standins map[string]map[string]standin // module path, then the first 12 hex digits of the revision
+}
+
+// embedded is the parsed pins.txt of this binary.
+var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText) })
+
+// parseData reads the format that the head of pins.txt describes.
+func parseData(text string) (*dataset, error) {
+	d := &dataset{
+		pins:     map[string][]string{},
+		moved:    map[string]moved{},
+		floors:   map[string]floor{},
+		standins: map[string]map[string]standin{},
+	}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(" "+lines.Text(), " #")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if err := d.add(fields[0], fields[1:]); err != nil {
+			return nil, fmt.Errorf("reading the table of pins, line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the table of pins: %w", err)
+	}
+	return d, nil
+}
+
+// add takes one row of the given kind.
+func (d *dataset) add(kind string, f []string) error {
+	switch {
+	case kind == "pin" && len(f) == 2:
+		d.pins[f[0]] = append(d.pins[f[0]], f[1])
+		return checkVersions(f[1])
+	case kind == "moved" && (len(f) == 3 || len(f) == 4):
+		m := moved{To: module.Version{Path: f[1], Version: f[2]}}
+		if len(f) == 4 {
+			m.Else = f[3]
+		}
+		d.moved[f[0]] = m
+		return checkVersions(f[2:]...)
+	case kind == "floor" && len(f) > 2:
+		d.floors[f[0]] = floor{Version: f[1], Reason: strings.Join(f[2:], " ")}
+		return checkVersions(f[1])
+	case kind == "standin" && len(f) > 3:
+		if d.standins[f[0]] == nil {
+			d.standins[f[0]] = map[string]standin{}
+		}
+		d.standins[f[0]][f[1]] = standin{Version: f[2], Reason: strings.Join(f[3:], " ")}
+		return checkVersions(f[2])
+	case kind == "program" && len(f) == 6:
+		d.programs = append(d.programs, program{
+			Range:  Range{Name: f[0], Oldest: f[3], Newest: f[4], Default: f[5]},
+			Module: f[1], Package: f[2],
+		})
+		return checkVersions(f[5])
+	}
+	return fmt.Errorf("a row %q with %d fields is not known", kind, len(f))
+}
+
+func checkVersions(versions ...string) error {
+	for _, v := range versions {
+		if !semver.IsValid(v) {
+			return fmt.Errorf("%q is not a version", v)
+		}
+	}
+	return nil
+}

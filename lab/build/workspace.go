@@ -1,0 +1,125 @@
+package build
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/module"
+)
+
+// recipe is everything that a go build is made from.
+type recipe struct {
+	GoLine  string   // language version, as 1.26.0
+	Godebug []string // key=value, from upstream's go.mod
+	Modules []provider
+}
+
+// stagingDir is where local modules are copied to, below the directory with the go.mod.
+const stagingDir = "staging"
+
+// goMod renders the go.mod of the build. Each module is required at a version above anything that a dependency asks for
+// and replaced with the wanted one: the go command then finds its check of the requirements fulfilled and does not load
+// the whole module graph, in which modules stand that no package needs and that no longer resolve anywhere.
+func (r recipe) goMod() (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "module build\n\ngo %s\n", r.GoLine)
+	if len(r.Godebug) > 0 {
+		fmt.Fprintf(&b, "\ngodebug (\n\t%s\n)\n", strings.Join(r.Godebug, "\n\t"))
+	}
+	var require, replace strings.Builder
+	for _, m := range r.Modules {
+		high, err := highVersion(m.Path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&require, "\t%s %s\n", m.Path, high)
+		if m.Local {
+			fmt.Fprintf(&replace, "\t%s => ./%s/%s\n", m.Path, stagingDir, m.Path)
+		} else {
+			fmt.Fprintf(&replace, "\t%s => %s %s\n", m.Path, m.Real.Path, m.Real.Version)
+		}
+	}
+	fmt.Fprintf(&b, "\nrequire (\n%s)\n\nreplace (\n%s)\n", require.String(), replace.String())
+	return b.String(), nil
+}
+
+// highVersion is a version of the module that is above every real one.
+func highVersion(path string) (string, error) {
+	_, pathMajor, ok := module.SplitPathVersion(path)
+	if !ok {
+		return "", fmt.Errorf("%q is not a module path", path)
+	}
+	if pathMajor == "" {
+		return "v9999.0.0+incompatible", nil
+	}
+	major := strings.TrimSuffix(strings.TrimLeft(pathMajor, "/."), "-unstable")
+	return major + ".9999.0", nil
+}
+
+// goSum renders the go.sum of the build from what the downloads were verified to be.
+func (r recipe) goSum() string {
+	var lines []string
+	for _, m := range r.Modules {
+		if m.Local {
+			continue
+		}
+		lines = append(lines,
+			fmt.Sprintf("%s %s %s\n", m.Real.Path, m.Real.Version, m.Sum),
+			fmt.Sprintf("%s %s/go.mod %s\n", m.Real.Path, m.Real.Version, m.GoModSum))
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "")
+}
+
+// write puts go.mod, go.sum and the copies of local modules into a directory.
+func (r recipe) write(dir string) error {
+	text, err := r.goMod()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("writing the build's go.mod: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(r.goSum()), 0o644); err != nil {
+		return fmt.Errorf("writing the build's go.sum: %w", err)
+	}
+	for _, m := range r.Modules {
+		if !m.Local {
+			continue
+		}
+		if err := copyLocal(filepath.Join(dir, stagingDir, filepath.FromSlash(m.Path)), m); err != nil {
+			return fmt.Errorf("copying %s: %w", m.Path, err)
+		}
+	}
+	return nil
+}
+
+// copyLocal copies a local module, writable and with a go.mod, which it has not.
+func copyLocal(to string, m provider) error {
+	err := filepath.WalkDir(m.Dir, func(from string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(m.Dir, from)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if e.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, 0o644)
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(to, "go.mod"), []byte("module "+m.Path+"\n"), 0o644)
+}

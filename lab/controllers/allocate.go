@@ -1,0 +1,46 @@
+package controllers
+
+import (
+	"context"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The ranges that a Service is given addresses and ports from: the defaults of kube-apiserver, in the lab's own plan.
+var firstClusterIP = netip.MustParseAddr("10.96.0.10")
+
+const firstNodePort = 30000
+
+// allocate gives a Service what the API server would have given it, and reports whether something was missing.
+func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed bool, err error) {
+	s = s.DeepCopy()
+	if s.Spec.ClusterIP == "" {
+		s.Spec.ClusterIP = c.nextAddr.String()
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+		c.nextAddr = c.nextAddr.Next()
+		changed = true
+	}
+	external := s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort
+	for i := range s.Spec.Ports {
+		if external && s.Spec.Ports[i].NodePort == 0 {
+			s.Spec.Ports[i].NodePort = c.port()
+			changed = true
+		}
+	}
+	local := s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if local && s.Spec.HealthCheckNodePort == 0 {
+		s.Spec.HealthCheckNodePort = c.port()
+		changed = true
+	}
+	if changed {
+		_, err = c.client.CoreV1().Services(s.Namespace).Update(ctx, s, metav1.UpdateOptions{})
+	}
+	return changed, err
+}
+
+func (c *controller) port() int32 {
+	c.nextPort++
+	return c.nextPort - 1
+}

@@ -1,0 +1,125 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// syncDeployment takes one step towards the Deployment's template: it makes one pod, or deletes one old pod, and writes
+// the status. The change that this causes wakes the loop for the next step.
+func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) error {
+	hash, err := templateHash(d)
+	if err != nil {
+		return err
+	}
+	all := c.podsOf(d.Namespace, d.Spec.Selector.MatchLabels)
+	var current, old, available int
+	var oldest *corev1.Pod
+	for _, pod := range all {
+		switch {
+		case pod.DeletionTimestamp != nil:
+			continue
+		case pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash:
+			current++
+		default:
+			old++
+			oldest = pod
+		}
+		if ready(pod) {
+			available++
+		}
+	}
+	want := int(*d.Spec.Replicas)
+	switch {
+	case current < want && current+old < want+1:
+		err = c.create(ctx, d, hash, all)
+	case old > 0 && available > want:
+		err = c.client.CoreV1().Pods(d.Namespace).Delete(ctx, oldest.Name, metav1.DeleteOptions{})
+	case current > want && oldest == nil:
+		err = c.shrink(ctx, d, all)
+	}
+	if err != nil {
+		return err
+	}
+	return c.writeStatus(ctx, d, current, old, available)
+}
+
+func (c *controller) shrink(ctx context.Context, d *appsv1.Deployment, all []*corev1.Pod) error {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].DeletionTimestamp == nil {
+			return c.client.CoreV1().Pods(d.Namespace).Delete(ctx, all[i].Name, metav1.DeleteOptions{})
+		}
+	}
+	return nil
+}
+
+func templateHash(d *appsv1.Deployment) (string, error) {
+	data, err := json.Marshal(d.Spec.Template)
+	if err != nil {
+		return "", fmt.Errorf("hashing the pod template: %w", err)
+	}
+	h := fnv.New32a()
+	h.Write(data)
+	return fmt.Sprintf("%08x", h.Sum32()), nil
+}
+
+func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash string, all []*corev1.Pod) error {
+	node := c.place(d, all)
+	if node == "" {
+		return nil // a pod that goes makes room, and wakes the loop
+	}
+	number := c.made[d.Name] + 1
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, number), Namespace: d.Namespace,
+		Labels: maps.Clone(d.Spec.Template.Labels), Annotations: maps.Clone(d.Spec.Template.Annotations)},
+		Spec: *d.Spec.Template.Spec.DeepCopy()}
+	pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = hash
+	pod.Spec.NodeName = node
+	_, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err == nil {
+		c.made[d.Name] = number
+	}
+	return err
+}
+
+// place chooses the node with the fewest pods of the Deployment, the next in turn among equals; none when anti-affinity
+// leaves no node.
+func (c *controller) place(d *appsv1.Deployment, all []*corev1.Pod) string {
+	count := map[string]int{}
+	for _, pod := range all {
+		count[pod.Spec.NodeName]++
+	}
+	best := ""
+	for i := range c.nodes {
+		node := c.nodes[(i+c.made[d.Name])%len(c.nodes)]
+		if best == "" || count[node] < count[best] {
+			best = node
+		}
+	}
+	affinity := d.Spec.Template.Spec.Affinity
+	if affinity != nil && affinity.PodAntiAffinity != nil && count[best] > 0 {
+		return ""
+	}
+	return best
+}
+
+func (c *controller) writeStatus(ctx context.Context, d *appsv1.Deployment, current, old, available int) error {
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(current + old),
+		UpdatedReplicas: int32(current), ReadyReplicas: int32(available), AvailableReplicas: int32(available)}
+	s := d.Status
+	if s.ObservedGeneration == status.ObservedGeneration && s.Replicas == status.Replicas && s.UpdatedReplicas == status.UpdatedReplicas &&
+		s.AvailableReplicas == status.AvailableReplicas {
+		return nil
+	}
+	d = d.DeepCopy()
+	d.Status = status
+	_, err := c.client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	return err
+}

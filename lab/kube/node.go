@@ -1,0 +1,99 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// Node is what the API is told about a node of the lab.
+type Node struct {
+	Name    string
+	Addr    netip.Addr
+	PodCIDR netip.Prefix
+	Zone    string            // label topology.kubernetes.io/zone; none when empty
+	Labels  map[string]string // added to the well-known ones
+}
+
+// podsPerNode is the node's capacity for pods: its /24 less the network, the gateway and the broadcast address.
+const podsPerNode = 253
+
+// NodeOf describes a node of the topology. Every node has a zone of its own.
+func NodeOf(n *topology.Node) Node {
+	return Node{Name: n.Name, Addr: n.Addr, PodCIDR: n.PodCIDR, Zone: "zone-" + strconv.Itoa(n.Number)}
+}
+
+func (c *ControlPlane) registerNodes(ctx context.Context) error {
+	client, err := c.Client("")
+	if err != nil {
+		return err
+	}
+	for _, n := range c.config.Nodes {
+		if err := CreateNode(ctx, client, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreateNode registers a node as a kubelet does: with its addresses, capacity, pod range and Ready condition. The node
+// lifecycle controller marks it NotReady when no lease is renewed for 50 s (kubelet.Run renews it).
+func CreateNode(ctx context.Context, client kubernetes.Interface, n Node) error {
+	if n.Name == "" || !n.Addr.IsValid() || !n.PodCIDR.IsValid() {
+		return fmt.Errorf("registering node %q: name, address (%s) and pod range (%s) must be given", n.Name, n.Addr, n.PodCIDR)
+	}
+	if _, err := client.CoreV1().Nodes().Create(ctx, n.object(time.Now()), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("registering node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (n Node) object(now time.Time) *corev1.Node {
+	labels := map[string]string{
+		corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+	if n.Zone != "" {
+		labels[corev1.LabelTopologyZone] = n.Zone
+	}
+	maps.Copy(labels, n.Labels)
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("256Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             *resource.NewQuantity(podsPerNode, resource.DecimalSI),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels},
+		Spec:       corev1.NodeSpec{PodCIDR: n.PodCIDR.String(), PodCIDRs: []string{n.PodCIDR.String()}},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity, Conditions: conditions(now),
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: n.Addr.String()}, {Type: corev1.NodeHostName, Address: n.Name}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.1+hitless", OperatingSystem: "linux",
+				Architecture: "amd64", ContainerRuntimeVersion: "hitless://1"},
+		},
+	}
+}
+
+// conditions are those that a healthy kubelet reports; the lifecycle controller makes taints of their absence.
+func conditions(now time.Time) []corev1.NodeCondition {
+	at := metav1.NewTime(now)
+	healthy := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: at, LastTransitionTime: at}
+	}
+	return []corev1.NodeCondition{
+		healthy(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
+		healthy(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
+		healthy(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
+		healthy(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
+	}
+}

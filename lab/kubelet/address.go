@@ -1,0 +1,82 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// addresses gives out the addresses of a node's pod range: from .2 upward (.1 is the node's own), the next one after the
+// last given, so that an address is not used again soon. Which pod gets which follows from the order of requests alone.
+type addresses struct {
+	mu    sync.Mutex
+	cidr  netip.Prefix
+	first netip.Addr
+	last  netip.Addr // the broadcast address, never given
+	next  netip.Addr
+	used  []netip.Addr
+	freed chan struct{} // closed and replaced when an address is given back
+}
+
+func newAddresses(cidr netip.Prefix) *addresses {
+	cidr = cidr.Masked()
+	bits := cidr.Addr().As4()
+	for i, free := 3, 32-cidr.Bits(); free > 0; i, free = i-1, free-8 {
+		bits[i] |= byte(1<<min(8, free) - 1)
+	}
+	first := cidr.Addr().Next().Next()
+	return &addresses{cidr: cidr, first: first, next: first, last: netip.AddrFrom4(bits), freed: make(chan struct{})}
+}
+
+// take gives out the next free address; it is an error when there is none.
+func (a *addresses) take() (netip.Addr, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for begin, looked := a.next, false; !looked || a.next != begin; looked = true {
+		addr := a.next
+		if a.next = addr.Next(); a.next == a.last {
+			a.next = a.first
+		}
+		if !slices.Contains(a.used, addr) {
+			a.used = append(a.used, addr)
+			return addr, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("no free address is left in %s", a.cidr)
+}
+
+// reserve takes a given address. It waits while another pod still has it, and is an error when the address cannot be a
+// pod's or ctx ends.
+func (a *addresses) reserve(ctx context.Context, addr netip.Addr) error {
+	if !a.cidr.Contains(addr) || addr.Less(a.first) || addr == a.last {
+		return fmt.Errorf("%s is not one of the pod addresses %s to %s", addr, a.first, a.last.Prev())
+	}
+	for {
+		a.mu.Lock()
+		freed := a.freed
+		taken := slices.Contains(a.used, addr)
+		if !taken {
+			a.used = append(a.used, addr)
+		}
+		a.mu.Unlock()
+		if !taken {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the address %s: %w", addr, ctx.Err())
+		}
+	}
+}
+
+// release gives an address back.
+func (a *addresses) release(addr netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = slices.DeleteFunc(a.used, func(u netip.Addr) bool { return u == addr })
+	close(a.freed)
+	a.freed = make(chan struct{})
+}

@@ -1,0 +1,278 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// bench is a kubelet on a faked host and a faked API, in a bubble of faked time.
+type bench struct {
+	*testing.T
+	begin  time.Time
+	client *fake.Clientset
+	host   *fakeHost
+	config Config
+	off    context.CancelFunc
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	events []string // "second pod state"
+}
+
+func (b *bench) Event(e reports.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, fmt.Sprintf("%d %s %s", int(e.At.Seconds()), e.Attrs["pod"], e.Attrs["state"]))
+}
+
+func (b *bench) Attempt(reports.Attempt) {}
+
+// inBubble runs test with a running kubelet, and switches it off at the end.
+func inBubble(t *testing.T, adjust func(*Config), test func(*bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, begin: time.Now(), client: fake.NewClientset(), ended: make(chan struct{})}
+		b.host = &fakeHost{begin: b.begin, exitAfter: map[string]time.Duration{}, onTerm: map[string]time.Duration{}}
+		node := &topology.Node{Namespace: &topology.Namespace{Name: "node-1"}, Number: 1,
+			Addr: netip.MustParseAddr("10.0.0.11"), PodCIDR: netip.MustParsePrefix("10.244.1.0/24")}
+		b.config = Config{Node: node, Client: b.client, Backend: Program{Path: "/hitless", Args: []string{"backend"}},
+			Recorder: b, Now: func() time.Duration { return time.Since(b.begin) }, Log: slog.New(slog.DiscardHandler)}
+		if adjust != nil {
+			adjust(&b.config)
+		}
+		if _, err := b.client.CoreV1().Nodes().Create(t.Context(),
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		k, err := newKubelet(b.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.host = b.host
+		ctx, off := context.WithCancel(context.Background())
+		b.off = off
+		go func() {
+			defer close(b.ended)
+			k.run(ctx)
+		}()
+		defer func() {
+			off()
+			<-b.ended
+		}()
+		synctest.Wait()
+		test(b)
+	})
+}
+
+// at waits until the given second of the bubble's time, and for all that follows from it.
+func (b *bench) at(second int) {
+	time.Sleep(time.Until(b.begin.Add(time.Duration(second) * time.Second)))
+	synctest.Wait()
+}
+
+func (b *bench) wantEvents(want ...string) {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.events, want) {
+		b.Errorf("events:\n%s\nwant:\n%s", strings.Join(b.events, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (b *bench) pod(name string) *corev1.Pod {
+	b.Helper()
+	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatalf("pod %s: %v", name, err)
+	}
+	return pod
+}
+
+// remove does what the API server does when a bound pod is deleted: it says so, and waits for the kubelet.
+func (b *bench) remove(name string, grace int64) {
+	b.Helper()
+	pod := b.pod(name).DeepCopy()
+	now := metav1.Now()
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+	if _, err := b.client.CoreV1().Pods("default").Update(b.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (b *bench) podExists(name string) bool {
+	_, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+	return err == nil
+}
+
+// webPod is a pod of one backend with a readiness probe each second.
+func webPod(name string, adjust ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name),
+			Labels: map[string]string{"pod-template-hash": "g1", "app": "web"}},
+		Spec: corev1.PodSpec{NodeName: "node-1", RestartPolicy: corev1.RestartPolicyAlways,
+			Containers: []corev1.Container{{Name: "web", Image: "registry.k8s.io/e2e-test-images/agnhost:2.47",
+				Args: []string{"netexec", "--http-port=8080"},
+				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
+					HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: port(8080)}}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, f := range adjust {
+		f(pod)
+	}
+	return pod
+}
+
+func (b *bench) create(pod *corev1.Pod) {
+	b.Helper()
+	if _, err := b.client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// fakeHost has processes that end when the test says: exitAfter their start, or onTerm after SIGTERM (0 when not named;
+// a negative time ignores it). Pages of a pod answer while its process lives and the page is not in unwell.
+type fakeHost struct {
+	begin     time.Time
+	exitAfter map[string]time.Duration // by pod
+	onTerm    map[string]time.Duration
+
+	mu        sync.Mutex
+	unwell    []string // pages
+	live      []*fakeProcess
+	starts    []string // "second pod"
+	last      *fakeProcess
+	sandboxes int
+	asked     []int // seconds at which a page was asked for
+}
+
+type fakeSandbox struct {
+	host *fakeHost
+	pod  string
+	addr netip.Addr
+}
+
+func (h *fakeHost) sandbox(pod string, addr netip.Addr) (sandbox, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sandboxes++
+	return &fakeSandbox{host: h, pod: pod, addr: addr}, nil
+}
+
+func (h *fakeHost) get(_ context.Context, url string, _ http.Header) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, int(time.Since(h.begin).Seconds()))
+	for _, p := range h.live {
+		if strings.HasPrefix(url, "http://"+p.sandbox.addr.String()+":8080/") {
+			for _, page := range h.unwell {
+				if strings.HasSuffix(url, page) {
+					return http.StatusServiceUnavailable, nil
+				}
+			}
+			return http.StatusOK, nil
+		}
+	}
+	return 0, errors.New("connection refused")
+}
+
+func (h *fakeHost) connect(context.Context, string) error { return errors.New("connection refused") }
+
+func (h *fakeHost) setUnwell(pages ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unwell = pages
+}
+
+func (s *fakeSandbox) remove() error {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.host.sandboxes--
+	return nil
+}
+
+func (s *fakeSandbox) start(_ string, argv, env []string) (process, error) {
+	h := s.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &fakeProcess{sandbox: s, argv: argv, env: env, done: make(chan struct{})}
+	h.live = append(h.live, p)
+	h.last = p
+	h.starts = append(h.starts, fmt.Sprintf("%d %s", int(time.Since(h.begin).Seconds()), s.pod))
+	if d, ok := h.exitAfter[s.pod]; ok {
+		time.AfterFunc(d, func() { p.exit("exit status 1") })
+	}
+	return p, nil
+}
+
+type fakeProcess struct {
+	sandbox   *fakeSandbox
+	argv, env []string
+	done      chan struct{}
+	text      string
+	signals   []string // "second signal"
+}
+
+func (p *fakeProcess) Done() <-chan struct{} { return p.done }
+func (p *fakeProcess) ExitText() string      { return p.text }
+
+func (p *fakeProcess) Signal(sig syscall.Signal) error {
+	h := p.sandbox.host
+	h.mu.Lock()
+	p.signals = append(p.signals, fmt.Sprintf("%d %s", int(time.Since(h.begin).Seconds()), sig))
+	h.mu.Unlock()
+	switch delay := h.onTerm[p.sandbox.pod]; {
+	case sig == syscall.SIGKILL:
+		p.exit("signal: killed")
+	case sig == syscall.SIGTERM && delay == 0:
+		p.exit("exit status 0")
+	case sig == syscall.SIGTERM && delay > 0:
+		time.AfterFunc(delay, func() { p.exit("exit status 0") })
+	}
+	return nil
+}
+
+func (p *fakeProcess) exit(text string) {
+	h := p.sandbox.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.live, p)
+	if i < 0 {
+		return
+	}
+	h.live = slices.Delete(h.live, i, i+1)
+	p.text = text
+	close(p.done)
+}
+
+// failPatches makes the API refuse patches of pods until the value is false.
+func (b *bench) failPatches() *atomic.Bool {
+	var down atomic.Bool
+	down.Store(true)
+	b.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down.Load(), nil, errors.New("the API is away")
+	})
+	return &down
+}

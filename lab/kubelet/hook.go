@@ -1,0 +1,80 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// hook runs a preStop hook until it has ended or ctx has.
+func (c *container) hook(ctx context.Context, r *containerRun, h *corev1.LifecycleHandler) error {
+	switch {
+	case h.Sleep != nil:
+		if !pause(ctx, time.Duration(h.Sleep.Seconds)*time.Second) {
+			return fmt.Errorf("sleeping %d s: the grace period was over first", h.Sleep.Seconds)
+		}
+		return nil
+	case h.Exec != nil:
+		return c.exec(ctx, r, h.Exec.Command)
+	case h.HTTPGet != nil:
+		return c.get(ctx, h.HTTPGet)
+	}
+	return nil
+}
+
+// exec runs a command in the container's network and waits for its end. The pod has no files of its own: the command is
+// one of the lab's. Sleeping needs no program, so that the usual preStop works where there is none.
+func (c *container) exec(ctx context.Context, r *containerRun, argv []string) error {
+	if d, ok := sleepOf(argv); ok {
+		if !pause(ctx, d) {
+			return fmt.Errorf("sleeping %s: %w", d, ctx.Err())
+		}
+		return nil
+	}
+	if len(argv) == 0 {
+		return fmt.Errorf("the command is empty")
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("finding the command (the lab's pods have no files of their own): %w", err)
+	}
+	proc, err := r.sandbox.start(c.logName()+"-exec", append([]string{path}, argv[1:]...), r.env)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-proc.Done():
+	case <-ctx.Done():
+		if err := proc.Signal(syscall.SIGKILL); err != nil {
+			return fmt.Errorf("ending %s: %w", argv[0], err)
+		}
+		<-proc.Done()
+		return fmt.Errorf("%s did not end in time: %w", argv[0], ctx.Err())
+	}
+	if code := exitCode(proc.ExitText()); code != 0 {
+		return fmt.Errorf("%s: %s", strings.Join(argv, " "), proc.ExitText())
+	}
+	return nil
+}
+
+// sleepOf recognizes `sleep N` and `sh -c "sleep N"`, N in seconds.
+func sleepOf(argv []string) (time.Duration, bool) {
+	if len(argv) == 3 && filepath.Base(argv[0]) == "sh" && argv[1] == "-c" {
+		argv = strings.Fields(argv[2])
+	}
+	if len(argv) != 2 || filepath.Base(argv[0]) != "sleep" {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(argv[1], 64)
+	if err != nil || n < 0 || n > float64(24*time.Hour/time.Second) {
+		return 0, false
+	}
+	return time.Duration(n * float64(time.Second)), true
+}

@@ -1,0 +1,158 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// until says after which decision a probe is not repeated, as in the kubelet's prober/worker.go.
+type until func(ok bool) bool
+
+func never(bool) bool        { return false } // readiness
+func always(bool) bool       { return true }  // startup
+func onFailure(ok bool) bool { return !ok }   // liveness
+
+// verdict counts results of the same kind in a row.
+type verdict struct {
+	success, failure int32 // how many in a row decide
+	last             bool
+	run              int32
+}
+
+// observe takes a result and reports whether it has just been seen often enough in a row to decide.
+func (v *verdict) observe(ok bool) bool {
+	if v.run == 0 || ok != v.last {
+		v.last, v.run = ok, 0
+	}
+	v.run++
+	if ok {
+		return v.run == v.success
+	}
+	return v.run == v.failure
+}
+
+// keepProbing asks check again and again, first at the initial delay after the container began, until ctx ends or the
+// last decision is made. A check that takes longer than the probe's timeout has failed.
+func keepProbing(ctx context.Context, spec *corev1.Probe, began time.Time, check func(context.Context) error, last until,
+	decided func(ok bool)) {
+	v := verdict{success: orDefault(spec.SuccessThreshold, 1), failure: orDefault(spec.FailureThreshold, 3)}
+	if !pause(ctx, seconds(spec.InitialDelaySeconds)-time.Since(began)) {
+		return
+	}
+	ticker := time.NewTicker(seconds(orDefault(spec.PeriodSeconds, 10)))
+	defer ticker.Stop()
+	for {
+		limit, cancel := context.WithTimeout(ctx, seconds(orDefault(spec.TimeoutSeconds, 1)))
+		ok := check(limit) == nil
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if v.observe(ok) {
+			decided(ok)
+			if last(ok) {
+				return
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+// orDefault fills in what the API server's defaults would have; timelines written by hand lack them.
+func orDefault(n, absent int32) int32 {
+	if n <= 0 {
+		return absent
+	}
+	return n
+}
+
+// pause waits for d, if it is positive; false means that ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// check is the test of a probe. It dials from the node, as a kubelet does, so that a proxy on the node sees it likewise.
+func (c *container) check(r *containerRun, spec *corev1.Probe) func(context.Context) error {
+	switch {
+	case spec.HTTPGet != nil:
+		return func(ctx context.Context) error { return c.get(ctx, spec.HTTPGet) }
+	case spec.TCPSocket != nil:
+		return func(ctx context.Context) error {
+			number, err := c.port(spec.TCPSocket.Port)
+			if err != nil {
+				return err
+			}
+			return c.pod.k.host.connect(ctx, hostPort(c.target(spec.TCPSocket.Host), number))
+		}
+	case spec.Exec != nil:
+		return func(ctx context.Context) error { return c.exec(ctx, r, spec.Exec.Command) }
+	}
+	return func(context.Context) error { return fmt.Errorf("the probe names nothing to ask") }
+}
+
+// get asks for a page; 200 to 399 is success.
+func (c *container) get(ctx context.Context, action *corev1.HTTPGetAction) error {
+	number, err := c.port(action.Port)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"User-Agent": {"kube-probe/1.37"}, "Accept": {"*/*"}}
+	for _, h := range action.HTTPHeaders {
+		header.Add(h.Name, h.Value)
+	}
+	path := action.Path
+	if path == "" || path[0] != '/' {
+		path = "/" + path
+	}
+	status, err := c.pod.k.host.get(ctx, "http://"+hostPort(c.target(action.Host), number)+path, header)
+	if err == nil && (status < http.StatusOK || status >= http.StatusBadRequest) {
+		err = fmt.Errorf("GET %s: status %d", path, status)
+	}
+	return err
+}
+
+func (c *container) target(host string) string {
+	if host != "" {
+		return host
+	}
+	return c.pod.addr.String()
+}
+
+// port resolves a port that may be the name of one of the container's ports.
+func (c *container) port(p intstr.IntOrString) (int, error) {
+	if p.Type == intstr.Int {
+		return int(p.IntVal), nil
+	}
+	for _, port := range c.spec.Ports {
+		if port.Name == p.StrVal {
+			return int(port.ContainerPort), nil
+		}
+	}
+	number, err := strconv.Atoi(p.StrVal)
+	if err != nil {
+		return 0, fmt.Errorf("container %s has no port named %q", c.spec.Name, p.StrVal)
+	}
+	return number, nil
+}

@@ -1,0 +1,155 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The writer's patience with the API.
+const (
+	writeTimeout = 10 * time.Second
+	writeAgain   = time.Second
+)
+
+// writer brings a pod's status to the API, the newest one only, and at last removes the pod. It has a goroutine of its
+// own so that a slow API never delays a SIGTERM.
+type writer struct {
+	k         *kubelet
+	namespace string
+	name      string
+	uid       types.UID
+
+	mu     sync.Mutex
+	status *corev1.PodStatus // to be written
+	remove bool              // to be deleted after that
+	closed bool              // nothing follows
+	signal chan struct{}
+}
+
+func newWriter(k *kubelet, object *corev1.Pod) *writer {
+	return &writer{k: k, namespace: object.Namespace, name: object.Name, uid: object.UID, signal: make(chan struct{}, 1)}
+}
+
+// put replaces the status that is to be written.
+func (w *writer) put(status corev1.PodStatus) {
+	w.mu.Lock()
+	w.status = &status
+	w.mu.Unlock()
+	w.wake()
+}
+
+// finish says that nothing follows. The pod is removed from the API, unless it is gone from there.
+func (w *writer) finish(gone bool) {
+	w.mu.Lock()
+	w.closed, w.remove = true, !gone
+	if gone {
+		w.status = nil
+	}
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *writer) wake() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until finish or the end of ctx.
+func (w *writer) run(ctx context.Context) {
+	for {
+		select {
+		case <-w.signal:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			more, err := w.step(ctx)
+			if err != nil {
+				w.k.Log.Warn("telling the API about a pod; trying again", "pod", w.name, "error", err)
+				if !pause(ctx, writeAgain) {
+					return
+				}
+				continue
+			}
+			if !more {
+				break
+			}
+		}
+		if w.over() {
+			return
+		}
+	}
+}
+
+func (w *writer) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed && !w.remove && w.status == nil
+}
+
+// step does one write; more means that there may be another one to do. A pod that the API does not know any more, or
+// knows as another one of the same name, needs no writes.
+func (w *writer) step(ctx context.Context) (more bool, err error) {
+	w.mu.Lock()
+	status, remove := w.status, w.remove
+	w.status = nil
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	switch {
+	case status != nil:
+		if err = w.patch(ctx, *status); err != nil {
+			w.restore(status)
+		}
+	case remove:
+		if err = w.delete(ctx); err == nil {
+			w.mu.Lock()
+			w.remove = false
+			w.mu.Unlock()
+		}
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// restore puts a status back that was not written, unless a newer one has come.
+func (w *writer) restore(status *corev1.PodStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == nil {
+		w.status = status
+	}
+}
+
+func (w *writer) patch(ctx context.Context, status corev1.PodStatus) error {
+	patch, err := statusPatch(string(w.uid), status)
+	if err != nil {
+		return fmt.Errorf("writing the status as a patch: %w", err)
+	}
+	_, err = w.k.Client.CoreV1().Pods(w.namespace).
+		Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return ignoreGone(err)
+}
+
+func (w *writer) delete(ctx context.Context) error {
+	var now int64
+	return ignoreGone(w.k.Client.CoreV1().Pods(w.namespace).Delete(ctx, w.name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &w.uid}}))
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,230 @@
+// Package lab assembles the embedded cluster: network, control plane, pods, external load balancer and the subject on
+// each node. It is not for what is done to it (scenarios) or how it is measured (probes, reports).
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/controllers"
+	"github.com/hitless/hitless/lab/kube"
+	"github.com/hitless/hitless/lab/kubelet"
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// Config says what lab to bring up.
+type Config struct {
+	Nodes        int
+	ControlPlane string // kube or replay
+	Dir          string // for state and logs, on a tmpfs
+	Program      string // the hitless binary: it plays backends and the bundled proxier
+	Binaries     string // folder of the control plane's and the subject's programs
+	Subject      subject.Spec
+	Fallback     string
+	Balancer     balancer.Config // kind and health checks; the lab fills in the rest
+	Recorder     reports.Recorder
+	Now          func() time.Duration
+	Progress     func(string)
+}
+
+// Lab is a cluster that runs.
+type Lab struct {
+	Net        *topology.Network
+	Procs      *procs.Supervisor
+	Client     kubernetes.Interface
+	Kubeconfig string
+	Proxies    *subject.Fleet
+	Balancer   *balancer.Balancer
+
+	cfg    Config
+	table  *balancerTable
+	stop   context.CancelFunc
+	wait   sync.WaitGroup
+	failed chan error
+}
+
+// Up brings a lab up and returns when the subject is accepted on every node. Failed tells of a part that ended early.
+func Up(ctx context.Context, cfg Config) (*Lab, error) {
+	l := &Lab{cfg: cfg, failed: make(chan error, 16), table: newBalancerTable(cfg.Recorder)}
+	ctx, l.stop = context.WithCancel(ctx)
+	if err := l.up(ctx); err != nil {
+		l.Down()
+		return nil, fmt.Errorf("bringing the lab up: %w", err)
+	}
+	return l, nil
+}
+
+func (l *Lab) up(ctx context.Context) (err error) {
+	if l.Procs, err = procs.New(filepath.Join(l.cfg.Dir, "logs")); err != nil {
+		return err
+	}
+	l.cfg.Progress("laying the network")
+	if l.Net, err = topology.New(l.cfg.Nodes); err != nil {
+		return err
+	}
+	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
+	if err := l.controlPlane(ctx); err != nil {
+		return err
+	}
+	if l.Client, err = kube.NewClient(l.Kubeconfig, ""); err != nil {
+		return err
+	}
+	l.cfg.Progress("starting pods and balancer")
+	for _, node := range l.Net.Nodes {
+		l.part(ctx, "the kubelet of "+node.Name, func(ctx context.Context) error {
+			return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs,
+				Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+		})
+	}
+	if err := l.balancer(ctx); err != nil {
+		return err
+	}
+	l.part(ctx, "the watcher of endpoints", func(ctx context.Context) error {
+		return watchEndpoints(ctx, l.Client, l.cfg.Recorder, l.cfg.Now)
+	})
+	l.cfg.Progress("starting " + l.cfg.Subject.String() + " on each node")
+	return l.subject(ctx)
+}
+
+// part runs a part of the lab until the lab goes down; its failure is told through Failed.
+func (l *Lab) part(ctx context.Context, name string, run func(ctx context.Context) error) {
+	l.wait.Go(func() {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			l.failed <- fmt.Errorf("%s failed: %w", name, err)
+		}
+	})
+}
+
+// Failed gets the failure of a part of the lab. A run that hears of one is invalid.
+func (l *Lab) Failed() <-chan error { return l.failed }
+
+func (l *Lab) controlPlane(ctx context.Context) error {
+	if l.cfg.ControlPlane == "replay" {
+		return l.replay(ctx)
+	}
+	binaries := map[string]string{}
+	for _, name := range kube.Programs() {
+		binaries[name] = filepath.Join(l.cfg.Binaries, name)
+	}
+	var nodes []kube.Node
+	for _, n := range l.Net.Nodes {
+		nodes = append(nodes, kube.NodeOf(n))
+	}
+	plane, err := kube.Up(ctx, kube.Config{Binaries: binaries, Dir: filepath.Join(l.cfg.Dir, "control-plane"), Procs: l.Procs, Nodes: nodes})
+	if err != nil {
+		return err
+	}
+	l.Kubeconfig = plane.Kubeconfig
+	return nil
+}
+
+const replayPort = "8001"
+
+func (l *Lab) replay(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(topology.ControlAddr.String(), replayPort))
+	if err != nil {
+		return fmt.Errorf("starting the replay control plane: %w", err)
+	}
+	server := replay.New()
+	l.part(ctx, "the replay control plane", func(ctx context.Context) error { return server.Serve(ctx, listener) })
+	l.Kubeconfig = filepath.Join(l.cfg.Dir, "replay.kubeconfig")
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"lab",
+"clusters":[{"name":"lab","cluster":{"server":"http://%s"}}],"users":[{"name":"lab","user":{}}],
+"contexts":[{"name":"lab","context":{"cluster":"lab","user":"lab"}}]}`, listener.Addr())
+	if err := os.WriteFile(l.Kubeconfig, []byte(config), 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	client, err := kube.NewClient(l.Kubeconfig, "")
+	if err != nil {
+		return err
+	}
+	for _, n := range l.Net.Nodes {
+		if err := kube.CreateNode(ctx, client, kube.NodeOf(n)); err != nil {
+			return err
+		}
+	}
+	l.part(ctx, "the replay controllers", func(ctx context.Context) error { return controllers.Run(ctx, client, l.Net.NodeNames()) })
+	return nil
+}
+
+func (l *Lab) balancer(ctx context.Context) (err error) {
+	cfg := l.cfg.Balancer
+	cfg.Net, cfg.Client, cfg.Procs, cfg.Now, cfg.Recorder = l.Net, l.Client, l.Procs, l.cfg.Now, l.table
+	if l.Balancer, err = balancer.New(cfg); err != nil {
+		return err
+	}
+	l.part(ctx, "the load balancer", l.Balancer.Run)
+	return nil
+}
+
+func (l *Lab) subject(ctx context.Context) (err error) {
+	path := l.cfg.Program
+	if l.cfg.Subject.Name == "kube-proxy" {
+		path = filepath.Join(l.cfg.Binaries, "kube-proxy")
+	}
+	l.Proxies, err = subject.NewFleet(subject.Config{Spec: l.cfg.Subject, Path: path, Net: l.Net, Procs: l.Procs,
+		Kubeconfig: l.Kubeconfig, Fallback: l.cfg.Fallback, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+	if err != nil {
+		return err
+	}
+	return l.Proxies.StartAll(ctx)
+}
+
+// Balanced returns the nodes that the balancer sends new flows of a Service to, sorted.
+func (l *Lab) Balanced(service string) []string { return l.table.nodes(service) }
+
+// Down ends everything.
+func (l *Lab) Down() {
+	l.stop()
+	if l.Procs != nil {
+		l.Procs.StopAll(time.Second)
+	}
+	l.wait.Wait()
+	if l.Net != nil {
+		l.Net.Close()
+	}
+}
+
+// balancerTable passes events on and remembers what the balancer's table says.
+type balancerTable struct {
+	reports.Recorder
+	mu    sync.Mutex
+	table map[string][]string
+}
+
+func newBalancerTable(r reports.Recorder) *balancerTable {
+	return &balancerTable{Recorder: r, table: map[string][]string{}}
+}
+
+// Event remembers the table and passes the event on.
+func (t *balancerTable) Event(e reports.Event) {
+	if e.Kind == reports.EventBalancer {
+		t.mu.Lock()
+		service := e.Attrs["service"]
+		t.table[service[strings.LastIndex(service, "/")+1:]] = strings.FieldsFunc(e.Attrs["nodes"], func(r rune) bool { return r == ',' })
+		t.mu.Unlock()
+	}
+	t.Recorder.Event(e)
+}
+
+func (t *balancerTable) nodes(service string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	nodes := slices.Clone(t.table[service])
+	slices.Sort(nodes)
+	return nodes
+}

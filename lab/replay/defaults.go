@@ -1,0 +1,97 @@
+package replay
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// setDefaults fills in what the real server fills in and what proxies and test code rely on: a Service port without a
+// protocol, for instance, makes kube-proxy write broken rules. It is not the full set of Kubernetes' defaults.
+func setDefaults(u *unstructured.Unstructured) {
+	switch u.GetKind() {
+	case "Service":
+		serviceDefaults(child(u.Object, "spec"))
+		fill(child(u.Object, "status"), "loadBalancer", map[string]any{})
+	case "EndpointSlice":
+		for _, p := range children(u.Object, "ports") {
+			fill(p, "name", "")
+			fill(p, "protocol", "TCP")
+		}
+	case "Endpoints":
+		for _, subset := range children(u.Object, "subsets") {
+			for _, p := range children(subset, "ports") {
+				fill(p, "protocol", "TCP")
+			}
+		}
+	case "Pod":
+		spec := child(u.Object, "spec")
+		fill(spec, "restartPolicy", "Always")
+		fill(spec, "terminationGracePeriodSeconds", int64(30))
+		fill(child(u.Object, "status"), "phase", "Pending")
+	case "Namespace":
+		fill(child(u.Object, "status"), "phase", "Active")
+	case "Deployment", "ReplicaSet":
+		fill(child(u.Object, "spec"), "replicas", int64(1))
+	}
+}
+
+func serviceDefaults(spec map[string]any) {
+	fill(spec, "type", "ClusterIP")
+	fill(spec, "sessionAffinity", "None")
+	for _, p := range children(spec, "ports") {
+		fill(p, "protocol", "TCP")
+		if target := p["targetPort"]; target == nil || target == int64(0) || target == "" {
+			p["targetPort"] = p["port"]
+		}
+	}
+	kind := spec["type"]
+	if kind == "ExternalName" {
+		return
+	}
+	fill(spec, "internalTrafficPolicy", "Cluster")
+	if kind == "NodePort" || kind == "LoadBalancer" {
+		fill(spec, "externalTrafficPolicy", "Cluster")
+	}
+	if kind == "LoadBalancer" {
+		fill(spec, "allocateLoadBalancerNodePorts", true)
+	}
+	ip, ok := spec["clusterIP"].(string)
+	if !ok || ip == "" {
+		return
+	}
+	fill(spec, "clusterIPs", []any{ip})
+	fill(spec, "ipFamilyPolicy", "SingleStack")
+	family := "IPv4"
+	if a, err := netip.ParseAddr(ip); err == nil && a.Is6() {
+		family = "IPv6"
+	}
+	fill(spec, "ipFamilies", []any{family})
+}
+
+func fill(m map[string]any, key string, value any) {
+	if _, set := m[key]; !set && m != nil && value != nil {
+		m[key] = value
+	}
+}
+
+// child returns the object under key and makes an empty one where there is none; nil when something else is there,
+// which the check of types reports.
+func child(m map[string]any, key string) map[string]any {
+	if m[key] == nil {
+		m[key] = map[string]any{}
+	}
+	c, _ := m[key].(map[string]any)
+	return c
+}
+
+func children(m map[string]any, key string) []map[string]any {
+	items, _ := m[key].([]any)
+	var found []map[string]any
+	for _, item := range items {
+		if c, ok := item.(map[string]any); ok {
+			found = append(found, c)
+		}
+	}
+	return found
+}

@@ -1,0 +1,164 @@
+package replay
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Scope says whose watches a fault touches. Empty fields match everything; the zero value is every watch.
+type Scope struct {
+	UserAgent string     // part of the User-Agent header, as "kube-proxy/"
+	Addr      netip.Addr // the client's address, as a node's
+	Resource  string     // as in paths: "services", "endpointslices"
+}
+
+// A Fault is something that a real API server or the network to it may do to a client, done on demand.
+type Fault interface {
+	// begin is called with Server.mu held; so is the function that it returns, which lifts the fault.
+	begin(*Server) (lift func())
+}
+
+// DelayWatches delays each event of the watches by By, counted from the write. What is under way when the fault begins
+// or is lifted is delayed, or released, as well. Lists are not delayed: a client that lists again sees the newest
+// state. When several match, the longest counts.
+type DelayWatches struct {
+	Scope
+	By time.Duration
+}
+
+// CutWatches ends the open watches in good order, as a server does that shuts down. New ones are answered.
+type CutWatches struct{ Scope }
+
+// ExpireNextWatch answers the next watch with 410 Gone (an ERROR event), whatever version it asks for, so that the
+// client lists again. It is used up by one watch. Watches that are open stay: cut them after it to see the effect.
+type ExpireNextWatch struct{ Scope }
+
+// Fault begins a fault and returns the function that lifts it. Lifting one that is used up does nothing.
+func (s *Server) Fault(f Fault) (lift func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := f.begin(s)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		end()
+	}
+}
+
+func (f DelayWatches) begin(s *Server) func() {
+	active := &f
+	s.delays = append(s.delays, active)
+	s.notify(f.Scope)
+	return func() {
+		s.delays = slices.DeleteFunc(s.delays, func(other *DelayWatches) bool { return other == active })
+		s.notify(f.Scope)
+	}
+}
+
+func (f CutWatches) begin(s *Server) func() {
+	for _, w := range s.open(f.Scope) {
+		w.end()
+	}
+	return func() {}
+}
+
+func (f ExpireNextWatch) begin(s *Server) func() {
+	active := &f
+	s.expiring = append(s.expiring, active)
+	return func() {
+		s.expiring = slices.DeleteFunc(s.expiring, func(other *ExpireNextWatch) bool { return other == active })
+	}
+}
+
+// Watcher describes an open watch.
+type Watcher struct {
+	Resource  string // as in paths
+	UserAgent string
+	Addr      netip.Addr
+}
+
+// Watchers lists the open watches in scope, by resource and then by age: a way to know that a client has started.
+func (s *Server) Watchers(scope Scope) []Watcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Watcher
+	for _, w := range s.open(scope) {
+		all = append(all, Watcher{Resource: w.store.plural, UserAgent: w.client.agent, Addr: w.client.addr})
+	}
+	return all
+}
+
+// client is who sent a request.
+type client struct {
+	agent string
+	addr  netip.Addr
+}
+
+func clientOf(r *http.Request) client {
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil { // not from a network listener
+		return client{agent: r.UserAgent()}
+	}
+	return client{agent: r.UserAgent(), addr: remote.Addr().Unmap()}
+}
+
+func (s Scope) matches(w *watch) bool {
+	return w.store.is(s.Resource) && strings.Contains(w.client.agent, s.UserAgent) &&
+		(!s.Addr.IsValid() || s.Addr.Unmap() == w.client.addr)
+}
+
+// The functions below are called with Server.mu held, but for delay.
+
+func (s *Server) open(scope Scope) []*watch {
+	var found []*watch
+	for _, st := range s.stores {
+		for _, w := range st.watches {
+			if scope.matches(w) {
+				found = append(found, w)
+			}
+		}
+	}
+	return found
+}
+
+func (s *Server) notify(scope Scope) {
+	for _, w := range s.open(scope) {
+		w.notify()
+	}
+}
+
+// end cuts the watch; more than once is fine.
+func (w *watch) end() {
+	select {
+	case <-w.cut:
+	default:
+		close(w.cut)
+	}
+}
+
+// expires reports whether w is to be answered with 410, and uses that fault up.
+func (s *Server) expires(w *watch) bool {
+	for i, f := range s.expiring {
+		if f.matches(w) {
+			s.expiring = slices.Delete(s.expiring, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// delay is by how much the events of w are late now.
+func (s *Server) delay(w *watch) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var longest time.Duration
+	for _, f := range s.delays {
+		if f.matches(w) {
+			longest = max(longest, f.By)
+		}
+	}
+	return longest
+}

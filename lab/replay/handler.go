@@ -1,0 +1,244 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// request is a parsed request for objects.
+type request struct {
+	*http.Request
+	store       *store
+	version     string // the API version that the path names
+	media       string // of the answer
+	key         key    // name is empty for the collection; namespace is empty for all namespaces
+	subresource string
+}
+
+// part is what the request may write.
+func (q *request) part() part {
+	if q.subresource == "status" {
+		return onlyStatus
+	}
+	return allButStatus
+}
+
+// Handler answers the Kubernetes API.
+func (s *Server) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		if r.Method == http.MethodGet && s.discover(w, path) {
+			return
+		}
+		media, err := negotiate(r.Header.Get("Accept"))
+		if err != nil {
+			writeError(w, jsonType, err)
+			return
+		}
+		q, err := s.route(r, path, media)
+		if err == nil {
+			err = s.answer(w, q)
+		}
+		if err != nil {
+			writeError(w, media, err)
+		}
+	})
+}
+
+// route finds out what a path names. The error for anything unknown is the real server's 404.
+func (s *Server) route(r *http.Request, path []string, media string) (*request, error) {
+	q := &request{Request: r, media: media}
+	group, version, rest := splitAPI(path)
+	// namespaces/NAME/status is about a Namespace, namespaces/NAME/anything-else about what is in it.
+	if len(rest) >= 3 && rest[0] == "namespaces" && rest[2] != "status" {
+		q.key.namespace, rest = rest[1], rest[2:]
+	}
+	if len(rest) == 0 || len(rest) > 3 {
+		return nil, notFound(r)
+	}
+	q.store, q.version = s.byResource(group, version, rest[0]), version
+	if len(rest) > 1 {
+		q.key.name = rest[1]
+	}
+	if len(rest) > 2 {
+		q.subresource = rest[2]
+	}
+	st := q.store
+	if st == nil || q.subresource != "" && (q.subresource != "status" || !st.status) || !st.namespaced && q.key.namespace != "" ||
+		st.namespaced && q.key.namespace == "" && q.key.name != "" {
+		return nil, notFound(r)
+	}
+	return q, nil
+}
+
+func notFound(r *http.Request) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(r.Method), schema.GroupResource{}, "",
+		"the replay control plane has nothing at "+r.URL.Path, 0, false)
+}
+
+// answer does what the request asks and answers it, unless it returns an error.
+func (s *Server) answer(w http.ResponseWriter, q *request) error {
+	one := q.key.name != ""
+	if q.URL.Query().Get("dryRun") != "" {
+		return apierrors.NewBadRequest("dryRun is not known to the replay control plane; nothing was written")
+	}
+	switch {
+	case q.store.review && q.Method == http.MethodPost && !one:
+		return s.review(w, q)
+	case q.store.review:
+	case q.Method == http.MethodGet && one:
+		return s.serveGet(w, q)
+	case q.Method == http.MethodGet:
+		return s.serveCollection(w, q)
+	case q.Method == http.MethodPost && !one:
+		return s.serveCreate(w, q)
+	case q.Method == http.MethodPut && one:
+		return s.serveUpdate(w, q)
+	case q.Method == http.MethodPatch && one:
+		return s.servePatch(w, q)
+	case q.Method == http.MethodDelete && one && q.subresource == "":
+		return s.serveDelete(w, q)
+	case q.Method == http.MethodDelete && q.subresource == "":
+		return s.serveDeleteCollection(w, q)
+	}
+	return apierrors.NewMethodNotSupported(q.store.gr(), strings.ToLower(q.Method))
+}
+
+func (q *request) write(w http.ResponseWriter, code int, o *object) {
+	write(w, q.media, code, o.as(q.store.resource, q.version))
+}
+
+// options reads the query's ListOptions or DeleteOptions.
+func (q *request) options(into runtime.Object) error {
+	if err := scheme.ParameterCodec.DecodeParameters(q.URL.Query(), schema.GroupVersion{Version: "v1"}, into); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+func (s *Server) serveGet(w http.ResponseWriter, q *request) error {
+	s.mu.Lock()
+	o, err := q.store.get(q.key)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	q.write(w, http.StatusOK, o)
+	return nil
+}
+
+// serveCollection answers list and watch.
+func (s *Server) serveCollection(w http.ResponseWriter, q *request) error {
+	var opts metav1.ListOptions
+	if err := q.options(&opts); err != nil {
+		return err
+	}
+	sel, err := newSelection(q, opts)
+	if err != nil {
+		return err
+	}
+	if opts.Watch {
+		return s.serveWatch(w, q, opts, sel)
+	}
+	if err := checkList(q.store, opts); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	current := s.version
+	all := q.store.sorted()
+	s.mu.Unlock()
+	asked, err := parseVersion(opts.ResourceVersion)
+	switch {
+	case err != nil:
+		return err
+	case asked > current:
+		return tooLarge(asked, current)
+	case opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact && asked != current:
+		return apierrors.NewResourceExpired(fmt.Sprintf("only resource version %d can be listed exactly, not %d", current, asked))
+	}
+	write(w, q.media, http.StatusOK, listJSON(q, current, all, sel))
+	return nil
+}
+
+func parseVersion(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", text))
+	}
+	return v, nil
+}
+
+// listJSON is the answer to a list of the objects among all that are selected.
+func listJSON(q *request, version uint64, all []*object, sel selection) []byte {
+	gvk := q.store.gvk(q.version)
+	b := fmt.Appendf(nil, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"%d"},"items":[`,
+		gvk.Kind, gvk.GroupVersion(), version)
+	first := true
+	for _, o := range all {
+		if !sel.matches(o) {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(b, o.listed(q.store.resource, q.version)...)
+	}
+	return append(b, "]}"...)
+}
+
+// review answers token and access reviews: everyone is someone, and may do everything.
+func (s *Server) review(w http.ResponseWriter, q *request) error {
+	u, err := s.incoming(q)
+	if err != nil {
+		return err
+	}
+	u.Object["status"] = map[string]any{"allowed": true}
+	if q.store.kind == "TokenReview" {
+		u.Object["status"] = map[string]any{"authenticated": true, "user": map[string]any{"username": "replay"}}
+	}
+	data, err := json.Marshal(u.Object)
+	if err != nil {
+		return err
+	}
+	write(w, q.media, http.StatusCreated, data)
+	return nil
+}
+
+// incoming reads the object of a request and checks it against the path.
+func (s *Server) incoming(q *request) (*unstructured.Unstructured, error) {
+	u, err := body(q.Request)
+	if err != nil {
+		return nil, err
+	}
+	if u == nil {
+		return nil, apierrors.NewBadRequest("the request carries no object")
+	}
+	want := q.store.gvk(q.version)
+	if u.GetAPIVersion() == "" && u.GetKind() == "" {
+		u.SetGroupVersionKind(want)
+	}
+	if got := u.GroupVersionKind(); got != want {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is %s, the path wants %s", got, want))
+	}
+	if err := s.toStored(q.store, u, q.key.namespace); err != nil {
+		return nil, err
+	}
+	if q.store.namespaced && u.GetNamespace() != q.key.namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return u, nil
+}

@@ -1,0 +1,256 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+// proxySelector is what kube-proxy asks for, for Services and EndpointSlices alike.
+const proxySelector = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name"
+
+// inform starts informers as kube-proxy has them and waits until they have synced.
+func inform(t tb, client kubernetes.Interface) informers.SharedInformerFactory {
+	t.Helper()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = proxySelector }))
+	factory.Core().V1().Services().Informer()
+	factory.Discovery().V1().EndpointSlices().Informer()
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop); factory.Shutdown() })
+	factory.Start(stop)
+	for kind, synced := range factory.WaitForCacheSync(stop) {
+		if !synced {
+			t.Fatalf("the informer of %s has not synced", kind)
+		}
+	}
+	return factory
+}
+
+// held lists what a store holds, by name and version.
+func held(store cache.Store) []string {
+	var names []string
+	for _, o := range store.List() {
+		m := o.(metav1.Object)
+		names = append(names, m.GetName()+" "+m.GetResourceVersion())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// there lists what the server holds and a proxy may see.
+func there(t tb, client kubernetes.Interface) []string {
+	t.Helper()
+	all, err := client.CoreV1().Services("").List(context.Background(), metav1.ListOptions{LabelSelector: proxySelector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all.Items {
+		names = append(names, s.Name+" "+s.ResourceVersion)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestInformersFollow(t *testing.T) {
+	inBoth(t, func(t *testing.T, l lab, client kubernetes.Interface) {
+		l.apply(t, service("web", "10.96.0.10"))
+		factory := inform(t, client)
+		services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
+		got, err := services.Lister().Services("default").Get("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.apply(t, slice("web-1", "web", "node-1", "10.244.1.4"))
+		eventually(t, "the slice is in the cache", func() bool {
+			s, err := slices.Lister().EndpointSlices("default").Get("web-1")
+			return err == nil && *s.Endpoints[0].NodeName == "node-1"
+		})
+		// The same object listed and watched is the same.
+		if err := l.Delete(replay.Ref{Kind: "Service", Name: "web"}, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		l.apply(t, service("web", "10.96.0.10"))
+		eventually(t, "the new service is in the cache", func() bool {
+			s, err := services.Lister().Services("default").Get("web")
+			return err == nil && s.UID != got.UID
+		})
+		watched, err := services.Lister().Services("default").Get("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched = watched.DeepCopy()
+		watched.ResourceVersion, watched.UID = got.ResourceVersion, got.UID
+		if diff := cmp.Diff(got, watched); diff != "" {
+			t.Errorf("(-listed +watched):\n%s", diff)
+		}
+	})
+}
+
+func TestInformersForgetWhatIsNoLongerSelected(t *testing.T) {
+	l := start(t, nil)
+	l.apply(t, service("web", "10.96.0.10"))
+	services := inform(t, l.client(t)).Core().V1().Services().Informer().GetStore()
+	hidden := service("web", "10.96.0.10")
+	hidden.Labels = map[string]string{"service.kubernetes.io/headless": ""}
+	l.apply(t, hidden)
+	eventually(t, "the service has left the cache", func() bool { return len(services.List()) == 0 })
+	l.apply(t, service("web", "10.96.0.10"))
+	eventually(t, "the service is back", func() bool { return len(services.List()) == 1 })
+}
+
+// agents collects the requests of a client.
+type agents struct {
+	sync.Mutex
+	urls []string
+}
+
+func (a *agents) count(part string) int {
+	a.Lock()
+	defer a.Unlock()
+	n := 0
+	for _, u := range a.urls {
+		if strings.Contains(u, part) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestInformersListAgainAfter410(t *testing.T) {
+	l := start(t, nil)
+	l.apply(t, service("web", "10.96.0.10"))
+	seen := &agents{}
+	client := l.client(t, func(c *rest.Config) { c.Wrap(seen.wrap) })
+	services := inform(t, client).Core().V1().Services().Informer().GetStore()
+	node := replay.Scope{UserAgent: "replay-test", Addr: netip.MustParseAddr("127.0.0.1"), Resource: "services"}
+	eventually(t, "both watches are open", func() bool { return len(l.Watchers(replay.Scope{})) == 2 })
+	if got := l.Watchers(node); len(got) != 1 || got[0].Resource != "services" || got[0].UserAgent != "replay-test/1" {
+		t.Fatalf("watchers in %v: %v", node, got)
+	}
+	before := seen.count("/services?")
+	l.Fault(replay.ExpireNextWatch{Scope: node})
+	l.Fault(replay.CutWatches{Scope: node})
+	l.apply(t, service("late", "10.96.0.11"))
+	eventually(t, "the informer has caught up", func() bool { return len(services.List()) == 2 })
+	// One watch that is answered 410, and the one that starts anew with all objects.
+	if more := seen.count("/services?") - before; more < 2 {
+		t.Errorf("%d requests after the cut, want the expired one and another: %v", more, seen.urls)
+	}
+	if n := seen.count("endpointslices?"); n != 1 {
+		t.Errorf("%d requests for slices, whose watch was not cut; want 1", n)
+	}
+}
+
+// TestStoresEndWhereTheServerIs is the promise behind every lab: whatever is written, cut and expired, what a client holds
+// in the end is what is there. (A bare reflector, because an informer waits about a second after each cut watch.)
+func TestStoresEndWhereTheServerIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := replay.New()
+		s.Keep = rapid.IntRange(1, 4).Draw(t, "kept events")
+		l := start(t, s)
+		client := l.client(t, rapid.SampledFrom([]func(*rest.Config){plainJSON, protobuf}).Draw(t, "form"))
+		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+		source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "services", "",
+			func(o *metav1.ListOptions) { o.LabelSelector = proxySelector })
+		var from cache.ListerWatcher = source
+		if rapid.Bool().Draw(t, "list and watch apart") {
+			from = oldListWatch{source}
+		}
+		reflector := cache.NewReflectorWithOptions(from, &corev1.Service{}, store,
+			cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1}})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { reflector.RunWithContext(ctx); close(ended) }()
+		t.Cleanup(func() { cancel(); <-ended })
+		for range rapid.IntRange(1, 40).Draw(t, "changes") {
+			change(t, l, client)
+		}
+		want := there(t, client)
+		eventually(t, fmt.Sprintf("the store holds %v", want), func() bool { return slices.Equal(held(store), want) })
+	})
+}
+
+// oldListWatch lists and then watches, as every client did before client-go 0.35 asked for initial events.
+type oldListWatch struct{ cache.ListerWatcher }
+
+// IsWatchListSemanticsUnSupported is how client-go asks.
+func (oldListWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+func change(t *rapid.T, l lab, client kubernetes.Interface) {
+	t.Helper()
+	services := client.CoreV1().Services("default")
+	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+	s := service(name, "10.96.0.10")
+	s.Spec.Ports[0].Port = rapid.Int32Range(1, 5).Draw(t, "port")
+	if rapid.Bool().Draw(t, "hidden") {
+		s.Labels = map[string]string{"service.kubernetes.io/headless": ""}
+	}
+	var err error
+	switch rapid.IntRange(0, 6).Draw(t, "what") {
+	case 0, 1:
+		l.apply(t, s)
+	case 2:
+		_, err = services.Update(t.Context(), s, metav1.UpdateOptions{})
+	case 3, 4:
+		err = services.Delete(t.Context(), name, metav1.DeleteOptions{})
+	case 5:
+		l.Fault(replay.CutWatches{})
+	case 6:
+		l.Fault(replay.ExpireNextWatch{})
+		l.Fault(replay.CutWatches{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func TestNodeInformerSeesOneNode(t *testing.T) {
+	l := start(t, nil)
+	l.apply(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	l.apply(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}})
+	factory := informers.NewSharedInformerFactoryWithOptions(l.client(t), 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=node-2" }))
+	nodes := factory.Core().V1().Nodes().Informer().GetStore()
+	stop := make(chan struct{})
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	if diff := cmp.Diff([]string{"node-2 3"}, held(nodes)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (a *agents) wrap(next http.RoundTripper) http.RoundTripper {
+	return tripper(func(r *http.Request) (*http.Response, error) {
+		a.Lock()
+		a.urls = append(a.urls, r.URL.String())
+		a.Unlock()
+		return next.RoundTrip(r)
+	})
+}

@@ -1,0 +1,271 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// watch is one open watch. An idle one sleeps on channels and has at most one timer, that of its time-out: it sends no
+// periodic bookmarks (the real server sends one a minute), only one when it times out, so that the client can resume.
+type watch struct {
+	*request
+	server    *Server
+	client    client
+	sel       selection
+	bookmarks bool
+	initial   bool   // send what is there first
+	endMark   bool   // and a bookmark after it
+	sent      uint64 // everything up to this version has been sent or does not concern this watch
+
+	wake chan struct{} // has room for one: something may have changed
+	cut  chan struct{} // closed by a fault that cuts the watch
+
+	w       http.ResponseWriter
+	timeout <-chan time.Time
+}
+
+// ending is why a watch ended in good order.
+type ending int
+
+const (
+	running ending = iota
+	cutOff         // closed by the client, a fault or the end of the server
+	timedOut
+)
+
+// notify lets the watch look for news. It never blocks.
+func (w *watch) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// serveWatch answers a watch until it ends. Errors that depend on the resource version come as an ERROR event in a
+// stream with status 200, as from the real server's watch cache.
+func (s *Server) serveWatch(rw http.ResponseWriter, q *request, opts metav1.ListOptions, sel selection) error {
+	if err := checkWatch(opts); err != nil {
+		return err
+	}
+	from, err := parseVersion(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	asked := opts.SendInitialEvents
+	w := &watch{
+		request: q, server: s, client: clientOf(q.Request), sel: sel, bookmarks: opts.AllowWatchBookmarks,
+		initial: asked != nil && *asked || asked == nil && from == 0,
+		endMark: asked != nil && *asked && opts.AllowWatchBookmarks,
+		wake:    make(chan struct{}, 1), cut: make(chan struct{}), w: rw,
+	}
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
+		timer := time.NewTimer(time.Duration(*opts.TimeoutSeconds) * time.Second)
+		defer timer.Stop()
+		w.timeout = timer.C
+	}
+	present, err := s.subscribe(w, from)
+	defer s.unsubscribe(w)
+	w.begin()
+	if err == nil {
+		err = w.run(present)
+	}
+	if err != nil {
+		w.fail(err)
+	}
+	return nil
+}
+
+// subscribe adds the watch, and returns what it has to show first. From here on it is notified of every change.
+func (s *Server) subscribe(w *watch, from uint64) ([]*object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expires(w) {
+		return nil, apierrors.NewResourceExpired("the watch was expired by a fault of the replay control plane")
+	}
+	if from > s.version {
+		return nil, tooLarge(from, s.version)
+	}
+	w.store.watches = append(w.store.watches, w)
+	w.sent = from
+	if w.initial || from == 0 {
+		w.sent = s.version
+	}
+	if w.initial {
+		return w.store.sorted(), nil
+	}
+	return nil, nil
+}
+
+func (s *Server) unsubscribe(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.store.watches = slices.DeleteFunc(w.store.watches, func(other *watch) bool { return other == w })
+}
+
+// pending returns the events that the watch has not seen, and the version up to which it then has seen everything.
+func (s *Server) pending(w *watch) ([]event, uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := w.store
+	if w.sent < st.dropped {
+		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", w.sent, st.dropped))
+	}
+	first, _ := slices.BinarySearchFunc(st.events, w.sent+1, func(e event, v uint64) int {
+		return cmp.Compare(e.version, v)
+	})
+	return slices.Clone(st.events[first:]), s.version, nil
+}
+
+func (w *watch) begin() {
+	media := w.media
+	if media == protobufType {
+		media += ";stream=watch"
+	}
+	w.w.Header().Set("Content-Type", media)
+	w.w.Header().Set("Cache-Control", "no-cache, private")
+	w.w.WriteHeader(http.StatusOK)
+	w.flush()
+}
+
+// run sends what is present and then events until the watch ends. An error is for the client to see.
+func (w *watch) run(present []*object) error {
+	for _, o := range present {
+		if w.sel.matches(o) {
+			w.send(apiwatch.Added, o.as(w.store.resource, w.version))
+		}
+	}
+	if w.endMark {
+		w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	for {
+		events, upTo, err := w.server.pending(w)
+		if err != nil {
+			return err
+		}
+		end := w.deliver(events)
+		if end == running {
+			w.sent = upTo
+			w.flush()
+			end = w.wait(nil)
+		}
+		switch end {
+		case timedOut:
+			if w.bookmarks {
+				w.bookmark(nil)
+			}
+			return nil
+		case cutOff:
+			return nil
+		}
+	}
+}
+
+// deliver sends events in order, each not before its delay is over.
+func (w *watch) deliver(events []event) ending {
+	for _, e := range events {
+		for {
+			left := time.Until(e.at.Add(w.server.delay(w)))
+			if left <= 0 {
+				break
+			}
+			w.flush()
+			timer := time.NewTimer(left)
+			end := w.wait(timer.C)
+			timer.Stop()
+			if end != running {
+				return end
+			}
+		}
+		w.show(e)
+		w.sent = e.version
+	}
+	return running
+}
+
+// wait blocks until there may be news, the timer fires or the watch ends.
+func (w *watch) wait(timer <-chan time.Time) ending {
+	select {
+	case <-w.cut:
+		return cutOff
+	case <-w.Context().Done():
+		return cutOff
+	default:
+	}
+	select {
+	case <-w.wake:
+	case <-timer:
+	case <-w.cut:
+		return cutOff
+	case <-w.Context().Done():
+		return cutOff
+	case <-w.timeout:
+		return timedOut
+	}
+	return running
+}
+
+// show sends an event as it looks through the selection: an object that begins to be selected is added, and one that no
+// longer is was deleted (shown as it last was, at the version of the change).
+func (w *watch) show(e event) {
+	before, after := w.sel.matches(e.old), w.sel.matches(e.new)
+	r := w.store.resource
+	switch {
+	case after && before:
+		w.send(apiwatch.Modified, e.new.as(r, w.version))
+	case after:
+		w.send(apiwatch.Added, e.new.as(r, w.version))
+	case before:
+		w.send(apiwatch.Deleted, e.old.at(r, e.version).as(r, w.version))
+	}
+}
+
+// bookmark tells the client up to where it has seen everything.
+func (w *watch) bookmark(annotations map[string]string) {
+	metadata := map[string]any{"resourceVersion": fmt.Sprint(w.sent)}
+	if annotations != nil {
+		metadata["annotations"] = annotations
+	}
+	gvk := w.store.gvk(w.version)
+	data, err := json.Marshal(map[string]any{
+		"kind": gvk.Kind, "apiVersion": gvk.GroupVersion().String(), "metadata": metadata,
+	})
+	if err != nil { // cannot happen: strings only
+		return
+	}
+	w.send(apiwatch.Bookmark, data)
+	w.flush()
+}
+
+// fail ends the stream with an ERROR event.
+func (w *watch) fail(err error) {
+	data, err := json.Marshal(statusOf(err))
+	if err != nil { // cannot happen: a Status holds only strings and numbers
+		return
+	}
+	w.send(apiwatch.Error, data)
+	w.flush()
+}
+
+// send writes one event. Write errors need no care: they end the request's context.
+func (w *watch) send(kind apiwatch.EventType, object []byte) {
+	data, err := frame(w.media, string(kind), object)
+	switch {
+	case err == nil:
+		_, _ = w.w.Write(data)
+	case kind != apiwatch.Error: // a field that today's types cannot carry in protobuf: the client cannot go on
+		w.fail(err)
+		w.server.mu.Lock()
+		w.end()
+		w.server.mu.Unlock()
+	}
+}
+
+func (w *watch) flush() { _ = http.NewResponseController(w.w).Flush() }

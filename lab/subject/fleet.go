@@ -1,0 +1,257 @@
+package subject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// Config says how the lab runs its subject.
+type Config struct {
+	Spec       Spec
+	Path       string // of the program
+	Net        *topology.Network
+	Procs      *procs.Supervisor
+	Kubeconfig string
+	Fallback   string // terminatingFallback: on or off
+	Recorder   reports.Recorder
+	Now        func() time.Duration
+}
+
+// Fleet is one proxy on each node.
+type Fleet struct {
+	cfg  Config
+	live map[string]*procs.Process
+}
+
+// NewFleet prepares the nodes; nothing is started yet.
+func NewFleet(cfg Config) (*Fleet, error) {
+	for _, node := range cfg.Net.Nodes {
+		if err := prepare(cfg.Spec, node); err != nil {
+			return nil, fmt.Errorf("preparing %s for %s: %w", node.Name, cfg.Spec, err)
+		}
+	}
+	return &Fleet{cfg: cfg, live: map[string]*procs.Process{}}, nil
+}
+
+// StartAll starts the subject on every node and waits until each is accepted: its mode is what was asked, its healthz is
+// fresh, and its log shows no sync error. One that is not accepted is an error that quotes the line.
+func (f *Fleet) StartAll(ctx context.Context) error {
+	for _, node := range f.cfg.Net.Nodes {
+		if err := f.launch(node); err != nil {
+			return err
+		}
+	}
+	for _, node := range f.cfg.Net.Nodes {
+		if err := f.accept(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start starts the subject on one node and waits until it is accepted.
+func (f *Fleet) Start(ctx context.Context, name string) error {
+	node, err := f.cfg.Net.Node(name)
+	if err != nil {
+		return err
+	}
+	if p := f.live[name]; p != nil && p.Running() {
+		return fmt.Errorf("the proxy of %s already runs", name)
+	}
+	if err := f.launch(node); err != nil {
+		return err
+	}
+	return f.accept(ctx, node)
+}
+
+func logName(node string) string { return "proxy-" + node }
+
+func (f *Fleet) launch(node *topology.Node) error {
+	p, err := f.cfg.Procs.Start(procs.Spec{
+		Name: logName(node.Name), Path: f.cfg.Path, Enter: node.Enter,
+		Args: f.cfg.Spec.args(node.Name, f.cfg.Kubeconfig, f.cfg.Fallback),
+		// As on a node of several cores: races between goroutines must have their chance on the guest's one CPU too.
+		Env: []string{"GOMAXPROCS=4"},
+	})
+	if err != nil {
+		return err
+	}
+	f.live[node.Name] = p
+	f.record(node.Name, "started", f.cfg.Spec.String()+" started")
+	go func() {
+		<-p.Done()
+		f.record(node.Name, "exited", f.cfg.Spec.String()+" ended: "+p.ExitText())
+	}()
+	return nil
+}
+
+// acceptWithin bounds the time from a proxy's start to its first healthy answer.
+const acceptWithin = 90 * time.Second
+
+func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
+	end := f.cfg.Now() + acceptWithin
+	for {
+		why := f.unready(ctx, node)
+		if why == nil {
+			break
+		}
+		if line := f.syncError(node.Name); line != "" {
+			return fmt.Errorf("%s on %s is not a fair subject: its sync failed: %s", f.cfg.Spec, node.Name, line)
+		}
+		if !f.live[node.Name].Running() || f.cfg.Now() > end {
+			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
+				f.cfg.Spec, node.Name, acceptWithin, why, f.cfg.Procs.Tail(logName(node.Name), 12))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond): // the interval of asking, bounded by acceptWithin
+		}
+	}
+	f.record(node.Name, "ready", f.cfg.Spec.String()+" is ready")
+	return nil
+}
+
+// unready says why the proxy is not ready yet, nil when it is.
+func (f *Fleet) unready(ctx context.Context, node *topology.Node) error {
+	mode, err := get(ctx, node, "http://127.0.0.1:10249/proxyMode")
+	if err != nil {
+		return fmt.Errorf("asking its mode: %w", err)
+	}
+	if strings.TrimSpace(mode) != f.cfg.Spec.Mode {
+		return fmt.Errorf("its mode is %q, asked was %q", mode, f.cfg.Spec.Mode)
+	}
+	if _, err := get(ctx, node, "http://127.0.0.1:10256/healthz"); err != nil {
+		return fmt.Errorf("asking its health: %w", err)
+	}
+	return nil
+}
+
+func get(ctx context.Context, ns *topology.Node, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return ns.DialContext(ctx, network, addr)
+		}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, strings.TrimSpace(string(body)))
+	}
+	return string(body), err
+}
+
+// failed is what a kube-proxy logs when a sync fails half-way (proxier.go of 1.11 to 1.37); such a proxy looks like the
+// bug that one searches for.
+var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|can't use ip_?vs proxier|falling back to|sync failed`)
+
+func (f *Fleet) syncError(node string) string {
+	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
+		if failed.MatchString(line) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+func (f *Fleet) process(node string) (*procs.Process, error) {
+	p := f.live[node]
+	if p == nil || !p.Running() {
+		return nil, fmt.Errorf("no proxy runs on %q", node)
+	}
+	return p, nil
+}
+
+// Stop ends the proxy of a node with SIGTERM, and with SIGKILL after 30 s.
+func (f *Fleet) Stop(ctx context.Context, node string) error {
+	p, err := f.process(node)
+	if err != nil {
+		return err
+	}
+	return p.Stop(ctx, 30*time.Second)
+}
+
+// Kill ends the proxy of a node with SIGKILL.
+func (f *Fleet) Kill(_ context.Context, node string) error {
+	return f.signal(node, syscall.SIGKILL, "killed")
+}
+
+// Freeze stops the proxy of a node where it is (SIGSTOP).
+func (f *Fleet) Freeze(node string) error { return f.signal(node, syscall.SIGSTOP, "stopped") }
+
+// Thaw lets a frozen proxy go on.
+func (f *Fleet) Thaw(node string) error { return f.signal(node, syscall.SIGCONT, "continued") }
+
+func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
+	p, err := f.process(node)
+	if err != nil {
+		return err
+	}
+	f.record(node, state, f.cfg.Spec.String()+" "+state)
+	if err := p.Signal(sig); err != nil {
+		return fmt.Errorf("sending %v to the proxy of %s: %w", sig, node, err)
+	}
+	if sig == syscall.SIGKILL {
+		<-p.Done()
+	}
+	return nil
+}
+
+// Pid is the process id of the node's proxy.
+func (f *Fleet) Pid(node string) (int, error) {
+	p, err := f.process(node)
+	if err != nil {
+		return 0, err
+	}
+	return p.Pid(), nil
+}
+
+func (f *Fleet) record(node, state, text string) {
+	f.cfg.Recorder.Event(reports.Event{At: f.cfg.Now(), Kind: reports.EventProxy, Node: node, Object: f.cfg.Spec.String(),
+		Text: text, Attrs: map[string]string{"state": state}})
+}
+
+// errNoTables is returned where hitless does not know how to empty a proxy's tables.
+var errNoTables = errors.New("emptying the tables is known for subjects in ipvs mode only")
+
+// Flush empties the IPVS table of a node behind the proxy's back. The returned function puts back what was in it.
+func (f *Fleet) Flush(_ context.Context, name string) (restore func() error, err error) {
+	node, err := f.cfg.Net.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.cfg.Spec.Mode != "ipvs" {
+		return nil, errNoTables
+	}
+	t, err := takeTable(node)
+	if err != nil {
+		return nil, err
+	}
+	f.record(name, "flushed", "the IPVS table of "+name+" was emptied ("+strconv.Itoa(len(t.services))+" services)")
+	return func() error {
+		f.record(name, "restored", "the IPVS table of "+name+" was put back")
+		return t.restore(node)
+	}, nil
+}

@@ -1,0 +1,110 @@
+// Package subject runs the proxy under test, one on each node of the lab: the bundled proxier or any kube-proxy. It is
+// not for judging what the proxy does.
+package subject
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Spec names a subject.
+type Spec struct {
+	Name    string // bundled or kube-proxy
+	Version string // v1.26.0; empty for the bundled proxier
+	Mode    string // ipvs, iptables or nftables
+}
+
+// Bundled is the proxier that comes with hitless.
+var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
+
+var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)$`)
+
+// Parse reads a subject as the command line names it.
+func Parse(text string) (Spec, error) {
+	if text == "bundled" {
+		return Bundled, nil
+	}
+	m := kubeProxy.FindStringSubmatch(text)
+	if m == nil {
+		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled and kube-proxy@VERSION/MODE, "+
+			"such as kube-proxy@v1.26.0/iptables, with a version from v1.11 on and a mode of iptables, ipvs, nftables", text)
+	}
+	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[3]}
+	if minor := s.minor(); minor < 11 {
+		return Spec{}, fmt.Errorf("subject %q: versions from v1.11 on can be built", text)
+	} else if s.Mode == "nftables" && minor < 29 {
+		return Spec{}, fmt.Errorf("subject %q: kube-proxy has the nftables mode since v1.29 (KEP-3866)", text)
+	}
+	return s, nil
+}
+
+// String is the form that Parse reads.
+func (s Spec) String() string {
+	if s.Name == "bundled" {
+		return s.Name
+	}
+	return s.Name + "@" + s.Version + "/" + s.Mode
+}
+
+// minor is the minor version of Kubernetes, 0 for the bundled proxier.
+func (s Spec) minor() int {
+	parts := strings.Split(s.Version, ".")
+	if len(parts) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(parts[1])
+	return n
+}
+
+// Fallback says what the subject can do about KEP-1669, the fallback to terminating endpoints: whether it has the
+// behaviour at all, and whether it can be switched.
+func (s Spec) Fallback() (has, switchable bool) {
+	switch minor := s.minor(); {
+	case s.Name == "bundled":
+		return true, true
+	case minor < 22: // the feature gate came with 1.22 (PR 97238)
+		return false, false
+	case minor < 28: // GA and locked in 1.28 (PR 117718)
+		return minor >= 26, true
+	default:
+		return true, false
+	}
+}
+
+// args are the subject's flags. fallback is "on", "off" or "" for the version's default.
+func (s Spec) args(node, kubeconfig, fallback string) []string {
+	if s.Name == "bundled" {
+		return []string{"proxier", "--kubeconfig=" + kubeconfig, "--hostname-override=" + node,
+			"--cluster-cidr=10.244.0.0/16", "--terminating-fallback=" + strconv.FormatBool(fallback != "off")}
+	}
+	args := []string{"--proxy-mode=" + s.Mode, "--kubeconfig=" + kubeconfig, "--hostname-override=" + node,
+		"--cluster-cidr=10.244.0.0/16",
+		// These settings are read-only outside the first network namespace, and kube-proxy ends when it cannot write them.
+		"--conntrack-max-per-core=0", "--conntrack-min=0",
+		"--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"}
+	has, switchable := s.Fallback()
+	if want := fallback == "on"; switchable && fallback != "" && want != has {
+		args = append(args, "--feature-gates=ProxyTerminatingEndpoints="+strconv.FormatBool(want))
+	}
+	return args
+}
+
+// DefaultFallback is the value of terminatingFallback that the subject has on its own.
+func (s Spec) DefaultFallback() string {
+	if has, _ := s.Fallback(); has {
+		return "on"
+	}
+	return "off"
+}
+
+// CheckFallback tells whether the subject can honour terminatingFallback=value.
+func (s Spec) CheckFallback(value string) error {
+	has, switchable := s.Fallback()
+	if switchable || (value == "on") == has {
+		return nil
+	}
+	return fmt.Errorf("%s cannot honour terminatingFallback=%s: kube-proxy can switch it from v1.22 to v1.27 only "+
+		"(feature gate ProxyTerminatingEndpoints); this version has it %s", s, value, s.DefaultFallback())
+}

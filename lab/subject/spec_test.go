@@ -1,0 +1,58 @@
+package subject
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, text := range []string{"bundled", "kube-proxy@v1.11.5/ipvs", "kube-proxy@v1.26.0/iptables", "kube-proxy@v1.37.1/nftables"} {
+		if s, err := Parse(text); err != nil || s.String() != text {
+			t.Errorf("%s gave %v, %v", text, s, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"kube-proxy":                  "kube-proxy@VERSION/MODE",
+		"kube-proxy@1.26.0/iptables":  "such as",
+		"kube-proxy@v1.10.0/ipvs":     "v1.11",
+		"kube-proxy@v1.28.0/nftables": "v1.29",
+		"cilium":                      "bundled",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gave %v, want a word of %q", text, err, want)
+		}
+	}
+}
+
+// The gate ProxyTerminatingEndpoints: absent before 1.22, off until 1.25, on from 1.26, locked from 1.28.
+func TestTerminatingFallback(t *testing.T) {
+	for _, c := range []struct{ subject, def, asked, gate string }{
+		{"kube-proxy@v1.25.3/iptables", "off", "off", ""},
+		{"kube-proxy@v1.25.3/iptables", "off", "on", "ProxyTerminatingEndpoints=true"},
+		{"kube-proxy@v1.26.0/iptables", "on", "off", "ProxyTerminatingEndpoints=false"},
+		{"kube-proxy@v1.26.0/iptables", "on", "on", ""},
+		{"kube-proxy@v1.37.1/nftables", "on", "on", ""},
+		{"kube-proxy@v1.12.2/ipvs", "off", "off", ""},
+	} {
+		s, err := Parse(c.subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := s.args("node-1", "file", c.asked)
+		gate := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--feature-gates=") })
+		if s.DefaultFallback() != c.def || s.CheckFallback(c.asked) != nil || (gate < 0) != (c.gate == "") ||
+			(gate >= 0 && args[gate] != "--feature-gates="+c.gate) {
+			t.Errorf("%s asked for %s: default %s, args %v", c.subject, c.asked, s.DefaultFallback(), args)
+		}
+	}
+	for subject, value := range map[string]string{"kube-proxy@v1.12.2/ipvs": "on", "kube-proxy@v1.37.1/ipvs": "off"} {
+		s, err := Parse(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CheckFallback(value) == nil {
+			t.Errorf("%s claims that it can honour terminatingFallback=%s", subject, value)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package topology
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// connect makes a wire from `here` in the calling thread's namespace to `there` in ns. The hardware addresses follow
+// from the names, so that two runs send the same packets.
+func connect(here, there string, ns *Namespace) error {
+	wire := &netlink.Veth{
+		LinkAttrs:        netlink.LinkAttrs{Name: here, HardwareAddr: hardware(here, ns.Name, 0)},
+		PeerName:         there,
+		PeerHardwareAddr: hardware(here, ns.Name, 1),
+		PeerNamespace:    netlink.NsFd(ns.Fd()),
+	}
+	if err := netlink.LinkAdd(wire); err != nil {
+		return fmt.Errorf("making the wire %s: %w", here, err)
+	}
+	return netlinkUp(here, netip.Prefix{})
+}
+
+// hardware is a locally administered unicast address (IEEE 802, second bit of the first byte).
+func hardware(wire, peer string, end byte) net.HardwareAddr {
+	h := uint32(2166136261) // FNV-1a
+	for _, c := range []byte(wire + "\x00" + peer) {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return net.HardwareAddr{0x02, end, byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
+}
+
+func enslave(wire, bridge string) error {
+	link, err := netlink.LinkByName(wire)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", wire, err)
+	}
+	master, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("finding the bridge %s: %w", bridge, err)
+	}
+	return netlink.LinkSetMaster(link, master)
+}
+
+// netlinkUp brings a link up, with an address when the prefix is valid.
+func netlinkUp(name string, prefix netip.Prefix) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	if prefix.IsValid() {
+		addr := &netlink.Addr{IPNet: ipNet(prefix)}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", name, prefix, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bringing up %s: %w", name, err)
+	}
+	return nil
+}
+
+func addRoute(to netip.Prefix, via netip.Addr) error {
+	if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: via.AsSlice()}); err != nil {
+		return fmt.Errorf("adding the route to %s via %s: %w", to, via, err)
+	}
+	return nil
+}
+
+// addLocal makes every address of the prefix local (AnyIP), so that a client can bind any of them.
+func addLocal(prefix netip.Prefix) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding lo: %w", err)
+	}
+	route := &netlink.Route{Dst: ipNet(prefix), LinkIndex: lo.Attrs().Index, Table: 255, Type: 2, Scope: netlink.SCOPE_HOST}
+	if err := netlink.RouteAdd(route); err != nil {
+		return fmt.Errorf("making %s local: %w", prefix, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

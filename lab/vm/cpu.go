@@ -1,0 +1,76 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostCPU is one CPU of the host that this run has for itself, as far as other runs of hitless go.
+type hostCPU struct {
+	number int
+	lock   *os.File
+}
+
+// takeCPU takes the first free CPU out of those that this process may use, and waits while other runs hold all of them.
+// QEMU's own threads must share one CPU: when the guest goes idle, its main loop may otherwise skip time before the CPU
+// thread has accounted for the instructions that it just ran, and runs differ by microseconds.
+func takeCPU(ctx context.Context, line func(string)) (*hostCPU, error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("asking which CPUs this process may use: %w", err)
+	}
+	for told := false; ; told = true {
+		cpu, err := lockFreeCPU(allowed)
+		if cpu != nil || err != nil {
+			return cpu, err
+		}
+		if !told && line != nil {
+			line("hitless: waiting for a free CPU: other runs hold all of them")
+		}
+		// File locks give no event without blocking a thread for good; a quarter second is short beside a run.
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func lockFreeCPU(allowed unix.CPUSet) (*hostCPU, error) {
+	for n := range 1024 {
+		if !allowed.IsSet(n) {
+			continue
+		}
+		name := filepath.Join(os.TempDir(), fmt.Sprintf("hitless-cpu-%d.lock", n))
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o666)
+		if errors.Is(err, os.ErrPermission) {
+			f, err = os.Open(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("taking a CPU for the guest: %w", err)
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			return &hostCPU{number: n, lock: f}, nil
+		}
+		f.Close()
+	}
+	return nil, nil
+}
+
+func (c *hostCPU) release() { c.lock.Close() }
+
+// pinThread binds the calling thread, and what it starts, to one CPU.
+func pinThread(cpu int) error {
+	var one unix.CPUSet
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return fmt.Errorf("binding the guest to CPU %d: %w (without it runs do not repeat)", cpu, err)
+	}
+	return nil
+}

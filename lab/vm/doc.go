@@ -1,0 +1,5 @@
+// Package vm boots a stock distribution kernel in QEMU with hitless as its only program: plan in, history out. The
+// guest is a pure function of its inputs: with the virtual clock the same plan gives the same history, byte for byte.
+//
+// It knows nothing of what the plan says or what the guest does with it.
+package vm

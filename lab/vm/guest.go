@@ -1,0 +1,105 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ModuleList is the guest's file that names the modules to load, one path a line, in order.
+const ModuleList = "/etc/hitless-modules"
+
+// Init is the guest's first process: it mounts, loads modules, starts the runner, reaps what nobody waits for, and
+// turns the machine off when the runner has ended. The runner is a child, because a reaper in the same process would
+// steal os/exec's children. Init never returns.
+func Init(runner string, args ...string) {
+	if err := initialise(runner, args); err != nil {
+		fmt.Println("hitless: guest:", err)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	select {}
+}
+
+func initialise(runner string, args []string) error {
+	for _, m := range []struct{ kind, at, options string }{
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""}, {"tmpfs", "/tmp", "size=75%"}, {"tmpfs", "/run", "size=50%"},
+	} {
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, m.options); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mounting %s: %w", m.at, err)
+		}
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	os.Setenv("PATH", "/usr/sbin:/usr/bin")
+	os.Setenv("HOME", "/tmp")
+	child, err := os.StartProcess(runner, append([]string{runner}, args...),
+		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ()})
+	if err != nil {
+		return fmt.Errorf("starting the runner: %w", err)
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the runner: %w", err)
+		}
+		if pid == child.Pid {
+			if status.Signaled() || status.ExitStatus() != 0 {
+				return fmt.Errorf("the runner ended with status %d, signal %v", status.ExitStatus(), status.Signal())
+			}
+			return nil
+		}
+	}
+}
+
+func loadModules() error {
+	list, err := os.ReadFile(ModuleList)
+	if err != nil {
+		return fmt.Errorf("reading the list of modules: %w", err)
+	}
+	for path := range strings.FieldsSeq(string(list)) {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("loading a module: %w", err)
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("loading the module %s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
+}
+
+// OpenRegion maps the region inside the guest: the second memory range of the ivshmem-plain device (PCI 1af4:1110),
+// which needs no driver.
+func OpenRegion() ([]byte, error) {
+	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
+	for _, dev := range devices {
+		vendor, _ := os.ReadFile(filepath.Join(dev, "vendor"))
+		device, _ := os.ReadFile(filepath.Join(dev, "device"))
+		if strings.TrimSpace(string(vendor)) != "0x1af4" || strings.TrimSpace(string(device)) != "0x1110" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dev, "enable"), []byte("1"), 0); err != nil {
+			return nil, fmt.Errorf("enabling the region's device: %w", err)
+		}
+		f, err := os.OpenFile(filepath.Join(dev, "resource2"), os.O_RDWR, 0)
+		if err != nil {
+			return nil, fmt.Errorf("opening the region: %w", err)
+		}
+		defer f.Close()
+		region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			return nil, fmt.Errorf("mapping the region: %w", err)
+		}
+		return region, nil
+	}
+	return nil, errors.New("the guest has no device with the region: it was not booted by hitless")
+}

@@ -1,0 +1,246 @@
+package vm
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cavaliergopher/cpio"
+)
+
+// Image is the content of an initramfs: what stands at which path of the guest. Packed twice it gives the same bytes:
+// sorted names, zero times, nothing random.
+type Image struct {
+	files map[string]source
+}
+
+type source struct {
+	path string // on the host; empty for content or a link
+	text string
+	link string
+	mode os.FileMode
+}
+
+// NewImage returns an image with the usual links of a merged /usr.
+func NewImage() *Image {
+	img := &Image{files: map[string]source{}}
+	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
+		img.Link("/"+dir, "usr/"+dir)
+	}
+	return img
+}
+
+// Add puts a file of the host into the image.
+func (img *Image) Add(guest, host string, mode os.FileMode) {
+	img.files[usr(guest)] = source{path: host, mode: mode}
+}
+
+// Text puts a file with the given content into the image.
+func (img *Image) Text(guest, content string) {
+	img.files[usr(guest)] = source{text: content, mode: 0o644}
+}
+
+// Link puts a symbolic link into the image.
+func (img *Image) Link(guest, target string) { img.files[guest] = source{link: target} }
+
+// usr moves a path of the old layout below /usr, where the links of NewImage point.
+func usr(guest string) string {
+	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
+		if strings.HasPrefix(guest, dir) {
+			return "/usr" + guest
+		}
+	}
+	return guest
+}
+
+// AddProgram puts a program of the host and the shared libraries that it needs into the image.
+func (img *Image) AddProgram(guest, host string) error {
+	real, err := filepath.EvalSymlinks(host)
+	if err != nil {
+		return fmt.Errorf("finding the program %s: %w", host, err)
+	}
+	img.Add(guest, real, 0o755)
+	return img.addLibraries(real)
+}
+
+func (img *Image) addLibraries(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return fmt.Errorf("reading the libraries of %s: %w", program, err)
+	}
+	defer f.Close()
+	if interp := f.Section(".interp"); interp != nil {
+		name, err := interp.Data()
+		if err != nil {
+			return fmt.Errorf("reading the loader of %s: %w", program, err)
+		}
+		loader := strings.TrimRight(string(name), "\x00")
+		real, err := filepath.EvalSymlinks(loader)
+		if err != nil {
+			return fmt.Errorf("finding the loader of %s: %w", program, err)
+		}
+		img.Add(loader, real, 0o755)
+	}
+	needed, err := f.ImportedLibraries()
+	if err != nil {
+		return fmt.Errorf("reading the libraries of %s: %w", program, err)
+	}
+	for _, name := range needed {
+		if err := img.addLibrary(name); err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+	}
+	return nil
+}
+
+func (img *Image) addLibrary(name string) error {
+	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib", "/lib"} {
+		file := filepath.Join(dir, name)
+		real, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			continue
+		}
+		guest := usr(file)
+		if _, there := img.files[guest]; there {
+			return nil
+		}
+		img.Add(guest, real, 0o755)
+		return img.addLibraries(real)
+	}
+	return fmt.Errorf("the library %s is not on this machine", name)
+}
+
+// Pack writes the image into the cache, named by its content, and returns its path and digest. A cached one is not
+// written again.
+func (img *Image) Pack(cache string) (file, digest string, err error) {
+	if digest, err = img.digest(); err != nil {
+		return "", "", err
+	}
+	file = filepath.Join(cache, "lab-"+digest[:24]+".cpio")
+	if _, err := os.Stat(file); err == nil {
+		return file, digest, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", "", fmt.Errorf("making the cache: %w", err)
+	}
+	tmp, err := os.CreateTemp(cache, "pack-")
+	if err != nil {
+		return "", "", fmt.Errorf("packing the guest's files: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	out := bufio.NewWriterSize(tmp, 1<<20)
+	err = errors.Join(img.write(out), out.Flush(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("packing the guest's files into %s: %w", file, err)
+	}
+	return file, digest, nil
+}
+
+// digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
+// at the same path is another image.
+func (img *Image) digest() (string, error) {
+	all := sha256.New()
+	for _, name := range img.names() {
+		s := img.files[name]
+		sum := sha256.New()
+		if s.path != "" {
+			if err := copyFile(sum, s.path); err != nil {
+				return "", fmt.Errorf("reading %s for the guest: %w", s.path, err)
+			}
+		}
+		fmt.Fprintf(all, "%q %q %q %o %x\n", name, s.link, s.text, s.mode, sum.Sum(nil))
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
+}
+
+func (img *Image) names() []string {
+	names := make([]string, 0, len(img.files))
+	for name := range img.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (img *Image) write(out io.Writer) error {
+	w := cpio.NewWriter(out)
+	made := map[string]bool{"/": true}
+	for _, name := range img.names() {
+		if err := writeDirs(w, made, path.Dir(name)); err != nil {
+			return err
+		}
+		if err := writeFile(w, name, img.files[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	// The kernel opens the console before it starts init.
+	for _, dir := range []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/run"} {
+		if err := writeDirs(w, made, dir); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+func writeDirs(w *cpio.Writer, made map[string]bool, dir string) error {
+	if made[dir] {
+		return nil
+	}
+	if err := writeDirs(w, made, path.Dir(dir)); err != nil {
+		return err
+	}
+	made[dir] = true
+	return w.WriteHeader(&cpio.Header{Name: strings.TrimPrefix(dir, "/"), Mode: cpio.TypeDir | 0o755, ModTime: time.Unix(0, 0)})
+}
+
+func writeFile(w *cpio.Writer, name string, s source) error {
+	h := &cpio.Header{Name: strings.TrimPrefix(name, "/"), Mode: cpio.TypeReg | cpio.FileMode(s.mode), ModTime: time.Unix(0, 0)}
+	switch {
+	case s.link != "":
+		h.Mode = cpio.TypeSymlink | 0o777 // the target is the content
+		return writeText(w, h, s.link)
+	case s.path == "":
+		return writeText(w, h, s.text)
+	}
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	h.Size = info.Size()
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	return copyFile(w, s.path)
+}
+
+func writeText(w *cpio.Writer, h *cpio.Header, text string) error {
+	h.Size = int64(len(text))
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func copyFile(w io.Writer, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}

@@ -1,0 +1,206 @@
+package vm
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// KernelPackage is the distribution's package whose kernel the guest runs: the newest of its series, as the
+// distribution's security updates move it. Debian 12 is what is tested.
+const KernelPackage = "linux-image-cloud-amd64"
+
+// Kernel is a stock distribution kernel, unpacked into the cache and never installed.
+type Kernel struct {
+	Release string // as uname -r says it
+	Package string // name_version of the package that it came from
+	Image   string // the compressed kernel
+	Modules string // the folder kernel/ of its modules
+}
+
+// FetchKernel returns the newest kernel that the package lists name, downloading and unpacking it when it is not in the
+// cache. It needs no privilege. Without package lists or network it takes the newest kernel that the cache holds.
+func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kernel, error) {
+	name, err := kernelImagePackage(ctx)
+	if err != nil {
+		if k, cached := newestKernel(cache); cached {
+			return k, nil
+		}
+		return Kernel{}, err
+	}
+	version, err := output(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+	if err != nil {
+		return Kernel{}, err
+	}
+	id := name + "_" + field(version, "Version:")
+	dir := filepath.Join(cache, id)
+	if k, err := openKernel(dir, id); err == nil {
+		return k, nil
+	}
+	progress("downloading the kernel package " + id)
+	if err := downloadKernel(ctx, dir, name); err != nil {
+		return Kernel{}, fmt.Errorf("getting the kernel package %s: %w", name, err)
+	}
+	return openKernel(dir, id)
+}
+
+// kernelImagePackage is the package that the meta package depends on today.
+func kernelImagePackage(ctx context.Context) (string, error) {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return "", errors.New("looking for the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
+	}
+	depends, err := output(ctx, "", "apt-cache", "depends", KernelPackage)
+	if name := field(depends, "Depends:"); err == nil && name != "" {
+		return name, nil
+	}
+	return "", fmt.Errorf("looking for the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
+}
+
+// downloadKernel unpacks into a folder beside dir and renames it, so that an interrupted download leaves nothing that
+// looks whole.
+func downloadKernel(ctx context.Context, dir, name string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), "unpack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if _, err := output(ctx, work, "apt-get", "download", name); err != nil {
+		return err
+	}
+	packages, _ := filepath.Glob(filepath.Join(work, "*.deb"))
+	if len(packages) != 1 {
+		return fmt.Errorf("apt-get download left %d packages, want 1", len(packages))
+	}
+	if _, err := output(ctx, work, "dpkg-deb", "-x", packages[0], filepath.Join(work, "root")); err != nil {
+		return err
+	}
+	err = os.Rename(filepath.Join(work, "root"), dir)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func openKernel(dir, id string) (Kernel, error) {
+	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if len(images) != 1 {
+		return Kernel{}, fmt.Errorf("%s holds %d kernels, want 1; remove the folder and try again", dir, len(images))
+	}
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	return Kernel{Release: release, Package: id, Image: images[0],
+		Modules: filepath.Join(dir, "lib", "modules", release, "kernel")}, nil
+}
+
+func newestKernel(cache string) (Kernel, bool) {
+	dirs, _ := filepath.Glob(filepath.Join(cache, "linux-image-*"))
+	slices.Sort(dirs)
+	for _, dir := range slices.Backward(dirs) {
+		if k, err := openKernel(dir, filepath.Base(dir)); err == nil {
+			return k, true
+		}
+	}
+	return Kernel{}, false
+}
+
+// ModuleFiles returns the files of the named modules and of all that they need, each after the ones it needs: the order
+// in which they can be loaded. A module that this kernel does not have is an error that names it.
+func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
+	paths := map[string]string{}
+	err := filepath.WalkDir(k.Modules, func(path string, _ fs.DirEntry, err error) error {
+		if name, isModule := strings.CutSuffix(filepath.Base(path), ".ko"); isModule {
+			paths[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the kernel's modules: %w", err)
+	}
+	var order []string
+	seen := map[string]bool{}
+	var add func(name string) error
+	add = func(name string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		path, has := paths[name]
+		if !has {
+			return fmt.Errorf("kernel %s has no module %s", k.Release, name)
+		}
+		needs, err := moduleNeeds(path)
+		if err != nil {
+			return err
+		}
+		for _, need := range needs {
+			if err := add(need); err != nil {
+				return fmt.Errorf("%w (%s needs it)", err, name)
+			}
+		}
+		order = append(order, path)
+		return nil
+	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// moduleNeeds reads `depends=` in a module's .modinfo section, which is where depmod looks too.
+func moduleNeeds(path string) ([]string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the module %s: %w", path, err)
+	}
+	defer f.Close()
+	section := f.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("the module %s has no .modinfo section", path)
+	}
+	info, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("reading the module %s: %w", path, err)
+	}
+	for entry := range strings.SplitSeq(string(info), "\x00") {
+		if list, is := strings.CutPrefix(entry, "depends="); is && list != "" {
+			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
+		}
+	}
+	return nil, nil
+}
+
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return string(out), nil
+}
+
+// field returns the value of the first line `key value`.
+func field(text, key string) string {
+	for line := range strings.Lines(text) {
+		if value, is := strings.CutPrefix(strings.TrimSpace(line), key); is {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+package vm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+)
+
+func region(t *testing.T, plan string, size int) []byte {
+	t.Helper()
+	r := make([]byte, size)
+	if err := PutPlan(r, []byte(plan)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPlanGoesInAndFramesComeOut(t *testing.T) {
+	r := region(t, "the plan", framesOffset+1<<16)
+	plan, err := GetPlan(r)
+	if err != nil || string(plan) != "the plan" {
+		t.Fatalf("plan %q, %v", plan, err)
+	}
+	w := NewFrameWriter(r)
+	want := []string{"", "one", "twelve bytes", string(bytes.Repeat([]byte{0}, 100))}
+	for _, payload := range want {
+		if err := w.Write(FrameEvent, []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frames := NewFrameReader(r)
+	for i, payload := range want {
+		kind, got, err := frames.Next()
+		if err != nil || kind != FrameEvent || string(got) != payload {
+			t.Fatalf("frame %d: kind %d, %q, %v", i, kind, got, err)
+		}
+	}
+	if _, _, err := frames.Next(); !errors.Is(err, io.EOF) {
+		t.Fatalf("after the last frame: %v", err)
+	}
+}
+
+func TestFullRegionKeepsRoomForTheTrailer(t *testing.T) {
+	r := region(t, "", framesOffset+1<<14)
+	w := NewFrameWriter(r)
+	var err error
+	for range 100 {
+		if err = w.Write(FrameAttempts, make([]byte, 1000)); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrRegionFull) {
+		t.Fatalf("a full region gave %v", err)
+	}
+	if err := w.Write(FrameTrailer, []byte(err.Error())); err != nil {
+		t.Fatalf("no room for the trailer: %v", err)
+	}
+}
+
+func TestDamageIsFound(t *testing.T) {
+	for name, at := range map[string]int{"payload": framesOffset + frameHeader, "number": framesOffset + 4, "kind": framesOffset + 8} {
+		r := region(t, "", framesOffset+1<<16)
+		if err := NewFrameWriter(r).Write(FrameEvent, []byte("payload")); err != nil {
+			t.Fatal(err)
+		}
+		r[at] ^= 1
+		if _, _, err := NewFrameReader(r).Next(); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("damage to the %s was not found: %v", name, err)
+		}
+	}
+	r := region(t, "plan", framesOffset+1<<16)
+	r[planOffset] ^= 1
+	if _, err := GetPlan(r); err == nil {
+		t.Error("damage to the plan was not found")
+	}
+}

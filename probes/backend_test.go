@@ -1,0 +1,103 @@
+package probes
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not the client's.
+const serverVariable = "HITLESS_TEST_BACKEND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serverVariable) != "" {
+		serveUntilInputEnds()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func serveUntilInputEnds() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(listener.Addr())
+	go serve(listener, answer("web-1", "node-1"))
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// answer is what a backend says.
+func answer(pod, node string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Hitless-Pod: %s\r\nX-Hitless-Node: %s\r\n"+
+		"X-Hitless-Generation: abc\r\nContent-Length: %d\r\n\r\n%s", pod, node, len(pod), pod)
+}
+
+// serve answers one request per connection with the given bytes, and waits for the client to close.
+func serve(listener net.Listener, text string) {
+	behave(listener, func(c *net.TCPConn) {
+		if _, err := io.WriteString(c, text); err == nil {
+			_, _ = io.Copy(io.Discard, c)
+		}
+	})
+}
+
+// behave reads a request from each connection and lets then do the rest.
+func behave(listener net.Listener, then func(c *net.TCPConn)) {
+	for {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				then(c.(*net.TCPConn))
+			}
+		}()
+	}
+}
+
+// listen gives an address of the loopback device with a server behind it.
+func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go run(listener)
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// backendProcess starts a backend in a process of its own.
+func backendProcess(t testing.TB) netip.AddrPort {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), serverVariable+"=1")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = c.Wait() })
+	text, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.MustParseAddrPort(strings.TrimSpace(text))
+}

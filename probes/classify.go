@@ -1,0 +1,115 @@
+package probes
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The details that the engine itself gives to attempts; the others are errno names ("ECONNRESET"), ICMP codes
+// ("icmp 3/3"), and the faults of parseReply.
+const (
+	DetailInFlight   = "in-flight cap reached"
+	DetailLate       = "not started: too late"
+	DetailNoTuple    = "no fresh five-tuple"
+	DetailCancelled  = "run ended"
+	DetailBackend    = "backend not allowed"
+	DetailNoIdentity = "no identity in the answer"
+	DetailSlow       = "answer after the threshold"
+	DetailEnd        = "end of stream"
+)
+
+// icmp is an ICMP error that the kernel queued for a socket (struct sock_extended_err, include/uapi/linux/errqueue.h).
+type icmp struct {
+	errno      unix.Errno
+	origin     uint8 // unix.SO_EE_ORIGIN_ICMP or unix.SO_EE_ORIGIN_ICMP6; anything else means that there was none
+	kind, code uint8 // ICMP type and code
+	offender   netip.Addr
+}
+
+func (e icmp) present() bool {
+	return e.origin == unix.SO_EE_ORIGIN_ICMP || e.origin == unix.SO_EE_ORIGIN_ICMP6
+}
+
+// portUnreachable is what `reject` in iptables and nftables sends, for IPv4 (RFC 792) and IPv6 (RFC 4443).
+func (e icmp) portUnreachable() bool {
+	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
+		return e.kind == 1 && e.code == 4
+	}
+	return e.origin == unix.SO_EE_ORIGIN_ICMP && e.kind == 3 && e.code == 3
+}
+
+func (e icmp) String() string {
+	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
+		return fmt.Sprintf("icmp6 %d/%d", e.kind, e.code)
+	}
+	return fmt.Sprintf("icmp %d/%d", e.kind, e.code)
+}
+
+// parseError reads the control message of an error queue: the error, then the offender's socket address
+// (SO_EE_OFFENDER, ip(7)). Short or foreign data give an error without origin.
+func parseError(data []byte) icmp {
+	const size = 16 // of struct sock_extended_err
+	if len(data) < size {
+		return icmp{}
+	}
+	e := icmp{errno: unix.Errno(binary.NativeEndian.Uint32(data)), origin: data[4], kind: data[5], code: data[6]}
+	address := data[size:]
+	if len(address) < 2 {
+		return e
+	}
+	switch family := binary.NativeEndian.Uint16(address); {
+	case family == unix.AF_INET && len(address) >= unix.SizeofSockaddrInet4:
+		e.offender, _ = netip.AddrFromSlice(address[4:8])
+	case family == unix.AF_INET6 && len(address) >= unix.SizeofSockaddrInet6:
+		e.offender, _ = netip.AddrFromSlice(address[8:24])
+	}
+	return e
+}
+
+// classifyDial names a connection that was not established: by the ICMP error if there is one, else by the errno.
+// A REJECT rule and a host without listener give the very same errno; only the error queue tells them apart.
+// Whatever else fails without anything from the network is the probe's own fault (no port, no descriptor, no route).
+func classifyDial(errno unix.Errno, queued icmp) (reports.Class, string) {
+	switch {
+	case queued.portUnreachable():
+		return reports.Rejected, queued.String()
+	case queued.present():
+		return reports.Unreachable, queued.String()
+	}
+	switch errno {
+	case unix.ECONNREFUSED:
+		return reports.Refused, ""
+	case unix.ETIMEDOUT: // the kernel gave up on its SYNs before the deadline did
+		return reports.ConnectTimeout, unix.ErrnoName(errno)
+	case unix.ECONNRESET, unix.EPIPE: // tcp_reset() gives these only beyond SYN_SENT: it was established, unseen by us
+		return classifyStream(errno)
+	}
+	return reports.Probe, errnoName(errno)
+}
+
+// classifyStream names an established connection that failed before its answer was complete.
+func classifyStream(errno unix.Errno) (reports.Class, string) {
+	switch errno {
+	case unix.EPIPE: // a FIN, and then a RST (tcp_reset() in CLOSE_WAIT)
+		return reports.Closed, unix.ErrnoName(errno)
+	case unix.ETIMEDOUT:
+		return reports.ReplyTimeout, unix.ErrnoName(errno)
+	case unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNREFUSED:
+		return reports.Unreachable, unix.ErrnoName(errno)
+	case unix.ENOBUFS, unix.ENOMEM:
+		return reports.Probe, unix.ErrnoName(errno)
+	}
+	return reports.Reset, errnoName(errno)
+}
+
+func errnoName(errno unix.Errno) string {
+	if name := unix.ErrnoName(errno); name != "" {
+		return name
+	}
+	return "unknown errno"
+}

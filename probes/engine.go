@@ -1,0 +1,360 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// FlushAfter is the longest that a recorded attempt waits until Config.Flush is called.
+const FlushAfter = 100 * time.Millisecond
+
+// lateLimit is the lateness beyond which an attempt is not started but recorded as class probe, for lanes whose gap is
+// shorter. An outcome charged to an instant so far from what happened would be wrong, and starting what a long stall
+// left undone would be a burst that no schedule intended. Lateness below it is recorded, and judged by the reports.
+const lateLimit = 250 * time.Millisecond
+
+// Config is what an engine is made with.
+type Config struct {
+	Base   int64                 // CLOCK_MONOTONIC nanoseconds of the start of the run; all offsets count from it
+	Seed   int64                 // decides the walk of the five-tuples
+	Record func(reports.Attempt) // takes each attempt when its outcome is known, from the engine's goroutine; must not block
+	// Flush, if set, is called from the engine's goroutine when something was recorded: at most FlushAfter later, and
+	// at once when the engine will sleep longer than that, so that flushing never costs a wake-up of its own.
+	Flush func()
+}
+
+// Engine runs lanes. Make it with New, run it with Run, in one goroutine and within the network namespace that the
+// probes belong to; the other methods may be called from anywhere.
+type Engine struct {
+	config   Config
+	host     host
+	protocol protocol
+
+	lanes   []*lane // in order of their ids
+	walks   []*walk
+	flights []*flight     // every one ever made, by its token
+	idle    []*flight     // those not in use
+	pending time.Duration // when the oldest record that is not flushed was made; never for none
+	closed  bool
+
+	mu       sync.Mutex
+	commands []func(now time.Duration)
+	known    map[uint16]bool // ids ever started
+	started  []Lane
+	stats    []*LaneStats // in order of starting
+	closing  bool
+	done     bool
+}
+
+// host is what the engine needs of the machine: the time, and a way to wait. Tests replace it.
+type host interface {
+	now() time.Duration
+	// wait returns what happened to flights, at the latest at the instant until, and whether that is all that happened.
+	wait(until time.Duration) (events []unix.EpollEvent, all bool, err error)
+	wake()
+	close()
+}
+
+// protocol makes attempts. Each method either ends the attempt with Engine.finish or leaves it in flight.
+type protocol interface {
+	start(f *flight)
+	ready(f *flight, events uint32)
+	expire(f *flight) // the flight's deadline has passed
+	cancel(f *flight) // lets go of what the flight holds; the engine ends it
+}
+
+// New makes an engine. Its Run must be called, which lets go of what it holds when it returns.
+func New(config Config) (*Engine, error) {
+	c, err := newClock(config.Base)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPoller(c)
+	if err != nil {
+		return nil, err
+	}
+	e := newEngine(config, p)
+	e.protocol = newTCP(e, p)
+	return e, nil
+}
+
+func newEngine(config Config, h host) *Engine {
+	return &Engine{config: config, host: h, pending: never, known: map[uint16]bool{}}
+}
+
+// Now returns the offset of this instant from the start of the run.
+func (e *Engine) Now() time.Duration { return e.host.now() }
+
+// Start begins a lane: its attempt 0 is intended at the offset at. Attempts that are already overdue by more than the
+// engine tolerates are recorded as class probe. An id can be used once.
+func (e *Engine) Start(l Lane, at time.Duration) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	l = l.WithDefaults()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.known[l.ID] {
+		return fmt.Errorf("starting lane %d (%s): the id was used before in this run; sequence numbers would repeat", l.ID, l.Name)
+	}
+	if err := e.overlap(l); err != nil {
+		return err
+	}
+	e.known[l.ID] = true
+	stats := newLaneStats(l)
+	e.stats = append(e.stats, stats)
+	return e.command(func(now time.Duration) { e.begin(l, at, stats, now) })
+}
+
+// overlap refuses prefixes that share some addresses but not all: their walks do not know of each other.
+func (e *Engine) overlap(l Lane) error {
+	for _, other := range e.started {
+		if l.SourcePrefix.Overlaps(other.SourcePrefix) && l.SourcePrefix.Masked() != other.SourcePrefix.Masked() {
+			return fmt.Errorf("starting lane %d (%s): its source prefix %s overlaps %s of lane %d, so five-tuples could meet; "+
+				"use the same prefix or separate ones", l.ID, l.Name, l.SourcePrefix, other.SourcePrefix, other.ID)
+		}
+	}
+	e.started = append(e.started, l)
+	return nil
+}
+
+// Stop ends a lane: attempts intended at or after the offset at do not happen. What has started by then goes on.
+func (e *Engine) Stop(id uint16, at time.Duration) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.known[id] {
+		return fmt.Errorf("stopping lane %d: no such lane was started", id)
+	}
+	return e.command(func(time.Duration) { e.end(id, at) })
+}
+
+// Close stops all lanes now; Run returns once the attempts in flight have ended, each by its deadline at the latest.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing || e.done {
+		return
+	}
+	e.closing = true
+	_ = e.command(func(now time.Duration) { e.closed = true; e.endAll(now) }) // cannot fail: not done
+}
+
+var errDone = errors.New("the probe engine has ended")
+
+// command hands something to the engine's goroutine. The caller holds mu.
+func (e *Engine) command(c func(now time.Duration)) error {
+	if e.done {
+		return errDone
+	}
+	e.commands = append(e.commands, c)
+	e.host.wake()
+	return nil
+}
+
+// Run makes the attempts until Close was called and all of them have ended. When ctx ends first, the attempts in flight
+// are recorded as class probe and Run returns its cause. It can be called once.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.finishRun()
+	defer context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		_ = e.command(func(time.Duration) {}) // only to wake up; after the end there is nobody to wake
+	})()
+	for all := true; ; {
+		e.obey()
+		now := e.host.now()
+		if ctx.Err() != nil {
+			e.endAll(now)
+			e.launch()
+			e.cancelAll()
+			return context.Cause(ctx)
+		}
+		if all { // otherwise an answer may lie unread, and its deadline passed because of us
+			e.expire(now)
+		}
+		e.launch()
+		if e.closed && len(e.lanes) == 0 {
+			return nil
+		}
+		until := e.next()
+		e.flush(until)
+		events, everything, err := e.host.wait(until)
+		if err != nil {
+			e.cancelAll()
+			return err
+		}
+		all = everything
+		for i := range events {
+			e.dispatch(&events[i])
+		}
+	}
+}
+
+// finishRun flushes and closes, so that commands given later fail instead of waiting.
+func (e *Engine) finishRun() {
+	e.flush(never)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.done = true
+	e.host.close()
+}
+
+func (e *Engine) obey() {
+	e.mu.Lock()
+	commands := e.commands
+	e.commands = nil
+	e.mu.Unlock()
+	for _, c := range commands {
+		c(e.host.now())
+	}
+}
+
+func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) {
+	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
+	n.late = max(lateLimit, l.Gap())
+	n.source = e.sourceOf(l, now)
+	n.request = requestHead(l)
+	if e.closed {
+		n.end = at
+	}
+	i, _ := slices.BinarySearchFunc(e.lanes, l.ID, func(n *lane, id uint16) int { return int(n.ID) - int(id) })
+	e.lanes = slices.Insert(e.lanes, i, n)
+}
+
+// sourceOf chooses how a lane gets its five-tuples.
+func (e *Engine) sourceOf(l Lane, now time.Duration) source {
+	interval, _ := l.reuseInterval() // Validate has seen it
+	switch {
+	case interval != 0:
+		return newReuseSource(e.walkOf(l), l, interval, now)
+	case l.SourcePrefix.IsValid():
+		return freshSource{e.walkOf(l)}
+	}
+	return kernelSource{}
+}
+
+func (e *Engine) end(id uint16, at time.Duration) {
+	for _, n := range e.lanes {
+		if n.ID == id {
+			n.end = min(n.end, at)
+		}
+	}
+}
+
+// endAll keeps what was intended up to now: it is started below, or recorded as the probe's fault.
+func (e *Engine) endAll(now time.Duration) {
+	for _, n := range e.lanes {
+		n.end = min(n.end, now)
+	}
+}
+
+// launch starts what is due, in the order in which it was intended, and lets go of lanes that are over.
+func (e *Engine) launch() {
+	for {
+		var first *lane
+		due := never
+		for _, n := range e.lanes {
+			if at := n.due(); at < due {
+				first, due = n, at
+			}
+		}
+		now := e.host.now()
+		if first == nil || due > now {
+			break
+		}
+		e.attempt(first, due, now)
+	}
+	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool { return n.over() && n.inFlight == 0 })
+}
+
+// attempt makes one attempt, or records why not.
+func (e *Engine) attempt(n *lane, intended, now time.Duration) {
+	f := e.take(n)
+	f.Attempt = reports.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: intended, Start: now}
+	n.cursor.next++
+	if now-intended > n.late {
+		e.finish(f, reports.Probe, DetailLate)
+		return
+	}
+	if n.inFlight > n.InFlight {
+		e.finish(f, reports.Probe, DetailInFlight)
+		return
+	}
+	var ok bool
+	if f.Source, f.TupleAge, ok = n.source.next(f.Seq, now); !ok {
+		e.finish(f, reports.Probe, DetailNoTuple)
+		return
+	}
+	e.protocol.start(f)
+}
+
+// expire ends what has waited too long.
+func (e *Engine) expire(now time.Duration) {
+	for _, n := range e.lanes {
+		for _, list := range []*flightList{&n.dialing, &n.waiting} {
+			for list.first != nil && list.first.deadline <= now {
+				e.protocol.expire(list.first)
+			}
+		}
+	}
+}
+
+// next is the next instant at which something must be done unasked.
+func (e *Engine) next() time.Duration {
+	until := never
+	for _, n := range e.lanes {
+		until = min(until, n.due(), n.dialing.deadline(), n.waiting.deadline())
+	}
+	return until
+}
+
+// flush calls Config.Flush when it is time, or will be while the engine sleeps.
+func (e *Engine) flush(until time.Duration) {
+	if e.pending == never || until <= e.pending+FlushAfter {
+		return
+	}
+	e.pending = never
+	if e.config.Flush != nil {
+		e.config.Flush()
+	}
+}
+
+// dispatch hands an event to its flight, unless that has ended since.
+func (e *Engine) dispatch(event *unix.EpollEvent) {
+	if event.Fd < 0 || int(event.Fd) >= len(e.flights) {
+		return
+	}
+	if f := e.flights[event.Fd]; f.lane != nil && f.generation == event.Pad {
+		e.protocol.ready(f, event.Events)
+	}
+}
+
+// finish ends an attempt: its outcome is recorded, and its flight is free again.
+func (e *Engine) finish(f *flight, class reports.Class, detail string) {
+	now := e.host.now()
+	f.Class, f.Detail, f.Total = class, detail, now-f.Start
+	f.lane.stats.count(&f.Attempt)
+	e.config.Record(f.Attempt)
+	if e.pending == never {
+		e.pending = now
+	}
+	e.release(f)
+}
+
+// cancelAll records every attempt in flight as one that the engine gave up.
+func (e *Engine) cancelAll() {
+	for _, f := range e.flights {
+		if f.lane != nil {
+			e.protocol.cancel(f)
+			e.finish(f, reports.Probe, DetailCancelled)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package probes
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// lane is a lane that runs.
+type lane struct {
+	Lane
+	cursor
+	late     time.Duration // an attempt later than this is not started
+	source   source
+	request  []byte // the request up to the attempt's number
+	inFlight int
+	// Flights by what they wait for. Each list has one deadline for all, so it is in the order of the deadlines.
+	dialing, waiting flightList
+	stats            *LaneStats
+}
+
+// flight is an attempt under way. Flights are used again, so that an attempt allocates nothing.
+type flight struct {
+	reports.Attempt
+	lane       *lane // nil when not in use
+	token      int32 // its place in Engine.flights
+	generation int32 // counts its uses, so that a late event of an earlier use is known as such
+	fd         int
+	deadline   time.Duration
+	partial    []byte // of an answer that comes in pieces
+	list       *flightList
+	prev, next *flight
+}
+
+// flightList is a list of flights in the order of their deadlines.
+type flightList struct{ first, last *flight }
+
+// add appends f, whose deadline must not be before those of the list.
+func (l *flightList) add(f *flight, deadline time.Duration) {
+	f.deadline, f.list, f.prev, f.next = deadline, l, l.last, nil
+	if l.last == nil {
+		l.first = f
+	} else {
+		l.last.next = f
+	}
+	l.last = f
+}
+
+// deadline is the earliest of the list, never for none.
+func (l *flightList) deadline() time.Duration {
+	if l.first == nil {
+		return never
+	}
+	return l.first.deadline
+}
+
+// leave takes the flight out of the list that it is in, if any.
+func (f *flight) leave() {
+	if f.list == nil {
+		return
+	}
+	if f.prev == nil {
+		f.list.first = f.next
+	} else {
+		f.prev.next = f.next
+	}
+	if f.next == nil {
+		f.list.last = f.prev
+	} else {
+		f.next.prev = f.prev
+	}
+	f.list, f.prev, f.next = nil, nil, nil
+}
+
+// take returns a flight for an attempt of n.
+func (e *Engine) take(n *lane) *flight {
+	if len(e.idle) == 0 {
+		f := &flight{token: int32(len(e.flights))}
+		e.flights, e.idle = append(e.flights, f), append(e.idle, f)
+	}
+	f := e.idle[len(e.idle)-1]
+	e.idle = e.idle[:len(e.idle)-1]
+	f.lane, f.fd, f.generation = n, -1, f.generation+1
+	n.inFlight++
+	n.stats.peak(n.inFlight)
+	return f
+}
+
+// release makes the flight free again. Small buffers of partial answers stay with it.
+func (e *Engine) release(f *flight) {
+	f.leave()
+	f.lane.inFlight--
+	f.lane, f.partial = nil, f.partial[:0]
+	e.idle = append(e.idle, f)
+}
+
+// walkOf returns the walk that all lanes with this prefix share. Without a prefix it is over ports alone, with the
+// unspecified address: the kernel then chooses the address and keeps the port.
+func (e *Engine) walkOf(l Lane) *walk {
+	prefix := l.SourcePrefix.Masked()
+	if !prefix.IsValid() {
+		unspecified := netip.IPv6Unspecified()
+		if l.Target.Addr().Is4() {
+			unspecified = netip.IPv4Unspecified()
+		}
+		prefix = netip.PrefixFrom(unspecified, unspecified.BitLen())
+	}
+	for _, w := range e.walks {
+		if w.prefix == prefix {
+			return w
+		}
+	}
+	w := newWalk(prefix, e.config.Seed)
+	e.walks = append(e.walks, w)
+	return w
+}

@@ -1,0 +1,167 @@
+package probes
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The words for a lane's protocol and for how it ends its connections.
+const (
+	ProtocolTCPNew = "tcp-new" // a new TCP connection per attempt: connect, one request, one answer, close
+	CloseFIN       = "fin"     // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
+	CloseRST       = "rst"     // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
+	PolicyFresh    = "fresh"   // no five-tuple twice within FreshFor
+	policyReuse    = "reuse:"  // followed by an interval: a fixed list of five-tuples, each dialled again after it
+)
+
+// The deadlines of a lane that names none.
+const (
+	DefaultDialDeadline  = 3 * time.Second
+	DefaultReplyDeadline = time.Second
+)
+
+// Limits of what a lane may ask for. MaxRate is far above what one engine reaches; it catches mistyped units.
+const (
+	MaxRate     = 100_000
+	maxReuse    = 1 << 20 // five-tuples of a reuse lane
+	minInFlight = 16
+)
+
+// Lane is one stream of attempts. In JSON, durations are Go duration strings ("3s", "250ms"), addresses are text, and
+// fields left out take the defaults that are named here.
+type Lane struct {
+	ID       uint16         `json:"id"` // unique within a run, never used again within it
+	Name     string         `json:"name"`
+	Client   string         `json:"client,omitempty"` // where the probe runs; only a name in the record
+	Target   netip.AddrPort `json:"target"`
+	Protocol string         `json:"protocol,omitempty"` // default ProtocolTCPNew
+	Policy   string         `json:"policy,omitempty"`   // PolicyFresh (default) or reuse:INTERVAL, such as reuse:5s
+	Close    string         `json:"close,omitempty"`    // CloseFIN (default) or CloseRST
+	Rate     float64        `json:"rate"`               // attempts per second, above 0, at most MaxRate
+
+	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
+	// (`ip route add local PREFIX dev lo`). When it is not valid the kernel chooses address and port.
+	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
+
+	DialDeadline  time.Duration `json:"-"` // from the start to an established connection; default 3 s
+	ReplyDeadline time.Duration `json:"-"` // from there to the complete answer; default 1 s
+	// DelayedAfter makes a correct answer that came later than this after the start `delayed`. Set it behind balancers
+	// that terminate connections, where the client's socket never retransmits; 0 is off, which is right elsewhere:
+	// there TCP_INFO is the exact test, and a threshold is not.
+	DelayedAfter time.Duration `json:"-"`
+
+	Backends []string `json:"backends,omitempty"` // allowed beginnings of the answering pod's name; empty allows any
+	Host     string   `json:"host,omitempty"`     // Host header; default is the target
+	Control  bool     `json:"control,omitempty"`  // proves the detector; never counts as the subject's
+	// InFlight caps the attempts under way; what would exceed it is recorded as class probe. The default, 4 x rate x
+	// (both deadlines), is out of reach unless the engine itself is broken.
+	InFlight int `json:"inFlight,omitempty"`
+}
+
+// WithDefaults returns the lane with every field that was left out set to its default.
+func (l Lane) WithDefaults() Lane {
+	word := func(s *string, fallback string) {
+		if *s == "" {
+			*s = fallback
+		}
+	}
+	word(&l.Protocol, ProtocolTCPNew)
+	word(&l.Policy, PolicyFresh)
+	word(&l.Close, CloseFIN)
+	word(&l.Host, l.Target.String())
+	if l.DialDeadline == 0 {
+		l.DialDeadline = DefaultDialDeadline
+	}
+	if l.ReplyDeadline == 0 {
+		l.ReplyDeadline = DefaultReplyDeadline
+	}
+	if l.InFlight == 0 {
+		l.InFlight = max(minInFlight, int(math.Ceil(4*l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())))
+	}
+	return l
+}
+
+// Validate says what is wrong with a lane, after defaults, and what would be right.
+func (l Lane) Validate() error {
+	l = l.WithDefaults()
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("lane %d (%s): %s", l.ID, l.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case l.Name == "":
+		return fail("has no name")
+	case !l.Target.IsValid() || l.Target.Port() == 0 || l.Target.Addr().IsUnspecified():
+		return fail("target %s is not an address with a port", l.Target)
+	case l.Protocol != ProtocolTCPNew:
+		return fail("protocol %q is unknown; known is %s", l.Protocol, ProtocolTCPNew)
+	case l.Close != CloseFIN && l.Close != CloseRST:
+		return fail("close %q is unknown; known are %s and %s", l.Close, CloseFIN, CloseRST)
+	case !(l.Rate > 0 && l.Rate <= MaxRate): // the negation also catches NaN
+		return fail("rate %v attempts per second is not above 0 and at most %d", l.Rate, MaxRate)
+	case l.DialDeadline < 0 || l.ReplyDeadline < 0 || l.DelayedAfter < 0 || l.InFlight < 0:
+		return fail("a deadline, a threshold or the in-flight cap is negative")
+	case l.SourcePrefix.IsValid() && l.SourcePrefix.Addr().Is4() != l.Target.Addr().Is4():
+		return fail("source prefix %s and target %s are of different address families", l.SourcePrefix, l.Target)
+	case strings.ContainsFunc(l.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fail("host %q does not fit into a header", l.Host)
+	}
+	for _, prefix := range l.Backends {
+		if prefix == "" {
+			return fail("an empty backend prefix would allow every backend; leave the list empty for that")
+		}
+	}
+	if _, err := l.reuseInterval(); err != nil {
+		return fail("%v", err)
+	}
+	return nil
+}
+
+// reuseInterval returns the interval of a reuse policy, or 0 for fresh five-tuples.
+func (l Lane) reuseInterval() (time.Duration, error) {
+	if l.Policy == PolicyFresh {
+		return 0, nil
+	}
+	text, found := strings.CutPrefix(l.Policy, policyReuse)
+	if !found {
+		return 0, fmt.Errorf("policy %q is unknown; known are %s and %sINTERVAL", l.Policy, PolicyFresh, policyReuse)
+	}
+	interval, err := time.ParseDuration(text)
+	if err != nil || interval <= 0 {
+		return 0, fmt.Errorf("policy %q has no positive interval; write it as in %s5s", l.Policy, policyReuse)
+	}
+	if interval <= l.DialDeadline+l.ReplyDeadline {
+		return 0, fmt.Errorf("policy %q dials a five-tuple again while its last attempt may still wait (deadlines %s + %s): "+
+			"a silent target would look like a fault of the probe; use a longer interval or shorter deadlines",
+			l.Policy, l.DialDeadline, l.ReplyDeadline)
+	}
+	if n := interval.Seconds() * l.Rate; n > maxReuse {
+		return 0, fmt.Errorf("policy %q at %v/s needs %.0f five-tuples, more than %d", l.Policy, l.Rate, n, maxReuse)
+	}
+	return interval, nil
+}
+
+// Gap is the time between two attempts of the lane.
+func (l Lane) Gap() time.Duration { return schedule{rate: l.Rate}.at(1) }
+
+// Event declares the lane in the history, as reports.EventLane says.
+func (l Lane) Event(at time.Duration) reports.Event {
+	l = l.WithDefaults()
+	attrs := map[string]string{
+		"id": strconv.Itoa(int(l.ID)), "name": l.Name, "client": l.Client, "target": l.Target.String(),
+		"protocol": l.Protocol, "policy": l.Policy, "close": l.Close,
+		"rate":    strconv.FormatFloat(l.Rate, 'g', -1, 64),
+		"dialMs":  strconv.FormatInt(l.DialDeadline.Milliseconds(), 10),
+		"replyMs": strconv.FormatInt(l.ReplyDeadline.Milliseconds(), 10),
+	}
+	if l.Control {
+		attrs["control"] = "true"
+	}
+	text := fmt.Sprintf("lane %s: %s to %s, %v/s, %s five-tuples, %s close", l.Name, l.Protocol, l.Target, l.Rate, l.Policy, l.Close)
+	return reports.Event{At: at, Kind: reports.EventLane, Object: l.Name, Text: text, Attrs: attrs}
+}

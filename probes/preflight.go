@@ -1,0 +1,132 @@
+package probes
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+)
+
+// How long a closed connection goes on costing something (kernel defaults, sysctls net.netfilter.nf_conntrack_tcp_*
+// and TCP_TIMEWAIT_LEN).
+const (
+	conntrackTimeWait = 120 * time.Second
+	conntrackClose    = 10 * time.Second
+	socketTimeWait    = 60 * time.Second
+)
+
+// Limits are the budgets of the place where lanes run. A limit of 0 is unknown or absent, and not checked.
+type Limits struct {
+	// ConntrackMax is the smallest nf_conntrack_max of all network namespaces on the way.
+	ConntrackMax int
+	// LocalPorts is the size of the client's net.ipv4.ip_local_port_range; it matters without a source prefix.
+	LocalPorts int
+	// Descriptors is the worker's limit of open files (RLIMIT_NOFILE).
+	Descriptors int
+}
+
+// Preflight returns why the lanes, run together, would exceed a budget so that the probe itself would cause failures;
+// none for lanes that fit. A run with a reason must not start, or is invalid.
+func Preflight(lanes []Lane, limits Limits) []string {
+	var reasons []string
+	for _, check := range []func([]Lane, Limits) string{conntrackReason, descriptorReason, localPortReason} {
+		if reason := check(lanes, limits); reason != "" {
+			reasons = append(reasons, reason)
+		}
+	}
+	return append(reasons, prefixReasons(lanes)...)
+}
+
+// conntrackReason keeps the entries that closed connections leave behind below half of the table: above, the kernel
+// begins to drop entries early, and then the probe causes the drops that it measures.
+func conntrackReason(lanes []Lane, limits Limits) string {
+	var entries float64
+	for _, l := range lanes {
+		l = l.WithDefaults()
+		kept := conntrackTimeWait
+		if l.Close == CloseRST {
+			kept = conntrackClose
+		}
+		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
+			kept = min(kept, interval) // a five-tuple has one entry, however often it is used
+		}
+		entries += l.Rate * kept.Seconds()
+	}
+	if limits.ConntrackMax == 0 || entries <= float64(limits.ConntrackMax)/2 {
+		return ""
+	}
+	return fmt.Sprintf("conntrack: the lanes keep about %.0f entries, more than half of nf_conntrack_max %d; "+
+		"raise it to %.0f, lower the rate, or close with rst (10 s per entry instead of 120 s)",
+		entries, limits.ConntrackMax, math.Ceil(2*entries))
+}
+
+// descriptorReason compares the sockets of a target that never answers with the limit, less some for the rest.
+func descriptorReason(lanes []Lane, limits Limits) string {
+	const rest = 64
+	var sockets float64
+	for _, l := range lanes {
+		l = l.WithDefaults()
+		sockets += math.Min(math.Ceil(l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())+1, float64(l.InFlight))
+	}
+	if limits.Descriptors == 0 || sockets+rest <= float64(limits.Descriptors) {
+		return ""
+	}
+	return fmt.Sprintf("descriptors: a target that never answers holds %.0f sockets, the limit of open files is %d; "+
+		"raise it (ulimit -n), lower the rate or shorten the deadlines", sockets, limits.Descriptors)
+}
+
+// localPortReason guards lanes whose ports the kernel chooses. connect(2) searches one half of the range first; when
+// TIME_WAIT fills it, each call searches it all, and the rate collapses without any error.
+func localPortReason(lanes []Lane, limits Limits) string {
+	var timeWait, recent float64
+	for _, l := range lanes {
+		l = l.WithDefaults()
+		if l.SourcePrefix.IsValid() || l.Policy != PolicyFresh {
+			continue
+		}
+		recent += l.Rate * FreshFor.Seconds()
+		if l.Close == CloseFIN {
+			timeWait += l.Rate * socketTimeWait.Seconds()
+		}
+	}
+	switch {
+	case limits.LocalPorts == 0:
+		return ""
+	case timeWait > float64(limits.LocalPorts)/2:
+		return fmt.Sprintf("ports: %.0f sockets in TIME_WAIT fill more than half of the %d local ports; set a source prefix, "+
+			"lower the rate, or close with rst", timeWait, limits.LocalPorts)
+	case recent > float64(limits.LocalPorts):
+		return fmt.Sprintf("ports: %.0f connections in %s do not fit into %d local ports, so five-tuples would not be fresh; "+
+			"set a source prefix or lower the rate", recent, FreshFor, limits.LocalPorts)
+	}
+	return ""
+}
+
+// prefixReasons checks that each source prefix has enough five-tuples for all lanes that draw from it.
+func prefixReasons(lanes []Lane) []string {
+	var reasons []string
+	need := map[netip.Prefix]float64{}
+	var order []netip.Prefix
+	for _, l := range lanes {
+		l = l.WithDefaults()
+		prefix := l.SourcePrefix.Masked()
+		if !prefix.IsValid() {
+			continue
+		}
+		if _, seen := need[prefix]; !seen {
+			order = append(order, prefix)
+		}
+		kept := FreshFor
+		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
+			kept = interval
+		}
+		need[prefix] += l.Rate * kept.Seconds()
+	}
+	for _, prefix := range order {
+		if have := newWalk(prefix, 0).length(); need[prefix] > float64(have) {
+			reasons = append(reasons, fmt.Sprintf("ports: source prefix %s has %d five-tuples, the lanes use %.0f within %s; "+
+				"use a wider prefix or lower the rate", prefix, have, need[prefix], FreshFor))
+		}
+	}
+	return reasons
+}

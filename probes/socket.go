@@ -1,0 +1,128 @@
+package probes
+
+import (
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sockets makes the system calls of TCP attempts with memory that it uses again and again. Not safe for concurrent use.
+type sockets struct {
+	peer    socketAddress
+	info    unix.TCPInfo
+	size    uint32
+	on, off int32
+	linger  unix.Linger
+	scratch [1024]byte // control messages
+}
+
+func newSockets() *sockets { return &sockets{on: 1, linger: unix.Linger{Onoff: 1}} }
+
+// open makes a non-blocking TCP socket whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
+// valid. again says that the port may have been used a moment ago.
+func (s *sockets) open(target, source netip.AddrPort, again bool) (int, unix.Errno) {
+	family := unix.AF_INET
+	if !target.Addr().Is4() {
+		family = unix.AF_INET6
+	}
+	fd, errno := sysSocket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if errno != 0 {
+		return -1, errno
+	}
+	errno = s.errorQueue(fd, target, &s.on)
+	if errno == 0 && source.IsValid() {
+		if again { // lets bind(2) pass a predecessor in TIME_WAIT; connect(2) still decides
+			errno = sysSetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, &s.on)
+		}
+		if errno == 0 {
+			s.peer.set(source)
+			errno = sysAddress(unix.SYS_BIND, fd, &s.peer)
+		}
+	}
+	if errno != 0 {
+		sysClose(fd)
+		return -1, errno
+	}
+	return fd, 0
+}
+
+// errorQueue turns the queue of ICMP errors on or off.
+func (s *sockets) errorQueue(fd int, target netip.AddrPort, on *int32) unix.Errno {
+	if target.Addr().Is4() {
+		return sysSetsockoptInt(fd, unix.SOL_IP, unix.IP_RECVERR, on)
+	}
+	return sysSetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_RECVERR, on)
+}
+
+// connect begins the handshake; EINPROGRESS is its normal answer.
+func (s *sockets) connect(fd int, target netip.AddrPort) unix.Errno {
+	s.peer.set(target)
+	return sysAddress(unix.SYS_CONNECT, fd, &s.peer)
+}
+
+// established makes the socket an ordinary one: with the queue on, an ICMP error on an established connection is fatal
+// at once, while other clients ride it out (tcp_v4_err(), RFC 1122 4.2.3.9).
+func (s *sockets) established(fd int, target netip.AddrPort) unix.Errno {
+	return s.errorQueue(fd, target, &s.off)
+}
+
+// retransmits returns TCP_INFO's tcpi_total_retrans: before the first data, the SYNs that were sent again.
+func (s *sockets) retransmits(fd int) uint8 {
+	s.size = uint32(unsafe.Sizeof(s.info))
+	s.info.Total_retrans = 0
+	if sysGetsockopt(fd, unix.IPPROTO_TCP, unix.TCP_INFO, unsafe.Pointer(&s.info), &s.size) != 0 {
+		return 0
+	}
+	return uint8(min(s.info.Total_retrans, 255))
+}
+
+// local returns the address that the kernel chose; an invalid one when the socket has none.
+func (s *sockets) local(fd int) netip.AddrPort {
+	if sysGetsockname(fd, &s.peer) != 0 {
+		return netip.AddrPort{}
+	}
+	return s.peer.get()
+}
+
+// failure takes what the kernel knows about a failed handshake: the socket's error, then the first ICMP error of its
+// queue. The order matters: taking the last error from the queue clears the socket's (sock_dequeue_err_skb()).
+func (s *sockets) failure(fd int) (unix.Errno, icmp) {
+	value, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return unix.EIO, icmp{}
+	}
+	errno := unix.Errno(value)
+	for {
+		_, n, _, _, err := unix.Recvmsg(fd, nil, s.scratch[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if err != nil {
+			return errno, icmp{} // EAGAIN: the queue is empty
+		}
+		if queued := queuedError(s.scratch[:n]); queued.present() {
+			return errno, queued
+		}
+	}
+}
+
+func queuedError(control []byte) icmp {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return icmp{}
+	}
+	for _, m := range messages {
+		four := m.Header.Level == unix.SOL_IP && m.Header.Type == unix.IP_RECVERR
+		six := m.Header.Level == unix.SOL_IPV6 && m.Header.Type == unix.IPV6_RECVERR
+		if four || six {
+			return parseError(m.Data)
+		}
+	}
+	return icmp{}
+}
+
+// close ends the connection: with a FIN, or with a RST (SO_LINGER 0, socket(7)).
+func (s *sockets) close(fd int, abort bool) {
+	if abort { // cannot fail on a socket that is ours and open
+		sysSetsockopt(fd, unix.SOL_SOCKET, unix.SO_LINGER, unsafe.Pointer(&s.linger), unsafe.Sizeof(s.linger))
+	}
+	sysClose(fd)
+}

@@ -1,0 +1,83 @@
+package probes
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The range of the lateness histogram: 1 us to a minute, with two digits.
+const (
+	lateMin    = int64(time.Microsecond)
+	lateMax    = int64(time.Minute)
+	lateDigits = 2
+)
+
+// LaneStats counts what a lane did so far.
+type LaneStats struct {
+	lane Lane
+
+	mu         sync.Mutex
+	attempts   uint64
+	classes    [reports.Probe + 1]uint64
+	lateness   *hdrhistogram.Histogram
+	peakFlight int
+}
+
+// Counts is a moment's view of a lane.
+type Counts struct {
+	Lane         Lane
+	Attempts     uint64                   // whose outcome is known
+	Classes      map[reports.Class]uint64 // without those that are 0
+	Lateness     *hdrhistogram.Histogram  // of the starts, in nanoseconds, to 1 %; a minute stands for more
+	PeakInFlight int
+}
+
+func newLaneStats(l Lane) *LaneStats {
+	return &LaneStats{lane: l, lateness: hdrhistogram.New(lateMin, lateMax, lateDigits)}
+}
+
+func (s *LaneStats) count(a *reports.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	s.classes[a.Class]++
+	_ = s.lateness.RecordValue(min(max(int64(a.Lateness()), 0), lateMax)) // within the range by construction
+}
+
+func (s *LaneStats) peak(inFlight int) {
+	if inFlight > s.peakFlight { // written by the engine's goroutine only, so reading it here needs no lock
+		s.mu.Lock()
+		s.peakFlight = inFlight
+		s.mu.Unlock()
+	}
+}
+
+// Counts returns what was counted so far.
+func (s *LaneStats) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Counts{Lane: s.lane, Attempts: s.attempts, Classes: map[reports.Class]uint64{}, PeakInFlight: s.peakFlight,
+		Lateness: hdrhistogram.Import(s.lateness.Export())}
+	for class, n := range s.classes {
+		if n > 0 {
+			c.Classes[reports.Class(class)] = n
+		}
+	}
+	return c
+}
+
+// Stats returns the counts of every lane that was started, in the order of starting.
+func (e *Engine) Stats() []Counts {
+	e.mu.Lock()
+	all := e.stats
+	e.mu.Unlock()
+	counts := make([]Counts, len(all))
+	for i, s := range all {
+		counts[i] = s.Counts()
+	}
+	return counts
+}

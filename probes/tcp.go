@@ -1,0 +1,239 @@
+package probes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// tcp makes the attempts of tcp-new lanes: bind, connect, one HTTP request, its answer, close.
+//
+// It drives raw non-blocking sockets from the engine's one goroutine. The ready-made dialer hides what the classes rest
+// on: it closes the socket of a failed dial before TCP_INFO and the error queue can be asked, and it costs a goroutine
+// and some fifteen allocations per attempt. Here an attempt is two events, no goroutine and no allocation.
+type tcp struct {
+	engine  *Engine
+	poller  *poller
+	sockets *sockets
+	ages    map[netip.AddrPort]*portAges // by target, where the kernel chooses the port
+	words   words
+	buffer  [2 * maxReply]byte
+	request []byte
+}
+
+func newTCP(e *Engine, p *poller) *tcp {
+	return &tcp{engine: e, poller: p, sockets: newSockets(), ages: map[netip.AddrPort]*portAges{}, words: words{}}
+}
+
+// requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
+// a proxy's log be joined with the attempt. There is no `Connection: close`: it is the client who closes first.
+func requestHead(l Lane) []byte {
+	return fmt.Appendf(nil, "GET /hostname HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Host, l.ID)
+}
+
+// start begins the handshake.
+func (t *tcp) start(f *flight) {
+	bound := f.Source
+	fd, errno := t.sockets.open(f.lane.Target, bound, f.lane.Policy != PolicyFresh)
+	if errno != 0 {
+		t.engine.finish(f, reports.Probe, errnoName(errno))
+		return
+	}
+	f.fd = fd
+	errno = t.sockets.connect(fd, f.lane.Target)
+	if !bound.IsValid() || bound.Addr().IsUnspecified() {
+		t.learnSource(f)
+	}
+	if errno != 0 && errno != unix.EINPROGRESS {
+		t.failDial(f, errno)
+		return
+	}
+	if errno := t.poller.watch(fd, f.token, f.generation); errno != 0 {
+		t.end(f, reports.Probe, errnoName(errno))
+		return
+	}
+	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
+}
+
+// learnSource asks for the address that the kernel chose: also an attempt without an answer went some way, and a
+// balancer's choice can be computed from its five-tuple.
+func (t *tcp) learnSource(f *flight) {
+	chosen := t.sockets.local(f.fd)
+	if !chosen.IsValid() || chosen.Port() == 0 {
+		f.Source = netip.AddrPort{}
+		return
+	}
+	if f.Source.IsValid() { // a port of our own: its age is known
+		f.Source = chosen
+		return
+	}
+	f.Source = chosen
+	ages := t.ages[f.lane.Target]
+	if ages == nil {
+		ages = new(portAges)
+		t.ages[f.lane.Target] = ages
+	}
+	f.TupleAge = ages.age(chosen.Port(), f.Start)
+}
+
+// ready goes on with what the kernel reported.
+func (t *tcp) ready(f *flight, events uint32) {
+	if f.list == &f.lane.dialing {
+		t.connected(f, events)
+		return
+	}
+	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		t.receive(f)
+	}
+}
+
+// connected ends the handshake, well or badly, and sends the request.
+func (t *tcp) connected(f *flight, events uint32) {
+	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+		// An ICMP error that arrives while the socket is locked (in a lab of one kernel: always, within connect itself)
+		// is queued but leaves the socket in SYN_SENT (tcp_v4_err()); SO_ERROR and the queue tell it all the same.
+		if errno, queued := t.sockets.failure(f.fd); errno != 0 || queued.present() {
+			t.failWith(f, errno, queued)
+			return
+		}
+	}
+	if events&unix.EPOLLOUT == 0 {
+		return
+	}
+	now := t.engine.host.now()
+	f.Connect = now - f.Start
+	f.Retrans = t.sockets.retransmits(f.fd)
+	if errno := t.sockets.established(f.fd, f.lane.Target); errno != 0 {
+		t.end(f, reports.Probe, errnoName(errno))
+		return
+	}
+	f.leave()
+	f.lane.waiting.add(f, now+f.lane.ReplyDeadline)
+	t.request = append(t.request[:0], f.lane.request...)
+	t.request = strconv.AppendUint(t.request, f.Seq, 10)
+	t.request = append(t.request, headEnd...)
+	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, t.request)
+	switch {
+	case errno != 0:
+		t.failStream(f, errno)
+	case n < len(t.request): // a new connection always has room for a request of this size
+		t.end(f, reports.Probe, "request not taken whole")
+	case events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0:
+		t.receive(f)
+	}
+}
+
+// receive reads what has come until nothing is left (the events are edges) or the answer is complete.
+func (t *tcp) receive(f *flight) {
+	for {
+		n, errno := sysTransfer(unix.SYS_READ, f.fd, t.buffer[:])
+		if errno == unix.EAGAIN {
+			return
+		}
+		if errno != 0 {
+			t.failStream(f, errno)
+			return
+		}
+		answer := t.buffer[:n]
+		if len(f.partial) > 0 || n == 0 {
+			f.partial = append(f.partial, answer...)
+			answer = f.partial
+		}
+		if t.judge(f, answer, n == 0) {
+			return
+		}
+		if len(f.partial) == 0 {
+			f.partial = append(f.partial, answer...)
+		}
+	}
+}
+
+// judge ends the attempt if the answer is complete, wrong, or will never be complete.
+func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
+	who, done, fault := parseReply(answer, ended)
+	if !done {
+		if ended {
+			t.end(f, reports.Closed, DetailEnd)
+		}
+		return ended
+	}
+	if fault != "" {
+		t.end(f, reports.Misrouted, fault)
+		return true
+	}
+	f.Backend, f.Node, f.Generation = t.words.intern(who.pod), t.words.intern(who.node), t.words.intern(who.generation)
+	f.Terminating = who.terminating
+	class, detail := answered(&f.Attempt, &f.lane.Lane, t.engine.host.now()-f.Start)
+	t.end(f, class, detail)
+	return true
+}
+
+// answered names an attempt with a well-formed answer after the time total.
+func answered(a *reports.Attempt, l *Lane, total time.Duration) (reports.Class, string) {
+	switch {
+	case len(l.Backends) > 0 && a.Backend == "":
+		return reports.Misrouted, DetailNoIdentity
+	case !allowed(l.Backends, a.Backend):
+		return reports.Misrouted, DetailBackend
+	case a.Retrans > 0:
+		return reports.Delayed, ""
+	case l.DelayedAfter > 0 && total > l.DelayedAfter:
+		return reports.Delayed, DetailSlow
+	}
+	return reports.OK, ""
+}
+
+func allowed(prefixes []string, backend string) bool {
+	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(backend, p) })
+}
+
+// expire ends an attempt whose deadline has passed.
+func (t *tcp) expire(f *flight) {
+	if f.list == &f.lane.waiting {
+		t.end(f, reports.ReplyTimeout, "")
+		return
+	}
+	f.Retrans = t.sockets.retransmits(f.fd)
+	t.end(f, reports.ConnectTimeout, "")
+}
+
+// failDial ends an attempt whose connect call failed at once.
+func (t *tcp) failDial(f *flight, errno unix.Errno) {
+	_, queued := t.sockets.failure(f.fd)
+	t.failWith(f, errno, queued)
+}
+
+// failWith ends an attempt whose handshake failed.
+func (t *tcp) failWith(f *flight, errno unix.Errno, queued icmp) {
+	if errno == 0 {
+		errno = queued.errno
+	}
+	f.Retrans = t.sockets.retransmits(f.fd)
+	f.Offender = queued.offender
+	class, detail := classifyDial(errno, queued)
+	t.end(f, class, detail)
+}
+
+func (t *tcp) failStream(f *flight, errno unix.Errno) {
+	class, detail := classifyStream(errno)
+	t.end(f, class, detail)
+}
+
+// end closes the socket and ends the attempt. A connection that gave its answer ends as the lane says. One that failed
+// is aborted in any case: an orphan that goes on sending after its outcome was recorded would be in nobody's account,
+// and would keep a five-tuple of a reuse lane from being dialled again.
+func (t *tcp) end(f *flight, class reports.Class, detail string) {
+	fd, abort := f.fd, f.lane.Close == CloseRST || (class != reports.OK && class != reports.Delayed)
+	t.engine.finish(f, class, detail)
+	t.sockets.close(fd, abort)
+}
+
+// cancel aborts the connection.
+func (t *tcp) cancel(f *flight) { t.sockets.close(f.fd, true) }

@@ -1,0 +1,192 @@
+package probes
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// FreshFor is how long a fresh lane keeps away from a five-tuple that was used: longer than conntrack's 120 s for a
+// connection in TIME_WAIT, the longest of the windows in which a second use means something else to a proxy than a
+// first one (IPVS conn_reuse_mode, kernel doc ipvs-sysctl.rst).
+const FreshFor = 130 * time.Second
+
+// Source ports are walked within the kernel's default ephemeral range, where nothing listens. Their number is the
+// largest prime that fits, see walk.
+const (
+	firstPort = 32768
+	portCount = 28229
+)
+
+// maxAddresses bounds how much of a wide (IPv6) prefix is walked; 2^20 addresses last 68 days at 5,000/s.
+const maxAddresses = 1 << 20
+
+// walk visits every (address, port) of a prefix before it visits any a second time. Address and port both change with
+// every step, by steps that are coprime to their numbers; since the number of ports is a prime that does not divide the
+// number of addresses, the pairs repeat only after all combinations (Chinese remainder theorem). It needs no memory of
+// what was used, and is a function of seed and prefix alone.
+//
+// Binding a port of one's own also avoids the cliff of connect(2), which searches half of the ephemeral range linearly
+// once the other half is in TIME_WAIT.
+type walk struct {
+	prefix                netip.Prefix
+	base                  netip.Addr // address number 0
+	addresses             uint64
+	address, port         uint64 // where the walk stands
+	stepAddress, stepPort uint64
+
+	drawn   uint64 // how many tuples were handed out
+	block   uint64 // draws for which one time is kept
+	started []time.Duration
+}
+
+// ageBlocks is how finely a walk remembers when it used a tuple: to this fraction of its length.
+const ageBlocks = 4096
+
+func newWalk(prefix netip.Prefix, seed int64) *walk {
+	prefix = prefix.Masked()
+	w := &walk{prefix: prefix, base: prefix.Addr(), addresses: 1}
+	if host := prefix.Addr().BitLen() - prefix.Bits(); host > 0 {
+		w.addresses = 1 << min(host, 20)
+	}
+	if prefix.Addr().Is4() && w.addresses > 2 {
+		w.base = w.base.Next() // network and broadcast addresses may not be bound when the prefix is an interface's own
+		w.addresses -= 2
+	}
+	if w.addresses%portCount == 0 {
+		w.addresses--
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(prefix.String())) // never fails (hash.Hash)
+	r := rand.New(rand.NewPCG(uint64(seed), sum.Sum64()))
+	w.address, w.port = r.Uint64N(w.addresses), r.Uint64N(portCount)
+	w.stepPort = 1 + r.Uint64N(portCount-1)
+	w.stepAddress = 1 + r.Uint64N(w.addresses)
+	for gcd(w.stepAddress, w.addresses) != 1 {
+		w.stepAddress++
+	}
+	w.block = (w.length() + ageBlocks - 1) / ageBlocks
+	return w
+}
+
+// length is the number of tuples after which the walk repeats.
+func (w *walk) length() uint64 { return w.addresses * portCount }
+
+// age returns how long ago the tuple that next would return was used: 0 when never, else at least the true age less
+// 1/ageBlocks of the walk's duration, and never more than the true age.
+func (w *walk) age(now time.Duration) time.Duration {
+	if w.drawn < w.length() {
+		return 0
+	}
+	// The tuple was drawn within this block, so at the latest when the next block began.
+	block := (w.drawn - w.length()) / w.block
+	return max(1, now-w.started[(block+1)%w.ring()])
+}
+
+// next returns the next tuple of the walk and notes that it is used now.
+func (w *walk) next(now time.Duration) netip.AddrPort {
+	if w.drawn%w.block == 0 {
+		w.note(w.drawn/w.block, now)
+	}
+	w.drawn++
+	tuple := netip.AddrPortFrom(nthAddress(w.base, w.address), uint16(firstPort+w.port))
+	w.address = (w.address + w.stepAddress) % w.addresses
+	w.port = (w.port + w.stepPort) % portCount
+	return tuple
+}
+
+// note keeps when a block of draws began, in a ring that is just longer than one walk.
+func (w *walk) note(block uint64, now time.Duration) {
+	if uint64(len(w.started)) < w.ring() {
+		w.started = append(w.started, now)
+	} else {
+		w.started[block%w.ring()] = now
+	}
+}
+
+func (w *walk) ring() uint64 { return w.length()/w.block + 2 }
+
+func nthAddress(base netip.Addr, n uint64) netip.Addr {
+	if base.Is4() {
+		b := base.As4()
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))
+		return netip.AddrFrom4(b)
+	}
+	b := base.As16()
+	binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+n)
+	return netip.AddrFrom16(b)
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// source gives each attempt of a lane its end of the five-tuple.
+type source interface {
+	// next returns the address and port to bind (an invalid one: let the kernel choose), and how long ago the tuple was
+	// used before; ok is false when there is none that the policy allows.
+	next(k uint64, now time.Duration) (tuple netip.AddrPort, age time.Duration, ok bool)
+}
+
+// freshSource draws from a walk that all fresh lanes with the same prefix share, so that they do not meet.
+type freshSource struct{ walk *walk }
+
+func (s freshSource) next(_ uint64, now time.Duration) (netip.AddrPort, time.Duration, bool) {
+	age := s.walk.age(now)
+	if age != 0 && age < FreshFor {
+		return netip.AddrPort{}, age, false
+	}
+	return s.walk.next(now), age, true
+}
+
+// reuseSource goes round a fixed list of tuples, as long as the lane's rate needs to come back after the interval.
+type reuseSource struct {
+	tuples []netip.AddrPort
+	used   []time.Duration // when each was last used; -1 is never
+}
+
+func newReuseSource(w *walk, l Lane, interval, now time.Duration) *reuseSource {
+	// A hair less than the product: 0.1 s x 30/s are 3 tuples, not 4, though the product is 3.0000000000000004.
+	n := max(1, int(math.Ceil(interval.Seconds()*l.Rate-1e-9)))
+	s := &reuseSource{tuples: make([]netip.AddrPort, n), used: make([]time.Duration, n)}
+	for i := range s.tuples {
+		s.tuples[i], s.used[i] = w.next(now), -1
+	}
+	return s
+}
+
+func (s *reuseSource) next(k uint64, now time.Duration) (netip.AddrPort, time.Duration, bool) {
+	i := k % uint64(len(s.tuples))
+	var age time.Duration
+	if s.used[i] >= 0 {
+		age = now - s.used[i]
+	}
+	s.used[i] = now
+	return s.tuples[i], age, true
+}
+
+// kernelSource leaves the choice to the kernel.
+type kernelSource struct{}
+
+func (kernelSource) next(uint64, time.Duration) (netip.AddrPort, time.Duration, bool) {
+	return netip.AddrPort{}, 0, true
+}
+
+// portAges remembers when the kernel last gave a lane each port. The address is always the same one, the route's.
+type portAges struct{ used [1 << 16]time.Duration }
+
+// age returns how long ago the port was used, 0 for never, and notes that it is used now.
+func (p *portAges) age(port uint16, now time.Duration) time.Duration {
+	last := p.used[port]
+	p.used[port] = now + 1 // so that 0 means never, also for a use at offset 0
+	if last == 0 {
+		return 0
+	}
+	return now + 1 - last
+}

@@ -1,0 +1,218 @@
+package probes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// order is one line of the worker's input. The first line has base and seed; each line after it starts or stops one lane.
+//
+//	{"base":123456789,"seed":1}
+//	{"start":{"id":1,"name":"vip","target":"203.0.113.10:80","rate":100},"atNs":1000000000}
+//	{"stop":1,"atNs":60000000000}
+type order struct {
+	Base  *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
+	Seed  *int64  `json:"seed,omitempty"`
+	Start *Lane   `json:"start,omitempty"`
+	Stop  *uint16 `json:"stop,omitempty"` // a lane's id
+	AtNs  *int64  `json:"atNs,omitempty"` // offset in the run
+}
+
+// Orders writes the input of a worker. It is not safe for concurrent use.
+type Orders struct{ encoder *json.Encoder }
+
+// NewOrders writes the first line, see Config.Base and Config.Seed, and returns the writer of the others.
+func NewOrders(w io.Writer, base, seed int64) (*Orders, error) {
+	o := &Orders{encoder: json.NewEncoder(w)}
+	return o, o.write(order{Base: &base, Seed: &seed})
+}
+
+// Start begins a lane whose attempt 0 is intended at the offset at. Give the order ahead of that instant: what is
+// overdue when the worker reads it starts late, or not at all.
+func (o *Orders) Start(l Lane, at time.Duration) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	ns := int64(at)
+	return o.write(order{Start: &l, AtNs: &ns})
+}
+
+// Stop ends a lane: attempts intended at or after the offset at do not happen.
+func (o *Orders) Stop(id uint16, at time.Duration) error {
+	ns := int64(at)
+	return o.write(order{Stop: &id, AtNs: &ns})
+}
+
+func (o *Orders) write(line order) error {
+	if err := o.encoder.Encode(line); err != nil {
+		return fmt.Errorf("giving an order to the probe worker: %w", err)
+	}
+	return nil
+}
+
+// Work is the probe worker: it obeys the orders on in (see Orders) and writes every attempt to out, in the form of
+// reports.AttemptWriter, as its outcome becomes known, at most FlushAfter later. When in ends it stops all lanes, waits
+// for the attempts in flight (each by its deadlines at the latest), writes the rest and returns. An order that it cannot
+// obey has the same effect, and is returned as the error; so does nobody reading out. When ctx ends, the attempts in
+// flight are recorded as class probe and its cause is returned.
+//
+// Probes start in the network namespace of the calling goroutine: lock it to its thread where that matters.
+func Work(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lines := readLines(ctx, in)
+	base, seed, err := firstOrder(ctx, lines)
+	if err != nil {
+		return err
+	}
+	sink := newSink(out, cancel)
+	engine, err := New(Config{Base: base, Seed: seed, Record: sink.record, Flush: sink.flush})
+	if err != nil {
+		return err
+	}
+	obeyed := make(chan error, 1)
+	go func() {
+		obeyed <- obey(engine, lines)
+		engine.Close()
+	}()
+	ran := engine.Run(ctx)
+	wrote := sink.close()
+	cancel(nil) // ends the reading of orders, so that obeyed is answered
+	refused := <-obeyed
+	if wrote != nil { // then the engine ended because of it
+		return wrote
+	}
+	return errors.Join(refused, ran)
+}
+
+// line is a line of the input, or the error that ended it.
+type line struct {
+	text []byte
+	err  error
+}
+
+// readLines reads in a goroutine of its own, which ends with in, or at the first line after ctx.
+func readLines(ctx context.Context, in io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(nil, 1<<20)
+		send := func(l line) bool {
+			select {
+			case lines <- l:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for scanner.Scan() {
+			if !send(line{text: bytes.Clone(scanner.Bytes())}) {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			send(line{err: fmt.Errorf("reading orders: %w", err)})
+		}
+	}()
+	return lines
+}
+
+func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err error) {
+	var first line
+	select {
+	case l, open := <-lines:
+		if !open {
+			return 0, 0, errors.New(`reading orders: the input ended before its first line, {"base":NANOSECONDS,"seed":N}`)
+		}
+		first = l
+	case <-ctx.Done():
+		return 0, 0, context.Cause(ctx)
+	}
+	o, err := first.order()
+	if err == nil && (o.Base == nil || o.Seed == nil || o.Start != nil || o.Stop != nil) {
+		err = fmt.Errorf(`the first order is %q, want {"base":NANOSECONDS,"seed":N}`, first.text)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return *o.Base, *o.Seed, nil
+}
+
+// obey gives the orders to the engine until they end or one cannot be obeyed.
+func obey(engine *Engine, lines <-chan line) error {
+	for l := range lines {
+		o, err := l.order()
+		switch {
+		case err != nil:
+		case o.Start != nil && o.Stop == nil && o.AtNs != nil && o.Base == nil:
+			err = engine.Start(*o.Start, time.Duration(*o.AtNs))
+		case o.Stop != nil && o.Start == nil && o.AtNs != nil && o.Base == nil:
+			err = engine.Stop(*o.Stop, time.Duration(*o.AtNs))
+		default:
+			err = fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"stop":ID,"atNs":N}`, l.text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l line) order() (order, error) {
+	if l.err != nil {
+		return order{}, l.err
+	}
+	var o order
+	decoder := json.NewDecoder(bytes.NewReader(l.text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&o); err != nil {
+		return o, fmt.Errorf("reading order %q: %w", l.text, err)
+	}
+	if decoder.More() {
+		return o, fmt.Errorf("reading order %q: more than one value on the line", l.text)
+	}
+	return o, nil
+}
+
+// sink writes attempts, through a spool, so that a slow reader does not hold the engine up.
+type sink struct {
+	writer *reports.AttemptWriter
+	spool  *spool
+	cancel context.CancelCauseFunc
+}
+
+func newSink(out io.Writer, cancel context.CancelCauseFunc) *sink {
+	s := &sink{spool: newSpool(out), cancel: cancel}
+	s.writer = reports.NewAttemptWriter(s.spool)
+	return s
+}
+
+func (s *sink) record(a reports.Attempt) { s.check(s.writer.Write(a)) }
+func (s *sink) flush()                   { s.check(s.writer.Flush()) }
+
+func (s *sink) check(err error) {
+	if err != nil {
+		s.cancel(err)
+	}
+}
+
+// close writes the rest and returns the first error of all the writing.
+func (s *sink) close() error {
+	err := s.writer.Flush()
+	if last := s.spool.close(); last != nil {
+		err = last
+	}
+	if err != nil {
+		return fmt.Errorf("writing attempts: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package proxier
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/engine"
+	"github.com/hitless/hitless/proxier/health"
+	"github.com/hitless/hitless/proxier/linux"
+	"github.com/hitless/hitless/proxier/metrics"
+	"github.com/hitless/hitless/proxier/watch"
+)
+
+// settings are the flags. Those that kube-proxy has mean the same here.
+type settings struct {
+	kubeconfig, master, hostname string
+	healthz, metrics             string
+	scheduler                    string
+	clusterCIDR                  string
+	masqueradeAll, strictARP     bool
+	fallback                     bool
+	minSync, sync, reconcile     time.Duration
+	drainInterval, drainListed   time.Duration
+	drainGone                    time.Duration
+	logFormat                    string
+	verbosity                    int
+}
+
+// Command returns the command `proxier`: the bundled proxier as a program. It ends without an error on SIGTERM, SIGINT
+// or the end of the command's context, and leaves the kernel as it is.
+func Command() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   "proxier",
+		Short: "Run the bundled IPVS proxier on this node",
+		Long: "Run the bundled IPVS proxier on this node: it programs the virtual servers, addresses and masquerading of all\n" +
+			"Services, and leaves them in place when it ends. It needs IPVS, nf_tables and dummy devices in the kernel,\n" +
+			"and CAP_NET_ADMIN in the node's network namespace.",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+			return s.run(ctx)
+		},
+	}
+	s.flags(c)
+	return c
+}
+
+func (s *settings) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty for the one of the cluster that this runs in")
+	f.StringVar(&s.master, "master", "", "address of the API server; overrides the one in --kubeconfig")
+	f.StringVar(&s.hostname, "hostname-override", "", "name of this Node; empty for the host name")
+	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "where /healthz and /livez answer; empty for nowhere")
+	f.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:10249", "where /metrics and /proxyMode answer; empty for nowhere")
+	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of all virtual servers")
+	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the asked interface")
+	f.StringVar(&s.clusterCIDR, "cluster-cidr", "", "addresses of pods, comma-separated; what comes from elsewhere to a cluster IP is masqueraded")
+	f.BoolVar(&s.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
+	f.BoolVar(&s.fallback, "terminating-fallback", true, "where no endpoint is ready, use those that terminate and still serve (KEP-1669); false is what kube-proxy did before 1.26")
+	f.DurationVar(&s.minSync, "min-sync-period", 0, "least time between two passes over changes; 0 for at once")
+	f.DurationVar(&s.sync, "sync-period", 30*time.Second, "most time until something that failed is tried again; a change that is pending for twice as long makes /healthz fail")
+	f.DurationVar(&s.reconcile, "reconcile-period", 15*time.Minute, "time between passes that read the whole kernel and repair it; 0 for never")
+	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time between looks at endpoints that drain, while any does")
+	f.DurationVar(&s.drainListed, "drain-period", 15*time.Minute, "most time that an endpoint which does not serve any more, but is still listed, keeps its connections")
+	f.DurationVar(&s.drainGone, "drain-gone-period", 5*time.Minute, "most time that an endpoint which is not listed any more keeps its connections")
+	f.StringVar(&s.logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	f.IntVarP(&s.verbosity, "v", "v", 0, "4 and above for debugging")
+}
+
+// run makes the parts and joins them.
+func (s *settings) run(ctx context.Context) error {
+	log, err := s.logger()
+	if err != nil {
+		return err
+	}
+	klog.SetSlogLogger(log)
+	node, err := s.nodeName()
+	if err != nil {
+		return err
+	}
+	config, err := s.client()
+	if err != nil {
+		return err
+	}
+	counters := metrics.New()
+	kernel, err := s.kernel(counters)
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	state := health.NewNode(s.sync, time.Now, counters.Answered)
+	source, err := watch.New(config, node, listener(state, counters), log)
+	if err != nil {
+		return err
+	}
+	stop, err := s.serve(state, counters)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	log.Info("started", "node", node, "scheduler", s.scheduler, "terminatingFallback", s.fallback)
+	err = New(Config{Source: source, Kernel: kernel, Engine: s.engine(node), Node: state,
+		Checks: health.NewServices(state.Healthy), Metrics: counters, Log: log,
+		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval}}).Run(ctx)
+	if err == nil {
+		log.Info("stopped; the kernel goes on forwarding")
+	}
+	return err
+}
+
+func (s *settings) logger() (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if s.verbosity >= 4 {
+		options.Level = slog.LevelDebug
+	}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format is %q; it can be text or json", s.logFormat)
+}
+
+func (s *settings) nodeName() (string, error) {
+	name := s.hostname
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("asking for the host name: %w; say --hostname-override", err)
+		}
+	}
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}
+
+func (s *settings) client() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags(s.master, s.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server: %w; say --kubeconfig or --master", err)
+	}
+	return config, nil
+}
+
+func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
+	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, Lost: counters.Reopened}
+	for _, text := range strings.Split(s.clusterCIDR, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading --cluster-cidr %q: %w", s.clusterCIDR, err)
+		}
+		options.ClusterCIDRs = append(options.ClusterCIDRs, prefix)
+	}
+	return linux.Open(options)
+}
+
+func (s *settings) engine(node string) engine.Options {
+	return engine.Options{
+		Desired: desired.Options{Node: node, Scheduler: s.scheduler, TerminatingFallback: s.fallback},
+		Drain:   drain.Limits{Listed: s.drainListed, Gone: s.drainGone},
+		Now:     time.Now,
+	}
+}
+
+func listener(state *health.Node, counters *metrics.Metrics) watch.Listener {
+	return watch.Listener{
+		Service:   func() { state.Queued(); counters.ServiceChanged(time.Now()) },
+		Endpoints: func() { state.Queued(); counters.EndpointsChanged(time.Now()) },
+		Taken:     state.Taken,
+		Eligible:  state.SetEligible,
+	}
+}
+
+// serve opens the two servers of the node, and returns what stops them.
+func (s *settings) serve(state *health.Node, counters *metrics.Metrics) (func(), error) {
+	stopHealth, err := health.Serve(s.healthz, state.Handler())
+	if err != nil {
+		return nil, fmt.Errorf("serving health (--healthz-bind-address): %w", err)
+	}
+	stopMetrics, err := health.Serve(s.metrics, counters.Handler())
+	if err != nil {
+		stopHealth()
+		return nil, fmt.Errorf("serving metrics (--metrics-bind-address): %w", err)
+	}
+	return func() { stopMetrics(); stopHealth() }, nil
+}

@@ -1,0 +1,106 @@
+// Package desired computes what a node's kernel should hold for the Services of a cluster. It is a pure function of API
+// objects, the node's name and a few options; it reads no kernel and keeps no time.
+//
+// The contract it implements: KEP-1669 (terminating endpoints), KEP-2086 (internalTrafficPolicy) and the behaviour of
+// kube-proxy's iptables and nftables modes where upstream's IPVS mode differs from them.
+package desired
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Options say for which node, and how, the desired state is computed.
+type Options struct {
+	Node                string                // name of the Node object; endpoints with this nodeName are local
+	Scheduler           string                // IPVS scheduler of every virtual server
+	TerminatingFallback bool                  // KEP-1669; false is what kube-proxy did before 1.26
+	Reserved            map[netip.Addr]string // addresses that no Service may claim, and what they are
+}
+
+// Origin says what a virtual address comes from. A lower one wins when two Services claim the same address and port.
+type Origin uint8
+
+// The origins of a virtual address.
+const (
+	FromClusterIP Origin = iota
+	FromLoadBalancer
+	FromExternalIP
+)
+
+// Virtual is the desired state of one virtual server.
+type Virtual struct {
+	kernel.Virtual
+	Service types.NamespacedName
+	Origin  Origin
+	Source  kernel.Set       // which of the recording sets it is in: whose traffic is masqueraded
+	Drop    bool             // drop new connections: policy Local without a local endpoint
+	Reals   []netip.AddrPort // take new connections; sorted
+	Leaving []Leaving        // take none, but are still listed; sorted by address
+	Hairpin []netip.Addr     // addresses of all local pods, so that a readiness flap changes no set; sorted
+}
+
+// Leaving is an endpoint that is listed but takes no new connections.
+type Leaving struct {
+	Addr    netip.AddrPort
+	Serving bool // it still answers on its established connections
+}
+
+// equal reports whether two desired states are the same in every respect.
+func (v *Virtual) equal(o *Virtual) bool {
+	if v == nil || o == nil {
+		return v == o
+	}
+	return v.Virtual == o.Virtual && v.Service == o.Service && v.Origin == o.Origin && v.Source == o.Source &&
+		v.Drop == o.Drop && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Leaving, o.Leaving) &&
+		slices.Equal(v.Hairpin, o.Hairpin)
+}
+
+// HealthCheck is what the healthCheckNodePort of a Service tells.
+type HealthCheck struct {
+	Port  uint16
+	Local int // ready endpoints on this node; terminating ones do not count
+}
+
+// Reason is a fixed word for why something was refused.
+type Reason string
+
+// The reasons to refuse.
+const (
+	BadAddress       Reason = "bad-address"       // cannot be a virtual address: loopback, link-local, a node's own, …
+	BadEndpoint      Reason = "bad-endpoint"      // an endpoint without a usable address or port
+	BadPort          Reason = "bad-port"          // a port outside 1 to 65535
+	DuplicatePort    Reason = "duplicate-port"    // the Service has this protocol and port already
+	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
+	NotYetProtocol   Reason = "protocol-not-yet"  // UDP and SCTP
+	AddressTaken     Reason = "address-taken"     // another Service has this address and port
+	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
+	FamilyMismatched Reason = "family-mismatched" // an address of another family than its slice says
+)
+
+// Refusal is something in the API that the proxier did not program, and why.
+type Refusal struct {
+	Service types.NamespacedName
+	Reason  Reason
+	Detail  string
+}
+
+// Compare orders the refusals of one Service.
+func (r Refusal) Compare(o Refusal) int {
+	return cmp.Or(cmp.Compare(r.Reason, o.Reason), cmp.Compare(r.Detail, o.Detail))
+}
+
+// Service is the desired state of one Service.
+type Service struct {
+	Name        types.NamespacedName
+	Created     time.Time
+	Virtuals    []Virtual
+	HealthCheck *HealthCheck // nil when the Service has none
+	Refused     []Refusal    // sorted, without duplicates
+}

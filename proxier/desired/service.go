@@ -1,0 +1,251 @@
+package desired
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Compute returns the desired state of one Service. A nil Service, one without a cluster IP (headless, ExternalName) and
+// one that names another proxy (label service.kubernetes.io/service-proxy-name) have an empty one.
+func Compute(name types.NamespacedName, svc *v1.Service, slices []*discovery.EndpointSlice, o Options) Service {
+	c := computation{options: o, svc: svc, slices: slices, out: Service{Name: name}}
+	if svc == nil || !ours(svc) {
+		return c.out
+	}
+	c.out.Created = svc.CreationTimestamp.Time
+	frontends := c.frontends()
+	seen := map[portKey]bool{}
+	for i := range svc.Spec.Ports {
+		c.port(&svc.Spec.Ports[i], frontends, seen)
+	}
+	c.healthCheck()
+	return c.finish()
+}
+
+func ours(svc *v1.Service) bool {
+	if svc.Spec.Type == v1.ServiceTypeExternalName || svc.Spec.ClusterIP == v1.ClusterIPNone || svc.Spec.ClusterIP == "" {
+		return false
+	}
+	_, other := svc.Labels["service.kubernetes.io/service-proxy-name"]
+	return !other
+}
+
+type computation struct {
+	options Options
+	svc     *v1.Service
+	slices  []*discovery.EndpointSlice
+	out     Service
+}
+
+type portKey struct {
+	protocol kernel.Protocol
+	port     uint16
+}
+
+type frontend struct {
+	addr   netip.Addr
+	origin Origin
+}
+
+func (c *computation) refuse(reason Reason, format string, args ...any) {
+	c.out.Refused = append(c.out.Refused, Refusal{Service: c.out.Name, Reason: reason, Detail: fmt.Sprintf(format, args...)})
+}
+
+// frontends returns the virtual addresses of the Service, each once. Addresses of IPv6 are left to a later version.
+func (c *computation) frontends() []frontend {
+	var all []frontend
+	add := func(text string, origin Origin) {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			c.refuse(BadAddress, "%q is not an address", text)
+			return
+		}
+		if addr.Is6() && !addr.Is4In6() {
+			return
+		}
+		if why := c.unusable(addr, origin); why != "" {
+			c.refuse(BadAddress, "%v %s", addr, why)
+			return
+		}
+		if !slices.ContainsFunc(all, func(f frontend) bool { return f.addr == addr }) {
+			all = append(all, frontend{addr, origin})
+		}
+	}
+	clusterIPs := c.svc.Spec.ClusterIPs
+	if len(clusterIPs) == 0 {
+		clusterIPs = []string{c.svc.Spec.ClusterIP}
+	}
+	for _, ip := range clusterIPs {
+		add(ip, FromClusterIP)
+	}
+	if c.svc.Spec.Type == v1.ServiceTypeLoadBalancer {
+		for _, in := range c.svc.Status.LoadBalancer.Ingress {
+			// KEP-1860: with mode Proxy the balancer delivers to the node, and wants to see all traffic itself.
+			if in.IP != "" && (in.IPMode == nil || *in.IPMode == v1.LoadBalancerIPModeVIP) {
+				add(in.IP, FromLoadBalancer)
+			}
+		}
+	}
+	for _, ip := range c.svc.Spec.ExternalIPs {
+		add(ip, FromExternalIP)
+	}
+	return all
+}
+
+// unusable says why an address cannot be a virtual address; empty when it can. Reserved addresses bind only what users
+// write: cluster IPs are given out by the API server from its own range, and may be bound elsewhere on the node for good
+// reasons, as a DNS cache does.
+func (c *computation) unusable(a netip.Addr, origin Origin) string {
+	if what, reserved := c.options.Reserved[a]; reserved && origin != FromClusterIP {
+		return "is " + what
+	}
+	return special(a)
+}
+
+// special says what kind of address no Service and no endpoint may have (IANA special-purpose registry); empty for
+// ordinary ones.
+func special(a netip.Addr) string {
+	switch {
+	case a.Is4In6():
+		return "is an IPv4 address written as IPv6"
+	case a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
+		return "means this host"
+	case a.IsLoopback():
+		return "is a loopback address"
+	case a.IsLinkLocalUnicast():
+		return "is a link-local address"
+	case a.IsMulticast():
+		return "is a multicast address"
+	case a.Is4() && a.As4()[0] >= 240:
+		return "is a reserved or broadcast address"
+	}
+	return ""
+}
+
+// port adds the virtual servers of one port of the Service.
+func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) {
+	protocol, ok := c.protocol(p)
+	if !ok {
+		return
+	}
+	if p.Port < 1 || p.Port > 65535 {
+		c.refuse(BadPort, "port %d of the Service is outside 1 to 65535", p.Port)
+		return
+	}
+	key := portKey{protocol, uint16(p.Port)}
+	if seen[key] {
+		c.refuse(DuplicatePort, "%v port %d again, as %q", protocol, p.Port, p.Name)
+		return
+	}
+	seen[key] = true
+	endpoints := c.endpoints(p)
+	for _, f := range frontends {
+		c.out.Virtuals = append(c.out.Virtuals, c.virtual(f, key, endpoints))
+	}
+}
+
+func (c *computation) protocol(p *v1.ServicePort) (kernel.Protocol, bool) {
+	switch p.Protocol {
+	case v1.ProtocolTCP, "":
+		return kernel.TCP, true
+	case v1.ProtocolUDP, v1.ProtocolSCTP:
+		c.refuse(NotYetProtocol, "port %d is %s; this version does TCP only", p.Port, p.Protocol)
+	default:
+		c.refuse(UnknownProtocol, "port %d has protocol %q", p.Port, p.Protocol)
+	}
+	return 0, false
+}
+
+// virtual returns the desired virtual server of one address and port.
+func (c *computation) virtual(f frontend, p portKey, endpoints []endpoint) Virtual {
+	v := Virtual{Service: c.out.Name, Origin: f.origin, Virtual: kernel.Virtual{
+		Key:       kernel.Key{Addr: f.addr, Protocol: p.protocol, Port: p.port},
+		Scheduler: c.options.Scheduler,
+		Affinity:  affinity(c.svc),
+	}}
+	local := c.local(f.origin)
+	switch {
+	case f.origin == FromClusterIP:
+		v.Source = kernel.OffCluster
+	case local:
+		v.Source = kernel.FromNode
+	default:
+		v.Source = kernel.Masquerade
+	}
+	chosen, n := choose(endpoints, local, c.options.TerminatingFallback)
+	v.Drop = local && n == 0 && c.usableAnywhere(endpoints)
+	for i, e := range endpoints {
+		if e.local && !slices.Contains(v.Hairpin, e.addr.Addr()) {
+			v.Hairpin = append(v.Hairpin, e.addr.Addr())
+		}
+		if chosen[i] {
+			v.Reals = append(v.Reals, e.addr)
+		} else {
+			v.Leaving = append(v.Leaving, Leaving{Addr: e.addr, Serving: e.serving})
+		}
+	}
+	return v
+}
+
+// usableAnywhere reports whether some node of the cluster could answer. If none can, new connections are refused under
+// either policy; if only others can, policy Local drops them: kube-proxy's iptables and nftables modes do the same.
+func (c *computation) usableAnywhere(endpoints []endpoint) bool {
+	_, n := choose(endpoints, false, c.options.TerminatingFallback)
+	return n > 0
+}
+
+// local reports whether only endpoints of this node may serve an address of this origin.
+func (c *computation) local(origin Origin) bool {
+	if origin == FromClusterIP {
+		p := c.svc.Spec.InternalTrafficPolicy
+		return p != nil && *p == v1.ServiceInternalTrafficPolicyLocal
+	}
+	return c.svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
+}
+
+func affinity(svc *v1.Service) time.Duration {
+	if svc.Spec.SessionAffinity != v1.ServiceAffinityClientIP {
+		return 0
+	}
+	seconds := v1.DefaultClientIPServiceAffinitySeconds
+	if c := svc.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil &&
+		*c.ClientIP.TimeoutSeconds > 0 {
+		seconds = *c.ClientIP.TimeoutSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// healthCheck counts the ready endpoints of this node over all ports, each pod once, as kube-proxy does.
+func (c *computation) healthCheck() {
+	port := c.svc.Spec.HealthCheckNodePort
+	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.local(FromLoadBalancer) || port == 0 {
+		return
+	}
+	if port < 1 || port > 65535 {
+		c.refuse(BadPort, "healthCheckNodePort %d is outside 1 to 65535", port)
+		return
+	}
+	pods := map[netip.Addr]bool{}
+	for i := range c.svc.Spec.Ports {
+		for _, e := range c.endpoints(&c.svc.Spec.Ports[i]) {
+			if e.local && e.ready {
+				pods[e.addr.Addr()] = true
+			}
+		}
+	}
+	c.out.HealthCheck = &HealthCheck{Port: uint16(port), Local: len(pods)}
+}
+
+func (c *computation) finish() Service {
+	slices.SortFunc(c.out.Refused, Refusal.Compare)
+	c.out.Refused = slices.Compact(c.out.Refused)
+	return c.out
+}

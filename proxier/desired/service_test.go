@@ -1,0 +1,292 @@
+package desired
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var web = types.NamespacedName{Namespace: "shop", Name: "web"}
+
+func options() Options {
+	return Options{Node: "node-1", Scheduler: "rr", TerminatingFallback: true}
+}
+
+// load is a Service of type LoadBalancer: cluster IP, balancer's address, external IP, one port.
+func load(change ...func(*v1.Service)) *v1.Service {
+	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
+	s.Spec.Type = v1.ServiceTypeLoadBalancer
+	s.Spec.ClusterIP = "10.96.0.10"
+	s.Spec.ExternalIPs = []string{"203.0.113.20"}
+	s.Spec.Ports = []v1.ServicePort{{Name: "http", Port: 80, Protocol: v1.ProtocolTCP}}
+	s.Spec.HealthCheckNodePort = 30123
+	s.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: "203.0.113.10"}}
+	for _, f := range change {
+		f(s)
+	}
+	return s
+}
+
+func external(p v1.ServiceExternalTrafficPolicy) func(*v1.Service) {
+	return func(s *v1.Service) { s.Spec.ExternalTrafficPolicy = p }
+}
+
+func internal(p v1.ServiceInternalTrafficPolicy) func(*v1.Service) {
+	return func(s *v1.Service) { s.Spec.InternalTrafficPolicy = &p }
+}
+
+func slice(endpoints ...discovery.Endpoint) *discovery.EndpointSlice {
+	name, port, protocol := "http", int32(8080), v1.ProtocolTCP
+	return &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, AddressType: discovery.AddressTypeIPv4,
+		Ports: []discovery.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}}, Endpoints: endpoints}
+}
+
+// on makes an endpoint from a word for its state: ready, unready, draining (terminating, serving), dying (terminating).
+func on(node, addr, state string) discovery.Endpoint {
+	is := func(b bool) *bool { return &b }
+	return discovery.Endpoint{Addresses: []string{addr}, NodeName: &node, Conditions: discovery.EndpointConditions{
+		Ready: is(state == "ready"), Serving: is(state == "ready" || state == "draining"),
+		Terminating: is(state == "draining" || state == "dying")}}
+}
+
+// text shows the virtual servers of a Service, one a line: address, whose traffic is masqueraded, real servers.
+func text(s Service) string {
+	var b strings.Builder
+	for _, v := range s.Virtuals {
+		fmt.Fprintf(&b, "%v %s", v.Key, v.Source)
+		for _, r := range v.Reals {
+			fmt.Fprintf(&b, " %v", r.Addr())
+		}
+		if v.Drop {
+			b.WriteString(" drop")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestTrafficPolicyAndTerminatingEndpoints(t *testing.T) {
+	local, remote := "node-1", "node-2"
+	for _, test := range []struct {
+		name      string
+		service   *v1.Service
+		endpoints []discovery.Endpoint
+		before126 bool
+		cluster   string // served for the cluster IP
+		balancer  string // served for the balancer's address
+	}{
+		{"ready ones of all nodes", load(), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready"), on(remote, "10.244.2.2", "unready")},
+			false, "10.244.1.1 10.244.2.1", "10.244.1.1 10.244.2.1"},
+		{"terminating ones are not used while one is ready", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+			false, "10.244.2.1", "10.244.2.1"},
+		{"terminating ones when none is ready", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "dying"), on(remote, "10.244.2.2", "unready")},
+			false, "10.244.1.1", "10.244.1.1"},
+		{"terminating and not serving ones never", load(), []discovery.Endpoint{on(local, "10.244.1.1", "dying")}, false, "", ""},
+		{"none at all is refused, under policy Local too", load(external("Local")), nil, false, "", ""},
+		{"Local: those of the node", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready")},
+			false, "10.244.1.1 10.244.2.1", "10.244.1.1"},
+		{"Local: none here is dropped, never sent away", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "dying"), on(remote, "10.244.2.1", "ready")},
+			false, "10.244.2.1", "drop"},
+		{"Local falls back apart from Cluster (KEP-1669)", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+			false, "10.244.2.1", "10.244.1.1"},
+		{"Local without fallback, as before 1.26", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+			true, "10.244.2.1", "drop"},
+		{"Cluster without fallback, as before 1.26", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining")}, true, "", ""},
+		{"internal Local", load(internal("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready")},
+			false, "10.244.1.1", "10.244.1.1 10.244.2.1"},
+		{"internal Local with none here", load(internal("Local")), []discovery.Endpoint{on(remote, "10.244.2.1", "ready")}, false, "drop", "10.244.2.1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := options()
+			o.TerminatingFallback = !test.before126
+			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(test.endpoints...)}, o)
+			outside := "masquerade"
+			if test.service.Spec.ExternalTrafficPolicy == "Local" {
+				outside = "from-node"
+			}
+			line := func(addr, source, reals string) string {
+				return strings.TrimRight(addr+":80/tcp "+source+" "+reals, " ") + "\n"
+			}
+			want := line("10.96.0.10", "off-cluster", test.cluster) + line("203.0.113.10", outside, test.balancer) + line("203.0.113.20", outside, test.balancer)
+			if diff := cmp.Diff(want, text(got)); diff != "" {
+				t.Errorf("virtual servers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditionsThatAreNotSet(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		name       string
+		conditions discovery.EndpointConditions
+		used       bool
+	}{
+		{"nothing set is ready", discovery.EndpointConditions{}, true},
+		{"not ready, serving unknown", discovery.EndpointConditions{Ready: &no}, false},
+		{"not ready, serving, terminating unknown", discovery.EndpointConditions{Ready: &no, Serving: &yes}, false},
+		{"ready although terminating (publishNotReadyAddresses)", discovery.EndpointConditions{Ready: &yes, Serving: &no, Terminating: &yes}, true},
+		{"terminating, serving unknown", discovery.EndpointConditions{Ready: &no, Terminating: &yes}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := discovery.Endpoint{Addresses: []string{"10.244.1.1"}, Conditions: test.conditions}
+			got := Compute(web, load(), []*discovery.EndpointSlice{slice(e)}, options())
+			if used := len(got.Virtuals[0].Reals) == 1; used != test.used {
+				t.Errorf("used is %v, want %v", used, test.used)
+			}
+		})
+	}
+}
+
+// An address that moves between slices, or that a new pod got from one that still terminates, counts as the better.
+func TestOneAddressListedTwice(t *testing.T) {
+	for _, order := range [][2]string{{"dying", "ready"}, {"ready", "dying"}, {"unready", "draining"}, {"draining", "unready"}} {
+		one, two := slice(on("node-1", "10.244.1.1", order[0])), slice(on("node-1", "10.244.1.1", order[1]))
+		got := Compute(web, load(), []*discovery.EndpointSlice{one, two}, options())
+		if want := []netip.AddrPort{netip.MustParseAddrPort("10.244.1.1:8080")}; !slices.Equal(got.Virtuals[0].Reals, want) {
+			t.Errorf("listed as %v: served by %v, want %v", order, got.Virtuals[0].Reals, want)
+		}
+	}
+}
+
+func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
+	endpoints := []discovery.Endpoint{on("node-1", "10.244.1.1", "ready"), on("node-1", "10.244.1.2", "ready"),
+		on("node-1", "10.244.1.3", "draining"), on("node-2", "10.244.2.1", "ready")}
+	second := func(s *v1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Name: "http", Port: 81})
+	}
+	for _, test := range []struct {
+		name      string
+		service   *v1.Service
+		endpoints []discovery.Endpoint
+		want      *HealthCheck
+	}{
+		{"each pod once, however many ports", load(external("Local"), second), endpoints, &HealthCheck{30123, 2}},
+		{"only terminating ones left", load(external("Local")), endpoints[2:], &HealthCheck{30123, 0}},
+		{"policy Cluster has none", load(), endpoints, nil},
+		{"no other type has one", load(external("Local"), func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeClusterIP }), endpoints, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(test.endpoints...)}, options())
+			if diff := cmp.Diff(test.want, got.HealthCheck); diff != "" {
+				t.Errorf("health check (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is wrong is refused with a reason, once, and nothing else is.
+func TestBadObjects(t *testing.T) {
+	good := on("node-1", "10.244.1.1", "ready")
+	balancerAt := func(ip string) func(*v1.Service) {
+		return func(s *v1.Service) { s.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: ip}} }
+	}
+	ports := func(p ...v1.ServicePort) func(*v1.Service) {
+		return func(s *v1.Service) { s.Spec.Ports = append(s.Spec.Ports, p...) }
+	}
+	reserved := options()
+	reserved.Reserved = map[netip.Addr]string{netip.MustParseAddr("10.0.0.11"): "an address of this node"}
+	for _, test := range []struct {
+		name     string
+		service  *v1.Service
+		endpoint discovery.Endpoint
+		reason   Reason
+		virtuals int
+	}{
+		{"loopback", load(balancerAt("127.0.0.1")), good, BadAddress, 2},
+		{"link-local", load(balancerAt("169.254.169.254")), good, BadAddress, 2},
+		{"multicast", load(balancerAt("224.0.0.1")), good, BadAddress, 2},
+		{"unspecified", load(balancerAt("0.0.0.0")), good, BadAddress, 2},
+		{"this network", load(balancerAt("0.1.2.3")), good, BadAddress, 2},
+		{"broadcast", load(balancerAt("255.255.255.255")), good, BadAddress, 2},
+		{"IPv4 in IPv6", load(balancerAt("::ffff:10.0.0.11")), good, BadAddress, 2},
+		{"nonsense", load(balancerAt("010.0.0.1")), good, BadAddress, 2},
+		{"the node's own", load(balancerAt("10.0.0.11")), good, BadAddress, 2},
+		{"duplicate port", load(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
+		{"unknown protocol", load(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},
+		{"UDP", load(ports(v1.ServicePort{Name: "x", Port: 53, Protocol: v1.ProtocolUDP})), good, NotYetProtocol, 3},
+		{"port 0", load(ports(v1.ServicePort{Name: "x"})), good, BadPort, 3},
+		{"port too high", load(ports(v1.ServicePort{Name: "x", Port: 65536})), good, BadPort, 3},
+		{"endpoint without address", load(), discovery.Endpoint{}, BadEndpoint, 3},
+		{"endpoint on loopback", load(), on("node-1", "127.0.0.1", "ready"), BadEndpoint, 3},
+		{"endpoint link-local", load(), on("node-1", "169.254.1.1", "ready"), BadEndpoint, 3},
+		{"endpoint nonsense", load(), on("node-1", "pod", "ready"), BadEndpoint, 3},
+		{"endpoint of the other family", load(), on("node-1", "fd00::1", "ready"), FamilyMismatched, 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(good, test.endpoint)}, reserved)
+			if len(got.Refused) != 1 || got.Refused[0].Reason != test.reason || got.Refused[0].Service != web {
+				t.Errorf("refused %v, want one of reason %s", got.Refused, test.reason)
+			}
+			if len(got.Virtuals) != test.virtuals {
+				t.Errorf("%d virtual servers, want %d:\n%s", len(got.Virtuals), test.virtuals, text(got))
+			}
+			for _, v := range got.Virtuals {
+				if len(v.Reals) != 1 {
+					t.Errorf("%v is served by %v, want the good endpoint alone", v.Key, v.Reals)
+				}
+			}
+		})
+	}
+}
+
+func TestServicesOfOthers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*v1.Service)
+	}{
+		{"headless", func(s *v1.Service) { s.Spec.ClusterIP = "None" }},
+		{"ExternalName", func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeExternalName }},
+		{"without an address yet", func(s *v1.Service) { s.Spec.ClusterIP = "" }},
+		{"of another proxy", func(s *v1.Service) {
+			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
+		}},
+	} {
+		if got := Compute(web, load(test.change), nil, options()); len(got.Virtuals)+len(got.Refused) > 0 {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+	if got := Compute(web, nil, []*discovery.EndpointSlice{slice()}, options()); len(got.Virtuals) > 0 {
+		t.Errorf("a Service that does not exist: %v", got)
+	}
+}
+
+func TestBalancerThatDeliversToNodesIsNotBound(t *testing.T) {
+	mode := v1.LoadBalancerIPModeProxy
+	got := Compute(web, load(func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = &mode }), nil, options())
+	if len(got.Virtuals) != 2 {
+		t.Errorf("virtual servers:\n%s", text(got))
+	}
+}
+
+func TestAffinity(t *testing.T) {
+	seconds := int32(60)
+	for want, change := range map[time.Duration]func(*v1.Service){
+		0:             func(*v1.Service) {},
+		3 * time.Hour: func(s *v1.Service) { s.Spec.SessionAffinity = v1.ServiceAffinityClientIP },
+		60 * time.Second: func(s *v1.Service) {
+			s.Spec.SessionAffinity = v1.ServiceAffinityClientIP
+			s.Spec.SessionAffinityConfig = &v1.SessionAffinityConfig{ClientIP: &v1.ClientIPConfig{TimeoutSeconds: &seconds}}
+		},
+	} {
+		if got := Compute(web, load(change), nil, options()).Virtuals[0].Affinity; got != want {
+			t.Errorf("affinity %v, want %v", got, want)
+		}
+	}
+}
+
+func TestHairpinIsForLocalPods(t *testing.T) {
+	got := Compute(web, load(), []*discovery.EndpointSlice{slice(on("node-1", "10.244.1.1", "ready"), on("node-2", "10.244.2.1", "ready"))}, options())
+	if want := []netip.Addr{netip.MustParseAddr("10.244.1.1")}; !slices.Equal(got.Virtuals[0].Hairpin, want) {
+		t.Errorf("hairpin %v, want %v", got.Virtuals[0].Hairpin, want)
+	}
+}

@@ -1,0 +1,160 @@
+package desired
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Table joins the desired states of all Services. Where several claim the same address and port, one gets it: a cluster
+// IP before a load balancer's address before an external IP, then the older Service, then the first by name; so the
+// winner depends neither on the order of arrival nor on a restart. It is not safe for concurrent use.
+type Table struct {
+	services map[types.NamespacedName]Service
+	claims   map[kernel.Key][]claim // the winner first
+	hairpins map[netip.Addr]int
+}
+
+type claim struct {
+	virtual *Virtual
+	created time.Time
+}
+
+func (c claim) compare(o claim) int {
+	return cmp.Or(cmp.Compare(c.virtual.Origin, o.virtual.Origin), c.created.Compare(o.created),
+		strings.Compare(c.virtual.Service.String(), o.virtual.Service.String()))
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{services: map[types.NamespacedName]Service{}, claims: map[kernel.Key][]claim{}, hairpins: map[netip.Addr]int{}}
+}
+
+// Change says what a Set changed.
+type Change struct {
+	Keys    []kernel.Key // virtual servers whose desired state is another now; sorted
+	Hairpin []netip.Addr // addresses that may have entered or left the hairpin set; sorted
+	Lost    []Refusal    // claims on addresses that another Service has, as far as this Service is concerned
+}
+
+// Set replaces the desired state of one Service. One without virtual servers leaves the table.
+func (t *Table) Set(s Service) Change {
+	old := t.services[s.Name]
+	before := map[kernel.Key]*Virtual{}
+	for _, list := range [][]Virtual{old.Virtuals, s.Virtuals} {
+		for i := range list {
+			before[list[i].Key] = t.winner(list[i].Key)
+		}
+	}
+	for i := range old.Virtuals {
+		t.withdraw(&old.Virtuals[i])
+	}
+	for i := range s.Virtuals {
+		t.claim(claim{&s.Virtuals[i], s.Created})
+	}
+	if t.services[s.Name] = s; len(s.Virtuals) == 0 && s.HealthCheck == nil {
+		delete(t.services, s.Name)
+	}
+	return t.change(before)
+}
+
+func (t *Table) change(before map[kernel.Key]*Virtual) Change {
+	var c Change
+	hairpins := map[netip.Addr]bool{}
+	for _, key := range slices.SortedFunc(maps.Keys(before), kernel.Key.Compare) {
+		was, is := before[key], t.winner(key)
+		c.Lost = append(c.Lost, t.losers(key)...)
+		if was.equal(is) {
+			continue
+		}
+		c.Keys = append(c.Keys, key)
+		t.count(was, -1, hairpins)
+		t.count(is, +1, hairpins)
+	}
+	c.Hairpin = slices.SortedFunc(maps.Keys(hairpins), netip.Addr.Compare)
+	return c
+}
+
+func (t *Table) count(v *Virtual, by int, touched map[netip.Addr]bool) {
+	if v == nil {
+		return
+	}
+	for _, a := range v.Hairpin {
+		touched[a] = true
+		if t.hairpins[a] += by; t.hairpins[a] == 0 {
+			delete(t.hairpins, a)
+		}
+	}
+}
+
+func (t *Table) winner(k kernel.Key) *Virtual {
+	if c := t.claims[k]; len(c) > 0 {
+		return c[0].virtual
+	}
+	return nil
+}
+
+func (t *Table) losers(k kernel.Key) []Refusal {
+	var lost []Refusal
+	for i, c := range t.claims[k] {
+		if i > 0 {
+			lost = append(lost, Refusal{Service: c.virtual.Service, Reason: AddressTaken,
+				Detail: fmt.Sprintf("%v belongs to %v", k, t.winner(k).Service)})
+		}
+	}
+	return lost
+}
+
+func (t *Table) withdraw(v *Virtual) {
+	t.claims[v.Key] = slices.DeleteFunc(t.claims[v.Key], func(c claim) bool { return c.virtual.Service == v.Service })
+	if len(t.claims[v.Key]) == 0 {
+		delete(t.claims, v.Key)
+	}
+}
+
+func (t *Table) claim(c claim) {
+	list := t.claims[c.virtual.Key]
+	at, _ := slices.BinarySearchFunc(list, c, claim.compare)
+	t.claims[c.virtual.Key] = slices.Insert(list, at, c)
+}
+
+// Get returns the desired state of a virtual server; false when there should be none.
+func (t *Table) Get(k kernel.Key) (Virtual, bool) {
+	if v := t.winner(k); v != nil {
+		return *v, true
+	}
+	return Virtual{}, false
+}
+
+// Hairpin reports whether a pod's address should be in the hairpin set.
+func (t *Table) Hairpin(a netip.Addr) bool { return t.hairpins[a] > 0 }
+
+// Keys returns the virtual servers that there should be, sorted.
+func (t *Table) Keys() []kernel.Key {
+	return slices.SortedFunc(maps.Keys(t.claims), kernel.Key.Compare)
+}
+
+// Hairpins returns the addresses that should be in the hairpin set, sorted.
+func (t *Table) Hairpins() []netip.Addr {
+	return slices.SortedFunc(maps.Keys(t.hairpins), netip.Addr.Compare)
+}
+
+// Services returns the names of all Services in the table, sorted.
+func (t *Table) Services() []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(t.services), func(a, b types.NamespacedName) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+// HealthCheck returns the health check of a Service, nil when it has none.
+func (t *Table) HealthCheck(name types.NamespacedName) *HealthCheck {
+	return t.services[name].HealthCheck
+}

@@ -1,0 +1,107 @@
+// Package drain remembers which real servers are on their way out, and decides when they may be deleted. It reads no
+// kernel and starts no timer.
+package drain
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Key names a real server of one virtual server. The same pod drains apart behind each virtual server.
+type Key struct {
+	Virtual kernel.Key
+	Real    netip.AddrPort
+}
+
+// Status is what the API says of an endpoint that drains.
+type Status uint8
+
+// The states of an endpoint that drains.
+const (
+	Serving Status = iota // listed, and answers on established connections: it may take as long as it likes
+	Listed                // listed, but does not serve any more
+	Gone                  // not listed: the pod is gone, or the Service does not select it any more
+)
+
+// Limits bound how long a real server with connections stays at weight 0. They count from the moment in which it was
+// last known to serve, or was taken from the list.
+type Limits struct {
+	Listed time.Duration // as long as IPVS remembers an idle TCP connection (900 s), by default
+	Gone   time.Duration
+}
+
+// Entry is one real server that drains.
+type Entry struct {
+	Key
+	Generation uint64 // another each time that the real server starts to drain
+	Status     Status
+	Since      time.Time // start of this status
+}
+
+// List is the set of real servers that drain. The zero value is not usable. It is not safe for concurrent use.
+type List struct {
+	limits     Limits
+	entries    map[Key]Entry
+	generation uint64
+}
+
+// NewList returns an empty list.
+func NewList(limits Limits) *List { return &List{limits: limits, entries: map[Key]Entry{}} }
+
+// Len returns how many real servers drain.
+func (l *List) Len() int { return len(l.entries) }
+
+// Put starts to drain a real server, or notes the status of one that drains already. It reports whether it is new.
+func (l *List) Put(k Key, status Status, now time.Time) bool {
+	e, known := l.entries[k]
+	if known && e.Status == status {
+		return false
+	}
+	if !known {
+		l.generation++
+		e = Entry{Key: k, Generation: l.generation}
+	}
+	e.Status, e.Since = status, now
+	l.entries[k] = e
+	return !known
+}
+
+// Cancel takes a real server from the list because it is wanted again; it reports whether it was there.
+func (l *List) Cancel(k Key) bool {
+	_, known := l.entries[k]
+	delete(l.entries, k)
+	return known
+}
+
+// Finish takes an entry from the list after its real server was found ready to be deleted. It reports false, and changes
+// nothing, when the real server was cancelled or started to drain anew since the entry was read.
+func (l *List) Finish(e Entry) bool {
+	if now, known := l.entries[e.Key]; !known || now.Generation != e.Generation {
+		return false
+	}
+	delete(l.entries, e.Key)
+	return true
+}
+
+// Expired reports whether an entry has used up its time.
+func (l *List) Expired(e Entry, now time.Time) bool {
+	switch e.Status {
+	case Listed:
+		return now.Sub(e.Since) >= l.limits.Listed
+	case Gone:
+		return now.Sub(e.Since) >= l.limits.Gone
+	}
+	return false
+}
+
+// Entries returns all entries, sorted by virtual and real server.
+func (l *List) Entries() []Entry {
+	return slices.SortedFunc(maps.Values(l.entries), func(a, b Entry) int {
+		return cmp.Or(a.Virtual.Compare(b.Virtual), a.Real.Compare(b.Real))
+	})
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/plan"
+)
+
+// apply plans what is pending and carries it out. What fails stays pending, and is read again before the next plan.
+func (e *Engine) apply(ctx context.Context, r *Report) error {
+	if err := e.reread(); err != nil {
+		r.Failures = append(r.Failures, err)
+		return nil
+	}
+	todo := e.pending
+	scope := plan.Scope{
+		Keys:    slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
+		Hairpin: slices.SortedFunc(maps.Keys(todo.hairpin), netip.Addr.Compare),
+		Addrs:   slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
+	}
+	e.pending = newPending()
+	err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
+	if err != nil {
+		e.pending = todo
+	}
+	e.track(scope.Keys, r)
+	return err
+}
+
+// execution is one pass over a plan.
+type execution struct {
+	*Engine
+	scope  plan.Scope
+	failed map[kernel.Key]bool // virtual servers that take no further part
+	report *Report
+}
+
+func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) error {
+	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
+	for _, op := range ops {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		op, left := x.trim(op)
+		if !left {
+			continue
+		}
+		r.Operations++
+		r.repair(op)
+		err := e.kernel.Apply(op)
+		if err == nil {
+			err = e.state.Apply(op)
+		}
+		if err != nil {
+			x.fail(op, err)
+			continue
+		}
+		x.note(op)
+	}
+	return nil
+}
+
+// repair notes an operation of a full pass that no change in the API explains. Addresses and sets are explained by any.
+func (r *Report) repair(op kernel.Op) {
+	k, one := kernel.KeyOf(op)
+	if r.changed == nil || r.changed[k] || !one && len(r.changed) > 0 {
+		return
+	}
+	r.Repairs = append(r.Repairs, op.String())
+}
+
+// trim takes out of an operation what must not happen because an earlier one failed: a virtual server whose new real
+// servers could not be added keeps its old ones, and an address is not bound before a virtual server is there.
+func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
+	if k, ok := kernel.KeyOf(op); ok {
+		return op, !x.failed[k]
+	}
+	if len(x.failed) == 0 {
+		return op, true
+	}
+	switch o := op.(type) {
+	case kernel.Bind:
+		return op, x.state.Users(o.Addr) > 0
+	case kernel.Unbind:
+		return op, x.state.Users(o.Addr) == 0
+	case kernel.ChangeSets:
+		spared := func(el kernel.Element) bool { return el.Set != kernel.Hairpin && x.failed[el.Key] }
+		o.Add = slices.DeleteFunc(slices.Clone(o.Add), spared)
+		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), spared)
+		return o, len(o.Add)+len(o.Remove) > 0
+	}
+	return op, true
+}
+
+// fail keeps what an operation was about pending, and marks what has to be read again.
+func (x *execution) fail(op kernel.Op, err error) {
+	k, ok := kernel.KeyOf(op)
+	if _, adding := op.(kernel.AddVirtual); adding && errors.Is(err, kernel.ErrExists) {
+		// Ours would have been found when the kernel was read. Pending takes our record of it back.
+		x.foreign[k], x.failed[k], x.pending.keys[k] = true, true, true
+		if v, ok := x.table.Get(k); ok {
+			x.refuse(foreignRefusal(v.Service, k), x.report)
+		}
+		return
+	}
+	x.report.Failures = append(x.report.Failures, fmt.Errorf("%v: %w", op, err))
+	if ok {
+		x.failed[k], x.suspect.keys[k], x.pending.keys[k] = true, true, true
+		return
+	}
+	switch o := op.(type) {
+	case kernel.Bind:
+		x.failAddr(o.Addr)
+	case kernel.Unbind:
+		x.failAddr(o.Addr)
+	case kernel.ChangeSets:
+		x.suspect.elements = true
+		for _, el := range slices.Concat(o.Add, o.Remove) {
+			if el.Set == kernel.Hairpin {
+				x.pending.hairpin[el.Key.Addr] = true
+				continue
+			}
+			x.failed[el.Key], x.pending.keys[el.Key] = true, true
+		}
+	}
+}
+
+func (x *execution) failAddr(a netip.Addr) {
+	x.suspect.addrs = true
+	x.pending.addrs[a] = true
+	for _, k := range x.scope.Keys {
+		if k.Addr == a {
+			x.pending.keys[k] = true
+		}
+	}
+}
+
+// note reports what became of real servers.
+func (x *execution) note(op kernel.Op) {
+	switch o := op.(type) {
+	case kernel.AddReal:
+		x.move(o.Key, o.Real, Added)
+	case kernel.SetWeight:
+		if o.Weight == 0 {
+			x.move(o.Key, o.Real, Draining)
+		} else {
+			x.move(o.Key, o.Real, Restored)
+		}
+	case kernel.DeleteReal:
+		x.move(o.Key, o.Real, Deleted)
+	case kernel.DeleteVirtual:
+		delete(x.names, o.Key)
+	}
+}
+
+func (x *execution) move(k kernel.Key, real netip.AddrPort, what What) {
+	x.report.Moves = append(x.report.Moves, Move{Service: x.names[k], Virtual: k, Real: real, What: what})
+}
+
+// track puts every real server that is not wanted on the list of those that drain, with what the API says of it, and
+// takes the wanted ones off.
+func (e *Engine) track(keys []kernel.Key, r *Report) {
+	now := e.options.Now()
+	for _, k := range keys {
+		want, _ := e.Get(k)
+		for _, real := range e.state.Reals(k) {
+			entry := drain.Key{Virtual: k, Real: real.Addr}
+			_, wanted := slices.BinarySearchFunc(want.Reals, real.Addr, netip.AddrPort.Compare)
+			if !wanted {
+				e.drains.Put(entry, status(want, real.Addr), now)
+			} else if e.drains.Cancel(entry) {
+				r.Cancelled++
+			}
+		}
+	}
+	if e.drains.Len() == 0 {
+		return
+	}
+	for _, entry := range e.drains.Entries() {
+		if _, exists := e.state.Weight(entry.Virtual, entry.Real); !exists {
+			e.drains.Finish(entry)
+		}
+	}
+}
+
+func status(v desired.Virtual, real netip.AddrPort) drain.Status {
+	for _, l := range v.Leaving {
+		switch {
+		case l.Addr != real:
+		case l.Serving:
+			return drain.Serving
+		default:
+			return drain.Listed
+		}
+	}
+	return drain.Gone
+}

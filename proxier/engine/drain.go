@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/plan"
+)
+
+// Drain looks at the real servers that drain, and deletes those whose connections have ended or whose time is up; with
+// the last one goes a virtual server that is not wanted any more, and with that its address.
+func (e *Engine) Drain(ctx context.Context) (Report, error) {
+	var r Report
+	entries := e.drains.Entries()
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].Virtual == entries[0].Virtual {
+			n++
+		}
+		if err := e.drainServer(ctx, entries[:n], &r); err != nil {
+			return r, err
+		}
+		entries = entries[n:]
+	}
+	return r, e.apply(ctx, &r)
+}
+
+// drainServer does it for the entries of one virtual server. Its plan is made anew, whatever was found.
+func (e *Engine) drainServer(ctx context.Context, entries []drain.Entry, r *Report) error {
+	k := entries[0].Virtual
+	e.pending.keys[k] = true
+	s, exists, err := e.kernel.Server(k)
+	if err != nil {
+		r.Failures = append(r.Failures, fmt.Errorf("reading virtual server %v: %w", k, err))
+		return nil
+	}
+	if !exists {
+		e.state.Forget(k)
+		return nil
+	}
+	e.state.Put(s)
+	for _, entry := range entries {
+		if err := e.drainReal(ctx, entry, s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drainReal deletes one real server if it may go. Desired state, weight and generation are looked at here, in the same
+// call that deletes, so that a real server which is wanted again is never deleted.
+func (e *Engine) drainReal(ctx context.Context, entry drain.Entry, s kernel.Server, r *Report) error {
+	want, _ := e.Get(entry.Virtual)
+	for _, real := range s.Reals {
+		if real.Addr != entry.Real {
+			continue
+		}
+		for _, a := range want.Reals {
+			if a == entry.Real {
+				return nil // the plan raises its weight and cancels the entry
+			}
+		}
+		idle := real.Active == 0 && real.Inactive == 0
+		expired := e.drains.Expired(entry, e.options.Now())
+		if real.Weight != 0 || !idle && !expired || !e.drains.Finish(entry) {
+			return nil
+		}
+		op := kernel.DeleteReal{Key: entry.Virtual, Real: entry.Real}
+		if err := e.execute(ctx, []kernel.Op{op}, plan.Scope{Keys: []kernel.Key{entry.Virtual}}, r); err != nil {
+			return err
+		}
+		if n := len(r.Moves); !idle && n > 0 && r.Moves[n-1].Real == entry.Real && r.Moves[n-1].What == Deleted {
+			r.Moves[n-1].What = Expired
+		}
+		return nil
+	}
+	return nil
+}

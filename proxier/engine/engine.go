@@ -1,0 +1,266 @@
+// Package engine keeps a node's kernel as the Services of a cluster want it: it computes the desired state of what
+// changed, plans, carries the plan out operation by operation, and watches real servers drain.
+//
+// It remembers what it did, so that a change costs what it changes; a full pass reads the kernel and repairs what others
+// did to it. It is not for use from more than one goroutine: that one goroutine is the lock under which desired state,
+// kernel and drains are compared. It starts no timers; its caller says when.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/plan"
+)
+
+// Objects are the API objects as last seen.
+type Objects interface {
+	// Names returns the names of all Services, in any order.
+	Names() []types.NamespacedName
+	// Service returns one Service, nil when it does not exist. It must not be changed.
+	Service(types.NamespacedName) *v1.Service
+	// Slices returns the EndpointSlices of a Service, in any order. They must not be changed.
+	Slices(types.NamespacedName) []*discovery.EndpointSlice
+}
+
+// Options configure an engine.
+type Options struct {
+	Desired desired.Options // Reserved is filled in by the engine
+	Drain   drain.Limits
+	Now     func() time.Time
+}
+
+// Engine is described in the package comment.
+type Engine struct {
+	kernel  kernel.Kernel
+	objects Objects
+	options Options
+
+	table  *desired.Table
+	state  *kernel.State // what the kernel holds of ours, as far as is known
+	drains *drain.List
+
+	pending pending
+	suspect suspect
+	foreign map[kernel.Key]bool // virtual servers that others created
+	refused map[types.NamespacedName]map[desired.Refusal]bool
+	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
+	adopted bool
+}
+
+// pending is what the next plan has to look at.
+type pending struct {
+	keys    map[kernel.Key]bool
+	hairpin map[netip.Addr]bool
+	addrs   map[netip.Addr]bool
+}
+
+// suspect is what has to be read again because an operation on it failed.
+type suspect struct {
+	keys     map[kernel.Key]bool
+	addrs    bool
+	elements bool
+}
+
+// New returns an engine that has neither read nor written anything yet.
+func New(k kernel.Kernel, objects Objects, options Options) *Engine {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Engine{kernel: k, objects: objects, options: options,
+		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
+		pending: newPending(), suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{},
+		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{}}
+}
+
+func newPending() pending {
+	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}}
+}
+
+// What is a fixed word for what happened to a real server.
+type What string
+
+// The words for it.
+const (
+	Added    What = "added"
+	Restored What = "restored" // weight 0 to 1, its connections never noticed
+	Draining What = "draining" // weight 1 to 0
+	Deleted  What = "deleted"  // it had no connections any more, or does not drain
+	Expired  What = "expired"  // deleted with connections, after its time was up
+)
+
+// Move is a real server that was added to, changed in or taken from a virtual server.
+type Move struct {
+	Service types.NamespacedName
+	Virtual kernel.Key
+	Real    netip.AddrPort
+	What    What
+}
+
+// Report says what a call did.
+type Report struct {
+	Services   int // Services looked at
+	Operations int // operations tried
+	Failures   []error
+	Moves      []Move
+	Refused    []desired.Refusal // refused now and not before
+	Repairs    []string          // operations that a full pass needed although nothing had changed in the API
+	Cancelled  int               // drains that ended because the real server was wanted again
+
+	changed map[kernel.Key]bool // in a full pass but the first: what has to change anyway
+}
+
+// Sync brings the kernel to the desired state of the named Services, and tries again what failed before. The error is
+// the context's; failures of operations are in the report, and stay pending.
+func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report, error) {
+	var r Report
+	if !e.adopted {
+		return r, errors.New("synchronising before the kernel was read: call Full first")
+	}
+	for _, name := range names {
+		e.compute(name, &r)
+	}
+	return r, e.apply(ctx, &r)
+}
+
+// Full reads the whole state of the kernel and brings it to the desired state of all Services. The first call adopts
+// what an earlier process left; it reads everything before it changes anything. An error other than the context's means
+// that the kernel could not be read.
+func (e *Engine) Full(ctx context.Context) (Report, error) {
+	var r Report
+	bound, node, err := e.kernel.Addresses()
+	if err != nil {
+		return r, fmt.Errorf("reading the addresses of the node: %w", err)
+	}
+	e.reserve(node)
+	for _, name := range e.allNames() {
+		e.compute(name, &r)
+	}
+	if e.adopted {
+		r.changed = maps.Clone(e.pending.keys)
+	}
+	if err := e.read(bound, &r); err != nil {
+		return r, err
+	}
+	e.adopted = true
+	return r, e.apply(ctx, &r)
+}
+
+func (e *Engine) reserve(node []netip.Addr) {
+	e.options.Desired.Reserved = make(map[netip.Addr]string, len(node))
+	for _, a := range node {
+		e.options.Desired.Reserved[a] = "an address of this node"
+	}
+}
+
+func (e *Engine) allNames() []types.NamespacedName {
+	names := slices.Concat(e.objects.Names(), e.table.Services())
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(names)
+}
+
+// compute renews the desired state of one Service and notes what has to be planned.
+func (e *Engine) compute(name types.NamespacedName, r *Report) {
+	r.Services++
+	s := desired.Compute(name, e.objects.Service(name), e.objects.Slices(name), e.options.Desired)
+	change := e.table.Set(s)
+	for _, k := range change.Keys {
+		e.pending.keys[k] = true
+		if v, ok := e.table.Get(k); ok {
+			e.names[k] = v.Service
+		}
+	}
+	for _, a := range change.Hairpin {
+		e.pending.hairpin[a] = true
+	}
+	current := map[desired.Refusal]bool{}
+	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s)} {
+		for _, refusal := range list {
+			if refusal.Service == name {
+				current[refusal] = true
+			} else {
+				e.refuse(refusal, r)
+			}
+		}
+	}
+	before := e.refused[name]
+	for _, refusal := range slices.SortedFunc(maps.Keys(current), desired.Refusal.Compare) {
+		if !before[refusal] {
+			r.Refused = append(r.Refused, refusal)
+		}
+	}
+	if e.refused[name] = current; len(current) == 0 {
+		delete(e.refused, name)
+	}
+}
+
+func (e *Engine) foreignRefusals(s desired.Service) []desired.Refusal {
+	var list []desired.Refusal
+	for i := range s.Virtuals {
+		if k := s.Virtuals[i].Key; e.foreign[k] {
+			list = append(list, foreignRefusal(s.Name, k))
+		}
+	}
+	return list
+}
+
+func foreignRefusal(name types.NamespacedName, k kernel.Key) desired.Refusal {
+	return desired.Refusal{Service: name, Reason: desired.ForeignServer,
+		Detail: fmt.Sprintf("virtual server %v was created by somebody else and is left alone", k)}
+}
+
+// refuse reports a refusal unless it was reported before.
+func (e *Engine) refuse(refusal desired.Refusal, r *Report) {
+	seen := e.refused[refusal.Service]
+	if seen[refusal] {
+		return
+	}
+	if seen == nil {
+		seen = map[desired.Refusal]bool{}
+		e.refused[refusal.Service] = seen
+	}
+	seen[refusal] = true
+	r.Refused = append(r.Refused, refusal)
+}
+
+// HealthCheck returns what the healthCheckNodePort of a Service should tell, nil when it has none.
+func (e *Engine) HealthCheck(name types.NamespacedName) *desired.HealthCheck {
+	return e.table.HealthCheck(name)
+}
+
+// Draining returns how many real servers drain; while it is not 0, Drain has to be called from time to time.
+func (e *Engine) Draining() int { return e.drains.Len() }
+
+// Pending reports whether something failed and should be tried again.
+func (e *Engine) Pending() bool {
+	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs) > 0
+}
+
+// Size returns how many virtual servers the proxier has in the kernel.
+func (e *Engine) Size() int { return len(e.state.Keys()) }
+
+// Get is the desired state of a virtual server, less those that somebody else's virtual server keeps us from.
+func (e *Engine) Get(k kernel.Key) (desired.Virtual, bool) {
+	if e.foreign[k] {
+		return desired.Virtual{}, false
+	}
+	return e.table.Get(k)
+}
+
+// Hairpin is the desired membership of the hairpin set.
+func (e *Engine) Hairpin(a netip.Addr) bool { return e.table.Hairpin(a) }
+
+var _ plan.Want = (*Engine)(nil)

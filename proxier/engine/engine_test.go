@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// bench is an engine with one Service of one ready pod in a settled kernel. Its pods are on another node, so that no
+// hairpin stands between the lines.
+type bench struct {
+	*testing.T
+	world  *world
+	kernel *fake.Kernel
+	engine *Engine
+	now    time.Time
+	seen   int
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{T: t, world: &world{}, kernel: fake.New(netip.MustParseAddr("10.0.0.11")), now: time.Unix(0, 0)}
+	b.world.services[0] = service{exists: true, pods: [4]podState{2: ready}}
+	b.restart()
+	return b
+}
+
+func (b *bench) restart() Report {
+	b.Helper()
+	b.engine = New(b.kernel, b.world, Options{Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true},
+		Drain: limits, Now: func() time.Time { return b.now }})
+	return b.report(b.engine.Full(context.Background()))
+}
+
+func (b *bench) report(r Report, err error) Report {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) set(p0, p1 podState) Report {
+	b.Helper()
+	b.world.services[0].pods = [4]podState{2: p0, 3: p1}
+	return b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(0)}))
+}
+
+func (b *bench) drain() Report {
+	b.Helper()
+	return b.report(b.engine.Drain(context.Background()))
+}
+
+// ops returns what was done to the kernel since the last call.
+func (b *bench) ops() []string {
+	all := b.kernel.Ops()
+	words := []string{}
+	for _, op := range all[b.seen:] {
+		words = append(words, strings.ReplaceAll(op.String(), vip.String(), "VIP"))
+	}
+	b.seen = len(all)
+	return words
+}
+
+func (b *bench) did(what string, want ...string) {
+	b.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), b.ops()); diff != "" {
+		b.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+var (
+	vip  = kernel.Key{Addr: clusterIP(0), Protocol: kernel.TCP, Port: 80}
+	pod0 = pod(0, 2, 8080)
+)
+
+// The twin of kubernetes#117205: a pod that is ready again keeps its connections, since only its weight changes.
+func TestReadinessFlapChangesOnlyTheWeight(t *testing.T) {
+	b := newBench(t)
+	b.ops()
+	b.kernel.Connect(vip, pod0, 8, 0)
+	for range 200 {
+		b.set(unready, absent)
+		b.drain()
+		r := b.set(ready, absent)
+		if r.Cancelled != 1 || len(r.Moves) != 1 || r.Moves[0].What != Restored {
+			t.Fatalf("ready again: %+v", r)
+		}
+		b.did("one flap", "set-weight VIP 10.244.2.2:8080 weight 0", "set-weight VIP 10.244.2.2:8080 weight 1")
+	}
+	b.now = b.now.Add(24 * time.Hour)
+	b.drain()
+	b.did("nothing is left of the flaps")
+	if b.kernel.Cut() > 0 {
+		t.Errorf("%d connections were cut", b.kernel.Cut())
+	}
+}
+
+func TestDrain(t *testing.T) {
+	weight0, deleted := "set-weight VIP 10.244.2.2:8080 weight 0", "delete-real VIP 10.244.2.2:8080"
+	added := "add-real VIP 10.244.2.3:8080 weight 1"
+	for _, test := range []struct {
+		name  string
+		state podState
+		after time.Duration
+		conns int
+		want  []string
+		what  What
+	}{
+		{"no connection", draining, 0, 0, []string{deleted}, Deleted},
+		{"serves on", draining, 24 * time.Hour, 1, []string{}, ""},
+		{"listed, in time", dying, 15*time.Minute - 1, 1, []string{}, ""},
+		{"listed, time is up", dying, 15 * time.Minute, 1, []string{deleted}, Expired},
+		{"gone, in time", absent, 5*time.Minute - 1, 1, []string{}, ""},
+		{"gone, time is up", absent, 5 * time.Minute, 1, []string{deleted}, Expired},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t)
+			b.ops()
+			b.kernel.Connect(vip, pod0, test.conns, 0)
+			b.set(test.state, ready)
+			b.did("another pod is ready", added, weight0)
+			b.now = b.now.Add(test.after)
+			r := b.drain()
+			b.did("later", test.want...)
+			if len(test.want) > 0 && (len(r.Moves) != 1 || r.Moves[0].What != test.what || r.Moves[0].Service != name(0)) {
+				t.Errorf("moves %+v, want one that is %s", r.Moves, test.what)
+			}
+			if left := b.engine.Draining(); left != 1-len(test.want) {
+				t.Errorf("%d drain", left)
+			}
+		})
+	}
+}
+
+// Somebody gave the real server a weight while it drained: it takes connections, so it is not deleted, idle or not.
+func TestDrainDoesNotDeleteWhatTakesConnections(t *testing.T) {
+	b := newBench(t)
+	b.set(draining, ready)
+	b.ops()
+	if err := b.kernel.Do(kernel.SetWeight{Key: vip, Real: pod0, Weight: 5}); err != nil {
+		t.Fatal(err)
+	}
+	b.drain()
+	b.did("at the first look", "set-weight VIP 10.244.2.2:8080 weight 0")
+	b.drain()
+	b.did("at the second", "delete-real VIP 10.244.2.2:8080")
+}
+
+func TestServiceLivesOnUntilItsConnectionsEnd(t *testing.T) {
+	b := newBench(t)
+	b.ops()
+	b.kernel.Connect(vip, pod0, 1, 0)
+	b.world.services[0].exists = false
+	b.set(ready, absent)
+	b.did("deleted", "set-weight VIP 10.244.2.2:8080 weight 0")
+	b.restart()
+	b.did("restart")
+	b.kernel.Connect(vip, pod0, 0, 1)
+	b.drain()
+	b.did("one is in TIME_WAIT")
+	b.kernel.Connect(vip, pod0, 0, 0)
+	r := b.drain()
+	b.did("all have ended", "delete-real VIP 10.244.2.2:8080", "delete-virtual VIP", "unbind 10.96.0.10", "change-sets -off-cluster:VIP")
+	if b.engine.Draining()+b.engine.Size() > 0 || b.engine.Pending() || len(r.Failures) > 0 {
+		t.Errorf("something is left: %+v", r)
+	}
+}
+
+// kubernetes#92019: a real server that an earlier process left at weight 0 gets its weight back.
+func TestAdoption(t *testing.T) {
+	b := newBench(t)
+	b.set(unready, ready)
+	b.ops()
+	b.world.services[0].pods = [4]podState{2: ready, 3: ready}
+	if r := b.restart(); len(r.Repairs) > 0 {
+		t.Errorf("the first pass reports repairs: %v", r.Repairs)
+	}
+	b.did("restart while one drains", "set-weight VIP 10.244.2.2:8080 weight 1")
+	b.restart()
+	b.did("restart with nothing changed")
+}
+
+func TestReconciliationSaysWhatItRepaired(t *testing.T) {
+	b := newBench(t)
+	if err := b.kernel.Do(kernel.DeleteReal{Key: vip, Real: pod0}); err != nil {
+		t.Fatal(err)
+	}
+	r := b.report(b.engine.Full(context.Background()))
+	if diff := cmp.Diff([]string{"add-real 10.96.0.10:80/tcp 10.244.2.2:8080 weight 1"}, r.Repairs); diff != "" {
+		t.Errorf("repairs (-want +got):\n%s", diff)
+	}
+	b.world.services[0].pods[3] = ready // a change that the engine was not told of is no repair
+	if r = b.report(b.engine.Full(context.Background())); len(r.Repairs) > 0 || r.Operations != 1 {
+		t.Errorf("a late change is reported as %v", r.Repairs)
+	}
+}
+
+func TestVirtualServersOfOthers(t *testing.T) {
+	b := newBench(t)
+	theirs := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
+	if err := b.kernel.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.ops()
+	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+	sync := func() Report {
+		return b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
+	}
+	r := sync()
+	if len(r.Refused) != 1 || r.Refused[0].Reason != desired.ForeignServer || len(r.Failures) > 0 {
+		t.Fatalf("met while working: refused %v, failures %v", r.Refused, r.Failures)
+	}
+	if r = sync(); len(r.Refused) > 0 || b.engine.Pending() {
+		t.Errorf("refused again: %v", r.Refused)
+	}
+	for _, e := range b.kernel.State().Elements() {
+		if e.Key == theirs {
+			t.Errorf("it is on record as ours: %v", e)
+		}
+	}
+	if b.kernel.State().Bound(theirs.Addr) {
+		t.Error("its address is bound, though no virtual server of ours is there")
+	}
+	r = b.restart()
+	if len(r.Refused) != 1 || r.Refused[0].Reason != desired.ForeignServer {
+		t.Errorf("met at the start: refused %v", r.Refused)
+	}
+	if v, _ := b.kernel.State().Virtual(theirs); v.Scheduler != "wlc" || len(b.kernel.State().Reals(theirs)) > 0 {
+		t.Error("it was changed")
+	}
+	if err := b.kernel.Do(kernel.DeleteVirtual{Key: theirs}); err != nil {
+		t.Fatal(err)
+	}
+	b.report(b.engine.Full(context.Background()))
+	if got := serving(b.kernel.State(), theirs); len(got) != 1 {
+		t.Errorf("after its owner deleted it, it is served by %v", got)
+	}
+}
+
+// hostile is a world with one Service that no proxy should obey.
+type hostile struct{ *world }
+
+func (h hostile) Service(n types.NamespacedName) *v1.Service {
+	s := h.world.Service(n)
+	if n == name(1) && s != nil {
+		s.Spec.ExternalIPs = []string{"127.0.0.1", "10.0.0.11", "169.254.169.254", clusterIP(0).String(), "x"}
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Port: 80}, v1.ServicePort{Port: -1}, v1.ServicePort{Port: 9, Protocol: "?"})
+	}
+	return s
+}
+
+func TestHostileServiceHarmsNobody(t *testing.T) {
+	b := newBench(t)
+	b.engine.objects = hostile{b.world}
+	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+	names := []types.NamespacedName{name(1), name(0)}
+	r := b.report(b.engine.Sync(context.Background(), names))
+	reasons := map[desired.Reason]int{}
+	for _, refusal := range r.Refused {
+		reasons[refusal.Reason]++
+	}
+	want := map[desired.Reason]int{desired.BadAddress: 4, desired.AddressTaken: 1, desired.DuplicatePort: 1, desired.BadPort: 1, desired.UnknownProtocol: 1}
+	if diff := cmp.Diff(want, reasons); diff != "" || len(r.Failures) > 0 {
+		t.Errorf("refused (-want +got):\n%s\nfailures %v", diff, r.Failures)
+	}
+	if r = b.report(b.engine.Sync(context.Background(), names)); len(r.Refused) > 0 {
+		t.Errorf("refused a second time: %v", r.Refused)
+	}
+	if got := b.kernel.State().Addresses(); len(got) != 2 {
+		t.Errorf("bound are %v, want the two cluster IPs", got)
+	}
+	if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod0 {
+		t.Errorf("the Service whose address was claimed is served by %v", got)
+	}
+}
+
+// A failure on one virtual server does not keep others from being served.
+func TestFailureStaysWhereItIs(t *testing.T) {
+	b := newBench(t)
+	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+	b.world.services[2] = service{exists: true, pods: [4]podState{ready}}
+	b.kernel.FailAt(1, fake.Refuse) // the first virtual server; 0 is the sets
+	r := b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1), name(2)}))
+	key := func(i int) kernel.Key { return kernel.Key{Addr: clusterIP(i), Protocol: kernel.TCP, Port: 80} }
+	if len(r.Failures) != 1 || len(serving(b.kernel.State(), key(2))) != 1 || b.kernel.State().Bound(clusterIP(1)) {
+		t.Errorf("failures %v; the other is served by %v; the failed one is bound: %v", r.Failures,
+			serving(b.kernel.State(), key(2)), b.kernel.State().Bound(clusterIP(1)))
+	}
+	if !b.engine.Pending() {
+		t.Error("nothing is pending")
+	}
+	b.report(b.engine.Sync(context.Background(), nil))
+	if len(serving(b.kernel.State(), key(1))) != 1 || b.engine.Pending() {
+		t.Error("the second try did not cure it")
+	}
+}

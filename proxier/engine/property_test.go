@@ -1,0 +1,399 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// rig drives an engine on a fake kernel, and judges the kernel after every single operation.
+type rig struct {
+	t      *rapid.T
+	world  *world
+	kernel *fake.Kernel
+	engine *Engine
+	now    time.Time
+
+	dirty  map[types.NamespacedName]bool
+	worlds []map[kernel.Key]expectation // since the kernel last agreed with the API; the last one is now
+	blind  bool                         // others changed the kernel: no promise until it was read again
+}
+
+var limits = drain.Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute}
+
+// strangers are virtual servers of somebody else, which must never change.
+var strangers = []kernel.Op{
+	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.10", 443), Scheduler: "wlc"}},
+	kernel.AddReal{Key: key("10.96.0.10", 443), Real: netip.MustParseAddrPort("192.168.7.7:443"), Weight: 7},
+	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("192.168.1.1", 80), Scheduler: "sh"}},
+}
+
+func key(addr string, port uint16) kernel.Key {
+	return kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}
+}
+
+func newRig(t *rapid.T) *rig {
+	r := &rig{t: t, world: &world{}, kernel: fake.New(netip.MustParseAddr("10.0.0.11")), now: time.Unix(0, 0),
+		dirty: map[types.NamespacedName]bool{}}
+	if err := r.kernel.Do(strangers...); err != nil {
+		t.Fatal(err)
+	}
+	r.worlds = []map[kernel.Key]expectation{r.world.contract()}
+	r.kernel.After(r.judge)
+	r.start()
+	return r
+}
+
+// start is the start of the process: a new engine that knows nothing.
+func (r *rig) start() {
+	r.kernel.Revive()
+	r.engine = New(r.kernel, r.world, Options{
+		Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true},
+		Drain:   limits, Now: func() time.Time { return r.now },
+	})
+	r.full()
+}
+
+func (r *rig) full() {
+	report, err := r.engine.Full(context.Background())
+	if err != nil {
+		return // the kernel died under it
+	}
+	clear(r.dirty)
+	r.blind = false
+	r.settle(report)
+}
+
+func (r *rig) sync() {
+	names := slices.SortedFunc(maps.Keys(r.dirty), func(a, b types.NamespacedName) int { return len(a.Name) - len(b.Name) })
+	clear(r.dirty)
+	report, err := r.engine.Sync(context.Background(), names)
+	if err != nil {
+		r.t.Fatalf("sync: %v", err)
+	}
+	r.settle(report)
+}
+
+// settle checks that the kernel holds the contract once a pass had no failure.
+func (r *rig) settle(report Report) {
+	if len(report.Failures) > 0 || r.blind {
+		if len(report.Failures) > 0 && !r.engine.Pending() && len(r.engine.suspect.keys) == 0 {
+			r.t.Fatalf("failures %v, but nothing is pending", report.Failures)
+		}
+		return
+	}
+	if len(r.dirty) > 0 {
+		return
+	}
+	now := r.worlds[len(r.worlds)-1]
+	r.worlds = r.worlds[len(r.worlds)-1:]
+	r.converged(now)
+}
+
+func (r *rig) converged(want map[kernel.Key]expectation) {
+	state := r.kernel.State()
+	for k, w := range want {
+		if got := serving(state, k); !slices.Equal(got, w.reals) {
+			r.t.Fatalf("%v is served by %v, want %v", k, got, w.reals)
+		}
+		if _, exists := state.Virtual(k); !exists || !state.Bound(k.Addr) {
+			r.t.Fatalf("%v: virtual server %v, address bound %v", k, exists, state.Bound(k.Addr))
+		}
+		for _, set := range kernel.Sets() {
+			if wanted := set == w.source || set == kernel.Drop && w.drop; set != kernel.Hairpin &&
+				state.Has(kernel.Element{Set: set, Key: k}) != wanted {
+				r.t.Fatalf("%v in set %s: want %v", k, set, wanted)
+			}
+		}
+	}
+	r.strangersUntouched()
+	r.hairpins()
+	for _, k := range r.ours() {
+		if _, wanted := want[k]; !wanted && len(serving(state, k)) > 0 {
+			r.t.Fatalf("%v is not wanted and served by %v", k, serving(state, k))
+		}
+	}
+}
+
+// hairpins checks that the pods of this node, and no others, are masqueraded when they reach themselves.
+func (r *rig) hairpins() {
+	for i, s := range r.world.services {
+		for p, state := range s.pods {
+			e := kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: pod(i, p, 0).Addr()}}
+			if want := s.exists && local(p) && state != absent; r.kernel.State().Has(e) != want {
+				r.t.Fatalf("%v: want %v", e, want)
+			}
+		}
+	}
+}
+
+func (r *rig) strangersUntouched() {
+	state := r.kernel.State()
+	for _, k := range []kernel.Key{key("10.96.0.10", 443), key("192.168.1.1", 80)} {
+		v, exists := state.Virtual(k)
+		if reals := state.Reals(k); !exists || v.Scheduler == "rr" || k.Port == 443 && (len(reals) != 1 || reals[0].Weight != 7) {
+			r.t.Fatalf("the virtual server %v of somebody else changed: %v %v %v", k, exists, v, reals)
+		}
+	}
+}
+
+func (r *rig) ours() []kernel.Key {
+	return slices.DeleteFunc(r.kernel.State().Keys(), func(k kernel.Key) bool {
+		return k == key("10.96.0.10", 443) || k == key("192.168.1.1", 80)
+	})
+}
+
+func serving(s *kernel.State, k kernel.Key) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, real := range s.Reals(k) {
+		if real.Weight > 0 {
+			all = append(all, real.Addr)
+		}
+	}
+	return all
+}
+
+// judge looks at the kernel after one operation: what has a usable endpoint before and after is served, by one of those;
+// nothing goes to a pod that no state of the world since then allows; and whose source has to change, has it changed.
+func (r *rig) judge(op kernel.Op) {
+	if r.blind {
+		return
+	}
+	state := r.kernel.State()
+	for _, k := range r.ours() {
+		var allowed []netip.AddrPort
+		sources := map[kernel.Set]bool{}
+		for _, w := range r.worlds {
+			e := w[k]
+			allowed = append(allowed, e.reals...)
+			sources[e.source] = true
+		}
+		now := serving(state, k)
+		for _, real := range now {
+			if !slices.Contains(allowed, real) {
+				r.t.Fatalf("after %v: %v goes to %v, which is usable in no state since; usable: %v", op, k, real, allowed)
+			}
+		}
+		if len(sources) == 1 && len(now) > 0 && state.Bound(k.Addr) {
+			for source := range sources {
+				if !state.Has(kernel.Element{Set: source, Key: k}) {
+					r.t.Fatalf("after %v: %v is reachable and not in set %s", op, k, source)
+				}
+			}
+		}
+		if !r.recorded(k) {
+			r.t.Fatalf("after %v: nothing says that %v is ours", op, k)
+		}
+	}
+	switch o := op.(type) {
+	case kernel.Bind:
+		if !r.used(o.Addr) {
+			r.t.Fatalf("after %v: no virtual server there, so the host itself answers", op)
+		}
+	case kernel.Unbind:
+		if r.used(o.Addr) {
+			r.t.Fatalf("after %v: a virtual server there still has connections, which hang", op)
+		}
+	}
+	r.judgeNeeded(op)
+}
+
+// used reports whether a virtual server of ours is at an address.
+func (r *rig) used(a netip.Addr) bool {
+	return slices.ContainsFunc(r.ours(), func(k kernel.Key) bool { return k.Addr == a })
+}
+
+func (r *rig) recorded(k kernel.Key) bool {
+	return slices.ContainsFunc(kernel.Sets(), func(set kernel.Set) bool {
+		return set.Records() && r.kernel.State().Has(kernel.Element{Set: set, Key: k})
+	})
+}
+
+// judgeNeeded is the promise itself. A world that has only just been entered counts from the first full agreement on.
+func (r *rig) judgeNeeded(op kernel.Op) {
+	state := r.kernel.State()
+	for k := range r.worlds[0] {
+		needed := true
+		for _, w := range r.worlds {
+			needed = needed && len(w[k].reals) > 0
+		}
+		if !needed {
+			continue
+		}
+		if !state.Bound(k.Addr) || len(serving(state, k)) == 0 || state.Has(kernel.Element{Set: kernel.Drop, Key: k}) {
+			r.t.Fatalf("after %v: %v had and has usable endpoints and is not served: bound %v, real servers %v, dropped %v", op, k,
+				state.Bound(k.Addr), state.Reals(k), state.Has(kernel.Element{Set: kernel.Drop, Key: k}))
+		}
+	}
+}
+
+// change is one change in the API.
+func (r *rig) change(t *rapid.T) {
+	i := rapid.IntRange(0, 2).Draw(t, "service")
+	s := &r.world.services[i]
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "exists"}).Draw(t, "what") {
+	case "pod":
+		p := rapid.IntRange(0, 3).Draw(t, "pod")
+		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
+	case "flag":
+		flags := []*bool{&s.balanced, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.listedInBoth}
+		f := flags[rapid.IntRange(0, len(flags)-1).Draw(t, "flag")]
+		*f = !*f
+	case "exists":
+		s.exists = rapid.IntRange(0, 3).Draw(t, "kept") > 0
+	}
+	r.dirty[name(i)] = true
+	r.worlds = append(r.worlds, r.world.contract())
+}
+
+// connections opens and closes connections on real servers, as clients do.
+func (r *rig) connections(t *rapid.T) {
+	for _, k := range r.ours() {
+		for _, real := range r.kernel.State().Reals(k) {
+			most := 2
+			if real.Weight == 0 {
+				most = 0 // no new ones on a real server that drains, and this closes the old ones
+			}
+			if rapid.Bool().Draw(t, "touch") {
+				r.kernel.Connect(k, real.Addr, rapid.IntRange(0, most).Draw(t, "active"), rapid.IntRange(0, most).Draw(t, "inactive"))
+			}
+		}
+	}
+}
+
+// vandal changes the kernel behind the proxier's back, which finds it out at once or after some other steps. One who
+// wipes out the record together with the proxier's memory has made our virtual servers his own; so not that.
+func (r *rig) vandal(t *rapid.T) {
+	keys := r.ours()
+	if len(keys) == 0 || r.blind {
+		return
+	}
+	r.blind = true
+	k := rapid.SampledFrom(keys).Draw(t, "key")
+	var op kernel.Op
+	damage := rapid.SampledFrom([]string{"virtual", "real", "weight", "address", "elements"}).Draw(t, "damage")
+	switch reals := r.kernel.State().Reals(k); damage {
+	case "virtual":
+		op = kernel.DeleteVirtual{Key: k}
+	case "real":
+		if len(reals) > 0 {
+			op = kernel.DeleteReal{Key: k, Real: reals[0].Addr}
+		}
+	case "weight":
+		if len(reals) > 0 {
+			op = kernel.SetWeight{Key: k, Real: reals[0].Addr, Weight: 3 - reals[0].Weight}
+		}
+	case "address":
+		if r.kernel.State().Bound(k.Addr) {
+			op = kernel.Unbind{Addr: k.Addr}
+		}
+	case "elements":
+		op = kernel.ChangeSets{Remove: r.kernel.State().Elements()}
+	}
+	if op != nil {
+		if err := r.kernel.Do(op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if damage == "elements" || rapid.Bool().Draw(t, "found out") {
+		r.full()
+	}
+}
+
+// fault makes one of the next operations fail; the process survives all but the last kind.
+func (r *rig) fault(t *rapid.T) {
+	f := rapid.SampledFrom([]fake.Fault{fake.Refuse, fake.Lose, fake.Die}).Draw(t, "fault")
+	r.kernel.FailAt(rapid.IntRange(0, 12).Draw(t, "operation"), f)
+	r.sync()
+	if f == fake.Die {
+		r.start()
+		return
+	}
+	r.kernel.Revive()
+}
+
+// TestHistories is the promise of the proxier: whatever happens to Services and endpoints, whatever fails, and wherever
+// the process dies, each Service that has a usable endpoint is served after every single operation, no connection is
+// cut, and in the end the kernel holds the contract and nothing else of ours.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"change":      r.change,
+			"change more": r.change,
+			"sync":        func(*rapid.T) { r.sync() },
+			"sync more":   func(*rapid.T) { r.sync() },
+			"connections": r.connections,
+			"drain":       func(t *rapid.T) { r.drain() },
+			"restart":     func(*rapid.T) { r.start() },
+			"fault":       r.fault,
+			"vandal":      r.vandal,
+			"time passes": func(*rapid.T) { r.now = r.now.Add(time.Second) },
+			"reconcile":   func(*rapid.T) { r.full() },
+		})
+		if cut := r.kernel.Cut(); cut > 0 {
+			t.Fatalf("%d connections were cut", cut)
+		}
+		r.finish()
+	})
+}
+
+func (r *rig) drain() {
+	if _, err := r.engine.Drain(context.Background()); err != nil {
+		r.t.Fatalf("drain: %v", err)
+	}
+}
+
+// finish lets all connections end, and checks that the kernel then holds what is wanted and nothing more.
+func (r *rig) finish() {
+	r.sync()
+	r.full()
+	for _, k := range r.ours() {
+		for _, real := range r.kernel.State().Reals(k) {
+			r.kernel.Connect(k, real.Addr, 0, 0)
+		}
+	}
+	r.drain()
+	want := r.world.contract()
+	r.converged(want)
+	if n := r.engine.Draining(); n > 0 {
+		r.t.Fatalf("%d real servers drain although no connection is left", n)
+	}
+	if got, all := r.ours(), slices.SortedFunc(maps.Keys(want), kernel.Key.Compare); !slices.Equal(got, all) {
+		r.t.Fatalf("virtual servers %v, want %v", got, all)
+	}
+	addrs := map[netip.Addr]bool{}
+	for k, w := range want {
+		addrs[k.Addr] = true
+		for _, real := range r.kernel.State().Reals(k) {
+			if !slices.Contains(w.reals, real.Addr) {
+				r.t.Fatalf("%v still has %v", k, real)
+			}
+		}
+	}
+	if got := r.kernel.State().Addresses(); len(got) != len(addrs) {
+		r.t.Fatalf("bound %v, want %v", got, addrs)
+	}
+	for _, e := range r.kernel.State().Elements() {
+		if _, wanted := want[e.Key]; !wanted && e.Set != kernel.Hairpin {
+			r.t.Fatalf("element %v is left over", e)
+		}
+	}
+	if ops := len(r.kernel.Ops()); ops > 0 {
+		r.full()
+		if again := len(r.kernel.Ops()) - ops; again > 0 {
+			r.t.Fatalf("a pass over a settled kernel needed %d operations: %v", again, r.kernel.Ops()[ops:])
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// read replaces what is remembered of the kernel by what it says, and makes everything pending.
+//
+// Ours is a virtual server that is on record in the kernel (an element of a recording set), that this process knows, or
+// that a Service wants at an address which is bound on our device. All others are left alone, for good.
+func (e *Engine) read(bound []netip.Addr, r *Report) error {
+	servers, err := e.kernel.Servers()
+	if err != nil {
+		return fmt.Errorf("reading the virtual servers: %w", err)
+	}
+	elements, err := e.kernel.Elements()
+	if err != nil {
+		return fmt.Errorf("reading the filter sets: %w", err)
+	}
+	state := kernel.NewState()
+	state.SetAddresses(bound)
+	state.SetElements(elements)
+	recorded := map[kernel.Key]bool{}
+	for _, el := range elements {
+		recorded[el.Key] = recorded[el.Key] || el.Set.Records()
+	}
+	e.foreign = map[kernel.Key]bool{}
+	slices.SortFunc(servers, func(a, b kernel.Server) int { return a.Key.Compare(b.Key) })
+	for _, s := range servers {
+		_, known := e.state.Virtual(s.Key)
+		known = known || e.suspect.keys[s.Key] // an operation of ours may have made it, though its reply was lost
+		want, wanted := e.table.Get(s.Key)
+		if recorded[s.Key] || known || wanted && state.Bound(s.Key.Addr) {
+			state.Put(s)
+			continue
+		}
+		if e.foreign[s.Key] = true; wanted {
+			e.refuse(foreignRefusal(want.Service, s.Key), r)
+		}
+	}
+	e.state = state
+	e.suspect = suspect{keys: map[kernel.Key]bool{}}
+	e.pendAll()
+	return nil
+}
+
+func (e *Engine) pendAll() {
+	for _, k := range slices.Concat(e.table.Keys(), e.state.Keys()) {
+		e.pending.keys[k] = true
+	}
+	for _, a := range slices.Concat(e.state.Addresses()) {
+		e.pending.addrs[a] = true
+	}
+	for _, a := range e.table.Hairpins() {
+		e.pending.hairpin[a] = true
+	}
+	for _, el := range e.state.Elements() {
+		if el.Set == kernel.Hairpin {
+			e.pending.hairpin[el.Key.Addr] = true
+		} else {
+			e.pending.keys[el.Key] = true
+		}
+	}
+}
+
+// reread reads again what failed operations left in doubt.
+func (e *Engine) reread() error {
+	for _, k := range slices.SortedFunc(maps.Keys(e.suspect.keys), kernel.Key.Compare) {
+		s, exists, err := e.kernel.Server(k)
+		if err != nil {
+			return fmt.Errorf("reading virtual server %v after a failure: %w", k, err)
+		}
+		if e.state.Forget(k); exists {
+			e.state.Put(s)
+		}
+		delete(e.suspect.keys, k)
+	}
+	if e.suspect.addrs {
+		bound, _, err := e.kernel.Addresses()
+		if err != nil {
+			return fmt.Errorf("reading the bound addresses after a failure: %w", err)
+		}
+		e.state.SetAddresses(bound)
+		e.suspect.addrs = false
+	}
+	if e.suspect.elements {
+		elements, err := e.kernel.Elements()
+		if err != nil {
+			return fmt.Errorf("reading the filter sets after a failure: %w", err)
+		}
+		e.state.SetElements(elements)
+		e.suspect.elements = false
+		e.pendAll()
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// world is a small cluster, seen from node-1: three Services with up to four pods each, the first two of them local.
+type world struct {
+	services [3]service
+}
+
+type service struct {
+	exists       bool
+	balanced     bool // type LoadBalancer with an address of its own
+	shared       bool // has an external IP that other Services may have too
+	localOut     bool // externalTrafficPolicy: Local
+	localIn      bool // internalTrafficPolicy: Local
+	secondPort   bool
+	pods         [4]podState
+	listedInBoth bool // all endpoints stand in two slices, as while the controller moves them
+}
+
+type podState uint8
+
+const (
+	absent podState = iota
+	ready
+	unready
+	draining // terminating and serving
+	dying    // terminating and not serving
+)
+
+const node = "node-1"
+
+func name(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("s%d", i)}
+}
+
+func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 0, byte(10 + i)}) }
+func externIP(i int) netip.Addr  { return netip.AddrFrom4([4]byte{203, 0, 113, byte(10 + i)}) }
+
+var sharedIP = netip.MustParseAddr("203.0.113.99")
+
+func pod(svc, i, port int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(1 + i/2), byte(10*svc + i)}), uint16(port))
+}
+
+func local(i int) bool { return i < 2 }
+
+func (w *world) Names() []types.NamespacedName {
+	var all []types.NamespacedName
+	for i, s := range w.services {
+		if s.exists {
+			all = append(all, name(i))
+		}
+	}
+	return all
+}
+
+func (w *world) index(n types.NamespacedName) int { return int(n.Name[1] - '0') }
+
+func (w *world) Service(n types.NamespacedName) *v1.Service {
+	i := w.index(n)
+	s := w.services[i]
+	if !s.exists {
+		return nil
+	}
+	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name,
+		CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-i), 0))}}
+	svc.Spec.ClusterIP = clusterIP(i).String()
+	svc.Spec.Ports = []v1.ServicePort{{Name: "a", Port: 80}}
+	if s.secondPort {
+		svc.Spec.Ports = append(svc.Spec.Ports, v1.ServicePort{Name: "b", Port: 81, Protocol: v1.ProtocolTCP})
+	}
+	if s.balanced {
+		svc.Spec.Type = v1.ServiceTypeLoadBalancer
+		svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: externIP(i).String()}}
+		svc.Spec.HealthCheckNodePort = int32(30000 + i)
+	}
+	if s.shared {
+		svc.Spec.ExternalIPs = []string{sharedIP.String()}
+	}
+	if s.localOut {
+		svc.Spec.ExternalTrafficPolicy = v1.ServiceExternalTrafficPolicyLocal
+	}
+	if s.localIn {
+		policy := v1.ServiceInternalTrafficPolicyLocal
+		svc.Spec.InternalTrafficPolicy = &policy
+	}
+	return svc
+}
+
+func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
+	i := w.index(n)
+	s := w.services[i]
+	one := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: n.Name + "-1"}, AddressType: discovery.AddressTypeIPv4}
+	for p, port := range map[string]int32{"a": 8080, "b": 8081} {
+		one.Ports = append(one.Ports, discovery.EndpointPort{Name: &p, Port: &port})
+	}
+	for p, state := range s.pods {
+		if state == absent {
+			continue
+		}
+		where := "node-2"
+		if local(p) {
+			where = node
+		}
+		is := func(b bool) *bool { return &b }
+		one.Endpoints = append(one.Endpoints, discovery.Endpoint{
+			Addresses: []string{pod(i, p, 0).Addr().String()}, NodeName: &where,
+			Conditions: discovery.EndpointConditions{Ready: is(state == ready), Serving: is(state == ready || state == draining),
+				Terminating: is(state == draining || state == dying)},
+		})
+	}
+	all := []*discovery.EndpointSlice{one}
+	if s.listedInBoth {
+		two := one.DeepCopy()
+		two.Name = n.Name + "-2"
+		slices.Reverse(two.Endpoints)
+		all = append(all, two)
+	}
+	return all
+}
+
+// expectation is the contract for one virtual server, worked out from the world and not from the code under test.
+type expectation struct {
+	reals  []netip.AddrPort
+	drop   bool
+	source kernel.Set
+}
+
+func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
+	for _, want := range []podState{ready, draining} {
+		var found []netip.AddrPort
+		for p, state := range s.pods {
+			if state == want && (local(p) || !onlyLocal) {
+				found = append(found, pod(svc, p, port))
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// contract returns what must be served, by virtual server.
+func (w *world) contract() map[kernel.Key]expectation {
+	all := map[kernel.Key]expectation{}
+	// The shared address goes to the oldest Service that claims it: the one with the highest number.
+	for i, s := range w.services {
+		if !s.exists {
+			continue
+		}
+		ports := map[uint16]int{80: 8080}
+		if s.secondPort {
+			ports[81] = 8081
+		}
+		for port, target := range ports {
+			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) {
+				reals := s.usable(i, onlyLocal, target)
+				all[kernel.Key{Addr: a, Protocol: kernel.TCP, Port: port}] = expectation{reals: reals, source: source,
+					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0}
+			}
+			outside := kernel.Masquerade
+			if s.localOut {
+				outside = kernel.FromNode
+			}
+			add(clusterIP(i), s.localIn, kernel.OffCluster)
+			if s.balanced {
+				add(externIP(i), s.localOut, outside)
+			}
+			if s.shared {
+				add(sharedIP, s.localOut, outside)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,211 @@
+// Package fake is a kernel for tests: stateful, validating and without privileges. It refuses what a kernel refuses (a
+// real server for a virtual server that does not exist, adding twice, deleting what is not there), records what was
+// done, can fail any chosen operation, and keeps connection counts that a test sets.
+//
+// It forwards no packets and has no timers.
+package fake
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// ErrInjected is the error of an operation that a test made fail.
+var ErrInjected = errors.New("injected failure")
+
+// Fault says how an operation fails.
+type Fault uint8
+
+// The faults.
+const (
+	Refuse Fault = iota + 1 // the operation has no effect and fails
+	Lose                    // it takes effect, but its reply is lost: the caller sees a failure
+	Die                     // it and all later operations have no effect and fail, until Revive
+)
+
+// Kernel is a fake kernel. It is safe for concurrent use.
+type Kernel struct {
+	mu    sync.Mutex
+	state *kernel.State
+	conns map[target]connections
+	node  []netip.Addr
+	ops   []kernel.Op
+	fault map[int]Fault
+	dead  bool
+	cut   int
+	after func(kernel.Op)
+}
+
+type target struct {
+	key  kernel.Key
+	real netip.AddrPort
+}
+
+type connections struct{ active, inactive int }
+
+var _ kernel.Kernel = (*Kernel)(nil)
+
+// New returns an empty kernel of a node that has the given addresses.
+func New(node ...netip.Addr) *Kernel {
+	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, node: node, fault: map[int]Fault{}}
+}
+
+// After sets a function that is called after each operation that took effect. It may read State, and nothing else.
+func (k *Kernel) After(f func(kernel.Op)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.after = f
+}
+
+// FailAt makes the n-th operation from now on fail, counting from 0.
+func (k *Kernel) FailAt(n int, f Fault) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fault[len(k.ops)+n] = f
+}
+
+// Revive ends all faults, those to come included.
+func (k *Kernel) Revive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead, k.fault = false, map[int]Fault{}
+}
+
+// Connect sets the numbers of connections of a real server. They survive as long as the real server does.
+func (k *Kernel) Connect(key kernel.Key, real netip.AddrPort, active, inactive int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conns[target{key, real}] = connections{active, inactive}
+}
+
+// Cut returns how many active connections ended because their real or virtual server was deleted.
+func (k *Kernel) Cut() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cut
+}
+
+// Ops returns the operations tried so far, the failed ones included.
+func (k *Kernel) Ops() []kernel.Op {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.ops)
+}
+
+// State is what the kernel holds. It is live: read it only while nothing is applied, or from After.
+func (k *Kernel) State() *kernel.State { return k.state }
+
+// Do changes the kernel behind the proxier's back: no fault, no record, no After, and what it
+// cuts is not counted.
+func (k *Kernel) Do(ops ...kernel.Op) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, op := range ops {
+		if err := k.state.Apply(op); err != nil {
+			return err
+		}
+		k.disconnect(op)
+	}
+	return nil
+}
+
+// Apply implements kernel.Kernel.
+func (k *Kernel) Apply(op kernel.Op) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := k.fault[len(k.ops)]
+	k.ops = append(k.ops, op)
+	k.dead = k.dead || f == Die
+	if k.dead || f == Refuse {
+		return fmt.Errorf("%v: %w", op, ErrInjected)
+	}
+	if err := k.state.Apply(op); err != nil {
+		return err
+	}
+	k.cut += k.disconnect(op)
+	if k.after != nil {
+		k.after(op)
+	}
+	if f == Lose {
+		return fmt.Errorf("%v: %w: reply lost", op, ErrInjected)
+	}
+	return nil
+}
+
+// disconnect ends the connections of real servers that are gone, and returns how many were active.
+func (k *Kernel) disconnect(op kernel.Op) int {
+	at, ok := kernel.KeyOf(op)
+	if !ok {
+		return 0
+	}
+	cut := 0
+	for t, c := range k.conns {
+		if _, exists := k.state.Weight(t.key, t.real); t.key == at && !exists {
+			cut += c.active
+			delete(k.conns, t)
+		}
+	}
+	return cut
+}
+
+// Servers implements kernel.Kernel.
+func (k *Kernel) Servers() ([]kernel.Server, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return nil, fmt.Errorf("reading: %w", ErrInjected)
+	}
+	var all []kernel.Server
+	for _, key := range k.state.Keys() {
+		all = append(all, k.server(key))
+	}
+	return all, nil
+}
+
+// Server implements kernel.Kernel.
+func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return kernel.Server{}, false, fmt.Errorf("reading: %w", ErrInjected)
+	}
+	if _, exists := k.state.Virtual(key); !exists {
+		return kernel.Server{}, false, nil
+	}
+	return k.server(key), true, nil
+}
+
+func (k *Kernel) server(key kernel.Key) kernel.Server {
+	v, _ := k.state.Virtual(key)
+	s := kernel.Server{Virtual: v, Reals: k.state.Reals(key)}
+	for i := range s.Reals {
+		c := k.conns[target{key, s.Reals[i].Addr}]
+		s.Reals[i].Active, s.Reals[i].Inactive = c.active, c.inactive
+	}
+	return s
+}
+
+// Addresses implements kernel.Kernel.
+func (k *Kernel) Addresses() (bound, node []netip.Addr, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return nil, nil, fmt.Errorf("reading: %w", ErrInjected)
+	}
+	return k.state.Addresses(), slices.Clone(k.node), nil
+}
+
+// Elements implements kernel.Kernel.
+func (k *Kernel) Elements() ([]kernel.Element, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return nil, fmt.Errorf("reading: %w", ErrInjected)
+	}
+	return k.state.Elements(), nil
+}

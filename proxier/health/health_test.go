@@ -1,0 +1,166 @@
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time          { return c.now }
+func (c *clock) advance(d time.Duration) { c.now = c.now.Add(d) }
+
+func code(h http.Handler, path string) int {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code
+}
+
+func TestNode(t *testing.T) {
+	const period = 30 * time.Second
+	for _, test := range []struct {
+		name         string
+		do           func(*Node, *clock)
+		healthz, liv int
+	}{
+		{"before the first pass", func(*Node, *clock) {}, 503, 503},
+		{"after it", func(n *Node, _ *clock) { n.Updated() }, 200, 200},
+		{"idle for a day", func(n *Node, c *clock) { n.Updated(); c.advance(24 * time.Hour) }, 200, 200},
+		{"a change waits, not too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2 * period) }, 200, 200},
+		{"a change waits too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2*period + 1) }, 503, 503},
+		{"later changes do not hide it", func(n *Node, c *clock) {
+			n.Updated()
+			n.Queued()
+			c.advance(2 * period)
+			n.Queued()
+			c.advance(1)
+		}, 503, 503},
+		{"a pass that does not end", func(n *Node, c *clock) { n.Updated(); n.Queued(); n.Taken(); c.advance(2*period + 1) }, 503, 503},
+		{"a pass that failed, and one that took up more", func(n *Node, c *clock) {
+			n.Updated()
+			n.Queued()
+			n.Taken()
+			c.advance(2*period + 1)
+			n.Queued()
+			n.Taken()
+		}, 503, 503},
+		{"a change during a pass stays queued", func(n *Node, c *clock) {
+			n.Queued()
+			n.Taken()
+			n.Queued()
+			n.Updated()
+			c.advance(2*period + 1)
+		}, 503, 503},
+		{"the node goes away (KEP-3836)", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false) }, 503, 200},
+		{"and stays after all", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false); n.SetEligible(true) }, 200, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := &clock{time.Unix(1e9, 0)}
+			answered := map[string]int{}
+			n := NewNode(period, c.Now, func(path string, code int) { answered[path] = code })
+			test.do(n, c)
+			if got := code(n.Handler(), "/healthz"); got != test.healthz {
+				t.Errorf("/healthz is %d, want %d", got, test.healthz)
+			}
+			if got := code(n.Handler(), "/livez"); got != test.liv {
+				t.Errorf("/livez is %d, want %d", got, test.liv)
+			}
+			if diff := cmp.Diff(map[string]int{"/healthz": test.healthz, "/livez": test.liv}, answered); diff != "" {
+				t.Errorf("counted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+func TestServices(t *testing.T) {
+	healthy := true
+	s := NewServices(func() bool { return healthy })
+	defer s.Close()
+	name, port := types.NamespacedName{Namespace: "shop", Name: "web"}, freePort(t)
+	check := func(what string, wantCode int, wantBody string) {
+		t.Helper()
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/any/path", port))
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		defer response.Body.Close()
+		var got, want any
+		if err := json.NewDecoder(response.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(wantBody), &want); err != nil {
+			t.Fatal(err)
+		}
+		weight := fmt.Sprint(want.(map[string]any)["localEndpoints"])
+		if diff := cmp.Diff(want, got); diff != "" || response.StatusCode != wantCode || response.Header.Get("X-Load-Balancing-Endpoint-Weight") != weight {
+			t.Errorf("%s: code %d, want %d, header %v, body (-want +got):\n%s", what, response.StatusCode, wantCode, response.Header, diff)
+		}
+	}
+	set := func(local int) {
+		t.Helper()
+		if err := s.Set(name, port, local); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(2)
+	check("two", 200, `{"service":{"namespace":"shop","name":"web"},"localEndpoints":2,"serviceProxyHealthy":true}`)
+	set(0)
+	check("none", 503, `{"service":{"namespace":"shop","name":"web"},"localEndpoints":0,"serviceProxyHealthy":true}`)
+	set(1)
+	healthy = false
+	check("stale rules", 503, `{"service":{"namespace":"shop","name":"web"},"localEndpoints":1,"serviceProxyHealthy":false}`)
+	healthy = true
+	old := port
+	port = freePort(t)
+	set(1)
+	check("on another port", 200, `{"service":{"namespace":"shop","name":"web"},"localEndpoints":1,"serviceProxyHealthy":true}`)
+	s.Delete(name)
+	for _, p := range []uint16{old, port} {
+		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
+			c.Close()
+			t.Errorf("port %d still answers", p)
+		}
+	}
+}
+
+func TestPortInUseIsSaidAndTriedAgain(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServices(func() bool { return true })
+	defer s.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := s.Set(types.NamespacedName{Name: "web"}, uint16(port), 1); err == nil {
+		t.Error("a port that is in use was opened")
+	}
+	if err := s.Retry(); err == nil {
+		t.Error("it was opened at the second try")
+	}
+	l.Close()
+	if err := s.Retry(); err != nil {
+		t.Errorf("it is free now: %v", err)
+	}
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+	if err != nil || response.StatusCode != 200 {
+		t.Errorf("answer %v, error %v", response, err)
+	}
+}

@@ -1,0 +1,140 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Services are the servers of healthCheckNodePorts, one for each Service that has one. The load balancer asks them
+// whether this node has endpoints of the Service. It is safe for concurrent use.
+type Services struct {
+	healthy func() bool
+	mu      sync.Mutex
+	checks  map[types.NamespacedName]*check
+}
+
+// NewServices returns a set without servers. Healthy says whether the proxier itself keeps up: with stale rules no node
+// should be chosen (kubernetes#111661).
+func NewServices(healthy func() bool) *Services {
+	return &Services{healthy: healthy, checks: map[types.NamespacedName]*check{}}
+}
+
+type check struct {
+	name    types.NamespacedName
+	port    uint16
+	local   atomic.Int64
+	healthy func() bool
+	server  *http.Server // nil while the port could not be opened
+}
+
+// Set starts the server of a Service, or tells it its number of ready local endpoints. When the port cannot be opened
+// the error says so, and Retry tries again.
+func (s *Services) Set(name types.NamespacedName, port uint16, local int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.checks[name]
+	if c != nil && c.port == port {
+		c.local.Store(int64(local))
+		return nil
+	}
+	if c != nil {
+		c.close()
+	}
+	c = &check{name: name, port: port, healthy: s.healthy}
+	c.local.Store(int64(local))
+	s.checks[name] = c
+	return c.open()
+}
+
+// Delete stops the server of a Service, if it has one.
+func (s *Services) Delete(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.checks[name]; c != nil {
+		c.close()
+		delete(s.checks, name)
+	}
+}
+
+// Retry tries again to open the ports that could not be opened.
+func (s *Services) Retry() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, c := range s.checks {
+		if c.server == nil {
+			errs = append(errs, c.open())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops all servers.
+func (s *Services) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.checks {
+		c.close()
+	}
+	clear(s.checks)
+}
+
+func (c *check) open() error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(c.port))))
+	if err != nil {
+		return fmt.Errorf("opening healthCheckNodePort %d of Service %v: %w", c.port, c.name, err)
+	}
+	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 5 * time.Second}
+	go serve(c.server, listener)
+	return nil
+}
+
+// serve ends when the server is closed; the only other end is a listener that fails, which Retry cannot cure either.
+func serve(s *http.Server, l net.Listener) { _ = s.Serve(l) }
+
+func (c *check) close() {
+	if c.server != nil {
+		_ = c.server.Close()
+	}
+}
+
+type serviceAnswer struct {
+	Service struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"service"`
+	LocalEndpoints      int64 `json:"localEndpoints"`
+	ServiceProxyHealthy bool  `json:"serviceProxyHealthy"`
+}
+
+// ServeHTTP answers every path, as kube-proxy does.
+func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var answer serviceAnswer
+	answer.Service.Namespace, answer.Service.Name = c.name.Namespace, c.name.Name
+	answer.LocalEndpoints, answer.ServiceProxyHealthy = c.local.Load(), c.healthy()
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.FormatInt(answer.LocalEndpoints, 10))
+	write(w, answer.LocalEndpoints > 0 && answer.ServiceProxyHealthy, answer)
+}
+
+// Serve answers with a handler on an address until stop is called. An empty address serves nothing.
+func Serve(addr string, h http.Handler) (stop func(), err error) {
+	if strings.TrimSpace(addr) == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", addr, err)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	go serve(s, listener)
+	return func() { _ = s.Close() }, nil
+}

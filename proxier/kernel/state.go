@@ -1,0 +1,243 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// ErrImpossible is the error of an operation that does not fit the state: deleting what does not exist, adding twice.
+var ErrImpossible = errors.New("impossible operation")
+
+// ErrExists is the error of AddVirtual when a virtual server is there already: somebody else's, since the proxier knows
+// its own.
+var ErrExists = errors.New("exists already")
+
+// State is what a kernel holds, as far as the proxier cares. It is the engine's memory of the kernel, and the whole of
+// the fake kernel. It is not safe for concurrent use.
+type State struct {
+	servers  map[Key]*server
+	bound    map[netip.Addr]bool
+	elements map[Element]bool
+	users    map[netip.Addr]int // virtual servers by address, so that unbinding costs nothing to decide
+}
+
+type server struct {
+	virtual Virtual
+	reals   map[netip.AddrPort]int
+}
+
+// NewState returns the state of a kernel that holds nothing.
+func NewState() *State {
+	return &State{servers: map[Key]*server{}, bound: map[netip.Addr]bool{}, elements: map[Element]bool{},
+		users: map[netip.Addr]int{}}
+}
+
+// Apply changes the state as the operation changes a kernel. An operation that a kernel would refuse is ErrImpossible,
+// and changes nothing.
+func (s *State) Apply(op Op) error {
+	if err := op.apply(s); err != nil {
+		return fmt.Errorf("%v: %w", op, err)
+	}
+	return nil
+}
+
+// Virtual returns a virtual server; false when it does not exist.
+func (s *State) Virtual(k Key) (Virtual, bool) {
+	if v := s.servers[k]; v != nil {
+		return v.virtual, true
+	}
+	return Virtual{}, false
+}
+
+// Reals returns the real servers of a virtual server, sorted by address.
+func (s *State) Reals(k Key) []Real {
+	v := s.servers[k]
+	if v == nil {
+		return nil
+	}
+	reals := make([]Real, 0, len(v.reals))
+	for _, a := range slices.SortedFunc(maps.Keys(v.reals), netip.AddrPort.Compare) {
+		reals = append(reals, Real{Addr: a, Weight: v.reals[a]})
+	}
+	return reals
+}
+
+// Weight returns the weight of a real server; false when it does not exist.
+func (s *State) Weight(k Key, real netip.AddrPort) (int, bool) {
+	v := s.servers[k]
+	if v == nil {
+		return 0, false
+	}
+	w, ok := v.reals[real]
+	return w, ok
+}
+
+// Keys returns the keys of all virtual servers, sorted.
+func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Key.Compare) }
+
+// Users returns how many virtual servers there are at an address.
+func (s *State) Users(a netip.Addr) int { return s.users[a] }
+
+// Bound reports whether an address is bound.
+func (s *State) Bound(a netip.Addr) bool { return s.bound[a] }
+
+// Addresses returns the bound addresses, sorted.
+func (s *State) Addresses() []netip.Addr {
+	return slices.SortedFunc(maps.Keys(s.bound), netip.Addr.Compare)
+}
+
+// Has reports whether an element is in its set.
+func (s *State) Has(e Element) bool { return s.elements[e] }
+
+// Elements returns all elements, sorted.
+func (s *State) Elements() []Element {
+	return slices.SortedFunc(maps.Keys(s.elements), Element.Compare)
+}
+
+// Put replaces what is known of one virtual server by what was read.
+func (s *State) Put(v Server) {
+	s.Forget(v.Key)
+	reals := make(map[netip.AddrPort]int, len(v.Reals))
+	for _, r := range v.Reals {
+		reals[r.Addr] = r.Weight
+	}
+	s.servers[v.Key] = &server{virtual: v.Virtual, reals: reals}
+	s.users[v.Key.Addr]++
+}
+
+// Forget removes one virtual server from the state, if it is there.
+func (s *State) Forget(k Key) {
+	if s.servers[k] == nil {
+		return
+	}
+	delete(s.servers, k)
+	if s.users[k.Addr]--; s.users[k.Addr] == 0 {
+		delete(s.users, k.Addr)
+	}
+}
+
+// SetAddresses replaces the bound addresses by what was read.
+func (s *State) SetAddresses(bound []netip.Addr) {
+	s.bound = make(map[netip.Addr]bool, len(bound))
+	for _, a := range bound {
+		s.bound[a] = true
+	}
+}
+
+// SetElements replaces the elements by what was read.
+func (s *State) SetElements(elements []Element) {
+	s.elements = make(map[Element]bool, len(elements))
+	for _, e := range elements {
+		s.elements[e] = true
+	}
+}
+
+func impossible(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrImpossible, fmt.Sprintf(format, args...))
+}
+
+func (s *State) server(k Key) (*server, error) {
+	if v := s.servers[k]; v != nil {
+		return v, nil
+	}
+	return nil, impossible("virtual server %v does not exist", k)
+}
+
+func (o AddVirtual) apply(s *State) error {
+	if s.servers[o.Virtual.Key] != nil {
+		return fmt.Errorf("%w: %w", ErrExists, impossible("virtual server %v exists already", o.Virtual.Key))
+	}
+	s.Put(Server{Virtual: o.Virtual})
+	return nil
+}
+
+func (o UpdateVirtual) apply(s *State) error {
+	v, err := s.server(o.Virtual.Key)
+	if err == nil {
+		v.virtual = o.Virtual
+	}
+	return err
+}
+
+func (o DeleteVirtual) apply(s *State) error {
+	if _, err := s.server(o.Key); err != nil {
+		return err
+	}
+	s.Forget(o.Key)
+	return nil
+}
+
+func (o AddReal) apply(s *State) error {
+	v, err := s.server(o.Key)
+	if err != nil {
+		return err
+	}
+	if _, ok := v.reals[o.Real]; ok {
+		return impossible("real server %v exists already", o.Real)
+	}
+	v.reals[o.Real] = o.Weight
+	return nil
+}
+
+func (o SetWeight) apply(s *State) error {
+	v, err := s.server(o.Key)
+	if err != nil {
+		return err
+	}
+	if _, ok := v.reals[o.Real]; !ok {
+		return impossible("real server %v does not exist", o.Real)
+	}
+	v.reals[o.Real] = o.Weight
+	return nil
+}
+
+func (o DeleteReal) apply(s *State) error {
+	v, err := s.server(o.Key)
+	if err != nil {
+		return err
+	}
+	if _, ok := v.reals[o.Real]; !ok {
+		return impossible("real server %v does not exist", o.Real)
+	}
+	delete(v.reals, o.Real)
+	return nil
+}
+
+func (o Bind) apply(s *State) error {
+	if s.bound[o.Addr] {
+		return impossible("address %v is bound already", o.Addr)
+	}
+	s.bound[o.Addr] = true
+	return nil
+}
+
+func (o Unbind) apply(s *State) error {
+	if !s.bound[o.Addr] {
+		return impossible("address %v is not bound", o.Addr)
+	}
+	delete(s.bound, o.Addr)
+	return nil
+}
+
+func (o ChangeSets) apply(s *State) error {
+	for _, e := range o.Add {
+		if s.elements[e] {
+			return impossible("element %v exists already", e)
+		}
+	}
+	for _, e := range o.Remove {
+		if !s.elements[e] {
+			return impossible("element %v does not exist", e)
+		}
+	}
+	for _, e := range o.Add {
+		s.elements[e] = true
+	}
+	for _, e := range o.Remove {
+		delete(s.elements, e)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Device is the dummy device that holds the virtual addresses. It stays down: an address is the node's own all the same,
+// and a device that is down sends nothing.
+const Device = "hitless-ipvs0"
+
+// otherProxies are devices on which other proxies keep virtual addresses. Those are no addresses of the node, so a
+// Service may have them here too, as while one proxy takes over from another.
+var otherProxies = []string{"kube-ipvs0", "kube-dummy-if"}
+
+// dumps is how often an interrupted list is read before giving up; interfaces that come and go interrupt it.
+const dumps = 5
+
+type addresses struct {
+	blank    func() netlink.Link // a device that is not made yet; tests use another type where there is no dummy
+	deadline time.Duration
+	lost     func()
+	netlink  *netlink.Handle
+	device   netlink.Link
+}
+
+func openAddresses(deadline time.Duration, lost func()) (*addresses, error) {
+	dummy := func() netlink.Link { return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
+	a := &addresses{blank: dummy, deadline: deadline, lost: lost}
+	if err := a.reopen(); err != nil {
+		return nil, err
+	}
+	return a, a.ensure()
+}
+
+func (a *addresses) reopen() error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening a netlink handle on addresses: %w", err)
+	}
+	if err := h.SetSocketTimeout(a.deadline); err != nil {
+		h.Close()
+		return fmt.Errorf("setting the deadline of a netlink handle: %w", err)
+	}
+	a.close()
+	a.netlink = h
+	return nil
+}
+
+func (a *addresses) close() {
+	if a.netlink != nil {
+		a.netlink.Close()
+		a.netlink = nil
+	}
+}
+
+// checked gives the handle up when a reply was lost, so that the late reply meets nobody.
+func (a *addresses) checked(err error) error {
+	if !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	a.lost()
+	return errors.Join(fmt.Errorf("%w within %v", ErrLost, a.deadline), a.reopen())
+}
+
+// ensure finds the device, or makes it.
+func (a *addresses) ensure() error {
+	link, err := a.netlink.LinkByName(Device)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		if err = a.netlink.LinkAdd(a.blank()); err == nil || errors.Is(err, unix.EEXIST) {
+			link, err = a.netlink.LinkByName(Device)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("making the device %s for virtual addresses: %w; it needs the module %s and CAP_NET_ADMIN", Device, a.checked(err), a.blank().Type())
+	}
+	if want := a.blank().Type(); link.Type() != want {
+		return fmt.Errorf("the device %s is of type %s, not %s: somebody else's; rename it", Device, link.Type(), want)
+	}
+	a.device = link
+	return nil
+}
+
+func (a *addresses) bind(addr netip.Addr) error {
+	return unless(a.checked(a.netlink.AddrAdd(a.device, host(addr))), unix.EEXIST)
+}
+
+func (a *addresses) unbind(addr netip.Addr) error {
+	return unless(a.checked(a.netlink.AddrDel(a.device, host(addr))), unix.EADDRNOTAVAIL)
+}
+
+func host(addr netip.Addr) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
+}
+
+// read lists the IPv4 addresses of the device and of the node, and makes the device again if somebody removed it.
+func (a *addresses) read() (bound, node []netip.Addr, err error) {
+	if err := a.ensure(); err != nil {
+		return nil, nil, err
+	}
+	skip, err := a.virtualDevices()
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := dump(func() ([]netlink.Addr, error) { return a.netlink.AddrList(nil, netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the addresses of the node: %w", a.checked(err))
+	}
+	for _, found := range list {
+		addr, ok := netip.AddrFromSlice(found.IP)
+		if addr = addr.Unmap(); !ok {
+			continue
+		}
+		switch {
+		case found.LinkIndex == a.device.Attrs().Index:
+			bound = append(bound, addr)
+		case !slices.Contains(skip, found.LinkIndex):
+			node = append(node, addr)
+		}
+	}
+	return bound, node, nil
+}
+
+func (a *addresses) virtualDevices() ([]int, error) {
+	links, err := dump(a.netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing the devices of the node: %w", a.checked(err))
+	}
+	var indexes []int
+	for _, l := range links {
+		if slices.Contains(otherProxies, l.Attrs().Name) {
+			indexes = append(indexes, l.Attrs().Index)
+		}
+	}
+	return indexes, nil
+}
+
+// dump reads a list again when the kernel says that it changed meanwhile (NLM_F_DUMP_INTR).
+func dump[T any](list func() ([]T, error)) (all []T, err error) {
+	for range dumps {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,197 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// persistent is IP_VS_SVC_F_PERSISTENT of linux/ip_vs.h: a client stays with its real server.
+const persistent = 0x1
+
+// checkKey is the virtual server that is made and deleted to find out whether there is an IPVS: the discard port of an
+// address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's.
+var checkKey = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
+
+type virtualServers struct{ handle *handle }
+
+func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
+	open := func() (table, error) {
+		h, err := ipvs.New("")
+		if err != nil {
+			return nil, err
+		}
+		return h, nil
+	}
+	return &virtualServers{&handle{open: open, deadline: deadline, lost: lost}}
+}
+
+func (v *virtualServers) close() { v.handle.close() }
+
+// check writes a virtual server and reads it back. On a kernel without IPVS, moby/ipvs has no error for anything
+// (moby/ipvs issue 27): only what reads back was really written.
+func (v *virtualServers) check(scheduler string) error {
+	probe := kernel.Virtual{Key: checkKey, Scheduler: scheduler}
+	err := v.add(probe)
+	if errors.Is(err, kernel.ErrExists) { // left by a process that died right here
+		if err = v.delete(checkKey); err == nil {
+			err = v.add(probe)
+		}
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("trying IPVS: the kernel has no scheduler %q: %w; load the module ip_vs_%s or choose another scheduler", scheduler, err, scheduler)
+	}
+	if err != nil {
+		return fmt.Errorf("trying IPVS: creating the virtual server %v: %w; it needs the module ip_vs and CAP_NET_ADMIN", checkKey, err)
+	}
+	found, exists, err := v.one(checkKey)
+	if err != nil || !exists || found.Scheduler != scheduler {
+		return fmt.Errorf("trying IPVS: the kernel accepted the virtual server %v, but it does not read back (found %v, error %v): this kernel has no IPVS; load the module ip_vs, or use a kernel that has it", checkKey, exists, err)
+	}
+	if err := v.delete(checkKey); err != nil {
+		return fmt.Errorf("trying IPVS: deleting the virtual server %v: %w", checkKey, err)
+	}
+	return nil
+}
+
+func service(v kernel.Virtual) *ipvs.Service {
+	s := &ipvs.Service{Address: v.Addr.AsSlice(), Protocol: uint16(v.Protocol), Port: v.Port, SchedName: v.Scheduler,
+		AddressFamily: unix.AF_INET, Netmask: 0xffffffff}
+	if v.Addr.Is6() {
+		s.AddressFamily, s.Netmask = unix.AF_INET6, 128
+	}
+	if v.Affinity > 0 {
+		s.Flags |= persistent
+		s.Timeout = uint32(v.Affinity / time.Second)
+	}
+	return s
+}
+
+func destination(real netip.AddrPort, weight int) *ipvs.Destination {
+	d := &ipvs.Destination{Address: real.Addr().AsSlice(), Port: real.Port(), Weight: weight,
+		ConnectionFlags: ipvs.ConnectionFlagMasq, AddressFamily: unix.AF_INET}
+	if real.Addr().Is6() {
+		d.AddressFamily = unix.AF_INET6
+	}
+	return d
+}
+
+// virtual reads a virtual server; false for one that goes by firewall mark, which is never ours.
+func virtual(s *ipvs.Service) (kernel.Virtual, bool) {
+	addr, ok := netip.AddrFromSlice(s.Address)
+	if !ok || s.FWMark != 0 {
+		return kernel.Virtual{}, false
+	}
+	v := kernel.Virtual{Key: kernel.Key{Addr: addr, Protocol: kernel.Protocol(s.Protocol), Port: s.Port}, Scheduler: s.SchedName}
+	if s.Flags&persistent != 0 {
+		v.Affinity = time.Duration(s.Timeout) * time.Second
+	}
+	return v, true
+}
+
+func (v *virtualServers) all() ([]kernel.Server, error) {
+	list, err := call(v.handle, "listing virtual servers", table.GetServices)
+	if err != nil {
+		return nil, fmt.Errorf("listing virtual servers: %w", err)
+	}
+	servers := make([]kernel.Server, 0, len(list))
+	for _, s := range list {
+		virtual, ok := virtual(s)
+		if !ok {
+			continue
+		}
+		reals, err := v.reals(virtual)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, kernel.Server{Virtual: virtual, Reals: reals})
+	}
+	return servers, nil
+}
+
+func (v *virtualServers) one(k kernel.Key) (kernel.Server, bool, error) {
+	wanted := service(kernel.Virtual{Key: k})
+	s, err := call(v.handle, "reading a virtual server", func(t table) (*ipvs.Service, error) { return t.GetService(wanted) })
+	if errors.Is(err, unix.ESRCH) {
+		return kernel.Server{}, false, nil
+	}
+	if err != nil {
+		return kernel.Server{}, false, fmt.Errorf("reading virtual server %v: %w", k, err)
+	}
+	found, ok := virtual(s)
+	if !ok || found.Key != k {
+		return kernel.Server{}, false, fmt.Errorf("reading virtual server %v: the kernel answered with %v", k, found.Key)
+	}
+	reals, err := v.reals(found)
+	return kernel.Server{Virtual: found, Reals: reals}, err == nil, err
+}
+
+func (v *virtualServers) reals(of kernel.Virtual) ([]kernel.Real, error) {
+	s := service(of)
+	list, err := call(v.handle, "listing real servers", func(t table) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
+	if err != nil {
+		return nil, fmt.Errorf("listing the real servers of %v: %w", of.Key, err)
+	}
+	reals := make([]kernel.Real, 0, len(list))
+	for _, d := range list {
+		addr, ok := netip.AddrFromSlice(d.Address)
+		if !ok {
+			return nil, fmt.Errorf("listing the real servers of %v: %v is not an address", of.Key, d.Address)
+		}
+		reals = append(reals, kernel.Real{Addr: netip.AddrPortFrom(addr, d.Port), Weight: d.Weight,
+			Active: d.ActiveConnections, Inactive: d.InactiveConnections})
+	}
+	return reals, nil
+}
+
+func (v *virtualServers) add(virtual kernel.Virtual) error {
+	s := service(virtual)
+	err := v.handle.do("creating a virtual server", func(t table) error { return t.NewService(s) })
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: %w", kernel.ErrExists, err)
+	}
+	return err
+}
+
+func (v *virtualServers) delete(k kernel.Key) error {
+	s := service(kernel.Virtual{Key: k})
+	err := v.handle.do("deleting a virtual server", func(t table) error { return t.DelService(s) })
+	return unless(err, unix.ESRCH)
+}
+
+func (v *virtualServers) apply(op kernel.Op) error {
+	switch o := op.(type) {
+	case kernel.AddVirtual:
+		return v.add(o.Virtual)
+	case kernel.UpdateVirtual:
+		s := service(o.Virtual)
+		return v.handle.do("updating a virtual server", func(t table) error { return t.UpdateService(s) })
+	case kernel.DeleteVirtual:
+		return v.delete(o.Key)
+	case kernel.AddReal:
+		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, o.Weight)
+		return v.handle.do("adding a real server", func(t table) error { return t.NewDestination(s, d) })
+	case kernel.SetWeight:
+		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, o.Weight)
+		return v.handle.do("changing the weight of a real server", func(t table) error { return t.UpdateDestination(s, d) })
+	case kernel.DeleteReal:
+		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, 0)
+		err := v.handle.do("deleting a real server", func(t table) error { return t.DelDestination(s, d) })
+		return unless(err, unix.ENOENT)
+	}
+	return fmt.Errorf("operation %q is not one on IPVS", op.Name())
+}
+
+// unless returns the error, except when it says that there was nothing to do.
+func unless(err error, done error) error {
+	if errors.Is(err, done) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+// Package linux is the real kernel: IPVS through moby/ipvs, addresses through vishvananda/netlink, filter sets and
+// masquerading through google/nftables, and the sysctls that IPVS needs. It works in the network namespace of the
+// process, starts no program of its own, and decides nothing.
+//
+// (moby/ipvs runs `modprobe ip_vs` once when it is first used; a container without modprobe only gets a warning.)
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Options configure the kernel's part of the proxier.
+type Options struct {
+	Scheduler     string         // tried at the start, so that a missing module is found then
+	ClusterCIDRs  []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
+	MasqueradeAll bool           // masquerade all traffic to cluster IPs
+	StrictARP     bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
+	Deadline      time.Duration  // for the reply to one netlink call; the handle is given up when it passes
+	Lost          func(table string)
+	Proc          string // where /proc is; empty for /proc
+}
+
+// Kernel implements kernel.Kernel. It is not safe for concurrent use, except that the handle on IPVS is locked.
+type Kernel struct {
+	ipvs      *virtualServers
+	addresses *addresses
+	filter    *filter
+}
+
+var _ kernel.Kernel = (*Kernel)(nil)
+
+// Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
+// addresses, and the filter table. It changes no virtual server, address or set element that is there already.
+func Open(o Options) (*Kernel, error) {
+	if o.Deadline <= 0 {
+		o.Deadline = 5 * time.Second
+	}
+	if o.Lost == nil {
+		o.Lost = func(string) {}
+	}
+	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") })}
+	if err := k.ipvs.check(o.Scheduler); err != nil {
+		k.Close()
+		return nil, err
+	}
+	if err := setSysctls(o.Proc, o.StrictARP); err != nil {
+		k.Close()
+		return nil, err
+	}
+	var err error
+	if k.addresses, err = openAddresses(o.Deadline, func() { o.Lost("route") }); err != nil {
+		k.Close()
+		return nil, err
+	}
+	k.filter = newFilter(o)
+	if err := k.filter.prepare(); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Close closes the netlink handles. It leaves everything else as it is: the node goes on forwarding.
+func (k *Kernel) Close() {
+	k.ipvs.close()
+	if k.addresses != nil {
+		k.addresses.close()
+	}
+}
+
+// Servers implements kernel.Kernel.
+func (k *Kernel) Servers() ([]kernel.Server, error) { return k.ipvs.all() }
+
+// Server implements kernel.Kernel.
+func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) { return k.ipvs.one(key) }
+
+// Addresses implements kernel.Kernel.
+func (k *Kernel) Addresses() (bound, node []netip.Addr, err error) { return k.addresses.read() }
+
+// Elements implements kernel.Kernel.
+func (k *Kernel) Elements() ([]kernel.Element, error) { return k.filter.read() }
+
+// Apply implements kernel.Kernel. To delete what is gone already, or to bind what is bound, is no error: the kernel is
+// as it was asked to be.
+func (k *Kernel) Apply(op kernel.Op) error {
+	switch o := op.(type) {
+	case kernel.Bind:
+		return k.addresses.bind(o.Addr)
+	case kernel.Unbind:
+		return k.addresses.unbind(o.Addr)
+	case kernel.ChangeSets:
+		return k.filter.change(o.Add, o.Remove)
+	}
+	if _, ok := kernel.KeyOf(op); !ok {
+		return fmt.Errorf("operation %q is unknown to this kernel", op.Name())
+	}
+	return k.ipvs.apply(op)
+}

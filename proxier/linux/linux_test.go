@@ -1,0 +1,143 @@
+package linux
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// deaf is a handle whose reads get no reply until it is closed, as when another goroutine took the reply.
+type deaf struct {
+	table
+	closed chan struct{}
+}
+
+func (d *deaf) GetServices() ([]*ipvs.Service, error) {
+	<-d.closed
+	return nil, os.ErrClosed
+}
+
+func (d *deaf) Close() { close(d.closed) }
+
+// quick answers.
+type quick struct{ table }
+
+func (quick) GetServices() ([]*ipvs.Service, error) { return []*ipvs.Service{{Port: 80}}, nil }
+func (quick) Close()                                {}
+
+// The twin of kubernetes#71071: there, one lost reply froze kube-proxy for good.
+func TestLostReplyCostsOneHandle(t *testing.T) {
+	first := &deaf{closed: make(chan struct{})}
+	handles := []table{first, quick{}}
+	lost := 0
+	h := &handle{deadline: 20 * time.Millisecond, lost: func() { lost++ }, open: func() (table, error) {
+		next := handles[0]
+		handles = handles[1:]
+		return next, nil
+	}}
+	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, ErrLost) {
+		t.Errorf("error %v, want %v", err, ErrLost)
+	}
+	select {
+	case <-first.closed:
+	case <-time.After(5 * time.Second):
+		t.Error("the handle was not closed: its reader waits for ever")
+	}
+	h.deadline = time.Minute
+	for range 2 {
+		if got, err := call(h, "listing", table.GetServices); err != nil || len(got) != 1 {
+			t.Errorf("with a new handle: %v, %v", got, err)
+		}
+	}
+	if lost != 1 || len(handles) != 0 {
+		t.Errorf("%d handles were lost and %d not opened, want 1 and 0", lost, len(handles))
+	}
+}
+
+func TestHandleThatCannotBeOpened(t *testing.T) {
+	h := &handle{deadline: time.Second, open: func() (table, error) { return nil, unix.EPERM }}
+	if err := h.do("x", func(table) error { return nil }); !errors.Is(err, unix.EPERM) {
+		t.Errorf("error %v, want %v", err, unix.EPERM)
+	}
+}
+
+func TestServiceThereAndBack(t *testing.T) {
+	for _, want := range []kernel.Virtual{
+		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 443}, Scheduler: "rr"},
+		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: kernel.TCP, Port: 80}, Scheduler: "mh", Affinity: 3 * time.Hour},
+	} {
+		s := service(want)
+		s.Flags |= 0x2 // IP_VS_SVC_F_HASHED, which the kernel adds
+		got, ok := virtual(s)
+		if !ok || got != want {
+			t.Errorf("%+v came back as %+v", want, got)
+		}
+	}
+	if _, ok := virtual(&ipvs.Service{FWMark: 7, Address: net.IPv4zero.To4()}); ok {
+		t.Error("a virtual server by firewall mark was taken for one of ours")
+	}
+}
+
+func TestElementThereAndBack(t *testing.T) {
+	for _, want := range []kernel.Element{
+		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 0x1f90}},
+		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("10.244.1.5")}},
+	} {
+		got, err := decode(want.Set, encode(want))
+		if err != nil || got != want.Key {
+			t.Errorf("%v came back as %v, %v", want, got, err)
+		}
+	}
+	if _, err := decode(kernel.Drop, make([]byte, 8)); err == nil {
+		t.Error("an element of another size was taken for one of ours")
+	}
+}
+
+func TestSysctls(t *testing.T) {
+	root := t.TempDir()
+	s := sysctl{"net/ipv4/ip_forward", "1", "forwarding"}
+	if err := s.set(root); err == nil {
+		t.Error("a sysctl that does not exist was set")
+	}
+	path := filepath.Join(root, s.path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []string{"0\n", "1\n"} {
+		if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.set(root); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(path); got[0] != '1' {
+			t.Errorf("it was %q and is %q", before, got)
+		}
+	}
+}
+
+func TestWantedSysctls(t *testing.T) {
+	for release, reuse := range map[string]bool{"4.19.0-27-amd64": true, "5.8.18": true, "5.9.0": false, "6.1.0-56-cloud-amd64": false,
+		"5.10-rc1": false, "5.4-custom": true, "strange": false} {
+		got := false
+		for _, s := range wanted(release, false) {
+			got = got || s.path == "net/ipv4/vs/conn_reuse_mode"
+		}
+		if got != reuse {
+			t.Errorf("on %s conn_reuse_mode is set: %v, want %v", release, got, reuse)
+		}
+	}
+	if diff := cmp.Diff(len(wanted("6.1", false))+2, len(wanted("6.1", true))); diff != "" {
+		t.Errorf("strict ARP (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,385 @@
+//go:build netns
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// These tests need root over a network namespace of their own: unshare -rnm go test -tags netns ./proxier/linux
+
+func port(set kernel.Set, addr string, port uint16) kernel.Element {
+	return kernel.Element{Set: set, Key: kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}}
+}
+
+func hairpin(addr string) kernel.Element {
+	return kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr(addr)}}
+}
+
+// inNamespace runs the test on a thread that is in a new network namespace.
+func inNamespace(t *testing.T) netns.NsHandle {
+	t.Helper()
+	runtime.LockOSThread()
+	before, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatalf("making a network namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Set(before); err != nil {
+			t.Errorf("going back: %v", err) // the thread stays locked, and ends with its goroutine
+			return
+		}
+		ns.Close()
+		before.Close()
+		runtime.UnlockOSThread()
+	})
+	return ns
+}
+
+func newTestFilter(t *testing.T, o Options) *filter {
+	t.Helper()
+	o.Deadline, o.Lost = 5*time.Second, func(string) { t.Error("a reply was lost") }
+	f := newFilter(o)
+	if err := f.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func elements(t *testing.T, f *filter) []kernel.Element {
+	t.Helper()
+	all, err := f.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, kernel.Element.Compare)
+	return all
+}
+
+func TestElementsReadBackAndSurviveARestart(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{})
+	all := []kernel.Element{port(kernel.Drop, "203.0.113.10", 80), hairpin("10.244.1.5"), port(kernel.Masquerade, "203.0.113.10", 80),
+		port(kernel.OffCluster, "10.96.0.1", 443)}
+	slices.SortFunc(all, kernel.Element.Compare)
+	if err := f.change(all, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all, elements(t, f), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("elements (-want +got):\n%s", diff)
+	}
+	if err := f.change([]kernel.Element{port(kernel.FromNode, "203.0.113.11", 80)}, all[1:2]); err != nil {
+		t.Fatal(err)
+	}
+	want := elements(t, f)
+	if len(want) != 4 || slices.Contains(want, all[1]) {
+		t.Errorf("after one added and one removed: %v", want)
+	}
+	if got := elements(t, newTestFilter(t, Options{MasqueradeAll: true})); !slices.Equal(got, want) {
+		t.Errorf("a new process found %v, want %v", got, want)
+	}
+}
+
+func TestChangeIsOneTransaction(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{})
+	if err := f.change([]kernel.Element{port(kernel.Drop, "203.0.113.10", 80)}, []kernel.Element{port(kernel.Drop, "203.0.113.11", 80)}); err == nil {
+		t.Error("removing an element that is not there succeeded")
+	}
+	if got := elements(t, f); len(got) != 0 {
+		t.Errorf("half of a failed transaction is there: %v", got)
+	}
+}
+
+func TestManyElements(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{})
+	var all []kernel.Element
+	for i := range 10000 {
+		all = append(all, port(kernel.OffCluster, fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80))
+	}
+	begin := time.Now()
+	if err := f.change(all, nil); err != nil {
+		t.Fatal(err)
+	}
+	added := time.Since(begin)
+	if got := elements(t, f); len(got) != len(all) {
+		t.Errorf("%d elements read back, want %d", len(got), len(all))
+	}
+	begin = time.Now()
+	if err := f.change([]kernel.Element{port(kernel.Drop, "10.96.0.1", 80)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("10000 added in %v, then one in %v", added, time.Since(begin))
+	if err := f.change(nil, all); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRulesetIsMadeAgain(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
+	want := nft(t, "list", "ruleset")
+	for _, line := range []string{
+		"ip daddr . meta l4proto . th dport @masquerade meta mark set meta mark | 0x00004000",
+		"ip saddr != 10.244.0.0/16 ip daddr . meta l4proto . th dport @off-cluster meta mark set meta mark | 0x00004000",
+		"ct state new ip daddr . meta l4proto . th dport @drop drop",
+		"ip saddr . ip daddr @hairpin masquerade fully-random",
+	} {
+		if !strings.Contains(strings.ReplaceAll(want, "or 0x00004000", "| 0x00004000"), line) {
+			t.Errorf("no rule %q in\n%s", line, want)
+		}
+	}
+	nft(t, "flush", "ruleset")
+	if err := f.change([]kernel.Element{port(kernel.Drop, "203.0.113.10", 80)}, nil); err == nil {
+		t.Error("changing a set that is gone succeeded")
+	}
+	elements(t, f)
+	if got := nft(t, "list", "ruleset"); got != want {
+		t.Errorf("the ruleset was made again as\n%s\nwant\n%s", got, want)
+	}
+}
+
+func nft(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("nft", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestKernelWithoutIPVSIsRefused holds on any kernel: where there is an IPVS, the check has to pass.
+func TestKernelWithoutIPVSIsRefused(t *testing.T) {
+	inNamespace(t)
+	v := newVirtualServers(5*time.Second, func() { t.Error("a reply was lost") })
+	defer v.close()
+	err := v.check("rr")
+	services, _ := v.all()
+	switch {
+	case err == nil && exec.Command("test", "-e", "/proc/sys/net/ipv4/vs").Run() != nil:
+		t.Error("a kernel without IPVS was accepted")
+	case err != nil && !strings.Contains(err.Error(), "has no IPVS"):
+		t.Errorf("error %v does not say what is missing", err)
+	case len(services) > 0:
+		t.Errorf("the check left %v", services)
+	}
+}
+
+// road is client - node - server, each in a namespace; the test's own is the node.
+type road struct {
+	client, server netns.NsHandle
+}
+
+const (
+	clientAddr   = "192.0.2.2"
+	nodeByClient = "192.0.2.1"
+	nodeByServer = "198.51.100.1"
+	serverAddr   = "198.51.100.2"
+	serverPort   = 8080
+	patience     = 5 * time.Second        // for what must work; a first SYN may be lost while interfaces come up
+	impatience   = 300 * time.Millisecond // for what must not
+)
+
+func newRoad(t *testing.T) road {
+	t.Helper()
+	node := inNamespace(t)
+	r := road{client: wire(t, node, "client", nodeByClient, clientAddr), server: wire(t, node, "server", nodeByServer, serverAddr)}
+	if err := (sysctl{"net/ipv4/ip_forward", "1", "forwarding"}).set("/proc/sys"); err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan net.Listener)
+	go in(t, r.server, func() {
+		l, err := net.Listen("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)))
+		if err != nil {
+			t.Error(err)
+		}
+		listening <- l
+	})
+	l := <-listening
+	if l == nil {
+		t.FailNow()
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			// Each answer is the address that the server sees; one for each byte asked.
+			go func() {
+				defer c.Close()
+				one := make([]byte, 1)
+				for _, err := c.Read(one); err == nil; _, err = c.Read(one) {
+					fmt.Fprintln(c, c.RemoteAddr().(*net.TCPAddr).IP)
+				}
+			}()
+		}
+	}()
+	return r
+}
+
+// in runs f on a thread of another namespace, which ends with it.
+func in(t *testing.T, ns netns.NsHandle, f func()) {
+	runtime.LockOSThread()
+	if err := netns.Set(ns); err != nil {
+		t.Error(err)
+	}
+	f()
+}
+
+// wire makes a namespace with one interface, whose peer is in the node's.
+func wire(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsHandle {
+	t.Helper()
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(netns.Set(node))
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns)}
+	check(netlink.LinkAdd(veth))
+	addr := func(h *netlink.Handle, link, ip string) {
+		l, err := h.LinkByName(link)
+		check(err)
+		a, err := netlink.ParseAddr(ip + "/24")
+		check(err)
+		check(h.AddrAdd(l, a))
+		check(h.LinkSetUp(l))
+	}
+	local, err := netlink.NewHandleAt(node)
+	check(err)
+	defer local.Close()
+	peer, err := netlink.NewHandleAt(ns)
+	check(err)
+	defer peer.Close()
+	addr(local, name, here)
+	addr(peer, "eth0", there)
+	check(peer.RouteAdd(&netlink.Route{Gw: net.ParseIP(here)}))
+	return ns
+}
+
+func (r road) dial(t *testing.T, timeout time.Duration) (net.Conn, error) {
+	t.Helper()
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	done := make(chan result)
+	go in(t, r.client, func() {
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)), timeout)
+		done <- result{c, err}
+	})
+	d := <-done
+	if d.c != nil {
+		t.Cleanup(func() { d.c.Close() })
+	}
+	return d.c, d.err
+}
+
+// source asks the server which address it sees.
+func source(t *testing.T, c net.Conn) string {
+	t.Helper()
+	answer := make([]byte, 64)
+	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte{'?'}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Read(answer)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(answer[:n]))
+}
+
+func TestMasquerade(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options Options
+		set     kernel.Set
+		want    string
+	}{
+		{"cluster policy", Options{}, kernel.Masquerade, nodeByServer},
+		{"local policy keeps the client's address", Options{}, kernel.FromNode, clientAddr},
+		{"cluster IP without pod addresses known", Options{}, kernel.OffCluster, clientAddr},
+		{"cluster IP, all", Options{MasqueradeAll: true}, kernel.OffCluster, nodeByServer},
+		{"cluster IP, client is a pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, kernel.OffCluster, clientAddr},
+		{"cluster IP, client is no pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kernel.OffCluster, nodeByServer},
+		{"other port", Options{}, "", clientAddr},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRoad(t)
+			f := newTestFilter(t, test.options)
+			add := []kernel.Element{port(kernel.Masquerade, serverAddr, serverPort+1)}
+			if test.set != "" {
+				add = []kernel.Element{port(test.set, serverAddr, serverPort)}
+			}
+			if err := f.change(add, nil); err != nil {
+				t.Fatal(err)
+			}
+			c, err := r.dial(t, patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := source(t, c); got != test.want {
+				t.Errorf("the server saw %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDropMeetsNewConnectionsOnly(t *testing.T) {
+	r := newRoad(t)
+	f := newTestFilter(t, Options{})
+	old, err := r.dial(t, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source(t, old)
+	drop := []kernel.Element{port(kernel.Drop, serverAddr, serverPort)}
+	if err := f.change(drop, nil); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if _, err := r.dial(t, impatience); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("a new connection ended with %v, want a time-out", err)
+	}
+	if got := source(t, old); got != clientAddr {
+		t.Errorf("the old connection answers %q, want %s", got, clientAddr)
+	}
+	if err := f.change(nil, drop); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.dial(t, patience); err != nil {
+		t.Errorf("after the drop: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package linux
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysctl is one setting, and why it must be so.
+type sysctl struct{ path, value, why string }
+
+// wanted lists the settings that the proxier relies on (Documentation/networking/ipvs-sysctl.rst).
+func wanted(release string, strictARP bool) []sysctl {
+	list := []sysctl{
+		{"net/ipv4/vs/conntrack", "1", "connections through IPVS can be masqueraded only when conntrack knows them"},
+		{"net/ipv4/vs/expire_nodest_conn", "1", "a connection whose real server was deleted must end at once, not hang"},
+		{"net/ipv4/vs/expire_quiescent_template", "1", "affinity must not lead to a real server of weight 0 (kubernetes#71834)"},
+		{"net/ipv4/ip_forward", "1", "the node forwards to pods"},
+	}
+	if before(release, 5, 9) {
+		list = append(list, sysctl{"net/ipv4/vs/conn_reuse_mode", "0",
+			"before Linux 5.9 a reused client port cost a second (kubernetes#70747)"})
+	}
+	if strictARP {
+		list = append(list,
+			sysctl{"net/ipv4/conf/all/arp_ignore", "1", "strict ARP"},
+			sysctl{"net/ipv4/conf/all/arp_announce", "2", "strict ARP"})
+	}
+	return list
+}
+
+// setSysctls writes the settings that are not as they should be.
+func setSysctls(proc string, strictARP bool) error {
+	if proc == "" {
+		proc = "/proc"
+	}
+	release, err := kernelRelease()
+	if err != nil {
+		return err
+	}
+	for _, s := range wanted(release, strictARP) {
+		if err := s.set(filepath.Join(proc, "sys")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s sysctl) set(root string) error {
+	path := filepath.Join(root, s.path)
+	now, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("setting %s=%s: there is no such sysctl (%s); the kernel lacks it, or hides it outside its first user namespace", s.path, s.value, s.why)
+	}
+	if err != nil {
+		return fmt.Errorf("reading sysctl %s: %w", s.path, err)
+	}
+	if string(bytes.TrimSpace(now)) == s.value {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(s.value), 0o644); err != nil {
+		return fmt.Errorf("setting %s=%s, now %s: %w (%s)", s.path, s.value, bytes.TrimSpace(now), err, s.why)
+	}
+	return nil
+}
+
+func kernelRelease() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("asking for the kernel's release: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+// before reports whether a release as 6.1.0-56-cloud-amd64 is older than the given one. One that cannot be read is not.
+func before(release string, major, minor int) bool {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	digits := func(s string) string {
+		return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
+	}
+	a, errA := strconv.Atoi(digits(parts[0]))
+	b, errB := strconv.Atoi(digits(parts[1]))
+	if errA != nil || errB != nil {
+		return false
+	}
+	return a < major || a == major && b < minor
+}

@@ -1,0 +1,196 @@
+// Package metrics counts what the proxier does, for Prometheus. Where a metric means what one of kube-proxy's means, it
+// has that name, so that dashboards go on working. It is not for health checks.
+package metrics
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Metrics are the metrics of one proxier, in a registry of their own. They are safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	sync, full, partial prometheus.Histogram
+	synced, queued      prometheus.Gauge
+	services, endpoints prometheus.Counter
+	healthz, livez      *prometheus.CounterVec
+
+	operations *prometheus.CounterVec
+	reopened   *prometheus.CounterVec
+	moves      *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+	repairs    prometheus.Counter
+	draining   prometheus.Gauge
+	virtuals   prometheus.Gauge
+}
+
+// New returns metrics that are all zero.
+func New() *Metrics {
+	f := factory{prometheus.NewRegistry()}
+	m := &Metrics{
+		registry:   f.registry,
+		sync:       f.histogram("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass, of either kind."),
+		full:       f.histogram("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of a pass that reads the whole kernel."),
+		partial:    f.histogram("kubeproxy_sync_partial_proxy_rules_duration_seconds", "Duration of a pass over what changed."),
+		synced:     f.gauge("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "Time of the last pass that left nothing undone."),
+		queued:     f.gauge("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change seen in the API."),
+		services:   f.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of Services."),
+		endpoints:  f.counter("kubeproxy_sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices."),
+		healthz:    f.counters("kubeproxy_proxy_healthz_total", "Answers to /healthz.", "code"),
+		livez:      f.counters("kubeproxy_proxy_livez_total", "Answers to /livez.", "code"),
+		operations: f.counters("hitless_proxier_kernel_operations_total", "Operations on the kernel.", "operation", "result"),
+		reopened:   f.counters("hitless_proxier_netlink_reopened_total", "Netlink handles given up because no reply came in time.", "table"),
+		moves:      f.counters("hitless_proxier_real_servers_total", "What happened to real servers.", "what"),
+		refused:    f.counters("hitless_proxier_refused_total", "What the API asked for and the proxier did not program.", "reason"),
+		repairs:    f.counter("hitless_proxier_repairs_total", "Operations that a full pass needed although nothing had changed in the API."),
+		draining:   f.gauge("hitless_proxier_draining_real_servers", "Real servers at weight 0 that still have connections."),
+		virtuals:   f.gauge("hitless_proxier_virtual_servers", "Virtual servers in the kernel."),
+	}
+	f.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+type factory struct{ registry *prometheus.Registry }
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	f.registry.MustRegister(g)
+	return g
+}
+
+func (f factory) histogram(name, help string) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
+		Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18)}) // 100 µs to 13 s
+	f.registry.MustRegister(h)
+	return h
+}
+
+// Handler answers /metrics, and /proxyMode with the mode's name as kube-proxy does.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ipvs"))
+	})
+	return mux
+}
+
+// Pass notes one pass.
+func (m *Metrics) Pass(full bool, took time.Duration, complete bool, now time.Time) {
+	m.sync.Observe(took.Seconds())
+	if full {
+		m.full.Observe(took.Seconds())
+	} else {
+		m.partial.Observe(took.Seconds())
+	}
+	if complete {
+		m.synced.Set(float64(now.UnixNano()) / 1e9)
+	}
+}
+
+// ServiceChanged notes a change of a Service.
+func (m *Metrics) ServiceChanged(now time.Time) {
+	m.services.Inc()
+	m.queued.Set(float64(now.UnixNano()) / 1e9)
+}
+
+// EndpointsChanged notes a change of an EndpointSlice.
+func (m *Metrics) EndpointsChanged(now time.Time) {
+	m.endpoints.Inc()
+	m.queued.Set(float64(now.UnixNano()) / 1e9)
+}
+
+// Answered notes an answer to a health check of the node.
+func (m *Metrics) Answered(path string, code int) {
+	answers := m.healthz
+	if path == "/livez" {
+		answers = m.livez
+	}
+	answers.WithLabelValues(strconv.Itoa(code)).Inc()
+}
+
+// Reopened notes that a netlink handle was given up.
+func (m *Metrics) Reopened(table string) { m.reopened.WithLabelValues(table).Inc() }
+
+// Moved notes what happened to a real server.
+func (m *Metrics) Moved(what string) { m.moves.WithLabelValues(what).Inc() }
+
+// Refused notes a refusal.
+func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// Repaired notes repairs.
+func (m *Metrics) Repaired(n int) { m.repairs.Add(float64(n)) }
+
+// Tables notes the size of what is in the kernel.
+func (m *Metrics) Tables(virtuals, draining int) {
+	m.virtuals.Set(float64(virtuals))
+	m.draining.Set(float64(draining))
+}
+
+// Kernel returns a kernel whose operations are counted.
+func (m *Metrics) Kernel(k kernel.Kernel) kernel.Kernel { return &counted{k, m} }
+
+type counted struct {
+	kernel kernel.Kernel
+	m      *Metrics
+}
+
+func (c *counted) count(operation string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	c.m.operations.WithLabelValues(operation, result).Inc()
+}
+
+func (c *counted) Apply(op kernel.Op) error {
+	err := c.kernel.Apply(op)
+	c.count(op.Name(), err)
+	return err
+}
+
+func (c *counted) Servers() ([]kernel.Server, error) {
+	s, err := c.kernel.Servers()
+	c.count("read-servers", err)
+	return s, err
+}
+
+func (c *counted) Server(k kernel.Key) (kernel.Server, bool, error) {
+	s, ok, err := c.kernel.Server(k)
+	c.count("read-server", err)
+	return s, ok, err
+}
+
+func (c *counted) Addresses() (bound, node []netip.Addr, err error) {
+	bound, node, err = c.kernel.Addresses()
+	c.count("read-addresses", err)
+	return bound, node, err
+}
+
+func (c *counted) Elements() ([]kernel.Element, error) {
+	e, err := c.kernel.Elements()
+	c.count("read-elements", err)
+	return e, err
+}

@@ -1,0 +1,221 @@
+// Package proxier is a Kubernetes Service proxy on IPVS that drops nothing while something changes: the bundled proxier
+// of hitless, usable on its own. It watches Services and EndpointSlices (package watch), computes what the kernel should
+// hold (desired), plans the way there (plan), goes it step by step and watches real servers drain (engine), on a kernel
+// (kernel, linux, fake), and tells load balancers about it (health, metrics).
+//
+// This package joins the parts in one loop and makes them a command. It does IPv4 and TCP; NodePort, UDP, SCTP and IPv6
+// are refused or left out, and said so once. Clients inside the cluster that use an external address of a Service with
+// policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
+package proxier
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/engine"
+	"github.com/hitless/hitless/proxier/health"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/metrics"
+)
+
+// Source is where API objects and their changes come from; *watch.Watcher is one.
+type Source interface {
+	engine.Objects
+	// Run starts it, and returns when all objects are known.
+	Run(context.Context) error
+	// Changed receives when something changed since the last Take.
+	Changed() <-chan struct{}
+	// Take returns the Services that changed since the last Take.
+	Take() []types.NamespacedName
+}
+
+// Config is what a Proxier is made of. All fields must be set.
+type Config struct {
+	Source  Source
+	Kernel  kernel.Kernel
+	Engine  engine.Options
+	Node    *health.Node
+	Checks  *health.Services
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+	Periods Periods
+}
+
+// Periods say when the loop does what by itself.
+type Periods struct {
+	MinSync   time.Duration // least time from the end of one pass over changes to the next; 0 for none
+	Retry     time.Duration // most time until something that failed is tried again; it starts with a second
+	Reconcile time.Duration // time between passes that read the whole kernel; 0 for none but the first
+	Drain     time.Duration // time between looks at real servers that drain; none drains, none looks
+}
+
+// Proxier keeps one node's kernel up to date.
+type Proxier struct {
+	Config
+	engine  *engine.Engine
+	backoff time.Duration
+	clocks  clocks
+}
+
+// clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
+type clocks struct {
+	sync, retry, drain, reconcile clock
+}
+
+// clock is a timer that knows whether it runs.
+type clock struct {
+	*time.Timer
+	running bool
+}
+
+func newClock() clock {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return clock{Timer: t}
+}
+
+// start lets it run unless it runs already.
+func (c *clock) start(d time.Duration) {
+	if !c.running && d > 0 {
+		c.Reset(d)
+		c.running = true
+	}
+}
+
+func (c *clock) stop() {
+	c.Stop()
+	c.running = false
+}
+
+// New returns a proxier that has not started.
+func New(c Config) *Proxier {
+	return &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
+		clocks: clocks{newClock(), newClock(), newClock(), newClock()}}
+}
+
+// Run works until the context ends, and leaves the kernel as it is then: the node goes on forwarding. An error means that
+// it could not start, since it could see neither the API nor the kernel.
+func (p *Proxier) Run(ctx context.Context) error {
+	defer p.Checks.Close()
+	if err := p.Source.Run(ctx); err != nil {
+		return ended(ctx, err)
+	}
+	if err := p.full(ctx); err != nil {
+		return ended(ctx, err)
+	}
+	p.clocks.reconcile.start(p.Periods.Reconcile)
+	for ctx.Err() == nil {
+		p.step(ctx)
+	}
+	return nil
+}
+
+// ended takes the end of the context for what it is, no failure.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// step waits for the next thing to do, and does it.
+func (p *Proxier) step(ctx context.Context) {
+	changed := p.Source.Changed()
+	if p.clocks.sync.running {
+		changed = nil // the last pass was less than MinSync ago; changes gather meanwhile
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+		p.sync(ctx)
+		p.clocks.sync.start(p.Periods.MinSync)
+	case <-p.clocks.sync.C:
+		p.clocks.sync.running = false
+	case <-p.clocks.retry.C:
+		p.clocks.retry.running = false
+		p.sync(ctx)
+	case <-p.clocks.drain.C:
+		p.clocks.drain.running = false
+		p.drain(ctx)
+	case <-p.clocks.reconcile.C:
+		p.clocks.reconcile.running = false
+		if err := p.full(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Error("reconciliation failed", "error", err)
+		}
+		p.clocks.reconcile.start(p.Periods.Reconcile)
+	}
+}
+
+// sync is a pass over what changed, and over what failed before.
+func (p *Proxier) sync(ctx context.Context) {
+	names := p.Source.Take()
+	begin := time.Now()
+	report, err := p.engine.Sync(ctx, names)
+	p.finish(ctx, pass{"changes", names, report, err, time.Since(begin)})
+}
+
+// full is a pass over everything.
+func (p *Proxier) full(ctx context.Context) error {
+	names := append(p.Source.Take(), p.Source.Names()...) // Services that are gone are among the taken ones only
+	begin := time.Now()
+	report, err := p.engine.Full(ctx)
+	p.finish(ctx, pass{"everything", names, report, err, time.Since(begin)})
+	if failed := p.Checks.Retry(); failed != nil {
+		p.Log.Error("health checks", "error", failed)
+	}
+	return err
+}
+
+func (p *Proxier) drain(ctx context.Context) {
+	begin := time.Now()
+	report, err := p.engine.Drain(ctx)
+	p.finish(ctx, pass{"drains", nil, report, err, time.Since(begin)})
+}
+
+// pass is one call of the engine.
+type pass struct {
+	over   string
+	names  []types.NamespacedName
+	report engine.Report
+	err    error
+	took   time.Duration
+}
+
+// finish tells everybody what a pass did, and sets the clocks for what it left undone.
+func (p *Proxier) finish(ctx context.Context, done pass) {
+	complete := done.err == nil && len(done.report.Failures) == 0 && !p.engine.Pending()
+	p.tell(done, complete)
+	for _, name := range done.names {
+		p.check(name)
+	}
+	if p.engine.Draining() > 0 {
+		p.clocks.drain.start(p.Periods.Drain)
+	} else {
+		p.clocks.drain.stop()
+	}
+	if complete {
+		p.Node.Updated()
+		p.clocks.retry.stop()
+		p.backoff = 0
+		return
+	}
+	if ctx.Err() == nil {
+		p.backoff = min(max(2*p.backoff, time.Second), max(p.Periods.Retry, time.Second))
+		p.clocks.retry.start(p.backoff)
+	}
+}
+
+// check brings the healthCheckNodePort of a Service up to date, once the kernel is.
+func (p *Proxier) check(name types.NamespacedName) {
+	c := p.engine.HealthCheck(name)
+	if c == nil {
+		p.Checks.Delete(name)
+		return
+	}
+	if err := p.Checks.Set(name, c.Port, c.Local); err != nil {
+		p.Log.Error("health checks", "error", err)
+	}
+}

@@ -1,0 +1,191 @@
+package reports
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// CheckAgreement recounts a history attempt by attempt and compares the counts with the report's: totals, classes,
+// drops per second, lanes, paths and outages must agree with the history and with each other. It shares no arithmetic
+// with Build but the choice of the path. The error lists every disagreement.
+func CheckAgreement(h *History, r *Report) error {
+	counts, lanes, err := recountAll(h)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	differ := func(what string, reported, counted any) {
+		if fmt.Sprint(reported) != fmt.Sprint(counted) {
+			errs = append(errs, fmt.Errorf("%s: the report says %v, the history %v", what, reported, counted))
+		}
+	}
+	sum := newRecount()
+	for i, l := range lanes {
+		where, c := r.Lanes, counts[i]
+		if l.control {
+			where = r.Controls
+		} else {
+			sum.merge(c)
+		}
+		k := slices.IndexFunc(where, func(x LaneReport) bool { return x.Name == l.name })
+		if k < 0 {
+			errs = append(errs, fmt.Errorf("lane %s is missing from the report", l.name))
+			continue
+		}
+		c.compareLane(where[k], differ)
+	}
+	differ("number of lanes", len(r.Lanes)+len(r.Controls), len(lanes))
+	t := r.Totals
+	differ("totals.byClass", t.ByClass, sum.words())
+	differ("totals", []int{t.Attempts, t.OK, t.Delayed, t.Dropped}, []int{sum.attempts, sum.class[OK], sum.class[Delayed], sum.dropped()})
+	differ("totals: attempts = ok + delayed + dropped + probe", t.Attempts, t.OK+t.Delayed+t.Dropped+t.ByClass[Probe.String()])
+	return errors.Join(errs...)
+}
+
+// recount is a count of attempts made from the history alone.
+type recount struct {
+	attempts  int
+	class     map[Class]int
+	perSecond map[int]int
+	path      map[string][2]int // attempts and dropped
+	failed    map[string]int    // by node
+}
+
+func newRecount() *recount {
+	return &recount{class: map[Class]int{}, perSecond: map[int]int{}, path: map[string][2]int{}, failed: map[string]int{}}
+}
+
+func recountAll(h *History) ([]*recount, []*lane, error) {
+	a, err := eventsOnly(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make([]*recount, len(a.lanes))
+	for i := range counts {
+		counts[i] = newRecount()
+	}
+	for attempt, err := range h.Attempts() {
+		if err != nil {
+			return nil, nil, fmt.Errorf("recounting the history: %w", err)
+		}
+		i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.id == attempt.Lane })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("recounting the history: attempt %d is of lane %d, which no event declares", attempt.Seq, attempt.Lane)
+		}
+		l := a.lanes[i]
+		counts[i].add(&attempt, a.tables[l.address].choose(&attempt, l.address, l.local).node)
+	}
+	return counts, a.lanes, nil
+}
+
+func eventsOnly(h *History) (*analysis, error) {
+	a := newAnalysis(h.Run)
+	if err := a.readEvents(h); err != nil {
+		return nil, fmt.Errorf("recounting the history: %w", err)
+	}
+	return a, nil
+}
+
+func (c *recount) add(a *Attempt, node string) {
+	c.attempts++
+	c.class[a.Class]++
+	path := c.path[node]
+	path[0]++
+	if a.Class.Dropped() {
+		path[1]++
+		c.perSecond[int(a.Intended/time.Second)]++
+	}
+	c.path[node] = path
+	if a.Class.Dropped() || a.Class == Delayed {
+		c.failed[node]++
+	}
+}
+
+func (c *recount) merge(o *recount) {
+	c.attempts += o.attempts
+	for class, n := range o.class {
+		c.class[class] += n
+	}
+}
+
+func (c *recount) dropped() int {
+	n := 0
+	for class, k := range c.class {
+		if class.Dropped() {
+			n += k
+		}
+	}
+	return n
+}
+
+func (c *recount) words() map[string]int {
+	words := map[string]int{}
+	for _, class := range Classes() {
+		words[class.String()] = c.class[class]
+	}
+	return words
+}
+
+func (c *recount) compareLane(l LaneReport, differ func(what string, reported, counted any)) {
+	differ("lane "+l.Name, []int{l.Attempts, l.OK, l.Delayed, l.Dropped}, []int{c.attempts, c.class[OK], c.class[Delayed], c.dropped()})
+	perSecond := map[int]int{}
+	for second, n := range l.DroppedPerSecond {
+		if n > 0 {
+			perSecond[second] = n
+		}
+	}
+	differ("lane "+l.Name+": droppedPerSecond", perSecond, c.perSecond)
+	paths := map[string][2]int{}
+	for _, p := range l.Paths {
+		paths[p.Node] = [2]int{p.Attempts, p.Dropped}
+	}
+	differ("lane "+l.Name+": paths", paths, c.path)
+	failed := map[string]int{}
+	for _, o := range l.Outages {
+		failed[o.Node] += o.Failed()
+	}
+	differ("lane "+l.Name+": failed attempts in outages by node", failed, c.failed)
+}
+
+// CheckPaths proves the computed choice of the balancer: on lanes that only pods of the path's own node can answer,
+// every answer must come from the node that was computed. Answers while a change was under way are left out, because
+// they decide the path themselves. The error counts the answers that disagree and names the first.
+func CheckPaths(h *History) error {
+	a, err := eventsOnly(h)
+	if err != nil {
+		return err
+	}
+	lanes := map[uint16]*lane{}
+	for _, l := range a.lanes {
+		lanes[l.id] = l
+	}
+	checked, wrong, first := 0, map[string]int{}, ""
+	for attempt, err := range h.Attempts() {
+		if err != nil {
+			return fmt.Errorf("checking the paths: %w", err)
+		}
+		l := lanes[attempt.Lane]
+		if l == nil || !l.local || attempt.Node == "" {
+			continue
+		}
+		checked++
+		if way := a.tables[l.address].choose(&attempt, l.address, true); way.node != attempt.Node {
+			if len(wrong) == 0 {
+				first = fmt.Sprintf("attempt %d at %s was answered on %s, the balancer's table gives %s", attempt.Seq,
+					atText(seconds(attempt.Intended)), attempt.Node, nodeText(way.node))
+			}
+			wrong[l.name]++
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		errs = append(errs, fmt.Errorf("lane %s: %d of %d answers came over another node than the balancer's table gives; first: %s", name, wrong[name], checked, first))
+	}
+	return errors.Join(errs...)
+}

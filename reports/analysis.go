@@ -1,0 +1,212 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// analysis is a history taken apart: what all checkers and renderers look at.
+type analysis struct {
+	run      Run
+	events   []Event // in order of time
+	lanes    []*lane // in order of their ids
+	tables   map[netip.AddrPort]tables
+	nodes    []string // 0 is the empty node: no balancer, or no node in its table
+	backends []backend
+	phases   []phase
+	end      time.Duration // of the run
+	pods     pods
+	damage   []string // what is wrong with the record itself, as sentences
+}
+
+// backend is a pod as it described itself in its answers.
+type backend struct{ name, node, generation string }
+
+// phase is a part of the run; it lasts until the next one begins.
+type phase struct {
+	name     string
+	from, to time.Duration
+}
+
+// analyse reads a history. Only files that cannot be opened are an error; a record that is damaged, or that does not
+// fit together, is told in damage, so that a report can say what is missing.
+func analyse(h *History) (*analysis, error) {
+	a := newAnalysis(h.Run)
+	if err := a.readEvents(h); err != nil {
+		return nil, err
+	}
+	a.pods = podsOf(a.events)
+	if err := a.readAttempts(h); err != nil {
+		return nil, err
+	}
+	for _, l := range a.lanes {
+		l.settle()
+		a.end = max(a.end, l.end)
+	}
+	a.readPhases()
+	for _, l := range a.lanes {
+		l.outages = outagesOf(l, a.tables[l.address], a.nodes)
+	}
+	a.attribute()
+	return a, nil
+}
+
+func newAnalysis(run Run) *analysis {
+	return &analysis{run: run, tables: map[netip.AddrPort]tables{}, nodes: []string{""}, backends: []backend{{}}}
+}
+
+func (a *analysis) damaged(format string, args ...any) {
+	const most = 10 // a broken record repeats itself
+	if len(a.damage) < most {
+		a.damage = append(a.damage, fmt.Sprintf(format, args...))
+	}
+}
+
+func (a *analysis) readEvents(h *History) error {
+	for e, err := range h.Events() {
+		if err != nil {
+			if len(a.events) == 0 {
+				return err
+			}
+			a.damaged("the record of events is damaged after %s: %v", plural(len(a.events), "event"), err)
+			break
+		}
+		if !plausible(e.At) {
+			a.damaged("an event (%s) at the impossible time %v", e.Kind, e.At)
+			continue
+		}
+		a.events = append(a.events, e)
+	}
+	slices.SortStableFunc(a.events, func(x, y Event) int { return cmp.Compare(x.At, y.At) })
+	known, named := map[uint16]bool{}, map[string]bool{}
+	for _, e := range a.events {
+		switch e.Kind {
+		case EventLane:
+			l, err := laneOf(e)
+			if err != nil {
+				a.damaged("%v", err)
+			} else if known[l.id] || named[l.name] {
+				a.damaged("lane %d (%s) is declared twice", l.id, l.name)
+			} else {
+				known[l.id], named[l.name] = true, true
+				a.lanes = append(a.lanes, l)
+			}
+		case EventBalancer:
+			address, t, err := tableOf(e)
+			if err != nil {
+				a.damaged("%v", err)
+				continue
+			}
+			a.tables[address] = a.tables[address].add(t)
+		}
+	}
+	slices.SortFunc(a.lanes, func(x, y *lane) int { return cmp.Compare(x.id, y.id) })
+	return nil
+}
+
+func (a *analysis) readAttempts(h *History) error {
+	lanes := map[uint16]*lane{}
+	for _, l := range a.lanes {
+		lanes[l.id] = l
+	}
+	names := namer{a: a, nodes: map[string]uint16{"": 0}, backends: map[string]uint32{"": 0}}
+	count, strange := 0, 0
+	for attempt, err := range h.Attempts() {
+		if err != nil {
+			if count == 0 {
+				return err
+			}
+			a.damaged("the record of attempts is damaged after %s: %v", plural(count, "attempt"), err)
+			break
+		}
+		count++
+		l := lanes[attempt.Lane]
+		if l == nil || attempt.Seq > math.MaxUint32-1 || !plausible(attempt.Intended) || !plausible(attempt.Start) {
+			strange++
+			continue
+		}
+		l.records = append(l.records, names.record(l, &attempt))
+	}
+	if strange > 0 {
+		a.damaged("%s of %d belong to no declared lane or to no possible time", plural(strange, "attempt"), count)
+	}
+	return nil
+}
+
+// plausible keeps a damaged record from asking for a table of a billion seconds.
+func plausible(at time.Duration) bool { return at >= 0 && at < 400*24*time.Hour }
+
+// namer numbers the nodes and backends in the order in which the attempts name them.
+type namer struct {
+	a        *analysis
+	nodes    map[string]uint16
+	backends map[string]uint32
+}
+
+func (n *namer) record(l *lane, a *Attempt) record {
+	way := n.a.tables[l.address].choose(a, l.address, l.local)
+	r := record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
+		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
+		node: n.node(way.node), backend: n.backend(a)}
+	if a.Retrans == 0 {
+		r.connect = saturate(a.Connect)
+	}
+	return r
+}
+
+func (n *namer) node(name string) uint16 {
+	id, known := n.nodes[name]
+	if !known && len(n.a.nodes) <= math.MaxUint16 {
+		id = uint16(len(n.a.nodes))
+		n.nodes[name] = id
+		n.a.nodes = append(n.a.nodes, name)
+	}
+	return id
+}
+
+func (n *namer) backend(a *Attempt) uint32 {
+	id, known := n.backends[a.Backend]
+	if !known {
+		id = uint32(len(n.a.backends))
+		n.backends[a.Backend] = id
+		n.a.backends = append(n.a.backends, backend{a.Backend, a.Node, a.Generation})
+	}
+	return id
+}
+
+func (a *analysis) readPhases() {
+	for _, e := range a.events {
+		a.end = max(a.end, e.At)
+		if e.Kind == EventPhase {
+			if n := len(a.phases); n > 0 {
+				a.phases[n-1].to = e.At
+			}
+			a.phases = append(a.phases, phase{name: e.Object, from: e.At})
+		}
+	}
+	if n := len(a.phases); n > 0 {
+		a.phases[n-1].to = a.end
+	}
+}
+
+// phase returns the first phase of that name.
+func (a *analysis) phase(name string) (phase, bool) {
+	i := slices.IndexFunc(a.phases, func(p phase) bool { return p.name == name })
+	if i < 0 {
+		return phase{}, false
+	}
+	return a.phases[i], true
+}
+
+// measured are the lanes that count as the subject's; controls are those that prove the detector.
+func (a *analysis) measured() []*lane {
+	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return l.control })
+}
+
+func (a *analysis) controls() []*lane {
+	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return !l.control })
+}

@@ -1,0 +1,113 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// cause is the event that explains an outage best; its zero value explains nothing.
+type cause struct {
+	suspect *suspect
+	score   float64
+	after   time.Duration // from the event to the first failed attempt
+	carried bool          // taken over from the outage just before on the same path
+}
+
+const (
+	// An event explains what begins within causeWindow after it. It is kept short on purpose: with events that are wrong
+	// by 10 s the explained share has to collapse.
+	causeWindow = 5 * time.Second
+	// An event of this age counts half.
+	causeHalf = 4 * time.Second
+	// An outage that begins so soon after another one on the same path may have its cause: a stale backend among
+	// several makes many short outages of one event.
+	carryWindow = 2 * time.Second
+	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
+	// another node weighs a little less. Nothing else that happens on another node explains an outage.
+	elsewhere = 0.8
+)
+
+// attribute finds the cause of every outage.
+func (a *analysis) attribute() {
+	byNode := a.suspectsOf()
+	for _, l := range a.lanes {
+		service := ""
+		if ts := a.tables[l.address]; len(ts) > 0 {
+			service = ts[0].service
+		}
+		last := map[uint16]*outage{}
+		for _, o := range l.outages {
+			o.cause = a.explain(byNode, l, o, service)
+			if p := last[o.node]; p != nil && p.cause.suspect != nil && o.from-p.to <= carryWindow && p.cause.score > o.cause.score {
+				o.cause = p.cause
+				o.cause.after, o.cause.carried = max(0, o.from-p.cause.suspect.at), true
+			}
+			last[o.node] = o
+		}
+	}
+}
+
+// explain ranks the suspects of the path's node that precede the outage: the nearest and the heaviest first.
+func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, service string) cause {
+	// The true beginning lies between the last good attempt and the first failed one: a slow lane knows it less well.
+	blur := min(max(o.from-o.before, 0), 10*l.gap)
+	var best cause
+	consider := func(list []suspect, share float64, fits func(*suspect) bool) {
+		i, _ := slices.BinarySearchFunc(list, o.from-causeWindow-blur, func(s suspect, t time.Duration) int { return cmp.Compare(s.at, t) })
+		for ; i < len(list) && list[i].at <= o.struck; i++ {
+			s := &list[i]
+			if !fits(s) || !s.concerns(l, service, a.pods) || (s.until > 0 && s.until < o.before) {
+				continue
+			}
+			age := max(0, o.from-s.at)
+			if score := share * s.weight / (1 + float64(age)/float64(causeHalf+blur)); score >= best.score {
+				best = cause{suspect: s, score: score, after: age}
+			}
+		}
+	}
+	node := a.nodes[o.node]
+	// An endpoint whose node is unknown says nothing about a lane that only pods of the path's own node can answer.
+	consider(byNode[""], 1, func(s *suspect) bool { return !l.local || s.kind != EventEndpoint })
+	if node != "" {
+		consider(byNode[node], 1, func(*suspect) bool { return true })
+	}
+	if l.local || service == "" {
+		return best // only pods on the path's own node can answer
+	}
+	for _, other := range slices.Sorted(maps.Keys(byNode)) {
+		if other != "" && other != node {
+			consider(byNode[other], elsewhere, func(s *suspect) bool { return s.backend })
+		}
+	}
+	return best
+}
+
+// causeText tells the cause in one sentence without a capital and a full stop, and how the outage ended when it did not end
+// by itself.
+func (a *analysis) causeText(o *outage) string {
+	text := "nothing in the record explains it"
+	if s := o.cause.suspect; s != nil {
+		what := s.what
+		if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
+			what = "the only local " + what
+		}
+		when := " at the same moment"
+		if o.cause.after >= 50*time.Microsecond {
+			when = " " + msText(millis(o.cause.after)) + " before"
+		}
+		text = what + when
+		if s.until > 0 {
+			text += fmt.Sprintf(" and lasted %s", msText(millis(s.until-s.at)))
+		}
+	}
+	switch {
+	case o.left:
+		text += fmt.Sprintf("; it ended when the load balancer took %s out at %s", a.nodes[o.node], atText(seconds(o.after)))
+	case o.open:
+		text += "; it lasted until the lane ended"
+	}
+	return text
+}

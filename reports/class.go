@@ -1,0 +1,76 @@
+package reports
+
+import "fmt"
+
+// Class is the outcome of one attempt. The words are fixed: they mean the same in every file, table and page.
+type Class uint8
+
+const (
+	// OK is a complete, correct answer without any retransmission of the SYN.
+	OK Class = iota + 1
+	// Delayed is a correct answer that needed a retransmitted SYN (TCP_INFO) or came later than the lane's threshold.
+	Delayed
+	// Refused is a RST from a host with no listener; the error queue is empty.
+	Refused
+	// Rejected is an ICMP port unreachable from a firewall or proxy rule; the error queue names the offender.
+	Rejected
+	// Unreachable is an ICMP network or host unreachable, or an administrative prohibition.
+	Unreachable
+	// ConnectTimeout is a SYN without an answer for the whole dial deadline.
+	ConnectTimeout
+	// Reset is a RST on an established connection.
+	Reset
+	// Closed is a FIN before the answer was complete.
+	Closed
+	// ReplyTimeout is an established connection without an answer for the whole reply deadline.
+	ReplyTimeout
+	// Stalled is a long-lived connection whose answer came, but later than the lane's stall threshold.
+	Stalled
+	// Misrouted is an answer from a backend that the lane must not reach, or with the wrong content.
+	Misrouted
+	// Probe is a fault of the probe itself (no port, no descriptor, started too late); never charged to the subject.
+	Probe
+)
+
+var classWords = [...]string{OK: "ok", Delayed: "delayed", Refused: "refused", Rejected: "rejected",
+	Unreachable: "unreachable", ConnectTimeout: "connect-timeout", Reset: "reset", Closed: "closed",
+	ReplyTimeout: "reply-timeout", Stalled: "stalled", Misrouted: "misrouted", Probe: "probe"}
+
+// Classes lists every class in its fixed order.
+func Classes() []Class {
+	all := make([]Class, 0, len(classWords)-1)
+	for c := OK; c <= Probe; c++ {
+		all = append(all, c)
+	}
+	return all
+}
+
+// String returns the fixed word of the class.
+func (c Class) String() string {
+	if c < OK || c > Probe {
+		return fmt.Sprintf("class(%d)", uint8(c))
+	}
+	return classWords[c]
+}
+
+// Dropped reports whether the attempt counts as a dropped connection: everything but ok, delayed and probe.
+func (c Class) Dropped() bool { return c != OK && c != Delayed && c != Probe }
+
+// MarshalText writes the fixed word.
+func (c Class) MarshalText() ([]byte, error) {
+	if c < OK || c > Probe {
+		return nil, fmt.Errorf("class %d has no word; known classes are 1 to %d", uint8(c), uint8(Probe))
+	}
+	return []byte(c.String()), nil
+}
+
+// UnmarshalText reads a fixed word; any other word is an error.
+func (c *Class) UnmarshalText(text []byte) error {
+	for k := OK; k <= Probe; k++ {
+		if classWords[k] == string(text) {
+			*c = k
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not an outcome class; the classes are %v", text, Classes())
+}

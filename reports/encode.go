@@ -1,0 +1,216 @@
+package reports
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+)
+
+// attempts.bin: the magic, then frames. A frame is 'S' (a string of the table: uvarint length, bytes; ids count from 1)
+// or 'A' (an attempt: varints and string ids in the order of writeAttempt). Writers never go back, so a stream that
+// ends early is readable up to its end, and says that it ended early.
+const attemptsMagic = "hitless attempts 1\n"
+
+// AttemptWriter writes attempts in the form of attempts.bin. It is not safe for concurrent use.
+type AttemptWriter struct {
+	w       *bufio.Writer
+	strings map[string]uint64
+	buf     []byte
+	err     error
+}
+
+// NewAttemptWriter writes the header to w and returns the writer.
+func NewAttemptWriter(w io.Writer) *AttemptWriter {
+	aw := &AttemptWriter{w: bufio.NewWriterSize(w, 64<<10), strings: map[string]uint64{"": 0}}
+	_, aw.err = aw.w.WriteString(attemptsMagic)
+	return aw
+}
+
+// Write appends one attempt; the first error sticks and is returned by every later call.
+func (w *AttemptWriter) Write(a Attempt) error {
+	if w.err != nil {
+		return w.err
+	}
+	words := [...]string{a.Backend, a.Node, a.Generation, a.Detail}
+	for _, s := range words {
+		w.define(s)
+	}
+	b := append(w.buf[:0], 'A')
+	for _, v := range [...]uint64{uint64(a.Lane), a.Seq, uint64(a.Class), uint64(a.Retrans)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	for _, d := range [...]time.Duration{a.Intended, a.Start, a.Connect, a.Total, a.TupleAge, a.Terminating} {
+		b = binary.AppendVarint(b, int64(d))
+	}
+	for _, s := range words {
+		b = binary.AppendUvarint(b, w.strings[s])
+	}
+	b = appendBytes(b, addrBytes(a.Source.Addr()))
+	b = binary.AppendUvarint(b, uint64(a.Source.Port()))
+	b = appendBytes(b, addrBytes(a.Offender))
+	w.buf = b
+	w.put(b)
+	return w.err
+}
+
+// Flush writes what is buffered.
+func (w *AttemptWriter) Flush() error {
+	if w.err == nil {
+		w.err = w.w.Flush()
+	}
+	return w.err
+}
+
+func (w *AttemptWriter) define(s string) {
+	if _, known := w.strings[s]; known {
+		return
+	}
+	w.strings[s] = uint64(len(w.strings))
+	w.put(appendBytes([]byte{'S'}, []byte(s)))
+}
+
+func (w *AttemptWriter) put(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+}
+
+func appendBytes(b, data []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
+}
+
+func addrBytes(a netip.Addr) []byte {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.AsSlice()
+}
+
+// AttemptReader reads what an AttemptWriter wrote.
+type AttemptReader struct {
+	r       *bufio.Reader
+	strings []string
+	started bool
+}
+
+// NewAttemptReader reads from r; the header is checked by the first Read.
+func NewAttemptReader(r io.Reader) *AttemptReader {
+	return &AttemptReader{r: bufio.NewReaderSize(r, 64<<10), strings: []string{""}}
+}
+
+// Read returns the next attempt, io.EOF at the end, and io.ErrUnexpectedEOF when the stream ends inside a frame.
+func (r *AttemptReader) Read() (Attempt, error) {
+	if !r.started {
+		head := make([]byte, len(attemptsMagic))
+		if _, err := io.ReadFull(r.r, head); err != nil {
+			return Attempt{}, fmt.Errorf("reading the header of the attempts: %w", midFrame(err))
+		}
+		if string(head) != attemptsMagic {
+			return Attempt{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, attemptsMagic)
+		}
+		r.started = true
+	}
+	for {
+		kind, err := r.r.ReadByte()
+		if err != nil {
+			return Attempt{}, err
+		}
+		switch kind {
+		case 'S':
+			s, err := r.bytes(1 << 16)
+			if err != nil {
+				return Attempt{}, err
+			}
+			r.strings = append(r.strings, string(s))
+		case 'A':
+			return r.attempt()
+		default:
+			return Attempt{}, fmt.Errorf("unknown frame %q in the attempts: the file is damaged", kind)
+		}
+	}
+}
+
+func (r *AttemptReader) attempt() (Attempt, error) {
+	var a Attempt
+	f := fields{r: r}
+	a.Lane, a.Seq, a.Class, a.Retrans = uint16(f.uint()), f.uint(), Class(f.uint()), uint8(f.uint())
+	for _, d := range []*time.Duration{&a.Intended, &a.Start, &a.Connect, &a.Total, &a.TupleAge, &a.Terminating} {
+		*d = time.Duration(f.int())
+	}
+	for _, s := range []*string{&a.Backend, &a.Node, &a.Generation, &a.Detail} {
+		*s = f.word()
+	}
+	source, port := f.addr(), uint16(f.uint())
+	if source.IsValid() {
+		a.Source = netip.AddrPortFrom(source, port)
+	}
+	a.Offender = f.addr()
+	if f.err == nil && (a.Class < OK || a.Class > Probe) {
+		f.err = fmt.Errorf("attempt %d of lane %d has no known class (%d): the file is damaged", a.Seq, a.Lane, a.Class)
+	}
+	return a, f.err
+}
+
+func (r *AttemptReader) bytes(most uint64) ([]byte, error) {
+	n, err := binary.ReadUvarint(r.r)
+	if err != nil {
+		return nil, midFrame(err)
+	}
+	if n > most {
+		return nil, fmt.Errorf("a string of %d bytes in the attempts: the file is damaged", n)
+	}
+	b := make([]byte, n)
+	_, err = io.ReadFull(r.r, b)
+	return b, midFrame(err)
+}
+
+// fields reads the fields of one frame; the first error sticks.
+type fields struct {
+	r   *AttemptReader
+	err error
+}
+
+func (f *fields) uint() uint64 {
+	v, err := binary.ReadUvarint(f.r.r)
+	f.keep(err)
+	return v
+}
+
+func (f *fields) int() int64 {
+	v, err := binary.ReadVarint(f.r.r)
+	f.keep(err)
+	return v
+}
+
+func (f *fields) word() string {
+	id := f.uint()
+	if id >= uint64(len(f.r.strings)) {
+		f.keep(fmt.Errorf("string %d of %d in the attempts: the file is damaged", id, len(f.r.strings)))
+		return ""
+	}
+	return f.r.strings[id]
+}
+
+func (f *fields) addr() netip.Addr {
+	b, err := f.r.bytes(16)
+	f.keep(err)
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+func (f *fields) keep(err error) {
+	if f.err == nil {
+		f.err = midFrame(err)
+	}
+}
+
+func midFrame(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

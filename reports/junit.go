@@ -1,0 +1,94 @@
+package reports
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+type junitSuites struct {
+	XMLName xml.Name   `xml:"testsuites"`
+	Suite   junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name       string          `xml:"name,attr"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr"`
+	Time       string          `xml:"time,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Cases      []junitCase     `xml:"testcase"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type junitCase struct {
+	Class   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Time    string       `xml:"time,attr"`
+	Failure *junitDetail `xml:"failure,omitempty"`
+	Error   *junitDetail `xml:"error,omitempty"`
+	Skipped *junitDetail `xml:"skipped,omitempty"`
+}
+
+type junitDetail struct {
+	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr,omitempty"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes junit.xml: one test case for the run's verdict. An invalid run is an error, not a failure: it says
+// nothing about the subject.
+func WriteJUnit(w io.Writer, r *Report, o Origin) error {
+	length := strconv.FormatFloat(r.Run.Duration, 'f', 3, 64)
+	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.subjectText() + " stays within the loss budget", Time: length}
+	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
+		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
+		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
+	detail := &junitDetail{Message: r.Sentence(), Type: string(r.Verdict), Text: r.junitText(o)}
+	switch r.Verdict {
+	case Fail:
+		test.Failure, suite.Failures = detail, 1
+	case Skipped:
+		test.Skipped, suite.Skipped = detail, 1
+		detail.Message = firstOf(r.Reasons...)
+	case Invalid:
+		test.Error, suite.Errors = detail, 1
+		detail.Message = firstOf(r.Reasons...)
+	}
+	suite.Cases = []junitCase{test}
+	data, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing JUnit: %w", err)
+	}
+	_, err = io.WriteString(w, xml.Header+string(data)+"\n")
+	return err
+}
+
+// junitText is the long form: its first line is the sentence that the message has too.
+func (r *Report) junitText(o Origin) string {
+	var b strings.Builder
+	b.WriteString("\n" + r.Sentence() + "\n")
+	for _, reason := range r.besides() {
+		b.WriteString(reason + "\n")
+	}
+	all := r.allOutages()
+	for i, out := range all {
+		if i == terminalOutages {
+			fmt.Fprintf(&b, "… %d more outages\n", len(all)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s %s on %s (%s): %s\n", atText(out.From), rangeText(out.LowerMs, out.UpperMs), nodeText(out.Node), classesText(out.Classes), out.Cause.Text)
+	}
+	if o.Command != "" {
+		b.WriteString("repeat with: " + o.Command + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,151 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// lane is a declared stream of attempts with everything that is known of it.
+type lane struct {
+	id                                     uint16
+	name, client, target, protocol, policy string
+	address                                netip.AddrPort // the target, when it is an address and a port
+	rate                                   float64        // attempts per second
+	gap                                    time.Duration  // time between two intended starts
+	deadline                               time.Duration  // dial and reply deadlines together
+	control, local                         bool
+	records                                []record      // ordered by actual start, then number
+	connect                                time.Duration // median time to connect of good attempts
+	begin, end                             time.Duration // first intended start; last intended start and one gap
+	outages                                []*outage     // ordered by start
+}
+
+// record is one attempt, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
+// 4.29 s, which is beyond everything that they are used for.
+type record struct {
+	intended    time.Duration
+	late        uint32 // ns
+	connect     uint32 // ns; 0 when it was never established, or only after a retransmission
+	total       uint32 // µs
+	seq         uint32
+	backend     uint32 // index of analysis.backends; 0 when none answered
+	epoch       int32  // index of the balancer's table that applied; -1 when none did
+	node        uint16 // index of analysis.nodes: the node of the path
+	class       Class
+	terminating bool // the backend said that it was shutting down
+}
+
+func (r *record) start() time.Duration { return r.intended + time.Duration(r.late) }
+
+func (r *record) failed() bool { return r.class != OK && r.class != Probe }
+
+func saturate(d time.Duration) uint32 {
+	return uint32(min(max(d, 0), math.MaxUint32))
+}
+
+// laneOf reads the declaration of a lane; what cannot be read is told, because no verdict may rest on a guess.
+func laneOf(e Event) (*lane, error) {
+	a := e.Attrs
+	id, err := strconv.ParseUint(a["id"], 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("a lane with id %q: %w", a["id"], err)
+	}
+	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
+		policy: a["policy"], control: a["control"] == "true", local: a["local"] == "true"}
+	l.name = cmp.Or(l.name, "lane-"+a["id"])
+	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
+		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])
+	}
+	l.gap = time.Duration(float64(time.Second) / l.rate)
+	for _, key := range [...]string{"dialMs", "replyMs"} {
+		ms, err := strconv.ParseFloat(cmp.Or(a[key], "0"), 64)
+		if err != nil {
+			return nil, fmt.Errorf("lane %s declares %s=%q: %w", l.name, key, a[key], err)
+		}
+		l.deadline += time.Duration(ms * float64(time.Millisecond))
+	}
+	if address, err := netip.ParseAddrPort(l.target); err == nil {
+		l.address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
+	}
+	return l, nil
+}
+
+// settle orders the records and computes what depends on all of them.
+func (l *lane) settle() {
+	byStart := func(a, b record) int { return cmp.Or(cmp.Compare(a.start(), b.start()), cmp.Compare(a.seq, b.seq)) }
+	if !slices.IsSortedFunc(l.records, byStart) {
+		slices.SortFunc(l.records, byStart)
+	}
+	var connects []uint32
+	for i := range l.records {
+		r := &l.records[i]
+		if i == 0 {
+			l.begin = min(r.intended, r.start())
+		}
+		l.begin = min(l.begin, r.intended)
+		l.end = max(l.end, r.intended+l.gap, r.start()+time.Duration(r.connect))
+		if r.class == OK && r.connect > 0 {
+			connects = append(connects, r.connect)
+		}
+	}
+	if len(connects) > 0 {
+		slices.Sort(connects)
+		l.connect = time.Duration(connects[len(connects)/2])
+	}
+}
+
+// reach is how long after its start the first packet of an attempt had certainly reached the node.
+func (l *lane) reach(r *record) time.Duration {
+	if r.connect > 0 {
+		return time.Duration(r.connect)
+	}
+	return l.connect
+}
+
+// lost counts the numbers missing from the lane's sequence and those that stand in it more than once.
+func (l *lane) lost() (missing, twice int) {
+	if len(l.records) == 0 {
+		return 0, 0
+	}
+	var last uint32
+	seen := make([]bool, len(l.records))
+	distinct := 0
+	beyond := map[uint32]bool{}
+	for i := range l.records {
+		seq := l.records[i].seq
+		last = max(last, seq)
+		known := beyond[seq]
+		if int(seq) < len(seen) {
+			known, seen[seq] = seen[seq], true
+		} else {
+			beyond[seq] = true
+		}
+		if known {
+			twice++
+		} else {
+			distinct++
+		}
+	}
+	return int(last) + 1 - distinct, twice
+}
+
+// quantile returns the q-quantile (0 to 1) of ordered values: the smallest value with at least that share at or below it.
+func quantile[T any](ordered []T, q float64) T {
+	var none T
+	if len(ordered) == 0 {
+		return none
+	}
+	at := int(math.Ceil(q*float64(len(ordered)))) - 1
+	return ordered[min(max(at, 0), len(ordered)-1)]
+}
+
+// recordAt is the number of the first record that started at or after an instant.
+func (l *lane) recordAt(at time.Duration) int {
+	i, _ := slices.BinarySearchFunc(l.records, at, func(r record, t time.Duration) int { return cmp.Compare(r.start(), t) })
+	return i
+}

@@ -1,0 +1,110 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A summary stays below 60 lines, so that it can stand in a job's summary beside others.
+const (
+	summaryReasons = 5
+	summaryOutages = 12
+	summaryLanes   = 8
+	sparkWidth     = 60
+)
+
+// WriteMarkdown writes summary.md: fewer than 60 lines, whatever the run.
+func WriteMarkdown(w io.Writer, r *Report, o Origin) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", cell(r.Run.Scenario), r.Verdict, cell(r.Sentence()))
+	reasons := r.besides()
+	for i, reason := range reasons {
+		if i == summaryReasons {
+			fmt.Fprintf(&b, "- … %d more\n", len(reasons)-i)
+			break
+		}
+		fmt.Fprintf(&b, "- %s\n", cell(reason))
+	}
+	if len(reasons) > 0 {
+		b.WriteByte('\n')
+	}
+	r.markdownLanes(&b)
+	if spark := r.sparkline(sparkWidth); spark != "" {
+		fmt.Fprintf(&b, "Dropped over %s: `%s`\n\n", msText(r.Run.Duration*1e3), spark)
+	}
+	r.markdownOutages(&b)
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.floorText(), r.unexplainedText())
+	fmt.Fprintf(&b, "| seed, clock, kernel | %d, %s, %s %s |\n", r.Run.Seed, r.Run.Clock, r.Run.Kernel.Kind, r.Run.Kernel.Release)
+	fmt.Fprintf(&b, "| inputs sha256 | `%s` |\n| history sha256 | `%s` |\n", r.Run.InputsSha256, o.HistorySha256)
+	if o.Command != "" {
+		fmt.Fprintf(&b, "\nRepeat with:\n\n    %s\n", strings.ReplaceAll(o.Command, "\n", " "))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func (r *Report) markdownLanes(b *bytes.Buffer) {
+	b.WriteString("| lane | attempts | ok | delayed | dropped | p50 | p99 | max |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	for i, l := range r.Lanes {
+		if i == summaryLanes {
+			fmt.Fprintf(b, "| … %d more | | | | | | | |\n", len(r.Lanes)-i)
+			break
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(l.Name), thousands(l.Attempts), thousands(l.OK),
+			thousands(l.Delayed), thousands(l.Dropped), msText(l.Latency.P50*1e3), msText(l.Latency.P99*1e3), msText(l.Latency.Max*1e3))
+	}
+	b.WriteByte('\n')
+}
+
+func (r *Report) markdownOutages(b *bytes.Buffer) {
+	all := r.allOutages()
+	if len(all) == 0 {
+		return
+	}
+	b.WriteString("| outage at | bounds | node | failed | cause |\n|---:|---:|---|---|---|\n")
+	for i, o := range all {
+		if i == summaryOutages {
+			fmt.Fprintf(b, "| … %d more | | | | |\n", len(all)-i)
+			break
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", atText(o.From), rangeText(o.LowerMs, o.UpperMs), cell(nodeText(o.Node)),
+			classesText(o.Classes), cell(o.Cause.Text))
+	}
+	b.WriteByte('\n')
+}
+
+// cell keeps a text from breaking the table that it stands in.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(text)
+}
+
+// sparkline draws the dropped connections over the run in at most width blocks; empty when there were none.
+func (r *Report) sparkline(width int) string {
+	seconds, _ := r.drops()
+	if len(seconds) == 0 {
+		return ""
+	}
+	length := 0
+	for _, l := range r.Lanes {
+		length = max(length, len(l.DroppedPerSecond))
+	}
+	width = min(width, length)
+	sums, most := make([]int, width), 0
+	for _, s := range seconds {
+		i := s.Second * width / length
+		sums[i] += s.Dropped
+		most = max(most, sums[i])
+	}
+	blocks := []rune("·▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, n := range sums {
+		level := 0
+		if n > 0 {
+			level = 1 + (n*(len(blocks)-2))/most
+		}
+		b.WriteRune(blocks[level])
+	}
+	return b.String()
+}

@@ -1,0 +1,118 @@
+package reports
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// pods is what the events tell of the pods: where they run, what they serve, and when they were ready.
+type pods struct {
+	byName    map[string]*podLife
+	byAddress map[string]string
+}
+
+type podLife struct {
+	node     string
+	services []string
+	changes  []podChange
+}
+
+type podChange struct {
+	at    time.Duration
+	ready bool
+}
+
+func podsOf(events []Event) pods {
+	p := pods{byName: map[string]*podLife{}, byAddress: map[string]string{}}
+	for _, e := range events {
+		name := podOf(e)
+		switch e.Kind {
+		case EventPod:
+			life := p.life(name)
+			if node := nodeOf(e); node != "" {
+				life.node = node
+			}
+			if ip := e.Attrs["ip"]; ip != "" {
+				p.byAddress[ip] = name
+			}
+			switch state := e.Attrs["state"]; state {
+			case "ready", "unready", "terminating", "exited", "removed":
+				life.changes = append(life.changes, podChange{e.At, state == "ready"})
+			}
+		case EventEndpoint:
+			if name == "" {
+				name = p.byAddress[e.Attrs["address"]]
+			}
+			if s := e.Attrs["service"]; name != "" && s != "" {
+				life := p.life(name)
+				if !slices.Contains(life.services, s) {
+					life.services = append(life.services, s)
+				}
+			}
+		}
+	}
+	return p
+}
+
+func (p pods) life(name string) *podLife {
+	if p.byName[name] == nil {
+		p.byName[name] = &podLife{}
+	}
+	return p.byName[name]
+}
+
+// onlyReady reports whether the pod was the only one on its node that was ready for any of its services just before at.
+func (p pods) onlyReady(name string, at time.Duration) bool {
+	life := p.byName[name]
+	if life == nil || life.node == "" || len(life.services) == 0 {
+		return false
+	}
+	for other, l := range p.byName {
+		if other != name && l.node == life.node && l.readyBefore(at) && slices.ContainsFunc(l.services, life.serves) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *podLife) serves(service string) bool {
+	return slices.ContainsFunc(l.services, func(s string) bool { return sameService(s, service) })
+}
+
+func (l *podLife) readyBefore(at time.Duration) bool {
+	ready := false
+	for _, c := range l.changes {
+		if c.at >= at {
+			break
+		}
+		ready = c.ready
+	}
+	return ready
+}
+
+// podOf is the pod that an event is about, if any.
+func podOf(e Event) string {
+	if pod := e.Attrs["pod"]; pod != "" || e.Kind != EventPod {
+		return pod
+	}
+	return e.Object
+}
+
+// nodeOf is the node that an event happened on, if it says so.
+func nodeOf(e Event) string {
+	if e.Node != "" {
+		return e.Node
+	}
+	return e.Attrs["node"]
+}
+
+// sameService compares names of Services of which one may lack the namespace; a port behind a colon does not count.
+func sameService(a, b string) bool {
+	a, _, _ = strings.Cut(a, ":")
+	b, _, _ = strings.Cut(b, ":")
+	if strings.Contains(a, "/") != strings.Contains(b, "/") {
+		a, b = a[strings.Index(a, "/")+1:], b[strings.Index(b, "/")+1:]
+	}
+	return a == b
+}

@@ -1,0 +1,131 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// injection is a known fault that one lane must see: the proof that the detector works.
+type injection struct {
+	id, fault string
+	node      string // the only node that it was put on; empty for all
+	lane      *lane
+	from, to  time.Duration
+	found     *outage
+}
+
+func (i *injection) text() string {
+	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, msText(millis(i.to-i.from)), i.lane.name, atText(seconds(i.from)))
+}
+
+// proof is what the injected faults have shown.
+type proof struct {
+	injections []injection
+	broken     []string  // injections that cannot be judged, as sentences
+	missed     []string  // injections that were not found
+	alarms     []*outage // control outages before the scenario that nobody injected
+	floor      time.Duration
+	proved     bool
+}
+
+// prove looks for every injected fault in the outages of the lane that must see it. It uses the same outages as
+// everything else, which know nothing of what was injected.
+func (a *analysis) prove() proof {
+	var p proof
+	p.pair(a)
+	for i := range p.injections {
+		in := &p.injections[i]
+		if in.found = a.seen(in); in.found == nil {
+			p.missed = append(p.missed, in.text()+" was not found")
+		}
+	}
+	p.alarms = p.falseAlarms(a)
+	var smallest time.Duration
+	for _, in := range p.injections {
+		if d := in.to - in.from; in.found != nil && (!p.proved || d < smallest) {
+			smallest, p.proved = d, true
+		}
+	}
+	var slowest time.Duration
+	for _, l := range a.measured() {
+		slowest = max(slowest, l.gap)
+	}
+	p.floor = max(smallest, 2*slowest)
+	return p
+}
+
+// pair joins the begin and the end of each injected fault by its id.
+func (p *proof) pair(a *analysis) {
+	open := map[string]injection{}
+	for _, e := range a.events {
+		if e.Kind != EventInjected || e.Attrs["control"] != "true" || e.Attrs["lane"] == "" {
+			continue
+		}
+		id := e.Attrs["id"] + " " + e.Attrs["lane"]
+		switch e.Attrs["state"] {
+		case "begin":
+			i := slices.IndexFunc(a.lanes, func(l *lane) bool {
+				return l.name == e.Attrs["lane"] || strconv.Itoa(int(l.id)) == e.Attrs["lane"]
+			})
+			if i < 0 {
+				p.broken = append(p.broken, fmt.Sprintf("a fault was injected for lane %q, which does not exist", e.Attrs["lane"]))
+				continue
+			}
+			open[id] = injection{id: e.Attrs["id"], fault: e.Attrs["fault"], node: nodeOf(e), lane: a.lanes[i], from: e.At}
+		case "end":
+			if in, begun := open[id]; begun {
+				in.to = e.At
+				p.injections = append(p.injections, in)
+				delete(open, id)
+			}
+		}
+	}
+	if len(open) > 0 {
+		p.broken = append(p.broken, plural(len(open), "injected fault")+" never ended")
+	}
+	slices.SortStableFunc(p.injections, func(x, y injection) int { return cmp.Compare(x.from, y.from) })
+}
+
+// seen returns an outage of the lane within the injected time whose bounds hold the injected duration. One gap of
+// slack: the fault was put in and taken out a little after and before the recorded instants.
+func (a *analysis) seen(in *injection) *outage {
+	gap, length := in.lane.gap, in.to-in.from
+	for _, o := range in.lane.outages {
+		if in.node != "" && a.nodes[o.node] != in.node {
+			continue
+		}
+		inside := o.to >= in.from-gap && o.from <= in.to+gap
+		if inside && o.lower <= length+gap && o.upper+gap >= length {
+			return o
+		}
+	}
+	return nil
+}
+
+// falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began.
+// Later ones may be the subject's doing and are only reported: they must not turn a failed run into an invalid one.
+func (p *proof) falseAlarms(a *analysis) []*outage {
+	until := a.end
+	if s, ok := a.phase("scenario"); ok {
+		until = s.from
+	}
+	var alarms []*outage
+	for _, l := range a.controls() {
+		var own []injection
+		for _, in := range p.injections {
+			if in.lane == l {
+				own = append(own, in)
+			}
+		}
+		for _, o := range l.outages {
+			explained := slices.ContainsFunc(own, func(in injection) bool { return o.from >= in.from-l.gap && o.to <= in.to+l.gap })
+			if len(own) > 0 && !explained && o.from < until {
+				alarms = append(alarms, o)
+			}
+		}
+	}
+	return alarms
+}

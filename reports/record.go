@@ -1,0 +1,127 @@
+// Package reports holds the record of a run and everything that is computed from it: the history of events and
+// attempts, the checkers, the verdict, attribution, comparison and the renderers.
+//
+// The package imports nothing else of hitless, so that a history can be judged again long after the run, by any
+// program. It is not for running anything.
+package reports
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Attempt is one intended probe. All times are offsets from the start of the run on CLOCK_MONOTONIC.
+type Attempt struct {
+	Lane     uint16        // id of the lane, declared by an EventLane event
+	Seq      uint64        // number within the lane, from 0, without gaps
+	Intended time.Duration // when the schedule said that it starts; an outcome is charged to this instant
+	Start    time.Duration // when it really started; Start-Intended is the lateness
+	Connect  time.Duration // from Start until the connection was established; 0 if it never was
+	Total    time.Duration // from Start until the outcome was known
+	Class    Class
+	Retrans  uint8          // TCP_INFO tcpi_total_retrans after the connect phase
+	Source   netip.AddrPort // the client's end of the five-tuple
+	TupleAge time.Duration  // time since this five-tuple was last used; 0 when never before
+
+	Backend     string        // pod that answered, in its own words; empty without an answer
+	Node        string        // node of that pod, in its own words
+	Generation  string        // pod-template-hash of that pod
+	Terminating time.Duration // how long that pod had been shutting down when it answered; 0 when it was not
+
+	Offender netip.Addr // sender of the ICMP error, if any
+	Detail   string     // errno or short text; bounded vocabulary, never with ports or addresses
+}
+
+// Lateness is how much later than intended the attempt started.
+func (a Attempt) Lateness() time.Duration { return a.Start - a.Intended }
+
+// Kind is the fixed word for what an event is about.
+type Kind string
+
+// The kinds of event. The attributes (Event.Attrs) that each kind carries are part of the history format.
+const (
+	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs, control=true for
+	// lanes that prove the detector and never count as the subject's.
+	EventLane Kind = "lane"
+	// EventPhase marks baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
+	EventPhase Kind = "phase"
+	// EventStep is a step of the scenario: attr state=begin|end|failed, error when failed.
+	EventStep Kind = "step"
+	// EventRollout is a rollout of a workload seen to happen: attr state=begin|end, generation.
+	EventRollout Kind = "rollout"
+	// EventPod is a change in a pod's life: attr state=created|started|ready|unready|terminating|sigterm|exited|removed,
+	// pod, node, ip, generation.
+	EventPod Kind = "pod"
+	// EventEndpoint is a change of an endpoint in an EndpointSlice: attr service, address, pod,
+	// state=ready|serving-terminating|terminating|unready|removed.
+	EventEndpoint Kind = "endpoint"
+	// EventProxy is about the subject on a node: attr state=started|ready|exited|killed|stopped|continued|synced, pid.
+	EventProxy Kind = "proxy"
+	// EventHealth is a health check whose result changed: Node, attr result=pass|fail, status, target, count.
+	EventHealth Kind = "health"
+	// EventBalancer is a change of the balancer's table: attr service, address, port, nodes (comma separated, in the
+	// order of the table, empty for none), all (every node, likewise), policy, seed, fromNs: when the change began.
+	// At is when it was complete.
+	EventBalancer Kind = "balancer"
+	// EventKernel is a change seen in a node's tables: attr table=ipvs, change=added|removed|weight, service, backend,
+	// weight.
+	EventKernel Kind = "kernel"
+	// EventInjected is a known fault put in on purpose: attr fault=drop|refuse|flush, state=begin|end, id, lane (the lane
+	// that must see it), control=true when it proves the detector.
+	EventInjected Kind = "injected"
+	// EventLog is a line of a program's log worth keeping: attr program, level.
+	EventLog Kind = "log"
+	// EventGuard is a guard of the measurement that tripped: the run is invalid; Text says why.
+	EventGuard Kind = "guard"
+)
+
+// Event is something that happened to the system, or a step that hitless took.
+type Event struct {
+	At     time.Duration     `json:"atNs"`
+	Kind   Kind              `json:"kind"`
+	Node   string            `json:"node,omitempty"`
+	Object string            `json:"object,omitempty"`
+	Text   string            `json:"text"`
+	Attrs  map[string]string `json:"attrs,omitempty"`
+}
+
+// Recorder takes the record of a run. Implementations are safe for concurrent use, and keep the order of calls.
+type Recorder interface {
+	Event(Event)
+	Attempt(Attempt)
+}
+
+// Run says what was run: the part of the history that is known before its first event. It is history/run.json.
+type Run struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	Scenario      string            `json:"scenario"`
+	Parameters    map[string]string `json:"parameters"`
+	Seed          int64             `json:"seed"`
+	Kernel        Kernel            `json:"kernel"`
+	Clock         string            `json:"clock"` // real or virtual
+	Subject       Subject           `json:"subject"`
+	ControlPlane  string            `json:"controlPlane"` // kube or replay
+	Nodes         []string          `json:"nodes"`
+	InputsSha256  string            `json:"inputsSha256"`
+	Command       string            `json:"command"` // the one command that repeats this run
+	Budget        Budget            `json:"budget"`
+}
+
+// Kernel says where the lab lived.
+type Kernel struct {
+	Kind    string `json:"kind"` // vm or host
+	Release string `json:"release"`
+}
+
+// Subject is the proxy under test.
+type Subject struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Mode    string `json:"mode"`
+}
+
+// Budget is the loss that the user accepts, in connections; never a success ratio.
+type Budget struct {
+	Dropped int `json:"dropped"`
+	Delayed int `json:"delayed"`
+}

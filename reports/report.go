@@ -1,0 +1,306 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ReportVersion is the version of report.json; schema.json beside the code describes it.
+const ReportVersion = 1
+
+// Verdict is what a run says about its subject.
+type Verdict string
+
+const (
+	// Pass means that the loss is within the budget and that the measurement can be trusted.
+	Pass Verdict = "pass"
+	// Fail means that the loss exceeds the budget.
+	Fail Verdict = "fail"
+	// Invalid means that the measurement cannot be trusted, or that the event never happened.
+	Invalid Verdict = "invalid"
+	// Skipped means that the run was not made, with a reason.
+	Skipped Verdict = "skipped"
+)
+
+// ExitCode is what a program that judges a run exits with: 0 pass, 1 fail, 2 skipped, 3 invalid.
+func (v Verdict) ExitCode() int {
+	switch v {
+	case Pass:
+		return 0
+	case Fail:
+		return 1
+	case Skipped:
+		return 2
+	}
+	return 3
+}
+
+// Report is report.json. Times are seconds from the start of the run; other units stand in the field's name.
+// It is a pure function of a history (and, when judged again, of a budget).
+type Report struct {
+	SchemaVersion  int            `json:"schemaVersion"`
+	Verdict        Verdict        `json:"verdict"`
+	Reasons        []string       `json:"reasons"` // sentences; the first tells pass and fail in numbers
+	Run            ReportRun      `json:"run"`
+	Subject        Subject        `json:"subject"`
+	DetectionFloor DetectionFloor `json:"detectionFloor"`
+	Totals         Totals         `json:"totals"`
+	Lanes          []LaneReport   `json:"lanes"`
+	Events         []ReportEvent  `json:"events"`
+	Unexplained    Unexplained    `json:"unexplained"`
+	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector; never part of totals
+}
+
+// ReportRun says what was run.
+type ReportRun struct {
+	Scenario     string            `json:"scenario"`
+	Parameters   map[string]string `json:"parameters"`
+	Seed         int64             `json:"seed"`
+	Kernel       Kernel            `json:"kernel"`
+	Clock        string            `json:"clock"`
+	Duration     float64           `json:"duration"` // seconds
+	InputsSha256 string            `json:"inputsSha256"`
+}
+
+// DetectionFloor is the smallest outage that the run has proved to see.
+type DetectionFloor struct {
+	Ms       *float64  `json:"ms"`       // null until proved: the larger of the smallest fault found and two gaps of the slowest lane
+	Injected []float64 `json:"injected"` // durations in ms of the faults injected to prove the detector, in order of time
+	Found    []float64 `json:"found"`    // those of them that were found
+}
+
+// Totals are over all measured lanes. attempts = ok + delayed + dropped + byClass.probe.
+type Totals struct {
+	Attempts int            `json:"attempts"`
+	OK       int            `json:"ok"`
+	Delayed  int            `json:"delayed"`
+	Dropped  int            `json:"dropped"`
+	ByClass  map[string]int `json:"byClass"` // all classes, also those with none
+}
+
+// LaneReport is what one lane saw.
+type LaneReport struct {
+	Name             string         `json:"name"`
+	Client           string         `json:"client"`
+	Target           string         `json:"target"`
+	Protocol         string         `json:"protocol"`
+	Policy           string         `json:"policy"`
+	Rate             float64        `json:"rate"` // attempts per second
+	Attempts         int            `json:"attempts"`
+	OK               int            `json:"ok"`
+	Delayed          int            `json:"delayed"`
+	Dropped          int            `json:"dropped"`
+	DroppedPerSecond []int          `json:"droppedPerSecond"` // entry i: intended from second i of the run up to i+1
+	Latency          Latency        `json:"latency"`
+	Paths            []PathReport   `json:"paths"`
+	Outages          []OutageReport `json:"outages"`
+}
+
+// OutagesOn counts the outages on the path over a node.
+func (l LaneReport) OutagesOn(node string) int {
+	n := 0
+	for _, o := range l.Outages {
+		if o.Node == node {
+			n++
+		}
+	}
+	return n
+}
+
+// Latency is in seconds, from the intended start until the correct answer was complete, of ok and delayed attempts.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// PathReport is a lane's traffic over one node; the node is empty where no load balancer chose one.
+type PathReport struct {
+	Node     string `json:"node"`
+	Attempts int    `json:"attempts"`
+	Dropped  int    `json:"dropped"`
+}
+
+// OutageReport is a maximal interval of failed (dropped or delayed) attempts on one path.
+type OutageReport struct {
+	From    float64        `json:"from"` // intended start of the first failed attempt
+	To      float64        `json:"to"`   // and of the last
+	LowerMs float64        `json:"lowerMs"`
+	UpperMs float64        `json:"upperMs"`
+	Classes map[string]int `json:"classes"` // failed attempts by class; only classes that occur
+	Node    string         `json:"node"`
+	Backend string         `json:"backend"` // that answered the failed attempts, or else the last good one before
+	Cause   CauseReport    `json:"cause"`
+}
+
+// Failed is how many attempts failed in the outage.
+func (o OutageReport) Failed() int {
+	n := 0
+	for _, k := range o.Classes {
+		n += k
+	}
+	return n
+}
+
+// CauseReport is the event that explains an outage best. Event is empty when none does.
+type CauseReport struct {
+	Event   string  `json:"event"` // kind and state, for example "pod terminating"
+	Text    string  `json:"text"`
+	AfterMs float64 `json:"afterMs"` // from the event to the outage's first failed attempt
+}
+
+// ReportEvent is an event of the run as readers need it.
+type ReportEvent struct {
+	At     float64 `json:"at"`
+	Kind   Kind    `json:"kind"`
+	Node   string  `json:"node"`
+	Object string  `json:"object"`
+	Text   string  `json:"text"`
+}
+
+// Unexplained counts the failed attempts of measured lanes that no event explains.
+type Unexplained struct {
+	Count int     `json:"count"`
+	Share float64 `json:"share"` // of all failed attempts, 0 to 1
+}
+
+// Build computes the report of a history. It is pure: the same history gives the same report, anywhere and at any time.
+// Errors are only for histories that cannot be read at all; a damaged one gives an invalid report that says what is missing.
+func Build(h *History) (*Report, error) {
+	a, err := analyse(h)
+	if err != nil {
+		return nil, fmt.Errorf("building the report: %w", err)
+	}
+	return a.report(), nil
+}
+
+// SkippedReport is the report of a run that was not made, with the reason as a sentence.
+func SkippedReport(run Run, reason string) *Report {
+	a := newAnalysis(run)
+	r := a.facts(proof{})
+	r.Verdict, r.Reasons = Skipped, []string{reason}
+	return r
+}
+
+func (a *analysis) report() *Report {
+	p := a.prove()
+	r := a.facts(p)
+	r.Verdict, r.Reasons = a.judge(r, p)
+	return r
+}
+
+// facts is the report without its verdict.
+func (a *analysis) facts(p proof) *Report {
+	r := &Report{SchemaVersion: ReportVersion, Subject: a.run.Subject, Lanes: []LaneReport{}, Controls: []LaneReport{},
+		Events: []ReportEvent{}, Totals: Totals{ByClass: map[string]int{}},
+		Run: ReportRun{Scenario: a.run.Scenario, Parameters: a.run.Parameters, Seed: a.run.Seed, Kernel: a.run.Kernel,
+			Clock: a.run.Clock, Duration: seconds(a.end), InputsSha256: a.run.InputsSha256}}
+	if r.Run.Parameters == nil {
+		r.Run.Parameters = map[string]string{}
+	}
+	for _, c := range Classes() {
+		r.Totals.ByClass[c.String()] = 0
+	}
+	for _, l := range a.measured() {
+		r.Lanes = append(r.Lanes, a.laneReport(l))
+		a.addTotals(r, l)
+	}
+	for _, l := range a.controls() {
+		r.Controls = append(r.Controls, a.laneReport(l))
+	}
+	if failed := r.Totals.Dropped + r.Totals.Delayed; failed > 0 {
+		r.Unexplained.Share = float64(int(float64(r.Unexplained.Count)/float64(failed)*1e4+0.5)) / 1e4
+	}
+	for _, e := range a.events {
+		if e.Kind != EventLane {
+			r.Events = append(r.Events, ReportEvent{At: seconds(e.At), Kind: e.Kind, Node: e.Node, Object: e.Object, Text: e.Text})
+		}
+	}
+	r.DetectionFloor = p.report()
+	return r
+}
+
+func (a *analysis) addTotals(r *Report, l *lane) {
+	for i := range l.records {
+		r.Totals.ByClass[l.records[i].class.String()]++
+	}
+	last := r.Lanes[len(r.Lanes)-1]
+	r.Totals.Attempts += last.Attempts
+	r.Totals.OK += last.OK
+	r.Totals.Delayed += last.Delayed
+	r.Totals.Dropped += last.Dropped
+	for _, o := range l.outages {
+		if o.cause.suspect == nil {
+			r.Unexplained.Count += o.failed
+		}
+	}
+}
+
+func (p *proof) report() DetectionFloor {
+	d := DetectionFloor{Injected: []float64{}, Found: []float64{}}
+	for _, in := range p.injections {
+		ms := millis(in.to - in.from)
+		d.Injected = append(d.Injected, ms)
+		if in.found != nil {
+			d.Found = append(d.Found, ms)
+		}
+	}
+	if p.proved {
+		ms := millis(p.floor)
+		d.Ms = &ms
+	}
+	return d
+}
+
+func (a *analysis) laneReport(l *lane) LaneReport {
+	r := LaneReport{Name: l.name, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
+		Attempts: len(l.records), DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
+		Outages: []OutageReport{}}
+	paths := make([]PathReport, len(a.nodes))
+	latencies := make([]time.Duration, 0, len(l.records))
+	for i := range l.records {
+		rec := &l.records[i]
+		path := &paths[rec.node]
+		path.Attempts++
+		switch {
+		case rec.class == OK:
+			r.OK++
+		case rec.class == Delayed:
+			r.Delayed++
+		case rec.class.Dropped():
+			r.Dropped++
+			path.Dropped++
+			r.DroppedPerSecond[rec.intended/time.Second]++
+		}
+		if rec.class == OK || rec.class == Delayed {
+			latencies = append(latencies, time.Duration(rec.late)+time.Duration(rec.total)*time.Microsecond)
+		}
+	}
+	slices.Sort(latencies)
+	r.Latency = Latency{P50: seconds(quantile(latencies, 0.5)), P99: seconds(quantile(latencies, 0.99)), Max: seconds(quantile(latencies, 1))}
+	for i := range paths {
+		if paths[i].Node = a.nodes[i]; paths[i].Attempts > 0 {
+			r.Paths = append(r.Paths, paths[i])
+		}
+	}
+	slices.SortFunc(r.Paths, func(x, y PathReport) int { return strings.Compare(x.Node, y.Node) })
+	for _, o := range l.outages {
+		r.Outages = append(r.Outages, a.outageReport(o))
+	}
+	return r
+}
+
+func (a *analysis) outageReport(o *outage) OutageReport {
+	r := OutageReport{From: seconds(o.from), To: seconds(o.to), LowerMs: millisDown(o.lower), UpperMs: millisUp(o.upper),
+		Classes: map[string]int{}, Node: a.nodes[o.node], Backend: a.backends[o.backend()].name}
+	for c, n := range o.classes {
+		r.Classes[c.String()] = n
+	}
+	r.Cause.Text = a.causeText(o)
+	if s := o.cause.suspect; s != nil {
+		r.Cause.Event, r.Cause.AfterMs = s.event, millis(o.cause.after)
+	}
+	return r
+}

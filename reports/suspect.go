@@ -1,0 +1,157 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// suspect is an event that can take traffic away, with the weight of its kind.
+type suspect struct {
+	at      time.Duration
+	until   time.Duration // for faults: the end; 0 when unknown or when the effect has no end of its own
+	weight  float64       // 0 to 1: how likely such an event by itself costs connections
+	event   string        // kind and state: "pod terminating"
+	what    string        // a clause in the past tense, without the time
+	node    string        // where it happened; empty when it is not about one node
+	service string        // the service that it concerns; empty when it concerns all
+	lane    string        // for faults meant for one lane
+	pod     string
+	kind    Kind
+	backend bool // it is about a pod that is known to serve something
+}
+
+// The weights of the kinds: what ends a backend or breaks the proxy weighs most, then what announces it, then what only
+// follows from it. They decide between events of about the same age; see suspects.best.
+var (
+	podWeights = map[string]float64{"terminating": 0.95, "exited": 0.95, "unready": 0.85, "sigterm": 0.8, "removed": 0.5}
+	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
+		"sigterm": "got SIGTERM", "removed": "was removed"}
+	endpointWeights = map[string]float64{"serving-terminating": 0.7, "terminating": 0.7, "unready": 0.7, "removed": 0.6}
+	proxyWeights    = map[string]float64{"killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5, "ready": 0.4,
+		"continued": 0.4, "synced": 0.25}
+	kernelWeights = map[string]float64{"removed": 0.55, "weight": 0.45}
+)
+
+const (
+	weightInjected = 1.0
+	weightNoNodes  = 0.95
+	weightEntered  = 0.4
+	weightHealth   = 0.3
+)
+
+// suspectsOf lists the suspects among the events by the node they happened on, each list in order of time.
+func (a *analysis) suspectsOf() map[string][]suspect {
+	byNode := map[string][]suspect{}
+	last := map[string][]string{} // the balancer's nodes by address and port
+	for _, e := range a.events {
+		var found []suspect
+		if e.Kind == EventBalancer {
+			key := e.Attrs["address"] + " " + e.Attrs["port"]
+			now := list(e.Attrs["nodes"])
+			if before, known := last[key]; known {
+				found = balancerSuspects(e, before, now)
+			}
+			last[key] = now
+		} else if s := a.suspectOf(e); s.weight > 0 {
+			found = []suspect{s}
+		}
+		for _, s := range found {
+			byNode[s.node] = append(byNode[s.node], s)
+		}
+	}
+	return byNode
+}
+
+func balancerSuspects(e Event, before, now []string) []suspect {
+	s := suspect{at: e.At, kind: e.Kind, service: e.Attrs["service"]}
+	if len(now) == 0 && len(before) > 0 {
+		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer took its last node out"
+		return []suspect{s}
+	}
+	var found []suspect
+	for _, node := range now {
+		if !slices.Contains(before, node) {
+			s.weight, s.event, s.node = weightEntered, "balancer entered", node
+			s.what = "the load balancer put " + node + " in"
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func (a *analysis) suspectOf(e Event) suspect {
+	state := e.Attrs["state"]
+	s := suspect{at: e.At, kind: e.Kind, node: nodeOf(e), service: e.Attrs["service"], pod: podOf(e), event: string(e.Kind) + " " + state}
+	on := ""
+	if s.node != "" {
+		on = " on " + s.node
+	}
+	switch e.Kind {
+	case EventPod:
+		s.weight = podWeights[state]
+		s.what = "pod " + s.pod + on + " " + podPhrases[state]
+	case EventEndpoint:
+		if s.pod == "" {
+			s.pod = a.pods.byAddress[e.Attrs["address"]]
+		}
+		if life := a.pods.byName[s.pod]; life != nil {
+			s.node = cmp.Or(life.node, s.node)
+		}
+		s.weight = endpointWeights[state]
+		s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " became " + state
+		if state == "removed" {
+			s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " was removed"
+		}
+	case EventProxy:
+		s.weight, s.what = proxyWeights[state], "the proxy"+on+" was "+state
+		if state == "exited" || state == "started" {
+			s.what = "the proxy" + on + " " + state
+		}
+	case EventKernel:
+		s.weight, s.event = kernelWeights[e.Attrs["change"]], "kernel "+e.Attrs["change"]
+		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", e.Attrs["backend"], e.Attrs["table"], on, e.Attrs["change"])
+	case EventInjected:
+		a.injectedSuspect(e, &s, on)
+	case EventHealth:
+		if e.Attrs["result"] == "fail" {
+			s.weight, s.event, s.what = weightHealth, "health fail", "the health check"+on+" failed"
+		}
+	}
+	life := a.pods.byName[s.pod]
+	s.backend = (e.Kind == EventPod || e.Kind == EventEndpoint) && life != nil && len(life.services) > 0
+	return s
+}
+
+func (a *analysis) injectedSuspect(e Event, s *suspect, on string) {
+	if e.Attrs["control"] == "true" || e.Attrs["state"] != "begin" {
+		return
+	}
+	s.weight, s.lane, s.event = weightInjected, e.Attrs["lane"], "injected "+e.Attrs["fault"]
+	s.what = "a known fault (" + e.Attrs["fault"] + ") was injected" + on
+	for _, end := range a.events {
+		if end.Kind == EventInjected && end.Attrs["state"] == "end" && end.Attrs["id"] == e.Attrs["id"] && end.At >= e.At {
+			s.until = end.At
+			return
+		}
+	}
+}
+
+// concerns reports whether the suspect can have to do with a lane behind the given service.
+func (s *suspect) concerns(l *lane, service string, known pods) bool {
+	if s.lane != "" && s.lane != l.name {
+		return false
+	}
+	if s.service != "" {
+		if address, err := netip.ParseAddrPort(s.service); err == nil {
+			return !l.address.IsValid() || address == l.address
+		}
+		return service == "" || sameService(s.service, service)
+	}
+	if life := known.byName[s.pod]; s.pod != "" && service != "" && life != nil && len(life.services) > 0 {
+		return life.serves(service)
+	}
+	return true
+}

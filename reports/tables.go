@@ -1,0 +1,175 @@
+package reports
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// table is one state of the load balancer's table for one address and port.
+type table struct {
+	from, at time.Duration // the change began and was complete
+	nodes    []string      // in the order that the choice counts in
+	all      []string
+	since    []int // for each of nodes: the first table of its unbroken membership
+	service  string
+	seed     uint32
+	hashed   bool // the choice is PickNode's
+}
+
+// tables are the states of one address and port, in order of time.
+type tables []table
+
+// choice is what the balancer did with an attempt.
+type choice struct {
+	node  string
+	epoch int // index of the table that applied; -1 for none
+}
+
+// tableOf reads an EventBalancer.
+func tableOf(e Event) (netip.AddrPort, table, error) {
+	var none netip.AddrPort
+	address, err := netip.ParseAddr(e.Attrs["address"])
+	if err != nil {
+		return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+	}
+	port, err := strconv.ParseUint(e.Attrs["port"], 10, 16)
+	if err != nil {
+		return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+	}
+	t := table{from: e.At, at: e.At, service: e.Attrs["service"], nodes: list(e.Attrs["nodes"]), all: list(e.Attrs["all"])}
+	if text := e.Attrs["fromNs"]; text != "" {
+		from, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+		}
+		t.from = min(time.Duration(from), e.At)
+	}
+	if policy := e.Attrs["policy"]; policy == "sticky" || policy == "rehash" {
+		seed, err := strconv.ParseUint(e.Attrs["seed"], 10, 32)
+		if err != nil {
+			return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+		}
+		t.hashed, t.seed = true, uint32(seed)
+	}
+	return netip.AddrPortFrom(address.Unmap(), uint16(port)), t, nil
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// add appends a table and works out since when each of its nodes has been in.
+func (ts tables) add(t table) tables {
+	t.since = make([]int, len(t.nodes))
+	for i, node := range t.nodes {
+		t.since[i] = len(ts)
+		if len(ts) > 0 {
+			before := ts[len(ts)-1]
+			if k := slices.Index(before.nodes, node); k >= 0 {
+				t.since[i] = before.since[k]
+			}
+		}
+	}
+	return append(ts, t)
+}
+
+// choose computes the path of an attempt from the table at its start. Each attempt of these lanes is a new flow. While
+// a change is under way (and when the first packet may have met it) the answering pod's node decides if pods only answer
+// what reached their own node (local); without an answer, the table before the change holds for attempts that started
+// before it began, and the table after it for the others.
+func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
+	answered := ""
+	if local {
+		answered = a.Node
+	}
+	before, _ := slices.BinarySearchFunc(ts, a.Start, func(t table, at time.Duration) int {
+		if t.at <= at {
+			return -1
+		}
+		return 1
+	})
+	before-- // the last table that was complete at the start
+	last := before
+	for last+1 < len(ts) && ts[last+1].from <= a.Start+a.reach() {
+		last++
+	}
+	if answered != "" {
+		for i := last; i >= max(before, 0); i-- {
+			if !ts[i].hashed || ts[i].pick(a, target) == answered {
+				return choice{answered, i}
+			}
+		}
+		if last > before {
+			return choice{answered, last}
+		}
+	}
+	i := before
+	if last > before && (before < 0 || a.Start >= ts[before+1].from) {
+		i = last
+	}
+	if i < 0 {
+		return choice{"", -1}
+	}
+	return choice{ts[i].pick(a, target), i}
+}
+
+// reach bounds how long the first packet took to the balancer: the time to connect when that was undisturbed.
+func (a *Attempt) reach() time.Duration {
+	const most = 2 * time.Millisecond // without an answer: far more than a client needs to send its first packet
+	if a.Connect > 0 && a.Retrans == 0 {
+		return a.Connect
+	}
+	return min(a.Total, most)
+}
+
+// pick is the node that the table gives to a new flow; empty when it has none or the choice cannot be computed.
+func (t *table) pick(a *Attempt, target netip.AddrPort) string {
+	source := a.Source.Addr().Unmap()
+	if !t.hashed || len(t.nodes) == 0 || !source.Is4() || !target.Addr().Is4() {
+		return ""
+	}
+	return t.nodes[PickNode(netip.AddrPortFrom(source, a.Source.Port()), target, t.seed, len(t.nodes))]
+}
+
+// tenure is the unbroken time that a node was in the balancer's table.
+type tenure struct {
+	from, until time.Duration
+	left        bool // the balancer took the node out at until
+}
+
+// memberSince returns the first table of the node's unbroken membership around table number epoch; it identifies the
+// tenure. A node that answered without standing in the table has a tenure of that one table.
+func (ts tables) memberSince(node string, epoch int32) int {
+	if epoch < 0 || int(epoch) >= len(ts) {
+		return -1
+	}
+	if k := slices.Index(ts[epoch].nodes, node); k >= 0 {
+		return ts[epoch].since[k]
+	}
+	return int(epoch)
+}
+
+// tenure returns the tenure of the node that began with table number first; without a table it has no bounds.
+func (ts tables) tenure(node string, first int) *tenure {
+	if first < 0 {
+		return nil
+	}
+	t := tenure{from: ts[first].from}
+	if !slices.Contains(ts[first].nodes, node) {
+		return &t
+	}
+	for _, next := range ts[first+1:] {
+		if !slices.Contains(next.nodes, node) {
+			t.until, t.left = next.at, true
+			break
+		}
+	}
+	return &t
+}

@@ -1,0 +1,188 @@
+package reports
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+var _ Recorder = (*HistoryWriter)(nil)
+
+func TestAHistoryComesBackAsItWasRecorded(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		text := rapid.SampledFrom([]string{"", "a <b> & \"c\"", "zwei\nZeilen", "→ node-2"})
+		wantAttempts := rapid.SliceOfN(anyAttempt(), 0, 10).Draw(rt, "attempts")
+		wantEvents := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Event {
+			return Event{At: time.Duration(rapid.Int64().Draw(t, "at")), Kind: EventPod, Node: text.Draw(t, "node"), Object: text.Draw(t, "object"),
+				Text: text.Draw(t, "text"), Attrs: rapid.MapOf(text, text).Draw(t, "attrs")}
+		}), 0, 10).Draw(rt, "events")
+		run := newLab(3).run
+		w, err := NewHistoryWriter(dir, run)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, e := range wantEvents {
+			w.Event(e)
+		}
+		for _, a := range wantAttempts {
+			w.Attempt(a)
+		}
+		if err := w.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		h, err := OpenHistory(dir)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		run.SchemaVersion = HistoryVersion
+		var events []Event
+		for e, err := range h.Events() {
+			if err != nil {
+				rt.Fatal(err)
+			}
+			events = append(events, e)
+		}
+		var attempts []Attempt
+		for a, err := range h.Attempts() {
+			if err != nil {
+				rt.Fatal(err)
+			}
+			attempts = append(attempts, a)
+		}
+		if diff := cmp.Diff(run, h.Run) + cmp.Diff(wantEvents, events, cmpopts.EquateEmpty()) +
+			cmp.Diff(wantAttempts, attempts, sameAddresses, cmpopts.EquateEmpty()); diff != "" {
+			rt.Fatalf("the history changed (-recorded +read):\n%s", diff)
+		}
+	})
+}
+
+func TestTheFirstErrorOfADiskComesOutAtTheEnd(t *testing.T) {
+	for _, file := range []string{EventsFile, AttemptsFile} {
+		t.Run(file, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Symlink("/dev/full", filepath.Join(dir, file)); err != nil {
+				t.Fatal(err)
+			}
+			w, err := NewHistoryWriter(dir, Run{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5000 {
+				w.Event(Event{Kind: EventLog, Text: strings.Repeat("x", 40)})
+				w.Attempt(Attempt{Seq: uint64(i), Class: OK})
+			}
+			err = w.Close()
+			if err == nil || !strings.Contains(err.Error(), "disk is full") || !strings.Contains(err.Error(), dir) {
+				t.Fatalf("a full disk gave %v; the error must name the folder and say that the disk is full", err)
+			}
+			if again := w.Close(); again == nil || again.Error() != err.Error() {
+				t.Fatalf("closing again gave %v, want the first error", again)
+			}
+		})
+	}
+}
+
+func TestAFolderThatCannotBeMadeIsAnErrorAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewHistoryWriter(filepath.Join(file, "history"), Run{}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Fatalf("a history below a file gave %v", err)
+	}
+}
+
+func TestManyMayRecordAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	w, err := NewHistoryWriter(dir, Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for lane := range uint16(4) {
+		group.Go(func() {
+			for i := range uint64(500) {
+				w.Attempt(Attempt{Lane: lane, Seq: i, Class: OK, Backend: "web"})
+				w.Event(Event{Kind: EventLog, Object: "x"})
+			}
+		})
+	}
+	group.Wait()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := map[uint16]uint64{}
+	for a, err := range h.Attempts() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Seq != next[a.Lane] {
+			t.Fatalf("lane %d: attempt %d stands where %d belongs", a.Lane, a.Seq, next[a.Lane])
+		}
+		next[a.Lane]++
+	}
+	if want := map[uint16]uint64{0: 500, 1: 500, 2: 500, 3: 500}; !cmp.Equal(next, want) {
+		t.Fatalf("attempts by lane: %v, want %v", next, want)
+	}
+}
+
+func TestTheHashIsOfTheThreeFilesAndTheirNames(t *testing.T) {
+	sum := func(dir string) string {
+		t.Helper()
+		s, err := HistorySha256(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	make := func() string {
+		dir := t.TempDir()
+		w, err := NewHistoryWriter(filepath.Join(dir, "history"), Run{Scenario: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Event(Event{Kind: EventLog})
+		w.Attempt(Attempt{Class: OK})
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	dir := make()
+	first := sum(dir)
+	if len(first) != 64 || sum(filepath.Join(dir, "history")) != first || sum(make()) != first {
+		t.Fatalf("equal histories have unequal hashes (%s)", first)
+	}
+	for _, name := range []string{RunFile, EventsFile, AttemptsFile} {
+		changed := make()
+		file := filepath.Join(changed, "history", name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if sum(changed) == first {
+			t.Errorf("a change of %s did not change the hash", name)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "history", EventsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := HistorySha256(dir); err == nil || !strings.Contains(err.Error(), EventsFile) {
+		t.Errorf("a missing %s gave %v", EventsFile, err)
+	}
+}

@@ -1,0 +1,112 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parameter is one `--set` key.
+type Parameter struct {
+	Key     string
+	Default string
+	Help    string
+	check   func(value string) error
+}
+
+// Params are the values of a run, complete with defaults.
+type Params map[string]string
+
+// Fill checks the given values against the scenario's parameters and adds the defaults. An unknown key is an error that
+// lists the valid ones; a bad value is an error that says what is allowed.
+func (s Scenario) Fill(given map[string]string) (Params, error) {
+	params := Params{}
+	var keys []string
+	known := map[string]Parameter{}
+	for _, p := range s.AllParameters() {
+		params[p.Key] = p.Default
+		known[p.Key] = p
+		keys = append(keys, p.Key+"="+p.Default)
+	}
+	slices.Sort(keys)
+	for key, value := range given {
+		p, has := known[key]
+		if !has {
+			return nil, fmt.Errorf("scenario %s has no key %q; its keys and defaults are %s", s.Name, key, strings.Join(keys, " "))
+		}
+		if err := p.check(value); err != nil {
+			return nil, fmt.Errorf("--set %s=%s: %w", key, value, err)
+		}
+		params[key] = value
+	}
+	return params, nil
+}
+
+func (p Params) on(key string) bool { return p[key] == "on" }
+
+// number and duration read values that Fill has checked.
+func (p Params) number(key string) int {
+	n, _ := strconv.Atoi(p[key])
+	return n
+}
+
+func (p Params) duration(key string) time.Duration {
+	d, _ := time.ParseDuration(p[key])
+	return d
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(value string) error {
+		if !slices.Contains(words, value) {
+			return fmt.Errorf("give one of %s", strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+func numberIn(low, high int) func(string) error {
+	return func(value string) error {
+		if n, err := strconv.Atoi(value); err != nil || n < low || n > high {
+			return fmt.Errorf("give a whole number from %d to %d", low, high)
+		}
+		return nil
+	}
+}
+
+func durationIn(low, high time.Duration) func(string) error {
+	return func(value string) error {
+		if d, err := time.ParseDuration(value); err != nil || d < low || d > high {
+			return fmt.Errorf("give a duration from %s to %s, such as 5s", low, high)
+		}
+		return nil
+	}
+}
+
+var onOff = oneOf("on", "off")
+
+// The parameters that every scenario has.
+var (
+	workloadParameters = []Parameter{
+		{"trafficPolicy", "Local", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+		{"replicas", "1", "pods of the Deployment", numberIn(1, 100)},
+		{"antiAffinity", "on", "pods keep to different nodes", onOff},
+		{"shutdownDelay", "30s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
+		{"gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
+		{"preStop", "0s", "preStop sleep of the pods", durationIn(0, time.Hour)},
+		{"terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off is kube-proxy up to 1.25", onOff},
+	}
+	balancerParameters = []Parameter{
+		{"loadBalancer", "passthrough", "kind of external load balancer: passthrough or haproxy", oneOf("passthrough", "haproxy")},
+		{"checkTarget", "auto", "what the balancer's health check asks: auto, healthz, healthCheckNodePort or nodePort", oneOf("auto", "healthz", "healthCheckNodePort", "nodePort")},
+		{"checkInterval", "5s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour)},
+		{"checkFall", "3", "failed checks until a node is taken out", numberIn(1, 100)},
+		{"checkRise", "1", "passed checks until a node is taken in", numberIn(1, 100)},
+		{"flows", "sticky", "whether a flow keeps its node: sticky, or rehash (plain ECMP)", oneOf("sticky", "rehash")},
+	}
+	windowParameters = []Parameter{
+		{"baseline", "20s", "time of undisturbed traffic before the scenario", durationIn(10*time.Second, time.Hour)},
+		{"settle", "20s", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
+	}
+)

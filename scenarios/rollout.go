@@ -1,0 +1,69 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// rollout is what every cluster does all day, and where Services behind externalTrafficPolicy: Local lost connections
+// until Kubernetes 1.26 (kubernetes/kubernetes#85643, KEP-1669).
+func rollout() Scenario {
+	return Scenario{
+		Name:       "rollout",
+		Summary:    "rolls the Deployment behind the Service, pod by pod",
+		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000)}},
+		Run: func(ctx context.Context, w *World) error {
+			for i := range w.Params.number("rollouts") {
+				name := fmt.Sprintf("rollout %d", i+1)
+				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx, i+1) }); err != nil {
+					return err
+				}
+				// The next one starts from rest: the time of one health check and a little more.
+				if err := w.Clock.Sleep(ctx, w.Params.duration("checkInterval")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// roll changes the pod template and waits until every old pod is gone and the balancer has followed.
+func (w *World) roll(ctx context.Context, number int) error {
+	k := w.main
+	var d appsv1.Deployment
+	if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
+		return fmt.Errorf("reading the Deployment: %w", err)
+	}
+	if d.Spec.Template.Annotations == nil {
+		d.Spec.Template.Annotations = map[string]string{}
+	}
+	d.Spec.Template.Annotations["hitless/rollout"] = strconv.Itoa(number)
+	if err := w.Cluster.Update(ctx, &d); err != nil {
+		return fmt.Errorf("changing the pod template: %w", err)
+	}
+	w.recordRollout("begin", number)
+	// A pod takes its grace period to go and some seconds to come; pods are rolled one by one.
+	perPod := w.Params.duration("gracePeriod") + w.Params.duration("preStop") + time.Minute
+	if err := k.available(ctx, w, time.Duration(k.replicas)*perPod); err != nil {
+		return err
+	}
+	detect := time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1) * w.Params.duration("checkInterval")
+	if err := k.balanced(ctx, w, detect+time.Minute); err != nil {
+		return err
+	}
+	w.recordRollout("end", number)
+	return nil
+}
+
+func (w *World) recordRollout(state string, number int) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventRollout, Object: w.main.name,
+		Text:  fmt.Sprintf("rollout %d of %s: %s", number, w.main.name, state),
+		Attrs: map[string]string{"state": state, "generation": strconv.Itoa(number)}})
+}

@@ -1,0 +1,83 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Run deploys the workload and the canary, lets traffic flow, proves the detector, disturbs, and lets traffic flow on.
+// The windows before and after are the scenario's `baseline` and `settle`.
+func Run(ctx context.Context, s Scenario, w *World) error {
+	w.phase("setup")
+	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"])}
+	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster}
+	for _, k := range []*workload{w.main, w.canary} {
+		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
+			return err
+		}
+	}
+	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "tcp-new", Service: w.main.name, Target: w.main.target(), Rate: w.Rate,
+		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Backends: []string{w.main.name + "-"}, Host: w.main.name})
+	if err != nil {
+		return fmt.Errorf("starting the lane: %w", err)
+	}
+	begin := w.Clock.Now()
+	w.phase("baseline")
+	if err := w.prove(ctx); err != nil {
+		return fmt.Errorf("proving the detector: %w", err)
+	}
+	if err := w.Clock.Sleep(ctx, begin+w.Params.duration("baseline")-w.Clock.Now()); err != nil {
+		return err
+	}
+	w.phase("scenario")
+	if err := s.Run(ctx, w); err != nil {
+		return err
+	}
+	w.phase("settle")
+	if err := w.Clock.Sleep(ctx, w.Params.duration("settle")); err != nil {
+		return err
+	}
+	if err := stop(); err != nil {
+		return fmt.Errorf("stopping the lane: %w", err)
+	}
+	w.phase("end")
+	return nil
+}
+
+// proofs are the known faults that every run must find on the canary before it may judge anything. They lie 2.5 s
+// apart, so that the SYN that the first loses is sent again (after 1 s) well before the next begins.
+var proofs = []struct {
+	kind string
+	For  time.Duration
+}{{"drop", 20 * time.Millisecond}, {"drop", 200 * time.Millisecond}, {"refuse", 100 * time.Millisecond}}
+
+// prove injects known faults between client and node on a lane of its own to the canary Service, with the same engine,
+// client and rate as the measured lane.
+func (w *World) prove(ctx context.Context) error {
+	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "canary", Service: w.canary.name, Target: w.canary.target(), Rate: w.Rate,
+		Control: true, Backends: []string{w.canary.name + "-"}, Host: w.canary.name})
+	if err != nil {
+		return err
+	}
+	if err := w.Clock.Sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	for i, p := range proofs {
+		id := fmt.Sprintf("proof-%d", i+1)
+		err := w.Step(ctx, fmt.Sprintf("%s: %s for %s on the canary", id, p.kind, p.For), "", func(ctx context.Context) error {
+			return w.Faults.Inject(ctx, FaultSpec{ID: id, Kind: p.kind, Target: w.canary.target(), For: p.For,
+				Attrs: map[string]string{"control": "true", "lane": "canary"}})
+		})
+		if err != nil {
+			return err
+		}
+		if err := w.Clock.Sleep(ctx, 2500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return stop()
+}

@@ -1,0 +1,173 @@
+// Package scenarios says what is done to a cluster and its proxy, as named steps: roll out, restart the proxy, put in a
+// known fault. A scenario talks to the interfaces of this package and to the Kubernetes API, never to the lab, so that
+// the same steps drive the lab and a live cluster. It judges nothing: what it did goes into the history.
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Scenario is one way to disturb a cluster.
+type Scenario struct {
+	Name    string
+	Summary string // one line, for `hitless scenarios`
+	// Parameters are the scenario's own `--set` keys with their defaults; those of the workload and the balancer come
+	// with every scenario.
+	Parameters []Parameter
+	// Run disturbs the cluster; lanes already run. It must record each step through World.Step.
+	Run func(ctx context.Context, w *World) error
+}
+
+// All lists the scenarios in the order of their names.
+func All() []Scenario { return []Scenario{fault(), quiet(), restart(), rollout()} }
+
+// Find returns the scenario of that name; the error lists the known ones.
+func Find(name string) (Scenario, error) {
+	var names []string
+	for _, s := range All() {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return Scenario{}, fmt.Errorf("unknown scenario %q; the scenarios are %s", name, strings.Join(names, ", "))
+}
+
+// AllParameters are the scenario's own parameters and those that every scenario has.
+func (s Scenario) AllParameters() []Parameter {
+	own := map[string]bool{}
+	for _, p := range s.Parameters {
+		own[p.Key] = true
+	}
+	all := slices.Clone(s.Parameters)
+	for _, p := range slices.Concat(workloadParameters, balancerParameters, windowParameters) {
+		if !own[p.Key] {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// World is what a scenario sees of the lab or the live cluster.
+type World struct {
+	Cluster  *resources.Resources
+	Nodes    []string
+	Proxies  Proxies
+	Faults   Faults
+	Prober   Prober
+	Recorder reports.Recorder
+	Clock    Clock
+	Params   Params
+	Rate     float64
+	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
+	Balanced func(service string) ([]string, bool)
+
+	main, canary *workload
+}
+
+// Clock is the run's time.
+type Clock interface {
+	// Now is the time since the start of the run.
+	Now() time.Duration
+	// Sleep lets time pass; it ends early with the context's error. It is for measured windows, not for waiting until
+	// something happens: use World.Until for that.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Proxies are the proxies under test, one a node.
+type Proxies interface {
+	Start(ctx context.Context, node string) error
+	Stop(ctx context.Context, node string) error // SIGTERM, then waits for the end
+	Kill(ctx context.Context, node string) error // SIGKILL
+	Freeze(node string) error                    // SIGSTOP
+	Thaw(node string) error                      // SIGCONT
+	// Flush empties the node's proxy tables behind the proxy's back; restore puts back what was in them.
+	Flush(ctx context.Context, node string) (restore func() error, err error)
+	// Pid is the process id of the node's proxy.
+	Pid(node string) (int, error)
+}
+
+// FaultSpec is a known fault between client and node.
+type FaultSpec struct {
+	ID     string
+	Kind   string // drop, refuse or reset
+	Target string // address:port
+	Node   string // only flows of that node; empty for all
+	For    time.Duration
+	Attrs  map[string]string
+}
+
+// Faults puts known faults in.
+type Faults interface {
+	Inject(ctx context.Context, f FaultSpec) error
+}
+
+// LaneSpec is what a scenario asks the probes for.
+type LaneSpec struct {
+	Name    string
+	Service string
+	Target  string // address:port
+	Rate    float64
+	Local   bool // externalTrafficPolicy: Local
+	Control bool // proves the detector; never counts as the subject's
+	// Backends are the prefixes of the names of the pods that may answer.
+	Backends []string
+	Host     string
+}
+
+// Prober runs lanes.
+type Prober interface {
+	StartLane(ctx context.Context, l LaneSpec) (stop func() error, err error)
+}
+
+// Step runs one step and records its begin and end. A failed step makes the run invalid: the event did not happen.
+func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.Context) error) error {
+	record := func(state, text string, err error) {
+		e := reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
+			Attrs: map[string]string{"state": state}}
+		if err != nil {
+			e.Attrs["error"] = err.Error()
+		}
+		w.Recorder.Event(e)
+	}
+	record("begin", name, nil)
+	if err := f(ctx); err != nil {
+		record("failed", fmt.Sprintf("%s failed: %v", name, err), err)
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	record("end", name+" done", nil)
+	return nil
+}
+
+func (w *World) phase(name string) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
+}
+
+// Until waits until the condition holds, asking every 200 ms of the run's time, at most for the given time. The error
+// says what was waited for and what was seen last.
+func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
+	end := w.Clock.Now() + most
+	for {
+		ok, seen, err := holds(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if w.Clock.Now() >= end {
+			if err != nil {
+				seen = err.Error()
+			}
+			return fmt.Errorf("waited %s for %s; last seen: %s", most, what, seen)
+		}
+		if err := w.Clock.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+	}
+}

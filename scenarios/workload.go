@@ -1,0 +1,185 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+)
+
+const (
+	namespace = "default"
+	// image is the test image of Kubernetes' own end-to-end tests; the lab maps it to its built-in backend, a live
+	// cluster pulls it.
+	image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+	port  = 80
+)
+
+// workload is a Deployment behind a Service of type LoadBalancer.
+type workload struct {
+	name     string
+	replicas int
+	policy   corev1.ServiceExternalTrafficPolicy
+	address  string // of the load balancer, once it is known
+}
+
+func (k *workload) target() string { return k.address + ":" + strconv.Itoa(port) }
+
+func (k *workload) service() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: namespace},
+		Spec: corev1.ServiceSpec{
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: k.policy,
+			Selector:              map[string]string{"app": k.name},
+			Ports:                 []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// deployment rolls one new pod at a time and never goes below the wanted number: what a careful user configures.
+func (k *workload) deployment(p Params) *appsv1.Deployment {
+	labels := map[string]string{"app": k.name}
+	grace := int64(p.duration("gracePeriod").Seconds())
+	zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr(int32(k.replicas)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &zero, MaxSurge: &one}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					TerminationGracePeriodSeconds: &grace,
+					Affinity:                      k.affinity(p),
+					Containers:                    []corev1.Container{k.container(p)},
+				},
+			},
+		},
+	}
+}
+
+func (k *workload) container(p Params) corev1.Container {
+	c := corev1.Container{
+		Name: "backend", Image: image,
+		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
+		Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}},
+	}
+	if stop := p.duration("preStop"); stop > 0 {
+		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(stop.Seconds())}}}
+	}
+	return c
+}
+
+func (k *workload) affinity(p Params) *corev1.Affinity {
+	if !p.on("antiAffinity") {
+		return nil
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": k.name}},
+			TopologyKey:   corev1.LabelHostname,
+		}}}}
+}
+
+// deploy creates the workload and waits until it serves: pods ready, an address given, the balancer's table right.
+func (k *workload) deploy(ctx context.Context, w *World) error {
+	if err := w.Cluster.Create(ctx, k.deployment(w.Params)); err != nil {
+		return fmt.Errorf("creating the Deployment %s: %w", k.name, err)
+	}
+	if err := w.Cluster.Create(ctx, k.service()); err != nil {
+		return fmt.Errorf("creating the Service %s: %w", k.name, err)
+	}
+	if err := k.available(ctx, w, 2*time.Minute); err != nil {
+		return err
+	}
+	err := w.Until(ctx, "an external address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
+		var s corev1.Service
+		if err := w.Cluster.Get(ctx, k.name, namespace, &s); err != nil {
+			return false, "", err
+		}
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			k.address = in.IP
+		}
+		return k.address != "", "no ingress in its status", nil
+	})
+	if err != nil {
+		return err
+	}
+	return k.balanced(ctx, w, 2*time.Minute)
+}
+
+// available waits until the Deployment has rolled out and none of its old pods is left.
+func (k *workload) available(ctx context.Context, w *World, most time.Duration) error {
+	return w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
+		var d appsv1.Deployment
+		if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
+			return false, "", err
+		}
+		pods, err := k.pods(ctx, w)
+		if err != nil {
+			return false, "", err
+		}
+		s := d.Status
+		done := s.ObservedGeneration >= d.Generation && int(s.UpdatedReplicas) == k.replicas &&
+			int(s.AvailableReplicas) == k.replicas && int(s.Replicas) == k.replicas && len(pods) == k.replicas
+		return done, fmt.Sprintf("%d pods, %d updated, %d available, want %d", len(pods), s.UpdatedReplicas, s.AvailableReplicas, k.replicas), nil
+	})
+}
+
+func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := w.Cluster.WithNamespace(namespace).List(ctx, &pods, resources.WithLabelSelector("app="+k.name))
+	return pods.Items, err
+}
+
+// balanced waits until the balancer sends flows to exactly the nodes that it should: those with a ready pod for Local,
+// all of them for Cluster.
+func (k *workload) balanced(ctx context.Context, w *World, most time.Duration) error {
+	return w.Until(ctx, "the load balancer to have the right nodes for "+k.name, most, func(ctx context.Context) (bool, string, error) {
+		got, known := w.Balanced(k.name)
+		if !known {
+			return true, "", nil
+		}
+		want := slices.Clone(w.Nodes)
+		if k.policy == corev1.ServiceExternalTrafficPolicyLocal {
+			pods, err := k.pods(ctx, w)
+			if err != nil {
+				return false, "", err
+			}
+			want = readyNodes(pods)
+		}
+		slices.Sort(want)
+		return slices.Equal(got, want), fmt.Sprintf("nodes %s, want %s", strings.Join(got, ","), strings.Join(want, ",")), nil
+	})
+}
+
+func readyNodes(pods []corev1.Pod) []string {
+	var nodes []string
+	for _, pod := range pods {
+		if podIsReady(pod) && pod.DeletionTimestamp == nil && !slices.Contains(nodes, pod.Spec.NodeName) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+func podIsReady(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func ptr[T any](v T) *T { return &v }

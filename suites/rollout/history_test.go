@@ -1,0 +1,145 @@
+//go:build lab
+
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// seen is what the history shows of one rollout.
+type seen struct {
+	from, to           time.Duration
+	terminatingAnswers int
+	left, entered      []string // nodes, of the balancer's table
+}
+
+func events(h *reports.History) []reports.Event {
+	GinkgoHelper()
+	var all []reports.Event
+	for e, err := range h.Events() {
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, e)
+	}
+	return all
+}
+
+// attempts are those of the measured lane.
+func attempts(h *reports.History) []reports.Attempt {
+	GinkgoHelper()
+	var lane string
+	for _, e := range events(h) {
+		if e.Kind == reports.EventLane && e.Attrs["control"] != "true" {
+			lane = e.Attrs["id"]
+		}
+	}
+	Expect(lane).To(Equal("1"), "the measured lane is the first")
+	var all []reports.Attempt
+	for a, err := range h.Attempts() {
+		Expect(err).NotTo(HaveOccurred())
+		if a.Lane == 1 {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func rolloutsOf(h *reports.History) []seen {
+	GinkgoHelper()
+	var all []seen
+	var table []string
+	for _, e := range events(h) {
+		switch {
+		case e.Kind == reports.EventRollout && e.Attrs["state"] == "begin":
+			all = append(all, seen{from: e.At})
+		case e.Kind == reports.EventRollout && e.Attrs["state"] == "end":
+			all[len(all)-1].to = e.At
+		case e.Kind == reports.EventBalancer && strings.HasSuffix(e.Attrs["service"], "web"):
+			nodes := strings.FieldsFunc(e.Attrs["nodes"], func(r rune) bool { return r == ',' })
+			if len(all) > 0 {
+				r := &all[len(all)-1]
+				r.left = append(r.left, without(table, nodes)...)
+				r.entered = append(r.entered, without(nodes, table)...)
+			}
+			table = nodes
+		}
+	}
+	for _, a := range attempts(h) {
+		for i := range all {
+			if a.Terminating > 0 && a.Class == reports.OK && a.Intended >= all[i].from && a.Intended <= all[i].to {
+				all[i].terminatingAnswers++
+			}
+		}
+	}
+	return all
+}
+
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+}
+
+func generations(h *reports.History) int {
+	GinkgoHelper()
+	set := map[string]bool{}
+	for _, a := range attempts(h) {
+		if a.Generation != "" {
+			set[a.Generation] = true
+		}
+	}
+	return len(set)
+}
+
+// window is the time of the first and the last event of the scenario.
+func window(h *reports.History) (first, last time.Duration) {
+	GinkgoHelper()
+	for _, e := range events(h) {
+		if e.Kind == reports.EventRollout {
+			if first == 0 {
+				first = e.At
+			}
+			last = e.At
+		}
+	}
+	return first, last
+}
+
+func attemptsPerSecond(h *reports.History) map[int]int {
+	GinkgoHelper()
+	counts := map[int]int{}
+	for _, a := range attempts(h) {
+		counts[int(a.Intended.Seconds())]++
+	}
+	return counts
+}
+
+// detection is when, around an outage that begins at a time, the node's pod starts terminating and when the balancer
+// takes the node out, in seconds.
+func detection(h *reports.History, node string, from float64) (began, ended float64) {
+	GinkgoHelper()
+	for _, e := range events(h) {
+		at := e.At.Seconds()
+		if e.Kind == reports.EventEndpoint && e.Node == node && e.Attrs["service"] == "web" && e.Attrs["state"] == "serving-terminating" && at < from+0.5 {
+			began = at
+		}
+		if e.Kind == reports.EventBalancer && strings.HasSuffix(e.Attrs["service"], "web") && at > from && ended == 0 &&
+			!slices.Contains(strings.Split(e.Attrs["nodes"], ","), node) {
+			ended = at
+		}
+	}
+	return began, ended
+}
+
+func latencies(h *reports.History) []time.Duration {
+	GinkgoHelper()
+	var all []time.Duration
+	for _, a := range attempts(h) {
+		all = append(all, a.Connect)
+	}
+	return all
+}

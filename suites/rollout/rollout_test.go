@@ -1,0 +1,136 @@
+//go:build lab
+
+// Package rollout promises what a rolling update behind externalTrafficPolicy: Local does to connections, on a real
+// kernel with an unmodified control plane.
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestRollout(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "rollout")
+}
+
+// The runs go on side by side, one on each CPU; the specs only look at them. The second half waits for the first, so that
+// the repeated run really runs beside a CPU hog and not beside nothing.
+var withFallback, withoutFallback, repeated, otherSeed *suites.Future
+
+func options(seed int64, fallback string) run.Options {
+	return run.Options{Scenario: "rollout", Seed: seed,
+		Set: map[string]string{"trafficPolicy": "Local", "replicas": "1", "terminatingFallback": fallback}}
+}
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	withFallback = suites.Begin(ctx, dir, "with", options(1, "on"))
+	withoutFallback = suites.Begin(ctx, dir, "without", options(1, "off"))
+	_, _, err := withFallback.Wait()
+	Expect(err).NotTo(HaveOccurred())
+	hog := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
+	Expect(hog.Start()).To(Succeed())
+	DeferCleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
+	repeated = suites.Begin(ctx, dir, "repeated", options(1, "on"))
+	otherSeed = suites.Begin(ctx, dir, "seed-2", options(2, "on"))
+})
+
+func finished(f *suites.Future) (*run.Result, *reports.History) {
+	GinkgoHelper()
+	result, history, err := f.Wait()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed(), "totals, seconds and history must agree")
+	return result, history
+}
+
+var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() {
+	It("drops and delays no connection when serving terminating endpoints are used", func() {
+		result, _ := finished(withFallback)
+		r := result.Report
+		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+		Expect(r.Totals.Attempts).To(BeNumerically(">=", 5000))
+		Expect(r.Totals.Dropped).To(BeZero())
+		Expect(r.Totals.Delayed).To(BeZero())
+	})
+
+	It("really rolls: three generations answer, a terminating one in each rollout, and the balancer follows", func() {
+		_, history := finished(withFallback)
+		rollouts := rolloutsOf(history)
+		Expect(rollouts).To(HaveLen(2))
+		Expect(generations(history)).To(BeNumerically(">=", 3))
+		for _, r := range rollouts {
+			Expect(r.terminatingAnswers).To(BeNumerically(">", 0), "%+v", r)
+			Expect(r.left).NotTo(BeEmpty(), "%+v", r)
+			Expect(r.entered).NotTo(BeEmpty(), "%+v", r)
+		}
+	})
+
+	It("is watched in every second from 10 s before the first event to 20 s after the last", func() {
+		_, history := finished(withFallback)
+		first, last := window(history)
+		counts := attemptsPerSecond(history)
+		for second := int((first - 10*time.Second).Seconds()) + 1; second < int((last + 20*time.Second).Seconds()); second++ {
+			Expect(counts[second]).To(BeNumerically(">", 0), "second %d", second)
+		}
+	})
+
+	It("drops connections until the health check takes the node out when they are not (kubernetes#85643)", func() {
+		result, history := finished(withoutFallback)
+		r := result.Report
+		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		outages := r.Lanes[0].Outages
+		Expect(outages).To(HaveLen(2))
+		for i, o := range outages {
+			began, ended := detection(history, o.Node, o.From)
+			Expect(o.From).To(BeNumerically("~", began, 0.5), "outage %d begins when the only local pod starts terminating", i)
+			Expect(o.To).To(BeNumerically("~", ended, 0.5), "outage %d ends when the balancer takes %s out", i, o.Node)
+			Expect(o.LowerMs).To(BeNumerically(">=", 9_500))
+			Expect(o.UpperMs).To(BeNumerically("<=", 15_500))
+		}
+	})
+})
+
+var _ = Describe("the same plan", func() {
+	It("gives the same history and report byte for byte, also beside a CPU hog", func() {
+		first, _ := finished(withFallback)
+		second, _ := finished(repeated)
+		Expect(second.InputsSha256).To(Equal(first.InputsSha256))
+		Expect(second.HistorySha256).To(Equal(first.HistorySha256))
+		for _, name := range []string{"report.json", "history/run.json", "history/events.ndjson", "history/attempts.bin"} {
+			Expect(same(first.Dir, second.Dir, name)).To(BeTrue(), name)
+		}
+	})
+
+	It("gives another history and the same verdict with another seed", func() {
+		first, _ := finished(withFallback)
+		other, history := finished(otherSeed)
+		Expect(other.Report.Verdict).To(Equal(first.Report.Verdict))
+		Expect(same(first.Dir, other.Dir, "history/attempts.bin")).To(BeFalse())
+		_, one := finished(withFallback)
+		Expect(latencies(history)).NotTo(Equal(latencies(one)), "the seed reaches the timing of connections")
+	})
+})
+
+func same(one, other, name string) bool {
+	GinkgoHelper()
+	a, err := os.ReadFile(filepath.Join(one, name))
+	Expect(err).NotTo(HaveOccurred())
+	b, err := os.ReadFile(filepath.Join(other, name))
+	Expect(err).NotTo(HaveOccurred())
+	return bytes.Equal(a, b)
+}

@@ -1,0 +1,69 @@
+// Package suites has what the suites share: a fresh binary, and runs that go on side by side. The specs stand in the
+// packages below, one for each profile. They run on the host; each run has a machine of its own.
+package suites
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+)
+
+// Program builds the binary that the guests run, once a suite, so that a stale one is never tested.
+var Program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hitless-suite-")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "hitless")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/hitless/hitless/cmd/hitless")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building hitless: %w: %s", err, out)
+	}
+	return program, nil
+})
+
+// Future is a run that was begun.
+type Future struct {
+	done   chan struct{}
+	result *run.Result
+	err    error
+	log    bytes.Buffer
+}
+
+// Begin starts a run; it takes a CPU of its own when one is free. The results go to a folder below dir.
+func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
+	f := &Future{done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		if o.Program, f.err = Program(); f.err != nil {
+			return
+		}
+		o.Out = filepath.Join(dir, name)
+		var mu sync.Mutex
+		o.Progress = func(line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintln(&f.log, line)
+		}
+		f.result, f.err = run.Run(ctx, o)
+	}()
+	return f
+}
+
+// Wait returns the run's result, its folder and history included. An error has the run's progress with it.
+func (f *Future) Wait() (*run.Result, *reports.History, error) {
+	<-f.done
+	if f.err != nil {
+		return f.result, nil, fmt.Errorf("%w\n%s", f.err, f.log.String())
+	}
+	h, err := reports.OpenHistory(f.result.Dir)
+	return f.result, h, err
+}

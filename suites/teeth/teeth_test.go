@@ -1,0 +1,87 @@
+//go:build lab
+
+// Package teeth proves that the detectors bite: every fault here must be found, with its node, its class and its length.
+package teeth
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestTeeth(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "teeth")
+}
+
+var flushed, undisturbed *suites.Future
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", ControlPlane: "replay", Seed: 1,
+		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
+	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", ControlPlane: "replay", Seed: 1,
+		Set: map[string]string{"replicas": "3"}})
+})
+
+func report(f *suites.Future) *reports.Report {
+	GinkgoHelper()
+	result, history, err := f.Wait()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(reports.CheckPaths(history)).To(Succeed())
+	return result.Report
+}
+
+var _ = Describe("an IPVS table that is empty for 700 ms", func() {
+	It("is one outage on that node's path, whose bounds contain 700 ms and lie at most three gaps apart", func() {
+		r := report(flushed)
+		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Lanes[0].Outages).To(HaveLen(1))
+		o := r.Lanes[0].Outages[0]
+		Expect(o.Node).To(Equal("node-2"))
+		Expect(o.LowerMs).To(BeNumerically("<=", 700))
+		Expect(o.UpperMs).To(BeNumerically(">=", 700))
+		gap := 1000 / pathRate(r, "node-2")
+		Expect(o.UpperMs - o.LowerMs).To(BeNumerically("<=", 3*gap))
+	})
+
+	It("leaves the other nodes' paths alone", func() {
+		for _, p := range report(flushed).Lanes[0].Paths {
+			if p.Node != "node-2" {
+				Expect(p.Attempts).To(BeNumerically(">", 0))
+				Expect(p.Dropped).To(BeZero(), p.Node)
+			}
+		}
+	})
+})
+
+var _ = Describe("a run without a disturbance", func() {
+	It("passes, and says how small an outage it would have seen", func() {
+		r := report(undisturbed)
+		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+		Expect(r.DetectionFloor.Found).To(Equal(r.DetectionFloor.Injected))
+		Expect(r.DetectionFloor.Injected).NotTo(BeEmpty())
+		Expect(*r.DetectionFloor.Ms).To(BeNumerically("<=", 40))
+	})
+})
+
+// pathRate is the attempts a second that went over one node.
+func pathRate(r *reports.Report, node string) float64 {
+	GinkgoHelper()
+	for _, p := range r.Lanes[0].Paths {
+		if p.Node == node {
+			return r.Lanes[0].Rate * float64(p.Attempts) / float64(r.Lanes[0].Attempts)
+		}
+	}
+	Fail("no path over " + node)
+	return 0
+}
