@@ -104,8 +104,8 @@ func (a *analysis) causeText(o *outage) string {
 		}
 	}
 	switch {
-	case o.left:
-		text += fmt.Sprintf("; it ended when the load balancer took %s out at %s", a.nodes[o.node], atText(seconds(o.after)))
+	case o.left > 0:
+		text += fmt.Sprintf("; it ended when the load balancer took %s out at %s", a.nodes[o.node], atText(seconds(o.left)))
 	case o.open:
 		text += "; it lasted until the lane ended"
 	}

@@ -9,8 +9,9 @@ import (
 
 // outage is a maximal interval on one path (a lane and the node that the balancer chose) with failed attempts only.
 type outage struct {
-	lane *lane
-	node uint16
+	lane  *lane
+	node  uint16
+	epoch int32 // number of the balancer's table when it began
 
 	from, to     time.Duration // intended starts of the first and the last failed attempt
 	lower, upper time.Duration // bounds of the true duration
@@ -21,7 +22,7 @@ type outage struct {
 	failed       int
 	backends     map[uint32]int // of the failed attempts that were answered
 	lastBackend  uint32         // that answered the last good attempt before
-	left         bool           // the balancer left the path while it was failing
+	left         time.Duration  // when the balancer left the path while it was failing; 0 when it did not
 	open         bool           // it lasted until the end of the lane
 	cause        cause
 }
@@ -89,7 +90,7 @@ func (p *pathState) take(l *lane, r *record) *outage {
 	}
 	var begun *outage
 	if p.current == nil {
-		begun = &outage{lane: l, node: r.node, from: r.intended, to: r.intended, classes: map[Class]int{}, backends: map[uint32]int{}}
+		begun = &outage{lane: l, node: r.node, epoch: r.epoch, from: r.intended, to: r.intended, classes: map[Class]int{}, backends: map[uint32]int{}}
 		if p.good != nil {
 			begun.lastBackend = p.good.backend
 		}
@@ -120,8 +121,9 @@ func (p *pathState) close(l *lane, good *record) {
 	case good != nil:
 		afterIntended, afterStart = good.intended, good.start()+l.reach(good)
 	case p.tenure != nil && p.tenure.left:
-		end := max(p.tenure.until, last.start()+l.reach(last))
-		afterIntended, afterStart, o.left = end, end, true
+		// What was sent just before the balancer left the node arrived there a little later.
+		end := max(p.tenure.until+l.connect, last.start()+l.reach(last))
+		afterIntended, afterStart, o.left = end, end, p.tenure.until
 	default:
 		o.open = true
 	}

@@ -26,6 +26,7 @@ type lab struct {
 	faults   []fault
 	travel   time.Duration // of a first packet from the client to the node
 	late     func() time.Duration
+	moment   time.Duration // half of what a change of the balancer takes
 }
 
 // service is what the balancer knows of one address.
@@ -56,14 +57,12 @@ type fault struct {
 }
 
 type simLane struct {
-	id            uint16
-	name          string
-	target        netip.AddrPort
-	rate          float64
-	from, to      time.Duration
-	control       bool
-	connectExtra  time.Duration
-	answerOutcome Class
+	id       uint16
+	name     string
+	target   netip.AddrPort
+	rate     float64
+	from, to time.Duration
+	control  bool
 }
 
 var (
@@ -73,7 +72,7 @@ var (
 )
 
 func newLab(seed uint64) *lab {
-	s := &lab{random: rand.New(rand.NewPCG(seed, 1)), services: map[netip.AddrPort]*service{}, travel: 150 * time.Microsecond}
+	s := &lab{random: rand.New(rand.NewPCG(seed, 1)), services: map[netip.AddrPort]*service{}, travel: 150 * time.Microsecond, moment: 400 * time.Microsecond}
 	s.late = func() time.Duration { return time.Duration(s.random.IntN(900)) * time.Microsecond }
 	s.run = Run{Scenario: "rollout", Seed: int64(seed), Clock: "virtual", Kernel: Kernel{"vm", "6.1.0-1-cloud-amd64"},
 		Parameters: map[string]string{"replicas": "1", "terminatingFallback": "on", "trafficPolicy": "Local"},
@@ -104,7 +103,7 @@ func (s *lab) step(name string, from, to time.Duration) {
 func (s *lab) balance(address netip.AddrPort, at time.Duration, nodes ...string) {
 	svc := s.services[address]
 	svc.table = append(svc.table, membership{at, nodes})
-	const moment = 400 * time.Microsecond
+	moment := s.moment
 	s.event(at+moment, EventBalancer, "", svc.name, "the load balancer sends "+svc.name+" to "+cmp.Or(strings.Join(nodes, ", "), "no node"),
 		"service", svc.name, "address", address.Addr().String(), "port", strconv.Itoa(int(address.Port())), "nodes", strings.Join(nodes, ","),
 		"all", strings.Join(nodeNames, ","), "policy", "sticky", "seed", strconv.FormatUint(uint64(svc.seed), 10),

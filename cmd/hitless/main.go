@@ -84,12 +84,19 @@ Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cann
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.AddCommand(runCommand(), reportCommand(), gateCommand(), scenariosCommand(), subjectsCommand(), buildCommand(),
-		doctorCommand(), versionCommand(), proxier.Command(), hidden(backend.Command()), hidden(probes.Command()), guestCommand())
+		doctorCommand(), versionCommand(), proxier.Command(), backendCommand(), hidden(probes.Command()), guestCommand())
 	return cmd
 }
 
 func hidden(c *cobra.Command) *cobra.Command {
 	c.Hidden = true
+	return c
+}
+
+// backendCommand serves on after SIGTERM, as its flags say: what interrupts the other commands must not end it.
+func backendCommand() *cobra.Command {
+	c := hidden(backend.Command())
+	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) { cmd.SetContext(context.WithoutCancel(cmd.Context())) }
 	return c
 }
 

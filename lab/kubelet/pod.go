@@ -51,7 +51,8 @@ func newPod(k *kubelet, object *corev1.Pod) *pod {
 		p.containers = append(p.containers, &container{pod: p, spec: &object.Spec.Containers[i]})
 	}
 	if !k.Silent {
-		p.writer = newWriter(k, object)
+		// Once it is idle, the newest state may show that someone else has written since.
+		p.writer = newWriter(k, object, func() { p.post(func() {}) })
 	}
 	return p
 }

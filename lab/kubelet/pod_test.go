@@ -162,7 +162,7 @@ func TestContainerIsRestartedWithBackoff(t *testing.T) {
 
 func TestRestartPolicyNever(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
-		b.host.exitAfter["web"] = 5 * time.Second
+		b.host.exitAfter["web"] = 5500 * time.Millisecond // between two checks of readiness
 		b.create(webPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }))
 		b.at(60)
 		if pod := b.pod("web"); pod.Status.Phase != corev1.PodFailed || isReady(pod) {

@@ -22,13 +22,20 @@ func (p *pod) report() {
 			p.record("unready", "its containers are not ready")
 		}
 	}
-	if apiequality.Semantic.DeepEqual(status, p.reported) {
+	if apiequality.Semantic.DeepEqual(status, p.reported) && !p.overruled(status) {
 		return
 	}
 	p.reported = status
 	if p.writer != nil {
 		p.writer.put(status)
 	}
+}
+
+// overruled reports whether someone else has changed the pod's readiness in the API, as the node lifecycle controller
+// does when heartbeats stay away. The kubelet has the last word.
+func (p *pod) overruled(status corev1.PodStatus) bool {
+	return p.writer != nil && p.writer.overtakes(p.object) &&
+		conditionTrue(p.object.Status.Conditions, corev1.PodReady) != conditionTrue(status.Conditions, corev1.PodReady)
 }
 
 // status is what a kubelet would report now.

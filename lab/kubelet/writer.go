@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // The writer's patience with the API.
@@ -30,17 +31,23 @@ type writer struct {
 	status *corev1.PodStatus // to be written
 	remove bool              // to be deleted after that
 	closed bool              // nothing follows
+	busy   bool              // a write is under way or to come
+	rv     string            // resource version of the last write
 	signal chan struct{}
+
+	// idle is called when nothing is left to write.
+	idle func()
 }
 
-func newWriter(k *kubelet, object *corev1.Pod) *writer {
-	return &writer{k: k, namespace: object.Namespace, name: object.Name, uid: object.UID, signal: make(chan struct{}, 1)}
+func newWriter(k *kubelet, object *corev1.Pod, idle func()) *writer {
+	return &writer{k: k, namespace: object.Namespace, name: object.Name, uid: object.UID, idle: idle,
+		signal: make(chan struct{}, 1)}
 }
 
 // put replaces the status that is to be written.
 func (w *writer) put(status corev1.PodStatus) {
 	w.mu.Lock()
-	w.status = &status
+	w.status, w.busy = &status, true
 	w.mu.Unlock()
 	w.wake()
 }
@@ -71,23 +78,38 @@ func (w *writer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for {
-			more, err := w.step(ctx)
-			if err != nil {
-				w.k.Log.Warn("telling the API about a pod; trying again", "pod", w.name, "error", err)
-				if !pause(ctx, writeAgain) {
-					return
-				}
-				continue
-			}
-			if !more {
-				break
-			}
-		}
-		if w.over() {
+		if !w.drain(ctx) || w.over() {
 			return
 		}
+		w.idle()
 	}
+}
+
+// drain writes until nothing is left; false means that ctx ended first.
+func (w *writer) drain(ctx context.Context) bool {
+	for {
+		more, err := w.step(ctx)
+		switch {
+		case err != nil:
+			w.k.Log.Warn("telling the API about a pod; trying again", "pod", w.name, "error", err)
+			if !pause(ctx, writeAgain) {
+				return false
+			}
+		case !more:
+			return true
+		}
+	}
+}
+
+// overtakes reports whether an object is newer than the last write, and no write is under way that will replace it.
+func (w *writer) overtakes(object *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy || w.closed || w.rv == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.ResourceVersion, w.rv)
+	return err == nil && order > 0
 }
 
 func (w *writer) over() bool {
@@ -102,6 +124,7 @@ func (w *writer) step(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	status, remove := w.status, w.remove
 	w.status = nil
+	w.busy = status != nil || remove
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -136,9 +159,15 @@ func (w *writer) patch(ctx context.Context, status corev1.PodStatus) error {
 	if err != nil {
 		return fmt.Errorf("writing the status as a patch: %w", err)
 	}
-	_, err = w.k.Client.CoreV1().Pods(w.namespace).
+	after, err := w.k.Client.CoreV1().Pods(w.namespace).
 		Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return ignoreGone(err)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	w.mu.Lock()
+	w.rv = after.ResourceVersion
+	w.mu.Unlock()
+	return nil
 }
 
 func (w *writer) delete(ctx context.Context) error {

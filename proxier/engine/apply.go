@@ -174,10 +174,13 @@ func (e *Engine) track(keys []kernel.Key, r *Report) {
 		for _, real := range e.state.Reals(k) {
 			entry := drain.Key{Virtual: k, Real: real.Addr}
 			_, wanted := slices.BinarySearchFunc(want.Reals, real.Addr, netip.AddrPort.Compare)
-			if !wanted {
+			switch {
+			case wanted:
+				if e.drains.Cancel(entry) {
+					r.Cancelled++
+				}
+			case real.Weight == 0: // one whose weight could not be lowered is pending, and does not drain yet
 				e.drains.Put(entry, status(want, real.Addr), now)
-			} else if e.drains.Cancel(entry) {
-				r.Cancelled++
 			}
 		}
 	}

@@ -97,7 +97,8 @@ func (k *Kernel) Ops() []kernel.Op {
 	return slices.Clone(k.ops)
 }
 
-// State is what the kernel holds. It is live: read it only while nothing is applied, or from After.
+// State is what the kernel holds. It is live: read it only while nothing is applied, or from After; Servers, Addresses
+// and Elements may be read at any time.
 func (k *Kernel) State() *kernel.State { return k.state }
 
 // Do changes the kernel behind the proxier's back: no fault, no record, no After, and what it

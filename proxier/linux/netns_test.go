@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/proxier/kernel"
 )
@@ -32,7 +34,8 @@ func hairpin(addr string) kernel.Element {
 	return kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr(addr)}}
 }
 
-// inNamespace runs the test on a thread that is in a new network namespace.
+// inNamespace runs the test on a thread that is in a new network namespace, whose loopback is up: without any address
+// there is no local routing table, and IPVS then takes every real server for a broadcast address.
 func inNamespace(t *testing.T) netns.NsHandle {
 	t.Helper()
 	runtime.LockOSThread()
@@ -53,6 +56,18 @@ func inNamespace(t *testing.T) netns.NsHandle {
 		before.Close()
 		runtime.UnlockOSThread()
 	})
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	lo, err := h.LinkByName("lo")
+	if err == nil {
+		err = h.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return ns
 }
 
@@ -176,8 +191,9 @@ func TestKernelWithoutIPVSIsRefused(t *testing.T) {
 	defer v.close()
 	err := v.check("rr")
 	services, _ := v.all()
+	_, missing := os.Stat("/proc/sys/net/ipv4/vs")
 	switch {
-	case err == nil && exec.Command("test", "-e", "/proc/sys/net/ipv4/vs").Run() != nil:
+	case err == nil && errors.Is(missing, os.ErrNotExist):
 		t.Error("a kernel without IPVS was accepted")
 	case err != nil && !strings.Contains(err.Error(), "has no IPVS"):
 		t.Errorf("error %v does not say what is missing", err)
@@ -274,10 +290,10 @@ func wire(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsH
 		check(h.AddrAdd(l, a))
 		check(h.LinkSetUp(l))
 	}
-	local, err := netlink.NewHandleAt(node)
+	local, err := netlink.NewHandleAt(node, unix.NETLINK_ROUTE)
 	check(err)
 	defer local.Close()
-	peer, err := netlink.NewHandleAt(ns)
+	peer, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	check(err)
 	defer peer.Close()
 	addr(local, name, here)
@@ -288,13 +304,19 @@ func wire(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsH
 
 func (r road) dial(t *testing.T, timeout time.Duration) (net.Conn, error) {
 	t.Helper()
+	return r.to(t, netip.AddrPortFrom(netip.MustParseAddr(serverAddr), serverPort), timeout)
+}
+
+// to opens a connection from the client.
+func (r road) to(t *testing.T, target netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+	t.Helper()
 	type result struct {
 		c   net.Conn
 		err error
 	}
 	done := make(chan result)
 	go in(t, r.client, func() {
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)), timeout)
+		c, err := net.DialTimeout("tcp", target.String(), timeout)
 		done <- result{c, err}
 	})
 	d := <-done
@@ -381,5 +403,70 @@ func TestDropMeetsNewConnectionsOnly(t *testing.T) {
 	}
 	if _, err := r.dial(t, patience); err != nil {
 		t.Errorf("after the drop: %v", err)
+	}
+}
+
+// TestAddresses uses a bridge, since not every kernel that runs the other tests here has dummy devices.
+func TestAddresses(t *testing.T) {
+	inNamespace(t)
+	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
+	a := &addresses{blank: blank, deadline: 5 * time.Second, lost: func() { t.Error("a reply was lost") }}
+	if err := a.reopen(); err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	check := func(what string, want ...string) {
+		t.Helper()
+		bound, node, err := a.read()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		got := []string{}
+		for _, addr := range bound {
+			got = append(got, addr.String())
+		}
+		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+			t.Errorf("%s: bound (-want +got):\n%s", what, diff)
+		}
+		if len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("%s: addresses of the node are %v, want 127.0.0.1 alone", what, node)
+		}
+	}
+	other := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "kube-ipvs0"}}
+	if err := a.netlink.LinkAdd(other); err != nil {
+		t.Fatal(err)
+	}
+	one, two := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("10.96.0.1")
+	if err := a.netlink.AddrAdd(other, host(two)); err != nil {
+		t.Fatal(err)
+	}
+	check("at first")
+	for range 2 { // the second time, it is so already
+		if err := errors.Join(a.bind(one), a.bind(two)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("both", "203.0.113.10", "10.96.0.1")
+	l, err := net.Listen("tcp", "203.0.113.10:0") // local, although the device is down
+	if err != nil {
+		t.Errorf("a bound address is not the node's own: %v", err)
+	} else {
+		l.Close()
+	}
+	for range 2 {
+		if err := a.unbind(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("one", "10.96.0.1")
+	if err := a.netlink.LinkDel(a.device); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.bind(one); err == nil {
+		t.Error("bound on a device that is gone")
+	}
+	check("the device was removed")
+	if err := a.bind(one); err != nil {
+		t.Errorf("bound on the new device: %v", err)
 	}
 }

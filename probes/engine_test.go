@@ -1,0 +1,410 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// fakeHost is a machine whose time passes only while the engine waits, and as much too late as the test says.
+type fakeHost struct {
+	at    time.Duration
+	late  func(until time.Duration) time.Duration // how much later than asked a wait ends; nil is never late
+	onEnd func(now time.Duration)                 // sees every end of a wait
+	waits int
+}
+
+func (h *fakeHost) now() time.Duration { return h.at }
+func (h *fakeHost) wake()              {}
+func (h *fakeHost) close()             {}
+
+func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
+	if until == never {
+		return nil, false, errors.New("the engine sleeps for ever")
+	}
+	h.waits++
+	h.at = max(h.at, until)
+	if h.late != nil {
+		h.at += h.late(until)
+	}
+	if h.onEnd != nil {
+		h.onEnd(h.at)
+	}
+	return nil, true, nil
+}
+
+// fakeProtocol gives each attempt an outcome after a time, both a function of its number.
+type fakeProtocol struct {
+	engine  *Engine
+	takes   func(seq uint64) time.Duration // constant per lane: a lane has one deadline
+	becomes func(seq uint64) reports.Class
+}
+
+func (p *fakeProtocol) start(f *flight) {
+	if d := p.takes(f.Seq); d > 0 {
+		f.lane.dialing.add(f, f.Start+d)
+		return
+	}
+	p.engine.finish(f, p.becomes(f.Seq), "")
+}
+func (p *fakeProtocol) ready(*flight, uint32) {}
+func (p *fakeProtocol) cancel(*flight)        {}
+func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.becomes(f.Seq), "") }
+
+func alwaysOK(uint64) reports.Class { return reports.OK }
+func atOnce(uint64) time.Duration   { return 0 }
+func after(d time.Duration) func(uint64) time.Duration {
+	return func(uint64) time.Duration { return d }
+}
+
+// trial is an engine on a fake machine, and what it recorded.
+type trial struct {
+	*Engine
+	host     *fakeHost
+	protocol *fakeProtocol
+	attempts []reports.Attempt
+	flushes  []time.Duration
+	now      time.Duration
+}
+
+func newTrial() *trial {
+	t := &trial{host: &fakeHost{}}
+	t.Engine = newEngine(Config{Seed: 1,
+		Record: func(a reports.Attempt) { t.attempts = append(t.attempts, a) },
+		Flush:  func() { t.flushes = append(t.flushes, t.host.at) },
+	}, t.host)
+	t.protocol = &fakeProtocol{engine: t.Engine, takes: atOnce, becomes: alwaysOK}
+	t.Engine.protocol = t.protocol
+	return t
+}
+
+type failer interface {
+	Helper()
+	Fatal(...any)
+}
+
+// run starts the lane at from, lets it run until to, and waits for the end.
+func (t *trial) run(f failer, l Lane, from, to time.Duration) []reports.Attempt {
+	f.Helper()
+	if err := t.Start(l, from); err != nil {
+		f.Fatal(err)
+	}
+	if err := t.Stop(l.ID, to); err != nil {
+		f.Fatal(err)
+	}
+	t.end(f, to)
+	return t.attempts
+}
+
+func (t *trial) end(f failer, to time.Duration) {
+	f.Helper()
+	t.host.onEnd = func(now time.Duration) {
+		if now >= to {
+			t.Close()
+		}
+	}
+	t.commands = append(t.commands, func(time.Duration) { t.closed = true }) // the engine may end when its lanes have
+	if err := t.Run(context.Background()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func testLane(rate float64) Lane {
+	return Lane{ID: 1, Name: "vip", Target: netip.MustParseAddrPort("203.0.113.10:80"), Rate: rate,
+		SourcePrefix: netip.MustParsePrefix("10.200.0.0/16")}
+}
+
+// exact is start + k/rate in rational numbers, rounded to the nanosecond.
+func exact(start time.Duration, k uint64, rate float64) time.Duration {
+	r := new(big.Rat).Quo(new(big.Rat).SetInt(new(big.Int).Mul(big.NewInt(int64(k)), big.NewInt(1e9))), new(big.Rat).SetFloat64(rate))
+	half := new(big.Rat).Add(r, big.NewRat(1, 2))
+	return start + time.Duration(new(big.Int).Quo(half.Num(), half.Denom()).Int64())
+}
+
+func TestScheduleIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.OneOf(rapid.SampledFrom([]float64{0.1, 1, 3, 7, 30, 100, 200, 999.9, 1000, 5000}), rapid.Float64Range(0.01, 5000)).Draw(t, "rate")
+		hundredDays := uint64(100 * 86400 * rate)
+		k := rapid.Uint64Range(0, hundredDays).Draw(t, "k")
+		s := schedule{start: time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "start")), rate: rate}
+		if got, want := s.at(k), exact(s.start, k, rate); got < want-1 || got > want+1 {
+			t.Fatalf("attempt %d at %v/s: %d, want %d", k, rate, got, want)
+		}
+		if s.at(k+1) < s.at(k) {
+			t.Fatalf("attempt %d before attempt %d", k+1, k)
+		}
+	})
+}
+
+func TestGapsDoNotAddUp(t *testing.T) {
+	s := schedule{start: time.Second, rate: 3}
+	for _, want := range []struct {
+		k  uint64
+		at time.Duration
+	}{{0, time.Second}, {1, 1333333333}, {2, 1666666667}, {3, 2 * time.Second}, {3_000_000, 1_000_001 * time.Second}} {
+		if got := s.at(want.k); got != want.at {
+			t.Errorf("attempt %d: %d, want %d", want.k, got, want.at)
+		}
+	}
+}
+
+// Whatever the attempts do and however late the machine wakes, each number of the schedule is recorded once, is charged
+// to its exact instant, and is started at or after it.
+func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		trial := newTrial()
+		rate := rapid.Float64Range(0.5, 500).Draw(t, "rate")
+		from := time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "from"))
+		to := from + time.Duration(rapid.Int64Range(0, 4e9).Draw(t, "length"))
+		lates := rapid.SliceOfN(rapid.Int64Range(0, 5e8), 1, 20).Draw(t, "lates")
+		trial.protocol.takes = after(time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "takes")))
+		classes := reports.Classes()
+		trial.protocol.becomes = func(seq uint64) reports.Class { return classes[seq%uint64(len(classes))] }
+		trial.host.late = func(time.Duration) time.Duration {
+			return time.Duration(lates[trial.host.waits%len(lates)])
+		}
+		l := testLane(rate)
+		l.InFlight = rapid.IntRange(1, 100).Draw(t, "cap")
+		seen := map[uint64]bool{}
+		for _, a := range trial.run(t, l, from, to) {
+			if seen[a.Seq] {
+				t.Fatalf("attempt %d was recorded twice", a.Seq)
+			}
+			seen[a.Seq] = true
+			if a.Intended != (schedule{from, rate}).at(a.Seq) || a.Start < a.Intended || a.Intended >= to {
+				t.Fatalf("attempt %d intended at %v and started at %v", a.Seq, a.Intended, a.Start)
+			}
+		}
+		want := 0
+		for (schedule{from, rate}).at(uint64(want)) < to {
+			want++
+		}
+		for seq := range uint64(want) {
+			if !seen[seq] {
+				t.Fatalf("attempt %d of %d is missing", seq, want)
+			}
+		}
+		if len(seen) != want {
+			t.Fatalf("%d attempts, want %d", len(seen), want)
+		}
+	})
+}
+
+func TestASlowTargetDoesNotShiftTheSchedule(t *testing.T) {
+	fast, slow := newTrial(), newTrial()
+	slow.protocol.takes = after(3 * time.Second)
+	starts := func(attempts []reports.Attempt) (all []time.Duration) {
+		for _, a := range attempts {
+			all = append(all, a.Start)
+		}
+		return all
+	}
+	want := starts(fast.run(t, testLane(50), 0, time.Second))
+	if diff := cmp.Diff(want, starts(slow.run(t, testLane(50), 0, time.Second))); diff != "" {
+		t.Error(diff)
+	}
+	if len(want) != 50 {
+		t.Errorf("%d attempts in a second at 50/s", len(want))
+	}
+}
+
+func TestLanesKeepTheirSchedulesSideBySide(t *testing.T) {
+	trial := newTrial()
+	for i, rate := range []float64{100, 30, 7} {
+		l := testLane(rate)
+		l.ID = uint16(10 - i)
+		if err := trial.Start(l, time.Duration(i)*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if err := trial.Stop(l.ID, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trial.end(t, time.Second)
+	counts := map[uint16]int{}
+	last := time.Duration(-1)
+	tuples := map[netip.AddrPort]bool{}
+	for _, a := range trial.attempts {
+		counts[a.Lane]++
+		if a.Start < last {
+			t.Errorf("attempt %d of lane %d starts before one that was recorded earlier", a.Seq, a.Lane)
+		}
+		if last = a.Start; tuples[a.Source] {
+			t.Errorf("source %s was used twice", a.Source)
+		}
+		tuples[a.Source] = true
+	}
+	if diff := cmp.Diff(map[uint16]int{10: 100, 9: 30, 8: 7}, counts); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
+	t.Run("too late", func(t *testing.T) {
+		trial := newTrial()
+		trial.host.late = func(until time.Duration) time.Duration {
+			if until == 500*time.Millisecond {
+				return time.Second // the machine stands still
+			}
+			return 0
+		}
+		details := map[string]int{}
+		for _, a := range trial.run(t, testLane(100), 0, 2*time.Second) {
+			if (a.Class == reports.Probe) != (a.Lateness() > lateLimit) {
+				t.Errorf("attempt %d, %v late, is %v", a.Seq, a.Lateness(), a.Class)
+			}
+			details[a.Detail]++
+		}
+		// 0.50 s up to, not including, 1.25 s: at 1.50 s they are later than the limit.
+		if diff := cmp.Diff(map[string]int{"": 125, DetailLate: 75}, details); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("slow lanes may be a gap late", func(t *testing.T) {
+		trial := newTrial()
+		trial.host.late = func(time.Duration) time.Duration { return 900 * time.Millisecond }
+		for _, a := range trial.run(t, testLane(1), time.Second, 3*time.Second) {
+			if a.Class != reports.OK {
+				t.Errorf("attempt %d, %v late, is %v", a.Seq, a.Lateness(), a.Class)
+			}
+		}
+	})
+	t.Run("in-flight cap", func(t *testing.T) {
+		trial := newTrial()
+		trial.protocol.takes = after(time.Second)
+		l := testLane(100)
+		l.InFlight = 10
+		for _, a := range trial.run(t, l, 0, 500*time.Millisecond) {
+			if want := a.Seq >= 10; want != (a.Class == reports.Probe && a.Detail == DetailInFlight) {
+				t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
+			}
+		}
+		if peak := trial.Stats()[0].PeakInFlight; peak != 11 {
+			t.Errorf("the peak is %d, want 10 and the one that was refused", peak)
+		}
+	})
+	t.Run("no fresh five-tuple", func(t *testing.T) {
+		trial := newTrial()
+		l := testLane(1000)
+		l.SourcePrefix = netip.MustParsePrefix("10.200.0.1/32")
+		classes := map[string]int{}
+		for _, a := range trial.run(t, l, 0, 40*time.Second) {
+			classes[a.Class.String()+" "+a.Detail]++
+		}
+		if diff := cmp.Diff(map[string]int{"ok ": portCount, "probe " + DetailNoTuple: 40_000 - portCount}, classes); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestStopEndsTheIntentionsAndNotTheAttempts(t *testing.T) {
+	trial := newTrial()
+	trial.protocol.takes = after(700 * time.Millisecond)
+	attempts := trial.run(t, testLane(10), 0, time.Second)
+	if len(attempts) != 10 {
+		t.Errorf("%d attempts before the stop at 1 s, want 10 (0.0 to 0.9 s)", len(attempts))
+	}
+	for _, a := range attempts {
+		if a.Class != reports.OK || a.Total != 700*time.Millisecond {
+			t.Errorf("attempt %d is %v after %v", a.Seq, a.Class, a.Total)
+		}
+	}
+}
+
+func TestCancelledAttemptsAreRecorded(t *testing.T) {
+	trial := newTrial()
+	trial.protocol.takes = after(time.Second)
+	why := errors.New("the run was interrupted")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	trial.host.onEnd = func(now time.Duration) {
+		if now >= 500*time.Millisecond {
+			cancel(why)
+		}
+	}
+	if err := trial.Start(testLane(10), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := trial.Run(ctx); !errors.Is(err, why) {
+		t.Fatalf("Run: %v, want %v", err, why)
+	}
+	if len(trial.attempts) != 5 {
+		t.Errorf("%d attempts, want 5", len(trial.attempts))
+	}
+	for i, a := range trial.attempts {
+		if a.Class != reports.Probe || a.Detail != DetailCancelled || a.Seq != uint64(i) {
+			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
+		}
+	}
+	if err := trial.Start(Lane{ID: 2, Name: "x", Target: testLane(1).Target, Rate: 1}, 0); !errors.Is(err, errDone) {
+		t.Errorf("a lane started after the end: %v", err)
+	}
+}
+
+func TestLatenessIsCounted(t *testing.T) {
+	trial := newTrial()
+	trial.host.late = func(time.Duration) time.Duration { return 3 * time.Millisecond }
+	trial.run(t, testLane(10), time.Second, 3*time.Second)
+	counts := trial.Stats()[0]
+	p99 := time.Duration(counts.Lateness.ValueAtQuantile(99))
+	if p99 < 2950*time.Microsecond || p99 > 3050*time.Microsecond || counts.Attempts != 20 || counts.Classes[reports.OK] != 20 {
+		t.Errorf("lateness p99 %v of %d attempts (%v), want 3 ms of 20", p99, counts.Attempts, counts.Classes)
+	}
+}
+
+// What is recorded is flushed within FlushAfter, but never by a wake-up made for it.
+func TestFlushing(t *testing.T) {
+	for _, test := range []struct {
+		rate           float64
+		length         time.Duration
+		flushes, waits int
+	}{
+		{rate: 0.5, length: 20 * time.Second, flushes: 10, waits: 10}, // idle between: flushed before each sleep
+		{rate: 1000, length: time.Second, flushes: 10, waits: 1000},   // busy: every 100 ms
+	} {
+		t.Run(fmt.Sprint(test.rate), func(t *testing.T) {
+			trial := newTrial()
+			attempts := trial.run(t, testLane(test.rate), time.Second, time.Second+test.length)
+			if len(trial.flushes) != test.flushes || trial.host.waits > test.waits {
+				t.Errorf("%d flushes and %d waits, want %d and at most %d", len(trial.flushes), trial.host.waits, test.flushes, test.waits)
+			}
+			i := 0
+			for _, a := range attempts {
+				for i < len(trial.flushes) && trial.flushes[i] < a.Start+a.Total {
+					i++
+				}
+				if i == len(trial.flushes) || trial.flushes[i]-(a.Start+a.Total) > FlushAfter {
+					t.Fatalf("attempt %d at %v was not flushed in time: %v", a.Seq, a.Start, trial.flushes)
+				}
+			}
+		})
+	}
+}
+
+func TestLanesThatMayNotStart(t *testing.T) {
+	trial := newTrial()
+	if err := trial.Start(testLane(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	overlapping := testLane(1)
+	overlapping.ID, overlapping.SourcePrefix = 2, netip.MustParsePrefix("10.200.7.0/24")
+	for name, err := range map[string]error{
+		"an id twice":           trial.Start(testLane(1), 0),
+		"overlapping prefixes":  trial.Start(overlapping, 0),
+		"an invalid lane":       trial.Start(Lane{ID: 3}, 0),
+		"stopping what is none": trial.Stop(9, 0),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package probes
+
+import (
+	"encoding/json"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hitless/hitless/reports"
+)
+
+var addresses = cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
+
+func fullLane() Lane {
+	return Lane{ID: 7, Name: "vip", Client: "outside", Target: netip.MustParseAddrPort("203.0.113.10:80"), Protocol: "tcp-new",
+		Policy: "reuse:5s", Close: "rst", Rate: 12.5, SourcePrefix: netip.MustParsePrefix("10.200.0.0/16"),
+		DialDeadline: 3 * time.Second, ReplyDeadline: 1500 * time.Millisecond, DelayedAfter: 500 * time.Millisecond,
+		Backends: []string{"web-"}, Host: "web.example", Control: true, InFlight: 99}
+}
+
+func TestLaneJSON(t *testing.T) {
+	const want = `{"id":7,"name":"vip","client":"outside","target":"203.0.113.10:80","protocol":"tcp-new","policy":"reuse:5s",` +
+		`"close":"rst","rate":12.5,"sourcePrefix":"10.200.0.0/16","backends":["web-"],"host":"web.example","control":true,` +
+		`"inFlight":99,"dialDeadline":"3s","replyDeadline":"1.5s","delayedAfter":"500ms"}`
+	data, err := json.Marshal(fullLane())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(data)); diff != "" {
+		t.Error(diff)
+	}
+	for _, l := range []Lane{fullLane(), {ID: 1, Name: "small", Target: netip.MustParseAddrPort("[fd00::1]:80"), Rate: 1}} {
+		var back Lane
+		data, err := json.Marshal(&l)
+		if err == nil {
+			err = json.Unmarshal(data, &back)
+		}
+		if diff := cmp.Diff(l, back, addresses); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
+	}
+	for _, bad := range []string{`{"rat":1}`, `{"dialDeadline":"3"}`, `{"dialDeadline":3}`, `{"target":"web:80"}`, `[]`} {
+		if err := json.Unmarshal([]byte(bad), new(Lane)); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+}
+
+func TestLaneValidate(t *testing.T) {
+	if err := fullLane().Validate(); err != nil {
+		t.Error(err)
+	}
+	for word, change := range map[string]func(*Lane){
+		"name":     func(l *Lane) { l.Name = "" },
+		"target":   func(l *Lane) { l.Target = netip.AddrPort{} },
+		"port":     func(l *Lane) { l.Target = netip.AddrPortFrom(l.Target.Addr(), 0) },
+		"protocol": func(l *Lane) { l.Protocol = "tcp" },
+		"close":    func(l *Lane) { l.Close = "hard" },
+		"rate":     func(l *Lane) { l.Rate = 0 },
+		"rate NaN": func(l *Lane) { l.Rate = math.NaN() },
+		"rate 1e+": func(l *Lane) { l.Rate = 1e9 },
+		"negative": func(l *Lane) { l.DialDeadline = -1 },
+		"families": func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("fd00::/64") },
+		"host":     func(l *Lane) { l.Host = "a\r\nb: c" },
+		"empty":    func(l *Lane) { l.Backends = []string{""} },
+		"policy":   func(l *Lane) { l.Policy = "sticky" },
+		"interval": func(l *Lane) { l.Policy = "reuse:0s" },
+		"silent":   func(l *Lane) { l.Policy = "reuse:1s" }, // shorter than the deadlines
+		"need":     func(l *Lane) { l.Policy = "reuse:300h" },
+	} {
+		l := fullLane()
+		change(&l)
+		first, _, _ := strings.Cut(word, " ")
+		if word == "need" {
+			first = "five-tuples"
+		}
+		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), "lane 7") {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
+
+func TestLaneDefaults(t *testing.T) {
+	got := Lane{ID: 1, Name: "vip", Target: netip.MustParseAddrPort("203.0.113.10:80"), Rate: 100}.WithDefaults()
+	want := Lane{ID: 1, Name: "vip", Target: got.Target, Rate: 100, Protocol: ProtocolTCPNew, Policy: PolicyFresh, Close: CloseFIN,
+		Host: "203.0.113.10:80", DialDeadline: 3 * time.Second, ReplyDeadline: time.Second, InFlight: 1600}
+	if diff := cmp.Diff(want, got, addresses); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLaneEvent(t *testing.T) {
+	want := reports.Event{At: time.Second, Kind: reports.EventLane, Object: "vip",
+		Text: "lane vip: tcp-new to 203.0.113.10:80, 12.5/s, reuse:5s five-tuples, rst close",
+		Attrs: map[string]string{"id": "7", "name": "vip", "client": "outside", "target": "203.0.113.10:80", "protocol": "tcp-new",
+			"policy": "reuse:5s", "close": "rst", "rate": "12.5", "dialMs": "3000", "replyMs": "1500", "control": "true"}}
+	if diff := cmp.Diff(want, fullLane().Event(time.Second)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	limits := Limits{ConntrackMax: 262144, LocalPorts: 28232, Descriptors: 1 << 20}
+	lane := func(rate float64, close, prefix string) Lane {
+		l := testLane(rate)
+		l.Close, l.SourcePrefix = close, netip.Prefix{}
+		if prefix != "" {
+			l.SourcePrefix = netip.MustParsePrefix(prefix)
+		}
+		return l
+	}
+	const wide = "10.200.0.0/16"
+	reuse := lane(2000, CloseFIN, wide)
+	reuse.Policy = "reuse:10s"
+	for _, test := range []struct {
+		name   string
+		lanes  []Lane
+		limits Limits
+		want   []string // the word that each reason begins with
+	}{
+		{"rollout's own", []Lane{lane(100, CloseFIN, wide)}, limits, nil},
+		{"conntrack just fits", []Lane{lane(1092, CloseFIN, wide)}, limits, nil},
+		{"conntrack just not", []Lane{lane(1093, CloseFIN, wide)}, limits, []string{"conntrack"}},
+		{"conntrack of two lanes", []Lane{lane(600, CloseFIN, wide), lane(600, CloseFIN, wide)}, limits, []string{"conntrack"}},
+		{"rst costs a twelfth", []Lane{lane(5000, CloseRST, wide)}, limits, nil},
+		{"reused tuples have one entry", []Lane{reuse}, limits, nil},
+		{"no conntrack", []Lane{lane(5000, CloseFIN, wide)}, Limits{}, nil},
+		{"descriptors", []Lane{lane(500, CloseFIN, wide)}, Limits{Descriptors: 1024}, []string{"descriptors"}},
+		{"kernel's ports", []Lane{lane(200, CloseFIN, "")}, limits, nil},
+		{"kernel's ports in TIME_WAIT", []Lane{lane(250, CloseFIN, "")}, limits, []string{"ports"}},
+		{"kernel's ports not fresh", []Lane{lane(250, CloseRST, "")}, limits, []string{"ports"}},
+		{"small prefix", []Lane{lane(218, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},
+		{"small prefix that fits", []Lane{lane(217, CloseRST, "10.200.0.1/32")}, limits, nil},
+		{"shared prefix", []Lane{lane(110, CloseRST, "10.200.0.1/32"), lane(110, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},
+		{"everything", []Lane{lane(50000, CloseFIN, ""), lane(9000, CloseFIN, "10.200.0.1/32")}, Limits{1000, 1000, 1000},
+			[]string{"conntrack", "descriptors", "ports", "ports"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			reasons := Preflight(test.lanes, test.limits)
+			for _, r := range reasons {
+				word, _, _ := strings.Cut(r, ":")
+				got = append(got, word)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s\n%s", diff, strings.Join(reasons, "\n"))
+			}
+		})
+	}
+}

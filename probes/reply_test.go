@@ -1,0 +1,190 @@
+package probes
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/reports"
+)
+
+const okHead = "HTTP/1.1 200 OK\r\n"
+
+func TestParseReply(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		ended      bool
+		done       bool
+		fault      string
+		pod        string
+	}{
+		{name: "identity in headers", text: answer("web-1", "node-2"), done: true, pod: "web-1"},
+		{name: "pod from the body", text: okHead + "Content-Length: 6\r\n\r\nweb-1\n", done: true, pod: "web-1"},
+		{name: "the header wins over the body", text: okHead + "x-hitless-pod:  web-2 \r\nContent-Length: 5\r\n\r\nweb-1", done: true, pod: "web-2"},
+		{name: "HTTP/1.0 up to the end", text: "HTTP/1.0 200 OK\r\n\r\nweb-1", ended: true, done: true, pod: "web-1"},
+		{name: "no reason phrase", text: "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", done: true},
+		{name: "no header", text: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", done: true},
+		{name: "nothing yet", text: ""},
+		{name: "half a status line", text: "HTTP/1.1 20"},
+		{name: "half a head", text: okHead + "Content-Le"},
+		{name: "half a body", text: okHead + "Content-Length: 5\r\n\r\nweb"},
+		{name: "without length, not ended", text: okHead + "\r\nweb-1"},
+		{name: "ended within the body", text: okHead + "Content-Length: 5\r\n\r\nweb", ended: true},
+		{name: "ended within the head", text: okHead, ended: true},
+		{name: "ended at once", text: "", ended: true},
+		{name: "not HTTP", text: "SSH-2.0-OpenSSH_9.2\r\n", done: true, fault: "not HTTP"},
+		{name: "not HTTP from its first byte", text: "S", done: true, fault: "not HTTP"},
+		{name: "HTTP/1.2", text: "HTTP/1.2 200 OK\r\n\r\n", done: true, fault: "not HTTP"},
+		{name: "status is no number", text: "HTTP/1.1 2x0 OK\r\n\r\n", done: true, fault: "not HTTP"},
+		{name: "no server", text: "HTTP/1.0 503 Service Unavailable\r\n\r\n", done: true, fault: "status 503"},
+		{name: "not found", text: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", done: true, fault: "status 404"},
+		{name: "chunked", text: okHead + "Transfer-Encoding: chunked\r\n\r\n", done: true, fault: "chunked answer"},
+		{name: "bytes after", text: okHead + "Content-Length: 1\r\n\r\nab", done: true, fault: "bytes after the answer"},
+		{name: "two lengths", text: okHead + "Content-Length: 1\r\nContent-Length: 2\r\n\r\na", done: true, fault: "malformed length"},
+		{name: "negative length", text: okHead + "Content-Length: -1\r\n\r\n", done: true, fault: "malformed length"},
+		{name: "huge length", text: okHead + "Content-Length: 99999999\r\n\r\n", done: true, fault: "answer too long"},
+		{name: "endless head", text: okHead + strings.Repeat("X-A: b\r\n", maxReply/8), done: true, fault: "answer too long"},
+		{name: "endless body", text: okHead + "\r\n" + strings.Repeat("a", maxReply+1), done: true, fault: "answer too long"},
+		{name: "header without colon", text: okHead + "oops\r\n\r\n", ended: true, done: true, fault: "malformed header"},
+		{name: "body is not a name", text: okHead + "Content-Length: 5\r\n\r\na b c", done: true, fault: "identity is not a name"},
+		{name: "terminating is no number", text: okHead + "X-Hitless-Terminating-Ms: soon\r\n\r\n", ended: true, done: true, fault: "malformed terminating time"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			who, done, fault := parseReply([]byte(test.text), test.ended)
+			if done != test.done || fault != test.fault || (fault == "" && done && string(who.pod) != test.pod) {
+				t.Errorf("done=%v fault=%q pod=%q, want done=%v fault=%q pod=%q", done, fault, who.pod, test.done, test.fault, test.pod)
+			}
+		})
+	}
+}
+
+func TestReplyIdentity(t *testing.T) {
+	who, _, _ := parseReply([]byte(okHead+"X-Hitless-Pod: web-1\r\nX-HITLESS-NODE: node-2\r\nX-Hitless-Generation: 5d4\r\n"+
+		"X-Hitless-Terminating-Ms: 1500\r\nContent-Length: 0\r\n\r\n"), false)
+	got := fmt.Sprintf("%s %s %s %v", who.pod, who.node, who.generation, who.terminating)
+	if want := "web-1 node-2 5d4 1.5s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// However an answer is cut into pieces, no piece is judged before the whole is there.
+func TestReplyInPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := []byte(answer("web-1", "node-1"))
+		n := rapid.IntRange(0, len(whole)).Draw(t, "n")
+		who, done, fault := parseReply(whole[:n], false)
+		if fault != "" || done != (n == len(whole)) || (done && string(who.pod) != "web-1") {
+			t.Fatalf("%d of %d bytes: done=%v fault=%q pod=%q", n, len(whole), done, fault, who.pod)
+		}
+	})
+}
+
+func TestReplyOfGarbage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := []byte(okHead + string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
+		b = b[:rapid.IntRange(0, len(b)).Draw(t, "n")]
+		if who, done, fault := parseReply(b, true); done && fault == "" && !wordLike(who.pod) {
+			t.Fatalf("%q is taken for a pod's name", who.pod)
+		}
+	})
+}
+
+func TestReplyAllocatesNothing(t *testing.T) {
+	b, w := []byte(answer("web-1", "node-1")), words{}
+	if n := testing.AllocsPerRun(100, func() {
+		who, _, _ := parseReply(b, false)
+		w.intern(who.pod)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestWordsAreBounded(t *testing.T) {
+	w := words{}
+	for i := range 100_000 {
+		w.intern(fmt.Append(nil, i))
+	}
+	if len(w) > 4096 {
+		t.Errorf("%d words are kept", len(w))
+	}
+}
+
+func TestClassifyDial(t *testing.T) {
+	v4 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP, kind: kind, code: code} }
+	v6 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP6, kind: kind, code: code} }
+	for _, test := range []struct {
+		errno  unix.Errno
+		queued icmp
+		class  reports.Class
+		detail string
+	}{
+		{unix.ECONNREFUSED, icmp{}, reports.Refused, ""},
+		{unix.ECONNREFUSED, v4(3, 3), reports.Rejected, "icmp 3/3"},
+		{0, v4(3, 3), reports.Rejected, "icmp 3/3"},
+		{unix.ECONNREFUSED, v6(1, 4), reports.Rejected, "icmp6 1/4"},
+		{unix.EHOSTUNREACH, v4(3, 1), reports.Unreachable, "icmp 3/1"},
+		{unix.ENETUNREACH, v4(3, 0), reports.Unreachable, "icmp 3/0"},
+		{unix.EHOSTUNREACH, v4(3, 13), reports.Unreachable, "icmp 3/13"},
+		{unix.EHOSTUNREACH, v4(11, 0), reports.Unreachable, "icmp 11/0"},
+		{unix.EACCES, v6(1, 1), reports.Unreachable, "icmp6 1/1"},
+		{unix.ENETUNREACH, icmp{}, reports.Probe, "ENETUNREACH"},
+		{unix.EHOSTUNREACH, icmp{origin: unix.SO_EE_ORIGIN_LOCAL}, reports.Probe, "EHOSTUNREACH"},
+		{unix.EADDRNOTAVAIL, icmp{}, reports.Probe, "EADDRNOTAVAIL"},
+		{unix.EMFILE, icmp{}, reports.Probe, "EMFILE"},
+		{unix.ENOBUFS, icmp{}, reports.Probe, "ENOBUFS"},
+		{unix.ETIMEDOUT, icmp{}, reports.ConnectTimeout, "ETIMEDOUT"},
+		{unix.ECONNRESET, icmp{}, reports.Reset, "ECONNRESET"},
+		{unix.EPIPE, icmp{}, reports.Closed, "EPIPE"},
+		{unix.Errno(9999), icmp{}, reports.Probe, "unknown errno"},
+	} {
+		class, detail := classifyDial(test.errno, test.queued)
+		if class != test.class || detail != test.detail {
+			t.Errorf("%v with %v: %v (%s), want %v (%s)", test.errno, test.queued, class, detail, test.class, test.detail)
+		}
+	}
+}
+
+func TestParseErrorOfDamagedData(t *testing.T) {
+	whole := make([]byte, 16+unix.SizeofSockaddrInet4)
+	whole[4], whole[5], whole[6], whole[16] = unix.SO_EE_ORIGIN_ICMP, 3, 3, unix.AF_INET
+	copy(whole[20:], []byte{10, 0, 0, 11})
+	if e := parseError(whole); !e.portUnreachable() || e.offender != netip.MustParseAddr("10.0.0.11") {
+		t.Errorf("%v by %v", e, e.offender)
+	}
+	for n := range len(whole) {
+		if e := parseError(whole[:n]); e.offender.IsValid() || e.present() != (n >= 16) {
+			t.Errorf("%d bytes: %v by %v", n, e, e.offender)
+		}
+	}
+}
+
+func TestAnswered(t *testing.T) {
+	second := time.Second
+	for _, test := range []struct {
+		name    string
+		attempt reports.Attempt
+		lane    Lane
+		total   time.Duration
+		class   reports.Class
+		detail  string
+	}{
+		{"any backend", reports.Attempt{Backend: "web-1"}, Lane{}, second, reports.OK, ""},
+		{"any backend, not even named", reports.Attempt{}, Lane{}, second, reports.OK, ""},
+		{"allowed", reports.Attempt{Backend: "web-1"}, Lane{Backends: []string{"api-", "web-"}}, 0, reports.OK, ""},
+		{"not allowed", reports.Attempt{Backend: "other-1"}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailBackend},
+		{"not named", reports.Attempt{}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailNoIdentity},
+		{"retransmitted", reports.Attempt{Retrans: 1}, Lane{}, 0, reports.Delayed, ""},
+		{"retransmitted and wrong", reports.Attempt{Retrans: 1, Backend: "x"}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailBackend},
+		{"after the threshold", reports.Attempt{}, Lane{DelayedAfter: second / 2}, second, reports.Delayed, DetailSlow},
+		{"at the threshold", reports.Attempt{}, Lane{DelayedAfter: second}, second, reports.OK, ""},
+	} {
+		if class, detail := answered(&test.attempt, &test.lane, test.total); class != test.class || detail != test.detail {
+			t.Errorf("%s: %v (%s), want %v (%s)", test.name, class, detail, test.class, test.detail)
+		}
+	}
+}

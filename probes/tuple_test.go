@@ -1,0 +1,132 @@
+package probes
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestWalkVisitsEverythingBeforeAnythingTwice(t *testing.T) {
+	for _, text := range []string{"10.200.0.7/32", "10.200.0.4/31", "10.200.0.4/30", "10.200.1.0/28", "fd00::7/128", "fd00::/125"} {
+		prefix := netip.MustParsePrefix(text)
+		w := newWalk(prefix, 3)
+		seen := make(map[netip.AddrPort]bool, w.length())
+		for range w.length() {
+			tuple := w.next(0)
+			if seen[tuple] {
+				t.Fatalf("%s: %s comes twice within %d", text, tuple, w.length())
+			}
+			if seen[tuple] = true; !prefix.Contains(tuple.Addr()) || tuple.Port() < firstPort || int(tuple.Port()) >= firstPort+portCount {
+				t.Fatalf("%s: %s is outside", text, tuple)
+			}
+		}
+	}
+}
+
+// No tuple comes twice within FreshFor, at any rate and for any prefix: either the walk is long enough, or the lane is
+// told that there is none. Lanes that share a prefix share this.
+func TestFreshTuplesAreFresh(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		host := rapid.IntRange(0, 16).Draw(t, "host bits")
+		prefix := netip.PrefixFrom(netip.MustParseAddr("10.200.0.0"), 32-host).Masked()
+		w := newWalk(prefix, rapid.Int64().Draw(t, "seed"))
+		lanes := []freshSource{{w}, {w}}
+		gap := time.Duration(rapid.Int64Range(1e5, 2e7).Draw(t, "gap"))
+		used := map[netip.AddrPort]time.Duration{}
+		for k := range 40_000 {
+			now := time.Duration(k) * gap
+			tuple, age, ok := lanes[k%2].next(uint64(k), now)
+			if !ok {
+				continue
+			}
+			last, again := used[tuple]
+			if again && now-last < FreshFor {
+				t.Fatalf("%s: %s again after %v", prefix, tuple, now-last)
+			}
+			if again != (age > 0) || (again && age > now-last) {
+				t.Fatalf("%s: age %v, want at most %v", tuple, age, now-last)
+			}
+			used[tuple] = now
+		}
+	})
+}
+
+func TestAgeOfAWalkThatBeganAgain(t *testing.T) {
+	w := newWalk(netip.MustParsePrefix("10.200.0.9/32"), 1)
+	gap := 10 * time.Millisecond
+	cycle := time.Duration(w.length()) * gap
+	for k := range 3 * w.length() {
+		now := time.Duration(k) * gap
+		age := w.age(now)
+		w.next(now)
+		if first := k < w.length(); first != (age == 0) || (!first && (age > cycle || age < cycle-cycle/1000)) {
+			t.Fatalf("draw %d: age %v, the tuple was used %v ago", k, age, cycle)
+		}
+	}
+}
+
+func TestWalkIsAFunctionOfSeedAndPrefix(t *testing.T) {
+	draw := func(seed int64, prefix string) (all []netip.AddrPort) {
+		w := newWalk(netip.MustParsePrefix(prefix), seed)
+		for range 100 {
+			all = append(all, w.next(0))
+		}
+		return all
+	}
+	equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+	first := draw(1, "10.200.0.0/16")
+	if diff := cmp.Diff(first, draw(1, "10.200.0.0/16"), equal); diff != "" {
+		t.Errorf("the same seed differs:\n%s", diff)
+	}
+	if cmp.Equal(first, draw(2, "10.200.0.0/16"), equal) {
+		t.Error("another seed gives the same tuples")
+	}
+}
+
+func TestWalkSpreadsOverTheAddresses(t *testing.T) {
+	w := newWalk(netip.MustParsePrefix("10.200.0.0/16"), 1)
+	addresses := map[netip.Addr]bool{}
+	for range 10_000 {
+		addresses[w.next(0).Addr()] = true
+	}
+	if len(addresses) != 10_000 || addresses[netip.MustParseAddr("10.200.0.0")] || addresses[netip.MustParseAddr("10.200.255.255")] {
+		t.Errorf("10000 draws of a /16 used %d addresses", len(addresses))
+	}
+}
+
+func TestReuseComesBackAfterItsInterval(t *testing.T) {
+	l := testLane(30)
+	for _, test := range []struct {
+		interval time.Duration
+		tuples   int
+	}{{100 * time.Millisecond, 3}, {110 * time.Millisecond, 4}, {time.Second, 30}, {time.Millisecond, 1}} {
+		s := newReuseSource(newWalk(l.SourcePrefix, 1), l, test.interval, 0)
+		distinct := map[netip.AddrPort]bool{}
+		last := map[netip.AddrPort]time.Duration{}
+		attempts := schedule{rate: l.Rate}
+		for k := range uint64(100) {
+			now := attempts.at(k)
+			tuple, age, ok := s.next(k, now)
+			before, again := last[tuple]
+			if !ok || again != (age > 0) || (again && (age != now-before || age < test.interval)) {
+				t.Fatalf("%v: attempt %d has tuple %s of age %v", test.interval, k, tuple, age)
+			}
+			distinct[tuple], last[tuple] = true, now
+		}
+		if len(distinct) != test.tuples {
+			t.Errorf("%v at 30/s used %d tuples, want %d", test.interval, len(distinct), test.tuples)
+		}
+	}
+}
+
+func TestPortAges(t *testing.T) {
+	ages := new(portAges)
+	for _, step := range []struct{ now, age time.Duration }{{0, 0}, {5, 5}, {7, 2}} {
+		if got := ages.age(40000, step.now); got != step.age {
+			t.Errorf("at %d: age %d, want %d", step.now, got, step.age)
+		}
+	}
+}

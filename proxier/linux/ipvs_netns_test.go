@@ -1,0 +1,251 @@
+//go:build netns
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// withIPVS opens the whole kernel in the test's namespace, or skips where the kernel has no IPVS.
+func withIPVS(t *testing.T) *Kernel {
+	t.Helper()
+	k, err := Open(Options{Scheduler: "rr", Lost: func(table string) { t.Errorf("a reply on %s was lost", table) }})
+	if err != nil && strings.Contains(err.Error(), "has no IPVS") {
+		t.Skipf("no IPVS in this kernel: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+func apply(t *testing.T, k *Kernel, ops ...kernel.Op) {
+	t.Helper()
+	for _, op := range ops {
+		if err := k.Apply(op); err != nil {
+			t.Fatalf("%v: %v", op, err)
+		}
+	}
+}
+
+var (
+	vip  = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
+	real = netip.MustParseAddrPort("198.51.100.2:8080")
+)
+
+func TestVirtualServers(t *testing.T) {
+	inNamespace(t)
+	k := withIPVS(t)
+	read := func(what string, exists bool, want kernel.Server) {
+		t.Helper()
+		got, found, err := k.Server(vip)
+		if err != nil || found != exists || got.Virtual != want.Virtual || !slices.Equal(got.Reals, want.Reals) {
+			t.Errorf("%s: found %v %+v, error %v; want %v %+v", what, found, got, err, exists, want)
+		}
+	}
+	read("at first", false, kernel.Server{})
+	rr := kernel.Virtual{Key: vip, Scheduler: "rr"}
+	apply(t, k, kernel.AddVirtual{Virtual: rr})
+	read("added", true, kernel.Server{Virtual: rr})
+	if err := k.Apply(kernel.AddVirtual{Virtual: rr}); !errors.Is(err, kernel.ErrExists) {
+		t.Errorf("added twice: %v, want %v", err, kernel.ErrExists)
+	}
+	apply(t, k, kernel.AddReal{Key: vip, Real: real, Weight: 1})
+	read("with a real server", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: real, Weight: 1}}})
+	if err := k.Apply(kernel.AddReal{Key: vip, Real: real, Weight: 1}); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("real server added twice: %v", err)
+	}
+	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0})
+	read("at weight 0", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: real, Weight: 0}}})
+	sticky := kernel.Virtual{Key: vip, Scheduler: "rr", Affinity: 3 * time.Hour}
+	apply(t, k, kernel.UpdateVirtual{Virtual: sticky})
+	read("with affinity", true, kernel.Server{Virtual: sticky, Reals: []kernel.Real{{Addr: real, Weight: 0}}})
+	other := kernel.Key{Addr: vip.Addr, Protocol: kernel.UDP, Port: 53}
+	apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: other, Scheduler: "rr"}})
+	if all, err := k.Servers(); err != nil || len(all) != 2 {
+		t.Errorf("all are %+v, error %v, want two", all, err)
+	}
+	for range 2 { // the second time, it is gone already
+		apply(t, k, kernel.DeleteReal{Key: vip, Real: real})
+	}
+	read("without the real server", true, kernel.Server{Virtual: sticky})
+	for range 2 {
+		apply(t, k, kernel.DeleteVirtual{Key: vip})
+	}
+	read("deleted", false, kernel.Server{})
+	if err := k.Apply(kernel.AddReal{Key: vip, Real: real, Weight: 1}); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("a real server for nothing: %v", err)
+	}
+}
+
+func TestUnknownScheduler(t *testing.T) {
+	inNamespace(t)
+	withIPVS(t).Close()
+	if _, err := Open(Options{Scheduler: "nonsense"}); err == nil || !strings.Contains(err.Error(), "no scheduler") {
+		t.Errorf("error %v, want one that names the scheduler", err)
+	}
+}
+
+// serve programs a virtual server for the road's server.
+func serve(t *testing.T, k *Kernel, set kernel.Set) {
+	t.Helper()
+	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: set, Key: vip}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "rr"}},
+		kernel.AddReal{Key: vip, Real: real, Weight: 1}, kernel.Bind{Addr: vip.Addr})
+}
+
+func (r road) vip(t *testing.T, timeout time.Duration) (net.Conn, error) {
+	t.Helper()
+	return r.to(t, netip.AddrPortFrom(vip.Addr, vip.Port), timeout)
+}
+
+func TestConnectionsThroughIPVS(t *testing.T) {
+	for _, test := range []struct {
+		set                  kernel.Set
+		fromClient, fromNode string
+	}{
+		{kernel.Masquerade, nodeByServer, nodeByServer},
+		{kernel.FromNode, clientAddr, nodeByServer},
+		{kernel.OffCluster, clientAddr, nodeByServer},
+	} {
+		t.Run(string(test.set), func(t *testing.T) {
+			r := newRoad(t)
+			k := withIPVS(t)
+			serve(t, k, test.set)
+			c, err := r.vip(t, patience)
+			if err != nil {
+				t.Fatalf("from the client: %v", err)
+			}
+			if got := source(t, c); got != test.fromClient {
+				t.Errorf("from the client: the server saw %s, want %s", got, test.fromClient)
+			}
+			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String(), patience)
+			if err != nil {
+				t.Fatalf("from the node: %v", err)
+			}
+			defer c.Close()
+			if got := source(t, c); got != test.fromNode {
+				t.Errorf("from the node: the server saw %s, want %s", got, test.fromNode)
+			}
+		})
+	}
+}
+
+// What the proxier counts on: weight 0 keeps connections and takes none, a real server comes back by its weight alone,
+// a drop is silent, and a deleted real server ends its connections at once.
+func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
+	r := newRoad(t)
+	k := withIPVS(t)
+	serve(t, k, kernel.FromNode)
+	old, err := r.vip(t, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := func(when string) {
+		t.Helper()
+		if got := source(t, old); got != clientAddr {
+			t.Errorf("%s the old connection says %q", when, got)
+		}
+	}
+	answers("at first")
+	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0})
+	answers("at weight 0")
+	if _, err := r.vip(t, impatience); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("a new connection at weight 0 ended with %v, want refused", err)
+	}
+	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
+	var timeout net.Error
+	if _, err := r.vip(t, impatience); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("a new connection that is dropped ended with %v, want a time-out", err)
+	}
+	answers("while new ones are dropped")
+	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 1}, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
+	if _, err := r.vip(t, patience); err != nil {
+		t.Errorf("a new connection at weight 1: %v", err)
+	}
+	answers("at weight 1 again")
+	if s, _, err := k.Server(vip); err != nil || len(s.Reals) != 1 || s.Reals[0].Active < 1 {
+		t.Errorf("the kernel counts %+v, error %v, want active connections", s.Reals, err)
+	}
+	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0}, kernel.DeleteReal{Key: vip, Real: real})
+	if err := ended(old); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("after the real server was deleted the old connection ended with %v, want a reset", err)
+	}
+}
+
+// ended asks on a connection until it fails.
+func ended(c net.Conn) error {
+	answer := make([]byte, 64)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := c.Write([]byte{'?'}); err != nil {
+			return err
+		}
+		if _, err := c.Read(answer); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("it still answers")
+}
+
+// A new process finds what an old one left, element by element, and changes nothing by opening the kernel.
+func TestOpenAdopts(t *testing.T) {
+	r := newRoad(t)
+	serve(t, withIPVS(t), kernel.FromNode)
+	old, err := r.vip(t, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source(t, old)
+	k := withIPVS(t)
+	servers, err := k.Servers()
+	if err != nil || len(servers) != 1 || servers[0].Key != vip || len(servers[0].Reals) != 1 {
+		t.Errorf("servers %+v, error %v", servers, err)
+	}
+	bound, node, err := k.Addresses()
+	if err != nil || !slices.Equal(bound, []netip.Addr{vip.Addr}) || slices.Contains(node, vip.Addr) {
+		t.Errorf("bound %v, of the node %v, error %v", bound, node, err)
+	}
+	if all, err := k.Elements(); err != nil || !slices.Equal(all, []kernel.Element{{Set: kernel.FromNode, Key: vip}}) {
+		t.Errorf("elements %v, error %v", all, err)
+	}
+	if got := source(t, old); got != clientAddr {
+		t.Errorf("the old connection says %q", got)
+	}
+}
+
+// What a pass over 10,000 virtual servers costs; the numbers are for the log.
+func TestManyVirtualServers(t *testing.T) {
+	inNamespace(t)
+	k := withIPVS(t)
+	const n = 1000
+	begin := time.Now()
+	for i := range n {
+		key := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i % 250)}), Protocol: kernel.TCP, Port: 80}
+		apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: key, Scheduler: "rr"}})
+		for pod := range 4 {
+			apply(t, k, kernel.AddReal{Key: key, Real: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(pod), byte(i % 250)}), uint16(1000+i)), Weight: 1})
+		}
+		apply(t, k, kernel.Bind{Addr: key.Addr})
+	}
+	added := time.Since(begin)
+	begin = time.Now()
+	all, err := k.Servers()
+	if err != nil || len(all) != n {
+		t.Errorf("%d read back, error %v", len(all), err)
+	}
+	t.Logf("%d virtual servers with 4 real servers each: added in %v, read in %v", n, added, time.Since(begin))
+}

@@ -1,0 +1,291 @@
+package proxier
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/drain"
+	"github.com/hitless/hitless/proxier/engine"
+	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/health"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/metrics"
+)
+
+// source is one Service whose endpoints a test sets.
+type source struct {
+	changed chan struct{}
+	pods    []string
+	node    *health.Node
+}
+
+var (
+	web = types.NamespacedName{Namespace: "shop", Name: "web"}
+	vip = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
+)
+
+func (s *source) Run(context.Context) error     { return nil }
+func (s *source) Changed() <-chan struct{}      { return s.changed }
+func (s *source) Names() []types.NamespacedName { return []types.NamespacedName{web} }
+func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names() }
+func (s *source) Service(types.NamespacedName) *v1.Service {
+	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
+	svc.Spec.ClusterIP, svc.Spec.Ports = vip.Addr.String(), []v1.ServicePort{{Port: 80}}
+	return svc
+}
+
+func (s *source) Slices(types.NamespacedName) []*discovery.EndpointSlice {
+	port := int32(8080)
+	e := &discovery.EndpointSlice{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}}}
+	for _, pod := range s.pods {
+		e.Endpoints = append(e.Endpoints, discovery.Endpoint{Addresses: []string{pod}})
+	}
+	return []*discovery.EndpointSlice{e}
+}
+
+func (s *source) set(pods ...string) {
+	s.pods = pods
+	s.node.Queued()
+	s.changed <- struct{}{}
+	synctest.Wait()
+}
+
+// rig is a running proxier in a bubble of virtual time.
+type rig struct {
+	source  *source
+	kernel  *fake.Kernel
+	node    *health.Node
+	metrics *metrics.Metrics
+	log     *bytes.Buffer
+	stop    func() error
+}
+
+func start(t *testing.T, periods Periods) *rig {
+	t.Helper()
+	r := &rig{kernel: fake.New(), metrics: metrics.New(), log: &bytes.Buffer{}}
+	r.node = health.NewNode(30*time.Second, time.Now, nil)
+	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := New(Config{Source: r.source, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
+		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: time.Hour, Gone: time.Hour}, Now: time.Now},
+		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))})
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	r.stop = func() error {
+		cancel()
+		return <-done
+	}
+	synctest.Wait()
+	return r
+}
+
+func (r *rig) served(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	server, _, err := r.kernel.Server(vip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, real := range server.Reals {
+		if real.Weight > 0 {
+			got = append(got, real.Addr.Addr().String())
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("served by %v, want %v", got, want)
+	}
+}
+
+func (r *rig) healthz() int {
+	w := httptest.NewRecorder()
+	r.node.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+	return w.Code
+}
+
+func (r *rig) logged() string {
+	synctest.Wait()
+	return r.log.String()
+}
+
+// counted returns the value of a line of the metrics.
+func (r *rig) counted(line string) string {
+	synctest.Wait()
+	w := httptest.NewRecorder()
+	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, l := range strings.Split(w.Body.String(), "\n") {
+		if rest, ok := strings.CutPrefix(l, line+" "); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Drain: 5 * time.Second}
+
+func TestLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		r.served(t, "10.244.1.1")
+		if code := r.healthz(); code != 200 {
+			t.Errorf("/healthz is %d after the first pass", code)
+		}
+		r.source.set("10.244.1.1", "10.244.1.2")
+		r.served(t, "10.244.1.1", "10.244.1.2")
+		r.source.set("10.244.1.2")
+		r.served(t, "10.244.1.2")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if server, _, _ := r.kernel.Server(vip); len(server.Reals) != 1 {
+			t.Errorf("after the drain: %v", server.Reals)
+		}
+		for _, line := range []string{
+			`msg=endpoint service=shop/web vip=10.96.0.10:80/tcp rs=10.244.1.1:8080 what=draining`,
+			`msg=endpoint service=shop/web vip=10.96.0.10:80/tcp rs=10.244.1.1:8080 what=deleted`,
+			`msg=synced over=changes services=1 operations=1 failures=0 draining=1 us=`,
+		} {
+			if !strings.Contains(r.logged(), line) {
+				t.Errorf("the log has no %q:\n%s", line, r.logged())
+			}
+		}
+		if got := r.counted(`hitless_proxier_real_servers_total{what="deleted"}`); got != "1" {
+			t.Errorf("deleted real servers counted: %q, want 1", got)
+		}
+		before := len(r.kernel.Ops())
+		if err := r.stop(); err != nil {
+			t.Errorf("stopped with %v", err)
+		}
+		if r.served(t, "10.244.1.2"); len(r.kernel.Ops()) != before || !r.kernel.State().Bound(vip.Addr) {
+			t.Error("the kernel was changed at the end")
+		}
+	})
+}
+
+// With nothing to do, only the reconciliation wakes the proxier. Idle wake-ups are the price of a soak in virtual time.
+func TestIdleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		reads := func() string {
+			return r.counted(`hitless_proxier_kernel_operations_total{operation="read-server",result="ok"}`) + "+" +
+				r.counted(`hitless_proxier_kernel_operations_total{operation="read-servers",result="ok"}`)
+		}
+		time.Sleep(14 * time.Minute)
+		if got := reads(); got != "+1" {
+			t.Errorf("reads in 14 idle minutes: %s, want the first one only", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := reads(); got != "+2" {
+			t.Errorf("reads after the reconciliation: %s", got)
+		}
+		r.kernel.Connect(vip, netip.MustParseAddrPort("10.244.1.1:8080"), 1, 0)
+		r.source.set("10.244.1.2")
+		time.Sleep(time.Minute + time.Second)
+		if got := reads(); got != "12+2" {
+			t.Errorf("reads while one drained for a minute: %s, want one each 5 s", got)
+		}
+		r.source.set("10.244.1.1", "10.244.1.2")
+		time.Sleep(5 * time.Minute)
+		if got := reads(); got != "12+2" {
+			t.Errorf("reads after the drain was cancelled: %s", got)
+		}
+	})
+}
+
+func TestFailureIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		r.kernel.FailAt(0, fake.Die)
+		r.source.set("10.244.1.2")
+		time.Sleep(59 * time.Second)
+		if code := r.healthz(); code != 200 {
+			t.Errorf("/healthz is %d while the change is younger than two periods", code)
+		}
+		time.Sleep(2 * time.Second)
+		if code := r.healthz(); code != 503 {
+			t.Errorf("/healthz is %d with a change that is pending for more than two periods", code)
+		}
+		if tries := strings.Count(r.logged(), "msg=failed"); tries > 10 {
+			t.Errorf("tried %d times in a minute: no back-off", tries)
+		}
+		r.kernel.Revive()
+		time.Sleep(30 * time.Second)
+		r.served(t, "10.244.1.2")
+		if code := r.healthz(); code != 200 {
+			t.Errorf("/healthz is %d after it was cured", code)
+		}
+	})
+}
+
+func TestMinSyncPeriodGathersChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := periods
+		slow.MinSync = time.Second
+		r := start(t, slow)
+		defer r.stop()
+		r.source.set("10.244.1.2")
+		r.served(t, "10.244.1.2")
+		r.source.set("10.244.1.3")
+		r.served(t, "10.244.1.2")
+		time.Sleep(time.Second)
+		r.served(t, "10.244.1.3")
+	})
+}
+
+// A kernel that cannot be read ends the program with the reason, and not with an empty node.
+func TestKernelThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{kernel: fake.New(), metrics: metrics.New()}
+		r.node = health.NewNode(time.Minute, time.Now, nil)
+		r.kernel.FailAt(0, fake.Die)
+		if err := r.kernel.Apply(kernel.Bind{}); err == nil {
+			t.Fatal("the kernel lives")
+		}
+		err := New(Config{Source: &source{node: r.node}, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
+			Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.DiscardHandler)}).Run(context.Background())
+		if err == nil || !strings.Contains(err.Error(), "reading the addresses") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestProxyMode(t *testing.T) {
+	w := httptest.NewRecorder()
+	metrics.New().Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/proxyMode", nil))
+	if w.Body.String() != "ipvs" {
+		t.Errorf("/proxyMode is %q, want ipvs", w.Body)
+	}
+}
+
+func TestCommandRefusesBadFlags(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--log-format=xml":             "text or json",
+		"--cluster-cidr=10.0.0.0/99":   "--cluster-cidr",
+		"--kubeconfig=/does/not/exist": "--kubeconfig",
+		"--no-such-flag":               "unknown flag",
+		"--drain-interval=soon":        "invalid",
+	} {
+		c := Command()
+		c.SetArgs([]string{flag, "--master=http://127.0.0.1:1"})
+		c.SetOut(&bytes.Buffer{})
+		c.SetErr(&bytes.Buffer{})
+		if err := c.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", flag, err, want)
+		}
+	}
+}

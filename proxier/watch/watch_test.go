@@ -1,0 +1,252 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// api is the thinnest API server: list and watch in JSON, no selectors, no bookmarks, and sendInitialEvents is ignored.
+type api struct {
+	*testing.T
+	mu      sync.Mutex
+	lists   map[string][]any         // by path
+	watches map[string][]chan []byte // by path; closed to end them
+	asked   []string                 // how each request was made
+}
+
+const (
+	servicesPath = "/api/v1/services"
+	slicesPath   = "/apis/discovery.k8s.io/v1/endpointslices"
+	nodesPath    = "/api/v1/nodes"
+)
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	items, known := a.lists[r.URL.Path]
+	a.asked = append(a.asked, r.URL.String()+" as "+r.Header.Get("Accept"))
+	if !known {
+		a.mu.Unlock()
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") == "" {
+		defer a.mu.Unlock()
+		if items == nil {
+			items = []any{}
+		}
+		if err := json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"resourceVersion": "1"}, "items": items}); err != nil {
+			a.Error(err)
+		}
+		return
+	}
+	events := make(chan []byte, 16)
+	a.watches[r.URL.Path] = append(a.watches[r.URL.Path], events)
+	a.mu.Unlock()
+	flusher, _ := w.(http.Flusher)
+	flusher.Flush()
+	for {
+		select {
+		case e, more := <-events:
+			if !more {
+				return
+			}
+			if _, err := w.Write(e); err != nil {
+				return
+			}
+			flusher.Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// send is an event to the newest watch of a path, once there is one.
+func (a *api) send(path, kind string, object any) {
+	a.Helper()
+	event, err := json.Marshal(map[string]any{"type": kind, "object": object})
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.until("a watch on "+path, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		w := a.watches[path]
+		if len(w) == 0 {
+			return false
+		}
+		w[len(w)-1] <- event
+		return true
+	})
+}
+
+func (a *api) until(what string, done func() bool) {
+	a.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+func named(s string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: s} }
+
+func about(name, version string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version,
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}}
+}
+
+func sliceOf(service, version string, endpoints int) *discovery.EndpointSlice {
+	s := &discovery.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta: about("slice", version), AddressType: discovery.AddressTypeIPv4}
+	s.Labels = map[string]string{discovery.LabelServiceName: service}
+	s.Endpoints = make([]discovery.Endpoint, endpoints)
+	return s
+}
+
+func service(name, version string) *v1.Service {
+	return &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: about(name, version)}
+}
+
+func nodeObject(version string, taints ...v1.Taint) *v1.Node {
+	return &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", ResourceVersion: version}, Spec: v1.NodeSpec{Taints: taints}}
+}
+
+type heard struct {
+	mu       sync.Mutex
+	eligible []bool
+}
+
+func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
+	t.Helper()
+	a := &api{T: t, lists: lists, watches: map[string][]chan []byte{}}
+	server := httptest.NewServer(a)
+	h := &heard{}
+	none := func() {}
+	w, err := New(&rest.Config{Host: server.URL}, "node-1", Listener{Service: none, Endpoints: none, Taken: none, Eligible: func(e bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.eligible = append(h.eligible, e)
+	}}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	tooLate := time.AfterFunc(20*time.Second, cancel)
+	defer tooLate.Stop()
+	if err := w.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return a, w, h
+}
+
+// taken waits for a change and returns what changed.
+func taken(t *testing.T, w *Watcher) []types.NamespacedName {
+	t.Helper()
+	select {
+	case <-w.Changed():
+		return w.Take()
+	case <-time.After(10 * time.Second):
+		t.Fatal("waited 10 s for a change")
+		return nil
+	}
+}
+
+func TestListAndWatchOfAThinServer(t *testing.T) {
+	a, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1"), service("api", "1")}, slicesPath: {sliceOf("web", "1", 2)}, nodesPath: nil})
+	if got, want := w.Take(), []types.NamespacedName{named("api"), named("web")}; !slices.Equal(got, want) {
+		t.Errorf("after the lists %v changed, want %v", got, want)
+	}
+	if s := w.Slices(named("web")); len(s) != 1 || len(s[0].Endpoints) != 2 || w.Service(named("web")) == nil || len(w.Names()) != 2 {
+		t.Errorf("slices %v, services %v", s, w.Names())
+	}
+	if m := w.Service(named("web")).ManagedFields; m != nil {
+		t.Errorf("managed fields are kept: %v", m)
+	}
+	a.send(slicesPath, "MODIFIED", sliceOf("web", "2", 3))
+	if got := taken(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || len(w.Slices(named("web"))[0].Endpoints) != 3 {
+		t.Errorf("after a change of endpoints %v changed", got)
+	}
+	a.send(slicesPath, "MODIFIED", sliceOf("api", "3", 3))
+	if got := taken(t, w); len(got) != 2 || len(w.Slices(named("web"))) != 0 {
+		t.Errorf("a slice moved from one Service to another: %v changed, want both", got)
+	}
+	a.send(servicesPath, "DELETED", service("web", "4"))
+	if got := taken(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || w.Service(named("web")) != nil {
+		t.Errorf("after a Service was deleted %v changed", got)
+	}
+	a.requests(t)
+}
+
+// requests checks that lists are asked for as lists, in JSON: a server may ignore sendInitialEvents and never say so.
+func (a *api) requests(t *testing.T) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, asked := range a.asked {
+		if strings.Contains(asked, "sendInitialEvents") || !strings.HasSuffix(asked, " as application/json") {
+			t.Errorf("asked for %s", asked)
+		}
+	}
+}
+
+// What vanished while the watch was lost is found out by the next list.
+func TestDeletionDuringALostWatch(t *testing.T) {
+	a, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1"), service("api", "1")}, slicesPath: nil, nodesPath: nil})
+	w.Take()
+	a.mu.Lock()
+	a.lists[servicesPath] = []any{service("api", "1")}
+	a.mu.Unlock()
+	a.send(servicesPath, "ERROR", metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonExpired, Code: http.StatusGone})
+	gone := false
+	for !gone {
+		gone = slices.Contains(taken(t, w), named("web"))
+	}
+	if w.Service(named("web")) != nil {
+		t.Error("the Service is still there")
+	}
+}
+
+func TestNodeThatGoesAway(t *testing.T) {
+	a, _, h := start(t, map[string][]any{servicesPath: nil, slicesPath: nil, nodesPath: {nodeObject("1")}})
+	other := nodeObject("2", v1.Taint{Key: autoscalerTaint})
+	other.Name = "node-2" // a thin server sends all nodes
+	a.send(nodesPath, "ADDED", other)
+	a.send(nodesPath, "MODIFIED", nodeObject("3", v1.Taint{Key: autoscalerTaint}))
+	a.send(nodesPath, "MODIFIED", nodeObject("4"))
+	a.send(nodesPath, "DELETED", nodeObject("5"))
+	want := []bool{true, false, true, false}
+	a.until(fmt.Sprint("eligible to be ", want), func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return slices.Equal(h.eligible, want)
+	})
+}
+
+func TestServerWithoutNodesWillDo(t *testing.T) {
+	_, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1")}, slicesPath: nil})
+	if len(w.Take()) != 1 {
+		t.Error("the Services are not known")
+	}
+}

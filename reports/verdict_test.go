@@ -1,0 +1,297 @@
+package reports
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func clean() rolling { return rolling{seed: 1, fallback: true, rollouts: 2} }
+
+func TestARolloutWithoutLossPasses(t *testing.T) {
+	o := clean()
+	r := o.start(o.lab()).report(t)
+	if r.Verdict != Pass || len(r.Reasons) != 1 || r.Reasons[0] != r.Sentence() {
+		t.Fatalf("%s: %q", r.Verdict, r.Reasons)
+	}
+	if r.Totals.Attempts != 9000 || r.Totals.OK != 9000 || len(r.Lanes) != 1 || len(r.Controls) != 1 {
+		t.Errorf("totals %+v over %d lanes and %d controls", r.Totals, len(r.Lanes), len(r.Controls))
+	}
+	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || !slices.Equal(r.DetectionFloor.Injected, r.DetectionFloor.Found) {
+		t.Errorf("detection floor %+v, want 20 ms with all faults found", r.DetectionFloor)
+	}
+	if want := "bundled v0.1.0 ipvs, rollout, 3 nodes: 0 of 9,000 connections failed; an outage of 20 ms or more would have been seen."; r.Sentence() != want {
+		t.Errorf("sentence:\n%s\nwant:\n%s", r.Sentence(), want)
+	}
+}
+
+func TestLossBeyondTheBudgetFails(t *testing.T) {
+	for _, c := range []struct {
+		class  Class
+		budget Budget
+		want   Verdict
+		reason string
+	}{
+		{ConnectTimeout, Budget{}, Fail, "connections were dropped, the budget allows 0"},
+		{Delayed, Budget{}, Fail, "connections were delayed, the budget allows 0"},
+		{ConnectTimeout, Budget{Dropped: 30}, Pass, ""},
+		{ConnectTimeout, Budget{Dropped: 29}, Fail, "30 connections were dropped, the budget allows 29"},
+		{Delayed, Budget{Dropped: 1000}, Fail, "30 connections were delayed, the budget allows 0"},
+		{Delayed, Budget{Delayed: 30}, Pass, ""},
+	} {
+		o := clean()
+		s := o.lab()
+		s.run.Budget = c.budget
+		s.faults = append(s.faults, fault{lane: 0, from: scenarioAt + 100*time.Millisecond, to: scenarioAt + 400*time.Millisecond, class: c.class})
+		r := o.start(s).report(t)
+		if r.Verdict != c.want {
+			t.Errorf("%s with budget %+v: %s (%q), want %s", c.class, c.budget, r.Verdict, r.Reasons, c.want)
+		}
+		if !strings.Contains(strings.Join(r.Reasons[1:], "\n"), c.reason) {
+			t.Errorf("%s with budget %+v: reasons %q, want one with %q", c.class, c.budget, r.Reasons, c.reason)
+		}
+	}
+}
+
+// Each way in which a measurement cannot be trusted has a run that is made untrustworthy in exactly that way; the same
+// run without the change passes (TestARolloutWithoutLossPasses).
+func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
+	dropEvents := func(s *lab, drop func(Event) bool) { s.events = slices.DeleteFunc(s.events, drop) }
+	web := func(s *lab, change func(*Attempt)) {
+		for i := range s.attempts {
+			if s.attempts[i].Lane == 0 {
+				change(&s.attempts[i])
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		before func(*lab) // attempts are made
+		after  func(*lab)
+		reason string
+	}{
+		{"a failure in the baseline", func(s *lab) {
+			s.faults = append(s.faults, fault{lane: 0, from: 10 * time.Second, to: 10015 * time.Millisecond, class: ConnectTimeout})
+		}, nil, "the baseline is not clean: "},
+		{"the probe's own fault", nil, func(s *lab) { s.attempts[7000].Class = Probe }, "1 attempt of 9,000 failed by the probe's own fault"},
+		{"late starts", nil, func(s *lab) {
+			web(s, func(a *Attempt) {
+				if a.Seq%50 == 0 {
+					a.Start += 12 * time.Millisecond
+				}
+			})
+		}, "lane web fell behind: attempts started 12 ms late (p99), 10 ms is the limit"},
+		{"a low rate", nil, func(s *lab) {
+			web(s, func(a *Attempt) { a.Intended += time.Duration(a.Seq) * 200 * time.Microsecond; a.Start = a.Intended })
+		}, "its rate of 100 per second asks for"},
+		{"lost records", nil, func(s *lab) { s.attempts = slices.Delete(s.attempts, 4000, 4002) }, "lane web lost records: of 9,000 numbers 2 are missing and 0 stand twice"},
+		{"a record that stands twice", nil, func(s *lab) { s.attempts = append(s.attempts, s.attempts[4000]) }, "0 are missing and 1 stand twice"},
+		{"a failed step", func(s *lab) {
+			s.event(40*time.Second, EventStep, "", "restart", "restart fails", "state", "failed", "error", "no such pod")
+		}, nil, "step restart failed at +40.000 s: no such pod"},
+		{"no step completed", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Kind == EventStep && e.Attrs["state"] == "end" })
+		}, "the event never happened"},
+		{"steps only before the scenario", nil, func(s *lab) {
+			for i := range s.events {
+				if s.events[i].Kind == EventStep {
+					s.events[i].At = 3 * time.Second
+				}
+			}
+		}, "the event never happened"},
+		{"a guard", func(s *lab) { s.event(40*time.Second, EventGuard, "", "conntrack", "the conntrack table is 51 % full") }, nil,
+			"a guard of the measurement tripped at +40.000 s: the conntrack table is 51 % full"},
+		{"no end", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Kind == EventPhase && e.Object == "end" })
+		}, `no phase "end"`},
+		{"no baseline", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Kind == EventPhase && e.Object == "baseline" })
+		}, `no phase "baseline"`},
+		{"no proof", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Kind == EventInjected })
+			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Seq > 1500 })
+		}, "the detector was not proved"},
+		{"a proof that never ended", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Object == "proof-200" && e.Attrs["state"] == "end" })
+		}, "1 injected fault never ended"},
+		{"a proof for no lane", func(s *lab) {
+			s.event(21*time.Second, EventInjected, "", "x", "x", "state", "begin", "id", "x", "lane", "nowhere", "control", "true")
+		}, nil, `for lane "nowhere", which does not exist`},
+		{"a proof that was not found", nil, func(s *lab) {
+			for i := range s.attempts {
+				if a := &s.attempts[i]; a.Lane == 1 && a.Intended < proofAt+1500*time.Millisecond {
+					a.Class = OK
+				}
+			}
+		}, "the injected drop of 20 ms on lane canary at +21.000 s was not found"},
+		{"a proof that looked much longer than it was", nil, func(s *lab) {
+			for i := range s.attempts {
+				if a := &s.attempts[i]; a.Lane == 1 && a.Intended > proofAt+1900*time.Millisecond && a.Intended < proofAt+3*time.Second {
+					a.Class = Delayed
+				}
+			}
+		}, "the injected drop of 200 ms on lane canary at +22.000 s was not found"},
+		{"a false alarm", func(s *lab) {
+			s.faults = append(s.faults, fault{lane: 1, from: 10 * time.Second, to: 10100 * time.Millisecond, class: Refused})
+		}, nil, "a false alarm: control lane canary saw an outage of "},
+		{"a lane that ended early", nil, func(s *lab) {
+			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 0 && a.Intended > 80*time.Second })
+		}, "lane web ended at +80.0"},
+		{"a lane that began late", nil, func(s *lab) {
+			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 0 && a.Intended < 20*time.Second })
+			web(s, func(a *Attempt) { a.Seq -= 1500 })
+		}, "lane web began at +20.0"},
+		{"a lane without attempts", nil, func(s *lab) {
+			s.event(time.Second, EventLane, "", "idle", "lane idle", "id", "9", "name", "idle", "rate", "10", "target", "203.0.113.10:80")
+		}, "lane idle made no attempt"},
+		{"no measured lane", nil, func(s *lab) {
+			dropEvents(s, func(e Event) bool { return e.Kind == EventLane && e.Attrs["id"] == "0" })
+		}, "no lane measured the subject"},
+		{"attempts of an undeclared lane", nil, func(s *lab) { s.attempts[5].Lane = 77 }, "1 attempt of 11000 belong to no declared lane"},
+		{"a lane without a rate", nil, func(s *lab) {
+			s.event(time.Second, EventLane, "", "x", "lane x", "id", "9", "name", "x", "rate", "fast")
+		}, `declares the rate "fast"`},
+		{"two lanes of one name", nil, func(s *lab) {
+			s.event(time.Second, EventLane, "", "web", "lane web", "id", "9", "name", "web", "rate", "10")
+		}, "lane 9 (web) is declared twice"},
+		{"a balancer event without an address", func(s *lab) { s.event(time.Second, EventBalancer, "", "web", "x") }, nil, "a balancer event at 1s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := clean()
+			s := o.lab()
+			if c.before != nil {
+				c.before(s)
+			}
+			o.start(s)
+			if c.after != nil {
+				c.after(s)
+			}
+			r := s.report(t)
+			if r.Verdict != Invalid {
+				t.Fatalf("%s: %q", r.Verdict, r.Reasons)
+			}
+			if !strings.Contains(strings.Join(r.Reasons, "\n"), c.reason) {
+				t.Errorf("reasons %q, want one with %q", r.Reasons, c.reason)
+			}
+		})
+	}
+}
+
+// A control lane that fails with the subject during the scenario must not turn a failed run into an invalid one.
+func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
+	o := clean()
+	s := o.lab()
+	s.faults = append(s.faults, fault{anyLane: true, from: 40 * time.Second, to: 40300 * time.Millisecond, class: ConnectTimeout})
+	o.start(s)
+	s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 })
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane && e.Attrs["id"] == "1" })
+	s.probe(simLane{id: 1, name: "canary", target: canaryAddress, rate: 100, from: baselineAt, to: o.endAt(), control: true})
+	if r := s.report(t); r.Verdict != Fail || r.Controls[0].Dropped == 0 {
+		t.Fatalf("%s: %q; the control lane dropped %d", r.Verdict, r.Reasons, r.Controls[0].Dropped)
+	}
+}
+
+func TestADamagedRecordSaysWhatIsMissing(t *testing.T) {
+	o := clean()
+	h := o.start(o.lab()).write(t)
+	for _, c := range []struct{ file, reason string }{
+		{AttemptsFile, "the record of attempts is damaged after "},
+		{EventsFile, "the record of events is damaged after "},
+	} {
+		file := filepath.Join(h.dir, c.file)
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		for _, cut := range []int{len(whole) * 2 / 3, len(whole)*2/3 + 1} { // at most one of them is the end of a record
+			if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Build(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verdict != Invalid {
+				t.Errorf("%s cut: %s %q", c.file, r.Verdict, r.Reasons)
+			}
+			told = told || strings.Contains(strings.Join(r.Reasons, "\n"), c.reason)
+		}
+		if !told {
+			t.Errorf("%s cut: no reason says %q", c.file, c.reason)
+		}
+		if err := os.WriteFile(file, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestASkippedRunHasAReport(t *testing.T) {
+	r := SkippedReport(newLab(1).run, "this kernel has no IPVS")
+	if r.Verdict != Skipped || r.Verdict.ExitCode() != 2 || r.Reasons[0] != "this kernel has no IPVS" {
+		t.Errorf("%+v", r)
+	}
+	checkSchema(t, r)
+	for _, write := range []func(io.Writer, *Report, Origin) error{WriteTerminal, WriteMarkdown, WriteJUnit} {
+		var b strings.Builder
+		if err := write(&b, r, Origin{}); err != nil || !strings.Contains(b.String(), "IPVS") {
+			t.Errorf("%v: %s", err, b.String())
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for v, want := range map[Verdict]int{Pass: 0, Fail: 1, Skipped: 2, Invalid: 3, "": 3} {
+		if got := v.ExitCode(); got != want {
+			t.Errorf("%q exits with %d, want %d", v, got, want)
+		}
+	}
+}
+
+func TestJudgingAgainWithAnotherBudget(t *testing.T) {
+	o := clean()
+	s := o.lab()
+	s.faults = append(s.faults, fault{lane: 0, from: scenarioAt + 100*time.Millisecond, to: scenarioAt + 400*time.Millisecond, class: Refused})
+	h := o.start(s).write(t)
+	dir := filepath.Dir(h.dir)
+	judge := func(b *Budget) Verdict {
+		t.Helper()
+		r, err := Judge(dir, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Verdict
+	}
+	if judge(nil) != Fail || judge(&Budget{Dropped: 30}) != Pass || judge(&Budget{Dropped: 29}) != Fail {
+		t.Error("the verdict does not follow the budget")
+	}
+	if _, err := Judge(t.TempDir(), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("judging an empty folder gave %v", err)
+	}
+}
+
+func TestLoadBudget(t *testing.T) {
+	load := func(text string) (*Budget, error) {
+		file := filepath.Join(t.TempDir(), "budget.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return LoadBudget(file)
+	}
+	if b, err := load("dropped: 3\ndelayed: 10\n"); err != nil || *b != (Budget{Dropped: 3, Delayed: 10}) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	for _, bad := range []string{"droped: 3\n", "dropped: -1\n", "dropped: 1.5\n", "dropped: [", "dropped: 1\ndropped: 2\n"} {
+		if b, err := load(bad); err == nil {
+			t.Errorf("%q was read as %+v", bad, b)
+		}
+	}
+	if _, err := LoadBudget(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file gave %v", err)
+	}
+}
