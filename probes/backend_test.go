@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not the client's.
+// serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not the client's. Its value
+// is the address to listen on.
 const serverVariable = "HITLESS_TEST_BACKEND"
 
 func TestMain(m *testing.M) {
@@ -21,11 +22,15 @@ func TestMain(m *testing.M) {
 		serveUntilInputEnds()
 		return
 	}
+	if os.Getenv(realTimeVariable) != "" {
+		tellPolicies()
+		return
+	}
 	os.Exit(m.Run())
 }
 
 func serveUntilInputEnds() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", os.Getenv(serverVariable))
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -78,26 +83,25 @@ func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// backendProcess starts a backend in a process of its own.
-func backendProcess(t testing.TB) netip.AddrPort {
-	t.Helper()
+// backendProcess starts a backend in a process of its own, in the network namespace of the caller.
+func backendProcess(t testing.TB, address string) (netip.AddrPort, error) {
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), serverVariable+"=1")
+	c.Env = append(os.Environ(), serverVariable+"="+address)
 	in, err := c.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		return netip.AddrPort{}, err
 	}
 	out, err := c.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return netip.AddrPort{}, err
 	}
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		return netip.AddrPort{}, err
 	}
 	t.Cleanup(func() { in.Close(); _ = c.Wait() })
 	text, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
+		return netip.AddrPort{}, fmt.Errorf("starting a backend: %w", err)
 	}
-	return netip.MustParseAddrPort(strings.TrimSpace(text))
+	return netip.ParseAddrPort(strings.TrimSpace(text))
 }

@@ -2,11 +2,13 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,14 +19,18 @@ import (
 )
 
 // BenchmarkLoopback measures the CPU that one connection costs the client (connect, request, answer, close over
-// loopback; the server is another process), and how late the starts are. b.N is the number of connections.
+// loopback; the server is another process), and how late the starts are. b.N is the number of connections:
+//
+//	go test -run '^$' -bench Loopback -benchtime 10000x ./probes
 func BenchmarkLoopback(b *testing.B) {
 	for _, rate := range []float64{200, 1000, 5000} {
 		for _, end := range []string{CloseFIN, CloseRST} {
 			b.Run(fmt.Sprintf("rate=%v/close=%s", rate, end), func(b *testing.B) {
-				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as Command does
-				benchmarkLane(b, Lane{ID: 1, Name: "bench", Target: backendProcess(b), Rate: rate, Close: end,
-					SourcePrefix: netip.MustParsePrefix("127.1.0.0/16")})
+				l := Lane{ID: 1, Name: "bench", Target: benchmarkTarget(b), Rate: rate, Close: end,
+					SourcePrefix: netip.MustParsePrefix("127.1.0.0/16")}
+				if err := benchmarkLane(b, l); err != nil {
+					b.Fatal(err)
+				}
 			})
 		}
 	}
@@ -35,25 +41,31 @@ func BenchmarkLoopback(b *testing.B) {
 func BenchmarkDialer(b *testing.B) {
 	for _, rate := range []float64{200, 1000, 5000} {
 		b.Run(fmt.Sprintf("rate=%v/close=%s", rate, CloseRST), func(b *testing.B) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-			target := backendProcess(b).String()
-			var before, after unix.Rusage
-			_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
-			b.ReportAllocs()
-			b.ResetTimer()
+			target := benchmarkTarget(b).String()
+			lateness := make([]time.Duration, b.N)
+			m := measure(b)
 			start, attempts := time.Now(), schedule{rate: rate}
 			var all sync.WaitGroup
 			for k := range b.N {
-				time.Sleep(time.Until(start.Add(attempts.at(uint64(k)))))
-				all.Go(func() { dialOnce(b, target) })
+				at := start.Add(attempts.at(uint64(k)))
+				time.Sleep(time.Until(at))
+				all.Go(func() {
+					lateness[k] = time.Since(at)
+					dialOnce(b, target)
+				})
 			}
 			all.Wait()
-			b.StopTimer()
-			_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
-			b.ReportMetric(float64(cpu(after)-cpu(before))/1e3/float64(b.N), "cpu-µs/conn")
-			b.ReportMetric(float64(after.Nvcsw-before.Nvcsw)/float64(b.N), "switches/conn")
+			m.report(b, quantile(lateness, 50), quantile(lateness, 99))
 		})
 	}
+}
+
+func benchmarkTarget(b *testing.B) netip.AddrPort {
+	target, err := backendProcess(b, "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return target
 }
 
 func dialOnce(b *testing.B, target string) {
@@ -73,58 +85,65 @@ func dialOnce(b *testing.B, target string) {
 	}
 }
 
-var benchmarks int64
-
-func benchmarkLane(b *testing.B, l Lane) {
-	sink := newSink(discard{}, func(error) {})
-	bad := map[reports.Class]int{}
-	benchmarks++ // another seed walks other five-tuples than those that the last one left in TIME_WAIT
-	engine, err := New(Config{Base: monotonic(b), Seed: benchmarks, Flush: sink.flush, Record: func(a reports.Attempt) {
-		sink.record(a)
-		if a.Class != reports.OK {
-			bad[a.Class]++
-		}
-	}})
+// benchmarkLane makes b.N attempts with an engine in the network namespace of the caller.
+func benchmarkLane(b *testing.B, l Lane) error {
+	sink := newSink(io.Discard, func(error) {})
+	base := monotonic(b)
+	// The seed changes, so that the five-tuples are not those that the last benchmark left in TIME_WAIT.
+	engine, err := New(Config{Base: base, Seed: base, Record: sink.record, Flush: sink.flush})
 	if err != nil {
-		b.Fatal(err)
+		return err
 	}
-	var before, after unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
+	m := measure(b)
 	start := engine.Now()
-	if err := engine.Start(l, start); err != nil {
-		b.Fatal(err)
+	end := start + schedule{rate: l.Rate}.at(uint64(b.N))
+	if err := errors.Join(engine.Start(l, start), engine.Stop(l.ID, end)); err != nil {
+		return err
 	}
-	if err := engine.Stop(l.ID, start+schedule{rate: l.Rate}.at(uint64(b.N))); err != nil {
-		b.Fatal(err)
-	}
-	timer := time.AfterFunc(time.Duration(float64(b.N)/l.Rate*1e9), engine.Close)
+	timer := time.AfterFunc(end-start, engine.Close)
 	defer timer.Stop()
-	if err := engine.Run(context.Background()); err != nil {
-		b.Fatal(err)
+	if err := errors.Join(engine.Run(context.Background()), sink.close()); err != nil {
+		return err
 	}
-	b.StopTimer()
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
-		b.Fatal(err)
+	counts := engine.Stats()[0]
+	m.report(b, time.Duration(counts.Lateness.ValueAtQuantile(50)), time.Duration(counts.Lateness.ValueAtQuantile(99)))
+	if good := counts.Classes[reports.OK]; good != counts.Attempts {
+		b.Logf("%d of %d attempts were not ok: %v", counts.Attempts-good, counts.Attempts, counts.Classes)
 	}
-	lateness := engine.Stats()[0].Lateness
-	b.ReportMetric(float64(cpu(after)-cpu(before))/1e3/float64(b.N), "cpu-µs/conn")
-	b.ReportMetric(float64(lateness.ValueAtQuantile(50))/1e6, "late-p50-ms")
-	b.ReportMetric(float64(lateness.ValueAtQuantile(99))/1e6, "late-p99-ms")
-	b.ReportMetric(float64(after.Nvcsw-before.Nvcsw)/float64(b.N), "switches/conn")
-	if len(bad) > 0 {
-		b.Logf("attempts that were not ok: %v", bad)
-	}
+	return nil
 }
 
-func cpu(r unix.Rusage) int64 { return r.Utime.Nano() + r.Stime.Nano() }
+// usage is what the process had used when a measurement began.
+type usage struct {
+	before unix.Rusage
+	procs  int
+}
 
-type discard struct{}
+// measure begins a measurement with one processor, as the worker program has it.
+func measure(b *testing.B) *usage {
+	u := &usage{procs: runtime.GOMAXPROCS(1)}
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u.before) // fails only for bad arguments
+	b.ReportAllocs()
+	b.ResetTimer()
+	return u
+}
 
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (u *usage) report(b *testing.B, p50, p99 time.Duration) {
+	b.StopTimer()
+	var after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	runtime.GOMAXPROCS(u.procs)
+	cpu := func(r unix.Rusage) int64 { return r.Utime.Nano() + r.Stime.Nano() }
+	b.ReportMetric(float64(cpu(after)-cpu(u.before))/1e3/float64(b.N), "cpu-µs/conn")
+	b.ReportMetric(float64(after.Nvcsw-u.before.Nvcsw)/float64(b.N), "switches/conn")
+	b.ReportMetric(p50.Seconds()*1e3, "late-p50-ms")
+	b.ReportMetric(p99.Seconds()*1e3, "late-p99-ms")
+}
+
+func quantile(d []time.Duration, percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
+}
 
 // monotonic reads CLOCK_MONOTONIC.
 func monotonic(t testing.TB) int64 {

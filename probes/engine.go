@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ const lateLimit = 250 * time.Millisecond
 // Config is what an engine is made with.
 type Config struct {
 	Base   int64                 // CLOCK_MONOTONIC nanoseconds of the start of the run; all offsets count from it
-	Seed   int64                 // decides the walk of the five-tuples
+	Seed   int64                 // decides the walk of the five-tuples; engines that share a source prefix need different ones
 	Record func(reports.Attempt) // takes each attempt when its outcome is known, from the engine's goroutine; must not block
 	// Flush, if set, is called from the engine's goroutine when something was recorded: at most FlushAfter later, and
 	// at once when the engine will sleep longer than that, so that flushing never costs a wake-up of its own.
@@ -324,6 +325,9 @@ func (e *Engine) flush(until time.Duration) {
 	e.pending = never
 	if e.config.Flush != nil {
 		e.config.Flush()
+		// Who waits for what was flushed gets a turn even if this goroutine never has to wait. The runtime would see to
+		// that only while its monitor thread is awake, see system.go.
+		runtime.Gosched()
 	}
 }
 

@@ -74,7 +74,6 @@ type trial struct {
 	protocol *fakeProtocol
 	attempts []reports.Attempt
 	flushes  []time.Duration
-	now      time.Duration
 }
 
 func newTrial() *trial {

@@ -41,9 +41,12 @@ type Lane struct {
 	Client   string         `json:"client,omitempty"` // where the probe runs; only a name in the record
 	Target   netip.AddrPort `json:"target"`
 	Protocol string         `json:"protocol,omitempty"` // default ProtocolTCPNew
-	Policy   string         `json:"policy,omitempty"`   // PolicyFresh (default) or reuse:INTERVAL, such as reuse:5s
-	Close    string         `json:"close,omitempty"`    // CloseFIN (default) or CloseRST
-	Rate     float64        `json:"rate"`               // attempts per second, above 0, at most MaxRate
+	// Policy is PolicyFresh (default) or reuse:INTERVAL, such as reuse:5s: a fixed list of five-tuples, each dialled again
+	// after at least the interval. With fin close that needs TCP timestamps (net.ipv4.tcp_timestamps, on by default):
+	// without them the client's own kernel refuses a bound five-tuple that is in TIME_WAIT (tcp_twsk_unique()).
+	Policy string  `json:"policy,omitempty"`
+	Close  string  `json:"close,omitempty"` // CloseFIN (default) or CloseRST
+	Rate   float64 `json:"rate"`            // attempts per second, above 0, at most MaxRate
 
 	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
 	// (`ip route add local PREFIX dev lo`). When it is not valid the kernel chooses address and port.
@@ -71,6 +74,7 @@ func (l Lane) WithDefaults() Lane {
 			*s = fallback
 		}
 	}
+	l.Target = netip.AddrPortFrom(l.Target.Addr().Unmap(), l.Target.Port())
 	word(&l.Protocol, ProtocolTCPNew)
 	word(&l.Policy, PolicyFresh)
 	word(&l.Close, CloseFIN)

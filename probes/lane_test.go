@@ -153,3 +153,10 @@ func TestPreflight(t *testing.T) {
 		})
 	}
 }
+
+func TestLocalLimits(t *testing.T) {
+	l, err := LocalLimits()
+	if err != nil || l.Descriptors < 3 || l.LocalPorts < 1 || l.LocalPorts > 1<<16 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -1,10 +1,14 @@
 package probes
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // How long a closed connection goes on costing something (kernel defaults, sysctls net.netfilter.nf_conntrack_tcp_*
@@ -23,6 +27,38 @@ type Limits struct {
 	LocalPorts int
 	// Descriptors is the worker's limit of open files (RLIMIT_NOFILE).
 	Descriptors int
+}
+
+// LocalLimits reads the limits of this process and of its network namespace. The caller lowers ConntrackMax to the
+// smallest of the other namespaces on the way.
+func LocalLimits() (Limits, error) {
+	var l Limits
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return l, fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	l.Descriptors = int(min(files.Cur, math.MaxInt32))
+	low, high := 0, -1
+	if err := readNumbers("/proc/sys/net/ipv4/ip_local_port_range", &low, &high); err != nil {
+		return l, err
+	}
+	l.LocalPorts = high - low + 1
+	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_max", &l.ConntrackMax)
+	if errors.Is(err, os.ErrNotExist) { // no connection tracking in this kernel, or not yet
+		err = nil
+	}
+	return l, err
+}
+
+func readNumbers(file string, numbers ...any) error {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		_, err = fmt.Sscan(string(data), numbers...)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	return nil
 }
 
 // Preflight returns why the lanes, run together, would exceed a budget so that the probe itself would cause failures;

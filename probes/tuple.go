@@ -50,7 +50,7 @@ func newWalk(prefix netip.Prefix, seed int64) *walk {
 	prefix = prefix.Masked()
 	w := &walk{prefix: prefix, base: prefix.Addr(), addresses: 1}
 	if host := prefix.Addr().BitLen() - prefix.Bits(); host > 0 {
-		w.addresses = 1 << min(host, 20)
+		w.addresses = min(uint64(1)<<min(host, 62), maxAddresses)
 	}
 	if prefix.Addr().Is4() && w.addresses > 2 {
 		w.base = w.base.Next() // network and broadcast addresses may not be bound when the prefix is an interface's own
@@ -151,6 +151,8 @@ type reuseSource struct {
 	used   []time.Duration // when each was last used; -1 is never
 }
 
+// newReuseSource takes its tuples from the walk of the prefix, so that fresh lanes do not use them before the walk begins
+// again; for a prefix as small as that, give reuse lanes one of their own.
 func newReuseSource(w *walk, l Lane, interval, now time.Duration) *reuseSource {
 	// A hair less than the product: 0.1 s x 30/s are 3 tuples, not 4, though the product is 3.0000000000000004.
 	n := max(1, int(math.Ceil(interval.Seconds()*l.Rate-1e-9)))

@@ -80,7 +80,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	obeyed := make(chan error, 1)
 	go func() {
-		obeyed <- obey(engine, lines)
+		obeyed <- obey(ctx, engine, lines)
 		engine.Close()
 	}()
 	ran := engine.Run(ctx)
@@ -148,23 +148,33 @@ func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err e
 }
 
 // obey gives the orders to the engine until they end or one cannot be obeyed.
-func obey(engine *Engine, lines <-chan line) error {
-	for l := range lines {
-		o, err := l.order()
-		switch {
-		case err != nil:
-		case o.Start != nil && o.Stop == nil && o.AtNs != nil && o.Base == nil:
-			err = engine.Start(*o.Start, time.Duration(*o.AtNs))
-		case o.Stop != nil && o.Start == nil && o.AtNs != nil && o.Base == nil:
-			err = engine.Stop(*o.Stop, time.Duration(*o.AtNs))
-		default:
-			err = fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"stop":ID,"atNs":N}`, l.text)
-		}
-		if err != nil {
-			return err
+func obey(ctx context.Context, engine *Engine, lines <-chan line) error {
+	for {
+		select {
+		case l, open := <-lines:
+			if !open {
+				return nil
+			}
+			if err := l.obey(engine); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil // Run returns the cause
 		}
 	}
-	return nil
+}
+
+func (l line) obey(engine *Engine) error {
+	o, err := l.order()
+	switch {
+	case err != nil:
+		return err
+	case o.Start != nil && o.Stop == nil && o.AtNs != nil && o.Base == nil:
+		return engine.Start(*o.Start, time.Duration(*o.AtNs))
+	case o.Stop != nil && o.Start == nil && o.AtNs != nil && o.Base == nil:
+		return engine.Stop(*o.Stop, time.Duration(*o.AtNs))
+	}
+	return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"stop":ID,"atNs":N}`, l.text)
 }
 
 func (l line) order() (order, error) {

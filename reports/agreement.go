@@ -76,7 +76,7 @@ func recountAll(h *History) ([]*recount, []*lane, error) {
 			return nil, nil, fmt.Errorf("recounting the history: attempt %d is of lane %d, which no event declares", attempt.Seq, attempt.Lane)
 		}
 		l := a.lanes[i]
-		counts[i].add(&attempt, a.tables[l.address].choose(&attempt, l.address, l.local).node)
+		counts[i].add(&attempt, a.tables[l.frontend()].choose(&attempt, l.address, l.local).node)
 	}
 	return counts, a.lanes, nil
 }
@@ -172,7 +172,7 @@ func CheckPaths(h *History) error {
 			continue
 		}
 		checked++
-		if way := a.tables[l.address].choose(&attempt, l.address, true); way.node != attempt.Node {
+		if way := a.tables[l.frontend()].choose(&attempt, l.address, true); way.node != attempt.Node {
 			if len(wrong) == 0 {
 				first = fmt.Sprintf("attempt %d at %s was answered on %s, the balancer's table gives %s", attempt.Seq,
 					atText(seconds(attempt.Intended)), attempt.Node, nodeText(way.node))

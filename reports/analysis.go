@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"time"
 )
@@ -14,7 +13,7 @@ type analysis struct {
 	run      Run
 	events   []Event // in order of time
 	lanes    []*lane // in order of their ids
-	tables   map[netip.AddrPort]tables
+	tables   map[frontend]tables
 	nodes    []string // 0 is the empty node: no balancer, or no node in its table
 	backends []backend
 	phases   []phase
@@ -49,14 +48,14 @@ func analyse(h *History) (*analysis, error) {
 	}
 	a.readPhases()
 	for _, l := range a.lanes {
-		l.outages = outagesOf(l, a.tables[l.address], a.nodes)
+		l.outages = outagesOf(l, a.tables[l.frontend()], a.nodes)
 	}
 	a.attribute()
 	return a, nil
 }
 
 func newAnalysis(run Run) *analysis {
-	return &analysis{run: run, tables: map[netip.AddrPort]tables{}, nodes: []string{""}, backends: []backend{{}}}
+	return &analysis{run: run, tables: map[frontend]tables{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
 func (a *analysis) damaged(format string, args ...any) {
@@ -96,12 +95,12 @@ func (a *analysis) readEvents(h *History) error {
 				a.lanes = append(a.lanes, l)
 			}
 		case EventBalancer:
-			address, t, err := tableOf(e)
+			key, t, err := tableOf(e)
 			if err != nil {
 				a.damaged("%v", err)
 				continue
 			}
-			a.tables[address] = a.tables[address].add(t)
+			a.tables[key] = a.tables[key].add(t)
 		}
 	}
 	slices.SortFunc(a.lanes, func(x, y *lane) int { return cmp.Compare(x.id, y.id) })
@@ -148,7 +147,7 @@ type namer struct {
 }
 
 func (n *namer) record(l *lane, a *Attempt) record {
-	way := n.a.tables[l.address].choose(a, l.address, l.local)
+	way := n.a.tables[l.frontend()].choose(a, l.address, l.local)
 	r := record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
 		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
 		node: n.node(way.node), backend: n.backend(a)}

@@ -10,7 +10,7 @@ import (
 const (
 	drawingWidth = 1200
 	plotLeft     = 190
-	plotRight    = 12
+	plotRight    = 24
 	plotWidth    = drawingWidth - plotLeft - plotRight
 	mostBuckets  = 1000 // more could not be told apart, and would make the page heavy
 )

@@ -13,18 +13,23 @@ type cause struct {
 	suspect *suspect
 	score   float64
 	after   time.Duration // from the event to the first failed attempt
-	carried bool          // taken over from the outage just before on the same path
 }
 
 const (
 	// An event explains what begins within causeWindow after it. It is kept short on purpose: with events that are wrong
 	// by 10 s the explained share has to collapse.
 	causeWindow = 5 * time.Second
+	// A watcher may record a change this much after it took effect.
+	watcherLag = 20 * time.Millisecond
+	// But what was recorded before weighs more.
+	laterShare = 0.5
 	// An event of this age counts half.
 	causeHalf = 4 * time.Second
 	// An outage that begins so soon after another one on the same path may have its cause: a stale backend among
 	// several makes many short outages of one event.
 	carryWindow = 2 * time.Second
+	// But not for ever, and only if it fails in the same way.
+	carryLimit = 15 * time.Second
 	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
@@ -34,20 +39,32 @@ const (
 func (a *analysis) attribute() {
 	byNode := a.suspectsOf()
 	for _, l := range a.lanes {
-		service := ""
-		if ts := a.tables[l.address]; len(ts) > 0 {
+		service := l.service
+		if ts := a.tables[l.frontend()]; len(ts) > 0 {
 			service = ts[0].service
 		}
 		last := map[uint16]*outage{}
 		for _, o := range l.outages {
 			o.cause = a.explain(byNode, l, o, service)
-			if p := last[o.node]; p != nil && p.cause.suspect != nil && o.from-p.to <= carryWindow && p.cause.score > o.cause.score {
-				o.cause = p.cause
-				o.cause.after, o.cause.carried = max(0, o.from-p.cause.suspect.at), true
+			if p := last[o.node]; p != nil && p.carriesTo(o) {
+				o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: max(0, o.from-p.cause.suspect.at)}
 			}
 			last[o.node] = o
 		}
 	}
+}
+
+// carriesTo reports whether the cause of an outage explains the next one on its path as well, and better than its own.
+func (o *outage) carriesTo(next *outage) bool {
+	if o.cause.suspect == nil || o.cause.score <= next.cause.score || next.from-o.to > carryWindow || next.from-o.cause.suspect.at > carryLimit {
+		return false
+	}
+	for class := range next.classes {
+		if o.classes[class] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // explain ranks the suspects of the path's node that precede the outage: the nearest and the heaviest first.
@@ -57,13 +74,17 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 	var best cause
 	consider := func(list []suspect, share float64, fits func(*suspect) bool) {
 		i, _ := slices.BinarySearchFunc(list, o.from-causeWindow-blur, func(s suspect, t time.Duration) int { return cmp.Compare(s.at, t) })
-		for ; i < len(list) && list[i].at <= o.struck; i++ {
+		for ; i < len(list) && list[i].at <= o.struck+watcherLag; i++ {
 			s := &list[i]
 			if !fits(s) || !s.concerns(l, service, a.pods) || (s.until > 0 && s.until < o.before) {
 				continue
 			}
 			age := max(0, o.from-s.at)
-			if score := share * s.weight / (1 + float64(age)/float64(causeHalf+blur)); score >= best.score {
+			score := share * s.weight / (1 + float64(age)/float64(causeHalf+blur))
+			if s.at > o.struck {
+				score *= laterShare
+			}
+			if score >= best.score {
 				best = cause{suspect: s, score: score, after: age}
 			}
 		}

@@ -52,16 +52,14 @@ func WriteJUnit(w io.Writer, r *Report, o Origin) error {
 	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
 		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
 		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
-	detail := &junitDetail{Message: r.Sentence(), Type: string(r.Verdict), Text: r.junitText(o)}
+	detail := &junitDetail{Message: r.headline(), Type: string(r.Verdict), Text: r.junitText(o)}
 	switch r.Verdict {
 	case Fail:
 		test.Failure, suite.Failures = detail, 1
 	case Skipped:
 		test.Skipped, suite.Skipped = detail, 1
-		detail.Message = firstOf(r.Reasons...)
 	case Invalid:
 		test.Error, suite.Errors = detail, 1
-		detail.Message = firstOf(r.Reasons...)
 	}
 	suite.Cases = []junitCase{test}
 	data, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
@@ -72,11 +70,11 @@ func WriteJUnit(w io.Writer, r *Report, o Origin) error {
 	return err
 }
 
-// junitText is the long form: its first line is the sentence that the message has too.
+// junitText is the long form: its first line is the headline that the message has too.
 func (r *Report) junitText(o Origin) string {
 	var b strings.Builder
-	b.WriteString("\n" + r.Sentence() + "\n")
-	for _, reason := range r.besides() {
+	b.WriteString("\n" + r.headline() + "\n")
+	for _, reason := range r.notes() {
 		b.WriteString(reason + "\n")
 	}
 	all := r.allOutages()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type lane struct {
 	rate                                   float64        // attempts per second
 	gap                                    time.Duration  // time between two intended starts
 	deadline                               time.Duration  // dial and reply deadlines together
+	service                                string         // when the declaration says so
 	control, local                         bool
 	records                                []record      // ordered by actual start, then number
 	connect                                time.Duration // median time to connect of good attempts
@@ -56,7 +58,7 @@ func laneOf(e Event) (*lane, error) {
 		return nil, fmt.Errorf("a lane with id %q: %w", a["id"], err)
 	}
 	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
-		policy: a["policy"], control: a["control"] == "true", local: a["local"] == "true"}
+		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true"}
 	l.name = cmp.Or(l.name, "lane-"+a["id"])
 	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
 		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])
@@ -73,6 +75,11 @@ func laneOf(e Event) (*lane, error) {
 		l.address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
 	}
 	return l, nil
+}
+
+// frontend is the balancer's table that the lane's attempts go through.
+func (l *lane) frontend() frontend {
+	return frontend{l.address, strings.HasPrefix(l.protocol, "udp")}
 }
 
 // settle orders the records and computes what depends on all of them.

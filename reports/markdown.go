@@ -18,8 +18,8 @@ const (
 // WriteMarkdown writes summary.md: fewer than 60 lines, whatever the run.
 func WriteMarkdown(w io.Writer, r *Report, o Origin) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", cell(r.Run.Scenario), r.Verdict, cell(r.Sentence()))
-	reasons := r.besides()
+	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", cell(r.Run.Scenario), r.Verdict, cell(r.headline()))
+	reasons := r.notes()
 	for i, reason := range reasons {
 		if i == summaryReasons {
 			fmt.Fprintf(&b, "- … %d more\n", len(reasons)-i)

@@ -144,9 +144,6 @@ func (p *pathState) opening(l *lane) (intended, start time.Duration) {
 	return min(from, p.first.intended), min(from, p.first.start())
 }
 
-// dropped is how many of the failed attempts were dropped; the others were delayed.
-func (o *outage) dropped() int { return o.failed - o.classes[Delayed] }
-
 // backend is the backend that answered most of the failed attempts; when none was answered, the one that answered the
 // last good attempt before.
 func (o *outage) backend() uint32 {

@@ -104,7 +104,7 @@ func checkTruth(t *rapid.T, s *lab, a *analysis, o *outage) {
 		end = max(end, f.to)
 	}
 	// What happened before the path was in use, or after, was not measured.
-	ts := a.tables[l.address]
+	ts := a.tables[l.frontend()]
 	stayed := ts.tenure(a.nodes[o.node], ts.memberSince(a.nodes[o.node], o.epoch))
 	begin, end = max(begin, l.begin, stayed.from), min(end, l.end)
 	if stayed.left {

@@ -46,8 +46,8 @@ func WritePage(w io.Writer, r *Report, h *History) error {
 type page struct {
 	Report      *Report
 	Origin      Origin
-	Sentence    string
-	Besides     []string
+	Headline    string
+	Notes       []string
 	Floor       string
 	Unexplained string
 	WorstGap    string
@@ -65,7 +65,10 @@ type page struct {
 	Style       template.CSS
 	Script      template.JS
 	Width       int
-	Left        int
+	Left        int // where labels end
+	PlotLeft    int
+	PlotRight   int
+	Middle      int
 }
 
 type setting struct{ Key, Value string }
@@ -132,9 +135,10 @@ func (a *analysis) writePage(w io.Writer, r *Report, o Origin) error {
 }
 
 func (a *analysis) page(r *Report, o Origin) *page {
-	p := &page{Report: r, Origin: o, Sentence: r.Sentence(), Besides: r.besides(), Floor: r.floorText(), Unexplained: r.unexplainedText(),
+	p := &page{Report: r, Origin: o, Headline: r.headline(), Notes: r.notes(), Floor: r.floorText(), Unexplained: r.unexplainedText(),
 		WorstGap: "none", Duration: msText(r.Run.Duration * 1e3), Timeline: a.timeline(), Style: template.CSS(pageStyle),
-		Script: template.JS(pageScript), Width: drawingWidth, Left: plotLeft - 8}
+		Script: template.JS(pageScript), Width: drawingWidth, Left: plotLeft - 8,
+		PlotLeft: plotLeft, PlotRight: plotLeft + plotWidth, Middle: plotLeft + plotWidth/2}
 	if worst := r.worst(); worst != nil {
 		p.WorstGap = rangeText(worst.LowerMs, worst.UpperMs)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 var pagesDir = flag.String("pages", "", "write the synthetic reports into this folder, to be looked at in a browser")
@@ -31,5 +32,12 @@ func TestPagesToLookAt(t *testing.T) {
 func pageLabs() map[string]*lab {
 	good := rolling{seed: 1, fallback: true, rollouts: 3}
 	bad := rolling{seed: 1, fallback: false, rollouts: 2}
-	return map[string]*lab{"pass": good.start(good.lab()), "fail": bad.start(bad.lab())}
+	unproved := rolling{seed: 1, rollouts: 1, noProof: true}
+	mixed := rolling{seed: 5, fallback: true, rollouts: 2}
+	s := mixed.lab()
+	for i, class := range faultClasses {
+		from := scenarioAt + time.Duration(3*i)*time.Second
+		s.faults = append(s.faults, fault{anyLane: true, node: nodeNames[i%3], from: from, to: from + 300*time.Millisecond, class: class})
+	}
+	return map[string]*lab{"mixed": mixed.start(s), "invalid": unproved.start(unproved.lab()), "pass": good.start(good.lab()), "fail": bad.start(bad.lab())}
 }

@@ -40,10 +40,11 @@ type Kind string
 
 // The kinds of event. The attributes (Event.Attrs) that each kind carries are part of the history format.
 const (
-	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs, control=true for
-	// lanes that prove the detector and never count as the subject's.
+	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs service,
+	// local=true behind externalTrafficPolicy: Local, control=true for lanes that prove the detector and never count as
+	// the subject's.
 	EventLane Kind = "lane"
-	// EventPhase marks baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
+	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"
 	// EventStep is a step of the scenario: attr state=begin|end|failed, error when failed.
 	EventStep Kind = "step"
@@ -55,12 +56,14 @@ const (
 	// EventEndpoint is a change of an endpoint in an EndpointSlice: attr service, address, pod,
 	// state=ready|serving-terminating|terminating|unready|removed.
 	EventEndpoint Kind = "endpoint"
-	// EventProxy is about the subject on a node: attr state=started|ready|exited|killed|stopped|continued|synced, pid.
+	// EventProxy is about the subject on a node: attr state=started|ready|exited|killed|stopped|continued|
+	// synced|flushed|restored.
 	EventProxy Kind = "proxy"
 	// EventHealth is a health check whose result changed: Node, attr result=pass|fail, status, target, count.
 	EventHealth Kind = "health"
 	// EventBalancer is a change of the balancer's table: attr service, address, port, nodes (comma separated, in the
-	// order of the table, empty for none), all (every node, likewise), policy, seed, fromNs: when the change began.
+	// order of the table, empty for none), all (every node, likewise), protocol, policy, seed, fromNs: when the change
+	// began.
 	// At is when it was complete.
 	EventBalancer Kind = "balancer"
 	// EventKernel is a change seen in a node's tables: attr table=ipvs, change=added|removed|weight, service, backend,

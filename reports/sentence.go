@@ -38,6 +38,29 @@ func (r *Report) Sentence() string {
 	return text + "."
 }
 
+// headline is what a reader must know first: the sentence, or why there is nothing to believe.
+func (r *Report) headline() string {
+	switch r.Verdict {
+	case Invalid:
+		return "Not to be trusted: " + firstOf(r.Reasons...)
+	case Skipped:
+		return "Skipped: " + firstOf(r.Reasons...)
+	}
+	return r.Sentence()
+}
+
+// notes are the other reasons; of an invalid run also what it measured all the same.
+func (r *Report) notes() []string {
+	var notes []string
+	if r.Verdict == Invalid {
+		notes = append(notes, "measured all the same: "+r.Sentence())
+	}
+	if len(r.Reasons) > 1 {
+		notes = append(notes, r.Reasons[1:]...)
+	}
+	return notes
+}
+
 func (r *Report) subjectText() string {
 	s := r.Subject
 	text := strings.Join(slices.DeleteFunc([]string{s.Name, s.Version, s.Mode}, func(t string) bool { return t == "" }), " ")

@@ -26,12 +26,14 @@ type suspect struct {
 // The weights of the kinds: what ends a backend or breaks the proxy weighs most, then what announces it, then what only
 // follows from it. They decide between events of about the same age; see suspects.best.
 var (
-	podWeights = map[string]float64{"terminating": 0.95, "exited": 0.95, "unready": 0.85, "sigterm": 0.8, "removed": 0.5}
+	podWeights = map[string]float64{"terminating": 0.95, "exited": 0.88, "unready": 0.85, "sigterm": 0.8, "removed": 0.5}
 	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
 		"sigterm": "got SIGTERM", "removed": "was removed"}
 	endpointWeights = map[string]float64{"serving-terminating": 0.7, "terminating": 0.7, "unready": 0.7, "removed": 0.6}
-	proxyWeights    = map[string]float64{"killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5, "ready": 0.4,
-		"continued": 0.4, "synced": 0.25}
+	proxyWeights    = map[string]float64{"flushed": 0.97, "killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5,
+		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
+	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
+		"started": "started", "ready": "became ready", "continued": "was continued", "synced": "wrote its tables"}
 	kernelWeights = map[string]float64{"removed": 0.55, "weight": 0.45}
 )
 
@@ -49,7 +51,7 @@ func (a *analysis) suspectsOf() map[string][]suspect {
 	for _, e := range a.events {
 		var found []suspect
 		if e.Kind == EventBalancer {
-			key := e.Attrs["address"] + " " + e.Attrs["port"]
+			key := e.Attrs["address"] + " " + e.Attrs["port"] + " " + e.Attrs["protocol"]
 			now := list(e.Attrs["nodes"])
 			if before, known := last[key]; known {
 				found = balancerSuspects(e, before, now)
@@ -106,10 +108,7 @@ func (a *analysis) suspectOf(e Event) suspect {
 			s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " was removed"
 		}
 	case EventProxy:
-		s.weight, s.what = proxyWeights[state], "the proxy"+on+" was "+state
-		if state == "exited" || state == "started" {
-			s.what = "the proxy" + on + " " + state
-		}
+		s.weight, s.what = proxyWeights[state], "the proxy"+on+" "+cmp.Or(proxyPhrases[state], "was "+state)
 	case EventKernel:
 		s.weight, s.event = kernelWeights[e.Attrs["change"]], "kernel "+e.Attrs["change"]
 		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", e.Attrs["backend"], e.Attrs["table"], on, e.Attrs["change"])

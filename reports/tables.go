@@ -23,6 +23,12 @@ type table struct {
 // tables are the states of one address and port, in order of time.
 type tables []table
 
+// frontend is what the balancer keeps a table for.
+type frontend struct {
+	address netip.AddrPort
+	udp     bool
+}
+
 // choice is what the balancer did with an attempt.
 type choice struct {
 	node  string
@@ -30,8 +36,8 @@ type choice struct {
 }
 
 // tableOf reads an EventBalancer.
-func tableOf(e Event) (netip.AddrPort, table, error) {
-	var none netip.AddrPort
+func tableOf(e Event) (frontend, table, error) {
+	var none frontend
 	address, err := netip.ParseAddr(e.Attrs["address"])
 	if err != nil {
 		return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
@@ -55,7 +61,7 @@ func tableOf(e Event) (netip.AddrPort, table, error) {
 		}
 		t.hashed, t.seed = true, uint32(seed)
 	}
-	return netip.AddrPortFrom(address.Unmap(), uint16(port)), t, nil
+	return frontend{netip.AddrPortFrom(address.Unmap(), uint16(port)), strings.EqualFold(e.Attrs["protocol"], "udp")}, t, nil
 }
 
 func list(text string) []string {
@@ -120,13 +126,13 @@ func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 	return choice{ts[i].pick(a, target), i}
 }
 
-// reach bounds how long the first packet took to the balancer: the time to connect when that was undisturbed.
+// reach bounds how long the first packet took to the balancer: the time to connect when that was undisturbed, else
+// far more than a client needs to send a packet.
 func (a *Attempt) reach() time.Duration {
-	const most = 2 * time.Millisecond // without an answer: far more than a client needs to send its first packet
 	if a.Connect > 0 && a.Retrans == 0 {
 		return a.Connect
 	}
-	return min(a.Total, most)
+	return 2 * time.Millisecond
 }
 
 // pick is the node that the table gives to a new flow; empty when it has none or the choice cannot be computed.

@@ -127,3 +127,16 @@ func TestTenuresAreUnbroken(t *testing.T) {
 		t.Errorf("node-2's tenure is %+v, want one from 998 ms without an end", two)
 	}
 }
+
+// A Service may have one port number for TCP and for UDP; they are balanced apart.
+func TestProtocolsHaveTablesOfTheirOwn(t *testing.T) {
+	s := newLab(1)
+	s.services[webAddress] = &service{name: "web", seed: 7, local: true}
+	s.pod(simPod{name: "web-1", node: "node-1", service: "web", ready: 100 * time.Millisecond})
+	s.balance(webAddress, 200*time.Millisecond, "node-1")
+	s.event(300*time.Millisecond, EventBalancer, "", "web", "udp", "address", "203.0.113.10", "port", "80", "protocol", "udp", "nodes", "node-2", "policy", "sticky", "seed", "7")
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 10, from: time.Second, to: 2 * time.Second})
+	if paths := s.report(t).Lanes[0].Paths; len(paths) != 1 || paths[0].Node != "node-1" {
+		t.Errorf("a TCP lane went over %+v", paths)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 // The terminal shows the beginning of long tables and says how much it left out; report.json and the page have it all.
 const (
+	terminalReasons = 12
 	terminalSeconds = 30
 	terminalOutages = 12
 	barWidth        = 30
@@ -18,8 +19,13 @@ const (
 // WriteTerminal writes the verdict, the drops per second, the outages with their causes and the hashes as plain text.
 func WriteTerminal(w io.Writer, r *Report, o Origin) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(r.Verdict)), r.Sentence())
-	for _, reason := range r.besides() {
+	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(r.Verdict)), r.headline())
+	reasons := r.notes()
+	for i, reason := range reasons {
+		if i == terminalReasons {
+			fmt.Fprintf(&b, "      … %d more\n", len(reasons)-i)
+			break
+		}
 		fmt.Fprintf(&b, "      %s\n", reason)
 	}
 	b.WriteByte('\n')
@@ -35,14 +41,6 @@ func WriteTerminal(w io.Writer, r *Report, o Origin) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// besides are the reasons other than the sentence itself.
-func (r *Report) besides() []string {
-	if len(r.Reasons) > 0 && r.Reasons[0] == r.Sentence() {
-		return r.Reasons[1:]
-	}
-	return r.Reasons
 }
 
 // bucket is a second with dropped connections.

@@ -130,7 +130,7 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path",
 			Numbers: map[string][]int{"attempts": tallies[node].attempts, "delayed": tallies[node].delayed, "dropped": tallies[node].dropped}}
 		row.Shapes = t.pathShapes(tallies[node], l.gap)
-		row.Shapes = append(row.Shapes, t.memberShapes(a.tables[l.address], a.nodes[node], a.end)...)
+		row.Shapes = append(row.Shapes, t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)...)
 		t.add(row, rowHeight)
 	}
 }
@@ -140,7 +140,7 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 func (t *timeline) pathShapes(n *tally, gap time.Duration) []shape {
 	const height = rowHeight - 5
 	var shapes []shape
-	bridge := max(1, int(10*gap/t.axis.step)) // random gaps between attempts of a path are no gaps in its service
+	bridge := max(3, int(30*gap/t.axis.step)) // random gaps between attempts of a path are no gaps in its service
 	for i := 0; i < t.axis.buckets; i++ {
 		fate := n.fate(i)
 		switch fate {
@@ -183,21 +183,26 @@ func (t *tally) fate(i int) string {
 	return mixed
 }
 
+// lossShapes draws a bucket with several fates: each loss is tall enough to be seen, however many others were well.
 func (t *timeline) lossShapes(n *tally, i int, height float64) []shape {
+	const least = 0.3
 	x := t.axis.x(t.axis.start(i))
-	s := shape{X: x, Width: max(1.5, tenth(t.axis.x(t.axis.start(i+1))-x))}
+	s := shape{X: x, Width: max(2, tenth(t.axis.x(t.axis.start(i+1))-x))}
 	var shapes []shape
+	left := height
 	for _, part := range [...]struct {
 		class string
 		n     int
-	}{{"dropped", n.dropped[i]}, {"delayed", n.delayed[i]}, {"probe", n.probe[i]},
-		{"ok", n.attempts[i] - n.dropped[i] - n.delayed[i] - n.probe[i]}} {
-		if part.n == 0 {
-			continue
+	}{{"dropped", n.dropped[i]}, {"delayed", n.delayed[i]}, {"probe", n.probe[i]}} {
+		if part.n > 0 {
+			s.Class, s.Height = part.class, tenth(min(left, height*max(least, float64(part.n)/float64(n.attempts[i]))))
+			shapes = append(shapes, s)
+			s.Y, left = tenth(s.Y+s.Height), left-s.Height
 		}
-		s.Class, s.Height = part.class, tenth(height*float64(part.n)/float64(n.attempts[i]))
+	}
+	if n.attempts[i] > n.dropped[i]+n.delayed[i]+n.probe[i] && left > 0 {
+		s.Class, s.Height = "ok", tenth(left)
 		shapes = append(shapes, s)
-		s.Y += s.Height
 	}
 	return shapes
 }

@@ -119,7 +119,7 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 	case runErr != nil:
 		return result, &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}
 	case !left.trailer:
-		return result, &InvalidError{"the guest ended before its history was complete", lastLines(outcome.Console, 20)}
+		return result, &InvalidError{earlyEnd(outcome.Console), lastLines(outcome.Console, 20)}
 	case left.reason != "":
 		return result, &InvalidError{left.reason, nil}
 	case plan.Scenario == guest.ToyScenario:
@@ -168,6 +168,16 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	return nil
+}
+
+// earlyEnd says why a guest's history has no end, with the kernel's own word for it when there is one.
+func earlyEnd(console []string) string {
+	for _, line := range console {
+		if i := strings.Index(line, "Kernel panic"); i >= 0 {
+			return "the guest ended before its history was complete: " + line[i:]
+		}
+	}
+	return "the guest ended before its history was complete"
 }
 
 func lastLines(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }

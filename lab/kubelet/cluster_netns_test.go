@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -82,7 +83,7 @@ func startCluster(t *testing.T) *cluster {
 	if c.network, err = topology.New(3); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.network.Close)
+	t.Cleanup(func() { c.network.Close(); clearFabric(t) })
 	supervisor, err := procs.New(filepath.Join(t.TempDir(), "logs"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +113,21 @@ func startCluster(t *testing.T) *cluster {
 		c.Cleanup(c.switchOn(n))
 	}
 	return c
+}
+
+// clearFabric takes the bridge and its wires away, so that the next test can lay its own; with them go the routes.
+func clearFabric(t *testing.T) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if name := link.Attrs().Name; name == "fabric" || strings.HasPrefix(name, "fab-") {
+			if err := netlink.LinkDel(link); err != nil {
+				t.Log(err) // a wire goes by itself when its other end does
+			}
+		}
+	}
 }
 
 // switchOn runs the kubelet of a node; the function that it returns switches the node off.
@@ -425,7 +441,9 @@ func TestNodeLosesPowerAndComesBack(t *testing.T) {
 	}
 	c := startCluster(t)
 	c.apply()
-	c.within(60*time.Second, "the Deployment is available", c.rolledOut)
+	c.within(60*time.Second, "three ready endpoints", func() (bool, string) {
+		return allReady(c.endpoints(), 3), fmt.Sprint(c.endpoints())
+	})
 	c.off[2]()
 	took := c.within(100*time.Second, "two endpoints are ready", func() (bool, string) {
 		ready := 0

@@ -24,7 +24,8 @@ func waitingFor(err error) *corev1.ContainerStateWaiting {
 }
 
 func notPlayed(format string, args ...any) error {
-	return refusal{reason: "CreateContainerConfigError", message: fmt.Sprintf(format, args...) + " (the lab's kubelet does not play this)"}
+	return refusal{reason: "CreateContainerConfigError",
+		message: fmt.Sprintf(format, args...) + " (the lab's kubelet does not play this)"}
 }
 
 // playable says what of a pod the lab does not play and cannot ignore without lying; nil when there is nothing.

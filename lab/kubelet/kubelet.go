@@ -92,13 +92,13 @@ type kubelet struct {
 
 func newKubelet(c Config) (*kubelet, error) {
 	if c.Node == nil || c.Client == nil || c.Recorder == nil || c.Now == nil {
-		return nil, errors.New("Node, Client, Recorder and Now must be given")
+		return nil, errors.New("a node, a client, a recorder and a clock (Node, Client, Recorder, Now) must be given")
 	}
 	if c.Backend.Path == "" {
 		return nil, errors.New("the program that plays agnhost (Backend.Path) must be given")
 	}
 	if !c.Node.PodCIDR.Addr().Is4() {
-		return nil, fmt.Errorf("the pod range %s of %s is not of IPv4, the only family that the lab has", c.Node.PodCIDR, c.Node.Name)
+		return nil, fmt.Errorf("the pod range %s of %s is not of IPv4, the lab's only family", c.Node.PodCIDR, c.Node.Name)
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease

@@ -190,6 +190,7 @@ func (p *pod) retire() {
 	if p.sandbox == nil {
 		return
 	}
+	p.recordReadiness(p.status())
 	if err := p.sandbox.remove(); err != nil {
 		p.k.Log.Warn("removing the network of a pod", "pod", p.name, "error", err)
 	}
@@ -220,8 +221,8 @@ func (p *pod) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { p.post(f) })
 }
 
-// record adds an event of the pod's life to the history. It is called from several goroutines, and uses only what stays as it is once
-// containers run.
+// record adds an event of the pod's life to the history. It is called from several goroutines, and uses only what
+// stays as it is once containers run.
 func (p *pod) record(state, text string) {
 	attrs := map[string]string{"state": state, "pod": p.name, "node": p.k.name, "generation": p.generation}
 	if p.addr.IsValid() {

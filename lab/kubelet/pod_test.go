@@ -73,7 +73,7 @@ func TestTerminatingPodServesToItsEnd(t *testing.T) {
 			t.Error("the pod is still in the API")
 		}
 		b.wantEvents("0 web created", "0 web started", "1 web ready", "10 web terminating", "15 web sigterm",
-			"35 web exited", "35 web removed", "35 web unready")
+			"35 web exited", "35 web unready", "35 web removed")
 		if b.host.sandboxes != 0 {
 			t.Errorf("%d sandboxes are left", b.host.sandboxes)
 		}
@@ -107,7 +107,8 @@ func TestGrace(t *testing.T) {
 	}{
 		{"SIGKILL after the grace", webPod("web"), 30, 0, []string{"10 terminated", "40 killed"}},
 		{"preStop is part of the grace", webPod("web", withPreStop(5)), 30, 0, []string{"15 terminated", "40 killed"}},
-		{"two seconds after a preStop that used it up", webPod("web", withPreStop(99)), 30, 0, []string{"40 terminated", "42 killed"}},
+		{"two seconds after a preStop that used it up", webPod("web", withPreStop(99)), 30, 0,
+			[]string{"40 terminated", "42 killed"}},
 		{"forced", webPod("web"), 0, 0, []string{"10 terminated", "12 killed"}},
 		{"shortened", webPod("web"), 300, 5, []string{"10 terminated", "17 killed"}},
 		{"lengthening does nothing", webPod("web"), 10, 300, []string{"10 terminated", "20 killed"}},
@@ -168,7 +169,7 @@ func TestRestartPolicyNever(t *testing.T) {
 		if pod := b.pod("web"); pod.Status.Phase != corev1.PodFailed || isReady(pod) {
 			t.Errorf("phase %s, ready %v, want Failed and not ready", pod.Status.Phase, isReady(pod))
 		}
-		b.wantEvents("0 web created", "0 web started", "1 web ready", "5 web exited", "5 web removed", "5 web unready")
+		b.wantEvents("0 web created", "0 web started", "1 web ready", "5 web exited", "5 web unready", "5 web removed")
 	})
 }
 
@@ -372,7 +373,7 @@ func TestSilent(t *testing.T) {
 		}
 		synctest.Wait()
 		b.wantEvents("0 web created", "0 web started", "1 web ready", "5 web terminating", "5 web sigterm",
-			"5 web exited", "5 web removed", "5 web unready")
+			"5 web exited", "5 web unready", "5 web removed")
 		for _, action := range b.client.Actions() {
 			if verb := action.GetVerb(); verb == "patch" || verb == "update" || action.GetResource().Resource == "leases" {
 				t.Errorf("the silent kubelet wrote: %s %s", verb, action.GetResource().Resource)

@@ -14,20 +14,26 @@ import (
 // report tells the API and the record what has changed.
 func (p *pod) report() {
 	status := p.status()
-	if ready := conditionTrue(status.Conditions, corev1.PodReady); ready != p.ready {
-		p.ready = ready
-		if ready {
-			p.record("ready", "its containers are ready")
-		} else {
-			p.record("unready", "its containers are not ready")
-		}
-	}
+	p.recordReadiness(status)
 	if apiequality.Semantic.DeepEqual(status, p.reported) && !p.overruled(status) {
 		return
 	}
 	p.reported = status
 	if p.writer != nil {
 		p.writer.put(status)
+	}
+}
+
+// recordReadiness records a change of the Ready condition.
+func (p *pod) recordReadiness(status corev1.PodStatus) {
+	ready := conditionTrue(status.Conditions, corev1.PodReady)
+	if ready == p.ready {
+		return
+	}
+	if p.ready = ready; ready {
+		p.record("ready", "its containers are ready")
+	} else {
+		p.record("unready", "its containers are not ready")
 	}
 }
 

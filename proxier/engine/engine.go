@@ -250,7 +250,7 @@ func (e *Engine) Pending() bool {
 }
 
 // Size returns how many virtual servers the proxier has in the kernel.
-func (e *Engine) Size() int { return len(e.state.Keys()) }
+func (e *Engine) Size() int { return e.state.Len() }
 
 // Get is the desired state of a virtual server, less those that somebody else's virtual server keeps us from.
 func (e *Engine) Get(k kernel.Key) (desired.Virtual, bool) {

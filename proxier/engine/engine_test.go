@@ -304,3 +304,22 @@ func TestFailureStaysWhereItIs(t *testing.T) {
 		t.Error("the second try did not cure it")
 	}
 }
+
+// A remote pod that could not be taken out goes on being masqueraded, or its answers would miss the client.
+func TestFailedDrainKeepsItsMasquerading(t *testing.T) {
+	b := newBench(t)
+	b.world.services[0].balanced = true
+	b.set(ready, absent)
+	b.world.services[0].localOut = true
+	b.kernel.FailAt(1, fake.Refuse) // the weight; 0 is the sets
+	r := b.set(ready, absent)
+	external := kernel.Key{Addr: externIP(0), Protocol: kernel.TCP, Port: 80}
+	masqueraded := func() bool { return b.kernel.State().Has(kernel.Element{Set: kernel.Masquerade, Key: external}) }
+	if len(r.Failures) != 1 || len(serving(b.kernel.State(), external)) != 1 || !masqueraded() {
+		t.Errorf("failures %v, served by %v, masqueraded: %v", r.Failures, serving(b.kernel.State(), external), masqueraded())
+	}
+	b.set(ready, absent)
+	if len(serving(b.kernel.State(), external)) != 0 || masqueraded() {
+		t.Error("the second try did not cure it")
+	}
+}

@@ -78,6 +78,9 @@ func (s *State) Weight(k Key, real netip.AddrPort) (int, bool) {
 // Keys returns the keys of all virtual servers, sorted.
 func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Key.Compare) }
 
+// Len returns the number of virtual servers.
+func (s *State) Len() int { return len(s.servers) }
+
 // Users returns how many virtual servers there are at an address.
 func (s *State) Users(a netip.Addr) int { return s.users[a] }
 

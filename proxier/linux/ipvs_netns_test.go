@@ -41,8 +41,8 @@ func apply(t *testing.T, k *Kernel, ops ...kernel.Op) {
 }
 
 var (
-	vip  = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
-	real = netip.MustParseAddrPort("198.51.100.2:8080")
+	vip     = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
+	backend = netip.MustParseAddrPort("198.51.100.2:8080")
 )
 
 func TestVirtualServers(t *testing.T) {
@@ -62,30 +62,30 @@ func TestVirtualServers(t *testing.T) {
 	if err := k.Apply(kernel.AddVirtual{Virtual: rr}); !errors.Is(err, kernel.ErrExists) {
 		t.Errorf("added twice: %v, want %v", err, kernel.ErrExists)
 	}
-	apply(t, k, kernel.AddReal{Key: vip, Real: real, Weight: 1})
-	read("with a real server", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: real, Weight: 1}}})
-	if err := k.Apply(kernel.AddReal{Key: vip, Real: real, Weight: 1}); !errors.Is(err, unix.EEXIST) {
+	apply(t, k, kernel.AddReal{Key: vip, Real: backend, Weight: 1})
+	read("with a real server", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: backend, Weight: 1}}})
+	if err := k.Apply(kernel.AddReal{Key: vip, Real: backend, Weight: 1}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("real server added twice: %v", err)
 	}
-	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0})
-	read("at weight 0", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: real, Weight: 0}}})
+	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 0})
+	read("at weight 0", true, kernel.Server{Virtual: rr, Reals: []kernel.Real{{Addr: backend, Weight: 0}}})
 	sticky := kernel.Virtual{Key: vip, Scheduler: "rr", Affinity: 3 * time.Hour}
 	apply(t, k, kernel.UpdateVirtual{Virtual: sticky})
-	read("with affinity", true, kernel.Server{Virtual: sticky, Reals: []kernel.Real{{Addr: real, Weight: 0}}})
+	read("with affinity", true, kernel.Server{Virtual: sticky, Reals: []kernel.Real{{Addr: backend, Weight: 0}}})
 	other := kernel.Key{Addr: vip.Addr, Protocol: kernel.UDP, Port: 53}
 	apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: other, Scheduler: "rr"}})
 	if all, err := k.Servers(); err != nil || len(all) != 2 {
 		t.Errorf("all are %+v, error %v, want two", all, err)
 	}
 	for range 2 { // the second time, it is gone already
-		apply(t, k, kernel.DeleteReal{Key: vip, Real: real})
+		apply(t, k, kernel.DeleteReal{Key: vip, Real: backend})
 	}
 	read("without the real server", true, kernel.Server{Virtual: sticky})
 	for range 2 {
 		apply(t, k, kernel.DeleteVirtual{Key: vip})
 	}
 	read("deleted", false, kernel.Server{})
-	if err := k.Apply(kernel.AddReal{Key: vip, Real: real, Weight: 1}); !errors.Is(err, unix.ESRCH) {
+	if err := k.Apply(kernel.AddReal{Key: vip, Real: backend, Weight: 1}); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("a real server for nothing: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestUnknownScheduler(t *testing.T) {
 func serve(t *testing.T, k *Kernel, set kernel.Set) {
 	t.Helper()
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: set, Key: vip}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "rr"}},
-		kernel.AddReal{Key: vip, Real: real, Weight: 1}, kernel.Bind{Addr: vip.Addr})
+		kernel.AddReal{Key: vip, Real: backend, Weight: 1}, kernel.Bind{Addr: vip.Addr})
 }
 
 func (r road) vip(t *testing.T, timeout time.Duration) (net.Conn, error) {
@@ -159,7 +159,7 @@ func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
 		}
 	}
 	answers("at first")
-	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0})
+	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 0})
 	answers("at weight 0")
 	if _, err := r.vip(t, impatience); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("a new connection at weight 0 ended with %v, want refused", err)
@@ -170,7 +170,7 @@ func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
 		t.Errorf("a new connection that is dropped ended with %v, want a time-out", err)
 	}
 	answers("while new ones are dropped")
-	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 1}, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
+	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 1}, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
 	if _, err := r.vip(t, patience); err != nil {
 		t.Errorf("a new connection at weight 1: %v", err)
 	}
@@ -178,9 +178,93 @@ func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
 	if s, _, err := k.Server(vip); err != nil || len(s.Reals) != 1 || s.Reals[0].Active < 1 {
 		t.Errorf("the kernel counts %+v, error %v, want active connections", s.Reals, err)
 	}
-	apply(t, k, kernel.SetWeight{Key: vip, Real: real, Weight: 0}, kernel.DeleteReal{Key: vip, Real: real})
+	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 0}, kernel.DeleteReal{Key: vip, Real: backend})
 	if err := ended(old); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("after the real server was deleted the old connection ended with %v, want a reset", err)
+	}
+}
+
+// A pod that is given itself by its own Service.
+func TestHairpinThroughIPVS(t *testing.T) {
+	r := newRoad(t)
+	k := withIPVS(t)
+	serve(t, k, kernel.FromNode)
+	target := netip.AddrPortFrom(vip.Addr, vip.Port)
+	if _, err := dialFrom(t, r.server, target, impatience); err == nil {
+		t.Error("without the hairpin set the pod reached itself: the set is not what makes it work")
+	}
+	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Hairpin, Key: kernel.Key{Addr: backend.Addr()}}}})
+	c, err := dialFrom(t, r.server, target, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := source(t, c); got != nodeByServer {
+		t.Errorf("the pod saw %s, want %s", got, nodeByServer)
+	}
+}
+
+// Eight busy connections while their real server flaps: weights cost none of them. What kube-proxy does, delete and add
+// (kubernetes#117205), is the twin that has to cost some, or the zero says nothing.
+func TestBusyConnectionsAndFlaps(t *testing.T) {
+	weight := func(w int) kernel.Op { return kernel.SetWeight{Key: vip, Real: backend, Weight: w} }
+	for _, test := range []struct {
+		name       string
+		back       []kernel.Op
+		wantLosses bool
+	}{
+		{"by weight", []kernel.Op{weight(1)}, false},
+		{"by delete and add", []kernel.Op{kernel.DeleteReal{Key: vip, Real: backend}, kernel.AddReal{Key: vip, Real: backend, Weight: 1}}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRoad(t)
+			k := withIPVS(t)
+			serve(t, k, kernel.FromNode)
+			stop, lost := make(chan struct{}), make(chan bool, 8)
+			for range 8 {
+				c, err := r.vip(t, patience)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { lost <- busy(c, stop) }()
+			}
+			for range 200 {
+				for _, op := range append([]kernel.Op{weight(0)}, test.back...) {
+					apply(t, k, op)
+					time.Sleep(time.Millisecond) // the pace of a proxy that has other things to do, the same for both
+				}
+			}
+			close(stop)
+			losses := 0
+			for range 8 {
+				if <-lost {
+					losses++
+				}
+			}
+			if t.Logf("%d of 8 connections lost in 200 flaps", losses); (losses > 0) != test.wantLosses {
+				t.Errorf("%d of 8 connections lost in 200 flaps; losses expected: %v", losses, test.wantLosses)
+			}
+		})
+	}
+}
+
+// busy asks and asks until stop, and reports whether the connection was lost.
+func busy(c net.Conn, stop <-chan struct{}) bool {
+	answer := make([]byte, 64)
+	for {
+		select {
+		case <-stop:
+			return false
+		default:
+		}
+		if c.SetDeadline(time.Now().Add(2*time.Second)) != nil {
+			return true
+		}
+		if _, err := c.Write([]byte{'?'}); err != nil {
+			return true
+		}
+		if _, err := c.Read(answer); err != nil {
+			return true
+		}
 	}
 }
 

@@ -310,12 +310,17 @@ func (r road) dial(t *testing.T, timeout time.Duration) (net.Conn, error) {
 // to opens a connection from the client.
 func (r road) to(t *testing.T, target netip.AddrPort, timeout time.Duration) (net.Conn, error) {
 	t.Helper()
+	return dialFrom(t, r.client, target, timeout)
+}
+
+func dialFrom(t *testing.T, ns netns.NsHandle, target netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+	t.Helper()
 	type result struct {
 		c   net.Conn
 		err error
 	}
 	done := make(chan result)
-	go in(t, r.client, func() {
+	go in(t, ns, func() {
 		c, err := net.DialTimeout("tcp", target.String(), timeout)
 		done <- result{c, err}
 	})

@@ -1,0 +1,259 @@
+//go:build netns
+
+package probes
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/hitless/hitless/reports"
+)
+
+func wiredLane(rate float64) Lane {
+	return Lane{ID: 1, Name: "vip", Target: netip.MustParseAddrPort(vip), Rate: rate, Backends: []string{"web-"},
+		SourcePrefix: netip.MustParsePrefix("10.200.0.0/16"), DialDeadline: 400 * time.Millisecond, ReplyDeadline: 400 * time.Millisecond}
+}
+
+// probe makes attempts from the client's namespace.
+func (w *wires) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []reports.Attempt {
+	t.Helper()
+	var got []reports.Attempt
+	w.client.must(t, func() (err error) { got, err = probeFrom(base, from, l, n); return err })
+	return numbered(t, got)[l.ID]
+}
+
+// afterConnect are the classes of connections that were established.
+var afterConnect = []reports.Class{reports.OK, reports.Delayed, reports.Reset, reports.Closed, reports.ReplyTimeout, reports.Misrouted}
+
+// The outcome that each kind of trouble must be given, produced by a real kernel.
+func TestOutcomes(t *testing.T) {
+	web := func(l net.Listener) { serve(l, answer("web-1", "node-1")) }
+	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { behave(l, then) } }
+	chain := func(rule string) string {
+		return translate + "chain forward { type filter hook forward priority filter; " + rule + "; }"
+	}
+	before := func(verdict string) string { // the Service's address is not translated, as without endpoints
+		return "chain forward { type filter hook forward priority filter; ip daddr 203.0.113.10 " + verdict + "; }"
+	}
+	router := netip.MustParseAddr(routerSide)
+	for _, test := range []struct {
+		name     string
+		server   func(net.Listener)
+		rules    string // of the router; empty is only the translation
+		change   func(*Lane)
+		class    reports.Class
+		detail   string
+		offender netip.Addr
+	}{
+		{name: "ok", server: web, class: reports.OK},
+		{name: "ok with rst close", server: web, change: func(l *Lane) { l.Close = CloseRST }, class: reports.OK},
+		{name: "refused: no listener", class: reports.Refused},
+		{name: "refused: reject with tcp reset", server: web, rules: chain("tcp dport 8080 reject with tcp reset"), class: reports.Refused},
+		{name: "rejected: no endpoints", server: web, rules: before("reject"), class: reports.Rejected, detail: "icmp 3/3", offender: router},
+		// Connection tracking rewrites the sender of an ICMP error about a translated connection to the Service's address.
+		{name: "rejected: behind the translation", server: web, rules: chain("tcp dport 8080 reject"),
+			class: reports.Rejected, detail: "icmp 3/3", offender: netip.MustParseAddrPort(vip).Addr()},
+		{name: "unreachable: host", server: web, rules: before("reject with icmp host-unreachable"),
+			class: reports.Unreachable, detail: "icmp 3/1", offender: router},
+		{name: "unreachable: network", server: web, rules: before("reject with icmp net-unreachable"),
+			class: reports.Unreachable, detail: "icmp 3/0", offender: router},
+		{name: "unreachable: prohibited", server: web, rules: before("reject with icmp admin-prohibited"),
+			class: reports.Unreachable, detail: "icmp 3/13", offender: router},
+		{name: "unreachable: the router has no route", server: web, change: func(l *Lane) { l.Target = netip.MustParseAddrPort("192.0.2.1:80") },
+			class: reports.Unreachable, detail: "icmp 3/0", offender: router},
+		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), class: reports.ConnectTimeout},
+		{name: "reset: by the backend", server: do(func(c *net.TCPConn) { _ = c.SetLinger(0) }), class: reports.Reset, detail: "ECONNRESET"},
+		{name: "reset: by a rule", server: web, rules: chain("tcp dport 8080 tcp flags & psh != 0 reject with tcp reset"),
+			class: reports.Reset, detail: "ECONNRESET"},
+		{name: "closed", server: do(func(*net.TCPConn) {}), class: reports.Closed, detail: DetailEnd},
+		{name: "reply-timeout: the backend is silent", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }), class: reports.ReplyTimeout},
+		{name: "reply-timeout: data are dropped", server: web, rules: chain("tcp flags & psh != 0 drop"), class: reports.ReplyTimeout},
+		{name: "reply-timeout: icmp does not end an established connection", server: web,
+			rules: chain("tcp dport 8080 tcp flags & psh != 0 reject"), class: reports.ReplyTimeout},
+		{name: "misrouted: another Service's pod", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) },
+			class: reports.Misrouted, detail: DetailBackend},
+		{name: "probe: no address", server: web, change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("10.201.0.0/16") },
+			class: reports.Probe, detail: "EADDRNOTAVAIL"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWires(t)
+			if test.server != nil {
+				w.serve(t, test.server)
+			}
+			if test.rules != "" {
+				w.router.nft(t, test.rules)
+			}
+			l := wiredLane(50)
+			if test.change != nil {
+				test.change(&l)
+			}
+			attempts := w.probe(t, monotonic(t), 10*time.Millisecond, l, 10)
+			if len(attempts) != 10 {
+				t.Errorf("%d attempts, want 10", len(attempts))
+			}
+			for _, a := range attempts {
+				if a.Class != test.class || a.Detail != test.detail || a.Offender != test.offender {
+					t.Errorf("attempt %d is %v (%s) by %v, want %v (%s) by %v", a.Seq, a.Class, a.Detail, a.Offender,
+						test.class, test.detail, test.offender)
+				}
+				if a.Class != reports.Probe && !l.SourcePrefix.Contains(a.Source.Addr()) {
+					t.Errorf("attempt %d has no source to compute its path from: %s", a.Seq, a.Source)
+				}
+				if established := slices.Contains(afterConnect, a.Class); established != (a.Connect > 0) {
+					t.Errorf("attempt %d is %v with a connect time of %v", a.Seq, a.Class, a.Connect)
+				}
+			}
+		})
+	}
+}
+
+func TestNoRouteIsTheProbesOwnFault(t *testing.T) {
+	alone := newSpace(t, "alone")
+	l := wiredLane(50)
+	l.SourcePrefix = netip.Prefix{}
+	var got []reports.Attempt
+	alone.must(t, func() (err error) { got, err = probeFrom(monotonic(t), 0, l, 3); return err })
+	for _, a := range got {
+		if a.Class != reports.Probe || a.Detail != "ENETUNREACH" {
+			t.Errorf("attempt %d is %v (%s), want probe (ENETUNREACH)", a.Seq, a.Class, a.Detail)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("%d attempts, want 3", len(got))
+	}
+}
+
+// While the target is silent, attempts pile up to the cap; those beyond are the probe's.
+func TestInFlightCap(t *testing.T) {
+	w := newWires(t)
+	w.router.nft(t, "chain raw { type filter hook prerouting priority raw; policy drop; }")
+	l := wiredLane(200)
+	l.InFlight = 5
+	classes := map[reports.Class]int{}
+	for _, a := range w.probe(t, monotonic(t), 10*time.Millisecond, l, 20) {
+		classes[a.Class]++
+	}
+	if classes[reports.ConnectTimeout] != 5 || classes[reports.Probe] != 15 {
+		t.Errorf("%v, want 5 connect-timeout and 15 probe", classes)
+	}
+}
+
+// A bound five-tuple in TIME_WAIT may be used again thanks to TCP timestamps. Without them the client's own kernel
+// refuses, which is no fault of the proxy.
+func TestReuseAfterAnOrdinaryClose(t *testing.T) {
+	for value, want := range map[string]string{"0": "EADDRNOTAVAIL", "1": ""} {
+		t.Run("tcp_timestamps="+value, func(t *testing.T) {
+			w := newWires(t)
+			w.client.sysctl(t, "net.ipv4.tcp_timestamps", value)
+			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
+			l := wiredLane(20)
+			l.Policy, l.Close = "reuse:1s", CloseFIN
+			attempts := w.probe(t, monotonic(t), 10*time.Millisecond, l, 30)
+			for k, a := range attempts {
+				class, detail := reports.OK, ""
+				if k >= 20 && want != "" {
+					class, detail = reports.Probe, want
+				}
+				if a.Class != class || a.Detail != detail || a.Source != attempts[k%20].Source || (a.TupleAge > 0) != (k >= 20) {
+					t.Errorf("attempt %d from %s (age %v) is %v (%s), want %v (%s)", a.Seq, a.Source, a.TupleAge, a.Class, a.Detail, class, detail)
+				}
+			}
+		})
+	}
+}
+
+// blackout makes the router drop everything from one offset to another, and returns between which offsets it began and
+// between which it ended. The drop comes before connection tracking.
+func (w *wires) blackout(base int64, from, to time.Duration) (began, ended [2]time.Duration, err error) {
+	c, err := newClock(base)
+	if err != nil {
+		return began, ended, err
+	}
+	drop := nftables.ChainPolicyDrop
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "blackout"}
+	flush := func(at time.Duration, bounds *[2]time.Duration, change func(*nftables.Conn)) error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		change(conn)
+		time.Sleep(at - c.Now()) // the schedule of the fault, not a wait for something
+		bounds[0] = c.Now()
+		err = conn.Flush()
+		bounds[1] = c.Now()
+		return err
+	}
+	err = w.router.do(func() error {
+		return errors.Join(
+			flush(from, &began, func(n *nftables.Conn) {
+				n.AddTable(table)
+				n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
+					Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Policy: &drop})
+			}),
+			flush(to, &ended, func(n *nftables.Conn) { n.DelTable(table) }))
+	})
+	return began, ended, err
+}
+
+// A drop of 200 ms at 200/s makes exactly the attempts of these 200 ms delayed or dropped: none before, none after.
+func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
+	for name, test := range map[string]struct {
+		deadline time.Duration
+		class    reports.Class
+		retrans  uint8
+	}{
+		"delayed":         {3 * time.Second, reports.Delayed, 1},
+		"connect-timeout": {500 * time.Millisecond, reports.ConnectTimeout, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWires(t)
+			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
+			base := monotonic(t)
+			l := wiredLane(200)
+			l.DialDeadline = test.deadline
+			var began, ended [2]time.Duration
+			faulted := make(chan error, 1)
+			go func() {
+				var err error
+				began, ended, err = w.blackout(base, 300*time.Millisecond, 500*time.Millisecond)
+				faulted <- err
+			}()
+			attempts := w.probe(t, base, 100*time.Millisecond, l, 120)
+			if err := <-faulted; err != nil {
+				t.Fatal(err)
+			}
+			intended, hit := 0, 0
+			for _, a := range attempts {
+				if a.Intended >= began[1] && a.Intended < ended[0] {
+					intended++
+				}
+				inside := a.Intended >= began[1] && a.Start < ended[0]
+				outside := a.Start+a.Connect < began[0] && a.Connect > 0 || a.Intended >= ended[1]
+				want := test.class
+				if outside {
+					want = reports.OK
+				}
+				if (inside || outside) && a.Class != want {
+					t.Errorf("attempt %d, intended at %v and started at %v, is %v (%s), want %v; the drop lasted from %v to %v",
+						a.Seq, a.Intended, a.Start, a.Class, a.Detail, want, began, ended)
+				}
+				if inside {
+					hit++
+					if a.Retrans != test.retrans || (a.Class == reports.Delayed && a.Connect < 900*time.Millisecond) {
+						t.Errorf("attempt %d: %d retransmissions, connected after %v", a.Seq, a.Retrans, a.Connect)
+					}
+				}
+			}
+			if least := int((ended[0] - began[1]) / l.Gap()); intended < least || least < 30 || hit < least/2 {
+				t.Errorf("%d attempts intended and %d made within the drop from %v to %v, want at least %d", intended, hit, began, ended, least)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package probes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// realTimeVariable makes the test binary call RealTime and print the scheduling policy of each of its threads.
+const realTimeVariable = "HITLESS_TEST_REAL_TIME"
+
+func tellPolicies() {
+	hold := make(chan struct{})
+	var threads sync.WaitGroup
+	thread := func() {
+		threads.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			threads.Done()
+			<-hold
+		}()
+	}
+	thread() // one before, one after
+	threads.Wait()
+	if err := RealTime(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	thread()
+	threads.Wait()
+	entries, _ := os.ReadDir("/proc/self/task")
+	for _, e := range entries {
+		tid, _ := strconv.Atoi(e.Name())
+		if attr, err := unix.SchedGetAttr(tid, 0); err == nil {
+			fmt.Println("policy", attr.Policy, "priority", attr.Priority)
+		}
+	}
+}
+
+func TestRealTimeReachesEveryThread(t *testing.T) {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), realTimeVariable+"=1")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if strings.Contains(string(out), "CAP_SYS_NICE") {
+		t.Skipf("not allowed here: %s", out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) < 3 {
+		t.Fatalf("only %d threads: %s", len(lines), out)
+	}
+	for _, l := range lines {
+		if l != fmt.Sprintf("policy %d priority 1", unix.SCHED_FIFO) {
+			t.Errorf("a thread has %s", l)
+		}
+	}
+}

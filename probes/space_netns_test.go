@@ -1,0 +1,212 @@
+//go:build netns
+
+package probes
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// space is a network namespace that lives as long as its test.
+type space struct {
+	name   string
+	handle netns.NsHandle
+}
+
+func newSpace(t testing.TB, name string) *space {
+	t.Helper()
+	s := &space{name: name}
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		var err error
+		s.handle, err = netns.New()
+		if err == nil {
+			err = up("lo")
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Fatalf("making namespace %s: %v (run as root or with `unshare -rnm`)", name, err)
+	}
+	t.Cleanup(func() { s.handle.Close() })
+	return s
+}
+
+// do runs f in the namespace.
+func (s *space) do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := netns.Set(s.handle)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("in namespace %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *space) must(t testing.TB, f func() error) {
+	t.Helper()
+	if err := s.do(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *space) sysctl(t testing.TB, name, value string) {
+	t.Helper()
+	s.must(t, func() error {
+		return os.WriteFile(filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/")), []byte(value), 0)
+	})
+}
+
+// nft replaces the table `ip test` of the namespace.
+func (s *space) nft(t testing.TB, body string) {
+	t.Helper()
+	s.must(t, func() error {
+		c := exec.Command("nft", "-f", "-")
+		c.Stdin = strings.NewReader("table ip test {}\ndelete table ip test\ntable ip test {\n" + body + "\n}\n")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("nft: %w: %s (it is in the package nftables)", err, out)
+		}
+		return nil
+	})
+}
+
+func up(link string) error {
+	l, err := netlink.LinkByName(link)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// connect makes a veth pair between two namespaces; each end is named after the other and has the given address.
+func connect(t testing.TB, a *space, addressA string, b *space, addressB string) {
+	t.Helper()
+	a.must(t, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = b.name
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: a.name, PeerNamespace: netlink.NsFd(int(b.handle))})
+	})
+	for _, end := range []struct {
+		s             *space
+		link, address string
+	}{{a, b.name, addressA}, {b, a.name, addressB}} {
+		end.s.must(t, func() error {
+			l, err := netlink.LinkByName(end.link)
+			if err != nil {
+				return err
+			}
+			address, err := netlink.ParseAddr(end.address)
+			if err != nil {
+				return err
+			}
+			if err := netlink.AddrAdd(l, address); err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(l)
+		})
+	}
+}
+
+// route adds a route: via an address, or local to the device lo without one.
+func (s *space) route(t testing.TB, destination, via string) {
+	t.Helper()
+	s.must(t, func() error {
+		r := &netlink.Route{Dst: prefixNet(destination), Gw: net.ParseIP(via)}
+		if via == "" {
+			lo, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			r.LinkIndex, r.Type, r.Scope, r.Table = lo.Attrs().Index, 2 /* RTN_LOCAL */, netlink.SCOPE_HOST, 255
+		}
+		return netlink.RouteAdd(r)
+	})
+}
+
+func prefixNet(text string) *net.IPNet {
+	p := netip.MustParsePrefix(text)
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// wires is client - router - backend. The external address 203.0.113.10:80 is the router's, which translates it to the
+// backend's 10.0.0.11:8080; the client has 10.200.0.0/16 to probe from.
+type wires struct{ client, router, backend *space }
+
+const (
+	vip        = "203.0.113.10:80"
+	routerSide = "198.51.100.1"
+	translate  = "chain nat { type nat hook prerouting priority dstnat; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.0.0.11:8080; }\n"
+)
+
+func newWires(t testing.TB) *wires {
+	t.Helper()
+	w := &wires{client: newSpace(t, "client"), router: newSpace(t, "router"), backend: newSpace(t, "backend")}
+	connect(t, w.client, "198.51.100.2/24", w.router, routerSide+"/24")
+	connect(t, w.router, "10.0.0.1/24", w.backend, "10.0.0.11/24")
+	w.client.route(t, "0.0.0.0/0", routerSide)
+	w.client.route(t, "10.200.0.0/16", "")
+	w.router.route(t, "10.200.0.0/16", "198.51.100.2")
+	w.router.route(t, "203.0.113.0/24", "10.0.0.11") // where untranslated packets go, past the forward hook
+	w.backend.route(t, "0.0.0.0/0", "10.0.0.1")
+	w.router.sysctl(t, "net.ipv4.ip_forward", "1")
+	w.router.sysctl(t, "net.ipv4.icmp_ratelimit", "0") // else a reject now and then is no answer at all
+	w.router.nft(t, translate)
+	w.client.awaitLink(t, "router")
+	w.router.awaitLink(t, "client")
+	w.router.awaitLink(t, "backend")
+	w.backend.awaitLink(t, "router")
+	return w
+}
+
+// awaitLink waits until a link passes packets: the kernel notices a new carrier up to a second late (link_watch.c), and
+// drops everything until then.
+func (s *space) awaitLink(t testing.TB, name string) {
+	t.Helper()
+	s.must(t, func() error {
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			l, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if l.Attrs().OperState == netlink.OperUp {
+				return nil
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("link %s is %v after 5 s", name, l.Attrs().OperState)
+			}
+		}
+	})
+}
+
+// serve listens in the backend's namespace.
+func (w *wires) serve(t testing.TB, run func(net.Listener)) {
+	t.Helper()
+	w.backend.must(t, func() error {
+		listener, err := net.Listen("tcp", "10.0.0.11:8080")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { listener.Close() })
+		go run(listener)
+		return nil
+	})
+}

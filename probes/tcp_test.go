@@ -1,0 +1,191 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// probe runs a lane on this machine's own network for some attempts and returns what became of them, by number.
+func probe(t *testing.T, l Lane, attempts int) []reports.Attempt {
+	t.Helper()
+	got, err := probeFrom(monotonic(t), 10*time.Millisecond, l, attempts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbered(t, got)[l.ID]
+}
+
+// probeFrom makes the attempts of a lane that starts at the offset from, in the network namespace of the caller.
+func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []reports.Attempt, err error) {
+	engine, err := New(Config{Base: base, Seed: 1, Record: func(a reports.Attempt) { got = append(got, a) }})
+	if err != nil {
+		return nil, err
+	}
+	end := from + (schedule{rate: l.Rate}).at(uint64(attempts))
+	if err := errors.Join(engine.Start(l, from), engine.Stop(l.ID, end)); err != nil {
+		return nil, err
+	}
+	timer := time.AfterFunc(end-engine.Now(), engine.Close)
+	defer timer.Stop()
+	err = engine.Run(context.Background())
+	return got, err
+}
+
+// TestOutcomesOnLoopback produces the classes that need no other host. The others are in classes_netns_test.go.
+func TestOutcomesOnLoopback(t *testing.T) {
+	say := func(text string) func(net.Listener) { return func(l net.Listener) { serve(l, text) } }
+	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { behave(l, then) } }
+	reset := func(c *net.TCPConn) { _ = c.SetLinger(0) }
+	for _, test := range []struct {
+		name   string
+		server func(net.Listener)
+		change func(*Lane)
+		class  reports.Class
+		detail string
+	}{
+		{name: "an answer", server: say(answer("web-1", "node-1")), class: reports.OK},
+		{name: "an answer, then rst", server: say(answer("web-1", "node-1")), change: func(l *Lane) { l.Close = CloseRST }, class: reports.OK},
+		{name: "an answer in pieces", server: do(func(c *net.TCPConn) {
+			_ = c.SetNoDelay(true)
+			for _, b := range []byte(answer("web-1", "node-1")) {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+			}
+			_, _ = io.Copy(io.Discard, c)
+		}), class: reports.OK},
+		{name: "an answer up to the end", server: do(func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nweb-1\n") }), class: reports.OK},
+		{name: "an answer and a reset", server: do(func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, answer("web-1", "node-1"))
+			_ = c.SetLinger(0)
+		}), class: reports.OK},
+		{name: "late for the threshold", server: do(func(c *net.TCPConn) {
+			time.Sleep(50 * time.Millisecond) // the answer's time is what is tested
+			_, _ = io.WriteString(c, answer("web-1", "node-1"))
+		}), change: func(l *Lane) { l.DelayedAfter = 40 * time.Millisecond }, class: reports.Delayed, detail: DetailSlow},
+		{name: "another pod", server: say(answer("other-1", "node-1")), class: reports.Misrouted, detail: DetailBackend},
+		{name: "no pod", server: say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: reports.Misrouted, detail: DetailNoIdentity},
+		{name: "an error page", server: say("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: reports.Misrouted, detail: "status 503"},
+		{name: "garbage", server: say("\x16\x03\x01"), class: reports.Misrouted, detail: "not HTTP"},
+		{name: "closed at once", server: do(func(*net.TCPConn) {}), class: reports.Closed, detail: DetailEnd},
+		{name: "closed within the answer", server: do(func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")
+		}), class: reports.Closed, detail: DetailEnd},
+		{name: "reset at once", server: do(reset), class: reports.Reset, detail: "ECONNRESET"},
+		{name: "reset within the answer", server: do(func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")
+			_ = c.SetLinger(0)
+		}), class: reports.Reset, detail: "ECONNRESET"},
+		{name: "reset before the request", server: func(l net.Listener) {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				reset(c.(*net.TCPConn))
+				c.Close()
+			}
+		}, class: reports.Reset, detail: "ECONNRESET"},
+		{name: "silence", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
+			change: func(l *Lane) { l.ReplyDeadline = 50 * time.Millisecond }, class: reports.ReplyTimeout},
+		{name: "nobody listens", server: func(l net.Listener) { l.Close() }, class: reports.Refused},
+		{name: "an address that is not ours", server: say(answer("web-1", "node-1")),
+			change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("192.0.2.0/24") }, class: reports.Probe, detail: "EADDRNOTAVAIL"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := loopbackLane(listen(t, test.server), 200)
+			l.Close = CloseFIN
+			if test.change != nil {
+				test.change(&l)
+			}
+			for _, a := range probe(t, l, 10) {
+				if a.Class != test.class || a.Detail != test.detail {
+					t.Errorf("attempt %d is %v (%s), want %v (%s)", a.Seq, a.Class, a.Detail, test.class, test.detail)
+				}
+				if a.Class != reports.Probe && (a.Source.Port() == 0 || !a.Source.Addr().IsLoopback()) {
+					t.Errorf("attempt %d has source %s", a.Seq, a.Source)
+				}
+			}
+		})
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6 loopback: %v", err)
+	}
+	defer listener.Close()
+	go serve(listener, answer("web-1", "node-1"))
+	l := loopbackLane(netip.MustParseAddrPort(listener.Addr().String()), 100)
+	l.SourcePrefix = netip.MustParsePrefix("::1/128")
+	for _, a := range probe(t, l, 5) {
+		if a.Class != reports.OK || a.Source.Addr() != netip.IPv6Loopback() {
+			t.Errorf("attempt %d from %s is %v (%s)", a.Seq, a.Source, a.Class, a.Detail)
+		}
+	}
+}
+
+func TestSourcesComeFromThePrefix(t *testing.T) {
+	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
+	l := loopbackLane(target, 1000)
+	l.SourcePrefix, l.Close = netip.MustParsePrefix("127.7.0.0/16"), CloseRST
+	seen := map[netip.AddrPort]bool{}
+	for _, a := range probe(t, l, 200) {
+		if a.Class != reports.OK || !l.SourcePrefix.Contains(a.Source.Addr()) || seen[a.Source] || a.TupleAge != 0 {
+			t.Errorf("attempt %d from %s (age %v) is %v (%s)", a.Seq, a.Source, a.TupleAge, a.Class, a.Detail)
+		}
+		seen[a.Source] = true
+	}
+}
+
+func TestReuseDialsTheSameFiveTuplesAgain(t *testing.T) {
+	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
+	for name, prefix := range map[string]netip.Prefix{"prefix": netip.MustParsePrefix("127.8.0.0/16"), "kernel's address": {}} {
+		t.Run(name, func(t *testing.T) {
+			l := loopbackLane(target, 100)
+			l.SourcePrefix, l.Close, l.Policy = prefix, CloseRST, "reuse:100ms"
+			l.DialDeadline, l.ReplyDeadline = 40*time.Millisecond, 40*time.Millisecond
+			attempts := probe(t, l, 50)
+			for k, a := range attempts {
+				if a.Class != reports.OK || a.Source != attempts[k%10].Source {
+					t.Errorf("attempt %d from %s is %v (%s)", a.Seq, a.Source, a.Class, a.Detail)
+				}
+				var want time.Duration
+				if k >= 10 {
+					want = a.Start - attempts[k-10].Start
+				}
+				if a.TupleAge != want {
+					t.Errorf("attempt %d: five-tuple of age %v, want %v", a.Seq, a.TupleAge, want)
+				}
+			}
+		})
+	}
+}
+
+// A lane that cannot have descriptors says so, and goes on when it can.
+func TestNoDescriptors(t *testing.T) {
+	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	s := newSockets()
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, errno := s.open(target, netip.AddrPort{}, false)
+	if class, detail := classifyDial(errno, icmp{}); class != reports.Probe || detail != "EMFILE" {
+		t.Errorf("%v (%s), want probe (EMFILE)", class, detail)
+	}
+}

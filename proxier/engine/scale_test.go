@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/fake"
+)
+
+// fleet is many Services of four pods, the last of which comes and goes in the first Service.
+type fleet struct {
+	n     int
+	fewer bool
+}
+
+func (f *fleet) Names() []types.NamespacedName {
+	all := make([]types.NamespacedName, f.n)
+	for i := range all {
+		all[i] = f.name(i)
+	}
+	return all
+}
+
+func (f *fleet) name(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}
+}
+
+func (f *fleet) index(n types.NamespacedName) (i int) {
+	_, _ = fmt.Sscan(n.Name, &i)
+	return i
+}
+
+func (f *fleet) Service(n types.NamespacedName) *v1.Service {
+	i, s := f.index(n), &v1.Service{}
+	s.Spec.ClusterIP = netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String()
+	s.Spec.Ports = []v1.ServicePort{{Port: 80}}
+	return s
+}
+
+func (f *fleet) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
+	i, port := f.index(n), int32(8080)
+	s := &discovery.EndpointSlice{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}}}
+	for pod := range 4 {
+		if pod == 3 && f.fewer && i == 0 {
+			break
+		}
+		addr := netip.AddrFrom4([4]byte{10, 128 + byte(pod), byte(i >> 8), byte(i)}).String()
+		s.Endpoints = append(s.Endpoints, discovery.Endpoint{Addresses: []string{addr}})
+	}
+	return []*discovery.EndpointSlice{s}
+}
+
+func newFleet(n int) (*fleet, *fake.Kernel, *Engine) {
+	f, k := &fleet{n: n}, fake.New()
+	return f, k, New(k, f, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return time.Unix(0, 0) }})
+}
+
+// A change costs what it changes: the operations of one endpoint do not grow with the number of Services.
+func TestOneChangeAmongManyServices(t *testing.T) {
+	for _, n := range []int{10, 1000} {
+		f, k, e := newFleet(n)
+		if _, err := e.Full(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		before := len(k.Ops())
+		f.fewer = true
+		r, err := e.Sync(context.Background(), []types.NamespacedName{f.name(0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ops := k.Ops()[before:]; len(ops) != 1 || r.Services != 1 {
+			t.Errorf("with %d Services, the end of one endpoint took %v", n, ops)
+		}
+	}
+}
+
+func BenchmarkColdStart(b *testing.B) {
+	for range b.N {
+		_, _, e := newFleet(10000)
+		if _, err := e.Full(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOneChange(b *testing.B) {
+	for _, n := range []int{100, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			f, _, e := newFleet(n)
+			if _, err := e.Full(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				f.fewer = !f.fewer
+				if _, err := e.Sync(context.Background(), []types.NamespacedName{f.name(0)}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

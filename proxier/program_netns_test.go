@@ -1,0 +1,183 @@
+//go:build netns
+
+package proxier
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// This test changes the network namespace of the whole process: unshare -rnm go test -tags netns ./proxier
+// Without IPVS in the kernel it can only see that the program says so.
+
+const podAddr = "10.244.1.1"
+
+// thinAPI lists one Service with one endpoint, and watches that never say anything.
+func thinAPI(t *testing.T) string {
+	s := &source{pods: []string{podAddr}}
+	slice := s.Slices(web)[0]
+	slice.Name, slice.Namespace, slice.Labels = "web-1", web.Namespace, map[string]string{"kubernetes.io/service-name": web.Name}
+	lists := map[string][]any{"/api/v1/services": {s.Service(web)}, "/apis/discovery.k8s.io/v1/endpointslices": {slice}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		items, known := lists[r.URL.Path]
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") != "" {
+			w.WriteHeader(http.StatusOK)
+			if f, ok := w.(http.Flusher); ok {
+				f.Flush()
+			}
+			<-r.Context().Done()
+			return
+		}
+		if err := json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"resourceVersion": "1"}, "items": items}); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// loopback brings lo up, with the pod's address on it, and a pod that answers there.
+func loopback(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := netlink.ParseAddr(podAddr + "/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.AddrAdd(lo, addr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netlink.AddrDel(lo, addr); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := net.Listen("tcp", podAddr+":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_, _ = c.Write([]byte("pod"))
+			c.Close()
+		}
+	}()
+}
+
+// program is the command, running.
+type program struct {
+	end  context.CancelFunc
+	done chan error
+}
+
+func run(t *testing.T, api string) program {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := program{cancel, make(chan error, 1)}
+	c := Command()
+	c.SetArgs([]string{"--master=" + api, "--hostname-override=node-1", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249"})
+	c.SetErr(io.Discard)
+	go func() { p.done <- c.ExecuteContext(ctx) }()
+	return p
+}
+
+// healthy waits until the program is, and returns its error if it ends before.
+func (p program) healthy(t *testing.T) error {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		select {
+		case err := <-p.done:
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+		response, err := http.Get("http://127.0.0.1:10256/healthz")
+		if err != nil {
+			continue
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	t.Fatal("waited 20 s for /healthz")
+	return nil
+}
+
+func answer() (string, error) {
+	c, err := net.DialTimeout("tcp", "10.96.0.10:80", 3*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
+
+func TestProgram(t *testing.T) {
+	loopback(t)
+	api := thinAPI(t)
+	for _, life := range []string{"first", "second"} {
+		p := run(t, api)
+		if err := p.healthy(t); err != nil {
+			if strings.Contains(err.Error(), "has no IPVS") {
+				t.Skipf("no IPVS in this kernel, and the program says so: %v", err)
+			}
+			t.Fatalf("the %s program ended: %v", life, err)
+		}
+		if got, err := answer(); got != "pod" || err != nil {
+			t.Errorf("through the %s program: %q, %v", life, got, err)
+		}
+		if life == "second" {
+			adoptedWithoutAChange(t)
+		}
+		p.end()
+		if err := <-p.done; err != nil {
+			t.Errorf("the %s program ended with %v", life, err)
+		}
+		if got, err := answer(); got != "pod" || err != nil {
+			t.Errorf("after the %s program: %q, %v", life, got, err)
+		}
+	}
+}
+
+// adoptedWithoutAChange checks in the metrics that the second program only read.
+func adoptedWithoutAChange(t *testing.T) {
+	t.Helper()
+	response, err := http.Get("http://127.0.0.1:10249/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "hitless_proxier_kernel_operations_total") && !strings.Contains(line, `operation="read-`) {
+			t.Errorf("the second program changed the kernel: %s", line)
+		}
+	}
+}

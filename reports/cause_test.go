@@ -1,0 +1,220 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// failing is a rollout whose old pods are not used once they terminate: every failed connection has one true cause.
+func failing() rolling { return rolling{seed: 1, fallback: false, rollouts: 2} }
+
+func outages(t *testing.T, r *Report) []OutageReport {
+	t.Helper()
+	if len(r.Lanes) == 0 || len(r.Lanes[0].Outages) == 0 {
+		t.Fatalf("no outage to explain: %s", r.Sentence())
+	}
+	return r.Lanes[0].Outages
+}
+
+func TestTheFirstCauseIsTheTrueOne(t *testing.T) {
+	o := failing()
+	r := o.start(o.lab()).report(t)
+	if r.Unexplained.Count != 0 || r.Unexplained.Share != 0 {
+		t.Errorf("unexplained: %+v", r.Unexplained)
+	}
+	for i, out := range outages(t, r) {
+		start := fmt.Sprintf("the only local pod %s on %s started terminating ", out.Backend, nodeNames[i])
+		if out.Cause.Event != "pod terminating" || !strings.HasPrefix(out.Cause.Text, start) || out.Cause.AfterMs < 0 || out.Cause.AfterMs > 30 {
+			t.Errorf("cause %+v, want one that begins with %q", out.Cause, start)
+		}
+	}
+}
+
+func TestWithAnotherLocalPodItIsNotTheOnlyOne(t *testing.T) {
+	o := failing()
+	s := o.lab()
+	s.event(10*time.Second, EventPod, "node-1", "web-second", "ready", "state", "ready", "pod", "web-second", "node", "node-1")
+	s.event(10*time.Second, EventEndpoint, "", "default/web", "ready", "state", "ready", "pod", "web-second", "service", "default/web")
+	out := outages(t, o.start(s).report(t))[0]
+	if !strings.HasPrefix(out.Cause.Text, "pod web-5d9f-aaaa1 on node-1 started terminating") {
+		t.Errorf("cause: %s", out.Cause.Text)
+	}
+}
+
+// The red twin of attribution: what the watchers saw, moved by 10 s, explains nothing.
+func TestEventsShiftedByTenSecondsExplainNothing(t *testing.T) {
+	watched := []Kind{EventPod, EventEndpoint, EventProxy, EventKernel, EventHealth}
+	for _, shift := range []time.Duration{10 * time.Second, -10 * time.Second} {
+		for _, withBalancer := range []bool{false, true} {
+			o := failing()
+			s := o.start(o.lab())
+			for i := range s.events {
+				if e := &s.events[i]; slices.Contains(watched, e.Kind) || (withBalancer && e.Kind == EventBalancer) {
+					e.At = max(0, e.At+shift)
+				}
+			}
+			r := s.report(t)
+			if len(outages(t, r)) == 0 || r.Unexplained.Share < 0.8 {
+				t.Errorf("shifted by %v (balancer too: %v): %.0f %% unexplained, want at least 80 %%; first cause: %+v", shift, withBalancer,
+					100*r.Unexplained.Share, r.Lanes[0].Outages[0].Cause)
+			}
+		}
+	}
+}
+
+// dropOnNode2 is a run whose only loss is 300 ms on node-2 of a lane over three nodes, at 40 s.
+func dropOnNode2(local bool) *lab {
+	s := newLab(2)
+	s.services[webAddress] = &service{name: "default/web", seed: 7, local: local}
+	for i, node := range nodeNames {
+		s.pod(simPod{name: "web-" + node, node: node, address: fmt.Sprintf("10.244.%d.9", i+1), service: "default/web", ready: 2 * time.Second})
+		s.pod(simPod{name: "other-" + node, node: node, address: fmt.Sprintf("10.244.%d.8", i+1), service: "default/other", ready: 2 * time.Second})
+	}
+	s.balance(webAddress, 3*time.Second, nodeNames...)
+	s.phase("baseline", 5*time.Second)
+	s.phase("scenario", 25*time.Second)
+	s.phase("end", 60*time.Second)
+	s.faults = []fault{{node: "node-2", anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: ConnectTimeout}}
+	return s
+}
+
+const lossAt = 40 * time.Second
+
+func causeOf(t *testing.T, s *lab) CauseReport {
+	t.Helper()
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
+	all := outages(t, s.report(t))
+	if len(all) != 1 || all[0].Node != "node-2" {
+		t.Fatalf("outages: %+v", all)
+	}
+	return all[0].Cause
+}
+
+func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
+	type tell func(s *lab, before time.Duration)
+	on := func(kind Kind, node, object string, attrs ...string) tell {
+		return func(s *lab, before time.Duration) {
+			s.event(lossAt-before, kind, node, object, object, attrs...)
+		}
+	}
+	pod := func(node, name, state string) tell {
+		return on(EventPod, node, name, "state", state, "pod", name, "node", node)
+	}
+	type at struct {
+		tell   tell
+		before time.Duration
+	}
+	const ms = time.Millisecond
+	endpoint := func(pod, service, state string) tell {
+		return on(EventEndpoint, "", service, "state", state, "pod", pod, "service", service, "address", "10.244.2.9")
+	}
+	for _, c := range []struct {
+		name  string
+		local bool
+		told  []at
+		want  string // the cause's event, empty for none
+		text  string
+	}{
+		{"nothing", true, nil, "", "nothing in the record explains it"},
+		{"a pod of the node exits", true, []at{{pod("node-2", "web-node-2", "exited"), 12 * ms}}, "pod exited", "pod web-node-2 on node-2 exited 1"},
+		{"decoy: a pod on another node exits", true, []at{{pod("node-3", "web-node-3", "exited"), 2 * ms}}, "", ""},
+		{"decoy nearer than the cause", true, []at{{pod("node-2", "web-node-2", "exited"), 900 * ms}, {pod("node-3", "web-node-3", "exited"), 1 * ms}}, "pod exited", "web-node-2"},
+		{"decoy: the proxy of another node is killed", true, []at{{on(EventProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
+		{"decoy: the proxy of another node, Cluster", false, []at{{on(EventProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
+		{"decoy: kernel and health of another node", true, []at{{on(EventKernel, "node-3", "x", "table", "ipvs", "change", "removed", "backend", "b"), 1 * ms},
+			{on(EventHealth, "node-1", "x", "result", "fail"), 1 * ms}}, "", ""},
+		{"decoy: a pod of another service on the node", true, []at{{pod("node-2", "other-node-2", "exited"), 1 * ms}}, "", ""},
+		{"decoy: an endpoint on another node", true, []at{{endpoint("web-node-3", "default/web", "removed"), 1 * ms}}, "", ""},
+		{"decoy: an endpoint of another service", true, []at{{endpoint("other-node-2", "default/other", "removed"), 1 * ms}}, "", ""},
+		{"decoy: an endpoint on an unknown node", true, []at{{endpoint("stranger", "default/web", "removed"), 1 * ms}}, "", ""},
+		{"an event that its watcher saw a little late", true, []at{{pod("node-2", "web-node-2", "exited"), -8 * ms}}, "pod exited", "at the same moment"},
+		{"what came before rather than what was seen late", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * ms}, {pod("node-2", "web-node-2", "exited"), -15 * ms}},
+			"pod terminating", ""},
+		{"a pod that ends as soon as it is told to", true, []at{{pod("node-2", "web-node-2", "terminating"), 40 * ms}, {pod("node-2", "web-node-2", "exited"), 2 * ms}}, "pod terminating", ""},
+		{"its tables rather than its process", true, []at{{on(EventProxy, "node-2", "bundled", "state", "stopped"), 5 * ms}, {on(EventProxy, "node-2", "bundled", "state", "flushed"), 4 * ms}},
+			"proxy flushed", "the proxy on node-2 had its tables emptied "},
+		{"decoy: an event after it began", true, []at{{pod("node-2", "web-node-2", "exited"), -100 * ms}}, "", ""},
+		{"decoy: an old event", true, []at{{pod("node-2", "web-node-2", "exited"), 9 * time.Second}}, "", ""},
+		{"decoy: a pod gets ready", true, []at{{pod("node-2", "web-node-2", "ready"), 1 * ms}}, "", ""},
+		{"the proxy is killed", true, []at{{on(EventProxy, "node-2", "bundled", "state", "killed"), 40 * ms}}, "proxy killed", "the proxy on node-2 was killed "},
+		{"a sync is not preferred to a kill", true, []at{{on(EventProxy, "node-2", "bundled", "state", "killed"), 800 * ms},
+			{on(EventProxy, "node-2", "bundled", "state", "synced"), 5 * ms}}, "proxy killed", ""},
+		{"a known fault beats all", true, []at{{on(EventInjected, "node-2", "flush-1", "fault", "flush", "state", "begin", "id", "f"), 5 * ms},
+			{on(EventInjected, "node-2", "flush-1", "fault", "flush", "state", "end", "id", "f"), -300 * ms},
+			{on(EventKernel, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 4 * ms}, {on(EventProxy, "node-2", "bundled", "state", "stopped"), 3 * ms}},
+			"injected flush", "a known fault (flush) was injected on node-2 "},
+		{"decoy: a known fault that was over before", true, []at{{on(EventInjected, "node-2", "f", "fault", "flush", "state", "begin", "id", "f"), 900 * ms},
+			{on(EventInjected, "node-2", "f", "fault", "flush", "state", "end", "id", "f"), 600 * ms}}, "", ""},
+		{"decoy: the proof of the detector", true, []at{{on(EventInjected, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "control", "true", "lane", "canary"), 5 * ms}}, "", ""},
+		{"decoy: a fault for another lane", true, []at{{on(EventInjected, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "lane", "canary"), 5 * ms}}, "", ""},
+		{"the root before what follows from it", true, []at{{pod("node-2", "web-node-2", "terminating"), 1200 * ms},
+			{endpoint("web-node-2", "default/web", "serving-terminating"), 1100 * ms}, {on(EventKernel, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 3 * ms}},
+			"pod terminating", "the only local pod web-node-2 on node-2 started terminating 1.2"},
+		{"the end rather than its announcement", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * time.Second}, {pod("node-2", "web-node-2", "exited"), 5 * ms}}, "pod exited", ""},
+		{"Cluster: a backend on another node exits", false, []at{{pod("node-3", "web-node-3", "exited"), 5 * ms}}, "pod exited", "web-node-3"},
+		{"Cluster: decoy of another service", false, []at{{pod("node-3", "other-node-3", "exited"), 5 * ms}}, "", ""},
+		{"Cluster: the own node's backend wins", false, []at{{pod("node-3", "web-node-3", "exited"), 5 * ms}, {pod("node-2", "web-node-2", "exited"), 5 * ms}}, "pod exited", "web-node-2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := dropOnNode2(c.local)
+			for _, told := range c.told {
+				told.tell(s, told.before)
+			}
+			cause := causeOf(t, s)
+			if cause.Event != c.want || !strings.Contains(cause.Text, c.text) {
+				t.Errorf("cause %+v, want %q with %q", cause, c.want, c.text)
+			}
+		})
+	}
+}
+
+// One stale backend among several makes many short outages; all of them have the one cause.
+func TestManyShortOutagesKeepTheirCause(t *testing.T) {
+	s := dropOnNode2(false)
+	s.faults = nil
+	for i := range 100 { // 9 s of failures, each too short to be one outage with the next
+		at := lossAt + time.Duration(i)*90*time.Millisecond
+		s.faults = append(s.faults, fault{node: "node-2", anyLane: true, from: at, to: at + 20*time.Millisecond, class: Refused})
+	}
+	s.event(lossAt-5*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
+	r := s.report(t)
+	if n := len(outages(t, r)); n < 50 {
+		t.Fatalf("only %d outages", n)
+	}
+	if r.Unexplained.Count > 0 {
+		t.Errorf("unexplained: %+v of %d", r.Unexplained, r.Totals.Dropped)
+	}
+	last := r.Lanes[0].Outages[len(r.Lanes[0].Outages)-1]
+	if last.Cause.AfterMs < 8000 || last.Cause.AfterMs > 10000 {
+		t.Errorf("the last one began %v ms after its cause, want about 9 s", last.Cause.AfterMs)
+	}
+}
+
+// Losses that go on and on are not explained by an event of long ago, only because each follows the one before.
+func TestACauseIsNotCarriedForEver(t *testing.T) {
+	for name, class := range map[string]func(int) Class{
+		"the same way":   func(int) Class { return Refused },
+		"in another way": func(i int) Class { return faultClasses[i%10] },
+	} {
+		s := dropOnNode2(true)
+		s.faults = nil
+		for i := range 180 { // 18 s
+			at := lossAt + time.Duration(i)*100*time.Millisecond
+			s.faults = append(s.faults, fault{node: "node-2", anyLane: true, from: at, to: at + 40*time.Millisecond, class: class(i)})
+		}
+		s.event(lossAt-5*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
+		r := s.report(t)
+		least := 0.1
+		if name == "in another way" {
+			least = 0.6
+		}
+		if r.Unexplained.Share < least {
+			t.Errorf("%s: %+v of %d, want a share of at least %v", name, r.Unexplained, r.Totals.Dropped, least)
+		}
+	}
+}

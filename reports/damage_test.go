@@ -1,0 +1,42 @@
+package reports
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A history that was damaged on its way gives an error or a report, and the report passes its own agreement check or is
+// not a pass; nothing panics.
+func TestADamagedHistoryNeverPanics(t *testing.T) {
+	o := rolling{seed: 1, rollouts: 1}
+	whole := o.start(o.lab()).write(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		for _, name := range []string{RunFile, EventsFile, AttemptsFile} {
+			data, err := os.ReadFile(filepath.Join(whole.dir, name))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if name == AttemptsFile {
+				data = data[:len(data)/8]
+			}
+			for range rapid.IntRange(0, 6).Draw(rt, name) {
+				data[rapid.IntRange(0, len(data)-1).Draw(rt, "at")] = rapid.Byte().Draw(rt, "byte")
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		h, err := OpenHistory(dir)
+		if err != nil {
+			return
+		}
+		r, err := WriteAll(dir, h)
+		if err == nil && r.Verdict == Pass {
+			rt.Fatal("a history of which most is missing passed")
+		}
+	})
+}
