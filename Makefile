@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit lab-test lint clean packages
+.PHONY: help build demo test unit lab-test netns lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,10 @@ unit: ## tests without root and without a VM
 
 lab-test: packages build ## tests on a real kernel in a VM
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./internal/... ./suites/...
+
+netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
+	unshare -rnm $(GO) test -count=1 -tags netns ./probes ./reports
+	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 
 lint: ## gofmt, vet, staticcheck
 	@hack/lint.sh

@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		tellPolicies()
 		return
 	}
+	if err := prepare(); err != nil {
+		fmt.Println("preparing:", err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

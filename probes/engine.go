@@ -39,12 +39,13 @@ type Engine struct {
 	host     host
 	protocol protocol
 
-	lanes   []*lane // in order of their ids
-	walks   []*walk
-	flights []*flight     // every one ever made, by its token
-	idle    []*flight     // those not in use
-	pending time.Duration // when the oldest record that is not flushed was made; never for none
-	closed  bool
+	lanes     []*lane // in order of their ids
+	walks     []*walk
+	flights   []*flight     // every one ever made, by its token
+	idle      []*flight     // those not in use
+	pending   time.Duration // when the oldest record that is not flushed was made; never for none
+	lateLimit time.Duration
+	closed    bool
 
 	mu       sync.Mutex
 	commands []func(now time.Duration)
@@ -88,7 +89,7 @@ func New(config Config) (*Engine, error) {
 }
 
 func newEngine(config Config, h host) *Engine {
-	return &Engine{config: config, host: h, pending: never, known: map[uint16]bool{}}
+	return &Engine{config: config, host: h, pending: never, lateLimit: lateLimit, known: map[uint16]bool{}}
 }
 
 // Now returns the offset of this instant from the start of the run.
@@ -220,7 +221,7 @@ func (e *Engine) obey() {
 
 func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) {
 	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
-	n.late = max(lateLimit, l.Gap())
+	n.late = max(e.lateLimit, l.Gap())
 	n.source = e.sourceOf(l, now)
 	n.request = requestHead(l)
 	if e.closed {

@@ -89,6 +89,9 @@ func (s *space) nft(t testing.TB, body string) {
 	})
 }
 
+// prepare makes the machine ready for the tests: in a namespace that `unshare -rnm` just made, loopback is down.
+func prepare() error { return up("lo") }
+
 func up(link string) error {
 	l, err := netlink.LinkByName(link)
 	if err != nil {

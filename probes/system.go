@@ -42,7 +42,8 @@ func sysAddress(call uintptr, fd int, address *socketAddress) unix.Errno {
 
 func sysGetsockname(fd int, address *socketAddress) unix.Errno {
 	size := uint32(len(address.bytes))
-	_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&address.bytes)), uintptr(unsafe.Pointer(&size)))
+	_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd),
+		uintptr(unsafe.Pointer(&address.bytes)), uintptr(unsafe.Pointer(&size)))
 	address.size = uintptr(size)
 	return errno
 }
@@ -57,7 +58,8 @@ func sysTransfer(call uintptr, fd int, b []byte) (int, unix.Errno) {
 func sysClose(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 func sysEpollAdd(epoll, fd int, event *unix.EpollEvent) unix.Errno {
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_ADD, uintptr(fd), uintptr(unsafe.Pointer(event)), 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_ADD, uintptr(fd),
+		uintptr(unsafe.Pointer(event)), 0, 0)
 	return errno
 }
 
@@ -69,7 +71,8 @@ func sysEpollPoll(epoll int, events []unix.EpollEvent) (int, unix.Errno) {
 }
 
 func sysTimerSet(timer int, spec *unix.ItimerSpec) unix.Errno {
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME,
+		uintptr(unsafe.Pointer(spec)), 0, 0, 0)
 	return errno
 }
 

@@ -218,6 +218,9 @@ func (t *tcp) failWith(f *flight, errno unix.Errno, queued icmp) {
 	f.Retrans = t.sockets.retransmits(f.fd)
 	f.Offender = queued.offender
 	class, detail := classifyDial(errno, queued)
+	if class == reports.Reset || class == reports.Closed { // established and over before we looked; not later than now
+		f.Connect = t.engine.host.now() - f.Start
+	}
 	t.end(f, class, detail)
 }
 

@@ -26,10 +26,12 @@ func probe(t *testing.T, l Lane, attempts int) []reports.Attempt {
 
 // probeFrom makes the attempts of a lane that starts at the offset from, in the network namespace of the caller.
 func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []reports.Attempt, err error) {
-	engine, err := New(Config{Base: base, Seed: 1, Record: func(a reports.Attempt) { got = append(got, a) }})
+	// The seed changes, so that the five-tuples are not those that the last test left in TIME_WAIT.
+	engine, err := New(Config{Base: base, Seed: base, Record: func(a reports.Attempt) { got = append(got, a) }})
 	if err != nil {
 		return nil, err
 	}
+	engine.lateLimit = time.Minute // the classes are tested here, also on a machine that stands still now and then
 	end := from + (schedule{rate: l.Rate}).at(uint64(attempts))
 	if err := errors.Join(engine.Start(l, from), engine.Stop(l.ID, end)); err != nil {
 		return nil, err
@@ -99,7 +101,6 @@ func TestOutcomesOnLoopback(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := loopbackLane(listen(t, test.server), 200)
-			l.Close = CloseFIN
 			if test.change != nil {
 				test.change(&l)
 			}
@@ -107,61 +108,11 @@ func TestOutcomesOnLoopback(t *testing.T) {
 				if a.Class != test.class || a.Detail != test.detail {
 					t.Errorf("attempt %d is %v (%s), want %v (%s)", a.Seq, a.Class, a.Detail, test.class, test.detail)
 				}
+				if never := a.Class == reports.Probe || a.Class == reports.Refused; never != (a.Connect == 0) || a.Total < a.Connect {
+					t.Errorf("attempt %d is %v with a connect time of %v of %v", a.Seq, a.Class, a.Connect, a.Total)
+				}
 				if a.Class != reports.Probe && (a.Source.Port() == 0 || !a.Source.Addr().IsLoopback()) {
 					t.Errorf("attempt %d has source %s", a.Seq, a.Source)
-				}
-			}
-		})
-	}
-}
-
-func TestIPv6(t *testing.T) {
-	listener, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skipf("this machine has no IPv6 loopback: %v", err)
-	}
-	defer listener.Close()
-	go serve(listener, answer("web-1", "node-1"))
-	l := loopbackLane(netip.MustParseAddrPort(listener.Addr().String()), 100)
-	l.SourcePrefix = netip.MustParsePrefix("::1/128")
-	for _, a := range probe(t, l, 5) {
-		if a.Class != reports.OK || a.Source.Addr() != netip.IPv6Loopback() {
-			t.Errorf("attempt %d from %s is %v (%s)", a.Seq, a.Source, a.Class, a.Detail)
-		}
-	}
-}
-
-func TestSourcesComeFromThePrefix(t *testing.T) {
-	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
-	l := loopbackLane(target, 1000)
-	l.SourcePrefix, l.Close = netip.MustParsePrefix("127.7.0.0/16"), CloseRST
-	seen := map[netip.AddrPort]bool{}
-	for _, a := range probe(t, l, 200) {
-		if a.Class != reports.OK || !l.SourcePrefix.Contains(a.Source.Addr()) || seen[a.Source] || a.TupleAge != 0 {
-			t.Errorf("attempt %d from %s (age %v) is %v (%s)", a.Seq, a.Source, a.TupleAge, a.Class, a.Detail)
-		}
-		seen[a.Source] = true
-	}
-}
-
-func TestReuseDialsTheSameFiveTuplesAgain(t *testing.T) {
-	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
-	for name, prefix := range map[string]netip.Prefix{"prefix": netip.MustParsePrefix("127.8.0.0/16"), "kernel's address": {}} {
-		t.Run(name, func(t *testing.T) {
-			l := loopbackLane(target, 100)
-			l.SourcePrefix, l.Close, l.Policy = prefix, CloseRST, "reuse:100ms"
-			l.DialDeadline, l.ReplyDeadline = 40*time.Millisecond, 40*time.Millisecond
-			attempts := probe(t, l, 50)
-			for k, a := range attempts {
-				if a.Class != reports.OK || a.Source != attempts[k%10].Source {
-					t.Errorf("attempt %d from %s is %v (%s)", a.Seq, a.Source, a.Class, a.Detail)
-				}
-				var want time.Duration
-				if k >= 10 {
-					want = a.Start - attempts[k-10].Start
-				}
-				if a.TupleAge != want {
-					t.Errorf("attempt %d: five-tuple of age %v, want %v", a.Seq, a.TupleAge, want)
 				}
 			}
 		})

@@ -121,9 +121,19 @@ func numbered(t *testing.T, attempts []reports.Attempt) map[uint16][]reports.Att
 	return ordered
 }
 
+// tooLate is true for an attempt that this machine did not let the worker start in time; it is demanded to say so.
+func tooLate(t *testing.T, a reports.Attempt) bool {
+	t.Helper()
+	late := a.Lateness() > lateLimit
+	if late != (a.Class == reports.Probe && a.Detail == DetailLate) {
+		t.Errorf("attempt %d, %v late, is %v (%s)", a.Seq, a.Lateness(), a.Class, a.Detail)
+	}
+	return late
+}
+
 func loopbackLane(target netip.AddrPort, rate float64) Lane {
 	return Lane{ID: 1, Name: "loopback", Target: target, Rate: rate, Backends: []string{"web-"},
-		DialDeadline: time.Second, ReplyDeadline: 500 * time.Millisecond}
+		DialDeadline: 10 * time.Second, ReplyDeadline: 10 * time.Second} // never reached unless a test means it
 }
 
 func TestWorkerAccountsForEveryAttempt(t *testing.T) {
@@ -151,6 +161,9 @@ func TestWorkerAccountsForEveryAttempt(t *testing.T) {
 		t.Errorf("%d attempts, want 100: %v", len(attempts[1]), err)
 	}
 	for _, a := range attempts[1] {
+		if tooLate(t, a) {
+			continue
+		}
 		if a.Class != reports.OK || a.Backend != "web-1" || a.Node != "node-1" || a.Terminating != 20*time.Millisecond ||
 			!a.Source.Addr().IsLoopback() || a.Source.Port() == 0 || a.Connect <= 0 || a.Total < a.Connect {
 			t.Errorf("attempt %d: %+v", a.Seq, a)
@@ -167,7 +180,9 @@ func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
 	silent := listen(t, func(l net.Listener) { behave(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
 	w := startWorker(t, context.Background())
 	from := w.now(t)
-	if err := w.Start(loopbackLane(silent, 100), from); err != nil {
+	l := loopbackLane(silent, 100)
+	l.ReplyDeadline = 500 * time.Millisecond
+	if err := w.Start(l, from); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t) // the first time-out: the lane runs, some attempts wait
@@ -181,7 +196,9 @@ func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
 	}
 	classes := map[reports.Class]int{}
 	for _, a := range attempts[1] {
-		classes[a.Class]++
+		if !tooLate(t, a) {
+			classes[a.Class]++
+		}
 	}
 	if classes[reports.ReplyTimeout] == 0 || len(classes) != 1 {
 		t.Errorf("classes %v, want only reply-timeout", classes)
@@ -228,7 +245,7 @@ func TestWorkerWritesWhatItHasBeforeItFails(t *testing.T) {
 		t.Errorf("error %v, want one about lane 99", err)
 	}
 	for _, a := range attempts[1] {
-		if a.Class != reports.OK {
+		if !tooLate(t, a) && a.Class != reports.OK {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -338,7 +355,7 @@ func TestCommandIsHidden(t *testing.T) {
 	var out bytes.Buffer
 	c.SetIn(strings.NewReader(`{"base":1,"seed":1}` + "\n"))
 	c.SetOut(&out)
-	c.SetArgs(nil)
+	c.SetArgs([]string{}) // nil would be this test's own
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	if err := c.ExecuteContext(context.Background()); err != nil {

@@ -21,7 +21,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		}
 	}
 	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "tcp-new", Service: w.main.name, Target: w.main.target(), Rate: w.Rate,
-		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Backends: []string{w.main.name + "-"}, Host: w.main.name})
+		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(), Backends: []string{w.main.name + "-"}, Host: w.main.name})
 	if err != nil {
 		return fmt.Errorf("starting the lane: %w", err)
 	}
@@ -48,6 +48,8 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	return nil
 }
 
+func (w *World) terminated() bool { return w.Params["loadBalancer"] == "haproxy" }
+
 // proofs are the known faults that every run must find on the canary before it may judge anything. They lie 2.5 s
 // apart, so that the SYN that the first loses is sent again (after 1 s) well before the next begins.
 var proofs = []struct {
@@ -59,7 +61,7 @@ var proofs = []struct {
 // client and rate as the measured lane.
 func (w *World) prove(ctx context.Context) error {
 	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "canary", Service: w.canary.name, Target: w.canary.target(), Rate: w.Rate,
-		Control: true, Backends: []string{w.canary.name + "-"}, Host: w.canary.name})
+		Control: true, Terminated: w.terminated(), Backends: []string{w.canary.name + "-"}, Host: w.canary.name})
 	if err != nil {
 		return err
 	}

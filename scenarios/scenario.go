@@ -118,6 +118,8 @@ type LaneSpec struct {
 	Rate    float64
 	Local   bool // externalTrafficPolicy: Local
 	Control bool // proves the detector; never counts as the subject's
+	// Terminated says that the balancer terminates connections: the client's socket never sends a SYN again there.
+	Terminated bool
 	// Backends are the prefixes of the names of the pods that may answer.
 	Backends []string
 	Host     string

@@ -5,9 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
@@ -35,10 +35,7 @@ host.json.`,
 			if o.Set, err = parseSet(set); err != nil {
 				return err
 			}
-			begin := time.Now()
-			o.Progress = func(text string) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "[%4.0fs] %s\n", time.Since(begin).Seconds(), text)
-			}
+			o.Progress = progressTo(cmd)
 			result, err := run.Run(cmd.Context(), o)
 			if result != nil {
 				defer printHashes(cmd, result)
@@ -54,22 +51,27 @@ host.json.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
+	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
+	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
+	commonFlags(f, &o, &set)
+	return cmd
+}
+
+// commonFlags are those of every command that runs scenarios.
+func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: auto or vm")
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
-	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
-	f.StringArrayVar(&set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
-	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
+	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
-	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which the run is ended as invalid (default by scenario)")
-	return cmd
+	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
 }
 
 func exactScenario(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("run needs one scenario, %d were given; `hitless scenarios` lists them", len(args))
+		return fmt.Errorf("give one scenario, %d were given; `hitless scenarios` lists them", len(args))
 	}
 	return nil
 }

@@ -119,6 +119,10 @@ func (p *prober) copy(attempts io.Reader) error {
 // lead is how far ahead of its first attempt a lane is ordered.
 const lead = 200 * time.Millisecond
 
+// delayedAfter is when an answer counts as delayed behind a balancer that terminates connections: the limit of the
+// report that found the outages of kubernetes#85643.
+const delayedAfter = 500 * time.Millisecond
+
 // StartLane starts a lane; stop ends it.
 func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func() error, err error) {
 	target, err := netip.ParseAddrPort(s.Target)
@@ -128,6 +132,9 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	p.lanes++
 	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
 		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN}.WithDefaults()
+	if s.Terminated {
+		lane.DelayedAfter = delayedAfter
+	}
 	begin := p.now() + lead
 	e := lane.Event(begin)
 	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)

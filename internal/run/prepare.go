@@ -103,24 +103,31 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 	for _, b := range binaries {
 		img.Add("/usr/bin/"+b.Target.Name, b.Path, 0o755)
 	}
+	if plan.Parameters["loadBalancer"] == "haproxy" {
+		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {
+			return err
+		}
+	}
 	if spec.Name == "kube-proxy" {
 		return addTools(img)
 	}
 	return nil
 }
 
+func addTool(img *vm.Image, path, packageName string) error {
+	if _, err := os.Stat(path); err != nil {
+		return usagef("this run needs %s, which is not installed; `apt-get install %s` brings it", filepath.Base(path), packageName)
+	}
+	return img.AddProgram(path, path)
+}
+
 // addTools puts the programs into the guest that a kube-proxy calls.
 func addTools(img *vm.Image) error {
-	for _, t := range []struct{ guest, host, packageName string }{
-		{"/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-nft-multi", "iptables"},
-		{"/usr/sbin/ipset", "/usr/sbin/ipset", "ipset"},
-		{"/usr/sbin/conntrack", "/usr/sbin/conntrack", "conntrack"},
-		{"/usr/sbin/nft", "/usr/sbin/nft", "nftables"},
+	for _, t := range []struct{ path, packageName string }{
+		{"/usr/sbin/xtables-nft-multi", "iptables"}, {"/usr/sbin/ipset", "ipset"},
+		{"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
 	} {
-		if _, err := os.Stat(t.host); err != nil {
-			return usagef("a kube-proxy calls %s, which is not installed; `apt-get install %s` brings it", filepath.Base(t.host), t.packageName)
-		}
-		if err := img.AddProgram(t.guest, t.host); err != nil {
+		if err := addTool(img, t.path, t.packageName); err != nil {
 			return err
 		}
 	}

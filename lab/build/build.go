@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	goversion "go/version"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/mod/module"
-	"golang.org/x/mod/semver"
 )
 
 // Binary is a program ready to be started.
@@ -38,9 +34,6 @@ type Builder struct {
 
 	tool toolchain // the go command when nil
 }
-
-// compileTick is how often a running compilation is mentioned.
-const compileTick = 10 * time.Second
 
 // Build makes the targets, or finds them ready, and returns them in the order asked. Programs of the same version of
 // the same module are made by one go build. Several processes may build into the same cache at the same time.
@@ -206,203 +199,10 @@ func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group,
 	return run.make(ctx, d, done)
 }
 
-// making is one build under way.
-type making struct {
-	*Builder
-	info  goInfo
-	store store
-	group *group
-	dir   string
-	start time.Time
-	walk  *walker
-	mod   string // go.mod
-	sum   string // go.sum
-}
-
-func (m *making) make(ctx context.Context, d *dataset, done map[Target]Binary) error {
-	r, err := m.resolve(ctx, d)
-	if err != nil {
-		return err
-	}
-	if m.mod, err = r.goMod(); err != nil {
-		return err
-	}
-	m.sum = r.goSum()
-	todo := m.uncompiled(done)
-	if len(todo.targets) == 0 {
-		return m.index(done)
-	}
-	module := filepath.Join(m.dir, "module")
-	if err := r.write(module); err != nil {
-		return err
-	}
-	if err := m.compile(ctx, todo, module); err != nil {
-		return err
-	}
-	for i, t := range todo.targets {
-		p := todo.programs[i]
-		bin := Binary{Target: t, Path: filepath.Join(m.dir, "out", executable(p)), Go: m.info.Version, Notes: m.notes(p)}
-		bin, err := m.store.publish(bin, m.key(t, p), m.mod, m.sum)
-		if err != nil {
-			return err
-		}
-		m.sayDone(bin)
-		done[t] = bin
-	}
-	return m.index(done)
-}
-
-// resolve finds out which modules the group needs, at which versions, and downloads them.
-func (m *making) resolve(ctx context.Context, d *dataset) (recipe, error) {
-	r := &resolution{
-		tool: m.toolchain(), info: m.info, dir: filepath.Join(m.dir, "download"),
-		progress: func(line string) { m.say(m.group, line) },
-	}
-	// A go.mod of its own keeps the go command from finding one of the user's in a directory above.
-	head := []byte("module download\n\ngo " + oldestGoLine + "\n")
-	if err := os.WriteFile(filepath.Join(r.dir, "go.mod"), head, 0o644); err != nil {
-		return recipe{}, fmt.Errorf("preparing the downloads: %w", err)
-	}
-	root, err := r.root(ctx, m.group.root)
-	if err != nil {
-		return recipe{}, err
-	}
-	if r.source, err = openSource(d, m.group.root, root.Dir); err != nil {
-		return recipe{}, err
-	}
-	line, godebug := r.source.head()
-	if compareGo("go"+line, m.info.Version) > 0 {
-		return recipe{}, fmt.Errorf("it needs Go %s, and this is %s; install a newer Go", line, m.info.Version)
-	}
-	m.walk = newWalker(r.source, r.fetch, m.info, root)
-	packages := m.group.packages()
-	if err := m.walk.walk(ctx, packages...); err != nil {
-		return recipe{}, err
-	}
-	return recipe{GoLine: line, Godebug: godebug, Modules: m.walk.used(packages...)}, nil
-}
-
-// compareGo compares Go versions; one that is not of the usual form (a development version) counts as newest.
-func compareGo(a, b string) int {
-	switch {
-	case goversion.IsValid(a) && goversion.IsValid(b):
-		return goversion.Compare(a, b)
-	case goversion.IsValid(a):
-		return -1
-	case goversion.IsValid(b):
-		return 1
-	}
-	return strings.Compare(a, b)
-}
-
 func (g *group) packages() []string {
 	var list []string
 	for _, p := range g.programs {
 		list = append(list, p.Package)
 	}
 	return list
-}
-
-func (m *making) key(t Target, p program) string {
-	return key(t, p, m.info.Version, m.mod, m.sum)
-}
-
-// uncompiled takes out of the group what an earlier build made from exactly the same sources.
-func (m *making) uncompiled(done map[Target]Binary) *group {
-	todo := &group{root: m.group.root}
-	for i, t := range m.group.targets {
-		p := m.group.programs[i]
-		if bin, found := m.store.entry(entryName(t, m.key(t, p)), t); found {
-			done[t] = bin
-			continue
-		}
-		todo.targets, todo.programs = append(todo.targets, t), append(todo.programs, p)
-	}
-	return todo
-}
-
-// index notes the group's targets as cached.
-func (m *making) index(done map[Target]Binary) error {
-	for _, t := range m.group.targets {
-		if err := m.store.remember(t, m.info.Version, filepath.Base(filepath.Dir(done[t].Path))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compile runs the go build of a group, and says every now and then that it does.
-func (m *making) compile(ctx context.Context, g *group, module string) error {
-	j := job{
-		Dir: module, Packages: g.packages(), Ldflags: ldflags(g.programs[0], g.root.Version),
-		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"),
-	}
-	size := len(m.walk.packages)
-	m.say(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(j.Packages...)), "module")))
-	begin := time.Now()
-	finished := make(chan error, 1)
-	go func() { finished <- m.toolchain().build(ctx, j) }()
-	tick := time.NewTicker(compileTick)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-finished:
-			return m.compiled(g, err)
-		case <-tick.C:
-			m.say(g, fmt.Sprintf("compiling, %.0f s so far", time.Since(begin).Seconds()))
-		}
-	}
-}
-
-// compiled puts the outcome of a go build into words.
-func (m *making) compiled(g *group, err error) error {
-	var refused *compileError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	return fmt.Errorf("%w of %s with %s, whose last lines are:\n%s", ErrCompile, g, m.info.Version, m.info.plain(lastLines(refused.Output)))
-}
-
-func (m *making) sayDone(bin Binary) {
-	var size int64
-	if info, err := os.Stat(bin.Path); err == nil {
-		size = info.Size()
-	}
-	m.say(bin.Target, fmt.Sprintf("done, %.1f MB in %.0f s", float64(size)/1e6, time.Since(m.start).Seconds()))
-}
-
-// notes says what differs from upstream's release of one program.
-func (m *making) notes(p program) []string {
-	notes := []string{"not upstream's release artifact: compiled from its published modules with " + m.info.Version}
-	for _, used := range m.walk.used(p.Package) {
-		notes = append(notes, used.Notes...)
-	}
-	return notes
-}
-
-// executable is the name that the go command gives a main package's binary.
-func executable(p program) string {
-	prefix, _, ok := module.SplitPathVersion(p.Package)
-	if !ok || p.Package != p.Module {
-		return path.Base(p.Package)
-	}
-	return path.Base(prefix)
-}
-
-// versionPackages are where Kubernetes versions of all years keep what they say their version is. Setting a variable of
-// a package that is not linked in does nothing.
-var versionPackages = []string{"k8s.io/kubernetes/pkg/version", "k8s.io/client-go/pkg/version", "k8s.io/component-base/version"}
-
-// ldflags strips the binary and, for Kubernetes, tells it its version, which upstream's build scripts do. etcd has its
-// version in its sources.
-func ldflags(p program, version string) string {
-	flags := "-s -w"
-	if p.Module != "k8s.io/kubernetes" {
-		return flags
-	}
-	major, minor, _ := strings.Cut(strings.TrimPrefix(semver.MajorMinor(version), "v"), ".")
-	for _, pkg := range versionPackages {
-		flags += fmt.Sprintf(" -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s", pkg, version, pkg, major, pkg, minor)
-	}
-	return flags
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -46,14 +45,20 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "hitless", "build"), nil
 }
 
-// recipeID stands for all that decides how a target is resolved and built, other than its sources and the Go version.
+// compileID stands for all that decides how sources are compiled, other than the Go version.
+func compileID() string {
+	return digest(recipeVersion, strings.Join(buildEnv(), " "), strings.Join(buildFlags, " "))
+}
+
+// recipeID stands for all that decides how a target is resolved and compiled, other than the Go version. A change of the
+// pins makes targets be resolved again, but compiled only where that leads to other sources.
 func recipeID() string {
-	return digest(recipeVersion, pinsText, strings.Join(buildEnv(), " "), strings.Join(buildFlags, " "))[:12]
+	return digest(compileID(), pinsText)[:12]
 }
 
 // key names a cache entry by everything that its content depends on.
 func key(t Target, p program, goVersion, goMod, goSum string) string {
-	return digest(t.String(), p.Package, goVersion, runtime.GOARCH, recipeID(), ldflags(p, t.Version), goMod, goSum)[:24]
+	return digest(t.String(), p.Package, goVersion, compileID(), ldflags(p, t.Version), goMod, goSum)[:24]
 }
 
 // digest hashes parts so that their borders count.
@@ -134,47 +139,47 @@ func (s store) remember(t Target, goVersion, entry string) error {
 	return replaceFile(s.indexFile(t, goVersion), text)
 }
 
-// publish moves a built binary into the cache in one step, with what it was made from beside it.
+// publish moves a built binary into the cache in one step, with what it was made from beside it. The lock must be held.
 func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
-	fail := func(err error) (Binary, error) {
-		return Binary{}, fmt.Errorf("putting %s into the cache: %w", b.Target, err)
-	}
+	entry := filepath.Join(s.dir, "bin", entryName(b.Target, key))
 	sum, err := fileSum(b.Path)
 	if err != nil {
-		return fail(err)
+		return Binary{}, fmt.Errorf("reading what was built: %w", err)
 	}
-	b.Sha256 = sum
-	fresh, err := os.MkdirTemp(filepath.Dir(b.Path), "entry-")
+	built := b.Path
+	b.Sha256, b.Path = sum, filepath.Join(entry, b.Target.Name)
+	fresh, err := fillEntry(b, built, goMod, goSum)
+	if err == nil {
+		err = errors.Join(os.RemoveAll(entry), os.MkdirAll(filepath.Dir(entry), 0o755)) // only a damaged one can be there
+	}
+	if err == nil {
+		err = os.Rename(fresh, entry)
+	}
 	if err != nil {
-		return fail(err)
-	}
-	if err := os.Chmod(fresh, 0o755); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(b.Path, filepath.Join(fresh, b.Target.Name)); err != nil {
-		return fail(err)
-	}
-	entry := filepath.Join(s.dir, "bin", entryName(b.Target, key))
-	b.Path = filepath.Join(entry, b.Target.Name)
-	text, err := json.MarshalIndent(b, "", "  ")
-	if err != nil {
-		return fail(err)
-	}
-	for name, content := range map[string]string{"go.mod": goMod, "go.sum": goSum, "binary.json": string(text) + "\n"} {
-		if err := os.WriteFile(filepath.Join(fresh, name), []byte(content), 0o644); err != nil {
-			return fail(err)
-		}
-	}
-	if err := os.RemoveAll(entry); err != nil { // only a damaged one can be there: the lock is ours
-		return fail(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(entry), 0o755); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(fresh, entry); err != nil {
-		return fail(err)
+		return Binary{}, fmt.Errorf("putting %s into the cache: %w", b.Target, err)
 	}
 	return b, nil
+}
+
+// fillEntry makes a complete cache entry beside a built binary, which it moves there.
+func fillEntry(b Binary, built, goMod, goSum string) (string, error) {
+	dir := filepath.Join(filepath.Dir(built), entryName(b.Target, "entry"))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Rename(built, filepath.Join(dir, b.Target.Name)); err != nil {
+		return "", err
+	}
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	for name, content := range map[string]string{"go.mod": goMod, "go.sum": goSum, "binary.json": string(text) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
 }
 
 // replaceFile writes a file in one step.

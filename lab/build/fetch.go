@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/mod/module"
 )
@@ -72,11 +73,13 @@ func (r *resolution) attempt(ctx context.Context, open []wish, got map[string]pr
 			got[w.path] = p
 			continue
 		}
+		if !errors.Is(err, ErrNotServed) {
+			return nil, err
+		}
 		if w.refused == nil {
 			w.refused = err
 		}
-		w.candidates = w.candidates[1:]
-		if len(w.candidates) == 0 || !errors.Is(err, ErrNotServed) {
+		if w.candidates = w.candidates[1:]; len(w.candidates) == 0 {
 			return nil, w.refused
 		}
 		again = append(again, w)
@@ -101,7 +104,8 @@ func (r *resolution) accept(ctx context.Context, w wish, d download) (provider, 
 		p.Notes = append(p.Notes, fmt.Sprintf("%s %s is not verified: %v", c.Mod.Path, c.Mod.Version, errUnlisted))
 	}
 	if d.Error != "" {
-		return provider{}, fmt.Errorf("%s: %w: %s", c.Mod, reason(d.Error), r.info.plain(firstLines(d.Error)))
+		message := strings.TrimPrefix(d.Error, c.Mod.String()+": ")
+		return provider{}, fmt.Errorf("%s: %w: %s", c.Mod, reason(d.Error), r.info.plain(firstLines(message)))
 	}
 	p.Dir, p.Sum, p.GoModSum = d.Dir, d.Sum, d.GoModSum
 	return p, nil

@@ -62,12 +62,12 @@ func repositoryRoot(importPath string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
+// has also knows the moved repositories: a stand-in for a later revision may still import one.
 func (s *godeps) has(path string) bool {
-	if _, ok := s.deps[path]; ok {
-		return true
-	}
-	_, ok := s.local(path)
-	return ok
+	_, named := s.deps[path]
+	_, gone := s.data.moved[path]
+	_, staging := s.local(path)
+	return named || gone || staging
 }
 
 // local finds the staging repositories, which lie in the zip of k8s.io/kubernetes as long as they have no go.mod.
@@ -109,6 +109,7 @@ func (s *godeps) candidates(path string) ([]candidate, error) {
 		other = slices.DeleteFunc(other, func(c candidate) bool { return c.Mod.Version == tag })
 	}
 	if in, ok := s.data.standins[path][short]; ok {
+		other = slices.DeleteFunc(other, func(c candidate) bool { return c.Mod.Version == in.Version })
 		exact = append(exact, at(in.Version, fmt.Sprintf("%s %s instead of revision %s: %s", path, in.Version, short, in.Reason)))
 	}
 	list := s.data.raise(path, append(exact, other...))
@@ -129,6 +130,6 @@ func (s *godeps) movedTo(path, revision string, m moved) candidate {
 	}
 	return candidate{
 		Mod:  to,
-		Note: fmt.Sprintf("%s %s instead of %s %s, whose repository is gone", to.Path, to.Version, path, revision),
+		Note: fmt.Sprintf("%s %s instead of %s, whose repository is gone", to.Path, to.Version, strings.TrimSpace(path+" "+revision)),
 	}
 }

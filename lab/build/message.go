@@ -17,6 +17,10 @@ var (
 	ErrOffline = errors.New("no network and not in the cache")
 	// ErrCompile means that the compiler refused.
 	ErrCompile = errors.New("compile error")
+	// errDownload means that a download failed for another reason, which the message after it tells.
+	errDownload = errors.New("download failed")
+	// errOldGo means that a module asks for a newer Go.
+	errOldGo = errors.New("it needs a newer Go than this machine's")
 	// errUnlisted means that the checksum database answered that it has no entry.
 	errUnlisted = errors.New("the checksum database has no entry for it")
 )
@@ -27,8 +31,15 @@ const tailLines = 20
 // networkSigns are what the go command's messages say when the network or the proxy cannot be reached.
 var networkSigns = []string{
 	"dial tcp", "dial udp", "no such host", "connection refused", "connection reset", "network is unreachable",
-	"no route to host", "i/o timeout", "tls handshake timeout", "gateway timeout", "context deadline exceeded", "goproxy=off",
+	"no route to host", "i/o timeout", "tls handshake timeout", "context deadline exceeded", "goproxy=off",
 	"could not resolve host",
+}
+
+// absentSigns are what they say when the proxy answered that it does not have the version. Nothing else may count as
+// that: an overloaded proxy must not make an older version be taken.
+var absentSigns = []string{
+	"403 forbidden", "404 not found", "410 gone", "not found:", "unknown revision", "invalid version", "no matching versions",
+	"unrecognized import path",
 }
 
 // reason tells what a failed download's message means.
@@ -42,8 +53,12 @@ func reason(message string) error {
 	case strings.Contains(lower, "verifying") && strings.Contains(lower, "/lookup/") &&
 		containsAny(lower, []string{"404 not found", "410 gone"}):
 		return errUnlisted
-	default:
+	case strings.Contains(lower, "requires go >="):
+		return errOldGo
+	case containsAny(lower, absentSigns):
 		return ErrNotServed
+	default:
+		return errDownload
 	}
 }
 

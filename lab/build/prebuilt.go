@@ -56,7 +56,8 @@ func describePrebuilt(t Target, path, said string) (Binary, error) {
 	if err != nil {
 		return Binary{}, fmt.Errorf("reading the ready binary %s: %w", path, err)
 	}
-	bin := Binary{Target: t, Path: path, Sha256: sum, Notes: []string{fmt.Sprintf("a ready binary, not built here; it says %q", said)}}
+	notes := []string{fmt.Sprintf("a ready binary, not built here; it says %q", said)}
+	bin := Binary{Target: t, Path: path, Sha256: sum, Notes: notes}
 	if !names(said, t.Version) {
 		bin.Notes = append(bin.Notes, fmt.Sprintf("that is not %s, which its file name says", t.Version))
 	}

@@ -115,10 +115,8 @@ func (w *walker) visitAll(queue []string) (waiting, missing []string, err error)
 	return waiting, missing, nil
 }
 
+// standard tells whether a package belongs to the standard library.
 func (w *walker) standard(pkg string) bool {
-	if pkg == "C" || pkg == "unsafe" {
-		return true
-	}
 	info, err := os.Stat(filepath.Join(w.std, filepath.FromSlash(pkg)))
 	return err == nil && info.IsDir()
 }

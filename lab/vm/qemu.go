@@ -55,7 +55,7 @@ const QEMU = "qemu-system-x86_64"
 // commandLine is the guest's part of design: nothing from outside reaches it while it runs. See docs/determinism.md for what each
 // switch guards.
 func (b Boot) commandLine(dir string) []string {
-	args := []string{"-nodefaults", "-no-user-config", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
+	args := []string{"-nodefaults", "-no-user-config", "-name", "hitless,debug-threads=on", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
 		"-smp", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-m", fmt.Sprint(b.MemoryMB),
 		"-display", "none", "-monitor", "none", "-no-reboot"}
 	switch {
@@ -150,6 +150,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, console
 		}
 		started <- err
 		if err == nil {
+			orderThreads(cmd.Process.Pid)
 			ended <- cmd.Wait()
 		}
 	}()

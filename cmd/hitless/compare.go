@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+)
+
+func compareCommand() *cobra.Command {
+	var o run.Options
+	var set, subjects []string
+	var runs int
+	cmd := &cobra.Command{
+		Use:   "compare SCENARIO --subject A --subject B",
+		Short: "Run a scenario against several subjects with the same seeds, and say whether they differ",
+		Example: `  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables --runs 5
+  hitless compare restart --controlplane replay --subject bundled --subject kube-proxy@v1.37.1/ipvs`,
+		Args: exactScenario,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Scenario = args[0]
+			var err error
+			if o.Set, err = parseSet(set); err != nil {
+				return err
+			}
+			o.Progress = progressTo(cmd)
+			c, err := run.Compare(cmd.Context(), o, subjects, runs)
+			if err != nil {
+				return err
+			}
+			if err := reports.WriteComparisonTerminal(cmd.OutOrStdout(), c); err != nil {
+				return err
+			}
+			if code := c.Verdict.ExitCode(); code != exitPass {
+				return exitError{code: code}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare; give two or more")
+	f.IntVar(&runs, "runs", 1, "runs of each subject, with the seeds 1 to this number; four pairs or more can show a difference")
+	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
+	commonFlags(f, &o, &set)
+	return cmd
+}
+
+// progressTo prints lines of progress with the time since now. It may be called from several goroutines.
+func progressTo(cmd *cobra.Command) func(string) {
+	begin := time.Now()
+	var mu sync.Mutex
+	return func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(cmd.ErrOrStderr(), "[%4.0fs] %s\n", time.Since(begin).Seconds(), text)
+	}
+}

@@ -1,0 +1,84 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Compare runs a scenario against each subject with the seeds 1 to runs, interleaved, so that what changes on the machine
+// meanwhile meets all of them alike. Deterministic runs vary by seed alone: the seeds are the samples. It writes
+// compare.json and compare.md into o.Out, and each run into a folder of its own below it.
+func Compare(ctx context.Context, o Options, subjects []string, runs int) (*reports.Comparison, error) {
+	if len(subjects) < 2 || runs < 1 {
+		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
+	}
+	if err := o.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Out == "" {
+		o.Out = filepath.Join("out", "compare-"+o.Scenario)
+	}
+	for _, s := range subjects { // a wrong call is told before anything runs
+		one := o
+		one.Subject = s
+		if _, _, err := one.plan(); err != nil {
+			return nil, err
+		}
+	}
+	compared := make([]reports.ComparedSubject, len(subjects))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, runtime.NumCPU()))
+	for i, s := range subjects {
+		compared[i] = reports.ComparedSubject{Subject: s, Runs: make([]reports.ComparedRun, runs)}
+	}
+	for seed := 1; seed <= runs; seed++ {
+		for i, s := range subjects {
+			group.Go(func() error {
+				one := o
+				one.Subject, one.Seed = s, int64(seed)
+				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
+				one.Out = filepath.Join(o.Out, name)
+				one.Progress = func(line string) { o.Progress(name + ": " + line) }
+				result, err := Run(ctx, one)
+				if err != nil {
+					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
+				}
+				compared[i].Runs[seed-1] = reports.ComparedRunOf(result.Report, filepath.Join(name, reports.PageFile))
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	c, err := reports.Compare(o.Scenario, compared)
+	if err != nil {
+		return nil, err
+	}
+	return c, writeComparison(o.Out, c)
+}
+
+func writeComparison(dir string, c *reports.Comparison) error {
+	var data, text bytes.Buffer
+	if err := reports.WriteComparisonJSON(&data, c); err != nil {
+		return err
+	}
+	if err := reports.WriteComparisonMarkdown(&text, c); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"compare.json": data.Bytes(), "compare.md": text.Bytes()} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return fmt.Errorf("writing the comparison: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Bad input is a UsageError that names what is valid, before anything is made.
+func TestBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"scenario":     {Options{Scenario: "rolout"}, "rollout"},
+		"subject":      {Options{Scenario: "rollout", Subject: "cilium"}, "kube-proxy@VERSION/MODE"},
+		"key":          {Options{Scenario: "rollout", Set: map[string]string{"replica": "1"}}, "replicas=1"},
+		"value":        {Options{Scenario: "rollout", Set: map[string]string{"replicas": "x"}}, "whole number"},
+		"fallback":     {Options{Scenario: "rollout", Subject: "kube-proxy@v1.37.1/ipvs", Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},
+		"nodes":        {Options{Scenario: "rollout", Nodes: 51}, "1 to 50"},
+		"rate":         {Options{Scenario: "rollout", Rate: -1}, "--rate"},
+		"controlplane": {Options{Scenario: "rollout", ControlPlane: "k3s"}, "kube or replay"},
+		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
+		"haproxy":      {Options{Scenario: "rollout", Set: map[string]string{"loadBalancer": "haproxy"}}, "passthrough"},
+	} {
+		c.options.Out = filepath.Join(t.TempDir(), "out")
+		c.options.Cache = t.TempDir()
+		_, err := Run(t.Context(), c.options)
+		if !IsUsage(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a usage error with %q", name, err, c.want)
+		}
+		if _, err := os.Stat(c.options.Out); err == nil {
+			t.Errorf("%s: the folder for the results was made", name)
+		}
+	}
+}
+
+func TestUnwritableOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), Options{Scenario: "rollout", Out: filepath.Join(file, "out"), Cache: t.TempDir()})
+	if !IsUsage(err) || !strings.Contains(err.Error(), "--out") {
+		t.Errorf("an unwritable --out gave %v", err)
+	}
+}
+
+// The default of terminatingFallback is the subject's own; the plan says which.
+func TestFallbackFollowsTheSubject(t *testing.T) {
+	for subject, want := range map[string]string{"bundled": "on", "kube-proxy@v1.25.3/iptables": "off", "kube-proxy@v1.26.0/iptables": "on"} {
+		o := Options{Scenario: "rollout", Subject: subject, Cache: t.TempDir()}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		p, _, err := o.plan()
+		if err != nil || p.Parameters["terminatingFallback"] != want {
+			t.Errorf("%s: %q, %v, want %q", subject, p.Parameters["terminatingFallback"], err, want)
+		}
+	}
+}
+
+func TestCommandRepeatsTheRun(t *testing.T) {
+	o := Options{Scenario: "rollout", Subject: "bundled", ControlPlane: "replay", Clock: "auto", Nodes: 3, Rate: 50, Seed: 7,
+		Set: map[string]string{"replicas": "2", "rollouts": "1"}}
+	want := "hitless run rollout --subject bundled --seed 7 --controlplane replay --rate 50 --set replicas=2 --set rollouts=1"
+	if got := o.command(); got != want {
+		t.Errorf("command %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,148 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/mod/module"
+)
+
+// goScript puts a shell script in the place of the go command.
+func goScript(t *testing.T, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return dir
+}
+
+func TestUsersSettingsDoNotReachTheBuild(t *testing.T) {
+	for name, value := range map[string]string{
+		"GOFLAGS": "-mod=vendor", "GOWORK": "/work/go.work", "CGO_ENABLED": "1", "GOAMD64": "v4", "GOTOOLCHAIN": "auto", "GOEXPERIMENT": "x",
+	} {
+		t.Setenv(name, value)
+	}
+	dir := goScript(t, `echo "$GOFLAGS|$GOWORK|$CGO_ENABLED|$GOAMD64|$GOTOOLCHAIN|$GOEXPERIMENT|$GOTMPDIR|$*" > "$0.said"`)
+	err := goCommand{}.build(t.Context(), job{Packages: []string{"a.com/x"}, Ldflags: "-s -w", Out: "out/", Temp: "/tmp/here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "-mod=readonly|off|0|v1|local||/tmp/here|build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags -s -w -o out/ a.com/x\n"
+	if diff := cmp.Diff(want, content(t, filepath.Join(dir, "go.said"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCompileErrorIsWhatTheGoCommandSaid(t *testing.T) {
+	goScript(t, "echo './a.go:1: undefined: x' >&2; exit 1")
+	err := goCommand{}.build(t.Context(), job{})
+	var refused *compileError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Output, "undefined: x") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestDownloadAnswers(t *testing.T) {
+	goScript(t, `cat <<'END'
+{"Path": "a.com/y", "Version": "v1.0.0", "Error": "a.com/y@v1.0.0: 404 Not Found"}
+{"Path": "a.com/x", "Version": "v1.0.0", "Dir": "/x", "Sum": "h1:s", "GoModSum": "h1:m", "Origin": {"VCS": "git"}}
+END
+echo 'it went wrong' >&2
+exit 1`)
+	mods := []module.Version{{Path: "a.com/x", Version: "v1.0.0"}, {Path: "a.com/y", Version: "v1.0.0"}, {Path: "a.com/z", Version: "v1.0.0"}}
+	got, err := goCommand{}.download(t.Context(), "", true, mods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []download{
+		{Path: "a.com/x", Version: "v1.0.0", Dir: "/x", Sum: "h1:s", GoModSum: "h1:m"},
+		{Path: "a.com/y", Version: "v1.0.0", Error: "a.com/y@v1.0.0: 404 Not Found"},
+		{Path: "a.com/z", Version: "v1.0.0", Error: "a.com/z@v1.0.0: exit status 1: it went wrong\n"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDownloadWithoutTheChecksumDatabaseIsForOneModuleOnly(t *testing.T) {
+	dir := goScript(t, `echo "$GONOSUMDB" >> "$0.said"; echo '{"Path": "a.com/x", "Version": "v1.0.0"}'`)
+	for _, verify := range []bool{true, false} {
+		if _, err := (goCommand{}).download(t.Context(), "", verify, []module.Version{{Path: "a.com/x", Version: "v1.0.0"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := content(t, filepath.Join(dir, "go.said")); got != os.Getenv("GONOSUMDB")+"\na.com/x\n" {
+		t.Errorf("the go command was told %q", got)
+	}
+}
+
+func TestNoGoCommand(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := (goCommand{}).describe(t.Context()); !errors.Is(err, errNoGo) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// The go command's compilers are killed with it.
+func TestCancelKillsTheProcessGroup(t *testing.T) {
+	dir := goScript(t, `sleep 300 & echo $! > "$0.new"; mv "$0.new" "$0.pid"; wait`)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- goCommand{}.build(ctx, job{}) }()
+	var pid int
+	eventually(t, "the script starts", func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "go.pid"))
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	eventually(t, "the child of the go command ends", func() bool { return !running(pid) })
+}
+
+// eventually waits for a condition of another process, of which nothing tells.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// running tells whether a process runs; one that is dead but not yet reaped does not.
+func running(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+func TestReleaseTags(t *testing.T) {
+	for version, want := range map[string]int{"go1.26.8": 26, "go1.27rc1": 27, "go1.21": 21, "devel": 0} {
+		if got := releaseTags(version); len(got) != want {
+			t.Errorf("%s has %d release tags, want %d", version, len(got), want)
+		}
+	}
+}

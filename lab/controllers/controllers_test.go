@@ -1,0 +1,126 @@
+package controllers
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+var ctx = context.Background()
+
+// within asks until the condition holds, for ten seconds at most.
+func within(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+// api is a replay control plane of the test's own.
+func api(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	server := httptest.NewServer(replay.New().Handler())
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func pods(t *testing.T, client kubernetes.Interface) []corev1.Pod {
+	t.Helper()
+	list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func makeReady(t *testing.T, client kubernetes.Interface, pod corev1.Pod, ip string) {
+	t.Helper()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	pod.ResourceVersion = ""
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(ctx, &pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
+	labels, replicas := map[string]string{"app": "web"}, int32(1)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}}}}}
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: labels,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, Ports: []corev1.ServicePort{{Port: 80}}}}
+	client := api(t)
+	if _, err := client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	within(t, "the first pod", func() bool { return len(pods(t, client)) == 1 })
+	first := pods(t, client)[0]
+	makeReady(t, client, first, "10.244.1.2")
+	within(t, "the Service's ports and addresses", func() bool {
+		got, err := client.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && got.Spec.ClusterIP != "" && got.Spec.HealthCheckNodePort != 0 && got.Spec.Ports[0].NodePort != 0
+	})
+	within(t, "its endpoint", func() bool {
+		list, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 1 && len(list.Items[0].Endpoints) == 1 && *list.Items[0].Endpoints[0].Conditions.Ready
+	})
+
+	within(t, "the change of the template", func() bool { // the status is written meanwhile: a conflict is read again
+		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		got.Spec.Template.Annotations = map[string]string{"roll": "1"}
+		_, err = client.AppsV1().Deployments("default").Update(ctx, got, metav1.UpdateOptions{})
+		return err == nil
+	})
+	within(t, "the second pod", func() bool { return len(pods(t, client)) == 2 })
+	for _, pod := range pods(t, client) {
+		if pod.Name == first.Name {
+			continue
+		}
+		if pod.Spec.NodeName == first.Spec.NodeName {
+			t.Errorf("both pods are on %s against anti-affinity", pod.Spec.NodeName)
+		}
+		makeReady(t, client, pod, "10.244.2.2")
+	}
+	within(t, "the first pod to go", func() bool {
+		left := pods(t, client)
+		for _, pod := range left {
+			if pod.Name == first.Name {
+				return pod.DeletionTimestamp != nil // its kubelet would remove it
+			}
+		}
+		return true
+	})
+}
