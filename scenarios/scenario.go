@@ -70,6 +70,9 @@ type World struct {
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
 	Balanced func(service string) ([]string, bool)
 
+	// Reach opens one connection to address:port from where the lanes start, and returns why it did not get an answer.
+	Reach func(ctx context.Context, target string) error
+
 	main, canary *workload
 }
 

@@ -103,6 +103,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	w := &scenarios.World{
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Faults: faults{l.Balancer}, Prober: prober,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
+		Reach:    func(ctx context.Context, target string) error { return reach(ctx, l.Net.Client, target) },
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
 	return errors.Join(scenarios.Run(ctx, s, w), prober.close())

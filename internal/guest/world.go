@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -46,6 +47,26 @@ func (a announce) Event(e reports.Event) {
 		a.say(e.Text)
 	}
 	a.recorder.Event(e)
+}
+
+// reach asks once, on a connection of its own, from the client's namespace.
+func reach(ctx context.Context, client *topology.Namespace, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: client.DialContext}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/hostname", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
 }
 
 type faults struct{ b *balancer.Balancer }

@@ -82,11 +82,12 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("booting the guest: %s is not installed; `apt-get install qemu-system-x86` brings it", QEMU)
 	}
-	dir, err := os.MkdirTemp("", "hitless-vm-")
+	own, err := newFolder()
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for the guest: %w", err)
+		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer own.remove()
+	dir := own.path
 	out, err := mapRegion(filepath.Join(dir, "region"))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,88 @@
+//go:build lab
+
+// Package subjects reproduces the bugs that hitless comes from with the original binaries: each with the version that has
+// the bug and the version that does not.
+package subjects
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestSubjects(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "subjects")
+}
+
+var runs map[string]*suites.Future
+
+// start begins a rollout behind externalTrafficPolicy: Local with a kube-proxy in iptables mode.
+func start(ctx context.Context, dir, version, balancer, fallback string) *suites.Future {
+	set := map[string]string{"loadBalancer": balancer}
+	if fallback != "" {
+		set["terminatingFallback"] = fallback
+	}
+	return suites.Begin(ctx, dir, version+"-"+balancer+"-"+fallback, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
+		Subject: "kube-proxy@" + version + "/iptables", Set: set})
+}
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	runs = map[string]*suites.Future{
+		"1.25.3":         start(ctx, dir, "v1.25.3", "passthrough", ""),
+		"1.26.0":         start(ctx, dir, "v1.26.0", "passthrough", ""),
+		"1.25.3 with":    start(ctx, dir, "v1.25.3", "passthrough", "on"),
+		"1.26.0 without": start(ctx, dir, "v1.26.0", "passthrough", "off"),
+		"1.25.3 haproxy": start(ctx, dir, "v1.25.3", "haproxy", ""),
+		"1.26.0 haproxy": start(ctx, dir, "v1.26.0", "haproxy", ""),
+	}
+})
+
+func report(name string) *reports.Report {
+	GinkgoHelper()
+	result, history, err := runs[name].Wait()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	return result.Report
+}
+
+// drops asserts the bug: in each rollout the old node drops until the health check has found out, 3 checks of 5 s.
+func drops(name string) {
+	GinkgoHelper()
+	r := report(name)
+	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+	long := 0
+	for _, o := range r.Lanes[0].Outages {
+		if o.UpperMs >= 9_500 {
+			Expect(o.LowerMs).To(BeNumerically("<=", 16_000))
+			long++
+		}
+	}
+	Expect(long).To(Equal(2), "one outage of the detection time in each of two rollouts: %+v", r.Lanes[0].Outages)
+}
+
+func dropsNothing(name string) {
+	GinkgoHelper()
+	r := report(name)
+	Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+	Expect(r.Totals.Dropped).To(BeZero())
+	Expect(r.Totals.Delayed).To(BeZero())
+}
+
+var _ = Describe("kubernetes#85643: a rolling update behind externalTrafficPolicy: Local", func() {
+	It("drops with kube-proxy v1.25.3", func() { drops("1.25.3") })
+	It("drops nothing with kube-proxy v1.26.0", func() { dropsNothing("1.26.0") })
+	It("drops nothing with v1.25.3 and the feature gate on", func() { dropsNothing("1.25.3 with") })
+	It("drops with v1.26.0 and the feature gate off", func() { drops("1.26.0 without") })
+	It("drops with v1.25.3 behind HAProxy", func() { drops("1.25.3 haproxy") })
+	It("drops nothing with v1.26.0 behind HAProxy", func() { dropsNothing("1.26.0 haproxy") })
+})
