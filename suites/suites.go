@@ -30,6 +30,15 @@ var Program = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
+// Clean removes the binary that Program built.
+func Clean() error {
+	program, err := Program()
+	if err != nil {
+		return nil // nothing was built, and the runs have said so
+	}
+	return os.RemoveAll(filepath.Dir(program))
+}
+
 // Future is a run that was begun.
 type Future struct {
 	done   chan struct{}

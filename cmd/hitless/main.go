@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -46,14 +47,22 @@ func main() {
 	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel gives init the words that it does not know
 		vm.Init("/usr/bin/hitless", "guest")
 	}
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs a command line and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root().ExecuteContext(ctx)
-	stop()
-	code := exitCode(ctx, err)
+	defer stop()
+	cmd := root()
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(os.Stderr, "hitless:", err)
+		fmt.Fprintln(stderr, "hitless:", err)
 	}
-	os.Exit(code)
+	return exitCode(ctx, err)
 }
 
 func exitCode(ctx context.Context, err error) int {

@@ -37,6 +37,7 @@ func options(seed int64, fallback string) run.Options {
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	withFallback = suites.Begin(ctx, dir, "with", options(1, "on"))

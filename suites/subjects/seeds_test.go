@@ -35,6 +35,7 @@ func start(ctx context.Context, dir, version, balancer, fallback string) *suites
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	runs = map[string]*suites.Future{

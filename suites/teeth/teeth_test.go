@@ -24,6 +24,7 @@ var flushed, undisturbed *suites.Future
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", ControlPlane: "replay", Seed: 1,

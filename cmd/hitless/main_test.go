@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExitCodesAndMessages(t *testing.T) {
+	t.Setenv("HITLESS_CACHE", t.TempDir())
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"version", 0, "hitless"},
+		{"scenarios", 0, "trafficPolicy=Local"},
+		{"subjects", 0, "kube-proxy@VERSION"},
+		{"--help", 0, "Exit codes"},
+		{"run rolout", 2, "fault, quiet, restart, rollout"},
+		{"run", 2, "give one scenario"},
+		{"run rollout --subject cilium", 2, "the subjects are bundled"},
+		{"run rollout --set replica=1", 2, "replicas=1"},
+		{"run rollout --set replicas", 2, "key=value"},
+		{"run rollout --rate fast", 2, "rate"},
+		{"compare rollout --subject bundled", 2, "two subjects"},
+		{"report " + filepath.Join(t.TempDir(), "none"), 2, "--out"},
+		{"gate out", 2, "--budget"},
+		{"build kube-proxy", 2, "NAME@VERSION"},
+	} {
+		var out bytes.Buffer
+		if code := execute(strings.Fields(c.args), &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("hitless %s: exit %d, want %d and a word of %q:\n%s", c.args, code, c.code, c.want, out.String())
+		}
+	}
+}
