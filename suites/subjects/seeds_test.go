@@ -24,12 +24,12 @@ func TestSubjects(t *testing.T) {
 var runs map[string]*suites.Future
 
 // start begins a rollout behind externalTrafficPolicy: Local with a kube-proxy in iptables mode.
-func start(ctx context.Context, dir, version, balancer, fallback string) *suites.Future {
-	set := map[string]string{"loadBalancer": balancer}
+func start(ctx context.Context, dir, version, fallback string) *suites.Future {
+	set := map[string]string{}
 	if fallback != "" {
 		set["terminatingFallback"] = fallback
 	}
-	return suites.Begin(ctx, dir, version+"-"+balancer+"-"+fallback, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
+	return suites.Begin(ctx, dir, version+"-"+fallback, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
 		Subject: "kube-proxy@" + version + "/iptables", Set: set})
 }
 
@@ -39,12 +39,10 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	runs = map[string]*suites.Future{
-		"1.25.3":         start(ctx, dir, "v1.25.3", "passthrough", ""),
-		"1.26.0":         start(ctx, dir, "v1.26.0", "passthrough", ""),
-		"1.25.3 with":    start(ctx, dir, "v1.25.3", "passthrough", "on"),
-		"1.26.0 without": start(ctx, dir, "v1.26.0", "passthrough", "off"),
-		"1.25.3 haproxy": start(ctx, dir, "v1.25.3", "haproxy", ""),
-		"1.26.0 haproxy": start(ctx, dir, "v1.26.0", "haproxy", ""),
+		"1.25.3":         start(ctx, dir, "v1.25.3", ""),
+		"1.26.0":         start(ctx, dir, "v1.26.0", ""),
+		"1.25.3 with":    start(ctx, dir, "v1.25.3", "on"),
+		"1.26.0 without": start(ctx, dir, "v1.26.0", "off"),
 	}
 })
 
@@ -84,6 +82,4 @@ var _ = Describe("kubernetes#85643: a rolling update behind externalTrafficPolic
 	It("drops nothing with kube-proxy v1.26.0", func() { dropsNothing("1.26.0") })
 	It("drops nothing with v1.25.3 and the feature gate on", func() { dropsNothing("1.25.3 with") })
 	It("drops with v1.26.0 and the feature gate off", func() { drops("1.26.0 without") })
-	It("drops with v1.25.3 behind HAProxy", func() { drops("1.25.3 haproxy") })
-	It("drops nothing with v1.26.0 behind HAProxy", func() { dropsNothing("1.26.0 haproxy") })
 })
