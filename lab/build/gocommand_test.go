@@ -28,7 +28,7 @@ func goScript(t *testing.T, script string) (dir string) {
 
 func TestUsersSettingsDoNotReachTheBuild(t *testing.T) {
 	for name, value := range map[string]string{
-		"GOFLAGS": "-mod=vendor", "GOWORK": "/work/go.work", "CGO_ENABLED": "1", "GOAMD64": "v4", "GOTOOLCHAIN": "auto", "GOEXPERIMENT": "x",
+		"GOFLAGS": "-mod=vendor", "GOWORK": "/elsewhere/go.work", "CGO_ENABLED": "1", "GOAMD64": "v4", "GOTOOLCHAIN": "auto", "GOEXPERIMENT": "x",
 	} {
 		t.Setenv(name, value)
 	}
