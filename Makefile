@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit lab-test netns lint clean packages
+.PHONY: help build demo test unit explore lab-test netns lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,8 +18,11 @@ demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the r
 
 test: unit lab-test ## all tests, the real-kernel ones included
 
-unit: ## tests without root and without a VM
-	$(GO) test ./...
+unit: ## tests without root and without a VM; SEED=N draws the random ones from another seed
+	@hack/unit.sh
+
+explore: ## the random tests for longer, with seeds of their own
+	@hack/unit.sh explore
 
 lab-test: packages build ## tests on a real kernel in a VM
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./internal/... ./suites/...

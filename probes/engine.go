@@ -237,6 +237,8 @@ func (e *Engine) sourceOf(l Lane, now time.Duration) source {
 	switch {
 	case interval != 0:
 		return newReuseSource(e.walkOf(l), l, interval, now)
+	case l.SpreadSeed != 0:
+		return evenSource{fresh: freshSource{e.walkOf(l)}, target: l.Target, seed: l.SpreadSeed}
 	case l.SourcePrefix.IsValid():
 		return freshSource{e.walkOf(l)}
 	}

@@ -51,6 +51,11 @@ type Lane struct {
 	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
 	// (`ip route add local PREFIX dev lo`). When it is not valid the kernel chooses address and port.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
+	// SpreadSeed is the seed of a balancer that chooses nodes by reports.FlowHash; 0 is none. A fresh IPv4 lane then takes
+	// its sources so that the hash, and with it the nodes, are visited evenly, whatever their number: with three nodes each
+	// gets an attempt at the latest after five gaps of the lane, where random sources leave one node alone for 20 gaps
+	// every few minutes, and an outage there has bounds that wide.
+	SpreadSeed uint32 `json:"spreadSeed,omitempty"`
 
 	DialDeadline  time.Duration `json:"-"` // from the start to an established connection; default 3 s
 	ReplyDeadline time.Duration `json:"-"` // from there to the complete answer; default 1 s
@@ -112,6 +117,8 @@ func (l Lane) Validate() error {
 		return fail("a deadline, a threshold or the in-flight cap is negative")
 	case l.SourcePrefix.IsValid() && l.SourcePrefix.Addr().Is4() != l.Target.Addr().Is4():
 		return fail("source prefix %s and target %s are of different address families", l.SourcePrefix, l.Target)
+	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid() && l.Target.Addr().Is4()):
+		return fail("an even spread needs fresh five-tuples from an IPv4 source prefix")
 	case strings.ContainsFunc(l.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fail("host %q does not fit into a header", l.Host)
 	}

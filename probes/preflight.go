@@ -156,7 +156,7 @@ func prefixReasons(lanes []Lane) []string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = interval
 		}
-		need[prefix] += l.Rate * kept.Seconds()
+		need[prefix] += l.drawn() * l.Rate * kept.Seconds()
 	}
 	for _, prefix := range order {
 		if have := newWalk(prefix, 0).length(); need[prefix] > float64(have) {

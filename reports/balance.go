@@ -13,13 +13,19 @@ import (
 // reciprocal_scale). It equals `jhash ip saddr . ip daddr . tcp sport . tcp dport mod n seed S` of the nft program; a
 // rule made without a seed attribute gets a random one from the kernel. n must be positive, both addresses IPv4.
 func PickNode(source, target netip.AddrPort, seed uint32, n int) int {
+	return int(uint64(FlowHash(source, target, seed)) * uint64(n) >> 32)
+}
+
+// FlowHash is the hash of a flow that PickNode scales to the number of nodes: the upper bits choose. Both addresses must be
+// IPv4.
+func FlowHash(source, target netip.AddrPort, seed uint32) uint32 {
 	var key [16]byte
 	src, dst := source.Addr().As4(), target.Addr().As4()
 	copy(key[0:], src[:])
 	copy(key[4:], dst[:])
 	binary.BigEndian.PutUint16(key[8:], source.Port())
 	binary.BigEndian.PutUint16(key[12:], target.Port())
-	return int(uint64(jhash(key[:], seed)) * uint64(n) >> 32)
+	return jhash(key[:], seed)
 }
 
 // jhash is Bob Jenkins' hash as in include/linux/jhash.h, for keys whose length is a multiple of four bytes.

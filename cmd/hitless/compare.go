@@ -22,12 +22,9 @@ func compareCommand() *cobra.Command {
   hitless compare restart --controlplane replay --subject bundled --subject kube-proxy@v1.37.1/ipvs`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Scenario = args[0]
-			var err error
-			if o.Set, err = parseSet(set); err != nil {
+			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
-			o.Progress = progressTo(cmd)
 			c, err := run.Compare(cmd.Context(), o, subjects, runs)
 			if err != nil {
 				return err

@@ -30,12 +30,9 @@ host.json.`,
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Scenario = args[0]
-			var err error
-			if o.Set, err = parseSet(set); err != nil {
+			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
-			o.Progress = progressTo(cmd)
 			result, err := run.Run(cmd.Context(), o)
 			if result != nil {
 				defer printHashes(cmd, result)
@@ -67,6 +64,13 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
+}
+
+// fill completes the options with what is no flag of its own.
+func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
+	o.Scenario, o.Progress = scenario, progressTo(cmd)
+	o.Set, err = parseSet(set)
+	return err
 }
 
 func exactScenario(_ *cobra.Command, args []string) error {

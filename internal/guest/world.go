@@ -88,12 +88,13 @@ type prober struct {
 	process *procs.Process
 	read    chan error
 	lanes   uint16
+	spread  uint32 // probes.Lane.SpreadSeed
 }
 
 func newProber(l *lab.Lab, seed int64, record reports.Recorder, now func() time.Duration) (*prober, error) {
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
-	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1)}
+	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed()}
 	var err error
 	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: program, Args: []string{probes.WorkerName, "--fifo"},
 		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
@@ -152,7 +153,7 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	}
 	p.lanes++
 	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
-		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN}.WithDefaults()
+		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread}.WithDefaults()
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
 	}

@@ -163,6 +163,14 @@ func (b *Balancer) Run(ctx context.Context) error {
 }
 
 // post has f called by the goroutine of Run, after everything that was posted before. An error ends Run.
+// HashSeed is the seed of the hash that chooses nodes (reports.FlowHash), or 0 when no such hash chooses: HAProxy counts.
+func (b *Balancer) HashSeed() uint32 {
+	if b.path.judges() {
+		return 0
+	}
+	return b.cfg.Seed
+}
+
 func (b *Balancer) post(f func() error) { b.mail.post(f) }
 
 func (c Config) withDefaults() (Config, error) {
