@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns lint clean packages
+.PHONY: help build demo test unit explore lab-test netns results lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ lab-test: packages build ## tests on a real kernel in a VM
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -tags netns ./probes ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
+
+results: packages build ## run the comparisons of docs/results again (40 minutes) and write the README's table
+	@hack/results.sh
 
 lint: ## gofmt, vet, staticcheck
 	@hack/lint.sh

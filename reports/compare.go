@@ -19,6 +19,7 @@ const leastPairs = 4
 type Comparison struct {
 	SchemaVersion int               `json:"schemaVersion"`
 	Scenario      string            `json:"scenario"`
+	Command       string            `json:"command,omitempty"` // repeats the comparison
 	Subjects      []ComparedSubject `json:"subjects"`
 	Difference    Difference        `json:"difference"` // of dropped, the last subject against the first
 	// Verdict is invalid when a run is, or when a seed has not one run of each subject; fail when the last subject
@@ -36,9 +37,13 @@ type ComparedSubject struct {
 type ComparedRun struct {
 	Seed       int64   `json:"seed"`
 	Verdict    Verdict `json:"verdict"`
+	Attempts   int     `json:"attempts"`
 	Dropped    int     `json:"dropped"`
+	Delayed    int     `json:"delayed"`
 	WorstGapMs float64 `json:"worstGapMs"` // upper bound of the longest outage; 0 without one
 	Report     string  `json:"report"`     // path of its report.json, relative to compare.json
+	// HistorySha256 is what whoever repeats the run with the same program must get.
+	HistorySha256 string `json:"historySha256,omitempty"`
 }
 
 // Difference is what the last subject has more than the first in the median pair of runs.
@@ -50,9 +55,11 @@ type Difference struct {
 	Real     *bool   `json:"real"` // null below four pairs
 }
 
-// ComparedRunOf makes the entry of a run from its report; path is where report.json lies, relative to compare.json.
-func ComparedRunOf(r *Report, path string) ComparedRun {
-	return ComparedRun{Seed: r.Run.Seed, Verdict: r.Verdict, Dropped: r.Totals.Dropped, WorstGapMs: r.WorstGapMs(), Report: path}
+// ComparedRunOf makes the entry of a run from its report; path is where report.json lies, relative to compare.json, and
+// history the hash of its history.
+func ComparedRunOf(r *Report, path, history string) ComparedRun {
+	return ComparedRun{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
+		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history}
 }
 
 // Compare pairs the runs of the subjects by their seeds. At least two subjects are needed, each with a run; the order

@@ -115,8 +115,8 @@ func TestComparisonJSON(t *testing.T) {
 func TestARunsEntryComesFromItsReport(t *testing.T) {
 	o := rolling{seed: 6, rollouts: 1}
 	r := o.start(o.lab()).report(t)
-	got := ComparedRunOf(r, "6/report.json")
-	if got.Seed != 6 || got.Verdict != Fail || got.Dropped != r.Totals.Dropped || got.WorstGapMs != r.Lanes[0].Outages[0].UpperMs {
+	got := ComparedRunOf(r, "6/report.json", "abc")
+	if got.HistorySha256 != "abc" || got.Attempts != r.Totals.Attempts || got.Seed != 6 || got.Verdict != Fail || got.Dropped != r.Totals.Dropped || got.WorstGapMs != r.Lanes[0].Outages[0].UpperMs {
 		t.Errorf("%+v", got)
 	}
 }

@@ -41,6 +41,11 @@ func Find(name string) (Scenario, error) {
 	return Scenario{}, fmt.Errorf("unknown scenario %q; the scenarios are %s", name, strings.Join(names, ", "))
 }
 
+// Common are the parameters that every scenario has: of the workload, the balancer and the measured windows.
+func Common() []Parameter {
+	return slices.Concat(workloadParameters, balancerParameters, windowParameters)
+}
+
 // AllParameters are the scenario's own parameters and those that every scenario has.
 func (s Scenario) AllParameters() []Parameter {
 	own := map[string]bool{}
@@ -48,7 +53,7 @@ func (s Scenario) AllParameters() []Parameter {
 		own[p.Key] = true
 	}
 	all := slices.Clone(s.Parameters)
-	for _, p := range slices.Concat(workloadParameters, balancerParameters, windowParameters) {
+	for _, p := range Common() {
 		if !own[p.Key] {
 			all = append(all, p)
 		}

@@ -46,6 +46,25 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
+func resultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "results COMPARE.json...", Short: "Print comparisons as one Markdown table",
+		Example: "  hitless results docs/results/*.json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []*reports.Comparison
+			for _, file := range args {
+				c, err := reports.ReadComparison(file)
+				if err != nil {
+					return err
+				}
+				all = append(all, c)
+			}
+			return reports.WriteResults(cmd.OutOrStdout(), all)
+		},
+	}
+}
+
 // progressTo prints lines of progress with the time since now. It may be called from several goroutines.
 func progressTo(cmd *cobra.Command) func(string) {
 	begin := time.Now()

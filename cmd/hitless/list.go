@@ -19,12 +19,17 @@ func scenariosCommand() *cobra.Command {
 		Use: "scenarios", Short: "List the scenarios and their parameters", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			for _, s := range scenarios.All() {
-				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
-				for _, p := range s.AllParameters() {
-					fmt.Fprintf(w, "\t  %s=%s\t%s\n", p.Key, p.Default, p.Help)
+			list := func(parameters []scenarios.Parameter) {
+				for _, p := range parameters {
+					fmt.Fprintf(w, "  %s=%s\t%s\n", p.Key, p.Default, p.Help)
 				}
 			}
+			for _, s := range scenarios.All() {
+				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
+				list(s.Parameters)
+			}
+			fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
+			list(scenarios.Common())
 			return w.Flush()
 		},
 	}

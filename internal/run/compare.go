@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
 				}
-				compared[i].Runs[seed-1] = reports.ComparedRunOf(result.Report, filepath.Join(name, reports.PageFile))
+				compared[i].Runs[seed-1] = reports.ComparedRunOf(result.Report, filepath.Join(name, "report.json"), result.HistorySha256)
 				return nil
 			})
 		}
@@ -64,7 +65,16 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 	if err != nil {
 		return nil, err
 	}
+	c.Command = o.compareCommand(subjects, runs)
 	return c, writeComparison(o.Out, c)
+}
+
+func (o Options) compareCommand(subjects []string, runs int) string {
+	words := []string{"hitless compare", o.Scenario}
+	for _, s := range subjects {
+		words = append(words, "--subject", s)
+	}
+	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(runs)}, o.commonWords()...)...), " ")
 }
 
 func writeComparison(dir string, c *reports.Comparison) error {

@@ -141,6 +141,12 @@ func (o *Options) checkNumbers() error {
 // command is the one command that repeats the run.
 func (o *Options) command() string {
 	words := []string{"hitless run", o.Scenario, "--subject", o.Subject, "--seed", strconv.FormatInt(o.Seed, 10)}
+	return strings.Join(append(words, o.commonWords()...), " ")
+}
+
+// commonWords are the flags that runs and comparisons share, where they are not the defaults.
+func (o *Options) commonWords() []string {
+	var words []string
 	if o.ControlPlane != "kube" {
 		words = append(words, "--controlplane", o.ControlPlane)
 	}
@@ -156,5 +162,5 @@ func (o *Options) command() string {
 	for _, key := range sortedKeys(o.Set) {
 		words = append(words, "--set", key+"="+o.Set[key])
 	}
-	return strings.Join(words, " ")
+	return words
 }

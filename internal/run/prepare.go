@@ -183,15 +183,7 @@ func checkMachine(o Options) error {
 			return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB", free, o.ControlPlane, need)
 		}
 	}
-	for _, dir := range []string{o.Out, os.TempDir()} {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(dir, &fs); err == nil {
-			if free := fs.Bavail * uint64(fs.Bsize) >> 20; free < 2048 {
-				return usagef("%s has %d MB free; a run needs 2048 MB", dir, free)
-			}
-		}
-	}
-	return nil
+	return checkDisk(o)
 }
 
 // availableMB is MemAvailable of /proc/meminfo (proc(5)), 1 TB when it cannot be read: then the guest's start tells.

@@ -64,6 +64,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := clearOut(o.Out); err != nil {
+		return nil, err
+	}
 	o.Progress(fmt.Sprintf("booting %s with %d MB", boot.Kernel.Release, boot.MemoryMB))
 	outcome, runErr := vm.Run(ctx, boot.Boot)
 	if outcome == nil {
@@ -73,30 +76,12 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return o.collect(plan, spec, boot, outcome, runErr)
 }
 
-// makeOut makes the run's folder and proves that it can be written, before anything is booted. A folder that already
-// holds a run is emptied of it.
-func makeOut(o *Options) error {
-	if o.Out == "" {
-		o.Out = filepath.Join("out", o.Scenario)
-	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return usagef("making the folder for the results: %w; give another with --out", err)
-	}
-	for _, name := range []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", "host.json"} {
-		if err := os.RemoveAll(filepath.Join(o.Out, name)); err != nil {
-			return usagef("clearing the old results in %s: %w; give another folder with --out", o.Out, err)
-		}
-	}
-	probe, err := os.CreateTemp(o.Out, ".write-")
-	if err != nil {
-		return usagef("writing to %s: %w; give another folder with --out", o.Out, err)
-	}
-	probe.Close()
-	return os.Remove(probe.Name())
-}
-
 // collect writes what the guest left behind into the run's folder and judges it.
 func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, outcome *vm.Outcome, runErr error) (*Result, error) {
+	// First, because a folder with results and without host.json is not taken for a run's.
+	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
+		return nil, err
+	}
 	history := filepath.Join(o.Out, "history")
 	left, err := extract(outcome.Region, o.Out)
 	if err != nil && runErr == nil {
@@ -107,9 +92,6 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 		return nil, err
 	}
 	result := &Result{Dir: o.Out, InputsSha256: head.InputsSha256, Wall: outcome.Wall}
-	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
-		return nil, err
-	}
 	if result.HistorySha256, err = reports.HistorySha256(history); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs the comparisons whose results stand in docs/results, and writes their table into the README. About 40 minutes on two
+# cores without KVM. RUNS=N takes N seeds of each subject, four or more can show a difference.
+set -euo pipefail
+runs=${RUNS:-4}
+today=kube-proxy@v1.37.1
+compare() { # name, then the words of `hitless compare`
+  name=$1; shift
+  status=0
+  bin/hitless compare "$@" --controlplane replay --runs "$runs" --out "out/results/$name" || status=$?
+  [ "$status" -le 1 ] || { echo "comparing $name ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
+  mkdir -p docs/results
+  cp "out/results/$name/compare.json" "docs/results/$name.json"
+}
+compare rollout rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
+  --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled
+compare restart restart --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled

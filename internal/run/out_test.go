@@ -1,0 +1,59 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A wrong call must cost nothing: neither the results of an earlier run nor somebody else's files.
+func TestTheFolderOfResults(t *testing.T) {
+	write := func(t *testing.T, dir, name string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("precious"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Run("of another program is left alone", func(t *testing.T) {
+		dir := t.TempDir()
+		file := write(t, dir, "logs/mine.log")
+		err := makeOut(&Options{Out: dir})
+		if !IsUsage(err) || !strings.Contains(err.Error(), "logs") {
+			t.Errorf("a folder with somebody's logs: %v, want a usage error that names them", err)
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("somebody's file is lost: %v", err)
+		}
+	})
+	t.Run("of an earlier run is cleared only for a run that boots", func(t *testing.T) {
+		dir := t.TempDir()
+		report, other := write(t, dir, "report.json"), write(t, dir, "notes.txt")
+		write(t, dir, "host.json")
+		if err := makeOut(&Options{Out: dir}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(report); err != nil {
+			t.Errorf("the earlier report is lost before anything ran: %v", err)
+		}
+		if err := clearOut(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(report); err == nil {
+			t.Error("the earlier report is still there and could be taken for the new run's")
+		}
+		if _, err := os.Stat(other); err != nil {
+			t.Errorf("a file that is no result is lost: %v", err)
+		}
+	})
+	t.Run("below a file is a usage error", func(t *testing.T) {
+		if err := makeOut(&Options{Out: filepath.Join(write(t, t.TempDir(), "file"), "out")}); !IsUsage(err) {
+			t.Errorf("got %v, want a usage error", err)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// ReadComparison reads a compare.json.
+func ReadComparison(file string) (*Comparison, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a comparison: %w", err)
+	}
+	var c Comparison
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return nil, fmt.Errorf("reading %s: %w; give a compare.json of `hitless compare`", file, err)
+	}
+	if c.SchemaVersion != ComparisonVersion || len(c.Subjects) == 0 {
+		return nil, fmt.Errorf("reading %s: it has version %d and %s; this program reads version %d of `hitless compare`",
+			file, c.SchemaVersion, plural(len(c.Subjects), "subject"), ComparisonVersion)
+	}
+	return &c, nil
+}
+
+// WriteResults writes comparisons as one Markdown table, a row for each subject in each: how its runs ended, and what
+// they dropped and delayed in the median and at worst.
+func WriteResults(w io.Writer, all []*Comparison) error {
+	var b bytes.Buffer
+	b.WriteString("| scenario | subject | runs | verdicts | dropped, median (most) | delayed, median (most) | worst gap |\n")
+	b.WriteString("|---|---|---:|---|---:|---:|---:|\n")
+	for _, c := range all {
+		for _, s := range c.Subjects {
+			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s |\n", cell(c.title()), cell(s.Subject), len(s.Runs), verdicts(s.Runs),
+				medianAndMost(s.Runs, func(r ComparedRun) int { return r.Dropped }),
+				medianAndMost(s.Runs, func(r ComparedRun) int { return r.Delayed }), worstGap(s.Runs))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// title is the scenario with the parameters that the command set.
+func (c *Comparison) title() string {
+	words := []string{c.Scenario}
+	fields := strings.Fields(c.Command)
+	for i, f := range fields[:max(0, len(fields)-1)] {
+		if f == "--set" {
+			words = append(words, fields[i+1])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// verdicts counts the verdicts in the order of their weight.
+func verdicts(runs []ComparedRun) string {
+	var words []string
+	for _, v := range []Verdict{Pass, Fail, Invalid, Skipped} {
+		n := 0
+		for _, r := range runs {
+			if r.Verdict == v {
+				n++
+			}
+		}
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func medianAndMost(runs []ComparedRun, value func(ComparedRun) int) string {
+	var all []float64
+	for _, r := range runs {
+		all = append(all, float64(value(r)))
+	}
+	return fmt.Sprintf("%.0f (%.0f)", median(all), slices.Max(all))
+}
+
+func worstGap(runs []ComparedRun) string {
+	worst := 0.0
+	for _, r := range runs {
+		worst = max(worst, r.WorstGapMs)
+	}
+	if worst == 0 {
+		return "none"
+	}
+	return msText(worst)
+}

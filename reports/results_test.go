@@ -1,0 +1,50 @@
+package reports
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestResultsHaveARowForEachSubject(t *testing.T) {
+	c, err := Compare("rollout", []ComparedSubject{subject("a", 0, 0, 0), subject("b", 5, 60, 7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Command = "hitless compare rollout --subject a --subject b --runs 3 --set checkFall=2"
+	file := filepath.Join(t.TempDir(), "compare.json")
+	var b bytes.Buffer
+	if err := WriteComparisonJSON(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadComparison(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := WriteResults(&b, []*Comparison{read}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| rollout checkFall=2 | a | 3 | 3 pass | 0 (0) | 0 (0) | none |", "| rollout checkFall=2 | b | 3 | 3 fail | 7 (60) | 0 (0) | 600 ms |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestComparisonsThatCannotBeRead(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "another file": `{"verdict":"pass","lanes":[]}`, "the future": `{"schemaVersion":99,"subjects":[{"subject":"a"}]}`} {
+		file := filepath.Join(t.TempDir(), "compare.json")
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadComparison(file); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v, want an error that names the file", name, err)
+		}
+	}
+}
