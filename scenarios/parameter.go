@@ -95,6 +95,7 @@ var (
 		{"shutdownDelay", "30s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
 		{"gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
 		{"preStop", "0s", "preStop sleep of the pods", durationIn(0, time.Hour)},
+		{"readinessPeriod", "1s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
 		{"terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off is kube-proxy up to 1.25", onOff},
 	}
 	balancerParameters = []Parameter{

@@ -34,8 +34,21 @@ func rollout() Scenario {
 	}
 }
 
-// roll changes the pod template and waits until every old pod is gone and the balancer has followed.
+// roll replaces the pods and waits until the balancer has followed.
 func (w *World) roll(ctx context.Context, number int) error {
+	if err := w.replacePods(ctx, number); err != nil {
+		return err
+	}
+	detect := time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1) * w.Params.duration("checkInterval")
+	if err := w.main.balanced(ctx, w, detect+time.Minute); err != nil {
+		return err
+	}
+	w.recordRollout("end", number)
+	return nil
+}
+
+// replacePods begins a rollout by a change of the pod template, and waits until every old pod is gone.
+func (w *World) replacePods(ctx context.Context, number int) error {
 	k := w.main
 	var d appsv1.Deployment
 	if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
@@ -49,17 +62,12 @@ func (w *World) roll(ctx context.Context, number int) error {
 		return fmt.Errorf("changing the pod template: %w", err)
 	}
 	w.recordRollout("begin", number)
-	// A pod takes its grace period to go and some seconds to come; pods are rolled one by one.
-	perPod := w.Params.duration("gracePeriod") + w.Params.duration("preStop") + time.Minute
-	if err := k.available(ctx, w, time.Duration(k.replicas)*perPod); err != nil {
-		return err
-	}
-	detect := time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1) * w.Params.duration("checkInterval")
-	if err := k.balanced(ctx, w, detect+time.Minute); err != nil {
-		return err
-	}
-	w.recordRollout("end", number)
-	return nil
+	return k.available(ctx, w, time.Duration(k.replicas)*w.perPod())
+}
+
+// perPod bounds the replacement of one pod: it takes its grace period to go and some seconds to come.
+func (w *World) perPod() time.Duration {
+	return w.Params.duration("gracePeriod") + w.Params.duration("preStop") + time.Minute
 }
 
 func (w *World) recordRollout(state string, number int) {

@@ -57,10 +57,14 @@ var proofs = []struct {
 	For  time.Duration
 }{{"drop", 20 * time.Millisecond}, {"drop", 200 * time.Millisecond}, {"refuse", 100 * time.Millisecond}}
 
-// prove injects known faults between client and node on a lane of its own to the canary Service, with the same engine,
-// client and rate as the measured lane.
+// proofRate is the least rate at which the canary is probed: a slow lane could not find short faults. What the slow lane
+// itself would miss is in the detection floor, as two of its gaps.
+const proofRate = 100
+
+// prove injects known faults between client and node on a lane of its own to the canary Service, with the same engine
+// and client as the measured lane, and its rate if that is not below proofRate.
 func (w *World) prove(ctx context.Context) error {
-	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "canary", Service: w.canary.name, Target: w.canary.target(), Rate: w.Rate,
+	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "canary", Service: w.canary.name, Target: w.canary.target(), Rate: max(w.Rate, proofRate),
 		Control: true, Terminated: w.terminated(), Backends: []string{w.canary.name + "-"}, Host: w.canary.name})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type Scenario struct {
 }
 
 // All lists the scenarios in the order of their names.
-func All() []Scenario { return []Scenario{fault(), quiet(), restart(), rollout()} }
+func All() []Scenario { return []Scenario{fault(), quiet(), restart(), rollout(), soak()} }
 
 // Find returns the scenario of that name; the error lists the known ones.
 func Find(name string) (Scenario, error) {
@@ -72,6 +73,9 @@ type World struct {
 	Clock    Clock
 	Params   Params
 	Rate     float64
+	Random   *rand.Rand // drawn from the run's seed
+	// Failures is how many attempts on measured lanes have failed so far.
+	Failures func() int
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
 	Balanced func(service string) ([]string, bool)
 

@@ -74,7 +74,7 @@ func (k *workload) container(p Params) corev1.Container {
 		Name: "backend", Image: image,
 		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
 		Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
-		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(p.duration("readinessPeriod").Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}},
 	}
 	if stop := p.duration("preStop"); stop > 0 {

@@ -42,6 +42,7 @@ func compareCommand() *cobra.Command {
 	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare; give two or more")
 	f.IntVar(&runs, "runs", 1, "runs of each subject, with the seeds 1 to this number; four pairs or more can show a difference")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
+	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }

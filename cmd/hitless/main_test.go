@@ -35,3 +35,16 @@ func TestExitCodesAndMessages(t *testing.T) {
 		}
 	}
 }
+
+func TestSeeds(t *testing.T) {
+	for text, want := range map[string][2]int64{"1": {1, 1}, "7..9": {7, 9}, "-3..4": {-3, 4}} {
+		if first, last, err := parseSeeds(text); err != nil || first != want[0] || last != want[1] {
+			t.Errorf("%s: %d to %d, %v", text, first, last, err)
+		}
+	}
+	for _, text := range []string{"", "a", "9..7", "1..", "..3", "1..100000", "1-3"} {
+		if _, _, err := parseSeeds(text); err == nil {
+			t.Errorf("%q was taken for seeds", text)
+		}
+	}
+}

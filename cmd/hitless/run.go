@@ -50,8 +50,13 @@ host.json.`,
 	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
 	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
+	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
+}
+
+func rateFlag(f *pflag.FlagSet, o *run.Options) {
+	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
 }
 
 // commonFlags are those of every command that runs scenarios.
@@ -60,7 +65,6 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: auto or vm")
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
-	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")

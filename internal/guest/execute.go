@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -103,11 +104,20 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	w := &scenarios.World{
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Faults: faults{l.Balancer}, Prober: prober,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
+		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
 		Reach:    func(ctx context.Context, target string) error { return reach(ctx, l.Net.Client, target) },
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
-	return errors.Join(scenarios.Run(ctx, s, w), prober.close())
+	before, begin := countWakeups(), now()
+	err = scenarios.Run(ctx, s, w)
+	rate, table := countWakeups().since(before, now()-begin)
+	progress(now)(fmt.Sprintf("%.1f wake-ups in a virtual second", rate))
+	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
+	return errors.Join(err, prober.close())
 }
+
+// scenarioStream tells the scenario's random numbers from those of others who draw from the same seed.
+const scenarioStream = 1
 
 // saveLogs sends the logs of the lab's programs to the run's folder.
 func (r *recorder) saveLogs(dir string) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,12 +90,16 @@ type prober struct {
 	read    chan error
 	lanes   uint16
 	spread  uint32 // probes.Lane.SpreadSeed
+
+	mu       sync.Mutex
+	controls map[uint16]bool
+	failures int // on measured lanes
 }
 
 func newProber(l *lab.Lab, seed int64, record reports.Recorder, now func() time.Duration) (*prober, error) {
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
-	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed()}
+	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed(), controls: map[uint16]bool{}}
 	var err error
 	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: program, Args: []string{probes.WorkerName, "--fifo"},
 		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
@@ -135,7 +140,23 @@ func (p *prober) copy(attempts io.Reader) error {
 			return fmt.Errorf("reading the probe worker's attempts: %w", err)
 		}
 		p.record.Attempt(a)
+		p.count(a)
 	}
+}
+
+func (p *prober) count(a reports.Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.Class != reports.OK && !p.controls[a.Lane] {
+		p.failures++
+	}
+}
+
+// Failures is how many attempts on measured lanes have failed so far.
+func (p *prober) Failures() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures
 }
 
 // lead is how far ahead of its first attempt a lane is ordered.
@@ -152,6 +173,9 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
 	}
 	p.lanes++
+	p.mu.Lock()
+	p.controls[p.lanes] = s.Control
+	p.mu.Unlock()
 	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
 		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread}.WithDefaults()
 	if s.Terminated {

@@ -158,6 +158,9 @@ func (o Options) deadline(plan guest.Plan) time.Duration {
 	if o.Deadline > 0 {
 		return o.Deadline
 	}
+	if length, err := time.ParseDuration(plan.Parameters["for"]); err == nil {
+		return 15*time.Minute + length // slower than real time is a defect
+	}
 	rollouts, _ := strconv.Atoi(plan.Parameters["rollouts"])
 	return 15*time.Minute + time.Duration(rollouts)*3*time.Minute
 }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+)
+
+func soakCommand() *cobra.Command {
+	var o run.Options
+	var set []string
+	var seeds string
+	var length, every time.Duration
+	var keepGoing bool
+	cmd := &cobra.Command{
+		Use:   "soak",
+		Short: "Days of churn in virtual time, on one seed or many",
+		Long: `Days of churn in virtual time, on one seed or many.
+
+Rollouts, restarts of proxies and scaling happen at random times of the seed's choice, while probes open a connection every
+--probe-every. A soak ends at its first failed attempt, or goes on with --keep-going. A seed that fails does so again: the
+command that repeats it is printed.`,
+		Example: `  hitless soak --for 24h --controlplane replay
+  hitless soak --for 24h --seeds 1..8 --controlplane replay --subject kube-proxy@v1.12.2/ipvs`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			first, last, err := parseSeeds(seeds)
+			if err != nil {
+				return err
+			}
+			if every < time.Millisecond || every > time.Hour {
+				return fmt.Errorf("--probe-every %s: give a duration from 1ms to 1h", every)
+			}
+			if err := fill(&o, cmd, "soak", append([]string{"for=" + length.String(), "keepGoing=" + onOff(keepGoing)}, set...)); err != nil {
+				return err
+			}
+			o.Rate = float64(time.Second) / float64(every)
+			return soakSeeds(cmd, o, first, last)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
+	f.DurationVar(&length, "for", 24*time.Hour, "virtual time of the churn")
+	f.DurationVar(&every, "probe-every", 10*time.Second, "time between two connections of the probe")
+	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as there are CPUs")
+	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
+	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
+	commonFlags(f, &o, &set)
+	return cmd
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+// parseSeeds reads N or N..M.
+func parseSeeds(text string) (first, last int64, err error) {
+	low, high, isRange := strings.Cut(text, "..")
+	if !isRange {
+		high = low
+	}
+	first, err1 := strconv.ParseInt(low, 10, 64)
+	last, err2 := strconv.ParseInt(high, 10, 64)
+	if err1 != nil || err2 != nil || last < first || last-first >= 10_000 {
+		return 0, 0, fmt.Errorf("--seeds %s: give one seed, or a range of at most 10,000 such as 1..16", text)
+	}
+	return first, last, nil
+}
+
+// soakSeeds runs the seeds side by side, and ends with the worst verdict: fail before invalid before pass, because a
+// loss that was seen stays seen.
+func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
+	type soaked struct {
+		result *run.Result
+		err    error
+	}
+	all := make([]soaked, last-first+1)
+	var group errgroup.Group
+	group.SetLimit(max(1, runtime.NumCPU()))
+	for i := range all {
+		one := o
+		one.Seed = first + int64(i)
+		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
+		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, line)) }
+		group.Go(func() error {
+			if cmd.Context().Err() == nil {
+				all[i].result, all[i].err = run.Run(cmd.Context(), one)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // errors stand in all
+	if err := cmd.Context().Err(); err != nil {
+		return err
+	}
+	code := exitPass
+	for i, s := range all {
+		seed := first + int64(i)
+		if run.IsUsage(s.err) {
+			return s.err
+		}
+		if s.err != nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "seed %d  INVALID  %v\n", seed, s.err)
+			code = worse(code, exitInvalid)
+			continue
+		}
+		soakLine(cmd, seed, s.result)
+		code = worse(code, s.result.Report.Verdict.ExitCode())
+	}
+	if code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+func soakLine(cmd *cobra.Command, seed int64, s *run.Result) {
+	r := s.Report
+	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
+	fmt.Fprintf(cmd.OutOrStdout(), "seed %d  %s  %s\n        %s of virtual time in %s of wall time: %.0f times as fast; history sha256 %s; %s\n",
+		seed, strings.ToUpper(string(r.Verdict)), strings.Join(r.Reasons, "; "), virtual, s.Wall.Round(time.Second),
+		virtual.Seconds()/s.Wall.Seconds(), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
+	if h, err := reports.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
+		fmt.Fprintf(cmd.OutOrStdout(), "        repeat it: %s\n", h.Run.Command)
+	}
+}
+
+func worse(a, b int) int {
+	if a == reports.Fail.ExitCode() || b == exitPass {
+		return a
+	}
+	return b
+}

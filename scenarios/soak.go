@@ -1,0 +1,156 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// soak is days of ordinary life: what shows only after hours of churn, such as a graceful termination that hangs
+// (kubernetes#71071, which took its finders days of repeated testing).
+func soak() Scenario {
+	perHour := numberIn(0, 3600)
+	return Scenario{
+		Name:    "soak",
+		Summary: "hours or days of churn: rollouts, proxy restarts, scaling out and in, at random times of the seed's choice",
+		Parameters: []Parameter{
+			{"for", "24h", "how long the churn lasts", durationIn(time.Minute, 31*24*time.Hour)},
+			{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", perHour},
+			{"restartsPerHour", "1", "restarts of one node's proxy in an hour", perHour},
+			{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", perHour},
+			{"keepGoing", "off", "whether the churn goes on after the first failed attempt", onOff},
+			{"signal", "TERM", "how the proxy ends at a restart: TERM or KILL", oneOf("TERM", "KILL")},
+			{"downtime", "2s", "how long a node is without its proxy at a restart", durationIn(0, time.Hour)},
+			// With one pod fewer than nodes a rollout always finds a node for the next pod, though pods keep apart.
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"readinessPeriod", "10s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
+			{"settle", "1m", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
+		},
+		Run: func(ctx context.Context, w *World) error { return w.soak(ctx) },
+	}
+}
+
+// churn is one planned disturbance of a soak.
+type churn struct {
+	at   time.Duration // since the start of the churn
+	name string
+	do   func(ctx context.Context) error // returns nil when its effect was seen
+}
+
+// leastChurn is the share of the planned churn that must have had its effect: below it the soak shows nothing.
+const leastChurn = 0.95
+
+func (w *World) soak(ctx context.Context) error {
+	length := w.Params.duration("for")
+	return w.runChurn(ctx, length, w.planChurn(length))
+}
+
+// runChurn does what is planned, each at its time or as soon as the one before is done, and lets the time run out.
+func (w *World) runChurn(ctx context.Context, length time.Duration, planned []churn) error {
+	begin := w.Clock.Now()
+	done, due := 0, 0
+	for _, c := range planned {
+		if err := w.Clock.Sleep(ctx, max(0, begin+c.at-w.Clock.Now())); err != nil {
+			return err
+		}
+		if w.failedEnough() {
+			break
+		}
+		due++
+		if w.attemptChurn(ctx, c) {
+			done++
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if !w.failedEnough() {
+		if err := w.Clock.Sleep(ctx, max(0, begin+length-w.Clock.Now())); err != nil {
+			return err
+		}
+	}
+	return w.Step(ctx, fmt.Sprintf("%d of %d planned disturbances had their effect", done, due), "", func(context.Context) error {
+		if float64(done) < leastChurn*float64(due) {
+			return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*leastChurn)
+		}
+		return nil
+	})
+}
+
+func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Failures() > 0 }
+
+// planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
+func (w *World) planChurn(length time.Duration) []churn {
+	var all []churn
+	rollouts := 0
+	for _, kind := range []struct {
+		key, name string
+		do        func(ctx context.Context, random *rand.Rand) error
+	}{
+		{"rolloutsPerHour", "rollout", func(ctx context.Context, _ *rand.Rand) error {
+			rollouts++
+			err := w.replacePods(ctx, rollouts)
+			w.recordRollout("end", rollouts) // the balancer follows in its own time: one that cannot is a symptom to see
+			return err
+		}},
+		{"restartsPerHour", "restart of a proxy", func(ctx context.Context, random *rand.Rand) error {
+			return w.restartProxy(ctx, w.Nodes[random.IntN(len(w.Nodes))])
+		}},
+		{"scalesPerHour", "scale out and in", func(ctx context.Context, _ *rand.Rand) error { return w.scaleOutAndIn(ctx) }},
+	} {
+		count := int(length.Hours() * float64(w.Params.number(kind.key)))
+		for i := range count {
+			share := length / time.Duration(count)
+			at := time.Duration(i)*share + time.Duration(w.Random.Int64N(int64(share)))
+			all = append(all, churn{at, fmt.Sprintf("%s %d of %d", kind.name, i+1, count),
+				func(ctx context.Context) error { return kind.do(ctx, w.Random) }})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b churn) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// attemptChurn records a disturbance, and whether its effect was seen. One without effect is counted, and does not end
+// the soak: a subject that is ill must not keep the rest of the day from being seen.
+func (w *World) attemptChurn(ctx context.Context, c churn) bool {
+	record := func(state, text string) {
+		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Object: c.name, Text: text,
+			Attrs: map[string]string{"state": state}})
+	}
+	record("begin", c.name)
+	if err := c.do(ctx); err != nil {
+		record("missed", fmt.Sprintf("%s had no effect: %v", c.name, err))
+		return false
+	}
+	record("end", c.name+" done")
+	return true
+}
+
+// scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
+func (w *World) scaleOutAndIn(ctx context.Context) error {
+	normal := w.main.replicas
+	for _, replicas := range []int{normal + 1, normal} {
+		w.main.replicas = replicas
+		var d appsv1.Deployment
+		err := w.Cluster.Get(ctx, w.main.name, namespace, &d)
+		if err == nil {
+			d.Spec.Replicas = ptr(int32(replicas))
+			err = w.Cluster.Update(ctx, &d)
+		}
+		if err == nil {
+			err = w.main.available(ctx, w, w.perPod())
+		}
+		if err != nil {
+			w.main.replicas = normal
+			return fmt.Errorf("scaling to %d: %w", replicas, err)
+		}
+	}
+	return nil
+}

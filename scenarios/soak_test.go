@@ -1,0 +1,118 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// paperClock is a clock that only sleeping moves.
+type paperClock struct{ now time.Duration }
+
+func (c *paperClock) Now() time.Duration { return c.now }
+
+func (c *paperClock) Sleep(_ context.Context, d time.Duration) error {
+	c.now += d
+	return nil
+}
+
+type paperRecord struct{ events []reports.Event }
+
+func (r *paperRecord) Event(e reports.Event)   { r.events = append(r.events, e) }
+func (r *paperRecord) Attempt(reports.Attempt) {}
+
+func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRecord) {
+	t.Helper()
+	params, err := soak().Fill(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := &paperRecord{}
+	return &World{Params: params, Clock: &paperClock{}, Recorder: record, Nodes: []string{"node-1", "node-2", "node-3"},
+		Random: rand.New(rand.NewPCG(seed, 1)), Failures: func() int { return 0 }}, record
+}
+
+func TestTheSeedPlansTheChurn(t *testing.T) {
+	times := func(seed uint64) (all []time.Duration) {
+		w, _ := soaking(t, seed, map[string]string{"rolloutsPerHour": "10", "restartsPerHour": "2", "scalesPerHour": "1"})
+		for _, c := range w.planChurn(24 * time.Hour) {
+			all = append(all, c.at)
+		}
+		return all
+	}
+	one := times(1)
+	if len(one) != 24*13 || !slices.IsSorted(one) || one[len(one)-1] >= 24*time.Hour {
+		t.Errorf("24 hours of 13 an hour are %d disturbances, the last at %s, in order: %v", len(one), one[len(one)-1], slices.IsSorted(one))
+	}
+	if !slices.Equal(one, times(1)) {
+		t.Error("the same seed planned two different days")
+	}
+	if slices.Equal(one, times(2)) {
+		t.Error("two seeds planned the same day")
+	}
+}
+
+// A soak whose churn had no effect has shown nothing, and one that saw a loss ends there.
+func TestASoakNeedsItsChurn(t *testing.T) {
+	plan := func(effects string) (planned []churn) {
+		for i, c := range effects {
+			planned = append(planned, churn{time.Duration(i) * time.Minute, "rollout", func(context.Context) error {
+				if c == 'x' {
+					return errors.New("the pods stayed")
+				}
+				return nil
+			}})
+		}
+		return planned
+	}
+	t.Run("95 percent is enough", func(t *testing.T) {
+		w, record := soaking(t, 1, nil)
+		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 19)+"x")); err != nil {
+			t.Error(err)
+		}
+		if now := w.Clock.Now(); now != time.Hour {
+			t.Errorf("an hour of soak took %s", now)
+		}
+		missed := 0
+		for _, e := range record.events {
+			if e.Attrs["state"] == "missed" && strings.Contains(e.Text, "the pods stayed") {
+				missed++
+			}
+		}
+		if missed != 1 {
+			t.Errorf("%d events tell of the one disturbance without effect", missed)
+		}
+	})
+	t.Run("less is invalid", func(t *testing.T) {
+		w, record := soaking(t, 1, nil)
+		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 18)+"xx")); err == nil {
+			t.Error("18 of 20 disturbances were taken for a soak")
+		}
+		if last := record.events[len(record.events)-1]; last.Attrs["state"] != "failed" {
+			t.Errorf("the record ends with %+v: the verdict would not know", last)
+		}
+	})
+	t.Run("the first loss ends it", func(t *testing.T) {
+		w, _ := soaking(t, 1, nil)
+		w.Failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
+		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 20))); err != nil {
+			t.Error(err)
+		}
+		if now := w.Clock.Now(); now != 5*time.Minute {
+			t.Errorf("the loss was seen after 5 minutes, the soak went on until %s", now)
+		}
+	})
+	t.Run("unless it shall go on", func(t *testing.T) {
+		w, _ := soaking(t, 1, map[string]string{"keepGoing": "on"})
+		w.Failures = func() int { return 1 }
+		if err := w.runChurn(t.Context(), time.Hour, plan("...")); err != nil || w.Clock.Now() != time.Hour {
+			t.Errorf("it ended at %s: %v", w.Clock.Now(), err)
+		}
+	})
+}
