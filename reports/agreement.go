@@ -76,7 +76,7 @@ func recountAll(h *History) ([]*recount, []*lane, error) {
 			return nil, nil, fmt.Errorf("recounting the history: attempt %d is of lane %d, which no event declares", attempt.Seq, attempt.Lane)
 		}
 		l := a.lanes[i]
-		counts[i].add(&attempt, a.tables[l.frontend()].choose(&attempt, l.address, l.local).node)
+		counts[i].add(&attempt, a.way(l, &attempt).node)
 	}
 	return counts, a.lanes, nil
 }
@@ -150,9 +150,10 @@ func (c *recount) compareLane(l LaneReport, differ func(what string, reported, c
 	differ("lane "+l.Name+": failed attempts in outages by node", failed, c.failed)
 }
 
-// CheckPaths proves the computed choice of the balancer: on lanes that only pods of the path's own node can answer,
-// every answer must come from the node that was computed. Answers while a change was under way are left out, because
-// they decide the path themselves. The error counts the answers that disagree and names the first.
+// CheckPaths proves the computed or recorded choice of the balancer: on lanes that only pods of the path's own node can
+// answer, every answer must come from the node that was computed, or that the balancer's log names. Answers while a
+// computed choice was changing are left out, because they decide the path themselves. The error counts the answers that
+// disagree and names the first.
 func CheckPaths(h *History) error {
 	a, err := eventsOnly(h)
 	if err != nil {
@@ -172,10 +173,10 @@ func CheckPaths(h *History) error {
 			continue
 		}
 		checked++
-		if way := a.tables[l.frontend()].choose(&attempt, l.address, true); way.node != attempt.Node {
+		if node, source := a.chosen(l, &attempt); node != attempt.Node {
 			if len(wrong) == 0 {
-				first = fmt.Sprintf("attempt %d at %s was answered on %s, the balancer's table gives %s", attempt.Seq,
-					atText(seconds(attempt.Intended)), attempt.Node, nodeText(way.node))
+				first = fmt.Sprintf("attempt %d at %s was answered on %s, the balancer's %s gives %s", attempt.Seq,
+					atText(seconds(attempt.Intended)), attempt.Node, source, nodeText(node))
 			}
 			wrong[l.name]++
 		}
@@ -185,7 +186,17 @@ func CheckPaths(h *History) error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		errs = append(errs, fmt.Errorf("lane %s: %d of %d answers came over another node than the balancer's table gives; first: %s", name, wrong[name], checked, first))
+		errs = append(errs, fmt.Errorf("lane %s: %d of %d answers came over another node than the balancer chose; first: %s", name, wrong[name], checked, first))
 	}
 	return errors.Join(errs...)
+}
+
+// chosen is the node that the balancer chose for an answered attempt, and what tells that: its table or its log.
+func (a *analysis) chosen(l *lane, at *Attempt) (node, source string) {
+	key := l.frontend()
+	if ts := a.tables[key]; !ts.logged() {
+		return ts.choose(at, l.address, true).node, "table"
+	}
+	f, _ := a.flows[key].of(at, l.opens())
+	return f.Node, "log"
 }

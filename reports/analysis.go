@@ -14,6 +14,7 @@ type analysis struct {
 	events   []Event // in order of time
 	lanes    []*lane // in order of their ids
 	tables   map[frontend]tables
+	flows    map[frontend]flowLog
 	nodes    []string // 0 is the empty node: no balancer, or no node in its table
 	backends []backend
 	phases   []phase
@@ -55,7 +56,7 @@ func analyse(h *History) (*analysis, error) {
 }
 
 func newAnalysis(run Run) *analysis {
-	return &analysis{run: run, tables: map[frontend]tables{}, nodes: []string{""}, backends: []backend{{}}}
+	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
 func (a *analysis) damaged(format string, args ...any) {
@@ -66,6 +67,7 @@ func (a *analysis) damaged(format string, args ...any) {
 }
 
 func (a *analysis) readEvents(h *History) error {
+	words := map[string]string{}
 	for e, err := range h.Events() {
 		if err != nil {
 			if len(a.events) == 0 {
@@ -78,7 +80,18 @@ func (a *analysis) readEvents(h *History) error {
 			a.damaged("an event (%s) at the impossible time %v", e.Kind, e.At)
 			continue
 		}
+		if e.Kind == EventFlows { // evidence about attempts, and far too much of it to be looked through as events
+			key, flows, err := flowsOf(e, words)
+			if err != nil {
+				a.damaged("%v", err)
+			}
+			a.flows[key] = append(a.flows[key], flows...)
+			continue
+		}
 		a.events = append(a.events, e)
+	}
+	for _, flows := range a.flows {
+		flows.settle()
 	}
 	slices.SortStableFunc(a.events, func(x, y Event) int { return cmp.Compare(x.At, y.At) })
 	known, named := map[uint16]bool{}, map[string]bool{}
@@ -147,7 +160,10 @@ type namer struct {
 }
 
 func (n *namer) record(l *lane, a *Attempt) record {
-	way := n.a.tables[l.frontend()].choose(a, l.address, l.local)
+	way := n.a.way(l, a)
+	if way.node == "" && a.Backend != "" && a.Retrans == 0 && n.a.tables[l.frontend()].logged() {
+		l.unlogged++
+	}
 	r := record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
 		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
 		node: n.node(way.node), backend: n.backend(a)}

@@ -39,10 +39,7 @@ const (
 func (a *analysis) attribute() {
 	byNode := a.suspectsOf()
 	for _, l := range a.lanes {
-		service := l.service
-		if ts := a.tables[l.frontend()]; len(ts) > 0 {
-			service = ts[0].service
-		}
+		service := a.serviceOf(l)
 		last := map[uint16]*outage{}
 		for _, o := range l.outages {
 			o.cause = a.explain(byNode, l, o, service)
@@ -52,6 +49,14 @@ func (a *analysis) attribute() {
 			last[o.node] = o
 		}
 	}
+}
+
+// serviceOf is the service behind a lane, as the balancer names it if there is one.
+func (a *analysis) serviceOf(l *lane) string {
+	if ts := a.tables[l.frontend()]; len(ts) > 0 {
+		return ts[0].service
+	}
+	return l.service
 }
 
 // carriesTo reports whether the cause of an outage explains the next one on its path as well, and better than its own.
@@ -126,9 +131,36 @@ func (a *analysis) causeText(o *outage) string {
 	}
 	switch {
 	case o.left > 0:
+		if check, status := a.failingCheck(o); check > 0 {
+			text += fmt.Sprintf("; %s failed its health checks from %s on%s", a.nodes[o.node], atText(seconds(check)), status)
+		}
 		text += fmt.Sprintf("; it ended when the load balancer took %s out at %s", a.nodes[o.node], atText(seconds(o.left)))
 	case o.open:
 		text += "; it lasted until the lane ended"
 	}
 	return text
+}
+
+// failingCheck is the first of the failed health checks that took the outage's node out of the balancer, and how it
+// failed, in brackets.
+func (a *analysis) failingCheck(o *outage) (at time.Duration, status string) {
+	node, service := a.nodes[o.node], a.serviceOf(o.lane)
+	for _, e := range a.events {
+		if e.At > o.left {
+			break
+		}
+		if e.Kind != EventHealth || e.Node != node || (service != "" && !sameService(e.Object, service)) {
+			continue
+		}
+		switch {
+		case e.Attrs["result"] != "fail":
+			at = 0
+		case at == 0:
+			at, status = e.At, ""
+			if word := e.Attrs["status"]; word != "" {
+				status = " (" + word + ")"
+			}
+		}
+	}
+	return at, status
 }

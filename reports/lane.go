@@ -24,6 +24,7 @@ type lane struct {
 	records                                []record      // ordered by actual start, then number
 	connect                                time.Duration // median time to connect of good attempts
 	begin, end                             time.Duration // first intended start; last intended start and one gap
+	unlogged                               int           // answered, but not in the log of the balancer that chose the node
 	outages                                []*outage     // ordered by start
 }
 
@@ -81,6 +82,9 @@ func laneOf(e Event) (*lane, error) {
 func (l *lane) frontend() frontend {
 	return frontend{l.address, strings.HasPrefix(l.protocol, "udp")}
 }
+
+// opens reports whether each attempt of the lane is a connection of its own.
+func (l *lane) opens() bool { return l.protocol == "tcp-new" }
 
 // settle orders the records and computes what depends on all of them.
 func (l *lane) settle() {

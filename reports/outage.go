@@ -28,7 +28,8 @@ type outage struct {
 }
 
 // pathKey tells the paths of a lane apart. A node that left the balancer's table and came back is another path: what
-// happened to it meanwhile was not measured.
+// happened to it meanwhile was not measured. Behind a balancer that terminates connections, what it gave to no node is
+// a path of its own, with every other attempt as a proof that the way to the balancer was good.
 type pathKey struct {
 	node   uint16
 	tenure int
@@ -52,6 +53,11 @@ func outagesOf(l *lane, ts tables, nodes []string) []*outage {
 	paths := map[pathKey]*pathState{}
 	var found []*outage
 	var order []*pathState
+	var front *pathState // the way to a balancer that terminates connections, which all paths share
+	if ts.logged() {
+		front = &pathState{}
+		paths[pathKey{0, -1}], order = front, append(order, front)
+	}
 	for i := range l.records {
 		r := &l.records[i]
 		if r.class == Probe {
@@ -59,6 +65,11 @@ func outagesOf(l *lane, ts tables, nodes []string) []*outage {
 		}
 		node := nodes[r.node]
 		key := pathKey{r.node, ts.memberSince(node, r.epoch)}
+		if front != nil && node == "" {
+			key.tenure = -1
+		} else if front != nil {
+			front.pass(l, r)
+		}
 		p := paths[key]
 		if p == nil {
 			p = &pathState{tenure: ts.tenure(node, key.tenure)}
@@ -82,10 +93,7 @@ func outagesOf(l *lane, ts tables, nodes []string) []*outage {
 // take adds an attempt to its path, and returns the outage that begins with it, if one does.
 func (p *pathState) take(l *lane, r *record) *outage {
 	if !r.failed() {
-		if p.current != nil {
-			p.close(l, r)
-		}
-		p.good = r
+		p.pass(l, r)
 		return nil
 	}
 	var begun *outage
@@ -106,6 +114,14 @@ func (p *pathState) take(l *lane, r *record) *outage {
 	}
 	p.last = r
 	return begun
+}
+
+// pass takes an attempt that found the path good, whatever became of it beyond.
+func (p *pathState) pass(l *lane, r *record) {
+	if p.current != nil {
+		p.close(l, r)
+	}
+	p.good = r
 }
 
 // close ends the current outage, with the good attempt that ended it, or without one: then the path ends where the

@@ -15,6 +15,10 @@ var faultClasses = []Class{Refused, Rejected, Unreachable, ConnectTimeout, Reset
 // several gaps.
 func faultyRun(t *rapid.T) *lab {
 	s := newLab(rapid.Uint64().Draw(t, "seed"))
+	places := nodeNames
+	if rapid.Bool().Draw(t, "terminating balancer") {
+		s.log, places = &balancerLog{}, append(slices.Clone(nodeNames), "") // the way to the balancer can break, too
+	}
 	s.moment = 0
 	s.travel = time.Duration(rapid.IntRange(0, 3000).Draw(t, "travel µs")) * time.Microsecond
 	rate := rapid.SampledFrom([]float64{20, 100, 1000}).Draw(t, "rate")
@@ -43,7 +47,7 @@ func faultyRun(t *rapid.T) *lab {
 	for _, class := range faultClasses[:rapid.IntRange(0, len(faultClasses)).Draw(t, "faults")] {
 		from := instant.Draw(t, "fault")
 		to := from + time.Duration(rapid.Int64Range(0, int64(length)/2).Draw(t, "lasts"))/1000*1000
-		s.faults = append(s.faults, fault{node: rapid.SampledFrom(nodeNames).Draw(t, "on"), anyLane: true, from: from, to: to, class: class})
+		s.faults = append(s.faults, fault{node: rapid.SampledFrom(places).Draw(t, "on"), anyLane: true, from: from, to: to, class: class})
 	}
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: rate, from: time.Second, to: time.Second + length})
 	return s
@@ -108,8 +112,12 @@ func checkTruth(t *rapid.T, s *lab, a *analysis, o *outage) {
 	}
 	// What happened before the path was in use, or after, was not measured.
 	ts := a.tables[l.frontend()]
-	stayed := ts.tenure(a.nodes[o.node], ts.memberSince(a.nodes[o.node], o.epoch))
-	begin, end = max(begin, l.begin, stayed.from), min(end, l.end)
+	begin, end = max(begin, l.begin), min(end, l.end)
+	stayed := &tenure{}
+	if a.nodes[o.node] != "" {
+		stayed = ts.tenure(a.nodes[o.node], ts.memberSince(a.nodes[o.node], o.epoch))
+	}
+	begin = max(begin, stayed.from)
 	if stayed.left {
 		end = min(end, stayed.until+s.travel)
 	}

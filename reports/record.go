@@ -63,9 +63,12 @@ const (
 	EventHealth Kind = "health"
 	// EventBalancer is a change of the balancer's table: attr service, address, port, nodes (comma separated, in the
 	// order of the table, empty for none), all (every node, likewise), protocol, policy, seed, fromNs: when the change
-	// began.
-	// At is when it was complete.
+	// began, reloaded=true when the balancer started anew with it. At is when it was complete. Under the policies sticky
+	// and rehash PickNode computes the node of an attempt, under roundrobin EventFlows tells it.
 	EventBalancer Kind = "balancer"
+	// EventFlows is what a balancer that terminates connections said of the nodes that it gave some of them to: attr
+	// service, address, port, protocol, flows (see FormatFlows).
+	EventFlows Kind = "flows"
 	// EventKernel is a change seen in a node's tables: attr table=ipvs, change=added|removed|weight, service, backend,
 	// weight.
 	EventKernel Kind = "kernel"

@@ -40,6 +40,7 @@ var (
 const (
 	weightInjected = 1.0
 	weightNoNodes  = 0.95
+	weightReloaded = 0.6
 	weightEntered  = 0.4
 	weightHealth   = 0.3
 )
@@ -74,6 +75,12 @@ func balancerSuspects(e Event, before, now []string) []suspect {
 		return []suspect{s}
 	}
 	var found []suspect
+	if e.Attrs["reloaded"] == "true" {
+		again := s
+		again.weight, again.event = weightReloaded, "balancer reloaded"
+		again.what = "the load balancer started anew, with every node taken as healthy until its first check,"
+		found = append(found, again)
+	}
 	for _, node := range now {
 		if !slices.Contains(before, node) {
 			s.weight, s.event, s.node = weightEntered, "balancer entered", node

@@ -27,6 +27,7 @@ type lab struct {
 	travel   time.Duration // of a first packet from the client to the node
 	late     func() time.Duration
 	moment   time.Duration // half of what a change of the balancer takes
+	log      *balancerLog  // of a balancer that terminates connections; nil for one that passes packets on
 }
 
 // service is what the balancer knows of one address.
@@ -103,10 +104,13 @@ func (s *lab) step(name string, from, to time.Duration) {
 func (s *lab) balance(address netip.AddrPort, at time.Duration, nodes ...string) {
 	svc := s.services[address]
 	svc.table = append(svc.table, membership{at, nodes})
-	moment := s.moment
+	moment, policy := s.moment, "sticky"
+	if s.log != nil {
+		policy = "roundrobin"
+	}
 	s.event(at+moment, EventBalancer, "", svc.name, "the load balancer sends "+svc.name+" to "+cmp.Or(strings.Join(nodes, ", "), "no node"),
 		"service", svc.name, "address", address.Addr().String(), "port", strconv.Itoa(int(address.Port())), "nodes", strings.Join(nodes, ","),
-		"all", strings.Join(nodeNames, ","), "policy", "sticky", "seed", strconv.FormatUint(uint64(svc.seed), 10),
+		"all", strings.Join(nodeNames, ","), "policy", policy, "seed", strconv.FormatUint(uint64(svc.seed), 10),
 		"fromNs", strconv.FormatInt(int64(max(0, at-moment)), 10))
 }
 
@@ -167,6 +171,9 @@ func (s *lab) probe(l simLane) {
 	for seq := uint64(0); ; seq++ {
 		intended := l.from + time.Duration(seq)*gap
 		if intended >= l.to {
+			if s.log != nil {
+				s.log.tell(s, l.target)
+			}
 			return
 		}
 		s.attempts = append(s.attempts, s.attempt(l, svc, seq, intended))
@@ -176,6 +183,9 @@ func (s *lab) probe(l simLane) {
 func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duration) Attempt {
 	source := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(s.random.IntN(256)), byte(s.random.IntN(256))}), uint16(1024+s.random.IntN(60000)))
 	a := Attempt{Lane: l.id, Seq: seq, Intended: intended, Start: intended + s.late(), Source: source}
+	if s.log != nil {
+		return s.terminatedAttempt(a, l, svc)
+	}
 	node := svc.choose(source, l.target, a.Start)
 	at := a.Start + s.travel
 	for _, f := range s.faults {
@@ -209,13 +219,19 @@ func failedAttempt(a Attempt, c Class) Attempt {
 	return a
 }
 
-func (v *service) choose(source, target netip.AddrPort, at time.Duration) string {
+// nodes are those in the balancer's table.
+func (v *service) nodes(at time.Duration) []string {
 	var nodes []string
 	for _, m := range v.table {
 		if m.at <= at {
 			nodes = m.nodes
 		}
 	}
+	return nodes
+}
+
+func (v *service) choose(source, target netip.AddrPort, at time.Duration) string {
+	nodes := v.nodes(at)
 	if len(nodes) == 0 {
 		return ""
 	}
@@ -281,6 +297,7 @@ type rolling struct {
 	rollouts int
 	rate     float64
 	noProof  bool
+	log      *balancerLog // behind a balancer that terminates connections
 }
 
 const (
@@ -298,6 +315,7 @@ func (o rolling) endAt() time.Duration    { return o.settleAt() + 20*time.Second
 // faults and events before.
 func (o rolling) lab() *lab {
 	s := newLab(o.seed)
+	s.log = o.log
 	if !o.fallback {
 		s.run.Parameters["terminatingFallback"] = "off"
 		s.run.Command += " --set terminatingFallback=off"
@@ -335,7 +353,7 @@ func (o rolling) roll(s *lab) {
 		s.event(next.ready+799*time.Millisecond, EventHealth, next.node, "web", "health check of "+next.node+" passes", "result", "pass")
 		pod.terminating = next.ready + time.Second
 		pod.gone = pod.terminating + 18*time.Second
-		s.event(pod.terminating+checkOut-time.Millisecond, EventHealth, pod.node, "web", "health check of "+pod.node+" fails", "result", "fail")
+		s.event(pod.terminating+checkOut-time.Millisecond, EventHealth, pod.node, "web", "health check of "+pod.node+" fails", "result", "fail", "status", "503")
 		s.balance(webAddress, pod.terminating+checkOut, next.node)
 		s.event(pod.gone+100*time.Millisecond, EventRollout, "", "web", "rollout of web is complete", "state", "end", "generation", next.generation)
 		s.pod(pod)

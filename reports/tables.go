@@ -18,6 +18,7 @@ type table struct {
 	service  string
 	seed     uint32
 	hashed   bool // the choice is PickNode's
+	logged   bool // the choice stands in the record: EventFlows
 }
 
 // tables are the states of one address and port, in order of time.
@@ -35,33 +36,44 @@ type choice struct {
 	epoch int // index of the table that applied; -1 for none
 }
 
-// tableOf reads an EventBalancer.
-func tableOf(e Event) (frontend, table, error) {
-	var none frontend
+// frontendOf reads the address, port and protocol of an event of the balancer.
+func frontendOf(e Event) (frontend, error) {
 	address, err := netip.ParseAddr(e.Attrs["address"])
 	if err != nil {
-		return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+		return frontend{}, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
 	}
 	port, err := strconv.ParseUint(e.Attrs["port"], 10, 16)
 	if err != nil {
-		return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+		return frontend{}, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
+	}
+	return frontend{netip.AddrPortFrom(address.Unmap(), uint16(port)), strings.EqualFold(e.Attrs["protocol"], "udp")}, nil
+}
+
+// tableOf reads an EventBalancer.
+func tableOf(e Event) (frontend, table, error) {
+	key, err := frontendOf(e)
+	if err != nil {
+		return key, table{}, err
 	}
 	t := table{from: e.At, at: e.At, service: e.Attrs["service"], nodes: list(e.Attrs["nodes"]), all: list(e.Attrs["all"])}
 	if text := e.Attrs["fromNs"]; text != "" {
 		from, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+			return key, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
 		}
 		t.from = min(time.Duration(from), e.At)
 	}
-	if policy := e.Attrs["policy"]; policy == "sticky" || policy == "rehash" {
+	switch e.Attrs["policy"] {
+	case "roundrobin":
+		t.logged = true
+	case "sticky", "rehash":
 		seed, err := strconv.ParseUint(e.Attrs["seed"], 10, 32)
 		if err != nil {
-			return none, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
+			return key, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
 		}
 		t.hashed, t.seed = true, uint32(seed)
 	}
-	return frontend{netip.AddrPortFrom(address.Unmap(), uint16(port)), strings.EqualFold(e.Attrs["protocol"], "udp")}, t, nil
+	return key, t, nil
 }
 
 func list(text string) []string {
@@ -95,17 +107,7 @@ func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 	if local {
 		answered = a.Node
 	}
-	before, _ := slices.BinarySearchFunc(ts, a.Start, func(t table, at time.Duration) int {
-		if t.at <= at {
-			return -1
-		}
-		return 1
-	})
-	before-- // the last table that was complete at the start
-	last := before
-	for last+1 < len(ts) && ts[last+1].from <= a.Start+a.reach() {
-		last++
-	}
+	before, last := ts.around(a, 0)
 	if answered != "" {
 		for i := last; i >= max(before, 0); i-- {
 			if !ts[i].hashed || ts[i].pick(a, target) == answered {
@@ -124,6 +126,23 @@ func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 		return choice{"", -1}
 	}
 	return choice{ts[i].pick(a, target), i}
+}
+
+// around is the last table that was complete when the attempt started (-1 for none), and the last one that may have been
+// in force when the attempt met the balancer or, by its own word, slack later.
+func (ts tables) around(a *Attempt, slack time.Duration) (before, last int) {
+	before, _ = slices.BinarySearchFunc(ts, a.Start, func(t table, at time.Duration) int {
+		if t.at <= at {
+			return -1
+		}
+		return 1
+	})
+	before--
+	last = before
+	for last+1 < len(ts) && ts[last+1].from <= a.Start+a.reach()+slack {
+		last++
+	}
+	return before, last
 }
 
 // reach bounds how long the first packet took to the balancer: the time to connect when that was undisturbed, else

@@ -141,6 +141,10 @@ func (l *lane) distrust() []string {
 	if ours > 0 {
 		why = append(why, fmt.Sprintf("lane %s: %s of %s failed by the probe's own fault", l.name, plural(ours, "attempt"), thousands(len(l.records))))
 	}
+	if l.unlogged > 0 {
+		why = append(why, fmt.Sprintf("lane %s: the balancer's log lacks %s of %s that were answered: nobody knows their nodes", l.name,
+			thousands(l.unlogged), plural(len(l.records), "attempt")))
+	}
 	slices.Sort(lateness)
 	limit := max(latenessLimit, l.gap)
 	if p99 := time.Duration(quantile(lateness, 0.99)); p99 > limit {

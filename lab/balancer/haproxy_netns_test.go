@@ -4,15 +4,19 @@ package balancer
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/reports"
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +109,123 @@ func TestHAProxyTakesANewConfiguration(t *testing.T) {
 	g.awaitNodes("443", "")
 	if _, err := open.name(); err == nil {
 		t.Error("the connection outlives its Service")
+	}
+}
+
+// A new configuration costs no connection, and the history says that the balancer started anew.
+func TestHAProxyReloadsLoseNothing(t *testing.T) {
+	g := layHAProxy(t)
+	var workers sync.WaitGroup
+	stop := make(chan struct{})
+	asked := make([]int, 4)
+	for w := range asked {
+		workers.Go(func() {
+			for ; ; asked[w]++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := g.ask(source(1000+w*20000+asked[w]%20000), 80); err != nil {
+					t.Errorf("%v: %v", time.Since(g.start), err)
+				}
+			}
+		})
+	}
+	const reloads = 10
+	for i := range reloads {
+		svc, want := lb("web"), ""
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: vip.String()}}
+		if i%2 == 0 {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Port: 443, NodePort: 30443, Protocol: "TCP"})
+			want = everyNode
+		}
+		g.patchService(svc)
+		g.awaitNodes("443", want)
+	}
+	close(stop)
+	workers.Wait()
+	if total := asked[0] + asked[1] + asked[2] + asked[3]; total < 100 {
+		t.Errorf("only %d connections met %d reloads", total, reloads)
+	}
+	again := 0
+	for _, line := range g.notes.of(reports.EventBalancer, "port", "nodes", "reloaded") {
+		if strings.HasSuffix(line, " 80 "+everyNode+" true") {
+			again++
+		}
+	}
+	if again != reloads {
+		t.Errorf("the history has %d new starts of %d", again, reloads)
+	}
+}
+
+// silence takes a node off the network.
+func (g *ground) silence(name string) {
+	g.t.Helper()
+	i := slices.IndexFunc(g.net.Nodes, func(n *topology.Node) bool { return n.Name == name })
+	g.must(g.net.Nodes[i].Do(func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(link)
+	}))
+}
+
+// Of each connection the history says which node HAProxy gave it to and when it came, also of one that asked nothing and
+// of one whose node is silent.
+func TestHAProxyTellsItsChoices(t *testing.T) {
+	g := layHAProxy(t)
+	type visit struct {
+		node string
+		at   time.Duration
+	}
+	made := map[netip.AddrPort]visit{}
+	for i := range 300 {
+		at := time.Since(g.start)
+		got, err := g.ask(source(i), 80)
+		g.must(err)
+		made[source(i)] = visit{got, at}
+	}
+	g.silence("node-2")
+	for i := 300; i < 303; i++ { // one for each node
+		at := time.Since(g.start)
+		conn, err := g.open("tcp4", source(i), 80, time.Second)
+		g.must(err)
+		got, err := conn.name()
+		if isTimeout(err) {
+			got = "node-2"
+			g.must(conn.Conn.(*net.TCPConn).SetLinger(0)) // as a probe gives up
+		}
+		made[source(i)] = visit{got, at}
+		conn.Close()
+	}
+	next := 1000
+	g.await("what is told of the silent connection", func() bool {
+		g.ask(source(next), 80)
+		next++
+		return strings.Contains(strings.Join(g.notes.of(reports.EventFlows, "flows"), "\n"), source(302).String())
+	})
+	g.cancel()
+	g.must(<-g.ended)
+	for _, line := range g.notes.of(reports.EventFlows, "flows") {
+		for _, text := range strings.Fields(line)[1:] {
+			word := strings.Split(text, "/")
+			source, ns := netip.MustParseAddrPort(word[0]), word[2]
+			was, known := made[source]
+			if !known {
+				continue
+			}
+			delete(made, source)
+			at, err := strconv.ParseInt(ns, 10, 64)
+			g.must(err)
+			if off := time.Duration(at) - was.at; word[1] != was.node || off < -5*time.Millisecond || off > 100*time.Millisecond {
+				t.Errorf("%s went to %s at %v; the history says %s, %v later", source, was.node, was.at, word[1], off)
+			}
+		}
+	}
+	if len(made) > 0 {
+		t.Errorf("nothing is told of %v", made)
 	}
 }
 

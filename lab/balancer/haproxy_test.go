@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/reports"
 )
 
 func TestHAProxyConfiguration(t *testing.T) {
@@ -62,6 +64,28 @@ func TestHealthLines(t *testing.T) {
 		}
 		if known != c.known || v != want {
 			t.Errorf("%s\ngot  %+v, %t\nwant %+v, %t", c.line, v, known, want, c.known)
+		}
+	}
+}
+
+// The lines are HAProxy 2.6's own.
+func TestFlowLines(t *testing.T) {
+	const now = time.Minute
+	for _, c := range []struct {
+		line  string
+		known bool
+		port  uint16
+		flow  reports.Flow
+	}{
+		{"flow 80 10.200.0.1:2000 node-1 12", true, 80, reports.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1", At: now - 12*time.Millisecond}},
+		{"flow 80 10.200.0.1:2000 node-1 +70000", true, 80, reports.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1"}},
+		{"flow 80 10.200.0.1:2000 <NOSRV> 1", false, 0, reports.Flow{}},
+		{"flow 80 10.200.0.1:2000 node-1 -", false, 0, reports.Flow{}},
+		{"flow 80 10.200.0.1 node-1 1", false, 0, reports.Flow{}},
+		{"Server IPv4_80-backend/node-1 is UP", false, 0, reports.Flow{}},
+	} {
+		if port, f, ok := readFlowLine(c.line, now); ok != c.known || (ok && (port != c.port || f != c.flow)) {
+			t.Errorf("%s\ngot  %d %+v, %t\nwant %d %+v, %t", c.line, port, f, ok, c.port, c.flow, c.known)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -8,23 +9,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/reports"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // haproxyConfig is the configuration for one service, as cloud-provider-kind wrote it until May 2024 (its
 // pkg/loadbalancer/proxy.go before commit dde86341), with these differences: no Docker resolver and no daemon, the
-// external address in place of every address, the log on standard output with each change of a health check in it, and
-// a socket that tells when the program is ready. TCP only, as there.
+// external address in place of every address, a socket that tells when the program is ready, and another log: on
+// standard output, with each change of a health check in it, and with the server of every connection, also of those
+// without data. TCP only, as there.
 func haproxyConfig(t table, cfg Config, socket string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `global
-  log stdout format raw local0 notice
+  log stdout format raw local0 info
   stats socket abns@%s level user
 
 defaults
   log global
   mode tcp
-  option dontlognull
   option log-health-checks
   timeout connect 5000
   timeout client 50000
@@ -36,12 +38,14 @@ defaults
 		fmt.Fprintf(&b, `
 frontend %[1]s-frontend
   bind %[2]s
+  option logasap
+  log-format "flow %[3]d %%ci:%%cp %%s %%Tt"
   default_backend %[1]s-backend
-  # reject connections if all backends are down
-  tcp-request connection reject if { nbsrv(%[1]s-backend) lt 1 }
+  # reject connections if all backends are down; for a process that is replaced they always are
+  tcp-request connection reject if { nbsrv(%[1]s-backend) lt 1 } !{ stopping }
 
 backend %[1]s-backend
-`, name, netip.AddrPortFrom(t.addr, p.number))
+`, name, netip.AddrPortFrom(t.addr, p.number), p.number)
 		check := "check"
 		if t.question.path != "" {
 			b.WriteString("  option httpchk GET /healthz\n")
@@ -86,6 +90,24 @@ func readHealthLine(text string, now time.Duration) (verdict, bool) {
 	v.answer = answer{at: now, pass: m[3] == "succeeded", status: haproxyStatus(m[4], m[5], m[6])}
 	v.from = max(0, now-time.Duration(took)*time.Millisecond-logMargin)
 	return v, true
+}
+
+// readFlowLine reads a line of HAProxy's log that was written just before now, about a connection to the port. With
+// `option logasap` that is when its server has accepted it (the time has a plus sign then), else when it
+// ended. A connection that was given to no server has no node.
+func readFlowLine(text string, now time.Duration) (port uint16, f reports.Flow, ok bool) {
+	words := strings.Fields(text)
+	if len(words) != 5 || words[0] != "flow" {
+		return 0, f, false
+	}
+	number, err := strconv.ParseUint(words[1], 10, 16)
+	source, err2 := netip.ParseAddrPort(words[2])
+	lasted, err3 := strconv.ParseInt(strings.TrimPrefix(words[4], "+"), 10, 64)
+	if errors.Join(err, err2, err3) != nil || words[3] == "<NOSRV>" {
+		return 0, f, false
+	}
+	return uint16(number), reports.Flow{Source: source, Node: words[3],
+		At: max(0, now-time.Duration(lasted)*time.Millisecond)}, true
 }
 
 // logMargin is what a line may take from HAProxy to here, and the millisecond to which it rounds.

@@ -68,7 +68,7 @@ func (b *Balancer) serverChanged(v verdict) error {
 		b.recordHealth(s.key, v.node, s.question.target, v.answer, h.streak)
 	}
 	if flipped {
-		b.record(s, *s.set, v.from, v.at)
+		b.record(s, *s.set, change{from: v.from, at: v.at})
 	}
 	return nil
 }
@@ -84,8 +84,14 @@ func (b *Balancer) recordHealth(service, node, target string, got answer, count 
 			"count": strconv.Itoa(count)}})
 }
 
+// change is when a table changed, and how.
+type change struct {
+	from, at time.Duration // it began and was complete
+	reloaded bool          // the forwarder started anew: it knows nothing of the health of nodes
+}
+
 // record tells the history what has changed in a table, port by port. The zero table is that of a withdrawn service.
-func (b *Balancer) record(s *service, t table, from, at time.Duration) {
+func (b *Balancer) record(s *service, t table, c change) {
 	now := make([]line, len(t.ports))
 	for i, p := range t.ports {
 		now[i] = line{protocol: p.protocol, port: p.number, nodes: names(b.open(s, t, p)), all: names(t.all)}
@@ -93,12 +99,12 @@ func (b *Balancer) record(s *service, t table, from, at time.Duration) {
 	for _, old := range s.written {
 		kept := slices.ContainsFunc(now, func(l line) bool { return l.protocol == old.protocol && l.port == old.port })
 		if !kept {
-			b.recordLine(s, line{protocol: old.protocol, port: old.port}, from, at)
+			b.recordLine(s, line{protocol: old.protocol, port: old.port}, c)
 		}
 	}
 	for _, l := range now {
-		if !slices.Contains(s.written, l) {
-			b.recordLine(s, l, from, at)
+		if c.reloaded || !slices.Contains(s.written, l) {
+			b.recordLine(s, l, c)
 		}
 	}
 	s.written = now
@@ -115,14 +121,17 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 	})
 }
 
-func (b *Balancer) recordLine(s *service, l line, from, at time.Duration) {
+func (b *Balancer) recordLine(s *service, l line, c change) {
 	attrs := map[string]string{"service": s.key, "address": s.addr.String(), "port": strconv.Itoa(int(l.port)),
 		"protocol": strings.ToLower(string(l.protocol)), "nodes": l.nodes, "all": l.all, "policy": b.cfg.Flows,
-		"seed": strconv.FormatUint(uint64(b.cfg.Seed), 10), "fromNs": strconv.FormatInt(int64(from), 10)}
+		"seed": strconv.FormatUint(uint64(b.cfg.Seed), 10), "fromNs": strconv.FormatInt(int64(c.from), 10)}
 	if b.path.judges() {
 		attrs["policy"], attrs["seed"] = "roundrobin", "" // HAProxy's default; not a function of the five-tuple
 	}
-	b.cfg.Recorder.Event(reports.Event{At: at, Kind: reports.EventBalancer, Object: s.key, Attrs: attrs,
+	if c.reloaded {
+		attrs["reloaded"] = "true"
+	}
+	b.cfg.Recorder.Event(reports.Event{At: c.at, Kind: reports.EventBalancer, Object: s.key, Attrs: attrs,
 		Text: fmt.Sprintf("%s at %s:%d goes to %s (of %s)", s.key, s.addr, l.port, orNone(l.nodes), orNone(l.all))})
 }
 

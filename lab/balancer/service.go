@@ -178,7 +178,7 @@ func (b *Balancer) withdraw(s *service) error {
 	if err := b.path.remove(*s.set); err != nil {
 		return err
 	}
-	b.record(s, table{}, from, b.cfg.Now())
+	b.record(s, table{}, change{from: from, at: b.cfg.Now()})
 	b.pool.release(s.addr)
 	waiting := b.pending
 	b.pending = nil
@@ -261,7 +261,7 @@ func (b *Balancer) apply(s *service) error {
 		return err
 	}
 	s.set = &t
-	b.record(s, t, from, b.cfg.Now())
+	b.record(s, t, change{from: from, at: b.cfg.Now()})
 	return nil
 }
 
@@ -281,7 +281,8 @@ func (b *Balancer) applyUnjudged(s *service, t table) error {
 			s.judged[judgedKey{p.number, n.name}] = &health{up: true}
 		}
 	}
+	again := s.set != nil
 	s.set = &t
-	b.record(s, t, from, b.cfg.Now())
+	b.record(s, t, change{from: from, at: b.cfg.Now(), reloaded: again})
 	return nil
 }
