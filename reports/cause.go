@@ -95,6 +95,11 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 		}
 	}
 	node := a.nodes[o.node]
+	if node == "" && a.tables[l.frontend()].logged() {
+		// The balancer answers clients itself, whatever becomes of nodes and pods behind it.
+		consider(byNode[""], 1, func(s *suspect) bool { return s.kind == EventBalancer || s.kind == EventInjected })
+		return best
+	}
 	// An endpoint whose node is unknown says nothing about a lane that only pods of the path's own node can answer.
 	consider(byNode[""], 1, func(s *suspect) bool { return !l.local || s.kind != EventEndpoint })
 	if node != "" {

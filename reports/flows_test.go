@@ -190,17 +190,18 @@ func TestAWrongLogIsFound(t *testing.T) {
 
 // What is lost before the balancer chose a node is lost on the way to it: each good attempt bounds it, on whatever node.
 func TestALossBeforeTheBalancerIsNoNodes(t *testing.T) {
-	s := dropOnNode2(true)
+	s := dropOnNode2(false)
 	s.events, s.log = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventBalancer }), &balancerLog{}
 	s.balance(webAddress, 3*time.Second, nodeNames...)
 	s.faults = []fault{{anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: Refused},
-		{anyLane: true, from: lossAt + 5*time.Second, to: lossAt + 5200*time.Millisecond, class: Delayed}}
+		{anyLane: true, from: lossAt + 10*time.Second, to: lossAt + 10200*time.Millisecond, class: Delayed}}
 	s.event(lossAt-200*time.Microsecond, EventBalancer, "", "default/web", "reload", "service", "default/web", "address", "203.0.113.10", "port", "80",
 		"nodes", everyNode, "all", everyNode, "policy", "roundrobin", "reloaded", "true")
+	s.event(lossAt+10*time.Second-time.Millisecond, EventPod, "node-2", "web-node-2", "ends", "state", "terminating", "pod", "web-node-2", "node", "node-2")
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
 	all := outages(t, s.report(t))
 	if len(all) != 2 {
-		t.Fatalf("outages: %+v", all)
+		t.Fatalf("%d outages, the first is %+v", len(all), all[0])
 	}
 	for i, truth := range []float64{300, 200} {
 		if o := all[i]; o.Node != "" || o.LowerMs > truth || o.UpperMs < truth || o.UpperMs-o.LowerMs > 15 {
@@ -209,6 +210,9 @@ func TestALossBeforeTheBalancerIsNoNodes(t *testing.T) {
 	}
 	if got := all[0].Cause.Event; got != "balancer reloaded" {
 		t.Errorf("the cause is %q, want the balancer's new start", got)
+	}
+	if got := all[1].Cause.Event; got != "" {
+		t.Errorf("the cause of the second is %q, but what happens to pods cannot be", got)
 	}
 }
 

@@ -43,6 +43,8 @@ var _ = BeforeSuite(func() {
 		"1.26.0":         start(ctx, dir, "v1.26.0", ""),
 		"1.25.3 with":    start(ctx, dir, "v1.25.3", "on"),
 		"1.26.0 without": start(ctx, dir, "v1.26.0", "off"),
+		"1.25.3 HAProxy": startHAProxy(ctx, dir, "v1.25.3"),
+		"1.26.0 HAProxy": startHAProxy(ctx, dir, "v1.26.0"),
 	}
 })
 
