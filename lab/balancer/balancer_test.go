@@ -396,6 +396,10 @@ func TestAJudgingForwarder(t *testing.T) {
 		say(false, false)
 		w.expect("results", []string{"100 pass 1", "100 fail 1", "100 fail 3"}, w.notes.of(reports.EventHealth, "result", "count"))
 		w.expect("tables", []string{"100 443 node-1 99000000"}, w.notes.of(reports.EventBalancer, "port", "nodes", "fromNs"))
+		w.notes.forget()
+		w.update(lb("web", func(s *corev1.Service) { s.Spec.HealthCheckNodePort++ }))
+		w.expect("a new start, which forgets health", []string{"100 443   true", "100 80 node-1,node-2 node-1,node-2 true"},
+			w.notes.of(reports.EventBalancer, "port", "nodes", "all", "reloaded"))
 		if err := w.stop(); err != nil {
 			t.Error(err)
 		}
