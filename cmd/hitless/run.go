@@ -47,7 +47,7 @@ host.json.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
+	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, kube-proxy@VERSION/MODE or exec:FILE")
 	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)

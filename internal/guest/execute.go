@@ -15,7 +15,6 @@ import (
 
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
-	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -63,7 +62,7 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 }
 
 func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, error) {
-	spec, err := subject.Parse(plan.Subject)
+	spec, err := plan.Spec()
 	if err != nil {
 		return lab.Config{}, err
 	}
@@ -113,7 +112,10 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a virtual second", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	return errors.Join(err, prober.close())
+	if err := errors.Join(err, prober.close()); err != nil {
+		return err
+	}
+	return l.Proxies.Retire(ctx)
 }
 
 // scenarioStream tells the scenario's random numbers from those of others who draw from the same seed.

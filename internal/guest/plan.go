@@ -5,6 +5,8 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/hitless/hitless/lab/subject"
 )
 
 // Plan is everything that determines a run.
@@ -14,6 +16,7 @@ type Plan struct {
 	Parameters    map[string]string `json:"parameters"`
 	Seed          int64             `json:"seed"`
 	Subject       string            `json:"subject"`
+	Exec          *subject.Exec     `json:"exec,omitempty"` // the subject, when a file describes it
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
@@ -26,6 +29,14 @@ const planVersion = 1
 func (p Plan) Marshal() ([]byte, error) {
 	p.SchemaVersion = planVersion
 	return json.Marshal(p)
+}
+
+// Spec is the subject of the plan.
+func (p Plan) Spec() (subject.Spec, error) {
+	if p.Exec != nil {
+		return subject.FromExec(*p.Exec), nil
+	}
+	return subject.Parse(p.Subject)
 }
 
 func readPlan(data []byte) (Plan, error) {

@@ -93,7 +93,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return guest.Plan{}, spec, UsageError{err}
 	}
-	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
+	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
@@ -140,7 +140,11 @@ func (o *Options) checkNumbers() error {
 
 // command is the one command that repeats the run.
 func (o *Options) command() string {
-	words := []string{"hitless run", o.Scenario, "--subject", o.Subject, "--seed", strconv.FormatInt(o.Seed, 10)}
+	named := o.Subject
+	if file, is := strings.CutPrefix(named, "exec:"); is {
+		named = "exec:" + filepath.Base(file) // where it stands is nothing that determines the run
+	}
+	words := []string{"hitless run", o.Scenario, "--subject", named, "--seed", strconv.FormatInt(o.Seed, 10)}
 	return strings.Join(append(words, o.commonWords()...), " ")
 }
 

@@ -15,6 +15,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		"scenario":     {Options{Scenario: "rolout"}, "rollout"},
 		"subject":      {Options{Scenario: "rollout", Subject: "cilium"}, "kube-proxy@VERSION/MODE"},
+		"exec":         {Options{Scenario: "rollout", Subject: "exec:options.go"}, "options.go:"},
 		"key":          {Options{Scenario: "rollout", Set: map[string]string{"replica": "1"}}, "replicas=1"},
 		"value":        {Options{Scenario: "rollout", Set: map[string]string{"replicas": "x"}}, "whole number"},
 		"fallback":     {Options{Scenario: "rollout", Subject: "kube-proxy@v1.37.1/ipvs", Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},

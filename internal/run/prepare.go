@@ -108,7 +108,10 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 			return err
 		}
 	}
-	if spec.Name == "kube-proxy" {
+	switch {
+	case spec.Exec != nil:
+		return addExec(img, spec.Exec)
+	case spec.Name == "kube-proxy":
 		return addTools(img)
 	}
 	return nil
@@ -124,12 +127,19 @@ func addTool(img *vm.Image, path, packageName string) error {
 // addTools puts the programs into the guest that a kube-proxy calls.
 func addTools(img *vm.Image) error {
 	for _, t := range []struct{ path, packageName string }{
-		{"/usr/sbin/xtables-nft-multi", "iptables"}, {"/usr/sbin/ipset", "ipset"},
-		{"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
+		{"/usr/sbin/ipset", "ipset"}, {"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
 	} {
 		if err := addTool(img, t.path, t.packageName); err != nil {
 			return err
 		}
+	}
+	return addIptables(img)
+}
+
+// addIptables puts iptables into the guest with its other names and its extensions, which it loads while it runs.
+func addIptables(img *vm.Image) error {
+	if err := addTool(img, "/usr/sbin/xtables-nft-multi", "iptables"); err != nil {
+		return err
 	}
 	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
 		img.Link("/usr/sbin/"+name, "xtables-nft-multi")

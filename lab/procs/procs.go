@@ -151,6 +151,14 @@ func (p *Process) ExitText() string {
 	return p.err.Error()
 }
 
+// Err is nil while the program runs and when it ended with status 0; else it says how it ended.
+func (p *Process) Err() error {
+	if p.Running() {
+		return nil
+	}
+	return p.err
+}
+
 // Signal sends a signal to the program's process group. A program that has ended is not an error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.Running() {
@@ -165,7 +173,12 @@ func (p *Process) Signal(sig syscall.Signal) error {
 
 // Stop sends SIGTERM, waits for grace, then sends SIGKILL and waits for the end.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
-	if err := p.Signal(syscall.SIGTERM); err != nil {
+	return p.StopWith(ctx, syscall.SIGTERM, grace)
+}
+
+// StopWith is Stop with another signal than SIGTERM.
+func (p *Process) StopWith(ctx context.Context, sig syscall.Signal, grace time.Duration) error {
+	if err := p.Signal(sig); err != nil {
 		return fmt.Errorf("stopping %s: %w", p.Name, err)
 	}
 	timer := time.NewTimer(grace)

@@ -21,7 +21,7 @@ import (
 // Config says how the lab runs its subject.
 type Config struct {
 	Spec       Spec
-	Path       string // of the program
+	Path       string // of the program; an Exec says its own
 	Net        *topology.Network
 	Procs      *procs.Supervisor
 	Kubeconfig string
@@ -47,7 +47,8 @@ func NewFleet(cfg Config) (*Fleet, error) {
 }
 
 // StartAll starts the subject on every node and waits until each is accepted: its mode is what was asked, its healthz is
-// fresh, and its log shows no sync error. One that is not accepted is an error that quotes the line.
+// fresh, and its log shows no sync error; an Exec says itself how to ask. One that is not accepted is an error that quotes
+// the line.
 func (f *Fleet) StartAll(ctx context.Context) error {
 	for _, node := range f.cfg.Net.Nodes {
 		if err := f.launch(node); err != nil {
@@ -80,12 +81,11 @@ func (f *Fleet) Start(ctx context.Context, name string) error {
 func logName(node string) string { return "proxy-" + node }
 
 func (f *Fleet) launch(node *topology.Node) error {
-	p, err := f.cfg.Procs.Start(procs.Spec{
-		Name: logName(node.Name), Path: f.cfg.Path, Enter: node.Enter,
-		Args: f.cfg.Spec.args(node.Name, f.cfg.Kubeconfig, f.cfg.Fallback),
-		// As on a node of several cores: races between goroutines must have their chance on the guest's one CPU too.
-		Env: []string{"GOMAXPROCS=4"},
-	})
+	start, err := f.program(node)
+	if err != nil {
+		return err
+	}
+	p, err := f.cfg.Procs.Start(start)
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,9 @@ func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
 
 // unready says why the proxy is not ready yet, nil when it is.
 func (f *Fleet) unready(ctx context.Context, node *topology.Node) error {
+	if f.cfg.Spec.Exec != nil {
+		return f.execReady(ctx, node)
+	}
 	mode, err := get(ctx, node, "http://127.0.0.1:10249/proxyMode")
 	if err != nil {
 		return fmt.Errorf("asking its mode: %w", err)
@@ -168,6 +171,9 @@ func get(ctx context.Context, ns *topology.Node, url string) (string, error) {
 var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|can't use ip_?vs proxier|falling back to|sync failed`)
 
 func (f *Fleet) syncError(node string) string {
+	if f.cfg.Spec.Exec != nil {
+		return "" // nothing is known of its words
+	}
 	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
 		if failed.MatchString(line) {
 			return strings.TrimSpace(line)
@@ -184,13 +190,14 @@ func (f *Fleet) process(node string) (*procs.Process, error) {
 	return p, nil
 }
 
-// Stop ends the proxy of a node with SIGTERM, and with SIGKILL after 30 s.
+// Stop asks the proxy of a node to end (SIGTERM, or what its file says), and ends it with SIGKILL when it does not.
 func (f *Fleet) Stop(ctx context.Context, node string) error {
 	p, err := f.process(node)
 	if err != nil {
 		return err
 	}
-	return p.Stop(ctx, 30*time.Second)
+	sig, within := f.cfg.Spec.ending()
+	return p.StopWith(ctx, sig, within)
 }
 
 // Kill ends the proxy of a node with SIGKILL.

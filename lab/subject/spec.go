@@ -1,5 +1,5 @@
-// Package subject runs the proxy under test, one on each node of the lab: the bundled proxier or any kube-proxy. It is
-// not for judging what the proxy does.
+// Package subject runs the proxy under test, one on each node of the lab: the bundled proxier, any kube-proxy, or a
+// program that a file describes. It is not for judging what the proxy does.
 package subject
 
 import (
@@ -11,9 +11,10 @@ import (
 
 // Spec names a subject.
 type Spec struct {
-	Name    string // bundled or kube-proxy
+	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
-	Mode    string // ipvs, iptables or nftables
+	Mode    string // ipvs, iptables or nftables; any word for an Exec
+	Exec    *Exec  // what a file describes; nil for the others
 }
 
 // Bundled is the proxier that comes with hitless.
@@ -21,35 +22,73 @@ var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
 var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)$`)
 
-// Parse reads a subject as the command line names it.
+// execPrefix leads the name of a file that describes a subject.
+const execPrefix = "exec:"
+
+// Parse reads a subject as the command line names it, and the file of exec:FILE.
 func Parse(text string) (Spec, error) {
 	if text == "bundled" {
 		return Bundled, nil
 	}
+	if file, is := strings.CutPrefix(text, execPrefix); is {
+		e, err := ReadExec(file)
+		return FromExec(e), err
+	}
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
-		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled and kube-proxy@VERSION/MODE, "+
+		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables, with a version from v1.11 on and a mode of iptables, ipvs, nftables", text)
 	}
 	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[3]}
 	if minor := s.minor(); minor < 11 {
 		return Spec{}, fmt.Errorf("subject %q: versions from v1.11 on can be built", text)
-	} else if s.Mode == "nftables" && minor < 29 {
+	} else if minor < oldestMinor(s.Mode) {
 		return Spec{}, fmt.Errorf("subject %q: kube-proxy has the nftables mode since v1.29 (KEP-3866)", text)
 	}
 	return s, nil
 }
 
-// String is the form that Parse reads.
+// Modes are the modes that a kube-proxy can have, those of the oldest first.
+func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
+
+// oldestMinor is the minor version of Kubernetes since which hitless can test a mode.
+func oldestMinor(mode string) int {
+	if mode == "nftables" {
+		return 29 // KEP-3866
+	}
+	return 11
+}
+
+// Oldest is the oldest release of kube-proxy that can be tested in a mode, such as v1.29.
+func Oldest(mode string) string { return "v1." + strconv.Itoa(oldestMinor(mode)) }
+
+// KubeProxies are the subjects that a version of kube-proxy can be, one for each of its modes.
+func KubeProxies(version string) []Spec {
+	var all []Spec
+	for _, mode := range Modes() {
+		if s := (Spec{Name: "kube-proxy", Version: version, Mode: mode}); s.minor() >= oldestMinor(mode) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// String is the form that Parse reads; for an Exec it has the name instead of the file, which is a path of the host.
 func (s Spec) String() string {
-	if s.Name == "bundled" {
+	switch {
+	case s.Exec != nil:
+		return execPrefix + s.Name
+	case s.Name == "bundled":
 		return s.Name
 	}
 	return s.Name + "@" + s.Version + "/" + s.Mode
 }
 
-// minor is the minor version of Kubernetes, 0 for the bundled proxier.
+// minor is the minor version of Kubernetes, 0 for all but kube-proxy.
 func (s Spec) minor() int {
+	if s.Name != "kube-proxy" {
+		return 0
+	}
 	parts := strings.Split(s.Version, ".")
 	if len(parts) < 2 {
 		return 0
@@ -62,6 +101,8 @@ func (s Spec) minor() int {
 // behaviour at all, and whether it can be switched.
 func (s Spec) Fallback() (has, switchable bool) {
 	switch minor := s.minor(); {
+	case s.Exec != nil:
+		return s.Exec.Fallback == "on", s.Exec.switchable()
 	case s.Name == "bundled":
 		return true, true
 	case minor < 22: // the feature gate came with 1.22 (PR 97238)
@@ -104,6 +145,10 @@ func (s Spec) CheckFallback(value string) error {
 	has, switchable := s.Fallback()
 	if switchable || (value == "on") == has {
 		return nil
+	}
+	if s.Exec != nil {
+		return fmt.Errorf("%s cannot honour terminatingFallback=%s: %s says that it is %s and has no {terminatingFallback} in args or env",
+			s, value, s.Exec.Pack.Source, s.Exec.Fallback)
 	}
 	return fmt.Errorf("%s cannot honour terminatingFallback=%s: kube-proxy can switch it from v1.22 to v1.27 only "+
 		"(feature gate ProxyTerminatingEndpoints); this version has it %s", s, value, s.DefaultFallback())

@@ -45,6 +45,12 @@ func (img *Image) Add(guest, host string, mode os.FileMode) {
 	img.files[usr(guest)] = source{path: host, mode: mode}
 }
 
+// Has tells whether something stands at a path of the image.
+func (img *Image) Has(guest string) bool {
+	_, there := img.files[usr(guest)]
+	return there
+}
+
 // Text puts a file with the given content into the image.
 func (img *Image) Text(guest, content string) {
 	img.files[usr(guest)] = source{text: content, mode: 0o644}

@@ -1,0 +1,319 @@
+package subject
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+)
+
+// ReadExec reads the file that describes a proxy; docs/subjects.md has the format. Paths in it are relative to its own
+// folder. Every error has the form FILE:LINE: what is wrong.
+func ReadExec(file string) (Exec, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Exec{}, fmt.Errorf("reading the description of the subject: %w", err)
+	}
+	return parseExec(file, text)
+}
+
+// execReader reads one file; the first error stays.
+type execReader struct {
+	file string
+	err  error
+}
+
+func parseExec(file string, text []byte) (Exec, error) {
+	r := &execReader{file: file}
+	root, err := r.document(text)
+	if err != nil {
+		return Exec{}, err
+	}
+	e := Exec{Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), Mode: "exec",
+		Stop: Stop{Signal: "TERM", Within: 30 * time.Second}, Pack: Pack{Source: file}}
+	has := r.mapping(root, map[string]func(*yaml.Node){
+		"name":                func(n *yaml.Node) { e.Name = r.text(n, "name") },
+		"version":             func(n *yaml.Node) { e.Version = r.text(n, "version") },
+		"mode":                func(n *yaml.Node) { e.Mode = r.word(n, "mode") },
+		"program":             func(n *yaml.Node) { r.program(n, &e) },
+		"args":                func(n *yaml.Node) { e.Args = r.texts(n, "args") },
+		"env":                 func(n *yaml.Node) { e.Env = r.env(n) },
+		"files":               func(n *yaml.Node) { e.Pack.Files = r.files(n) },
+		"tools":               func(n *yaml.Node) { e.Pack.Tools = r.words(n, "tools") },
+		"ready":               func(n *yaml.Node) { e.Ready = r.ready(n) },
+		"stop":                func(n *yaml.Node) { r.stop(n, &e.Stop) },
+		"cleanup":             func(n *yaml.Node) { e.Cleanup = r.command(n, "cleanup") },
+		"terminatingFallback": func(n *yaml.Node) { e.Fallback = r.oneOf(n, "terminatingFallback", "on", "off") },
+	})
+	line := root.Line
+	if n := has["name"]; n != nil {
+		line = n.Line
+	}
+	switch {
+	case !subjectName.MatchString(e.Name):
+		r.fail(line, "name: %q; give lower-case letters, digits, - and ., beginning with a letter", e.Name)
+	case e.Name == "bundled" || e.Name == "kube-proxy":
+		r.fail(line, "name: %q is a subject of hitless' own; give another", e.Name)
+	case has["program"] == nil:
+		r.fail(root.Line, "program is missing: the path of the proxy's program, relative to this file")
+	case has["ready"] == nil:
+		r.fail(root.Line, "ready is missing: without it nobody knows when the proxy's rules stand (ready: {url: ...} or {command: [...]})")
+	}
+	if r.err != nil {
+		return Exec{}, r.err
+	}
+	if e.Fallback == "" {
+		e.Fallback = map[bool]string{true: "on", false: "off"}[e.switchable()]
+	}
+	return e, nil
+}
+
+var (
+	subjectName = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
+	plainWord   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	yamlLine    = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+)
+
+// document returns the one mapping that the text must be.
+func (r *execReader) document(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	err := decoder.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, r.errorf(1, "the file is empty; it must say at least program and ready")
+	}
+	if err == nil {
+		if err = decoder.Decode(&more); err == nil {
+			return nil, r.errorf(more.Line, "a second document; a file describes one subject")
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return doc.Content[0], nil
+	}
+	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+		return nil, fmt.Errorf("%s:%s: this is not YAML: %s", r.file, m[1], m[2])
+	}
+	return nil, fmt.Errorf("%s: this is not YAML: %w", r.file, err)
+}
+
+func (r *execReader) errorf(line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", r.file, line, fmt.Errorf(format, args...))
+}
+
+func (r *execReader) fail(line int, format string, args ...any) {
+	if r.err == nil {
+		r.err = r.errorf(line, format, args...)
+	}
+}
+
+// mapping hands each value to the function of its key, and returns the keys' values. Unknown and repeated keys fail.
+func (r *execReader) mapping(n *yaml.Node, fields map[string]func(*yaml.Node)) map[string]*yaml.Node {
+	has := map[string]*yaml.Node{}
+	if n.Kind != yaml.MappingNode {
+		r.fail(n.Line, "want key: value lines; the keys are %s", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		return has
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		take, known := fields[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode || !known:
+			r.fail(key.Line, "unknown key %q; the keys are %s", key.Value, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			return has
+		case has[key.Value] != nil:
+			r.fail(key.Line, "%s is given twice", key.Value)
+			return has
+		}
+		has[key.Value] = value
+		take(value)
+	}
+	return has
+}
+
+// text is a value as it is written: 1.10 and on stay what they look like.
+func (r *execReader) text(n *yaml.Node, what string) string {
+	if n.Kind != yaml.ScalarNode {
+		r.fail(n.Line, "%s: give a text", what)
+	}
+	if err := checkPlaceholders(n.Value); err != nil {
+		r.fail(n.Line, "%s: %w", what, err)
+	}
+	return n.Value
+}
+
+func (r *execReader) word(n *yaml.Node, what string) string {
+	if n.Kind != yaml.ScalarNode || !plainWord.MatchString(n.Value) {
+		r.fail(n.Line, "%s: give one word of letters, digits, . _ + and -", what)
+	}
+	return n.Value
+}
+
+func (r *execReader) oneOf(n *yaml.Node, what string, words ...string) string {
+	if n.Kind != yaml.ScalarNode || !slices.Contains(words, n.Value) {
+		r.fail(n.Line, "%s: give one of %s", what, strings.Join(words, ", "))
+	}
+	return n.Value
+}
+
+func (r *execReader) list(n *yaml.Node, what string, take func(*yaml.Node)) {
+	if n.Kind != yaml.SequenceNode {
+		r.fail(n.Line, "%s: give a list, such as [a, b]", what)
+		return
+	}
+	for _, entry := range n.Content {
+		take(entry)
+	}
+}
+
+func (r *execReader) texts(n *yaml.Node, what string) (texts []string) {
+	r.list(n, what, func(entry *yaml.Node) { texts = append(texts, r.text(entry, what)) })
+	return texts
+}
+
+func (r *execReader) words(n *yaml.Node, what string) (words []string) {
+	r.list(n, what, func(entry *yaml.Node) { words = append(words, r.word(entry, what)) })
+	return words
+}
+
+// command is a program and its arguments. There is no shell that would split a text.
+func (r *execReader) command(n *yaml.Node, what string) []string {
+	words := r.texts(n, what)
+	if len(words) == 0 || words[0] == "" {
+		r.fail(n.Line, "%s: give a program and its arguments", what)
+	}
+	return words
+}
+
+func (r *execReader) env(n *yaml.Node) []string {
+	if n.Kind != yaml.MappingNode {
+		r.fail(n.Line, "env: give KEY: value lines")
+		return nil
+	}
+	var env []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !envName.MatchString(key.Value) {
+			r.fail(key.Line, "env: %q is not the name of a variable", key.Value)
+		}
+		if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, key.Value+"=") }) {
+			r.fail(key.Line, "env: %s is given twice", key.Value)
+		}
+		env = append(env, key.Value+"="+r.text(value, "env: "+key.Value))
+	}
+	slices.Sort(env)
+	return env
+}
+
+// program finds the program on the host; its digest is the version unless the file says one.
+func (r *execReader) program(n *yaml.Node, e *Exec) {
+	host := r.onHost(r.text(n, "program"))
+	e.Pack.Program, e.Program = host, path.Join(ExecDir, filepath.Base(host))
+	sum, err := digest(host)
+	if err != nil {
+		r.fail(n.Line, "program: %w", err)
+	}
+	if e.Version == "" {
+		e.Version = "sha256:" + sum
+	}
+}
+
+// digest is the first 12 hex digits of a file's SHA-256.
+func digest(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12], nil
+}
+
+// onHost finds a path relative to the file.
+func (r *execReader) onHost(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(r.file), name)
+}
+
+// mounted are the guest's folders that a file system of the kernel covers.
+var mounted = []string{"/dev/", "/proc/", "/run/", "/sys/", "/tmp/"}
+
+func (r *execReader) files(n *yaml.Node) (files []File) {
+	r.list(n, "files", func(entry *yaml.Node) {
+		var f File
+		has := r.mapping(entry, map[string]func(*yaml.Node){
+			"from": func(n *yaml.Node) {
+				f.From = r.onHost(r.text(n, "from"))
+				if info, err := os.Stat(f.From); err != nil {
+					r.fail(n.Line, "from: %w", err)
+				} else if !info.Mode().IsRegular() {
+					r.fail(n.Line, "from: %s is not a file; name each file of a folder", f.From)
+				}
+			},
+			"to": func(n *yaml.Node) {
+				f.To = r.text(n, "to")
+				covered := slices.ContainsFunc(mounted, func(dir string) bool { return strings.HasPrefix(f.To, dir) })
+				if !path.IsAbs(f.To) || path.Clean(f.To) != f.To || f.To == "/" || covered {
+					r.fail(n.Line, "to: %q; give an absolute path of the guest that is not below %s", f.To, strings.Join(mounted, " "))
+				}
+			},
+		})
+		if has["from"] == nil || has["to"] == nil {
+			r.fail(entry.Line, "files: an entry needs from: (path here) and to: (path in the guest)")
+		}
+		files = append(files, f)
+	})
+	return files
+}
+
+func (r *execReader) ready(n *yaml.Node) (ready Ready) {
+	has := r.mapping(n, map[string]func(*yaml.Node){
+		"url": func(n *yaml.Node) {
+			ready.URL = r.text(n, "url")
+			if u, err := url.Parse(placeholder.ReplaceAllString(ready.URL, "x")); err != nil || u.Scheme != "http" || u.Host == "" {
+				r.fail(n.Line, "url: %q; give a URL such as http://127.0.0.1:10256/healthz", ready.URL)
+			}
+		},
+		"command": func(n *yaml.Node) { ready.Command = r.command(n, "command") },
+	})
+	if len(has) == 2 || (len(has) == 0 && r.err == nil) {
+		r.fail(n.Line, "ready: give either url or command")
+	}
+	return ready
+}
+
+func (r *execReader) stop(n *yaml.Node, stop *Stop) {
+	r.mapping(n, map[string]func(*yaml.Node){
+		"signal": func(n *yaml.Node) {
+			stop.Signal = strings.TrimPrefix(r.word(n, "signal"), "SIG")
+			if unix.SignalNum("SIG"+stop.Signal) == 0 {
+				r.fail(n.Line, "signal: there is no signal %q; give TERM, INT or another", stop.Signal)
+			}
+		},
+		"within": func(n *yaml.Node) {
+			var err error
+			if stop.Within, err = time.ParseDuration(n.Value); err != nil || stop.Within <= 0 || stop.Within > 10*time.Minute {
+				r.fail(n.Line, "within: give a duration above 0, at most 10m, such as 30s")
+			}
+		},
+	})
+}

@@ -1,0 +1,84 @@
+//go:build lab
+
+package subjects
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+// example builds the proxy of docs/subjects.md beside its two descriptions, and returns their folder.
+func example() string {
+	GinkgoHelper()
+	const source = "../../docs/examples/exec-nftables"
+	dir := GinkgoT().TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "github.com/hitless/hitless/docs/examples/exec-nftables")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	for _, name := range []string{"subject.yaml", "forgetful.yaml"} {
+		text, err := os.ReadFile(filepath.Join(source, name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(dir, name), text, 0o644)).To(Succeed())
+	}
+	return dir
+}
+
+var _ = Describe("a proxy that only a file describes", Ordered, func() {
+	var whole, forgetful *suites.Future
+
+	BeforeAll(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		DeferCleanup(cancel)
+		dir := example()
+		roll := func(file string) *suites.Future {
+			return suites.Begin(ctx, dir, file+"-run", run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
+				Subject: "exec:" + filepath.Join(dir, file),
+				Set:     map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
+		}
+		whole, forgetful = roll("subject.yaml"), roll("forgetful.yaml")
+	})
+
+	It("is accepted, answers, and passes a rollout without a loss", func() {
+		result, history, err := whole.Wait()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
+		Expect(result.Report.Subject).To(Equal(reports.Subject{Name: "exec-nftables", Version: "1", Mode: "nftables"}))
+		Expect(result.Report.Totals.OK).To(BeNumerically(">", 1000))
+	})
+
+	It("fails when it keeps an endpoint that is gone, from the moment its pod has ended", func() {
+		result, history, err := forgetful.Wait()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+		Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
+		ended := firstExit(history)
+		Expect(result.Report.Lanes[0].Outages).NotTo(BeEmpty())
+		for _, o := range result.Report.Lanes[0].Outages {
+			Expect(o.From).To(BeNumerically(">=", ended-0.1), "%+v", o)
+		}
+	})
+})
+
+// firstExit is when the first pod ended, in seconds.
+func firstExit(history *reports.History) float64 {
+	GinkgoHelper()
+	for e, err := range history.Events() {
+		Expect(err).NotTo(HaveOccurred())
+		if e.Kind == reports.EventPod && e.Attrs["state"] == "exited" {
+			return e.At.Seconds()
+		}
+	}
+	Fail("no pod ended")
+	return 0
+}
