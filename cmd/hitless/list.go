@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -72,19 +72,29 @@ func buildCommand() *cobra.Command {
 
 func subjectsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "subjects", Short: "List what can be tested", Args: cobra.NoArgs,
+		Use: "subjects", Short: "List what can be tested here, and why not the rest", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := cmd.OutOrStdout()
-			fmt.Fprintln(out, "bundled                               the IPVS proxier that comes with hitless")
-			fmt.Fprintln(out, "kube-proxy@VERSION/iptables           v1.11 and later, built from its module on first use")
-			fmt.Fprintln(out, "kube-proxy@VERSION/ipvs               v1.11 and later")
-			fmt.Fprintln(out, "kube-proxy@VERSION/nftables           v1.29 and later")
-			for _, p := range []struct{ program, name string }{{"xtables-nft-multi", "iptables"}, {"ipset", "ipset"}, {"conntrack", "conntrack"}, {"nft", "nftables"}} {
-				if _, err := exec.LookPath(p.program); err != nil {
-					fmt.Fprintf(out, "kube-proxy cannot be tested here: %s is missing; `apt-get install %s` brings it\n", p.program, p.name)
-				}
+			all, built, err := run.Subjects(cmd.Context())
+			if err != nil {
+				return err
 			}
-			return nil
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			fmt.Fprintln(w, "SUBJECT\tHERE\tVERSIONS\tNOTE")
+			for _, s := range all {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Subject, map[bool]string{true: "yes", false: "no"}[s.OK], s.Versions, s.Text)
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintln(w, "\nAny version of kube-proxy within its range is built on first use. Built here:")
+			fmt.Fprintln(w, "VERSION\tMODES\tTERMINATING FALLBACK")
+			for _, b := range built {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", b.Version, strings.Join(b.Modes, " "), b.Fallback)
+			}
+			if len(built) == 0 {
+				fmt.Fprintln(w, "none yet")
+			}
+			return w.Flush()
 		},
 	}
 }

@@ -1,0 +1,134 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// Testable says of one kind of subject whether this machine can test it.
+type Testable struct {
+	Subject  string // as --subject takes it, with words in capitals for what is to be filled in
+	OK       bool
+	Versions string
+	Text     string // what to know, or what is missing and what to do
+}
+
+// BuiltProxy is a kube-proxy that needs no building.
+type BuiltProxy struct {
+	Version  string
+	Modes    []string
+	Fallback string // what can be said of terminatingFallback
+}
+
+// machine is what a subject needs of a machine.
+type machine struct {
+	has   func(program string) bool
+	built func() ([]build.Target, error) // versions of kube-proxy in the cache
+}
+
+// Subjects tells what can be tested here, and why not the rest, and which kube-proxies are built.
+func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := machine{has: installed, built: func() ([]build.Target, error) {
+		return (&build.Builder{Cache: filepath.Join(cache, "build")}).CachedAll(ctx, "kube-proxy")
+	}}
+	return m.subjects()
+}
+
+func installed(program string) bool {
+	for _, name := range []string{program, filepath.Join("/usr/sbin", program)} {
+		if _, err := exec.LookPath(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// requirement is a program and the Debian package that brings it.
+type requirement struct{ program, packageName string }
+
+var (
+	vmNeeds    = []requirement{{vm.QEMU, "qemu-system-x86"}, {"apt-get", "apt"}, {"dpkg-deb", "dpkg"}}
+	proxyNeeds = []requirement{{"xtables-nft-multi", "iptables"}, {"ipset", "ipset"}, {"conntrack", "conntrack"}, {"nft", "nftables"}}
+)
+
+// missing names what is not there, and how to get it; it is empty when nothing is missing.
+func (m machine) missing(needs []requirement) string {
+	var programs, packages []string
+	for _, n := range needs {
+		if !m.has(n.program) {
+			programs, packages = append(programs, n.program), append(packages, n.packageName)
+		}
+	}
+	if len(programs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("missing: %s; `apt-get install %s` brings it", strings.Join(programs, ", "), strings.Join(packages, " "))
+}
+
+func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
+	targets, err := m.built()
+	if err != nil {
+		return nil, nil, err
+	}
+	lab := m.missing(vmNeeds)
+	if runtime.GOARCH != "amd64" {
+		lab = "the lab's virtual machine is built for x86-64; this machine is " + runtime.GOARCH
+	}
+	row := func(name, versions, why, text string) Testable {
+		return Testable{name, why == "", versions, cmp.Or(why, text)}
+	}
+	const ipvs = "IPVS is the guest kernel's; this machine's own kernel need not have it"
+	all := []Testable{row("bundled", "this program", lab, "the IPVS proxier that comes with hitless; "+ipvs)}
+	proxy := cmp.Or(lab, m.missing(proxyNeeds))
+	if proxy == "" && len(targets) == 0 && !m.has("go") {
+		proxy = "no kube-proxy is built, and go, which builds them, is missing; install Go 1.26 or later"
+	}
+	for _, mode := range subject.Modes() {
+		text := map[string]string{"ipvs": ipvs, "iptables": "as iptables-nft: the nft variant of iptables",
+			"nftables": "in the guest's kernel"}[mode]
+		all = append(all, row("kube-proxy@VERSION/"+mode, subject.Oldest(mode)+" to "+newest(), proxy, text))
+	}
+	all = append(all,
+		row("exec:FILE", "any", lab, "any other proxy, described by a YAML file: docs/subjects.md"),
+		row("cluster", "-", "what a live cluster runs cannot be tested yet", ""))
+	var built []BuiltProxy
+	for _, t := range targets {
+		built = append(built, builtProxy(t.Version))
+	}
+	return all, built, nil
+}
+
+// newest is the newest release of kube-proxy that is known to build.
+func newest() string {
+	for _, r := range build.Versions() {
+		if r.Name == "kube-proxy" {
+			return r.Newest
+		}
+	}
+	return ""
+}
+
+func builtProxy(version string) BuiltProxy {
+	b := BuiltProxy{Version: version}
+	for _, s := range subject.KubeProxies(version) {
+		b.Modes = append(b.Modes, s.Mode)
+		b.Fallback = s.DefaultFallback()
+		if _, switchable := s.Fallback(); switchable {
+			b.Fallback += ", can be switched"
+		}
+	}
+	return b
+}

@@ -1,0 +1,73 @@
+package run
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/lab/build"
+)
+
+// without is a machine that has everything but the named programs, and the given versions of kube-proxy.
+func without(programs []string, versions ...string) machine {
+	return machine{has: func(p string) bool { return !slices.Contains(programs, p) },
+		built: func() (all []build.Target, err error) {
+			for _, v := range versions {
+				all = append(all, build.Target{Name: "kube-proxy", Version: v})
+			}
+			return all, nil
+		}}
+}
+
+// What is missing is named for the subjects that need it, with the package that brings it, and for no other.
+func TestSubjectsSayWhatIsMissing(t *testing.T) {
+	const bundled, proxy, described = "bundled", "kube-proxy", "exec:FILE"
+	for name, c := range map[string]struct {
+		machine machine
+		not     []string
+		say     string
+	}{
+		"nothing":       {without(nil), nil, ""},
+		"qemu":          {without([]string{"qemu-system-x86_64"}), []string{bundled, proxy, described}, "apt-get install qemu-system-x86"},
+		"ipset and nft": {without([]string{"ipset", "nft"}), []string{proxy}, "apt-get install ipset nftables"},
+		"go":            {without([]string{"go"}), []string{proxy}, "Go 1.26"},
+		"go, but built": {without([]string{"go"}, "v1.26.0"), nil, ""},
+	} {
+		rows, _, err := c.machine.subjects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			kind, _, _ := strings.Cut(r.Subject, "@")
+			if kind == "cluster" {
+				if r.OK {
+					t.Errorf("%s: claims that it can test a live cluster", name)
+				}
+				continue
+			}
+			if bad := slices.Contains(c.not, kind); r.OK == bad || (bad && !strings.Contains(r.Text, c.say)) {
+				t.Errorf("%s missing: %+v, want possible=%t with %q", name, r, !bad, c.say)
+			}
+		}
+	}
+}
+
+func TestBuiltProxies(t *testing.T) {
+	_, built, err := without(nil, "v1.12.2", "v1.25.3", "v1.37.1").subjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range built {
+		got = append(got, b.Version+": "+strings.Join(b.Modes, " ")+": "+b.Fallback)
+	}
+	want := []string{"v1.12.2: iptables ipvs: off", "v1.25.3: iptables ipvs: off, can be switched", "v1.37.1: iptables ipvs nftables: on"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	broken := machine{has: func(string) bool { return true }, built: func() ([]build.Target, error) { return nil, errors.New("no cache") }}
+	if _, _, err := broken.subjects(); err == nil {
+		t.Error("a cache that cannot be read is taken for an empty one")
+	}
+}
