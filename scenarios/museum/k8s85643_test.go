@@ -1,0 +1,103 @@
+package museum
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// rolled is a rollout from node-1 to node-2 behind externalTrafficPolicy: Local, with health checks of 5 s, 3 in a row: the
+// old pod begins to terminate at 20 s and the balancer leaves its node 12.3 s later.
+func rolled(losses ...loss) *story {
+	s := &story{scenario: "rollout", losses: losses, params: map[string]string{"checkInterval": "5s", "checkFall": "3"}}
+	maps.Copy(s.params, k8s85643().Set)
+	s.pod(500*time.Millisecond, "web-1", "node-1", "ready")
+	s.balance(600*time.Millisecond, "web", webAddress, "node-1")
+	s.pod(19*time.Second, "web-2", "node-2", "ready")
+	s.balance(19500*time.Millisecond, "web", webAddress, "node-1", "node-2")
+	s.pod(20*time.Second, "web-1", "node-1", "terminating")
+	s.balance(32300*time.Millisecond, "web", webAddress, "node-2")
+	s.pod(50*time.Second, "web-1", "node-1", "exited")
+	s.pod(50*time.Second, "web-1", "node-1", "removed")
+	return s
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func TestK8s85643(t *testing.T) {
+	whole := func(losses ...loss) *story { return rolled(losses...) }
+	for name, c := range map[string]struct {
+		story *story
+		want  Answer
+		say   string
+	}{
+		"the bug":               {whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected}), Seen, "node-1 dropped for 12."},
+		"the bug, black hole":   {whole(loss{"node-1", ms(21500), ms(32300), reports.ConnectTimeout}), Seen, "its only local pod web-1"},
+		"nothing lost":          {whole(), NotSeen, "still sent to them: 1"},
+		"too short":             {whole(loss{"node-1", ms(20050), ms(21050), reports.Rejected}), NotSeen, "an outage of 9.5s to 20.5s"},
+		"on the other node":     {whole(loss{"node-2", ms(20050), ms(32300), reports.Rejected}), NotSeen, ""},
+		"before the pod leaves": {whole(loss{"node-1", ms(19600), ms(32300), reports.Rejected}), NotSeen, ""},
+		"long after it":         {whole(loss{"node-1", ms(24500), ms(32300), reports.Rejected}), NotSeen, ""},
+		"too long":              {stays(whole(loss{"node-1", ms(20050), ms(60000), reports.Rejected})), NotSeen, ""},
+		"another local pod":     {second(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), CannotTell, "no node lost its only local pod"},
+		"no proof":              {unproved(whole()), CannotTell, "invalid"},
+		"bad baseline":          {whole(loss{"node-1", ms(6000), ms(6500), reports.Rejected}), CannotTell, "the baseline is not clean"},
+		"another scenario":      {as(whole(), "quiet"), CannotTell, "needs rollout"},
+		"another parameter":     {with(whole(), "replicas", "2"), CannotTell, "needs replicas=1"},
+	} {
+		f := k8s85643().Judge(c.story.record(t))
+		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
+			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.say)
+		}
+	}
+}
+
+// stays is a balancer that never leaves the node.
+func stays(s *story) *story {
+	for i, e := range s.events {
+		if e.Kind == reports.EventBalancer && e.Attrs["nodes"] == "node-2" {
+			s.events[i].Attrs["nodes"] = "node-1,node-2"
+		}
+	}
+	return s
+}
+
+// second adds a ready pod on the node that the first one leaves.
+func second(s *story) *story {
+	s.pod(ms(18000), "web-3", "node-1", "ready")
+	return s
+}
+
+func unproved(s *story) *story { s.noProof = true; return s }
+
+func as(s *story, scenario string) *story { s.scenario = scenario; return s }
+
+func with(s *story, key, value string) *story { s.params[key] = value; return s }
+
+func TestExitCodes(t *testing.T) {
+	for answer, want := range map[Answer]int{NotSeen: 0, Seen: 1, CannotTell: 3} {
+		if got := answer.ExitCode(); got != want {
+			t.Errorf("%s exits with %d, want %d", answer, got, want)
+		}
+	}
+}
+
+// An entry must say everything that a visitor asks.
+func TestEntries(t *testing.T) {
+	seen := map[string]bool{}
+	for _, e := range All() {
+		if e.ID == "" || e.Title == "" || e.Affected == "" || e.Fixed == "" || e.Scenario == "" || e.Signature == nil || seen[e.ID] {
+			t.Errorf("the entry %q is incomplete or stands there twice", e.ID)
+		}
+		seen[e.ID] = true
+		if found, err := Find(e.ID); err != nil || found.Title != e.Title {
+			t.Errorf("%s is not found: %v", e.ID, err)
+		}
+	}
+	if _, err := Find("k8s-1"); err == nil || !strings.Contains(err.Error(), "k8s-85643") {
+		t.Errorf("an unknown bug gave %v", err)
+	}
+}

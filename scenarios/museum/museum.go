@@ -1,0 +1,114 @@
+// Package museum is the catalogue of historical bugs that lost traffic: for each the scenario that brings it out and its
+// signature, a pure function of a run's record. It runs nothing, and it does not judge a subject: a run may fail for other
+// reasons than the bug that was looked for.
+package museum
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Entry is one bug. Adding one is a value in All and one signature.
+type Entry struct {
+	ID       string // k8s-85643: where it was reported, and its number there
+	Title    string // one line: what loses traffic when
+	Affected string // versions that have the bug
+	Fixed    string // the version, and the change if it is known
+	Scenario string
+	Set      map[string]string // parameters of the scenario that the bug needs; the others keep their defaults
+	// Signature looks for the bug in the record of a run of the scenario that can be trusted.
+	Signature func(r *Record) Finding
+}
+
+// All lists the entries by their ids.
+func All() []Entry { return []Entry{k8s85643()} }
+
+// Find returns the entry of that id; the error lists the known ones.
+func Find(id string) (Entry, error) {
+	var ids []string
+	for _, e := range All() {
+		if e.ID == id {
+			return e, nil
+		}
+		ids = append(ids, e.ID)
+	}
+	return Entry{}, fmt.Errorf("unknown bug %q; the museum has %s", id, strings.Join(ids, ", "))
+}
+
+// Record is what a signature is judged from.
+type Record struct {
+	Report *reports.Report
+	Events []reports.Event // with their attributes, in order of time
+}
+
+// Open reads the record of a run.
+func Open(h *reports.History) (*Record, error) {
+	report, err := reports.Build(h)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Report: report}
+	for e, err := range h.Events() {
+		if err != nil {
+			return nil, fmt.Errorf("reading the events: %w", err)
+		}
+		r.Events = append(r.Events, e)
+	}
+	slices.SortStableFunc(r.Events, func(x, y reports.Event) int { return cmp.Compare(x.At, y.At) })
+	return r, nil
+}
+
+// Answer says whether a bug was seen.
+type Answer string
+
+const (
+	// Seen means that the run shows the bug's signature.
+	Seen Answer = "seen"
+	// NotSeen means that the run had the occasion, would have seen the bug, and did not.
+	NotSeen Answer = "not seen"
+	// CannotTell means that the run says nothing of the bug.
+	CannotTell Answer = "cannot tell"
+)
+
+// ExitCode is 0 for a bug that was not seen, 1 for one that was, and 3 when the run cannot tell.
+func (a Answer) ExitCode() int {
+	switch a {
+	case NotSeen:
+		return 0
+	case Seen:
+		return 1
+	}
+	return 3
+}
+
+// Finding is an answer and the sentences that say why.
+type Finding struct {
+	Answer  Answer
+	Reasons []string
+}
+
+func cannotTell(format string, args ...any) Finding {
+	return Finding{CannotTell, []string{fmt.Sprintf(format, args...)}}
+}
+
+// Judge looks for the bug in a record. A run that cannot be trusted, or that is not the entry's scenario with the
+// entry's parameters, cannot tell.
+func (e Entry) Judge(r *Record) Finding {
+	if v := r.Report.Verdict; v != reports.Pass && v != reports.Fail {
+		return Finding{CannotTell, append([]string{"the run is " + string(v)}, r.Report.Reasons...)}
+	}
+	if r.Report.Run.Scenario != e.Scenario {
+		return cannotTell("the run is of the scenario %s; %s needs %s", r.Report.Run.Scenario, e.ID, e.Scenario)
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.Set)) {
+		if got := r.Report.Run.Parameters[key]; got != e.Set[key] {
+			return cannotTell("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, e.Set[key])
+		}
+	}
+	return e.Signature(r)
+}
