@@ -76,28 +76,3 @@ func unproved(s *story) *story { s.noProof = true; return s }
 func as(s *story, scenario string) *story { s.scenario = scenario; return s }
 
 func with(s *story, key, value string) *story { s.params[key] = value; return s }
-
-func TestExitCodes(t *testing.T) {
-	for answer, want := range map[Answer]int{NotSeen: 0, Seen: 1, CannotTell: 3} {
-		if got := answer.ExitCode(); got != want {
-			t.Errorf("%s exits with %d, want %d", answer, got, want)
-		}
-	}
-}
-
-// An entry must say everything that a visitor asks.
-func TestEntries(t *testing.T) {
-	seen := map[string]bool{}
-	for _, e := range All() {
-		if e.ID == "" || e.Title == "" || e.Affected == "" || e.Fixed == "" || e.Scenario == "" || e.Signature == nil || seen[e.ID] {
-			t.Errorf("the entry %q is incomplete or stands there twice", e.ID)
-		}
-		seen[e.ID] = true
-		if found, err := Find(e.ID); err != nil || found.Title != e.Title {
-			t.Errorf("%s is not found: %v", e.ID, err)
-		}
-	}
-	if _, err := Find("k8s-1"); err == nil || !strings.Contains(err.Error(), "k8s-85643") {
-		t.Errorf("an unknown bug gave %v", err)
-	}
-}

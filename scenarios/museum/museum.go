@@ -75,15 +75,15 @@ const (
 	CannotTell Answer = "cannot tell"
 )
 
-// ExitCode is 0 for a bug that was not seen, 1 for one that was, and 3 when the run cannot tell.
-func (a Answer) ExitCode() int {
-	switch a {
-	case NotSeen:
-		return 0
-	case Seen:
+// ExitCode is that of a command that looked for bugs: 1 when any was seen, else 3 when any run cannot tell, else 0.
+func ExitCode(answers ...Answer) int {
+	switch {
+	case slices.Contains(answers, Seen):
 		return 1
+	case slices.ContainsFunc(answers, func(a Answer) bool { return a != NotSeen }):
+		return 3
 	}
-	return 3
+	return 0
 }
 
 // Finding is an answer and the sentences that say why.

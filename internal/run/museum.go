@@ -1,0 +1,53 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// Museum runs an entry's scenario with the entry's parameters and looks for its signature. A run that did not come to a
+// good end cannot tell. The result is nil when nothing was run.
+func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Result, error) {
+	if err := o.visit(e); err != nil {
+		return museum.Finding{}, nil, err
+	}
+	result, err := Run(ctx, o)
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return museum.Finding{Answer: museum.CannotTell, Reasons: []string{err.Error()}}, result, nil
+	}
+	if err != nil {
+		return museum.Finding{}, result, err
+	}
+	h, err := reports.OpenHistory(result.Dir)
+	if err != nil {
+		return museum.Finding{}, result, err
+	}
+	record, err := museum.Open(h)
+	if err != nil {
+		return museum.Finding{}, result, err
+	}
+	return e.Judge(record), result, nil
+}
+
+// visit makes the options those of an entry. A parameter that the entry needs cannot be changed.
+func (o *Options) visit(e museum.Entry) error {
+	set := map[string]string{}
+	maps.Copy(set, e.Set)
+	for _, key := range sortedKeys(o.Set) {
+		if need, fixed := e.Set[key]; fixed && need != o.Set[key] {
+			return usagef("--set %s=%s: %s needs %s=%s", key, o.Set[key], e.ID, key, need)
+		}
+		set[key] = o.Set[key]
+	}
+	o.Scenario, o.Set = e.Scenario, set
+	if o.Out == "" {
+		o.Out = filepath.Join("out", "museum-"+e.ID)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/scenarios"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// What an entry names must exist: a scenario, and parameters that it takes.
+func TestEntriesCanBeRun(t *testing.T) {
+	for _, e := range museum.All() {
+		s, err := scenarios.Find(e.Scenario)
+		if err != nil {
+			t.Errorf("%s: %v", e.ID, err)
+			continue
+		}
+		if _, err := s.Fill(e.Set); err != nil {
+			t.Errorf("%s: %v", e.ID, err)
+		}
+	}
+}
+
+func TestVisit(t *testing.T) {
+	e, err := museum.Find("k8s-85643")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Set: map[string]string{"rollouts": "1", "replicas": "1"}}
+	if err := o.visit(e); err != nil || o.Scenario != "rollout" || o.Set["trafficPolicy"] != "Local" || o.Set["rollouts"] != "1" {
+		t.Errorf("%v, %+v", err, o)
+	}
+	if o.Out != "out/museum-k8s-85643" {
+		t.Errorf("the results go to %s", o.Out)
+	}
+	o = Options{Set: map[string]string{"trafficPolicy": "Cluster"}, Out: t.TempDir()}
+	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs trafficPolicy=Local") {
+		t.Errorf("a parameter that the bug needs was changed: %v", err)
+	}
+	o = Options{Subject: "cilium", Out: t.TempDir()}
+	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) {
+		t.Errorf("an unknown subject gave %v", err)
+	}
+}
