@@ -30,6 +30,7 @@ lab-test: packages build ## tests on a real kernel in a VM
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -tags netns ./probes ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
+	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 
 results: packages build ## run the comparisons of docs/results again (40 minutes) and write the README's table
 	@hack/results.sh

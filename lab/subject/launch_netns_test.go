@@ -1,0 +1,110 @@
+//go:build netns
+
+package subject
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// script is a proxy that writes down how it was called, and what asks it to end.
+const script = `#!/bin/sh
+dir=$1
+case $2 in
+ready) [ -e $dir/started ]; exit;;
+cleanup) echo "cleaned $3" >> $dir/log; exit $CLEANUP_STATUS;;
+esac
+echo "on $2, pods $3, $SERVER, fallback $FALLBACK" >> $dir/log
+trap 'echo INT >> $dir/log; exit' INT
+touch $dir/started
+while :; do sleep 0.1; done
+`
+
+type quietRecorder struct{}
+
+func (quietRecorder) Event(reports.Event)     {}
+func (quietRecorder) Attempt(reports.Attempt) {}
+
+// network is one for all tests: its bridge stays in the test's namespace.
+var network = sync.OnceValues(func() (*topology.Network, error) { return topology.New(1) })
+
+// fleetOf is a fleet of one node that runs the script, with a change to its description.
+func fleetOf(t *testing.T, change func(*Exec)) (*Fleet, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"proxy": script, "kubeconfig": `{"apiVersion":"v1","kind":"Config","current-context":"lab",
+		"clusters":[{"name":"lab","cluster":{"server":"http://10.0.0.2:8001"}}],"users":[{"name":"lab","user":{}}],
+		"contexts":[{"name":"lab","context":{"cluster":"lab","user":"lab"}}]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := Exec{Name: "script", Program: filepath.Join(dir, "proxy"), Args: []string{dir, "{node}", "{podCIDR}"},
+		Env:     []string{"SERVER={server}", "FALLBACK={terminatingFallback}", "CLEANUP_STATUS=0"},
+		Ready:   Ready{Command: []string{"{program}", dir, "ready"}},
+		Stop:    Stop{"INT", 10 * time.Second},
+		Cleanup: []string{"{program}", dir, "cleanup", "{nodeIP}"}}
+	change(&e)
+	net, err := network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor, err := procs.New(filepath.Join(dir, "logs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { supervisor.StopAll(time.Second) })
+	begin := time.Now()
+	f, err := NewFleet(Config{Spec: FromExec(e), Net: net, Procs: supervisor, Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		Fallback: "off", Recorder: quietRecorder{}, Now: func() time.Duration { return time.Since(begin) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, filepath.Join(dir, "log")
+}
+
+func TestLifeOfAnExec(t *testing.T) {
+	f, log := fleetOf(t, func(*Exec) {})
+	if err := f.StartAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Retire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(log)
+	want := "on node-1, pods 10.244.1.0/24, http://10.0.0.2:8001, fallback off\nINT\ncleaned 10.0.0.11\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v, the script wrote %q, want %q", err, got, want)
+	}
+}
+
+// What goes wrong is told with the program's own words.
+func TestExecThatFails(t *testing.T) {
+	fails := func(e *Exec) { e.Program, e.Args = "/bin/sh", []string{"-c", "echo no licence; exit 7"} }
+	f, _ := fleetOf(t, func(e *Exec) { fails(e); e.Ready = Ready{URL: "http://127.0.0.1:10256/healthz"} })
+	if err := f.StartAll(t.Context()); err == nil || !strings.Contains(err.Error(), "no licence") {
+		t.Errorf("a proxy that ends at once gave %v", err)
+	}
+	f, _ = fleetOf(t, func(e *Exec) { e.Env[2] = "CLEANUP_STATUS=4" })
+	if err := f.StartAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Retire(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("a cleanup that fails gave %v", err)
+	}
+	f, _ = fleetOf(t, func(e *Exec) { e.Ready = Ready{Command: []string{"sleep", "60"}} })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := f.StartAll(ctx); err == nil {
+		t.Error("a ready command that hangs was waited for without end")
+	}
+}
