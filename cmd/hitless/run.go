@@ -47,12 +47,16 @@ host.json.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, kube-proxy@VERSION/MODE or exec:FILE")
+	subjectFlag(f, &o)
 	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
+}
+
+func subjectFlag(f *pflag.FlagSet, o *run.Options) {
+	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test, a `SUBJECT`: bundled, kube-proxy@VERSION/MODE or exec:FILE; hitless subjects lists them")
 }
 
 func rateFlag(f *pflag.FlagSet, o *run.Options) {
@@ -65,7 +69,7 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: auto or vm")
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
-	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, key=value; see `hitless scenarios`")
+	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, `KEY=VALUE`; hitless scenarios lists them")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
 }

@@ -48,7 +48,7 @@ command that repeats it is printed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test: bundled, or kube-proxy@VERSION/MODE")
+	subjectFlag(f, &o)
 	f.DurationVar(&length, "for", 24*time.Hour, "virtual time of the churn")
 	f.DurationVar(&every, "probe-every", 10*time.Second, "time between two connections of the probe")
 	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as there are CPUs")
