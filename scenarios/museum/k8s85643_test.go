@@ -2,6 +2,7 @@ package museum
 
 import (
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -40,9 +41,12 @@ func TestK8s85643(t *testing.T) {
 		"too short":             {whole(loss{"node-1", ms(20050), ms(21050), reports.Rejected}), NotSeen, "an outage of 9.5s to 20.5s"},
 		"on the other node":     {whole(loss{"node-2", ms(20050), ms(32300), reports.Rejected}), NotSeen, ""},
 		"before the pod leaves": {whole(loss{"node-1", ms(19600), ms(32300), reports.Rejected}), NotSeen, ""},
-		"long after it":         {whole(loss{"node-1", ms(24500), ms(32300), reports.Rejected}), NotSeen, ""},
+		"long after it":         {stays(whole(loss{"node-1", ms(24500), ms(36000), reports.Rejected})), NotSeen, ""},
 		"too long":              {stays(whole(loss{"node-1", ms(20050), ms(60000), reports.Rejected})), NotSeen, ""},
 		"another local pod":     {second(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), CannotTell, "no node lost its only local pod"},
+		"balancer had left":     {leftBefore(whole()), CannotTell, "no node lost its only local pod"},
+		"another Service's pod": {other(), CannotTell, "no node lost its only local pod"},
+		"below the floor":       {with(whole(), "checkFall", "1"), CannotTell, "would not have been seen"},
 		"no proof":              {unproved(whole()), CannotTell, "invalid"},
 		"bad baseline":          {whole(loss{"node-1", ms(6000), ms(6500), reports.Rejected}), CannotTell, "the baseline is not clean"},
 		"another scenario":      {as(whole(), "quiet"), CannotTell, "needs rollout"},
@@ -68,6 +72,26 @@ func stays(s *story) *story {
 // second adds a ready pod on the node that the first one leaves.
 func second(s *story) *story {
 	s.pod(ms(18000), "web-3", "node-1", "ready")
+	return s
+}
+
+// leftBefore is a balancer that took the node out before its pod began to terminate.
+func leftBefore(s *story) *story {
+	s.balance(ms(19900), "web", webAddress, "node-2")
+	return s
+}
+
+// other is a run in which only a pod of a Service that nobody measures leaves its node.
+func other() *story {
+	s := rolled()
+	for i, e := range s.events {
+		switch {
+		case e.Kind == reports.EventEndpoint:
+			s.events[i].Attrs["service"] = "other"
+		case e.Kind == reports.EventBalancer:
+			s.balance(e.At, "other", netip.MustParseAddrPort("203.0.113.12:80"), strings.Split(e.Attrs["nodes"], ",")...)
+		}
+	}
 	return s
 }
 
