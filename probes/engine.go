@@ -35,13 +35,14 @@ type Config struct {
 // Engine runs lanes. Make it with New, run it with Run, in one goroutine and within the network namespace that the
 // probes belong to; the other methods may be called from anywhere.
 type Engine struct {
-	config   Config
-	host     host
-	protocol protocol
+	config    Config
+	host      host
+	protocols map[string]protocol // by the word of Lane.Protocol
 
 	lanes     []*lane // in order of their ids
 	walks     []*walk
 	flights   []*flight     // every one ever made, by its token
+	held      []socket      // sockets that outlive attempts, by firstHeld less their token
 	idle      []*flight     // those not in use
 	pending   time.Duration // when the oldest record that is not flushed was made; never for none
 	lateLimit time.Duration
@@ -65,12 +66,28 @@ type host interface {
 	close()
 }
 
-// protocol makes attempts. Each method either ends the attempt with Engine.finish or leaves it in flight.
+// protocol makes the attempts of the lanes that name it. Each method either ends the attempt with Engine.finish or
+// leaves it in flight.
 type protocol interface {
-	start(f *flight)
+	start(f *flight) // begins with Engine.tuple where it needs a new five-tuple
 	ready(f *flight, events uint32)
 	expire(f *flight) // the flight's deadline has passed
 	cancel(f *flight) // lets go of what the flight holds; the engine ends it
+	leave(n *lane)    // lets go of what the lane holds beyond its attempts: none is left
+}
+
+// socket is one that outlives attempts; it gets its events itself.
+type socket interface {
+	ready(generation int32, events uint32)
+}
+
+// firstHeld is the token of the first socket that outlives attempts; the next ones count down from it.
+const firstHeld = tokenWake - 1
+
+// hold gives a token to a socket that outlives attempts. The token is its own until the engine ends.
+func (e *Engine) hold(s socket) int32 {
+	e.held = append(e.held, s)
+	return int32(firstHeld - (len(e.held) - 1))
 }
 
 // New makes an engine. Its Run must be called, which lets go of what it holds when it returns.
@@ -84,7 +101,7 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := newEngine(config, p)
-	e.protocol = newTCP(e, p)
+	e.protocols = map[string]protocol{ProtocolTCPNew: newTCP(e, p)}
 	return e, nil
 }
 
@@ -221,7 +238,7 @@ func (e *Engine) obey() {
 
 func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) {
 	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
-	n.late = max(e.lateLimit, l.Gap())
+	n.late, n.protocol = max(e.lateLimit, l.Gap()), e.protocols[l.Protocol]
 	n.source = e.sourceOf(l, now)
 	n.request = requestHead(l)
 	if e.closed {
@@ -276,7 +293,13 @@ func (e *Engine) launch() {
 		}
 		e.attempt(first, due, now)
 	}
-	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool { return n.over() && n.inFlight == 0 })
+	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool {
+		over := n.over() && n.inFlight == 0
+		if over {
+			n.protocol.leave(n)
+		}
+		return over
+	})
 }
 
 // attempt makes one attempt, or records why not.
@@ -292,12 +315,16 @@ func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 		e.finish(f, reports.Probe, DetailInFlight)
 		return
 	}
-	var ok bool
-	if f.Source, f.TupleAge, ok = n.source.next(f.Seq, now); !ok {
+	n.protocol.start(f)
+}
+
+// tuple gives the attempt its end of a five-tuple; where there is none that the policy allows, it ends the attempt and
+// returns false.
+func (e *Engine) tuple(f *flight) (ok bool) {
+	if f.Source, f.TupleAge, ok = f.lane.source.next(f.Seq, f.Start); !ok {
 		e.finish(f, reports.Probe, DetailNoTuple)
-		return
 	}
-	e.protocol.start(f)
+	return ok
 }
 
 // expire ends what has waited too long.
@@ -305,7 +332,7 @@ func (e *Engine) expire(now time.Duration) {
 	for _, n := range e.lanes {
 		for _, list := range []*flightList{&n.dialing, &n.waiting} {
 			for list.first != nil && list.first.deadline <= now {
-				e.protocol.expire(list.first)
+				n.protocol.expire(list.first)
 			}
 		}
 	}
@@ -334,13 +361,17 @@ func (e *Engine) flush(until time.Duration) {
 	}
 }
 
-// dispatch hands an event to its flight, unless that has ended since.
+// dispatch hands an event to its flight, unless that has ended since, or to the socket that outlives flights.
 func (e *Engine) dispatch(event *unix.EpollEvent) {
+	if i := int(firstHeld - event.Fd); event.Fd <= firstHeld && i < len(e.held) {
+		e.held[i].ready(event.Pad, event.Events)
+		return
+	}
 	if event.Fd < 0 || int(event.Fd) >= len(e.flights) {
 		return
 	}
 	if f := e.flights[event.Fd]; f.lane != nil && f.generation == event.Pad {
-		e.protocol.ready(f, event.Events)
+		f.lane.protocol.ready(f, event.Events)
 	}
 }
 
@@ -360,8 +391,12 @@ func (e *Engine) finish(f *flight, class reports.Class, detail string) {
 func (e *Engine) cancelAll() {
 	for _, f := range e.flights {
 		if f.lane != nil {
-			e.protocol.cancel(f)
+			f.lane.protocol.cancel(f)
 			e.finish(f, reports.Probe, DetailCancelled)
 		}
 	}
+	for _, n := range e.lanes {
+		n.protocol.leave(n)
+	}
+	e.lanes = nil
 }

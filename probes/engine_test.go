@@ -51,6 +51,9 @@ type fakeProtocol struct {
 }
 
 func (p *fakeProtocol) start(f *flight) {
+	if !p.engine.tuple(f) {
+		return
+	}
 	if d := p.takes(f.Seq); d > 0 {
 		f.lane.dialing.add(f, f.Start+d)
 		return
@@ -59,6 +62,7 @@ func (p *fakeProtocol) start(f *flight) {
 }
 func (p *fakeProtocol) ready(*flight, uint32) {}
 func (p *fakeProtocol) cancel(*flight)        {}
+func (p *fakeProtocol) leave(*lane)           {}
 func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.becomes(f.Seq), "") }
 
 func alwaysOK(uint64) reports.Class { return reports.OK }
@@ -83,7 +87,7 @@ func newTrial() *trial {
 		Flush:  func() { t.flushes = append(t.flushes, t.host.at) },
 	}, t.host)
 	t.protocol = &fakeProtocol{engine: t.Engine, takes: atOnce, becomes: alwaysOK}
-	t.Engine.protocol = t.protocol
+	t.Engine.protocols = map[string]protocol{ProtocolTCPNew: t.protocol}
 	return t
 }
 

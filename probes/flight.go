@@ -11,6 +11,7 @@ import (
 type lane struct {
 	Lane
 	cursor
+	protocol protocol
 	late     time.Duration // an attempt later than this is not started
 	source   source
 	request  []byte // the request up to the attempt's number

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ const (
 	PolicyFresh    = "fresh"   // no five-tuple twice within FreshFor
 	policyReuse    = "reuse:"  // followed by an interval: a fixed list of five-tuples, each dialled again after it
 )
+
+// knownProtocols are the words that Lane.Protocol may have; New makes one protocol for each.
+var knownProtocols = []string{ProtocolTCPNew}
 
 // The deadlines of a lane that names none.
 const (
@@ -107,8 +111,8 @@ func (l Lane) Validate() error {
 		return fail("has no name")
 	case !l.Target.IsValid() || l.Target.Port() == 0 || l.Target.Addr().IsUnspecified():
 		return fail("target %s is not an address with a port", l.Target)
-	case l.Protocol != ProtocolTCPNew:
-		return fail("protocol %q is unknown; known is %s", l.Protocol, ProtocolTCPNew)
+	case !slices.Contains(knownProtocols, l.Protocol):
+		return fail("protocol %q is unknown; known are %s", l.Protocol, strings.Join(knownProtocols, ", "))
 	case l.Close != CloseFIN && l.Close != CloseRST:
 		return fail("close %q is unknown; known are %s and %s", l.Close, CloseFIN, CloseRST)
 	case !(l.Rate > 0 && l.Rate <= MaxRate): // the negation also catches NaN

@@ -40,6 +40,9 @@ func requestHead(l Lane) []byte {
 
 // start begins the handshake.
 func (t *tcp) start(f *flight) {
+	if !t.engine.tuple(f) {
+		return
+	}
 	bound := f.Source
 	fd, errno := t.sockets.open(f.lane.Target, bound, f.lane.Policy != PolicyFresh)
 	if errno != 0 {
@@ -240,3 +243,6 @@ func (t *tcp) end(f *flight, class reports.Class, detail string) {
 
 // cancel aborts the connection.
 func (t *tcp) cancel(f *flight) { t.sockets.close(f.fd, true) }
+
+// leave has nothing to do: a connection is part of its attempt.
+func (t *tcp) leave(*lane) {}
