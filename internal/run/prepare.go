@@ -128,6 +128,7 @@ func addTool(img *vm.Image, path, packageName string) error {
 func addTools(img *vm.Image) error {
 	for _, t := range []struct{ path, packageName string }{
 		{"/usr/sbin/ipset", "ipset"}, {"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
+		{"/usr/bin/cut", "coreutils"}, // 1.11 to 1.15 read /proc/modules with it, and leave IPVS mode without it
 	} {
 		if err := addTool(img, t.path, t.packageName); err != nil {
 			return err

@@ -1,7 +1,7 @@
-// Package controllers has small stand-ins for the Deployment controller, the scheduler and the endpoint slice
-// controller, so that a lab on the replay control plane can run the same scenarios as one on a real control plane, in
-// seconds. They know rolling updates (one pod more, none less), anti-affinity by node and nothing else. Runs that must
-// be real use the real control plane.
+// Package controllers has small stand-ins for the Deployment controller, the scheduler and the controllers of endpoint
+// slices and of Endpoints, so that a lab on the replay control plane can run the same scenarios as one on a real control
+// plane, in seconds. They know rolling updates (one pod more, none less), anti-affinity by node and nothing else. Runs
+// that must be real use the real control plane.
 package controllers
 
 import (
@@ -31,13 +31,14 @@ type controller struct {
 	pods        corelisters.PodLister
 	services    corelisters.ServiceLister
 	slices      discoverylisters.EndpointSliceLister
+	endpoints   corelisters.EndpointsLister
 	made        map[string]int // pods made so far, by Deployment
 	nextAddr    netip.Addr
 	nextPort    int32
 	wake        chan struct{}
 }
 
-// Run keeps Deployments and EndpointSlices as they should be until ctx ends. Pods go to the given nodes.
+// Run keeps Deployments, EndpointSlices and Endpoints as they should be until ctx ends. Pods go to the given nodes.
 func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
@@ -46,10 +47,12 @@ func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error
 		pods:        factory.Core().V1().Pods().Lister(),
 		services:    factory.Core().V1().Services().Lister(),
 		slices:      factory.Discovery().V1().EndpointSlices().Lister(),
+		endpoints:   factory.Core().V1().Endpoints().Lister(),
 	}
 	for _, informer := range []cache.SharedIndexInformer{
 		factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer(),
 		factory.Core().V1().Services().Informer(), factory.Discovery().V1().EndpointSlices().Informer(),
+		factory.Core().V1().Endpoints().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(c.handler()); err != nil {
 			return fmt.Errorf("watching the replay control plane: %w", err)
@@ -93,6 +96,7 @@ func (c *controller) sync(ctx context.Context) {
 	}
 	for _, s := range services {
 		c.report(ctx, "Service "+s.Name, c.syncService(ctx, s))
+		c.report(ctx, "Endpoints "+s.Name, c.syncEndpoints(ctx, s))
 	}
 }
 

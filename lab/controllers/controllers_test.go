@@ -57,6 +57,36 @@ func makeReady(t *testing.T, client kubernetes.Interface, pod corev1.Pod, ip str
 	}
 }
 
+// setReady changes the readiness of a pod that runs.
+func setReady(t *testing.T, client kubernetes.Interface, name string, status corev1.ConditionStatus) {
+	t.Helper()
+	pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addresses are the ready and the other addresses of a Service in its Endpoints.
+func addresses(client kubernetes.Interface, service string) string {
+	got, err := client.CoreV1().Endpoints("default").Get(ctx, service, metav1.GetOptions{})
+	if err != nil || len(got.Subsets) == 0 {
+		return "none"
+	}
+	text := ""
+	for _, a := range got.Subsets[0].Addresses {
+		text += a.IP + " "
+	}
+	text += "/ "
+	for _, a := range got.Subsets[0].NotReadyAddresses {
+		text += a.IP + " "
+	}
+	return text
+}
+
 func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 	labels, replicas := map[string]string{"app": "web"}, int32(1)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
@@ -94,6 +124,12 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 		list, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && len(list.Items[0].Endpoints) == 1 && *list.Items[0].Endpoints[0].Conditions.Ready
 	})
+	within(t, "its address in Endpoints", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
+
+	setReady(t, client, first.Name, corev1.ConditionFalse)
+	within(t, "the address of the unready pod apart", func() bool { return addresses(client, "web") == "/ 10.244.1.2 " })
+	setReady(t, client, first.Name, corev1.ConditionTrue)
+	within(t, "the address back", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
 
 	within(t, "the change of the template", func() bool { // the status is written meanwhile: a conflict is read again
 		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
@@ -114,6 +150,7 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 		}
 		makeReady(t, client, pod, "10.244.2.2")
 	}
+	within(t, "only the second address, since the first pod is being deleted", func() bool { return addresses(client, "web") == "10.244.2.2 / " })
 	within(t, "the first pod to go", func() bool {
 		left := pods(t, client)
 		for _, pod := range left {
