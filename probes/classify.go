@@ -21,6 +21,7 @@ const (
 	DetailNoIdentity = "no identity in the answer"
 	DetailSlow       = "answer after the threshold"
 	DetailEnd        = "end of stream"
+	DetailFull       = "requests not taken any more"
 )
 
 // icmp is an ICMP error that the kernel queued for a socket (struct sock_extended_err, include/uapi/linux/errqueue.h).

@@ -101,7 +101,8 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := newEngine(config, p)
-	e.protocols = map[string]protocol{ProtocolTCPNew: newTCP(e, p)}
+	t := newTCP(e, p)
+	e.protocols = map[string]protocol{ProtocolTCPNew: t, ProtocolTCPLong: newLong(t)}
 	return e, nil
 }
 
@@ -293,8 +294,9 @@ func (e *Engine) launch() {
 		}
 		e.attempt(first, due, now)
 	}
+	now := e.host.now()
 	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool {
-		over := n.over() && n.inFlight == 0
+		over := n.over() && n.inFlight == 0 && !n.holds(now)
 		if over {
 			n.protocol.leave(n)
 		}
@@ -340,9 +342,12 @@ func (e *Engine) expire(now time.Duration) {
 
 // next is the next instant at which something must be done unasked.
 func (e *Engine) next() time.Duration {
-	until := never
+	until, now := never, e.host.now()
 	for _, n := range e.lanes {
 		until = min(until, n.due(), n.dialing.deadline(), n.waiting.deadline())
+		if n.over() && n.holds(now) {
+			until = min(until, n.end)
+		}
 	}
 	return until
 }

@@ -21,6 +21,9 @@ type lane struct {
 	stats            *LaneStats
 }
 
+// holds reports whether the lane has something beyond its attempts that it keeps up to its end.
+func (n *lane) holds(now time.Duration) bool { return n.Protocol == ProtocolTCPLong && now < n.end }
+
 // flight is an attempt under way. Flights are used again, so that an attempt allocates nothing.
 type flight struct {
 	reports.Attempt

@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -14,15 +15,16 @@ import (
 
 // The words for a lane's protocol and for how it ends its connections.
 const (
-	ProtocolTCPNew = "tcp-new" // a new TCP connection per attempt: connect, one request, one answer, close
-	CloseFIN       = "fin"     // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
-	CloseRST       = "rst"     // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
-	PolicyFresh    = "fresh"   // no five-tuple twice within FreshFor
-	policyReuse    = "reuse:"  // followed by an interval: a fixed list of five-tuples, each dialled again after it
+	ProtocolTCPNew  = "tcp-new"  // a new TCP connection per attempt: connect, one request, one answer, close
+	ProtocolTCPLong = "tcp-long" // TCP connections that stay open: one request and one answer per attempt, in turn
+	CloseFIN        = "fin"      // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
+	CloseRST        = "rst"      // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
+	PolicyFresh     = "fresh"    // no five-tuple twice within FreshFor
+	policyReuse     = "reuse:"   // followed by an interval: a fixed list of five-tuples, each dialled again after it
 )
 
 // knownProtocols are the words that Lane.Protocol may have; New makes one protocol for each.
-var knownProtocols = []string{ProtocolTCPNew}
+var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong}
 
 // The deadlines of a lane that names none.
 const (
@@ -30,11 +32,16 @@ const (
 	DefaultReplyDeadline = time.Second
 )
 
+// DefaultStallAfter is the stall threshold of a tcp-long lane that names none: the kernel's smallest time until a
+// segment is sent again (TCP_RTO_MIN, include/net/tcp.h), so that an answer in time needed no retransmission.
+const DefaultStallAfter = 200 * time.Millisecond
+
 // Limits of what a lane may ask for. MaxRate is far above what one engine reaches; it catches mistyped units.
 const (
 	MaxRate     = 100_000
 	maxReuse    = 1 << 20 // five-tuples of a reuse lane
 	minInFlight = 16
+	maxLong     = 10_000 // connections of a tcp-long lane
 )
 
 // Lane is one stream of attempts. In JSON, durations are Go duration strings ("3s", "250ms"), addresses are text, and
@@ -68,6 +75,13 @@ type Lane struct {
 	// there TCP_INFO is the exact test, and a threshold is not.
 	DelayedAfter time.Duration `json:"-"`
 
+	// Connections is how many connections a tcp-long lane keeps open; attempt k belongs to number k mod Connections, so
+	// that each is asked every Connections/Rate. Default 1; other lanes have none.
+	Connections int `json:"connections,omitempty"`
+	// StallAfter makes a correct answer on a tcp-long connection `stalled` when it came later than this after the start,
+	// or after the handshake; default 200 ms.
+	StallAfter time.Duration `json:"-"`
+
 	Backends []string `json:"backends,omitempty"` // allowed beginnings of the answering pod's name; empty allows any
 	Host     string   `json:"host,omitempty"`     // Host header; default is the target
 	Control  bool     `json:"control,omitempty"`  // proves the detector; never counts as the subject's
@@ -93,6 +107,10 @@ func (l Lane) WithDefaults() Lane {
 	}
 	if l.ReplyDeadline == 0 {
 		l.ReplyDeadline = DefaultReplyDeadline
+	}
+	if l.Protocol == ProtocolTCPLong {
+		l.Connections = cmp.Or(l.Connections, 1)
+		l.StallAfter = cmp.Or(l.StallAfter, min(DefaultStallAfter, l.ReplyDeadline))
 	}
 	if l.InFlight == 0 {
 		l.InFlight = max(minInFlight, int(math.Ceil(4*l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())))
@@ -126,6 +144,9 @@ func (l Lane) Validate() error {
 	case strings.ContainsFunc(l.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fail("host %q does not fit into a header", l.Host)
 	}
+	if err := l.validateLong(); err != nil {
+		return fail("%v", err)
+	}
 	for _, prefix := range l.Backends {
 		if prefix == "" {
 			return fail("an empty backend prefix would allow every backend; leave the list empty for that")
@@ -133,6 +154,23 @@ func (l Lane) Validate() error {
 	}
 	if _, err := l.reuseInterval(); err != nil {
 		return fail("%v", err)
+	}
+	return nil
+}
+
+// validateLong says what is wrong with what only tcp-long lanes have.
+func (l Lane) validateLong() error {
+	switch {
+	case l.Protocol != ProtocolTCPLong && (l.Connections != 0 || l.StallAfter != 0):
+		return fmt.Errorf("only a %s lane has a number of connections and a stall threshold", ProtocolTCPLong)
+	case l.Protocol != ProtocolTCPLong:
+		return nil
+	case l.Connections < 1 || l.Connections > maxLong:
+		return fmt.Errorf("%d connections are not from 1 to %d", l.Connections, maxLong)
+	case l.StallAfter < 0 || l.StallAfter > l.ReplyDeadline:
+		return fmt.Errorf("the stall threshold %s is not between 0 and the reply deadline %s", l.StallAfter, l.ReplyDeadline)
+	case l.Policy != PolicyFresh:
+		return fmt.Errorf("policy %q: a %s lane dials only fresh five-tuples", l.Policy, ProtocolTCPLong)
 	}
 	return nil
 }
@@ -176,6 +214,10 @@ func (l Lane) Event(at time.Duration) reports.Event {
 	}
 	if l.Control {
 		attrs["control"] = "true"
+	}
+	if l.Protocol == ProtocolTCPLong {
+		attrs["connections"] = strconv.Itoa(l.Connections)
+		attrs["stallMs"] = strconv.FormatInt(l.StallAfter.Milliseconds(), 10)
 	}
 	text := fmt.Sprintf("lane %s: %s to %s, %v/s, %s five-tuples, %s close", l.Name, l.Protocol, l.Target, l.Rate, l.Policy, l.Close)
 	return reports.Event{At: at, Kind: reports.EventLane, Object: l.Name, Text: text, Attrs: attrs}

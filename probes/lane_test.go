@@ -34,7 +34,9 @@ func TestLaneJSON(t *testing.T) {
 	if diff := cmp.Diff(want, string(data)); diff != "" {
 		t.Error(diff)
 	}
-	for _, l := range []Lane{fullLane(), {ID: 1, Name: "small", Target: netip.MustParseAddrPort("[fd00::1]:80"), Rate: 1}} {
+	long := longLane(netip.MustParseAddrPort("203.0.113.10:80"), 10, 50)
+	long.StallAfter = 300 * time.Millisecond
+	for _, l := range []Lane{fullLane(), long, {ID: 1, Name: "small", Target: netip.MustParseAddrPort("[fd00::1]:80"), Rate: 1}} {
 		var back Lane
 		data, err := json.Marshal(&l)
 		if err == nil {
@@ -72,6 +74,10 @@ func TestLaneValidate(t *testing.T) {
 		"interval": func(l *Lane) { l.Policy = "reuse:0s" },
 		"silent":   func(l *Lane) { l.Policy = "reuse:1s" }, // shorter than the deadlines
 		"need":     func(l *Lane) { l.Policy = "reuse:300h" },
+		"only a":   func(l *Lane) { l.Connections = 5 },
+		"50000":    func(l *Lane) { l.Protocol, l.Policy, l.Connections = ProtocolTCPLong, PolicyFresh, 50000 },
+		"stall":    func(l *Lane) { l.Protocol, l.Policy, l.StallAfter = ProtocolTCPLong, PolicyFresh, 2*time.Second },
+		"dials":    func(l *Lane) { l.Protocol = ProtocolTCPLong },
 	} {
 		l := fullLane()
 		change(&l)
@@ -131,6 +137,8 @@ func TestPreflight(t *testing.T) {
 		{"reused tuples have one entry", []Lane{reuse}, limits, nil},
 		{"no conntrack", []Lane{lane(5000, CloseFIN, wide)}, Limits{}, nil},
 		{"descriptors", []Lane{lane(500, CloseFIN, wide)}, Limits{Descriptors: 1024}, []string{"descriptors"}},
+		{"descriptors of open connections", []Lane{longLane(testLane(1).Target, 50, 900)}, Limits{Descriptors: 1024}, nil},
+		{"too few for open connections", []Lane{longLane(testLane(1).Target, 50, 1000)}, Limits{Descriptors: 1024}, []string{"descriptors"}},
 		{"kernel's ports", []Lane{lane(200, CloseFIN, "")}, limits, nil},
 		{"kernel's ports in TIME_WAIT", []Lane{lane(250, CloseFIN, "")}, limits, []string{"ports"}},
 		{"kernel's ports not fresh", []Lane{lane(250, CloseRST, "")}, limits, []string{"ports"}},

@@ -16,6 +16,7 @@ type laneText struct {
 	Dial    string `json:"dialDeadline,omitempty"`
 	Reply   string `json:"replyDeadline,omitempty"`
 	Delayed string `json:"delayedAfter,omitempty"`
+	Stall   string `json:"stallAfter,omitempty"`
 }
 
 // MarshalJSON writes the lane with its durations as Go duration strings.
@@ -55,6 +56,7 @@ func (l *Lane) UnmarshalJSON(data []byte) error {
 // durations pairs each duration of the lane with its text.
 func (t *laneText) durations(l *Lane) func(yield func(*string, *time.Duration) bool) {
 	return func(yield func(*string, *time.Duration) bool) {
-		_ = yield(&t.Dial, &l.DialDeadline) && yield(&t.Reply, &l.ReplyDeadline) && yield(&t.Delayed, &l.DelayedAfter)
+		_ = yield(&t.Dial, &l.DialDeadline) && yield(&t.Reply, &l.ReplyDeadline) && yield(&t.Delayed, &l.DelayedAfter) &&
+			yield(&t.Stall, &l.StallAfter)
 	}
 }

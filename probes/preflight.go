@@ -102,6 +102,10 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 	var sockets float64
 	for _, l := range lanes {
 		l = l.WithDefaults()
+		if l.Protocol == ProtocolTCPLong {
+			sockets += float64(l.Connections)
+			continue
+		}
 		sockets += math.Min(math.Ceil(l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())+1, float64(l.InFlight))
 	}
 	if limits.Descriptors == 0 || sockets+rest <= float64(limits.Descriptors) {

@@ -60,6 +60,35 @@ func parseReply(b []byte, ended bool) (who identity, done bool, fault string) {
 	return who, true, ""
 }
 
+// answerLength returns how long the first answer is of those that stand one after the other on a connection that stays
+// open, 0 while it is not complete, and a fault as parseReply does. Such an answer must have a Content-Length.
+func answerLength(b []byte) (n int, fault string) {
+	if fault := statusFault(b); fault != "" {
+		return 0, fault
+	}
+	end := bytes.Index(b, headEnd)
+	if end < 0 {
+		if len(b) > maxReply {
+			return 0, "answer too long"
+		}
+		return 0, ""
+	}
+	var who identity
+	length, fault := parseHead(b[:end], &who)
+	n = end + len(headEnd) + length
+	switch {
+	case fault != "":
+		return 0, fault
+	case length < 0:
+		return 0, "answer without a length"
+	case length > maxReply:
+		return 0, "answer too long"
+	case n > len(b):
+		return 0, ""
+	}
+	return n, ""
+}
+
 // statusFault checks the status line as far as it has arrived; the words for a wrong status are bounded by statusWords.
 func statusFault(b []byte) string {
 	const protocol = "HTTP/1."

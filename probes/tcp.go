@@ -119,18 +119,24 @@ func (t *tcp) connected(f *flight, events uint32) {
 	}
 	f.leave()
 	f.lane.waiting.add(f, now+f.lane.ReplyDeadline)
-	t.request = append(t.request[:0], f.lane.request...)
-	t.request = strconv.AppendUint(t.request, f.Seq, 10)
-	t.request = append(t.request, headEnd...)
-	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, t.request)
+	request := t.requestOf(f)
+	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
 	switch {
 	case errno != 0:
 		t.failStream(f, errno)
-	case n < len(t.request): // a new connection always has room for a request of this size
+	case n < len(request): // a new connection always has room for a request of this size
 		t.end(f, reports.Probe, "request not taken whole")
 	case events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0:
 		t.receive(f)
 	}
+}
+
+// requestOf is an attempt's whole request; it stays valid until the next one.
+func (t *tcp) requestOf(f *flight) []byte {
+	t.request = append(t.request[:0], f.lane.request...)
+	t.request = strconv.AppendUint(t.request, f.Seq, 10)
+	t.request = append(t.request, headEnd...)
+	return t.request
 }
 
 // receive reads what has come until nothing is left (the events are edges) or the answer is complete.
@@ -171,11 +177,16 @@ func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
 		t.end(f, reports.Misrouted, fault)
 		return true
 	}
-	f.Backend, f.Node, f.Generation = t.words.intern(who.pod), t.words.intern(who.node), t.words.intern(who.generation)
-	f.Terminating = who.terminating
+	t.identify(f, who)
 	class, detail := answered(&f.Attempt, &f.lane.Lane, t.engine.host.now()-f.Start)
 	t.end(f, class, detail)
 	return true
+}
+
+// identify writes down who answered.
+func (t *tcp) identify(f *flight, who identity) {
+	f.Backend, f.Node, f.Generation = t.words.intern(who.pod), t.words.intern(who.node), t.words.intern(who.generation)
+	f.Terminating = who.terminating
 }
 
 // answered names an attempt with a well-formed answer after the time total.

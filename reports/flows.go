@@ -101,7 +101,7 @@ func (a *analysis) way(l *lane, at *Attempt) choice {
 	key := l.frontend()
 	ts := a.tables[key]
 	if !ts.logged() {
-		return ts.choose(at, l.address, l.local)
+		return ts.choose(l.opening(ts, at), l.address, l.local)
 	}
 	f, known := a.flows[key].of(at, l.opens())
 	if !known || at.Retrans > 0 {

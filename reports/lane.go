@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// protocolLong is the word for lanes whose connections stay open: their attempts are no new flows.
+const protocolLong = "tcp-long"
+
 // lane is a declared stream of attempts with everything that is known of it.
 type lane struct {
 	id                                     uint16
@@ -21,6 +24,7 @@ type lane struct {
 	deadline                               time.Duration  // dial and reply deadlines together
 	service                                string         // when the declaration says so
 	control, local                         bool
+	partial                                bool          // the scenario ends it before the run is over
 	records                                []record      // ordered by actual start, then number
 	connect                                time.Duration // median time to connect of good attempts
 	begin, end                             time.Duration // first intended start; last intended start and one gap
@@ -59,7 +63,8 @@ func laneOf(e Event) (*lane, error) {
 		return nil, fmt.Errorf("a lane with id %q: %w", a["id"], err)
 	}
 	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
-		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true"}
+		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true",
+		partial: a["partial"] == "true"}
 	l.name = cmp.Or(l.name, "lane-"+a["id"])
 	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
 		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])

@@ -21,7 +21,9 @@ type Attempt struct {
 	Class    Class
 	Retrans  uint8          // TCP_INFO tcpi_total_retrans after the connect phase
 	Source   netip.AddrPort // the client's end of the five-tuple
-	TupleAge time.Duration  // time since this five-tuple was last used; 0 when never before
+	// TupleAge is the time since this five-tuple was last used, 0 when never before. On a connection that stays open
+	// (tcp-long) it is the connection's age, 0 for the attempt that opened it.
+	TupleAge time.Duration
 
 	Backend     string        // pod that answered, in its own words; empty without an answer
 	Node        string        // node of that pod, in its own words
@@ -42,7 +44,8 @@ type Kind string
 const (
 	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs service,
 	// local=true behind externalTrafficPolicy: Local, control=true for lanes that prove the detector and never count as
-	// the subject's.
+	// the subject's, partial=true for lanes that the scenario ends before the run is over; with tcp-long also
+	// connections and stallMs.
 	EventLane Kind = "lane"
 	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"

@@ -19,6 +19,7 @@ type table struct {
 	seed     uint32
 	hashed   bool // the choice is PickNode's
 	logged   bool // the choice stands in the record: EventFlows
+	sticky   bool // a flow keeps its node
 }
 
 // tables are the states of one address and port, in order of time.
@@ -63,7 +64,7 @@ func tableOf(e Event) (frontend, table, error) {
 		}
 		t.from = min(time.Duration(from), e.At)
 	}
-	switch e.Attrs["policy"] {
+	switch policy := e.Attrs["policy"]; policy {
 	case "roundrobin":
 		t.logged = true
 	case "sticky", "rehash":
@@ -71,7 +72,7 @@ func tableOf(e Event) (frontend, table, error) {
 		if err != nil {
 			return key, table{}, fmt.Errorf("a balancer event at %v: %w", e.At, err)
 		}
-		t.hashed, t.seed = true, uint32(seed)
+		t.hashed, t.sticky, t.seed = true, policy == "sticky", uint32(seed)
 	}
 	return key, t, nil
 }
@@ -98,7 +99,18 @@ func (ts tables) add(t table) tables {
 	return append(ts, t)
 }
 
-// choose computes the path of an attempt from the table at its start. Each attempt of these lanes is a new flow. While
+// opening is the attempt whose start decides the path of a: on a connection that stays open, and where flows keep their
+// nodes, the one that opened it.
+func (l *lane) opening(ts tables, a *Attempt) *Attempt {
+	if l.protocol != protocolLong || a.TupleAge == 0 || len(ts) == 0 || !ts[0].sticky {
+		return a
+	}
+	opening := *a
+	opening.Start, opening.Connect = a.Start-a.TupleAge, 0
+	return &opening
+}
+
+// choose computes the path of an attempt from the table at its start, where each attempt is a new flow. While
 // a change is under way (and when the first packet may have met it) the answering pod's node decides if pods only answer
 // what reached their own node (local); without an answer, the table before the change holds for attempts that started
 // before it began, and the table after it for the others.

@@ -75,6 +75,30 @@ func TestThePathOfAnAttempt(t *testing.T) {
 	}
 }
 
+// A connection that stays open keeps the node that it was given, unless the balancer hashes each packet anew.
+func TestALongConnectionKeepsItsNode(t *testing.T) {
+	ts := tablesFor(t, 10, "node-1,node-2", 1000, "node-2")
+	l := &lane{protocol: protocolLong}
+	a := Attempt{Start: 1500 * time.Millisecond, Source: sourceFor(t, 2, 0), TupleAge: time.Second}
+	if got := ts.choose(l.opening(ts, &a), webAddress, false); got.node != "node-1" || got.epoch != 0 {
+		t.Errorf("opened while node-1 was in: path over %+v", got)
+	}
+	opened := a
+	opened.TupleAge = 0
+	if got := ts.choose(l.opening(ts, &opened), webAddress, false); got.node != "node-2" {
+		t.Errorf("opened after node-1 had left: path over %+v", got)
+	}
+	if got := ts.choose((&lane{protocol: "tcp-new"}).opening(ts, &a), webAddress, false); got.node != "node-2" {
+		t.Errorf("a new connection from an old port: path over %+v", got)
+	}
+	for i := range ts {
+		ts[i].sticky = false
+	}
+	if got := ts.choose(l.opening(ts, &a), webAddress, false); got.node != "node-2" {
+		t.Errorf("with rehash: path over %+v", got)
+	}
+}
+
 func TestWithoutABalancerThereIsNoNode(t *testing.T) {
 	a := Attempt{Start: time.Second, Node: "node-1", Source: netip.MustParseAddrPort("10.200.0.1:2000")}
 	if got := tables(nil).choose(&a, webAddress, true); got.node != "" {

@@ -158,8 +158,8 @@ func (l *lane) distrust() []string {
 	return why
 }
 
-// uncovered tells when the lane did not probe from the baseline to the end. The end may be recorded after the last
-// attempts were given their deadlines.
+// uncovered tells when the lane did not probe from the baseline to the end (its own, where the scenario ends it before
+// the run is over). The end may be recorded after the last attempts were given their deadlines.
 func (a *analysis) uncovered(l *lane) []string {
 	slack := coverageSlack + l.gap
 	baseline, began := a.phase("baseline")
@@ -168,7 +168,7 @@ func (a *analysis) uncovered(l *lane) []string {
 	if began && l.begin > baseline.from+slack {
 		why = append(why, fmt.Sprintf("lane %s began at %s, the baseline at %s", l.name, atText(seconds(l.begin)), atText(seconds(baseline.from))))
 	}
-	if ended && l.end < end.from-slack-l.deadline {
+	if ended && !l.partial && l.end < end.from-slack-l.deadline {
 		why = append(why, fmt.Sprintf("lane %s ended at %s, the run at %s", l.name, atText(seconds(l.end)), atText(seconds(end.from))))
 	}
 	return why

@@ -182,6 +182,32 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 	}
 }
 
+// A lane that the scenario ends itself need not last as long as the run, and must begin with it all the same.
+func TestAPartialLaneMayEndEarly(t *testing.T) {
+	for _, c := range []struct {
+		partial  string
+		from, to time.Duration
+		want     Verdict
+	}{
+		{"true", 0, 50 * time.Second, Pass},
+		{"true", 40 * time.Second, 50 * time.Second, Invalid},
+		{"", 0, 50 * time.Second, Invalid},
+	} {
+		o := clean()
+		s := o.lab()
+		o.start(s)
+		s.probe(simLane{id: 5, name: "long", target: webAddress, rate: 20, from: baselineAt + c.from, to: c.to})
+		for i := range s.events {
+			if e := &s.events[i]; e.Kind == EventLane && e.Attrs["id"] == "5" {
+				e.Attrs["partial"] = c.partial
+			}
+		}
+		if r := s.report(t); r.Verdict != c.want {
+			t.Errorf("%+v: %s: %q", c, r.Verdict, r.Reasons)
+		}
+	}
+}
+
 // A control lane that fails with the subject during the scenario must not turn a failed run into an invalid one.
 func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
 	o := clean()

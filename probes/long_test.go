@@ -1,0 +1,248 @@
+package probes
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// dialogue serves connections that stay open: say is called for each request with the number of the connection and of
+// the request on it, both from 0, and returns false to leave the connection (it is closed then).
+func dialogue(listener net.Listener, say func(c *net.TCPConn, connection, request int) bool) {
+	for number := 0; ; number++ {
+		accepted, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			c := accepted.(*net.TCPConn)
+			defer c.Close()
+			r := bufio.NewReader(c)
+			for k := 0; ; k++ {
+				if _, err := http.ReadRequest(r); err != nil || !say(c, number, k) {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func speak(c *net.TCPConn, text string) bool {
+	_, err := io.WriteString(c, text)
+	return err == nil
+}
+
+func longLane(target netip.AddrPort, rate float64, connections int) Lane {
+	l := loopbackLane(target, rate)
+	l.Protocol, l.Connections = ProtocolTCPLong, connections
+	return l
+}
+
+func TestLongConnectionsStayOpen(t *testing.T) {
+	target := listen(t, func(l net.Listener) {
+		dialogue(l, func(c *net.TCPConn, _, _ int) bool { return speak(c, answer("web-1", "node-1")) })
+	})
+	sources := map[netip.AddrPort]bool{}
+	var first [4]reports.Attempt
+	for _, a := range probe(t, longLane(target, 200, 4), 60) {
+		if a.Class != reports.OK || a.Backend != "web-1" || a.Node != "node-1" {
+			t.Errorf("attempt %d is %v (%s) from %s on %s", a.Seq, a.Class, a.Detail, a.Backend, a.Node)
+		}
+		sources[a.Source] = true
+		opener := &first[a.Seq%4]
+		if a.Seq < 4 {
+			*opener = a
+		}
+		if a.Source != opener.Source || (a.Connect > 0) != (a.Seq < 4) || (a.Seq >= 4 && a.Start-a.TupleAge != opener.Start) {
+			t.Errorf("attempt %d from %s, connect %v, age %v; its connection began with %+v", a.Seq, a.Source, a.Connect, a.TupleAge, opener)
+		}
+	}
+	if len(sources) != 4 {
+		t.Errorf("%d connections, want 4", len(sources))
+	}
+}
+
+// TestLongOutcomes has one connection that fails at its third attempt, in every way in which a connection can fail, and
+// one that goes on beside it.
+func TestLongOutcomes(t *testing.T) {
+	good := answer("web-1", "node-1")
+	for _, test := range []struct {
+		name   string
+		third  func(c *net.TCPConn) bool
+		change func(*Lane)
+		class  reports.Class
+		detail string
+		same   bool // the connection lives on
+	}{
+		{name: "reset", third: func(c *net.TCPConn) bool { _ = c.SetLinger(0); return false }, class: reports.Reset, detail: "ECONNRESET"},
+		{name: "closed", third: func(*net.TCPConn) bool { return false }, class: reports.Closed, detail: DetailEnd},
+		{name: "silence", third: func(*net.TCPConn) bool { return true },
+			change: func(l *Lane) { l.ReplyDeadline = 30 * time.Millisecond }, class: reports.ReplyTimeout},
+		{name: "late", third: func(c *net.TCPConn) bool {
+			time.Sleep(50 * time.Millisecond) // the answer's time is what is tested
+			return speak(c, good)
+		}, change: func(l *Lane) { l.StallAfter = 40 * time.Millisecond }, class: reports.Stalled, detail: DetailSlow, same: true},
+		{name: "another pod", third: func(c *net.TCPConn) bool { return speak(c, answer("other-1", "node-1")) },
+			class: reports.Misrouted, detail: DetailBackend, same: true},
+		{name: "an error page", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
+			class: reports.Misrouted, detail: "status 503"},
+		{name: "no length", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 200 OK\r\n\r\nweb-1") },
+			class: reports.Misrouted, detail: "answer without a length"},
+		{name: "an answer in pieces", third: func(c *net.TCPConn) bool {
+			_ = c.SetNoDelay(true)
+			for _, b := range []byte(good) {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return false
+				}
+			}
+			return true
+		}, class: reports.OK, same: true},
+		{name: "a reset after the answer", third: func(c *net.TCPConn) bool {
+			go func() { // once the answer was read
+				time.Sleep(20 * time.Millisecond)
+				_ = c.SetLinger(0)
+				c.Close()
+			}()
+			return speak(c, good)
+		}, class: reports.OK},
+		{name: "an answer that nobody asked for", third: func(c *net.TCPConn) bool {
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				speak(c, good)
+			}()
+			return speak(c, good)
+		}, class: reports.OK},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			target := listen(t, func(l net.Listener) {
+				dialogue(l, func(c *net.TCPConn, connection, request int) bool {
+					if connection == 0 && request == 2 {
+						return test.third(c)
+					}
+					return speak(c, good)
+				})
+			})
+			l := longLane(target, 30, 2)
+			if test.change != nil {
+				test.change(&l)
+			}
+			got := probe(t, l, 11)
+			for _, a := range got {
+				if number := a.Seq; a.Seq%2 == 1 || number < 4 {
+					if a.Class != reports.OK {
+						t.Errorf("attempt %d, which is not the third of connection 0, is %v (%s)", a.Seq, a.Class, a.Detail)
+					}
+				}
+			}
+			if a := got[4]; a.Class != test.class || a.Detail != test.detail {
+				t.Errorf("the third attempt is %v (%s), want %v (%s)", a.Class, a.Detail, test.class, test.detail)
+			}
+			if same := got[4].Source == got[10].Source; same != test.same {
+				t.Errorf("the connection from %s, then from %s", got[4].Source, got[10].Source)
+			}
+			unasked := test.class == reports.OK && !test.same
+			if a := got[6]; unasked != (a.Class != reports.OK) || unasked != (!test.same && a.Source == got[4].Source) {
+				t.Errorf("after the third attempt comes %v (%s) from %s, before it from %s", a.Class, a.Detail, a.Source, got[4].Source)
+			}
+		})
+	}
+}
+
+func TestLongToNobody(t *testing.T) {
+	for _, a := range probe(t, longLane(listen(t, func(l net.Listener) { l.Close() }), 200, 3), 20) {
+		if a.Class != reports.Refused || a.Source.Port() == 0 {
+			t.Errorf("attempt %d is %v (%s) from %s", a.Seq, a.Class, a.Detail, a.Source)
+		}
+	}
+}
+
+// A connection that dies after it was asked for the last time has no attempt left to tell it.
+func TestLongDeathAtTheEnd(t *testing.T) {
+	asked := make(chan *net.TCPConn, 8)
+	target := listen(t, func(l net.Listener) {
+		dialogue(l, func(c *net.TCPConn, _, _ int) bool {
+			asked <- c
+			return speak(c, answer("web-1", "node-1"))
+		})
+	})
+	go func() { // the first of two connections, within the gap before the lane ends
+		c := <-asked
+		<-asked
+		time.Sleep(20 * time.Millisecond)
+		_ = c.SetLinger(0)
+		c.Close()
+	}()
+	got := probe(t, longLane(target, 4, 2), 2)
+	if len(got) != 3 {
+		t.Fatalf("%d attempts, want two of the schedule and one that tells: %v", len(got), got)
+	}
+	if a := got[2]; a.Class != reports.Reset || a.Source != got[0].Source || a.Intended < got[1].Intended {
+		t.Errorf("the end is told as %+v", a)
+	}
+}
+
+// Whatever the server does to connections, no connection is replaced without an attempt that failed, every attempt is
+// recorded once, and an attempt that is ok was answered by the server.
+func TestLongNeverReconnectsInSilence(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			var mu sync.Mutex
+			connections, answers := 0, 0
+			target := listen(t, func(l net.Listener) {
+				dialogue(l, func(c *net.TCPConn, number, _ int) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					connections = max(connections, number+1)
+					switch r.IntN(12) {
+					case 0:
+						_ = c.SetLinger(0)
+						return false
+					case 1:
+						return false
+					case 2:
+						return true // silence
+					case 3:
+						return speak(c, "no HTTP")
+					case 4: // the answer and the end
+						answers++
+						speak(c, answer("web-1", "node-1"))
+						return false
+					case 5: // more than was asked for
+						answers++
+						return speak(c, answer("web-1", "node-1")+"x")
+					}
+					answers++
+					return speak(c, answer("web-1", "node-1"))
+				})
+			})
+			const places, attempts = 5, 80
+			l := longLane(target, 400, places)
+			l.ReplyDeadline = 60 * time.Millisecond
+			got, failed, sources := probe(t, l, attempts), 0, map[netip.AddrPort]bool{}
+			for _, a := range got {
+				sources[a.Source] = true
+				if a.Class != reports.OK && a.Class != reports.Stalled {
+					failed++
+				}
+			}
+			mu.Lock()
+			if len(got) < attempts || len(sources) > places+failed || len(got)-failed > answers {
+				t.Errorf("%d attempts, %d failed, %d connections of which %d spoke, %d answers",
+					len(got), failed, len(sources), connections, answers)
+			}
+			mu.Unlock()
+		})
+	}
+}
