@@ -32,7 +32,8 @@ type controller struct {
 	services    corelisters.ServiceLister
 	slices      discoverylisters.EndpointSliceLister
 	endpoints   corelisters.EndpointsLister
-	made        map[string]int // pods made so far, by Deployment
+	made        map[string]int    // pods made so far, by Deployment
+	expected    map[string]string // the pod made last, until the watch has shown it, by Deployment
 	nextAddr    netip.Addr
 	nextPort    int32
 	wake        chan struct{}
@@ -42,7 +43,7 @@ type controller struct {
 func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
-		client: client, nodes: nodes, made: map[string]int{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
+		client: client, nodes: nodes, made: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
 		deployments: factory.Apps().V1().Deployments().Lister(),
 		pods:        factory.Core().V1().Pods().Lister(),
 		services:    factory.Core().V1().Services().Lister(),

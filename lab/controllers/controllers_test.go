@@ -28,11 +28,13 @@ func within(t *testing.T, what string, holds func() bool) {
 }
 
 // api is a replay control plane of the test's own.
-func api(t *testing.T) kubernetes.Interface {
+func api(t *testing.T) kubernetes.Interface { return apiOf(t, replay.New()) }
+
+func apiOf(t *testing.T, plane *replay.Server) kubernetes.Interface {
 	t.Helper()
-	server := httptest.NewServer(replay.New().Handler())
+	server := httptest.NewServer(plane.Handler())
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,4 +162,34 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// A watch that lags must not make the controller forget what it has just made.
+func TestMakesNoPodTooMany(t *testing.T) {
+	server := replay.New()
+	client := apiOf(t, server)
+	server.Fault(replay.DelayWatches{Scope: replay.Scope{Resource: "pods"}, By: 100 * time.Millisecond})
+	labels, replicas := map[string]string{"app": "web"}, int32(3)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
+	if _, err := client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	within(t, "the status to count all pods", func() bool {
+		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && got.Status.Replicas >= replicas
+	})
+	if n := len(pods(t, client)); n != int(replicas) {
+		t.Errorf("%d pods, want %d", n, replicas)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,6 +19,9 @@ func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) e
 	hash, err := templateHash(d)
 	if err != nil {
 		return err
+	}
+	if lags, err := c.lags(ctx, d); lags || err != nil {
+		return err // the pod on its way wakes the loop
 	}
 	all := c.podsOf(d.Namespace, d.Spec.Selector.MatchLabels)
 	var current, old, available int
@@ -49,6 +53,23 @@ func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) e
 		return err
 	}
 	return c.writeStatus(ctx, d, current, old, available)
+}
+
+// lags reports whether the pod that was made last has not come back from the watch yet: whoever counts pods before it
+// has makes one too many.
+func (c *controller) lags(ctx context.Context, d *appsv1.Deployment) (bool, error) {
+	name := c.expected[d.Name]
+	if name == "" {
+		return false, nil
+	}
+	if _, err := c.pods.Pods(d.Namespace).Get(name); apierrors.IsNotFound(err) {
+		_, err := c.client.CoreV1().Pods(d.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) { // else it has come and gone
+			return true, err
+		}
+	}
+	delete(c.expected, d.Name)
+	return false, nil
 }
 
 func (c *controller) shrink(ctx context.Context, d *appsv1.Deployment, all []*corev1.Pod) error {
@@ -84,7 +105,7 @@ func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash stri
 	pod.Spec.NodeName = node
 	_, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err == nil {
-		c.made[d.Name] = number
+		c.made[d.Name], c.expected[d.Name] = number, pod.Name
 	}
 	return err
 }
