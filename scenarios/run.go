@@ -3,6 +3,8 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,17 +15,18 @@ import (
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"])}
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated}
 	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
 			return err
 		}
 	}
-	stop, err := w.Prober.StartLane(ctx, LaneSpec{Name: "tcp-new", Service: w.main.name, Target: w.main.target(), Rate: w.Rate,
-		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(), Backends: []string{w.main.name + "-"}, Host: w.main.name})
-	if err != nil {
-		return fmt.Errorf("starting the lane: %w", err)
+	if err := w.Step(ctx, "see that no proxy has failed", "", func(context.Context) error { return w.Proxies.Fair() }); err != nil {
+		return err
+	}
+	if err := w.startLanes(ctx, s); err != nil {
+		return err
 	}
 	begin := w.Clock.Now()
 	w.phase("baseline")
@@ -41,10 +44,54 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.Clock.Sleep(ctx, w.Params.duration("settle")); err != nil {
 		return err
 	}
-	if err := stop(); err != nil {
-		return fmt.Errorf("stopping the lane: %w", err)
+	for _, name := range slices.Sorted(maps.Keys(w.lanes)) {
+		if err := w.stopLane(name); err != nil {
+			return err
+		}
 	}
 	w.phase("end")
+	return nil
+}
+
+// mainLane is a lane to the measured Service.
+func (w *World) mainLane(name string) LaneSpec {
+	return LaneSpec{Name: name, Service: w.main.name, Target: w.main.target(), Rate: w.Rate,
+		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
+		Backends: []string{w.main.name + "-"}, Host: w.main.name}
+}
+
+// startLanes starts the scenario's own lanes and then the one of new connections. Connections that stay open are opened
+// before any other goes the same way: at a steady rate between those of another lane, a proxy that takes its backends in
+// turn would give all of them the same backend.
+func (w *World) startLanes(ctx context.Context, s Scenario) error {
+	var specs []LaneSpec
+	if s.Lanes != nil {
+		specs = s.Lanes(w)
+	}
+	w.lanes = map[string]func() error{}
+	for _, spec := range append(specs, w.mainLane("tcp-new")) {
+		stop, err := w.Prober.StartLane(ctx, spec)
+		if err != nil {
+			return fmt.Errorf("starting the lane %s: %w", spec.Name, err)
+		}
+		w.lanes[spec.Name] = stop
+		if spec.Connections > 0 {
+			opening := time.Duration(float64(spec.Connections) / spec.Rate * float64(time.Second))
+			if err := w.Clock.Sleep(ctx, opening); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stopLane ends a measured lane.
+func (w *World) stopLane(name string) error {
+	stop := w.lanes[name]
+	delete(w.lanes, name)
+	if err := stop(); err != nil {
+		return fmt.Errorf("stopping the lane %s: %w", name, err)
+	}
 	return nil
 }
 

@@ -23,12 +23,16 @@ type Scenario struct {
 	// Parameters are the scenario's own `--set` keys with their defaults; those of the workload and the balancer come
 	// with every scenario.
 	Parameters []Parameter
+	// Gated gives the measured pods a readiness gate, which World.setGate opens and closes.
+	Gated bool
+	// Lanes are measured from the baseline on, beside the one of new connections; nil for none.
+	Lanes func(w *World) []LaneSpec
 	// Run disturbs the cluster; lanes already run. It must record each step through World.Step.
 	Run func(ctx context.Context, w *World) error
 }
 
 // All lists the scenarios in the order of their names.
-func All() []Scenario { return []Scenario{fault(), quiet(), restart(), rollout(), soak()} }
+func All() []Scenario { return []Scenario{fault(), flap(), quiet(), restart(), rollout(), soak()} }
 
 // Find returns the scenario of that name; the error lists the known ones.
 func Find(name string) (Scenario, error) {
@@ -83,6 +87,7 @@ type World struct {
 	Reach func(ctx context.Context, target string) error
 
 	main, canary *workload
+	lanes        map[string]func() error // how to stop the measured lanes that run
 }
 
 // Clock is the run's time.
@@ -103,6 +108,8 @@ type Proxies interface {
 	Thaw(node string) error                      // SIGCONT
 	// Flush empties the node's proxy tables behind the proxy's back; restore puts back what was in them.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
+	// Fair says whether a proxy has failed to do what it was asked, as far as its own log tells; nil when none has.
+	Fair() error
 	// Pid is the process id of the node's proxy.
 	Pid(node string) (int, error)
 }
@@ -132,6 +139,12 @@ type LaneSpec struct {
 	Control bool // proves the detector; never counts as the subject's
 	// Terminated says that the balancer terminates connections: the client's socket never sends a SYN again there.
 	Terminated bool
+	// Protocol is how attempts connect: tcp-new (when empty) or tcp-long, on connections that stay open.
+	Protocol string
+	// Connections is how many connections a tcp-long lane keeps open.
+	Connections int
+	// Partial says that the scenario ends the lane itself, before the run is over.
+	Partial bool
 	// Backends are the prefixes of the names of the pods that may answer.
 	Backends []string
 	Host     string

@@ -28,6 +28,7 @@ type workload struct {
 	name     string
 	replicas int
 	policy   corev1.ServiceExternalTrafficPolicy
+	gated    bool   // its pods have a readiness gate
 	address  string // of the load balancer, once it is known
 }
 
@@ -62,6 +63,7 @@ func (k *workload) deployment(p Params) *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					TerminationGracePeriodSeconds: &grace,
 					Affinity:                      k.affinity(p),
+					ReadinessGates:                k.gates(),
 					Containers:                    []corev1.Container{k.container(p)},
 				},
 			},
@@ -83,6 +85,13 @@ func (k *workload) container(p Params) corev1.Container {
 	return c
 }
 
+func (k *workload) gates() []corev1.PodReadinessGate {
+	if !k.gated {
+		return nil
+	}
+	return []corev1.PodReadinessGate{{ConditionType: gate}}
+}
+
 func (k *workload) affinity(p Params) *corev1.Affinity {
 	if !p.on("antiAffinity") {
 		return nil
@@ -101,6 +110,11 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	}
 	if err := w.Cluster.Create(ctx, k.service()); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", k.name, err)
+	}
+	if k.gated {
+		if err := k.openGates(ctx, w); err != nil {
+			return err
+		}
 	}
 	if err := k.available(ctx, w, 2*time.Minute); err != nil {
 		return err

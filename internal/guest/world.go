@@ -177,13 +177,17 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	p.controls[p.lanes] = s.Control
 	p.mu.Unlock()
 	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
-		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread}.WithDefaults()
+		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread,
+		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
 	}
 	begin := p.now() + lead
 	e := lane.Event(begin)
 	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
+	if s.Partial {
+		e.Attrs["partial"] = "true"
+	}
 	p.record.Event(e)
 	if err := p.orders.Start(lane, begin); err != nil {
 		return nil, err

@@ -134,6 +134,7 @@ func addTools(img *vm.Image) error {
 			return err
 		}
 	}
+	img.Text("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n") // ipset asks for the names
 	return addIptables(img)
 }
 

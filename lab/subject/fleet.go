@@ -105,11 +105,11 @@ func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
 	end := f.cfg.Now() + acceptWithin
 	for {
 		why := f.unready(ctx, node)
+		if err := f.Fair(); err != nil {
+			return err
+		}
 		if why == nil {
 			break
-		}
-		if line := f.syncError(node.Name); line != "" {
-			return fmt.Errorf("%s on %s is not a fair subject: its sync failed: %s", f.cfg.Spec, node.Name, line)
 		}
 		if !f.live[node.Name].Running() || f.cfg.Now() > end {
 			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
@@ -168,7 +168,8 @@ func get(ctx context.Context, ns *topology.Node, url string) (string, error) {
 
 // failed is what a kube-proxy logs when a sync fails half-way (proxier.go of 1.11 to 1.37); such a proxy looks like the
 // bug that one searches for.
-var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|can't use ip_?vs proxier|falling back to|sync failed`)
+var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|` +
+	`failed to add entry: .* to ip set|can't (use ip_?vs proxier|determine whether to use ipvs)|falling back to|sync failed`)
 
 func (f *Fleet) syncError(node string) string {
 	if f.cfg.Spec.Exec != nil {

@@ -56,3 +56,21 @@ func TestTerminatingFallback(t *testing.T) {
 		}
 	}
 }
+
+// Lines of a proxy whose node or kernel lacks something, and of one that works.
+func TestFailedSyncsAreKnown(t *testing.T) {
+	for line, want := range map[string]bool{
+		`E0101 00:00:04.937972 114 ipset.go:152] Failed to add entry: 10.96.0.11,tcp:80 to ip set: KUBE-CLUSTER-IP, error: exit status 1`:         true,
+		`E0101 00:00:03.073829 114 server_others.go:305] can't determine whether to use ipvs proxy, error: error getting installed ipvs required`: true,
+		`E0101 00:00:03.1 114 proxier.go:1430] Failed to execute iptables-restore: exit status 1 (iptables-restore: line 7 failed)`:               true,
+		`W0101 00:00:03.1 114 server_others.go:265] can't use ipvs proxier, error: IPVS proxier will not be used because`:                         true,
+		`E0101 00:00:03.182110 114 proxier.go:232] Error removing userspace rule: error checking rule: Chain 'KUBE-PORTALS-HOST' does not exist`:  false,
+		`I0101 00:00:03.110805 114 server_others.go:189] Using ipvs Proxier.`:                                                                     false,
+		`I0101 00:01:03.1 114 graceful_termination.go:160] Trying to delete rs: 10.96.0.11:80/TCP/10.244.1.2:8080`:                                false,
+		`E0101 00:01:03.1 114 graceful_termination.go:89] Try delete rs "x" err: Failed to delete rs "x", can't find the real server`:             false,
+	} {
+		if failed.MatchString(line) != want {
+			t.Errorf("failed=%t for %s", !want, line)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+)
+
+// flap makes pods unready and ready again while connections are open, and watches what the proxy does about it later:
+// the graceful termination of kube-proxy's ipvs mode went wrong this way (kubernetes#71515, #71071, #117205).
+func flap() Scenario {
+	return Scenario{
+		Name:    "flap",
+		Summary: "makes each pod unready and ready again while connections are open, and watches on",
+		Parameters: []Parameter{
+			{"flaps", "1", "how often each pod becomes unready", numberIn(1, 10000)},
+			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(time.Second, time.Hour)},
+			{"openConnections", "24", "connections that are open meanwhile; 0 for none", numberIn(0, 10000)},
+			{"askEvery", "2s", "how often each of them is asked", durationIn(10*time.Millisecond, time.Hour)},
+			{"stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", durationIn(0, 24*time.Hour)},
+			{"watch", "4m", "how long new connections are watched after that", durationIn(0, 24*time.Hour)},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"readinessPeriod", "10s", "time between two readiness probes of a pod; the flaps do not wait for them", durationIn(time.Second, time.Hour)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+		},
+		Gated: true,
+		Lanes: func(w *World) []LaneSpec { return w.openConnections() },
+		Run:   func(ctx context.Context, w *World) error { return w.flapAll(ctx) },
+	}
+}
+
+// longLane is the name of the lane whose connections stay open.
+const longLane = "tcp-long"
+
+// openConnections is the lane that keeps the connections open. The scenario closes it itself: what happens once nobody
+// uses a connection any more is a part of what is watched.
+func (w *World) openConnections() []LaneSpec {
+	n := w.Params.number("openConnections")
+	if n == 0 {
+		return nil
+	}
+	l := w.mainLane(longLane)
+	l.Protocol, l.Connections, l.Partial = longLane, n, true
+	l.Rate = float64(n) / w.Params.duration("askEvery").Seconds()
+	return []LaneSpec{l}
+}
+
+func (w *World) flapAll(ctx context.Context) error {
+	pods, err := w.main.pods(ctx, w)
+	if err != nil {
+		return fmt.Errorf("listing the pods: %w", err)
+	}
+	for i := range w.Params.number("flaps") {
+		for _, pod := range pods {
+			name := fmt.Sprintf("flap %d of %s", i+1, pod.Name)
+			if err := w.Step(ctx, name, pod.Spec.NodeName, func(ctx context.Context) error { return w.flapPod(ctx, &pod) }); err != nil {
+				return err
+			}
+			if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
+				return err
+			}
+		}
+	}
+	if stop := w.lanes[longLane]; stop != nil {
+		if err := w.Clock.Sleep(ctx, max(w.Params.duration("stayOpen"), w.Params.duration("askEvery"))); err != nil {
+			return err
+		}
+		if err := w.Step(ctx, "close the open connections", "", func(context.Context) error { return w.stopLane(longLane) }); err != nil {
+			return err
+		}
+	}
+	return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("watch")) })
+}
+
+// readinessWithin bounds the time from a gate's change to the pod's: a kubelet acts on it at once.
+const readinessWithin = 30 * time.Second
+
+// flapPod closes the pod's gate and opens it again. It is an error when the pod does not follow, or was restarted.
+func (w *World) flapPod(ctx context.Context, pod *corev1.Pod) error {
+	if err := w.setGate(ctx, pod.Name, false); err != nil {
+		return err
+	}
+	if err := w.readiness(ctx, pod, false); err != nil {
+		return err
+	}
+	if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
+		return err
+	}
+	if err := w.setGate(ctx, pod.Name, true); err != nil {
+		return err
+	}
+	return w.readiness(ctx, pod, true)
+}
+
+// readiness waits until the pod is ready or unready.
+func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool) error {
+	what := fmt.Sprintf("the pod %s to have ready=%t", pod.Name, want)
+	return w.Until(ctx, what, readinessWithin, func(ctx context.Context) (bool, string, error) {
+		var now corev1.Pod
+		if err := w.Cluster.Get(ctx, pod.Name, namespace, &now); err != nil {
+			return false, "", err
+		}
+		if now.UID != pod.UID || restarts(&now) != restarts(pod) {
+			return false, "", errors.New("the pod was replaced or restarted")
+		}
+		ready := podIsReady(now)
+		return ready == want, "ready=" + strconv.FormatBool(ready), nil
+	})
+}
+
+func restarts(pod *corev1.Pod) (n int32) {
+	for _, c := range pod.Status.ContainerStatuses {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// gate is the readiness gate of the pods that a scenario makes unready: the one way that works through the API alone,
+// on any cluster, while the pod goes on serving (KEP-580).
+const gate = "hitless/gate"
+
+// setGate opens or closes a pod's gate.
+func (w *World) setGate(ctx context.Context, pod string, open bool) error {
+	status := corev1.ConditionFalse
+	if open {
+		status = corev1.ConditionTrue
+	}
+	p := &corev1.Pod{}
+	p.Name, p.Namespace = pod, namespace
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, gate, status)
+	if err := w.Cluster.PatchStatus(ctx, p, k8s.Patch{PatchType: types.StrategicMergePatchType, Data: []byte(patch)}); err != nil {
+		return fmt.Errorf("setting the readiness gate of %s: %w", pod, err)
+	}
+	return nil
+}
+
+// openGates waits for the workload's pods and lets them become ready.
+func (k *workload) openGates(ctx context.Context, w *World) error {
+	open := map[string]bool{}
+	return w.Until(ctx, "the pods of "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
+		pods, err := k.pods(ctx, w)
+		for i := 0; err == nil && i < len(pods); i++ {
+			if name := pods[i].Name; !open[name] {
+				err = w.setGate(ctx, name, true)
+				open[name] = err == nil
+			}
+		}
+		return len(open) == k.replicas, fmt.Sprintf("%d of %d pods", len(open), k.replicas), err
+	})
+}
