@@ -72,8 +72,8 @@ const (
 	// EventFlows is what a balancer that terminates connections said of the nodes that it gave some of them to: attr
 	// service, address, port, protocol, flows (see FormatFlows).
 	EventFlows Kind = "flows"
-	// EventKernel is a change seen in a node's tables: attr table=ipvs, change=added|removed|weight, service, backend,
-	// weight.
+	// EventKernel is a change of a node's tables, as the kernel or the proxy's own log tells it: attr table=ipvs,
+	// change=added|removed|weight, service (address:port), backend, weight.
 	EventKernel Kind = "kernel"
 	// EventInjected is a known fault put in on purpose: attr fault=drop|refuse|flush, state=begin|end, id, lane (the lane
 	// that must see it), control=true when it proves the detector.

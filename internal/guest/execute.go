@@ -112,7 +112,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a virtual second", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	if err := errors.Join(err, prober.close()); err != nil {
+	if err := errors.Join(err, prober.close(), l.Proxies.RecordSaid()); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)
