@@ -1,0 +1,124 @@
+//go:build lab
+
+package subjects
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+// flapRate is low, since the windows that are looked for last for seconds, and idle virtual time costs nothing.
+const flapRate = 10
+
+// flapWatch has room for three ticks of the minute in which the graceful termination manager looks at its list.
+const flapWatch = 200 * time.Second
+
+// startFlap begins a run in which each of two pods becomes unready and ready again while connections are open.
+func startFlap(ctx context.Context, dir, version string) *suites.Future {
+	return suites.Begin(ctx, dir, "flap-"+version, run.Options{Scenario: "flap", ControlPlane: "replay", Seed: 1, Rate: flapRate,
+		Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs",
+		Set: map[string]string{"antiAffinity": "off", "openConnections": "8", "watch": flapWatch.String()}})
+}
+
+// watched is what the lane of new connections saw, and when the connections that stayed open were closed: from then on
+// nothing happens any more but what the proxy does by itself.
+func watched(name string) (lane reports.LaneReport, from float64) {
+	GinkgoHelper()
+	r := report(name)
+	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
+	for _, l := range r.Lanes {
+		if l.Protocol == "tcp-new" {
+			lane = l
+		}
+	}
+	Expect(lane.Attempts).To(BeNumerically(">=", flapWatch.Seconds()*flapRate))
+	for _, e := range r.Events {
+		if e.Kind == reports.EventStep && e.Object == "watch" && from == 0 {
+			from = e.At
+		}
+	}
+	Expect(from).To(BeNumerically(">", 0))
+	return lane, from
+}
+
+// openToBothPods asserts that each pod had open connections before anything happened: without them there is nothing to
+// terminate gracefully, and the bug cannot show.
+func openToBothPods(name string) {
+	GinkgoHelper()
+	_, history, err := runs[name].Wait()
+	Expect(err).NotTo(HaveOccurred())
+	long, began := "", time.Duration(0)
+	for e, err := range history.Events() {
+		Expect(err).NotTo(HaveOccurred())
+		if e.Kind == reports.EventLane && e.Attrs["protocol"] == "tcp-long" {
+			long = e.Attrs["id"]
+		}
+		if e.Kind == reports.EventPhase && e.Object == "scenario" {
+			began = e.At
+		}
+	}
+	open := map[string]map[string]bool{}
+	for a, err := range history.Attempts() {
+		Expect(err).NotTo(HaveOccurred())
+		if strconv.Itoa(int(a.Lane)) == long && a.Intended < began && a.Class == reports.OK {
+			if open[a.Backend] == nil {
+				open[a.Backend] = map[string]bool{}
+			}
+			open[a.Backend][a.Source.String()] = true
+		}
+	}
+	Expect(open).To(HaveLen(2))
+	for pod, connections := range open {
+		Expect(connections).To(HaveLen(4), pod)
+	}
+}
+
+// refusesEachMinute asserts the bug: the tick of the graceful termination manager deletes both live endpoints once a
+// minute, and clients are refused until the next sync, at most 30 s later, puts them back.
+func refusesEachMinute(name string) {
+	GinkgoHelper()
+	openToBothPods(name)
+	lane, from := watched(name)
+	Expect(len(lane.Outages)).To(BeNumerically(">=", 3), "%+v", lane.Outages)
+	for i, o := range lane.Outages {
+		Expect(o.From).To(BeNumerically(">", from))
+		Expect(o.Classes).To(HaveKeyWithValue(reports.Rejected.String(), o.Failed()), "%+v", o)
+		Expect(o.LowerMs).To(BeNumerically(">", 1000), "%+v", o)
+		Expect(o.UpperMs).To(BeNumerically("<", 31_000), "%+v", o)
+		Expect(o.Cause.Event).To(Equal("kernel removed"), "%+v", o)
+		if i > 0 {
+			Expect(o.From-lane.Outages[i-1].From).To(BeNumerically("~", 60, 1), "%+v", lane.Outages)
+		}
+	}
+}
+
+// refusesNothing asserts that new connections go through, during the flaps and long after.
+func refusesNothing(name string) {
+	GinkgoHelper()
+	openToBothPods(name)
+	lane, _ := watched(name)
+	Expect(lane.Dropped).To(BeZero(), "%+v", lane.Outages)
+}
+
+var _ = Describe("kubernetes#71515: pods that become unready and ready again while connections are open", Ordered, func() {
+	BeforeAll(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		DeferCleanup(cancel)
+		dir := GinkgoT().TempDir()
+		for _, version := range []string{"v1.12.2", "v1.12.4", "v1.12.1"} {
+			runs["flap "+version] = startFlap(ctx, dir, version)
+		}
+	})
+
+	It("are refused once a minute from then on with kube-proxy v1.12.2", func() { refusesEachMinute("flap v1.12.2") })
+	It("are served without a gap with v1.12.4", func() { refusesNothing("flap v1.12.4") })
+	It("are served without a gap with v1.12.1, which has no graceful termination yet", func() { refusesNothing("flap v1.12.1") })
+})
