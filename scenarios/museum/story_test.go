@@ -21,6 +21,7 @@ type story struct {
 	losses   []loss
 	noProof  bool
 	end      time.Duration // 90 s when 0
+	long     time.Duration // until when connections are open and asked on a lane of their own; 0 for none
 }
 
 // loss is a time in which every attempt over a node fails.
@@ -80,6 +81,10 @@ func (s *story) record(t *testing.T) *Record {
 	s.event(s.end-time.Second, reports.EventStep, "", "the step", "state", "end")
 	s.lane(0, "tcp-new", "web", webAddress, false)
 	s.lane(1, "canary", "canary", canaryAddress, true)
+	if s.long > 0 {
+		s.event(time.Second, reports.EventLane, "", "tcp-long", "id", "2", "name", "tcp-long", "service", "web", "target", webAddress.String(),
+			"protocol", "tcp-long", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000", "partial", "true")
+	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
@@ -107,6 +112,9 @@ func (s *story) write(t *testing.T) *Record {
 			break
 		}
 		w.Attempt(s.attempt(0, uint64(seq), at, webAddress))
+		if at < s.long {
+			w.Attempt(s.attempt(2, uint64(seq), at, webAddress))
+		}
 		if at < scenarioAt {
 			w.Attempt(s.attempt(1, uint64(seq), at, canaryAddress))
 		}
