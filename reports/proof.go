@@ -105,7 +105,8 @@ func (a *analysis) seen(in *injection) *outage {
 	return nil
 }
 
-// falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began.
+// falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began. An
+// attempt that was intended well before a fault, but started late and so met it, is not outside.
 // Later ones may be the subject's doing and are only reported: they must not turn a failed run into an invalid one.
 func (p *proof) falseAlarms(a *analysis) []*outage {
 	until := a.end
@@ -121,7 +122,9 @@ func (p *proof) falseAlarms(a *analysis) []*outage {
 			}
 		}
 		for _, o := range l.outages {
-			explained := slices.ContainsFunc(own, func(in injection) bool { return o.from >= in.from-l.gap && o.to <= in.to+l.gap })
+			explained := slices.ContainsFunc(own, func(in injection) bool {
+				return max(o.from, o.struck) >= in.from-l.gap && o.to <= in.to+l.gap
+			})
 			if len(own) > 0 && !explained && o.from < until {
 				alarms = append(alarms, o)
 			}

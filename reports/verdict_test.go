@@ -208,6 +208,23 @@ func TestAPartialLaneMayEndEarly(t *testing.T) {
 	}
 }
 
+// On a busy machine an attempt may start late enough to meet a fault that was injected after its intended start.
+func TestALateAttemptIsNoFalseAlarm(t *testing.T) {
+	for start, verdict := range map[time.Duration]Verdict{time.Millisecond: Pass, -35 * time.Millisecond: Invalid} {
+		o := clean()
+		s := o.lab()
+		o.start(s)
+		const fault = proofAt + 2*time.Second // the drop of 200 ms
+		i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Intended > fault-40*time.Millisecond })
+		a := &s.attempts[i]
+		a.Start, a.Class = fault+start, Delayed
+		if r := s.report(t); r.Verdict != verdict {
+			t.Errorf("an attempt that fails when it started %s after the fault and was intended at %s before makes the run %s, want %s: %q",
+				start, fault-a.Intended, r.Verdict, verdict, r.Reasons)
+		}
+	}
+}
+
 // A control lane that fails with the subject during the scenario must not turn a failed run into an invalid one.
 func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
 	o := clean()
