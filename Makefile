@@ -24,8 +24,8 @@ unit: ## tests without root and without a VM; SEED=N draws the random ones from 
 explore: ## the random tests for longer, with seeds of their own
 	@hack/unit.sh explore
 
-lab-test: packages build ## tests on a real kernel in a VM
-	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./internal/... ./suites/...
+lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
+	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./suites/...
 
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -tags netns ./probes ./reports

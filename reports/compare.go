@@ -42,7 +42,7 @@ type ComparedRun struct {
 	Delayed    int     `json:"delayed"`
 	WorstGapMs float64 `json:"worstGapMs"` // upper bound of the longest outage; 0 without one
 	Report     string  `json:"report"`     // path of its report.json, relative to compare.json
-	// HistorySha256 is what whoever repeats the run with the same program must get.
+	// HistorySha256 is what whoever repeats the run with the same program must get, when its clock was virtual.
 	HistorySha256 string `json:"historySha256,omitempty"`
 }
 

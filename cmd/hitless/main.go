@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/backend"
+	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/proxier"
@@ -45,7 +46,7 @@ func (e exitError) Error() string {
 
 func main() {
 	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel gives init the words that it does not know
-		vm.Init("/usr/bin/hitless", "guest")
+		vm.Init(guest.Program, "guest")
 	}
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -110,7 +111,15 @@ func backendCommand() *cobra.Command {
 	return c
 }
 
+// guestCommand is what runs inside: in the VM as the child of its first process, in namespaces of the host as the first
+// process (guest init) and as its child (guest host).
 func guestCommand() *cobra.Command {
-	return hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
+	first := &cobra.Command{Use: "init", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return host.Init(guest.Program, "guest", "host") }}
+	onHost := &cobra.Command{Use: "host", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return guest.HostMain() }}
+	c := hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
+	c.AddCommand(first, onHost)
+	return c
 }

@@ -34,6 +34,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"compare rollout --subject bundled", 2, "two subjects"},
 		{"report " + filepath.Join(t.TempDir(), "none"), 2, "--out"},
 		{"gate out", 2, "--budget"},
+		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
+		{"guest init", 2, "hitless calls it itself"},
 		{"build kube-proxy", 2, "NAME@VERSION"},
 	} {
 		var out bytes.Buffer

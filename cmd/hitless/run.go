@@ -22,11 +22,13 @@ func runCommand() *cobra.Command {
 		Long: `Run a scenario against a subject in a lab of its own and judge what the probes saw.
 
 The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
-the same history, byte for byte. Results go to --out: report.html, report.json, junit.xml, summary.md, history/, logs/ and
-host.json.`,
+the same history, byte for byte. With --kernel host it lives in namespaces of this machine's own kernel instead, without
+root where the system allows it, with the real clock; nothing repeats there. Results go to --out: report.html,
+report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
+  hitless run rollout --subject kube-proxy@v1.37.1/nftables --kernel host --rate 50
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,7 +68,7 @@ func rateFlag(f *pflag.FlagSet, o *run.Options) {
 // commonFlags are those of every command that runs scenarios.
 func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
-	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: auto or vm")
+	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, `KEY=VALUE`; hitless scenarios lists them")

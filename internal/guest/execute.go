@@ -23,14 +23,18 @@ import (
 const (
 	ToyScenario = "toy"
 
-	program  = "/usr/bin/hitless"
+	// Program is the path of hitless in the guest.
+	Program  = "/usr/bin/hitless"
 	binaries = "/usr/bin"
 	stateDir = "/tmp/lab"
 )
 
 func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
-	if plan.Scenario == ToyScenario {
-		return toy(ctx, plan.Parameters, r, now)
+	switch plan.Scenario {
+	case ToyScenario:
+		return toy(ctx, plan, r, now)
+	case TryScenario:
+		return try(ctx, plan.Parameters)
 	}
 	scenario, err := scenarios.Find(plan.Scenario)
 	if err != nil {
@@ -74,7 +78,7 @@ func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, er
 	fall, _ := strconv.Atoi(p["checkFall"])
 	rise, _ := strconv.Atoi(p["checkRise"])
 	return lab.Config{
-		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: program, Binaries: binaries,
+		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: binaries,
 		Subject: spec, Fallback: p["terminatingFallback"], Recorder: r, Now: now, Progress: progress(now),
 		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},
@@ -96,7 +100,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	if err != nil {
 		return fmt.Errorf("reaching the lab's control plane: %w", err)
 	}
-	prober, err := newProber(l, plan.Seed, r, now)
+	prober, err := newProber(l, plan, r, now)
 	if err != nil {
 		return err
 	}
@@ -110,7 +114,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	before, begin := countWakeups(), now()
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)
-	progress(now)(fmt.Sprintf("%.1f wake-ups in a virtual second", rate))
+	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
 	if err := errors.Join(err, prober.close(), l.Proxies.RecordSaid()); err != nil {
 		return err

@@ -6,12 +6,22 @@ import (
 	"os"
 	"time"
 
+	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// Main runs the plan in the region and writes the history there. Its own progress goes to standard output.
+// Main runs the plan in the VM's region and writes the history there. Its own progress goes to standard output.
 func Main() error {
 	region, err := vm.OpenRegion()
+	if err != nil {
+		return err
+	}
+	return Run(context.Background(), region)
+}
+
+// HostMain is Main in namespaces of the host's kernel.
+func HostMain() error {
+	region, err := host.OpenRegion()
 	if err != nil {
 		return err
 	}

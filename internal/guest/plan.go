@@ -20,7 +20,11 @@ type Plan struct {
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
+	Kernel        string            `json:"kernel,omitempty"` // KernelHost, or empty in a VM
 }
+
+// KernelHost says that the guest lives in namespaces of the host's kernel.
+const KernelHost = "host"
 
 // planVersion is the version of the plan that this program writes and reads.
 const planVersion = 1

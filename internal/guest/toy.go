@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,9 +20,12 @@ import (
 // timers and the kernel's random pool. It proves the guest's determinism in seconds.
 //
 // Its parameter `end` lets it end as no run should: panic or hang.
-func toy(ctx context.Context, params map[string]string, record reports.Recorder, now func() time.Duration) error {
-	switch params["end"] {
+func toy(ctx context.Context, plan Plan, record reports.Recorder, now func() time.Duration) error {
+	switch plan.Parameters["end"] {
 	case "panic":
+		if plan.Kernel == KernelHost {
+			return errors.New("the toy panics in a VM only: the host's kernel is not its own")
+		}
 		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
 	case "hang":
 		never := make(chan os.Signal, 1)

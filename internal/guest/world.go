@@ -96,12 +96,16 @@ type prober struct {
 	failures int // on measured lanes
 }
 
-func newProber(l *lab.Lab, seed int64, record reports.Recorder, now func() time.Duration) (*prober, error) {
+func newProber(l *lab.Lab, plan Plan, record reports.Recorder, now func() time.Duration) (*prober, error) {
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
 	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed(), controls: map[uint16]bool{}}
+	priority := "--fifo"
+	if plan.Kernel == KernelHost { // a user namespace has no right to that one
+		priority = "--short-turns"
+	}
 	var err error
-	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: program, Args: []string{probes.WorkerName, "--fifo"},
+	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
 		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
 	if err != nil {
 		return nil, fmt.Errorf("starting the probe worker: %w", err)
@@ -116,7 +120,7 @@ func newProber(l *lab.Lab, seed int64, record reports.Recorder, now func() time.
 	if err != nil {
 		return nil, err
 	}
-	p.orders, err = probes.NewOrders(orders, base, seed)
+	p.orders, err = probes.NewOrders(orders, base, plan.Seed)
 	return p, err
 }
 

@@ -40,7 +40,25 @@ func Doctor(ctx context.Context) []Finding {
 	var cpus unix.CPUSet
 	err := unix.SchedGetaffinity(0, &cpus)
 	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, without which it does not repeat", cpus.Count())})
-	return append(findings, cached(ctx)...)
+	return append(append(findings, hostKernel(ctx)...), cached(ctx)...)
+}
+
+// hostKernel tries what --kernel host can run here.
+func hostKernel(ctx context.Context) []Finding {
+	o := Options{Progress: func(string) {}}
+	var err error
+	if o.Program, err = os.Executable(); err != nil {
+		return []Finding{{"host kernel", false, err.Error()}}
+	}
+	var findings []Finding
+	for _, mode := range modes {
+		f := Finding{What: "host kernel, " + mode, OK: true, Text: "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
+		if err := o.tryHost(ctx, mode); err != nil {
+			f.OK, f.Text = false, "the VM runs such subjects, --kernel host cannot: "+err.Error()
+		}
+		findings = append(findings, f)
+	}
+	return findings
 }
 
 func program(what, name, pkg string) Finding {

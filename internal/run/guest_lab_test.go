@@ -83,11 +83,11 @@ func TestAnotherSeedAnotherHistory(t *testing.T) {
 
 // The twin of TestSamePlanSameHistory: where nothing makes runs repeat, the comparison must see it.
 func TestRealClockDoesNotRepeat(t *testing.T) {
-	_, one, err := toy(t, func(o *run.Options) { o.Clock = "real" })
+	_, one, err := toy(t, func(o *run.Options) { o.Kernel, o.Clock = "vm", "real" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, two, err := toy(t, func(o *run.Options) { o.Clock = "real" })
+	_, two, err := toy(t, func(o *run.Options) { o.Kernel, o.Clock = "vm", "real" })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,10 +130,12 @@ func (o *Options) checkNumbers() error {
 		return usagef("--rate %g: give a number above 0, at most 5000 attempts a second", o.Rate)
 	case o.ControlPlane != "kube" && o.ControlPlane != "replay":
 		return usagef("--controlplane %q: give kube or replay", o.ControlPlane)
-	case o.Kernel != "auto" && o.Kernel != "vm":
-		return usagef("--kernel %q: give auto or vm; runs on the host's own kernel are not built yet", o.Kernel)
+	case o.Kernel != "auto" && o.Kernel != "vm" && o.Kernel != "host":
+		return usagef("--kernel %q: give auto, host or vm", o.Kernel)
 	case o.Clock != "auto" && o.Clock != "virtual" && o.Clock != "real":
 		return usagef("--clock %q: give auto, virtual or real", o.Clock)
+	case o.Kernel == "host" && o.Clock == "virtual":
+		return usagef("--kernel host --clock virtual: this machine's kernel has the real clock only; use --kernel vm, or leave --clock out")
 	}
 	return nil
 }
@@ -153,6 +155,9 @@ func (o *Options) commonWords() []string {
 	var words []string
 	if o.ControlPlane != "kube" {
 		words = append(words, "--controlplane", o.ControlPlane)
+	}
+	if o.Kernel == "vm" || o.Kernel == "host" {
+		words = append(words, "--kernel", o.Kernel)
 	}
 	if o.Clock == "real" {
 		words = append(words, "--clock real")

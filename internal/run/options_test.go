@@ -23,6 +23,8 @@ func TestBadInput(t *testing.T) {
 		"rate":         {Options{Scenario: "rollout", Rate: -1}, "--rate"},
 		"controlplane": {Options{Scenario: "rollout", ControlPlane: "k3s"}, "kube or replay"},
 		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
+		"kernel":       {Options{Scenario: "rollout", Kernel: "docker"}, "auto, host or vm"},
+		"host clock":   {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
 		"haproxy":      {Options{Scenario: "rollout", Set: map[string]string{"loadBalancer": "haproxy"}}, "passthrough"},
 	} {
 		c.options.Out = filepath.Join(t.TempDir(), "out")
@@ -62,11 +64,52 @@ func TestFallbackFollowsTheSubject(t *testing.T) {
 	}
 }
 
+// The default stays what it was: a VM, whatever this machine's kernel can do.
+func TestVirtualClockNeedsTheVM(t *testing.T) {
+	for _, o := range []Options{{}, {Clock: "virtual"}, {Kernel: "vm", Clock: "real"}} {
+		o.Scenario, o.Cache, o.Program = "rollout", t.TempDir(), "never started"
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		p, spec, err := o.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.chooseKernel(t.Context(), &p, spec); err != nil || p.Kernel != "" {
+			t.Errorf("--kernel %s --clock %s: kernel %q, %v, want a VM", o.Kernel, o.Clock, p.Kernel, err)
+		}
+	}
+}
+
+// Where the host cannot be tried, auto goes on with a VM and says why; asked for by name it is a usage error.
+func TestHostThatCannotRun(t *testing.T) {
+	for kernel, refused := range map[string]bool{"auto": false, "host": true} {
+		said := ""
+		o := Options{Scenario: "rollout", Kernel: kernel, Clock: "real", Cache: t.TempDir(), Program: filepath.Join(t.TempDir(), "none"),
+			Progress: func(line string) { said += line }}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		p, spec, err := o.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = o.chooseKernel(t.Context(), &p, spec)
+		if IsUsage(err) != refused || p.Kernel != "" || !refused && !strings.Contains(said, "taking a VM") {
+			t.Errorf("--kernel %s: kernel %q, %v, said %q", kernel, p.Kernel, err, said)
+		}
+	}
+}
+
 func TestCommandRepeatsTheRun(t *testing.T) {
 	o := Options{Scenario: "rollout", Subject: "bundled", ControlPlane: "replay", Clock: "auto", Nodes: 3, Rate: 50, Seed: 7,
 		Set: map[string]string{"replicas": "2", "rollouts": "1"}}
 	want := "hitless run rollout --subject bundled --seed 7 --controlplane replay --rate 50 --set replicas=2 --set rollouts=1"
 	if got := o.command(); got != want {
 		t.Errorf("command %q, want %q", got, want)
+	}
+	o.Kernel = "host"
+	if got := o.command(); !strings.Contains(got, " --kernel host") {
+		t.Errorf("command %q does not say that the host's kernel was used", got)
 	}
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,28 +11,30 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
 )
 
 // ControlPlaneTargets are the programs of the lab's control plane, in the version that hitless is tested with.
 var ControlPlaneTargets = []build.Target{{Name: "kube-apiserver", Version: "v1.37.1"}, {Name: "kube-controller-manager", Version: "v1.37.1"},
 	{Name: "kube-scheduler", Version: "v1.37.1"}, {Name: "etcd", Version: "v3.7.0"}}
 
-// prepared is a guest that is ready to boot.
+// prepared is a guest that is ready to start.
 type prepared struct {
-	vm.Boot
+	kernel         reports.Kernel
+	kernelPackage  string
 	clock          string
 	inputs         string // digest
 	subjectVersion string
 	notes          []string
+	where          string // for the line of progress that says that it starts
+	start          func(context.Context) (*vm.Outcome, error)
 }
 
-// memoryMB is what the guest gets; the packed files stand in it too.
+// memoryMB is what a VM gets; the packed files stand in it too.
 func memoryMB(controlPlane string) int {
 	if controlPlane == "kube" {
 		return 6144
@@ -40,7 +43,36 @@ func memoryMB(controlPlane string) int {
 }
 
 func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec) (*prepared, error) {
-	p := &prepared{clock: "virtual", subjectVersion: spec.Version}
+	img := vm.NewImage()
+	img.Add(guest.Program, o.Program, 0o755)
+	if scenarioOfLab(plan) {
+		if err := o.addPrograms(ctx, img, plan, spec); err != nil {
+			return nil, err
+		}
+	}
+	data, err := plan.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	var p *prepared
+	if plan.Kernel == guest.KernelHost {
+		p, err = o.prepareHost(img, plan, data)
+	} else {
+		p, err = o.prepareVM(ctx, img, plan, data)
+	}
+	if err == nil {
+		p.subjectVersion = spec.Version
+	}
+	return p, err
+}
+
+// scenarioOfLab tells the scenarios that need a cluster from those that only look at the kernel.
+func scenarioOfLab(plan guest.Plan) bool {
+	return plan.Scenario != guest.ToyScenario && plan.Scenario != guest.TryScenario
+}
+
+func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, data []byte) (*prepared, error) {
+	p := &prepared{clock: "virtual"}
 	if o.Clock == "real" {
 		p.clock = "real"
 	}
@@ -48,29 +80,21 @@ func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	img := vm.NewImage()
-	img.Add("/usr/bin/hitless", o.Program, 0o755)
-	img.Link("/init", "usr/bin/hitless")
+	p.kernel, p.kernelPackage = reports.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
+	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
 	missing, err := img.AddModules(kernel, vm.Modules...)
 	if err != nil {
 		return nil, UsageError{err}
 	}
 	p.notes = append(p.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
-	if plan.Scenario != guest.ToyScenario {
-		if err := o.addPrograms(ctx, img, plan, spec); err != nil {
-			return nil, err
-		}
-	}
 	file, digest, err := img.Pack(filepath.Join(o.Cache, "initramfs"))
 	if err != nil {
 		return nil, err
 	}
-	data, err := plan.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	p.Boot = vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: memoryMB(plan.ControlPlane),
+	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: memoryMB(plan.ControlPlane),
 		RealTime: p.clock == "real", Deadline: o.deadline(plan), Line: o.guestLine}
+	p.start = func(ctx context.Context) (*vm.Outcome, error) { return vm.Run(ctx, boot) }
+	p.where = fmt.Sprintf("booting %s with %d MB", kernel.Release, boot.MemoryMB)
 	version, err := qemuVersion(ctx)
 	if err != nil {
 		return nil, err
@@ -187,16 +211,15 @@ func qemuVersion(ctx context.Context) (string, error) {
 }
 
 // checkMachine refuses a run that cannot end well: tools, memory and disk.
-func checkMachine(o Options) error {
-	if _, err := exec.LookPath(vm.QEMU); err != nil {
+func checkMachine(o Options, plan guest.Plan) error {
+	need := memoryMB(o.ControlPlane)*2/3 + 256
+	if plan.Kernel == guest.KernelHost {
+		need = hostMemoryMB(o.ControlPlane)
+	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
 		return usagef("%s is not installed; `apt-get install qemu-system-x86` brings it", vm.QEMU)
 	}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		free := availableMB()
-		if need := memoryMB(o.ControlPlane)*2/3 + 256; free < need {
-			return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB", free, o.ControlPlane, need)
-		}
+	if free := availableMB(); free < need {
+		return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB", free, o.ControlPlane, need)
 	}
 	return checkDisk(o)
 }
@@ -228,5 +251,5 @@ type hostFacts struct {
 
 func (o Options) host(p *prepared, outcome *vm.Outcome) hostFacts {
 	return hostFacts{Command: os.Args, Out: o.Out, WallSeconds: outcome.Wall.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args,
-		Kernel: p.Kernel.Package, Notes: p.notes}
+		Kernel: p.kernelPackage, Notes: p.notes}
 }

@@ -54,10 +54,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.chooseKernel(ctx, &plan, spec); err != nil {
+		return nil, err
+	}
 	if err := makeOut(&o); err != nil {
 		return nil, err
 	}
-	if err := checkMachine(o); err != nil {
+	if err := checkMachine(o, plan); err != nil {
 		return nil, err
 	}
 	boot, err := o.prepare(ctx, plan, spec)
@@ -67,8 +70,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := clearOut(o.Out); err != nil {
 		return nil, err
 	}
-	o.Progress(fmt.Sprintf("booting %s with %d MB", boot.Kernel.Release, boot.MemoryMB))
-	outcome, runErr := vm.Run(ctx, boot.Boot)
+	o.Progress(boot.where)
+	outcome, runErr := boot.start(ctx)
 	if outcome == nil {
 		return nil, runErr
 	}
@@ -118,7 +121,7 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 func (o Options) header(plan guest.Plan, spec subject.Spec, boot *prepared) reports.Run {
 	return reports.Run{
 		SchemaVersion: reports.HistoryVersion, Scenario: plan.Scenario, Parameters: plan.Parameters, Seed: plan.Seed,
-		Kernel: reports.Kernel{Kind: "vm", Release: boot.Kernel.Release}, Clock: boot.clock,
+		Kernel: boot.kernel, Clock: boot.clock,
 		Subject:      reports.Subject{Name: spec.Name, Version: boot.subjectVersion, Mode: spec.Mode},
 		ControlPlane: plan.ControlPlane, Nodes: nodeNames(plan.Nodes), InputsSha256: boot.inputs, Command: o.command(),
 	}

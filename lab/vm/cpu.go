@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCPU is one CPU of the host that this run has for itself, as far as other runs of hitless go.
-type hostCPU struct {
-	number int
+// HostCPU is one CPU of the host that this run has for itself, as far as other runs of hitless go.
+type HostCPU struct {
+	Number int
 	lock   *os.File
 }
 
-// takeCPU takes the first free CPU out of those that this process may use, and waits while other runs hold all of them.
+// TakeCPU takes the first free CPU out of those that this process may use, and waits while other runs hold all of them.
 // QEMU's own threads must share one CPU: when the guest goes idle, its main loop may otherwise skip time before the CPU
 // thread has accounted for the instructions that it just ran, and runs differ by microseconds.
-func takeCPU(ctx context.Context, line func(string)) (*hostCPU, error) {
+func TakeCPU(ctx context.Context, line func(string)) (*HostCPU, error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("asking which CPUs this process may use: %w", err)
@@ -42,7 +42,7 @@ func takeCPU(ctx context.Context, line func(string)) (*hostCPU, error) {
 	}
 }
 
-func lockFreeCPU(allowed unix.CPUSet) (*hostCPU, error) {
+func lockFreeCPU(allowed unix.CPUSet) (*HostCPU, error) {
 	for n := range 1024 {
 		if !allowed.IsSet(n) {
 			continue
@@ -56,17 +56,18 @@ func lockFreeCPU(allowed unix.CPUSet) (*hostCPU, error) {
 			return nil, fmt.Errorf("taking a CPU for the guest: %w", err)
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			return &hostCPU{number: n, lock: f}, nil
+			return &HostCPU{Number: n, lock: f}, nil
 		}
 		f.Close()
 	}
 	return nil, nil
 }
 
-func (c *hostCPU) release() { c.lock.Close() }
+// Release lets other runs have the CPU.
+func (c *HostCPU) Release() { c.lock.Close() }
 
-// pinThread binds the calling thread, and what it starts, to one CPU.
-func pinThread(cpu int) error {
+// PinThread binds the calling thread, and what it starts, to one CPU.
+func PinThread(cpu int) error {
 	var one unix.CPUSet
 	one.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {

@@ -36,10 +36,16 @@ func initialise(runner string, args []string) error {
 	if err := loadModules(); err != nil {
 		return err
 	}
+	return RunAndReap(runner, args)
+}
+
+// RunAndReap starts the runner with the guest's environment, hands it the given files from descriptor 3 on, and waits for
+// its end. It reaps every process that nobody waits for, so the caller must be the first of its process namespace.
+func RunAndReap(runner string, args []string, files ...*os.File) error {
 	os.Setenv("PATH", "/usr/sbin:/usr/bin")
 	os.Setenv("HOME", "/tmp")
 	child, err := os.StartProcess(runner, append([]string{runner}, args...),
-		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ()})
+		&os.ProcAttr{Files: append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, files...), Env: os.Environ()})
 	if err != nil {
 		return fmt.Errorf("starting the runner: %w", err)
 	}
@@ -95,11 +101,7 @@ func OpenRegion() ([]byte, error) {
 			return nil, fmt.Errorf("opening the region: %w", err)
 		}
 		defer f.Close()
-		region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			return nil, fmt.Errorf("mapping the region: %w", err)
-		}
-		return region, nil
+		return MapRegion(f)
 	}
 	return nil, errors.New("the guest has no device with the region: it was not booted by hitless")
 }

@@ -126,10 +126,32 @@ func (img *Image) addLibrary(name string) error {
 	return fmt.Errorf("the library %s is not on this machine", name)
 }
 
+// File is one entry of an image: a file of this machine, a text or a symbolic link, and its path in the guest.
+type File struct {
+	Guest string      `json:"guest"`
+	Host  string      `json:"host,omitempty"`
+	Text  string      `json:"text,omitempty"`
+	Link  string      `json:"link,omitempty"`
+	Mode  os.FileMode `json:"mode,omitempty"`
+}
+
+// Files are the entries in the order of their paths, for a guest that is not booted (see lab/host).
+func (img *Image) Files() []File {
+	files := make([]File, 0, len(img.files))
+	for _, name := range img.names() {
+		s := img.files[name]
+		files = append(files, File{Guest: name, Host: s.path, Text: s.text, Link: s.link, Mode: s.mode})
+	}
+	return files
+}
+
+// Folders are in every guest, whatever its files.
+var Folders = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/run"}
+
 // Pack writes the image into the cache, named by its content, and returns its path and digest. A cached one is not
 // written again.
 func (img *Image) Pack(cache string) (file, digest string, err error) {
-	if digest, err = img.digest(); err != nil {
+	if digest, err = img.Digest(); err != nil {
 		return "", "", err
 	}
 	file = filepath.Join(cache, "lab-"+digest[:24]+".cpio")
@@ -155,9 +177,9 @@ func (img *Image) Pack(cache string) (file, digest string, err error) {
 	return file, digest, nil
 }
 
-// digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
+// Digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
 // at the same path is another image.
-func (img *Image) digest() (string, error) {
+func (img *Image) Digest() (string, error) {
 	all := sha256.New()
 	for _, name := range img.names() {
 		s := img.files[name]
@@ -193,7 +215,7 @@ func (img *Image) write(out io.Writer) error {
 		}
 	}
 	// The kernel opens the console before it starts init.
-	for _, dir := range []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/run"} {
+	for _, dir := range Folders {
 		if err := writeDirs(w, made, dir); err != nil {
 			return err
 		}

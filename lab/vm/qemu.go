@@ -96,13 +96,13 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 		out.Close()
 		return nil, err
 	}
-	cpu, err := takeCPU(ctx, b.Line)
+	cpu, err := TakeCPU(ctx, b.Line)
 	if err != nil {
 		out.Close()
 		return nil, err
 	}
-	defer cpu.release()
-	out.CPU = cpu.number
+	defer cpu.Release()
+	out.CPU = cpu.Number
 	args := b.commandLine(dir)
 	for _, a := range args {
 		out.Args = append(out.Args, strings.ReplaceAll(a, dir+"/", ""))
@@ -111,21 +111,35 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	return out, err
 }
 
-func mapRegion(file string) (*Outcome, error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+func mapRegion(path string) (*Outcome, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making the region between guest and host: %w", err)
 	}
+	return NewOutcome(f)
+}
+
+// NewOutcome makes the file the region of a guest that is still to run. The outcome owns the file, also after an error.
+func NewOutcome(f *os.File) (*Outcome, error) {
 	if err := f.Truncate(RegionSize); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("making the region between guest and host (%d MB): %w", RegionSize>>20, err)
 	}
-	region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	region, err := MapRegion(f)
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("mapping the region between guest and host: %w", err)
+		return nil, err
 	}
 	return &Outcome{Region: region, file: f}, nil
+}
+
+// MapRegion maps a region's file into memory, on either side.
+func MapRegion(f *os.File) ([]byte, error) {
+	region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the region between guest and host: %w", err)
+	}
+	return region, nil
 }
 
 // supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits that thread's CPU and dies
@@ -145,7 +159,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, console
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's CPU mask has changed
-		err := pinThread(out.CPU)
+		err := PinThread(out.CPU)
 		if err == nil {
 			err = cmd.Start()
 		}

@@ -1,0 +1,110 @@
+//go:build lab
+
+// Package kernels holds that the lab is one: the same scenario gives the same verdict in a VM and in namespaces of this
+// machine's kernel, and the machine is left as it was.
+package kernels
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestKernels(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "kernels")
+}
+
+const (
+	good = "kube-proxy@v1.37.1/nftables"
+	bad  = "kube-proxy@v1.25.3/iptables" // drops when the last local pod terminates (kubernetes#85643)
+)
+
+var (
+	runs   = map[string]*suites.Future{}
+	before string // the machine's network, before anything ran
+)
+
+// start begins a short rollout. In real time each second counts, so the windows are as small as the claim allows; the
+// rate is low, so that a busy machine does not spoil the run: attempts may start a gap late.
+func start(ctx context.Context, dir, kernel, subject string) {
+	runs[kernel+" "+subject] = suites.Begin(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
+		Scenario: "rollout", ControlPlane: "replay", Subject: subject, Kernel: kernel, Rate: 25,
+		Set: map[string]string{"rollouts": "1", "baseline": "10s", "settle": "2s", "shutdownDelay": "8s", "gracePeriod": "12s",
+			"checkInterval": "1s"}})
+}
+
+var _ = BeforeSuite(func() {
+	var err error
+	before, err = network()
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	for _, subject := range []string{bad, good} { // bad ones first: they take longer in a VM
+		for _, kernel := range []string{"host", "vm"} {
+			start(ctx, dir, kernel, subject)
+		}
+	}
+})
+
+// report waits for a run. A machine that grants no namespaces has no host lane to hold anything of.
+func report(kernel, subject string) *reports.Report {
+	GinkgoHelper()
+	result, history, err := runs[kernel+" "+subject].Wait()
+	if refused := new(host.RefusedError); errors.As(err, &refused) {
+		Skip(refused.Error())
+	}
+	Expect(err).NotTo(HaveOccurred())
+	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	return result.Report
+}
+
+// The verdict is asserted on either kernel by itself, because two runs that could not be trusted would agree as well.
+var _ = Describe("the same rollout on this machine's kernel and in a VM", func() {
+	for _, c := range []struct {
+		subject string
+		verdict reports.Verdict
+	}{{bad, reports.Fail}, {good, reports.Pass}} {
+		It("is "+string(c.verdict)+" for "+c.subject+" on both", func() {
+			onHost, inVM := report("host", c.subject), report("vm", c.subject)
+			Expect(onHost.Verdict).To(Equal(c.verdict), "on the host: %v", onHost.Reasons)
+			Expect(inVM.Verdict).To(Equal(c.verdict), "in the VM: %v", inVM.Reasons)
+			Expect(onHost.Run.Parameters).To(Equal(inVM.Run.Parameters))
+			Expect(onHost.Run.Kernel.Kind).To(Equal("host"))
+			Expect(onHost.Run.Clock).To(Equal("real"))
+			Expect(inVM.Run.Kernel.Kind).To(Equal("vm"))
+			Expect(inVM.Run.Clock).To(Equal("virtual"))
+			Expect(onHost.Unexplained.Count).To(BeZero())
+		})
+	}
+
+	It("shows the outage of v1.25.3 with the same cause and about the same length", func() {
+		for _, kernel := range []string{"host", "vm"} {
+			r := report(kernel, bad)
+			Expect(r.Lanes[0].Outages).To(HaveLen(1), kernel)
+			o := r.Lanes[0].Outages[0]
+			// Three checks of 1 s find the node out; the first of them comes up to 1 s after the pod began to terminate.
+			Expect(o.UpperMs).To(BeNumerically(">=", 1_500), kernel)
+			Expect(o.LowerMs).To(BeNumerically("<=", 4_500), kernel)
+			Expect(o.Cause.Event).To(Equal(report("vm", bad).Lanes[0].Outages[0].Cause.Event), kernel)
+		}
+	})
+
+	It("leaves the machine's own network as it was", func() {
+		report("host", bad)
+		report("host", good)
+		after, err := network()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after).To(Equal(before))
+	})
+})

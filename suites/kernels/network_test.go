@@ -1,0 +1,87 @@
+//go:build lab
+
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// network is the state of the calling thread's network namespace that a lab would change: links, addresses, routes,
+// rules (where they may be read) and settings.
+func network() (string, error) {
+	var text strings.Builder
+	links, err := netlink.LinkList()
+	for _, link := range links {
+		fmt.Fprintln(&text, "link", link.Attrs().Name, link.Type(), link.Attrs().HardwareAddr)
+		addresses, listErr := netlink.AddrList(link, unix.AF_INET)
+		err = errors.Join(err, listErr)
+		for _, a := range addresses {
+			fmt.Fprintln(&text, "address", a.IPNet)
+		}
+	}
+	routes, listErr := netlink.RouteList(nil, unix.AF_INET)
+	err = errors.Join(err, listErr)
+	for _, r := range routes {
+		fmt.Fprintln(&text, "route", r)
+	}
+	if os.Geteuid() == 0 {
+		rules, listErr := exec.Command("/usr/sbin/nft", "--stateless", "list", "ruleset").Output()
+		err = errors.Join(err, listErr)
+		text.Write(rules)
+	}
+	err = errors.Join(err, filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
+		// How many connections are tracked changes by itself.
+		if err != nil || d.IsDir() || d.Name() == "nf_conntrack_count" {
+			return err
+		}
+		if value, err := os.ReadFile(path); err == nil { // some can only be written
+			fmt.Fprintf(&text, "%s %q\n", path, value)
+		}
+		return nil
+	}))
+	return text.String(), err
+}
+
+// The twin of the spec that the machine's network is left as it was.
+var _ = Describe("the comparison of networks", func() {
+	for _, c := range []struct {
+		what   string
+		change func() error
+	}{
+		{"a link", func() error {
+			return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}})
+		}},
+		{"a setting", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }},
+		{"a rule", func() error { return exec.Command("/usr/sbin/nft", "add", "table", "ip", "kube-proxy").Run() }},
+	} {
+		It("sees "+c.what, func() {
+			ns, err := topology.NewNamespace("twin")
+			if errors.Is(err, unix.EPERM) {
+				Skip("only root may make a network namespace outside a user namespace")
+			}
+			Expect(err).NotTo(HaveOccurred())
+			defer ns.Close()
+			Expect(ns.Do(func() error {
+				before, err := network()
+				Expect(err).NotTo(HaveOccurred())
+				Expect(c.change()).To(Succeed())
+				after, err := network()
+				Expect(after).NotTo(Equal(before))
+				return err
+			})).To(Succeed())
+		})
+	}
+})
