@@ -28,6 +28,8 @@ func k8s85643() Entry {
 }
 
 const (
+	// The outage's end and the balancer's change may be recorded this far apart, or ten gaps between two attempts.
+	endSlack = time.Second
 	// A proxy that has the bug reacts to the endpoint's change within this time.
 	reaction = 3 * time.Second
 	// The record of a change may be this much later than its effect.
@@ -35,29 +37,30 @@ const (
 )
 
 // lostUntilDetected looks for an outage on the path of a node whose only local pod began to terminate, which begins with
-// that and lasts until the health check takes the node out.
+// that, lasts at least as long as the health check must take, and ends when the load balancer takes the node out.
 func lostUntilDetected(r *Record) Finding {
-	low, high, err := detection(r.Report.Run.Parameters)
+	least, err := detection(r.Report.Run.Parameters)
 	if err != nil {
 		return cannotTell("%v", err)
 	}
 	floor := r.Report.DetectionFloor.Ms
-	if floor == nil || *floor > millis(low) {
-		return cannotTell("an outage of %s would not have been seen", low)
+	if floor == nil || *floor > millis(least) {
+		return cannotTell("an outage of %s would not have been seen", least)
 	}
 	occasions := r.departures()
 	if len(occasions) == 0 {
 		return cannotTell("no node lost its only local pod while the load balancer still sent to it")
 	}
+	slack := endSlack
+	for _, l := range r.Report.Lanes {
+		slack = max(slack, fromSeconds(10/l.Rate))
+	}
 	var seen []string
 	for _, d := range occasions {
 		for _, o := range r.outagesOn(d.node) {
-			if begins := fromSeconds(o.From); begins < d.at-recordLag || begins > d.at+reaction {
-				continue
-			}
-			if o.UpperMs >= millis(low) && o.LowerMs <= millis(high) {
-				seen = append(seen, fmt.Sprintf("%s dropped for %.1f to %.1f s from %.1f s on, %.0f ms after its only local pod %s began to terminate",
-					d.node, o.LowerMs/1000, o.UpperMs/1000, o.From, 1000*o.From-millis(d.at), d.pod))
+			if d.explains(o, least, slack) {
+				seen = append(seen, fmt.Sprintf("%s dropped for %.1f to %.1f s from %.1f s on, %.0f ms after its only local pod %s began to terminate, "+
+					"until the load balancer took it out", d.node, o.LowerMs/1000, o.UpperMs/1000, o.From, 1000*o.From-millis(d.at), d.pod))
 			}
 		}
 	}
@@ -65,29 +68,38 @@ func lostUntilDetected(r *Record) Finding {
 		return Finding{Seen, seen}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("nodes that lost their only local pod while the load balancer still sent to them: %d; "+
-		"with none of them began an outage of %s to %s", len(occasions), low, high)}}
+		"with none of them began an outage of %s or more that lasted until the load balancer took the node out", len(occasions), least)}}
 }
 
-// detection is how long the load balancer may take to find out: `fall` checks in a row must fail, of which the first comes
-// within one interval; a check that gets no answer takes one more.
-func detection(params map[string]string) (low, high time.Duration, err error) {
+// detection is how long the load balancer takes at least to find out: `fall` checks in a row must fail, and the first may
+// come at once. How long it takes at most depends on what a check meets: one that gets no answer waits for it.
+func detection(params map[string]string) (least time.Duration, err error) {
 	interval, err := time.ParseDuration(params["checkInterval"])
 	if err != nil {
-		return 0, 0, fmt.Errorf("the run does not say its checkInterval: %w", err)
+		return 0, fmt.Errorf("the run does not say its checkInterval: %w", err)
 	}
 	fall, err := strconv.Atoi(params["checkFall"])
 	if err != nil {
-		return 0, 0, fmt.Errorf("the run does not say its checkFall: %w", err)
+		return 0, fmt.Errorf("the run does not say its checkFall: %w", err)
 	}
 	const slack = 500 * time.Millisecond
-	return max(0, time.Duration(fall-1)*interval-slack), time.Duration(fall+1)*interval + slack, nil
+	return max(0, time.Duration(fall-1)*interval-slack), nil
 }
 
 // departure is a pod that began to terminate as the only ready one of its Service on a node to which the load balancer
 // still sent.
 type departure struct {
-	at        time.Duration
-	node, pod string
+	at            time.Duration
+	left          time.Duration // when the balancer took the node out; 0 when it did not
+	node, service string
+	pod           string
+}
+
+// explains reports whether an outage is what the bug makes of the departure.
+func (d departure) explains(o reports.OutageReport, least, slack time.Duration) bool {
+	begin, end := fromSeconds(o.From), fromSeconds(o.To)
+	return o.Node == d.node && begin >= d.at-recordLag && begin <= d.at+reaction && o.UpperMs >= millis(least) &&
+		d.left > 0 && end >= d.left-slack // no attempt goes that way later
 }
 
 // departures are those of the Services that the measured lanes go to.
@@ -114,6 +126,7 @@ func (r *Record) departures() []departure {
 		at := local{service[pod], e.Node}
 		switch {
 		case e.Kind == reports.EventBalancer:
+			found = leave(found, e)
 			balanced[bare(e.Attrs["service"])] = e.Attrs["nodes"]
 		case e.Kind != reports.EventPod:
 		case e.Attrs["state"] == "ready":
@@ -122,7 +135,7 @@ func (r *Record) departures() []departure {
 		case e.Attrs["state"] == "terminating":
 			only := slices.Equal(ready[at], []string{pod})
 			if only && measured[at.service] && slices.Contains(strings.Split(balanced[at.service], ","), e.Node) {
-				found = append(found, departure{e.At, e.Node, pod})
+				found = append(found, departure{at: e.At, node: e.Node, service: at.service, pod: pod})
 			}
 			forget(at, pod)
 		case e.Attrs["state"] == "unready", e.Attrs["state"] == "exited", e.Attrs["state"] == "removed":
@@ -132,21 +145,13 @@ func (r *Record) departures() []departure {
 	return found
 }
 
-// outagesOn are those of the measured lanes on the path over a node.
-func (r *Record) outagesOn(node string) (found []reports.OutageReport) {
-	for _, l := range r.Report.Lanes {
-		for _, o := range l.Outages {
-			if o.Node == node {
-				found = append(found, o)
-			}
+// leave notes with which departures a change of the balancer's table takes their node out.
+func leave(all []departure, change reports.Event) []departure {
+	nodes := strings.Split(change.Attrs["nodes"], ",")
+	for i, d := range all {
+		if d.left == 0 && d.service == bare(change.Attrs["service"]) && !slices.Contains(nodes, d.node) {
+			all[i].left = change.At
 		}
 	}
-	return found
+	return all
 }
-
-// bare is the name of a Service without its namespace.
-func bare(service string) string { return service[strings.LastIndex(service, "/")+1:] }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

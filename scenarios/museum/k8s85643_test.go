@@ -3,6 +3,7 @@ package museum
 import (
 	"maps"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,22 +36,26 @@ func TestK8s85643(t *testing.T) {
 		want  Answer
 		say   string
 	}{
-		"the bug":               {whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected}), Seen, "node-1 dropped for 12."},
-		"the bug, black hole":   {whole(loss{"node-1", ms(21500), ms(32300), reports.ConnectTimeout}), Seen, "its only local pod web-1"},
-		"nothing lost":          {whole(), NotSeen, "still sent to them: 1"},
-		"too short":             {whole(loss{"node-1", ms(20050), ms(21050), reports.Rejected}), NotSeen, "an outage of 9.5s to 20.5s"},
-		"on the other node":     {whole(loss{"node-2", ms(20050), ms(32300), reports.Rejected}), NotSeen, ""},
-		"before the pod leaves": {whole(loss{"node-1", ms(19600), ms(32300), reports.Rejected}), NotSeen, ""},
-		"long after it":         {stays(whole(loss{"node-1", ms(24500), ms(36000), reports.Rejected})), NotSeen, ""},
-		"too long":              {stays(whole(loss{"node-1", ms(20050), ms(60000), reports.Rejected})), NotSeen, ""},
-		"another local pod":     {second(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), CannotTell, "no node lost its only local pod"},
-		"balancer had left":     {leftBefore(whole()), CannotTell, "no node lost its only local pod"},
-		"another Service's pod": {other(), CannotTell, "no node lost its only local pod"},
-		"below the floor":       {with(whole(), "checkFall", "1"), CannotTell, "would not have been seen"},
-		"no proof":              {unproved(whole()), CannotTell, "invalid"},
-		"bad baseline":          {whole(loss{"node-1", ms(6000), ms(6500), reports.Rejected}), CannotTell, "the baseline is not clean"},
-		"another scenario":      {as(whole(), "quiet"), CannotTell, "needs rollout"},
-		"another parameter":     {with(whole(), "replicas", "2"), CannotTell, "needs replicas=1"},
+		"the bug":                        {whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected}), Seen, "node-1 dropped for 12."},
+		"the bug, black hole":            {whole(loss{"node-1", ms(21500), ms(32300), reports.ConnectTimeout}), Seen, "its only local pod web-1"},
+		"nothing lost":                   {whole(), NotSeen, "still sent to them: 1"},
+		"too short":                      {whole(loss{"node-1", ms(20050), ms(21050), reports.Rejected}), NotSeen, "an outage of 9.5s or more"},
+		"on the other node":              {whole(loss{"node-2", ms(20050), ms(32300), reports.Rejected}), NotSeen, ""},
+		"before the pod leaves":          {whole(loss{"node-1", ms(19600), ms(32300), reports.Rejected}), NotSeen, ""},
+		"long after it":                  {tableAt(whole(loss{"node-1", ms(23200), ms(48000), reports.Rejected}), ms(48000)), NotSeen, ""},
+		"past the balancer's leaving":    {stays(whole(loss{"node-1", ms(20050), ms(60000), reports.Rejected})), NotSeen, ""},
+		"over before it":                 {canaryMoves(whole(loss{"node-1", ms(20050), ms(30500), reports.Rejected})), NotSeen, ""},
+		"left too soon for three checks": {tableAt(whole(loss{"node-1", ms(20050), ms(23000), reports.Rejected}), ms(23000)), NotSeen, ""},
+		"the bug, and the node again":    {returns(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), Seen, "until the load balancer took it out"},
+		"slow checks":                    {tableAt(whole(loss{"node-1", ms(20050), ms(48000), reports.ReplyTimeout}), ms(48000)), Seen, "node-1 dropped for 2"},
+		"another local pod":              {second(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), CannotTell, "no node lost its only local pod"},
+		"balancer had left":              {leftBefore(whole()), CannotTell, "no node lost its only local pod"},
+		"another Service's pod":          {other(), CannotTell, "no node lost its only local pod"},
+		"below the floor":                {with(whole(), "checkFall", "1"), CannotTell, "would not have been seen"},
+		"no proof":                       {unproved(whole()), CannotTell, "invalid"},
+		"bad baseline":                   {whole(loss{"node-1", ms(6000), ms(6500), reports.Rejected}), CannotTell, "the baseline is not clean"},
+		"another scenario":               {as(whole(), "quiet"), CannotTell, "needs rollout"},
+		"another parameter":              {with(whole(), "replicas", "2"), CannotTell, "needs replicas=1"},
 	} {
 		f := k8s85643().Judge(c.story.record(t))
 		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
@@ -66,6 +71,30 @@ func stays(s *story) *story {
 			s.events[i].Attrs["nodes"] = "node-1,node-2"
 		}
 	}
+	return s
+}
+
+// tableAt is a balancer that takes the old node out at another time.
+func tableAt(s *story, at time.Duration) *story {
+	for i, e := range s.events {
+		if e.Kind == reports.EventBalancer && e.Attrs["nodes"] == "node-2" {
+			s.events[i].At = at
+			s.events[i].Attrs["fromNs"] = strconv.FormatInt(int64(at), 10)
+		}
+	}
+	return s
+}
+
+// canaryMoves is a run in which the table of another Service changes when the outage ends.
+func canaryMoves(s *story) *story {
+	s.balance(ms(30400), "canary", canaryAddress, "node-9")
+	return s
+}
+
+// returns is a balancer that later takes the node in and out again.
+func returns(s *story) *story {
+	s.balance(ms(60000), "web", webAddress, "node-1", "node-2")
+	s.balance(ms(70000), "web", webAddress, "node-2")
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hitless/hitless/reports"
 )
@@ -112,3 +113,22 @@ func (e Entry) Judge(r *Record) Finding {
 	}
 	return e.Signature(r)
 }
+
+// outagesOn are those of the measured lanes on the path over a node.
+func (r *Record) outagesOn(node string) (found []reports.OutageReport) {
+	for _, l := range r.Report.Lanes {
+		for _, o := range l.Outages {
+			if o.Node == node {
+				found = append(found, o)
+			}
+		}
+	}
+	return found
+}
+
+// bare is the name of a Service without its namespace.
+func bare(service string) string { return service[strings.LastIndex(service, "/")+1:] }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
