@@ -53,6 +53,20 @@ func TestSubjectsSayWhatIsMissing(t *testing.T) {
 	}
 }
 
+// Without QEMU there is still the host's kernel, but not for IPVS.
+func TestSubjectsNameTheHostsKernel(t *testing.T) {
+	rows, _, err := without([]string{"qemu-system-x86_64"}).subjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		mode := r.Subject[strings.LastIndex(r.Subject, "/")+1:]
+		if got, want := strings.Contains(r.Text, "--kernel host"), mode == "iptables" || mode == "nftables"; got != want {
+			t.Errorf("%+v names the host's kernel: %t, want %t", r, got, want)
+		}
+	}
+}
+
 func TestBuiltProxies(t *testing.T) {
 	_, built, err := without(nil, "v1.12.2", "v1.25.3", "v1.37.1").subjects()
 	if err != nil {
