@@ -19,6 +19,7 @@ type lane struct {
 	// Flights by what they wait for. Each list has one deadline for all, so it is in the order of the deadlines.
 	dialing, waiting flightList
 	stats            *LaneStats
+	deaf             *deafness // a known fault, for a while
 }
 
 // holds reports whether the lane has something beyond its attempts that it keeps up to its end.

@@ -36,6 +36,11 @@ const (
 // segment is sent again (TCP_RTO_MIN, include/net/tcp.h), so that an answer in time needed no retransmission.
 const DefaultStallAfter = 200 * time.Millisecond
 
+// Protocols lists the protocols of lanes.
+func Protocols() []string { return slices.Clone(knownProtocols) }
+
+const defaultPath = "/hostname" // of agnhost netexec and of the lab's backend
+
 // Limits of what a lane may ask for. MaxRate is far above what one engine reaches; it catches mistyped units.
 const (
 	MaxRate     = 100_000
@@ -84,7 +89,12 @@ type Lane struct {
 
 	Backends []string `json:"backends,omitempty"` // allowed beginnings of the answering pod's name; empty allows any
 	Host     string   `json:"host,omitempty"`     // Host header; default is the target
-	Control  bool     `json:"control,omitempty"`  // proves the detector; never counts as the subject's
+	Path     string   `json:"path,omitempty"`     // asked for over HTTP; default /hostname
+	// Status is what a target that is none of our backends answers: any complete head with this status is a correct
+	// answer, its body is not looked at, and only the X-Hitless headers say who answered. 0 (default) demands the strict
+	// answer that backends give: 200, a short body, and nothing after it.
+	Status  int  `json:"status,omitempty"`
+	Control bool `json:"control,omitempty"` // proves the detector; never counts as the subject's
 	// InFlight caps the attempts under way; what would exceed it is recorded as class probe. The default, 4 x rate x
 	// (both deadlines), is out of reach unless the engine itself is broken.
 	InFlight int `json:"inFlight,omitempty"`
@@ -102,6 +112,7 @@ func (l Lane) WithDefaults() Lane {
 	word(&l.Policy, PolicyFresh)
 	word(&l.Close, CloseFIN)
 	word(&l.Host, l.Target.String())
+	word(&l.Path, defaultPath)
 	if l.DialDeadline == 0 {
 		l.DialDeadline = DefaultDialDeadline
 	}
@@ -141,8 +152,12 @@ func (l Lane) Validate() error {
 		return fail("source prefix %s and target %s are of different address families", l.SourcePrefix, l.Target)
 	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid() && l.Target.Addr().Is4()):
 		return fail("an even spread needs fresh five-tuples from an IPv4 source prefix")
-	case strings.ContainsFunc(l.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return fail("host %q does not fit into a header", l.Host)
+	case strings.ContainsFunc(l.Host+l.Path, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fail("host %q or path %q does not fit into a request's head", l.Host, l.Path)
+	case l.Path[0] != '/':
+		return fail("path %q does not begin with /", l.Path)
+	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
+		return fail("status %d is none; give 100 to 599, or 0 for the answer of a known backend", l.Status)
 	}
 	if err := l.validateLong(); err != nil {
 		return fail("%v", err)

@@ -94,7 +94,7 @@ func TestLaneValidate(t *testing.T) {
 func TestLaneDefaults(t *testing.T) {
 	got := Lane{ID: 1, Name: "vip", Target: netip.MustParseAddrPort("203.0.113.10:80"), Rate: 100}.WithDefaults()
 	want := Lane{ID: 1, Name: "vip", Target: got.Target, Rate: 100, Protocol: ProtocolTCPNew, Policy: PolicyFresh, Close: CloseFIN,
-		Host: "203.0.113.10:80", DialDeadline: 3 * time.Second, ReplyDeadline: time.Second, InFlight: 1600}
+		Host: "203.0.113.10:80", Path: "/hostname", DialDeadline: 3 * time.Second, ReplyDeadline: time.Second, InFlight: 1600}
 	if diff := cmp.Diff(want, got, addresses); diff != "" {
 		t.Error(diff)
 	}

@@ -251,7 +251,7 @@ func (c *connection) take() {
 // judge ends the oldest attempt with its whole answer.
 func (c *connection) judge(answer []byte) {
 	t, f := c.long.tcp, c.queue[0]
-	who, _, fault := parseReply(answer, false)
+	who, _, fault := parseReply(answer, false, 0)
 	if fault != "" {
 		c.die(death{reports.Misrouted, fault})
 		return

@@ -2,6 +2,7 @@ package probes
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"time"
 )
@@ -26,8 +27,9 @@ var (
 // proxy's doing: status 200, and a body of Content-Length bytes or, without one, up to the end of the stream (ended).
 // It returns done=false while more must come, and a fault, from a bounded vocabulary, for an answer that is wrong.
 // Chunked bodies are a fault: none of the backends that probes are meant for sends them for so small an answer.
-func parseReply(b []byte, ended bool) (who identity, done bool, fault string) {
-	if fault := statusFault(b); fault != "" {
+// With a status other than 0 the head is all that is looked at, see Lane.Status.
+func parseReply(b []byte, ended bool, status int) (who identity, done bool, fault string) {
+	if fault := statusFault(b, cmp.Or(status, 200)); fault != "" {
 		return who, true, fault
 	}
 	end := bytes.Index(b, headEnd)
@@ -40,6 +42,8 @@ func parseReply(b []byte, ended bool) (who identity, done bool, fault string) {
 	head, body := b[:end], b[end+len(headEnd):]
 	length, fault := parseHead(head, &who)
 	switch {
+	case status != 0:
+		return who.named()
 	case fault != "":
 		return who, true, fault
 	case length > maxReply || len(body) > maxReply:
@@ -54,6 +58,11 @@ func parseReply(b []byte, ended bool) (who identity, done bool, fault string) {
 	if len(who.pod) == 0 {
 		who.pod = bytes.TrimSpace(body)
 	}
+	return who.named()
+}
+
+// named ends an answer whose identity must be one.
+func (who identity) named() (identity, bool, string) {
 	if !wordLike(who.pod) || !wordLike(who.node) || !wordLike(who.generation) {
 		return who, true, "identity is not a name"
 	}
@@ -63,7 +72,7 @@ func parseReply(b []byte, ended bool) (who identity, done bool, fault string) {
 // answerLength returns how long the first answer is of those that stand one after the other on a connection that stays
 // open, 0 while it is not complete, and a fault as parseReply does. Such an answer must have a Content-Length.
 func answerLength(b []byte) (n int, fault string) {
-	if fault := statusFault(b); fault != "" {
+	if fault := statusFault(b, 200); fault != "" {
 		return 0, fault
 	}
 	end := bytes.Index(b, headEnd)
@@ -90,7 +99,7 @@ func answerLength(b []byte) (n int, fault string) {
 }
 
 // statusFault checks the status line as far as it has arrived; the words for a wrong status are bounded by statusWords.
-func statusFault(b []byte) string {
+func statusFault(b []byte, want int) string {
 	const protocol = "HTTP/1."
 	if n := min(len(b), len(protocol)); string(b[:n]) != protocol[:n] {
 		return "not HTTP"
@@ -103,15 +112,14 @@ func statusFault(b []byte) string {
 		return "not HTTP"
 	}
 	status := b[9:upToStatus]
-	if string(status) == "200" {
-		return ""
+	n, ok := number(status)
+	switch {
+	case !ok:
+		return "not HTTP"
+	case n != int64(want):
+		return "status " + string(status)
 	}
-	for _, c := range status {
-		if c < '0' || c > '9' {
-			return "not HTTP"
-		}
-	}
-	return "status " + string(status)
+	return ""
 }
 
 // parseHead reads the header lines after the status line. The length is -1 when the head names none.

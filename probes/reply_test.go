@@ -55,7 +55,7 @@ func TestParseReply(t *testing.T) {
 		{name: "terminating is no number", text: okHead + "X-Hitless-Terminating-Ms: soon\r\n\r\n", ended: true, done: true, fault: "malformed terminating time"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			who, done, fault := parseReply([]byte(test.text), test.ended)
+			who, done, fault := parseReply([]byte(test.text), test.ended, 0)
 			if done != test.done || fault != test.fault || (fault == "" && done && string(who.pod) != test.pod) {
 				t.Errorf("done=%v fault=%q pod=%q, want done=%v fault=%q pod=%q", done, fault, who.pod, test.done, test.fault, test.pod)
 			}
@@ -65,7 +65,7 @@ func TestParseReply(t *testing.T) {
 
 func TestReplyIdentity(t *testing.T) {
 	who, _, _ := parseReply([]byte(okHead+"X-Hitless-Pod: web-1\r\nX-HITLESS-NODE: node-2\r\nX-Hitless-Generation: 5d4\r\n"+
-		"X-Hitless-Terminating-Ms: 1500\r\nContent-Length: 0\r\n\r\n"), false)
+		"X-Hitless-Terminating-Ms: 1500\r\nContent-Length: 0\r\n\r\n"), false, 0)
 	got := fmt.Sprintf("%s %s %s %v", who.pod, who.node, who.generation, who.terminating)
 	if want := "web-1 node-2 5d4 1.5s"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -77,7 +77,7 @@ func TestReplyInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := []byte(answer("web-1", "node-1"))
 		n := rapid.IntRange(0, len(whole)).Draw(t, "n")
-		who, done, fault := parseReply(whole[:n], false)
+		who, done, fault := parseReply(whole[:n], false, 0)
 		if fault != "" || done != (n == len(whole)) || (done && string(who.pod) != "web-1") {
 			t.Fatalf("%d of %d bytes: done=%v fault=%q pod=%q", n, len(whole), done, fault, who.pod)
 		}
@@ -88,7 +88,7 @@ func TestReplyOfGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := []byte(okHead + string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
 		b = b[:rapid.IntRange(0, len(b)).Draw(t, "n")]
-		if who, done, fault := parseReply(b, true); done && fault == "" && !wordLike(who.pod) {
+		if who, done, fault := parseReply(b, true, 0); done && fault == "" && !wordLike(who.pod) {
 			t.Fatalf("%q is taken for a pod's name", who.pod)
 		}
 	})
@@ -97,7 +97,7 @@ func TestReplyOfGarbage(t *testing.T) {
 func TestReplyAllocatesNothing(t *testing.T) {
 	b, w := []byte(answer("web-1", "node-1")), words{}
 	if n := testing.AllocsPerRun(100, func() {
-		who, _, _ := parseReply(b, false)
+		who, _, _ := parseReply(b, false, 0)
 		w.intern(who.pod)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -185,6 +185,24 @@ func TestAnswered(t *testing.T) {
 	} {
 		if class, detail := answered(&test.attempt, &test.lane, test.total); class != test.class || detail != test.detail {
 			t.Errorf("%s: %v (%s), want %v (%s)", test.name, class, detail, test.class, test.detail)
+		}
+	}
+}
+
+// A target that is none of our backends: any complete head with the status that it is known for is its answer.
+func TestForeignAnswers(t *testing.T) {
+	for _, test := range []struct {
+		text, fault string
+		done        bool
+	}{
+		{text: "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n", done: true},
+		{text: "HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\nsome", done: true},
+		{text: "HTTP/1.1 404 Not Found\r\nContent-Le"},
+		{text: "HTTP/1.1 200 OK\r\n\r\n", done: true, fault: "status 200"},
+		{text: "SSH-2.0", done: true, fault: "not HTTP"},
+	} {
+		if _, done, fault := parseReply([]byte(test.text), false, 404); done != test.done || fault != test.fault {
+			t.Errorf("%q: done %v, fault %q, want %v, %q", test.text, done, fault, test.done, test.fault)
 		}
 	}
 }

@@ -14,10 +14,13 @@ type sockets struct {
 	size    uint32
 	on, off int32
 	linger  unix.Linger
-	scratch [1024]byte // control messages
+	nothing *unix.SockFprog // lets no packet through
+	scratch [1024]byte      // control messages
 }
 
-func newSockets() *sockets { return &sockets{on: 1, linger: unix.Linger{Onoff: 1}} }
+func newSockets() *sockets {
+	return &sockets{on: 1, linger: unix.Linger{Onoff: 1}, nothing: dropAll()}
+}
 
 // open makes a non-blocking TCP socket whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
 // valid. again says that the port may have been used a moment ago.

@@ -35,7 +35,7 @@ func newTCP(e *Engine, p *poller) *tcp {
 // requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
 // a proxy's log be joined with the attempt. There is no `Connection: close`: it is the client who closes first.
 func requestHead(l Lane) []byte {
-	return fmt.Appendf(nil, "GET /hostname HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Host, l.ID)
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Path, l.Host, l.ID)
 }
 
 // start begins the handshake.
@@ -50,6 +50,10 @@ func (t *tcp) start(f *flight) {
 		return
 	}
 	f.fd = fd
+	if errno := t.sockets.deafen(f); errno != 0 {
+		t.end(f, reports.Probe, errnoName(errno))
+		return
+	}
 	errno = t.sockets.connect(fd, f.lane.Target)
 	if !bound.IsValid() || bound.Addr().IsUnspecified() {
 		t.learnSource(f)
@@ -166,7 +170,7 @@ func (t *tcp) receive(f *flight) {
 
 // judge ends the attempt if the answer is complete, wrong, or will never be complete.
 func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
-	who, done, fault := parseReply(answer, ended)
+	who, done, fault := parseReply(answer, ended, f.lane.Status)
 	if !done {
 		if ended {
 			t.end(f, reports.Closed, DetailEnd)

@@ -13,17 +13,20 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// order is one line of the worker's input. The first line has base and seed; each line after it starts or stops one lane.
+// order is one line of the worker's input. The first line has base and seed; each line after it is for one lane.
 //
 //	{"base":123456789,"seed":1}
 //	{"start":{"id":1,"name":"vip","target":"203.0.113.10:80","rate":100},"atNs":1000000000}
+//	{"deafen":1,"atNs":2000000000,"untilNs":2020000000}
 //	{"stop":1,"atNs":60000000000}
 type order struct {
-	Base  *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
-	Seed  *int64  `json:"seed,omitempty"`
-	Start *Lane   `json:"start,omitempty"`
-	Stop  *uint16 `json:"stop,omitempty"` // a lane's id
-	AtNs  *int64  `json:"atNs,omitempty"` // offset in the run
+	Base    *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
+	Seed    *int64  `json:"seed,omitempty"`
+	Start   *Lane   `json:"start,omitempty"`
+	Stop    *uint16 `json:"stop,omitempty"`   // a lane's id
+	Deafen  *uint16 `json:"deafen,omitempty"` // likewise
+	AtNs    *int64  `json:"atNs,omitempty"`   // offset in the run
+	UntilNs *int64  `json:"untilNs,omitempty"`
 }
 
 // Orders writes the input of a worker. It is not safe for concurrent use.
@@ -49,6 +52,12 @@ func (o *Orders) Start(l Lane, at time.Duration) error {
 func (o *Orders) Stop(id uint16, at time.Duration) error {
 	ns := int64(at)
 	return o.write(order{Stop: &id, AtNs: &ns})
+}
+
+// Deafen puts a known fault on a lane, see Engine.Deafen.
+func (o *Orders) Deafen(id uint16, from, until time.Duration) error {
+	at, end := int64(from), int64(until)
+	return o.write(order{Deafen: &id, AtNs: &at, UntilNs: &end})
 }
 
 func (o *Orders) write(line order) error {
@@ -169,12 +178,25 @@ func (l line) obey(engine *Engine) error {
 	switch {
 	case err != nil:
 		return err
-	case o.Start != nil && o.Stop == nil && o.AtNs != nil && o.Base == nil:
+	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.verbs() != 1 || (o.Deafen != nil) != (o.UntilNs != nil):
+		return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"deafen":ID,"atNs":N,"untilNs":N} nor {"stop":ID,"atNs":N}`, l.text)
+	case o.Start != nil:
 		return engine.Start(*o.Start, time.Duration(*o.AtNs))
-	case o.Stop != nil && o.Start == nil && o.AtNs != nil && o.Base == nil:
-		return engine.Stop(*o.Stop, time.Duration(*o.AtNs))
+	case o.Deafen != nil:
+		return engine.Deafen(*o.Deafen, time.Duration(*o.AtNs), time.Duration(*o.UntilNs))
 	}
-	return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"stop":ID,"atNs":N}`, l.text)
+	return engine.Stop(*o.Stop, time.Duration(*o.AtNs))
+}
+
+// verbs counts what the order asks for; it may be one thing only.
+func (o order) verbs() int {
+	n := 0
+	for _, asked := range [...]bool{o.Start != nil, o.Stop != nil, o.Deafen != nil} {
+		if asked {
+			n++
+		}
+	}
+	return n
 }
 
 func (l line) order() (order, error) {

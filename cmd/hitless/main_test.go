@@ -37,6 +37,11 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
 		{"guest init", 2, "hitless calls it itself"},
 		{"build kube-proxy", 2, "NAME@VERSION"},
+		{"probe", 2, "HOST:PORT"},
+		{"probe nowhere", 2, "HOST:PORT"},
+		{"probe 127.0.0.1:80 --policy sometimes", 2, "fresh"},
+		{"probe 127.0.0.1:80 --rate 0.0.1", 2, "rate"},
+		{"probe --help", 0, "exit code is that of the verdict"},
 	} {
 		var out bytes.Buffer
 		if code := execute(strings.Fields(c.args), &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {

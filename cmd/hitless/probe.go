@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/session"
+)
+
+func probeCommand() *cobra.Command {
+	var o session.Options
+	cmd := &cobra.Command{
+		Use:   "probe HOST:PORT",
+		Short: "Measure any address from here while something changes it",
+		Long: `Measure any address from here while something changes it: an upgrade, a rollout, a pulled cable.
+
+The first 3.5 seconds are the baseline, in which nothing may change, and the proof of the detector: on a canary lane to
+the same target, what arrives for its sockets is dropped by this machine's own kernel for 20 ms and for 200 ms. A
+measurement that does not find both is invalid. The proof covers everything on this side, and it is the floor of the
+verdict: "pass" says that no outage of that length was seen from here, not what was changed, nor that it was.
+
+It needs no privilege, runs by the real clock, and adds --rate connections a second to the target (and the canary's, at
+least 100 a second, for those seconds). Results go to --out: report.html, report.json, junit.xml, summary.md and history/.
+
+Ctrl-C ends the measurement in an orderly way and is no failure: the exit code is that of the verdict (0 pass, 1 fail,
+3 invalid). Ended before the proof is over, the measurement is invalid.`,
+		Example: `  hitless probe 203.0.113.10:80
+  hitless probe '[2001:db8::10]:80' --rate 1000 --duration 10m
+  hitless probe shop.example:80 --path /healthz --policy reuse:5s --close rst`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("give one target as HOST:PORT, %d were given", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Target = args[0]
+			o.Command = "hitless " + strings.Join(commandLine(cmd, args), " ")
+			o.Say = progressTo(cmd)
+			o.Second = secondsTo(cmd.ErrOrStderr())
+			r, err := session.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(o.Out, "report.html"))
+			return conclude(cmd, r, filepath.Join(o.Out, "history"))
+		},
+	}
+	f := cmd.Flags()
+	f.Float64Var(&o.Rate, "rate", 100, "attempts per second")
+	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
+	f.StringVar(&o.Protocol, "protocol", probes.ProtocolTCPNew, "what an attempt is: "+strings.Join(probes.Protocols(), ", "))
+	f.StringVar(&o.Policy, "policy", probes.PolicyFresh, "five-tuples: fresh, or reuse:INTERVAL such as reuse:5s")
+	f.StringVar(&o.Close, "close", probes.CloseFIN, "how a connection ends: fin or rst")
+	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; what it answers now is the right answer")
+	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
+		"an answer later than this counts as delayed; for balancers that terminate connections (500ms), 0 is off")
+	f.StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
+	return cmd
+}
+
+// commandLine is the call with the flags that were given, in the order of their names.
+func commandLine(cmd *cobra.Command, args []string) []string {
+	words := append([]string{cmd.Name()}, args...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "out" {
+			words = append(words, "--"+f.Name, f.Value.String())
+		}
+	})
+	return words
+}
+
+// secondsTo prints a line for each second on a terminal; elsewhere, where lines are kept, only for those with failures.
+func secondsTo(w io.Writer) func(session.Second) {
+	terminal := isTerminal(w)
+	return func(s session.Second) {
+		if terminal || s.Failed() > 0 {
+			fmt.Fprintln(w, s)
+		}
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, is := w.(*os.File)
+	if !is {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

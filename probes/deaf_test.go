@@ -1,0 +1,66 @@
+package probes
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// A known fault hits the attempts that start within it, and no other; each becomes delayed by a second of its own kernel's.
+func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
+	w := startWorker(t, context.Background())
+	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 100)
+	begin := w.now(t) + 100*time.Millisecond
+	from, until := begin+203*time.Millisecond, begin+403*time.Millisecond
+	for _, err := range []error{w.Start(l, begin), w.Deafen(l.ID, from, until), w.Stop(l.ID, begin+1200*time.Millisecond)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(w.seen) < 100 { // of 120: the rest waits for its second SYN
+		w.await(t)
+	}
+	attempts, err := w.finish(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hit := 0
+	for _, a := range attempts[l.ID] {
+		if tooLate(t, a) {
+			continue
+		}
+		want := reports.OK
+		if a.Start >= from && a.Start < until {
+			want = reports.Delayed
+			hit++
+			if a.Connect < time.Second || a.Connect > 3*time.Second {
+				t.Errorf("attempt %d was deaf and connected after %v", a.Seq, a.Connect)
+			}
+		}
+		if a.Class != want {
+			t.Errorf("attempt %d at %v is %v (%s), want %v", a.Seq, a.Start-begin, a.Class, a.Detail, want)
+		}
+	}
+	if hit < 10 {
+		t.Errorf("%d attempts met the fault, want about 20", hit)
+	}
+}
+
+func TestDeafenRefuses(t *testing.T) {
+	trial := newTrial()
+	if err := trial.Start(testLane(100), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"an unknown lane": trial.Deafen(7, 0, time.Millisecond),
+		"no time":         trial.Deafen(1, time.Second, time.Second),
+		"too long":        trial.Deafen(1, 0, MaxDeaf+1),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+)
+
+// forever is an instant that no measurement reaches.
+const forever = time.Duration(math.MaxInt64)
+
+// Second is what became known within one second of the measured lane.
+type Second struct {
+	At      time.Duration // when it ended, from the start of the run
+	Classes map[reports.Class]int
+	Slowest time.Duration // from start to answer, of good attempts
+}
+
+// Failed is how many attempts were not ok.
+func (s Second) Failed() int {
+	n := 0
+	for class, k := range s.Classes {
+		if class != reports.OK {
+			n += k
+		}
+	}
+	return n
+}
+
+// String is the second in one line.
+func (s Second) String() string {
+	text := fmt.Sprintf("+%5.0f s  %5d ok", s.At.Seconds(), s.Classes[reports.OK])
+	if s.Classes[reports.OK] > 0 {
+		text += fmt.Sprintf("  slowest %.1f ms", s.Slowest.Seconds()*1e3)
+	}
+	var failed []string
+	for _, class := range reports.Classes() {
+		if n := s.Classes[class]; n > 0 && class != reports.OK {
+			failed = append(failed, fmt.Sprintf("%d %s", n, class))
+		}
+	}
+	if len(failed) > 0 {
+		text += "  " + strings.Join(failed, ", ")
+	}
+	return text
+}
+
+// meter runs a probe worker within this process and records what it does.
+type meter struct {
+	record *reports.HistoryWriter
+	orders *probes.Orders
+	input  *io.PipeWriter
+	base   int64
+	read   chan error    // the end of the attempts
+	worked chan struct{} // closed when the worker has ended
+	fault  error         // with which it ended; read it only then
+	over   chan struct{} // closed to end the ticking
+	ticked chan struct{} // closed when that has ended
+
+	mu     sync.Mutex
+	second Second
+}
+
+func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	in, input := io.Pipe()
+	attempts, out := io.Pipe()
+	m := &meter{record: record, input: input, base: ts.Nano(), read: make(chan error, 1), worked: make(chan struct{}),
+		over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[reports.Class]int{}}}
+	go func() {
+		defer close(m.worked)
+		// Not the caller's context: its end is an orderly one, which lets attempts come to theirs.
+		m.fault = probes.Work(context.Background(), in, out)
+		_ = in.CloseWithError(io.ErrClosedPipe) // never fails
+		_ = out.Close()                         // likewise
+	}()
+	go func() { m.read <- m.copy(attempts) }()
+	go m.tick(each)
+	var err error
+	m.orders, err = probes.NewOrders(input, m.base, 1)
+	return m, err
+}
+
+// now is the offset of this instant from the start of the run.
+func (m *meter) now() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // startMeter has done it before
+	return time.Duration(ts.Nano() - m.base)
+}
+
+// copy records the attempts and counts those of the measured lane.
+func (m *meter) copy(attempts io.Reader) error {
+	r := reports.NewAttemptReader(attempts)
+	for {
+		a, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the probe's attempts: %w", err)
+		}
+		m.record.Attempt(a)
+		if a.Lane == measuredID {
+			m.count(&a)
+		}
+	}
+}
+
+func (m *meter) count(a *reports.Attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.second.Classes[a.Class]++
+	if a.Class == reports.OK {
+		m.second.Slowest = max(m.second.Slowest, a.Total)
+	}
+}
+
+// tick hands out each second, and what is recorded to the operating system, so that a killed measurement can be read.
+func (m *meter) tick(each func(Second)) {
+	defer close(m.ticked)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-m.over:
+			return
+		}
+		_ = m.record.Flush() // its error sticks, and Close returns it
+		if s := m.take(); each != nil {
+			each(s)
+		}
+	}
+}
+
+// take returns what was counted since it was last taken.
+func (m *meter) take() Second {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.second
+	s.At = m.now()
+	m.second = Second{Classes: map[reports.Class]int{}}
+	return s
+}
+
+func (m *meter) start(l probes.Lane, at time.Duration) error {
+	m.record.Event(l.Event(at))
+	return m.orders.Start(l, at)
+}
+
+func (m *meter) phase(name string) {
+	m.record.Event(reports.Event{At: m.now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
+}
+
+func (m *meter) step(name, state string) {
+	m.record.Event(reports.Event{At: m.now(), Kind: reports.EventStep, Object: name, Text: name + ": " + state,
+		Attrs: map[string]string{"state": state}})
+}
+
+// sleep lets time pass up to an offset, and returns false when the context ended before. The end of the worker is an
+// error: nothing is measured any more.
+func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
+	timer := time.NewTimer(until - m.now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true, nil
+	case <-ctx.Done():
+		return false, nil
+	case <-m.worked:
+		return false, fmt.Errorf("the probe ended early: %w", cmp.Or(m.fault, io.ErrUnexpectedEOF))
+	}
+}
+
+// end stops all lanes, waits for the attempts under way and for their record, and returns what went wrong with that.
+func (m *meter) end() error {
+	err := m.input.Close() // never fails
+	read := <-m.read
+	<-m.worked
+	close(m.over)
+	<-m.ticked
+	return errors.Join(err, m.fault, read)
+}

@@ -1,0 +1,200 @@
+package session
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// judged demands the verdict. A machine that is too busy for the test makes a run invalid, and the run says so: that is
+// the one other thing that may be found, and then false is returned, because nothing else can be demanded either.
+func judged(t *testing.T, r *reports.Report, want reports.Verdict) bool {
+	t.Helper()
+	if r.Verdict == reports.Invalid && slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.Contains(reason, "fell behind") }) {
+		t.Logf("the machine is too busy to measure: %q", r.Reasons)
+		return false
+	}
+	if r.Verdict != want {
+		t.Errorf("verdict %s, want %s: %q", r.Verdict, want, r.Reasons)
+	}
+	return true
+}
+
+func quickly(target string, t *testing.T) Options {
+	return Options{Target: target, Duration: time.Second, Out: t.TempDir(), Command: "hitless probe"}
+}
+
+func good(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }
+
+// A session proves its detector on the target itself, and its verdict claims no more than what was proved.
+func TestUndisturbed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(good))
+	defer server.Close()
+	o := quickly(server.Listener.Addr().String(), t)
+	var mu sync.Mutex
+	counted := 0
+	o.Second = func(s Second) {
+		mu.Lock()
+		defer mu.Unlock()
+		counted += s.Classes[reports.OK]
+	}
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !judged(t, r, reports.Pass) {
+		return
+	}
+	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || len(r.DetectionFloor.Found) != len(proof) {
+		t.Errorf("floor %+v, want 20 ms with both faults found", r.DetectionFloor)
+	}
+	if r.Totals.Dropped != 0 || r.Totals.Delayed != 0 || r.Totals.Attempts < 400 {
+		t.Errorf("%+v, want at least 400 attempts in 4.5 s and no loss", r.Totals)
+	}
+	if counted == 0 || counted > r.Totals.OK {
+		t.Errorf("the seconds tell of %d good attempts of %d", counted, r.Totals.OK)
+	}
+	if _, err := reports.ReadReport(filepath.Join(o.Out, reports.ReportFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The red twin: a target that goes away for a while fails, and the outage's bounds hold the truth.
+func TestOutageIsFoundAndBounded(t *testing.T) {
+	t.Parallel()
+	server := &http.Server{Handler: http.HandlerFunc(good)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	go func() { _ = server.Serve(listener) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var away time.Duration
+	o := quickly(address, t)
+	o.Duration = time.Minute // the end of the context comes first
+	changed := make(chan struct{})
+	o.Say = func(text string) {
+		if !strings.HasPrefix(text, "measuring") {
+			return
+		}
+		go func() {
+			defer close(changed)
+			defer time.AfterFunc(300*time.Millisecond, cancel)
+			begin := time.Now()
+			listener.Close()
+			time.Sleep(200 * time.Millisecond) // the length of the outage
+			again, err := net.Listen("tcp", address)
+			away = time.Since(begin)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() { _ = server.Serve(again) }()
+		}()
+	}
+	r, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	server.Close()
+	judged(t, r, reports.Fail)
+	if len(r.Lanes) != 1 || len(r.Lanes[0].Outages) != 1 {
+		t.Fatalf("%+v, want one lane with one outage", r.Lanes)
+	}
+	found, ms := r.Lanes[0].Outages[0], away.Seconds()*1e3
+	if found.LowerMs > ms || found.UpperMs < ms-1 || found.Classes["refused"] < 10 {
+		t.Errorf("an outage of %.1f ms was reported as %+v", ms, found)
+	}
+}
+
+func TestEndedBeforeTheProof(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(good))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+	defer cancel()
+	r, err := Run(ctx, quickly(server.Listener.Addr().String(), t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != reports.Invalid || r.DetectionFloor.Ms != nil {
+		t.Errorf("verdict %s with floor %v, want invalid without one", r.Verdict, r.DetectionFloor.Ms)
+	}
+}
+
+// Any target will do, if it answers the same way throughout.
+func TestForeignTarget(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if time.Since(begin) > 2*time.Second {
+			w.WriteHeader(http.StatusOK)
+		} else {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write(make([]byte, 100_000))
+	}))
+	defer server.Close()
+	r, err := Run(context.Background(), quickly(server.Listener.Addr().String(), t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Totals.ByClass["misrouted"] == 0 || r.Totals.OK == 0 {
+		t.Errorf("%+v, want good 404 answers, then misrouted ones", r.Totals)
+	}
+	if !slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, "baseline is not clean") }) {
+		t.Errorf("reasons %q, want one about the baseline", r.Reasons)
+	}
+}
+
+func TestRefusesWhatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	defer broken.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"a broken target":     {func(o *Options) { o.Target = broken.Listener.Addr().String() }, "broken before"},
+		"nobody there":        {func(o *Options) { o.Target = gone.Listener.Addr().String() }, "cannot be measured"},
+		"no port":             {func(o *Options) { o.Target = "203.0.113.1" }, "HOST:PORT"},
+		"port 0":              {func(o *Options) { o.Target = "203.0.113.1:0" }, "1 to 65535"},
+		"an unknown protocol": {func(o *Options) { o.Protocol = "sctp" }, "unknown"},
+		"a negative duration": {func(o *Options) { o.Duration = -1 }, "past"},
+		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "local ports"},
+	} {
+		o := quickly(broken.Listener.Addr().String(), t)
+		if name == "too many ports" {
+			server := httptest.NewServer(http.HandlerFunc(good))
+			defer server.Close()
+			o.Target = server.Listener.Addr().String()
+		}
+		test.change(&o)
+		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
+		}
+	}
+}
+
+func TestSecondInWords(t *testing.T) {
+	s := Second{At: 12 * time.Second, Slowest: 1500 * time.Microsecond,
+		Classes: map[reports.Class]int{reports.OK: 97, reports.Rejected: 2, reports.Delayed: 1}}
+	if got, want := s.String(), "+   12 s     97 ok  slowest 1.5 ms  1 delayed, 2 rejected"; got != want || s.Failed() != 3 {
+		t.Errorf("%q with %d failed, want %q with 3", got, s.Failed(), want)
+	}
+}

@@ -1,0 +1,155 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+)
+
+// lane makes the measured lane of the options: it looks the target up and asks it once.
+func (o Options) lane(ctx context.Context) (probes.Lane, error) {
+	address, err := resolve(ctx, o.Target)
+	if err != nil {
+		return probes.Lane{}, err
+	}
+	host, _, _ := net.SplitHostPort(o.Target) // resolve has seen it
+	l := probes.Lane{ID: measuredID, Client: "here", Target: address, Protocol: o.Protocol, Policy: o.Policy, Close: o.Close,
+		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter}
+	if _, err := netip.ParseAddr(host); err != nil {
+		l.Host = o.Target
+	}
+	if l.Rate == 0 {
+		l.Rate = defaultRate
+	}
+	l = l.WithDefaults()
+	l.Name = l.Protocol
+	if err := l.Validate(); err != nil {
+		return l, err
+	}
+	if o.Duration < 0 {
+		return l, fmt.Errorf("a duration of %v is in the past; give 0 for a measurement without an end of its own", o.Duration)
+	}
+	return l, ask(ctx, &l)
+}
+
+// resolve turns HOST:PORT into one address, which stays the target even if the name moves on.
+func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(target)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("target %q: %w; give HOST:PORT, such as 203.0.113.10:80 or [2001:db8::1]:80", target, err)
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil || port == 0 {
+		return netip.AddrPort{}, fmt.Errorf("target %q: port %q is not a number from 1 to 65535", target, service)
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(address.Unmap(), uint16(port)), nil
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("looking up the target %q: %w", host, err)
+	}
+	return netip.AddrPortFrom(found[0].Unmap(), uint16(port)), nil
+}
+
+// ask makes one request, on a connection of its own, to learn what the target's right answer looks like: the strict one
+// of a known backend, or else any with the status of this one. A target that gives no answer is not measured: its
+// baseline could not be clean.
+func ask(ctx context.Context, l *probes.Lane) error {
+	if strings.HasPrefix(l.Protocol, "udp") {
+		return nil // the baseline tells; a datagram that is lost here says nothing
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Target.String())
+	if err != nil {
+		return fmt.Errorf("asking the target once before measuring: %w; a target that does not answer cannot be measured", err)
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline) // fails only on a closed connection, which the next call tells
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", l.Path, l.Host); err != nil {
+		return fmt.Errorf("asking the target once before measuring: %w", err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return fmt.Errorf("asking the target once before measuring: %w; lanes of %s speak HTTP", err, l.Protocol)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 500 {
+		return fmt.Errorf("the target answers GET %s with %s: it is broken before anything has changed; see --path", l.Path, answer.Status)
+	}
+	if !strict(answer) {
+		l.Status = answer.StatusCode
+	}
+	return nil
+}
+
+// strict reports whether an answer has the form that known backends give, see probes.Lane.
+func strict(answer *http.Response) bool {
+	const most = 256 // the longest name of a pod and some more
+	if answer.StatusCode != http.StatusOK || len(answer.TransferEncoding) > 0 || answer.ContentLength < 0 || answer.ContentLength > most {
+		return false
+	}
+	body, err := io.ReadAll(answer.Body)
+	return err == nil && (answer.Header.Get("X-Hitless-Pod") != "" || !strings.ContainsAny(strings.TrimSpace(string(body)), " \t\r\n<>{}"))
+}
+
+// clearOut makes the folder and removes what an earlier run left in it, so that no old report stands beside a new history.
+func clearOut(dir string) error {
+	if dir == "" {
+		return errors.New("no folder for the results was given; name one with --out")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder for the results: %w; give another with --out", err)
+	}
+	for _, name := range []string{"history", "logs", "host.json", reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("clearing the old results in %s: %w; give another folder with --out", dir, err)
+		}
+	}
+	return nil
+}
+
+// record opens the history.
+func (o Options) record(l probes.Lane) (*reports.HistoryWriter, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return nil, fmt.Errorf("asking for the kernel's release: %w", err)
+	}
+	run := reports.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
+		Kernel:  reports.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},
+		Subject: reports.Subject{Name: o.Target}, Parameters: parameters(o, l)}
+	sum := sha256.New()
+	for _, key := range []string{"target", "protocol", "policy", "close", "path", "status", "rate", "duration"} {
+		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
+	}
+	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
+	return reports.NewHistoryWriter(filepath.Join(o.Out, "history"), run)
+}
+
+func parameters(o Options, l probes.Lane) map[string]string {
+	duration := "until it was ended"
+	if o.Duration > 0 {
+		duration = o.Duration.Round(time.Millisecond).String()
+	}
+	return map[string]string{"target": l.Target.String(), "protocol": l.Protocol, "policy": l.Policy, "close": l.Close,
+		"path": l.Path, "status": strconv.Itoa(l.Status), "rate": strconv.FormatFloat(l.Rate, 'g', -1, 64), "duration": duration}
+}
