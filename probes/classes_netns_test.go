@@ -263,19 +263,26 @@ func (w *wires) blackout(base int64, from, length time.Duration) (began, ended [
 // A drop of 200 ms at 200/s makes exactly the attempts of these 200 ms delayed or dropped: none before, none after.
 func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 	for name, test := range map[string]struct {
+		protocol string
 		deadline time.Duration
 		class    reports.Class
 		retrans  uint8
 	}{
-		"delayed":         {3 * time.Second, reports.Delayed, 1},
-		"connect-timeout": {500 * time.Millisecond, reports.ConnectTimeout, 0},
+		"delayed":               {ProtocolTCPNew, 3 * time.Second, reports.Delayed, 1},
+		"connect-timeout":       {ProtocolTCPNew, 500 * time.Millisecond, reports.ConnectTimeout, 0},
+		"lost, fresh sources":   {ProtocolUDPFresh, 500 * time.Millisecond, reports.ReplyTimeout, 0},
+		"lost, from one source": {ProtocolUDPSticky, 500 * time.Millisecond, reports.ReplyTimeout, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWires(t)
 			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 			base := monotonic(t)
 			l := wiredLane(200)
-			l.DialDeadline = test.deadline
+			l.Protocol, l.DialDeadline = test.protocol, test.deadline
+			if l.datagrams() {
+				l.ReplyDeadline = test.deadline
+				w.serveDatagrams(t, "10.0.0.11:8080", identified("web-1"))
+			}
 			var began, ended [2]time.Duration
 			faulted := make(chan error, 1)
 			go func() {

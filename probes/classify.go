@@ -22,6 +22,10 @@ const (
 	DetailSlow       = "answer after the threshold"
 	DetailEnd        = "end of stream"
 	DetailFull       = "requests not taken any more"
+	DetailRetried    = "a client would have sent it again in silence" // http-reuse: the kept connection had died
+	DetailOther      = "answer to another attempt"
+	DetailTwice      = "after a second answer to an earlier attempt" // udp-sticky, of an attempt that is good itself
+	DetailTooLate    = "after an answer to an earlier attempt that was given up"
 )
 
 // icmp is an ICMP error that the kernel queued for a socket (struct sock_extended_err, include/uapi/linux/errqueue.h).

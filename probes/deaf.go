@@ -2,6 +2,7 @@ package probes
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -22,16 +23,20 @@ const hearAgain = 500 * time.Millisecond
 // arrives for their sockets (a socket filter, socket(7) SO_ATTACH_FILTER), so what is proved is all that lies on this
 // side: schedule, sockets, TCP_INFO, deadlines, classes, clocks, the record, and everything that is computed from it.
 //
-// A SYN that is sent again after a second is answered, so a TCP attempt becomes delayed, as with any short drop. Give
-// the order ahead of from, and no second one before the first is over by a second.
+// A SYN that is sent again after a second is answered, so a TCP attempt becomes delayed, as with any short drop; a
+// datagram is lost. Give the order ahead of from, and no second one before the first is over by a second.
 func (e *Engine) Deafen(id uint16, from, until time.Duration) error {
 	if until <= from || until-from > MaxDeaf {
 		return fmt.Errorf("making lane %d deaf for %v: more than 0 and at most %v is possible", id, until-from, MaxDeaf)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.known[id] {
+	i := slices.IndexFunc(e.started, func(l Lane) bool { return l.ID == id })
+	if i < 0 {
 		return fmt.Errorf("making lane %d deaf: no such lane was started", id)
+	}
+	if p := e.started[i].Protocol; p != ProtocolTCPNew && p != ProtocolUDPFresh {
+		return fmt.Errorf("making lane %d deaf: its protocol %s keeps its socket, which other attempts need", id, p)
 	}
 	return e.command(func(time.Duration) {
 		for _, n := range e.lanes {

@@ -15,16 +15,19 @@ import (
 
 // The words for a lane's protocol and for how it ends its connections.
 const (
-	ProtocolTCPNew  = "tcp-new"  // a new TCP connection per attempt: connect, one request, one answer, close
-	ProtocolTCPLong = "tcp-long" // TCP connections that stay open: one request and one answer per attempt, in turn
-	CloseFIN        = "fin"      // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
-	CloseRST        = "rst"      // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
-	PolicyFresh     = "fresh"    // no five-tuple twice within FreshFor
-	policyReuse     = "reuse:"   // followed by an interval: a fixed list of five-tuples, each dialled again after it
+	ProtocolTCPNew    = "tcp-new"    // a new TCP connection per attempt: connect, one request, one answer, close
+	ProtocolTCPLong   = "tcp-long"   // TCP connections that stay open: one request and one answer per attempt, in turn
+	ProtocolHTTPReuse = "http-reuse" // an HTTP client's kept connection: one request and one answer at a time, never sent twice
+	ProtocolUDPFresh  = "udp-fresh"  // one datagram and one answer per attempt, each from a five-tuple of its own
+	ProtocolUDPSticky = "udp-sticky" // likewise, all from one five-tuple
+	CloseFIN          = "fin"        // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
+	CloseRST          = "rst"        // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
+	PolicyFresh       = "fresh"      // no five-tuple twice within FreshFor
+	policyReuse       = "reuse:"     // followed by an interval: a fixed list of five-tuples, each dialled again after it
 )
 
 // knownProtocols are the words that Lane.Protocol may have; New makes one protocol for each.
-var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong}
+var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong, ProtocolHTTPReuse, ProtocolUDPFresh, ProtocolUDPSticky}
 
 // The deadlines of a lane that names none.
 const (
@@ -77,7 +80,9 @@ type Lane struct {
 	ReplyDeadline time.Duration `json:"-"` // from there to the complete answer; default 1 s
 	// DelayedAfter makes a correct answer that came later than this after the start `delayed`. Set it behind balancers
 	// that terminate connections, where the client's socket never retransmits; 0 is off, which is right elsewhere:
-	// there TCP_INFO is the exact test, and a threshold is not.
+	// there TCP_INFO is the exact test, and a threshold is not. For UDP, which has no such test, the default is half of
+	// the reply deadline: an answer in its second half is delayed, and what comes later or not at all is lost
+	// (reply-timeout).
 	DelayedAfter time.Duration `json:"-"`
 
 	// Connections is how many connections a tcp-long lane keeps open; attempt k belongs to number k mod Connections, so
@@ -123,6 +128,9 @@ func (l Lane) WithDefaults() Lane {
 		l.Connections = cmp.Or(l.Connections, 1)
 		l.StallAfter = cmp.Or(l.StallAfter, min(DefaultStallAfter, l.ReplyDeadline))
 	}
+	if l.datagrams() && l.DelayedAfter == 0 {
+		l.DelayedAfter = l.ReplyDeadline / 2
+	}
 	if l.InFlight == 0 {
 		l.InFlight = max(minInFlight, int(math.Ceil(4*l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())))
 	}
@@ -156,6 +164,8 @@ func (l Lane) Validate() error {
 		return fail("host %q or path %q does not fit into a request's head", l.Host, l.Path)
 	case l.Path[0] != '/':
 		return fail("path %q does not begin with /", l.Path)
+	case l.Status != 0 && (l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse):
+		return fail("a lane of %s must read whole answers, so it needs the short ones of known backends, not a status", l.Protocol)
 	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
 		return fail("status %d is none; give 100 to 599, or 0 for the answer of a known backend", l.Status)
 	}
@@ -169,6 +179,9 @@ func (l Lane) Validate() error {
 	}
 	if _, err := l.reuseInterval(); err != nil {
 		return fail("%v", err)
+	}
+	if l.Policy != PolicyFresh && (l.Protocol == ProtocolUDPSticky || l.Protocol == ProtocolHTTPReuse) {
+		return fail("policy %q: a lane of %s keeps its five-tuple, and dials only fresh ones", l.Policy, l.Protocol)
 	}
 	return nil
 }
@@ -188,6 +201,11 @@ func (l Lane) validateLong() error {
 		return fmt.Errorf("policy %q: a %s lane dials only fresh five-tuples", l.Policy, ProtocolTCPLong)
 	}
 	return nil
+}
+
+// datagrams reports whether the lane speaks UDP.
+func (l Lane) datagrams() bool {
+	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
 }
 
 // reuseInterval returns the interval of a reuse policy, or 0 for fresh five-tuples.

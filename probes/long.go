@@ -129,7 +129,7 @@ func (c *connection) dial(f *flight) {
 		return
 	}
 	bound := f.Source
-	fd, errno := t.sockets.open(f.lane.Target, bound, false)
+	fd, errno := t.sockets.open(unix.SOCK_STREAM, f.lane.Target, bound, false)
 	if errno != 0 {
 		t.engine.finish(f, reports.Probe, errnoName(errno))
 		return

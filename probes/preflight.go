@@ -11,13 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long a closed connection goes on costing something (kernel defaults, sysctls net.netfilter.nf_conntrack_tcp_*
-// and TCP_TIMEWAIT_LEN).
+// How long a closed connection, or a datagram and its answer, goes on costing something (kernel defaults, sysctls
+// net.netfilter.nf_conntrack_tcp_* and _udp_timeout, and TCP_TIMEWAIT_LEN).
 const (
 	conntrackTimeWait = 120 * time.Second
 	conntrackClose    = 10 * time.Second
+	conntrackUDP      = 30 * time.Second
 	socketTimeWait    = 60 * time.Second
 )
+
+// dials is how many new five-tuples a second the lane uses, while nothing fails.
+func (l Lane) dials() float64 {
+	if l.Protocol == ProtocolTCPNew || l.Protocol == ProtocolUDPFresh {
+		return l.Rate
+	}
+	return 0 // a few in all
+}
 
 // Limits are the budgets of the place where lanes run. A limit of 0 is unknown or absent, and not checked.
 type Limits struct {
@@ -80,13 +89,16 @@ func conntrackReason(lanes []Lane, limits Limits) string {
 	for _, l := range lanes {
 		l = l.WithDefaults()
 		kept := conntrackTimeWait
-		if l.Close == CloseRST {
+		switch {
+		case l.datagrams():
+			kept = conntrackUDP
+		case l.Close == CloseRST:
 			kept = conntrackClose
 		}
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = min(kept, interval) // a five-tuple has one entry, however often it is used
 		}
-		entries += l.Rate * kept.Seconds()
+		entries += l.dials() * kept.Seconds()
 	}
 	if limits.ConntrackMax == 0 || entries <= float64(limits.ConntrackMax)/2 {
 		return ""
@@ -124,9 +136,9 @@ func localPortReason(lanes []Lane, limits Limits) string {
 		if l.SourcePrefix.IsValid() || l.Policy != PolicyFresh {
 			continue
 		}
-		recent += l.Rate * FreshFor.Seconds()
-		if l.Close == CloseFIN {
-			timeWait += l.Rate * socketTimeWait.Seconds()
+		recent += l.dials() * FreshFor.Seconds()
+		if l.Close == CloseFIN && !l.datagrams() {
+			timeWait += l.dials() * socketTimeWait.Seconds()
 		}
 	}
 	switch {
@@ -160,7 +172,7 @@ func prefixReasons(lanes []Lane) []string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = interval
 		}
-		need[prefix] += l.drawn() * l.Rate * kept.Seconds()
+		need[prefix] += l.drawn() * l.dials() * kept.Seconds()
 	}
 	for _, prefix := range order {
 		if have := newWalk(prefix, 0).length(); need[prefix] > float64(have) {

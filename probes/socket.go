@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets makes the system calls of TCP attempts with memory that it uses again and again. Not safe for concurrent use.
+// sockets makes the system calls of attempts with memory that it uses again and again. Not safe for concurrent use.
 type sockets struct {
 	peer    socketAddress
 	info    unix.TCPInfo
@@ -22,14 +22,14 @@ func newSockets() *sockets {
 	return &sockets{on: 1, linger: unix.Linger{Onoff: 1}, nothing: dropAll()}
 }
 
-// open makes a non-blocking TCP socket whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
+// open makes a non-blocking socket (kind is SOCK_STREAM or SOCK_DGRAM) whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
 // valid. again says that the port may have been used a moment ago.
-func (s *sockets) open(target, source netip.AddrPort, again bool) (int, unix.Errno) {
+func (s *sockets) open(kind int, target, source netip.AddrPort, again bool) (int, unix.Errno) {
 	family := unix.AF_INET
 	if !target.Addr().Is4() {
 		family = unix.AF_INET6
 	}
-	fd, errno := sysSocket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	fd, errno := sysSocket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	if errno != 0 {
 		return -1, errno
 	}
@@ -103,6 +103,19 @@ func (s *sockets) failure(fd int) (unix.Errno, icmp) {
 		}
 		if queued := queuedError(s.scratch[:n]); queued.present() {
 			return errno, queued
+		}
+	}
+}
+
+// returned takes the next ICMP error from the queue with the payload that it brings back; false when the queue is empty.
+func (s *sockets) returned(fd int, buffer []byte) ([]byte, icmp, bool) {
+	for {
+		n, controls, _, _, err := unix.Recvmsg(fd, buffer, s.scratch[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if err != nil {
+			return nil, icmp{}, false
+		}
+		if queued := queuedError(s.scratch[:controls]); queued.present() {
+			return buffer[:n], queued, true
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // space is a network namespace that lives as long as its test.
@@ -34,6 +35,9 @@ func newSpace(t testing.TB, name string) *space {
 		s.handle, err = netns.New()
 		if err == nil {
 			err = up("lo")
+		}
+		if err == nil { // else link-local addresses cannot be used for a second or two, and neighbours are not found
+			err = os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0)
 		}
 		made <- err
 	}()
@@ -76,11 +80,16 @@ func (s *space) sysctl(t testing.TB, name, value string) {
 }
 
 // nft replaces the table `ip test` of the namespace.
-func (s *space) nft(t testing.TB, body string) {
+func (s *space) nft(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip", body) }
+
+// nft6 replaces the table `ip6 test`.
+func (s *space) nft6(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip6", body) }
+
+func (s *space) nftables(t testing.TB, family, body string) {
 	t.Helper()
 	s.must(t, func() error {
 		c := exec.Command("nft", "-f", "-")
-		c.Stdin = strings.NewReader("table ip test {}\ndelete table ip test\ntable ip test {\n" + body + "\n}\n")
+		c.Stdin = strings.NewReader(strings.ReplaceAll("table F test {}\ndelete table F test\ntable F test {\n", "F", family) + body + "\n}\n")
 		out, err := c.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("nft: %w: %s (it is in the package nftables)", err, out)
@@ -117,16 +126,36 @@ func connect(t testing.TB, a *space, addressA string, b *space, addressB string)
 			if err != nil {
 				return err
 			}
-			address, err := netlink.ParseAddr(end.address)
-			if err != nil {
-				return err
-			}
-			if err := netlink.AddrAdd(l, address); err != nil {
+			if err := addAddress(l, end.address); err != nil {
 				return err
 			}
 			return netlink.LinkSetUp(l)
 		})
 	}
+}
+
+// addAddress gives a link an address that can be used at once, which for IPv6 means without asking around for another
+// owner (RFC 4862, 5.4).
+func addAddress(l netlink.Link, text string) error {
+	address, err := netlink.ParseAddr(text)
+	if err != nil {
+		return err
+	}
+	if address.IP.To4() == nil {
+		address.Flags = unix.IFA_F_NODAD
+	}
+	return netlink.AddrAdd(l, address)
+}
+
+func (s *space) address(t testing.TB, link, text string) {
+	t.Helper()
+	s.must(t, func() error {
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		return addAddress(l, text)
+	})
 }
 
 // route adds a route: via an address, or local to the device lo without one.
@@ -157,7 +186,15 @@ type wires struct{ client, router, backend *space }
 const (
 	vip        = "203.0.113.10:80"
 	routerSide = "198.51.100.1"
-	translate  = "chain nat { type nat hook prerouting priority dstnat; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.0.0.11:8080; }\n"
+	translate  = "chain nat { type nat hook prerouting priority dstnat; " +
+		"ip daddr 203.0.113.10 tcp dport 80 dnat to 10.0.0.11:8080; ip daddr 203.0.113.10 udp dport 80 dnat to 10.0.0.11:8080; }\n"
+
+	// The same in IPv6, where the client has one address only.
+	vip6        = "[2001:db8:113::10]:80"
+	routerSide6 = "2001:db8:51::1"
+	backend6    = "2001:db8:a::11"
+	translate6  = "chain nat { type nat hook prerouting priority dstnat; ip6 daddr 2001:db8:113::10 tcp dport 80 dnat to [2001:db8:a::11]:8080; " +
+		"ip6 daddr 2001:db8:113::10 udp dport 80 dnat to [2001:db8:a::11]:8080; }\n"
 )
 
 func newWires(t testing.TB) *wires {
@@ -178,6 +215,22 @@ func newWires(t testing.TB) *wires {
 	w.router.awaitLink(t, "backend")
 	w.backend.awaitLink(t, "router")
 	return w
+}
+
+// six adds IPv6 to the wires.
+func (w *wires) six(t testing.TB) {
+	t.Helper()
+	w.client.address(t, "router", "2001:db8:51::2/64")
+	w.router.address(t, "client", routerSide6+"/64")
+	w.router.address(t, "backend", "2001:db8:a::1/64")
+	w.backend.address(t, "router", backend6+"/64")
+	w.client.route(t, "::/0", routerSide6)
+	w.router.route(t, "2001:db8:113::/48", backend6)
+	w.backend.route(t, "::/0", "2001:db8:a::1")
+	w.router.sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	w.router.sysctl(t, "net.ipv6.icmp.ratelimit", "0")
+	w.backend.sysctl(t, "net.ipv6.icmp.ratelimit", "0")
+	w.router.nft6(t, translate6)
 }
 
 // awaitLink waits until a link passes packets: the kernel notices a new carrier up to a second late (link_watch.c), and
@@ -203,8 +256,27 @@ func (s *space) awaitLink(t testing.TB, name string) {
 // serve listens in the backend's namespace.
 func (w *wires) serve(t testing.TB, run func(net.Listener)) {
 	t.Helper()
+	w.serveOn(t, "10.0.0.11:8080", run)
+}
+
+// serveDatagrams answers UDP there, on both families that the wires have.
+func (w *wires) serveDatagrams(t testing.TB, address string, answer func(number string, say func(string))) {
+	t.Helper()
 	w.backend.must(t, func() error {
-		listener, err := net.Listen("tcp", "10.0.0.11:8080")
+		conn, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { conn.Close() })
+		go serveDatagrams(conn, answer)
+		return nil
+	})
+}
+
+func (w *wires) serveOn(t testing.TB, address string, run func(net.Listener)) {
+	t.Helper()
+	w.backend.must(t, func() error {
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			return err
 		}

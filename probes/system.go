@@ -57,8 +57,8 @@ func sysTransfer(call uintptr, fd int, b []byte) (int, unix.Errno) {
 // sysClose ends the descriptor's life also when it reports an error.
 func sysClose(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-func sysEpollAdd(epoll, fd int, event *unix.EpollEvent) unix.Errno {
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_ADD, uintptr(fd),
+func sysEpollControl(epoll, how, fd int, event *unix.EpollEvent) unix.Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), uintptr(how), uintptr(fd),
 		uintptr(unsafe.Pointer(event)), 0, 0)
 	return errno
 }

@@ -24,6 +24,8 @@ type tcp struct {
 	sockets *sockets
 	ages    map[netip.AddrPort]*portAges // by target, where the kernel chooses the port
 	words   words
+	// keep, if set, may take over the socket of an attempt that ends, and knows better how it ended; see reuse.
+	keep    func(f *flight, class reports.Class, detail string) (reports.Class, string, bool)
 	buffer  [2 * maxReply]byte
 	request []byte
 }
@@ -35,6 +37,9 @@ func newTCP(e *Engine, p *poller) *tcp {
 // requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
 // a proxy's log be joined with the attempt. There is no `Connection: close`: it is the client who closes first.
 func requestHead(l Lane) []byte {
+	if l.datagrams() {
+		return datagramHead(l)
+	}
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Path, l.Host, l.ID)
 }
 
@@ -44,7 +49,7 @@ func (t *tcp) start(f *flight) {
 		return
 	}
 	bound := f.Source
-	fd, errno := t.sockets.open(f.lane.Target, bound, f.lane.Policy != PolicyFresh)
+	fd, errno := t.sockets.open(unix.SOCK_STREAM, f.lane.Target, bound, f.lane.Policy != PolicyFresh)
 	if errno != 0 {
 		t.engine.finish(f, reports.Probe, errnoName(errno))
 		return
@@ -251,9 +256,15 @@ func (t *tcp) failStream(f *flight, errno unix.Errno) {
 // is aborted in any case: an orphan that goes on sending after its outcome was recorded would be in nobody's account,
 // and would keep a five-tuple of a reuse lane from being dialled again.
 func (t *tcp) end(f *flight, class reports.Class, detail string) {
-	fd, abort := f.fd, f.lane.Close == CloseRST || (class != reports.OK && class != reports.Delayed)
+	good := class == reports.OK || class == reports.Delayed
+	fd, abort, kept := f.fd, f.lane.Close == CloseRST || !good, false
+	if t.keep != nil {
+		class, detail, kept = t.keep(f, class, detail)
+	}
 	t.engine.finish(f, class, detail)
-	t.sockets.close(fd, abort)
+	if !kept {
+		t.sockets.close(fd, abort)
+	}
 }
 
 // cancel aborts the connection.

@@ -136,7 +136,7 @@ func TestNoDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
 		t.Fatal(err)
 	}
-	_, errno := s.open(target, netip.AddrPort{}, false)
+	_, errno := s.open(unix.SOCK_STREAM, target, netip.AddrPort{}, false)
 	if class, detail := classifyDial(errno, icmp{}); class != reports.Probe || detail != "EMFILE" {
 		t.Errorf("%v (%s), want probe (EMFILE)", class, detail)
 	}

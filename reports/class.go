@@ -12,17 +12,19 @@ const (
 	Delayed
 	// Refused is a RST from a host with no listener; the error queue is empty.
 	Refused
-	// Rejected is an ICMP port unreachable from a firewall or proxy rule; the error queue names the offender.
+	// Rejected is an ICMP port unreachable from a firewall or proxy rule; the error queue names the offender. For UDP it
+	// is also what a host without a listener says.
 	Rejected
 	// Unreachable is an ICMP network or host unreachable, or an administrative prohibition.
 	Unreachable
 	// ConnectTimeout is a SYN without an answer for the whole dial deadline.
 	ConnectTimeout
-	// Reset is a RST on an established connection.
+	// Reset is a RST on an established connection, or the death of a kept HTTP connection for which an ordinary client
+	// would have sent the request again in silence.
 	Reset
 	// Closed is a FIN before the answer was complete.
 	Closed
-	// ReplyTimeout is an established connection without an answer for the whole reply deadline.
+	// ReplyTimeout is an established connection without an answer for the whole reply deadline, or a lost datagram.
 	ReplyTimeout
 	// Stalled is a long-lived connection whose answer came, but later than the lane's stall threshold.
 	Stalled

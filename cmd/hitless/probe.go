@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 func probeCommand() *cobra.Command {
 	var o session.Options
+	var source string
 	cmd := &cobra.Command{
 		Use:   "probe HOST:PORT",
 		Short: "Measure any address from here while something changes it",
@@ -33,7 +35,8 @@ least 100 a second, for those seconds). Results go to --out: report.html, report
 Ctrl-C ends the measurement in an orderly way and is no failure: the exit code is that of the verdict (0 pass, 1 fail,
 3 invalid). Ended before the proof is over, the measurement is invalid.`,
 		Example: `  hitless probe 203.0.113.10:80
-  hitless probe '[2001:db8::10]:80' --rate 1000 --duration 10m
+  hitless probe '[2001:db8::10]:80' --rate 1000 --policy reuse:10s --duration 10m
+  hitless probe 203.0.113.10:80 --protocol http-reuse --rate 10
   hitless probe shop.example:80 --path /healthz --policy reuse:5s --close rst`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -43,6 +46,10 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Target = args[0]
+			var err error
+			if o.Source, err = prefix(source); err != nil {
+				return err
+			}
 			o.Command = "hitless " + strings.Join(commandLine(cmd, args), " ")
 			o.Say = progressTo(cmd)
 			o.Second = secondsTo(cmd.ErrOrStderr())
@@ -63,8 +70,22 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; what it answers now is the right answer")
 	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
 		"an answer later than this counts as delayed; for balancers that terminate connections (500ms), 0 is off")
+	f.StringVar(&source, "source", "",
+		"range of local addresses to draw five-tuples from, for rates that one address has too few ports for; "+
+			"`ip route add local RANGE dev lo` makes one")
 	f.StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
 	return cmd
+}
+
+func prefix(text string) (netip.Prefix, error) {
+	if text == "" {
+		return netip.Prefix{}, nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("--source: %w; give a range such as 10.200.0.0/16", err)
+	}
+	return p, nil
 }
 
 // commandLine is the call with the flags that were given, in the order of their names.

@@ -210,6 +210,7 @@ func TestRawWords(t *testing.T) {
 		{"hostname", "web-1", "web-1"},
 		{"hostName\n", "web-1", "web-1"},
 		{"identity", "web-1 node-2 abc 0", "web-1 node-2 abc 0"},
+		{"attempt 1/42", "1/42 web-1 node-2 abc 0", "1/42 web-1 node-2 abc 0"},
 		{"echo Hello you", "hello you", "hello you"},
 		{"envvar SOME", "Thing", "Thing"},
 		{"clientip", udp.LocalAddr().String(), tcp.LocalAddr().String()},

@@ -53,7 +53,7 @@ func (s *server) listen(ctx context.Context) (*listeners, error) {
 func address(port int) string { return ":" + strconv.Itoa(port) }
 
 // reply answers one raw request; false means that there is no answer, as agnhost gives none to unknown words. Words are
-// taken in any case, and echo answers in lower case, as agnhost does. `identity` is the lab's own word.
+// taken in any case, and echo answers in lower case, as agnhost does. `identity` and `attempt`, which says the number that it is given and then the identity, are the lab's own.
 func (s *server) reply(request, client string, port int) (string, bool) {
 	text := strings.TrimSpace(request)
 	lower := strings.ToLower(text)
@@ -67,6 +67,8 @@ func (s *server) reply(request, client string, port int) (string, bool) {
 		return client, true
 	case lower == "serverport":
 		return strconv.Itoa(port), true
+	case word == "attempt" && rest != "":
+		return rest + " " + s.line(), true
 	case word == "echo" && rest != "":
 		return rest, true
 	case word == "envvar" && rest != "":

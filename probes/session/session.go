@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/hitless/hitless/probes"
@@ -27,6 +28,7 @@ type Options struct {
 	Path         string        // likewise
 	Rate         float64       // attempts per second; default 100
 	DelayedAfter time.Duration // see probes.Lane
+	Source       netip.Prefix  // see probes.Lane.SourcePrefix
 	Duration     time.Duration // of the measurement, after baseline and proof; 0 is until the context ends
 	Out          string        // folder for the results; what an earlier run left there is replaced
 	Command      string        // the call that this is, for the record
@@ -97,9 +99,15 @@ func Run(ctx context.Context, o Options) (*reports.Report, error) {
 	return reports.WriteAll(o.Out, h)
 }
 
-// canaryOf is the lane that proves the detector on the same target. Lanes that keep connections are proved by new ones:
-// what is proved lies below both.
+// canaryOf is the lane that proves the detector on the same target. Lanes that keep a socket are proved by new ones: what
+// is proved lies below both.
 func canaryOf(l probes.Lane) probes.Lane {
+	if overUDP(l) {
+		l.Protocol = probes.ProtocolUDPFresh
+	} else {
+		l.Protocol = probes.ProtocolTCPNew
+	}
+	l.Connections, l.StallAfter = 0, 0
 	l.ID, l.Name, l.Control = canaryID, canaryName, true
 	l.Rate, l.InFlight = max(l.Rate, canaryRate), 0
 	l.Policy = probes.PolicyFresh
@@ -107,13 +115,15 @@ func canaryOf(l probes.Lane) probes.Lane {
 }
 
 // preflight refuses what would make the probe itself cause failures.
-func preflight(lanes ...probes.Lane) error {
+func preflight(lane, canary probes.Lane) error {
 	limits, err := probes.LocalLimits()
 	if err != nil {
 		return err
 	}
+	// The canary is soon over: over the time for which five-tuples are kept apart, this is its rate.
+	canary.Rate *= baseline.Seconds() / probes.FreshFor.Seconds()
 	var refused []error
-	for _, reason := range probes.Preflight(lanes, limits) {
+	for _, reason := range probes.Preflight([]probes.Lane{lane, canary}, limits) {
 		refused = append(refused, errors.New(reason))
 	}
 	if len(refused) > 0 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -120,6 +121,50 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	}
 }
 
+// Every protocol has its proof.
+func TestEveryProtocol(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(good))
+	defer server.Close()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		buffer := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if number, is := strings.CutPrefix(string(buffer[:n]), "attempt "); is {
+				_, _ = conn.WriteTo([]byte(number+" web-1 - - 0"), from)
+			}
+		}
+	}()
+	targets := map[bool]string{false: server.Listener.Addr().String(), true: conn.LocalAddr().String()}
+	t.Run("protocols", func(t *testing.T) { // ends when all of them have
+		for _, protocol := range probes.Protocols() {
+			t.Run(protocol, func(t *testing.T) {
+				t.Parallel()
+				o := quickly(targets[strings.HasPrefix(protocol, "udp")], t)
+				o.Protocol = protocol
+				r, err := Run(context.Background(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !judged(t, r, reports.Pass) {
+					return
+				}
+				if len(r.DetectionFloor.Found) != len(proof) || r.Totals.Dropped > 0 || r.Lanes[0].Protocol != protocol {
+					t.Errorf("%+v with %+v", r.DetectionFloor, r.Totals)
+				}
+			})
+		}
+	})
+}
+
 func TestEndedBeforeTheProof(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
@@ -177,6 +222,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 		"an unknown protocol": {func(o *Options) { o.Protocol = "sctp" }, "unknown"},
 		"a negative duration": {func(o *Options) { o.Duration = -1 }, "past"},
 		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "local ports"},
+		"a silent UDP port":   {func(o *Options) { o.Protocol = probes.ProtocolUDPFresh }, "attempt NUMBER"},
 	} {
 		o := quickly(broken.Listener.Addr().String(), t)
 		if name == "too many ports" {

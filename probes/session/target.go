@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,7 +32,7 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	}
 	host, _, _ := net.SplitHostPort(o.Target) // resolve has seen it
 	l := probes.Lane{ID: measuredID, Client: "here", Target: address, Protocol: o.Protocol, Policy: o.Policy, Close: o.Close,
-		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter}
+		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter, SourcePrefix: o.Source}
 	if _, err := netip.ParseAddr(host); err != nil {
 		l.Host = o.Target
 	}
@@ -73,11 +74,11 @@ func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 // of a known backend, or else any with the status of this one. A target that gives no answer is not measured: its
 // baseline could not be clean.
 func ask(ctx context.Context, l *probes.Lane) error {
-	if strings.HasPrefix(l.Protocol, "udp") {
-		return nil // the baseline tells; a datagram that is lost here says nothing
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
 	defer cancel()
+	if overUDP(*l) {
+		return askDatagrams(ctx, l)
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Target.String())
 	if err != nil {
 		return fmt.Errorf("asking the target once before measuring: %w; a target that does not answer cannot be measured", err)
@@ -99,7 +100,45 @@ func ask(ctx context.Context, l *probes.Lane) error {
 	if !strict(answer) {
 		l.Status = answer.StatusCode
 	}
-	return nil
+	return l.Validate()
+}
+
+func overUDP(l probes.Lane) bool { return strings.HasPrefix(l.Protocol, "udp-") }
+
+// askDatagrams sends the words that a lane can use until one is answered, and a few times, because a datagram may be lost.
+func askDatagrams(ctx context.Context, l *probes.Lane) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", l.Target.String())
+	if err != nil {
+		return fmt.Errorf("asking the target once before measuring: %w", err)
+	}
+	defer conn.Close()
+	var last error
+	for ctx.Err() == nil {
+		for _, try := range []struct {
+			word   string
+			status int
+		}{{"attempt", 0}, {"echo", http.StatusOK}} {
+			answered, err := askDatagram(conn, try.word, l.ReplyDeadline/4)
+			if answered {
+				l.Status = try.status
+				return nil
+			}
+			last = err
+		}
+	}
+	return fmt.Errorf("asking the target before measuring: %w; it must answer `attempt NUMBER`, as the lab's backend does, "+
+		"or `echo NUMBER`, as agnhost netexec does", cmp.Or(last, ctx.Err()))
+}
+
+func askDatagram(conn net.Conn, word string, patience time.Duration) (bool, error) {
+	const number = "0/0"
+	_ = conn.SetDeadline(time.Now().Add(patience)) // fails only on a closed connection
+	if _, err := fmt.Fprintf(conn, "%s %s", word, number); err != nil {
+		return false, err
+	}
+	answer := make([]byte, 512)
+	n, err := conn.Read(answer)
+	return err == nil && strings.Contains(string(answer[:n]), number), err
 }
 
 // strict reports whether an answer has the form that known backends give, see probes.Lane.

@@ -1,0 +1,175 @@
+package probes
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// reuse makes the attempts of http-reuse lanes as an HTTP client does that keeps one connection when it is idle: an
+// attempt takes the kept connection, or makes a new one when there is none or when it is in use. The difference is that
+// nothing is ever sent twice. When a kept connection turns out to be dead, ordinary clients send the request again on a
+// new one without a word (Go's net/http does for every GET), and so hide 199 of 199 resets from who measures with them;
+// here the attempt is a reset.
+//
+// A server may close a connection that is idle (RFC 9112, 9.3): a FIN that comes then is no failure, and the next
+// attempt makes a new connection. A RST that comes then is one, and the next attempt is charged with it.
+type reuse struct {
+	tcp   *tcp
+	lanes map[*lane]*keptSocket
+}
+
+func newReuse(e *Engine, p *poller) *reuse {
+	r := &reuse{tcp: newTCP(e, p), lanes: map[*lane]*keptSocket{}}
+	r.tcp.keep = r.over
+	return r
+}
+
+// keptSocket is the connection that a lane keeps.
+type keptSocket struct {
+	reuse      *reuse
+	token      int32
+	generation int32 // counts the connections, so that a late event of an earlier one is known as such
+	fd         int   // -1 while there is none
+	source     netip.AddrPort
+	used       time.Duration // when its last attempt started
+	user       *flight       // the attempt that uses it; nil while it is idle
+	died       death         // while it was idle, and no attempt has told yet
+}
+
+// of returns the lane's kept connection.
+func (r *reuse) of(n *lane) *keptSocket {
+	k := r.lanes[n]
+	if k == nil {
+		k = &keptSocket{reuse: r, fd: -1}
+		k.token = r.tcp.engine.hold(k)
+		r.lanes[n] = k
+	}
+	return k
+}
+
+// start asks on the kept connection, or on a new one.
+func (r *reuse) start(f *flight) {
+	k := r.of(f.lane)
+	if k.died.class != 0 {
+		f.Source, f.TupleAge = k.source, f.Start-k.used
+		died := k.died
+		k.died = death{}
+		r.tcp.engine.finish(f, died.class, died.detail)
+		return
+	}
+	if k.fd < 0 || k.user != nil {
+		r.tcp.start(f)
+		return
+	}
+	f.fd, f.Source, f.TupleAge = k.fd, k.source, f.Start-k.used
+	k.user, k.used = f, f.Start
+	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
+	request := r.tcp.requestOf(f)
+	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
+	switch {
+	case errno != 0:
+		r.tcp.failStream(f, errno)
+	case n < len(request): // the last request was answered, so its room is free
+		r.tcp.end(f, reports.Probe, "request not taken whole")
+	}
+}
+
+// ready is for attempts that made their connection.
+func (r *reuse) ready(f *flight, events uint32) { r.tcp.ready(f, events) }
+
+func (r *reuse) expire(f *flight) { r.tcp.expire(f) }
+
+// cancel aborts the attempt's connection.
+func (r *reuse) cancel(f *flight) {
+	if k := r.of(f.lane); k.user == f {
+		k.user, k.fd = nil, -1
+	}
+	r.tcp.cancel(f)
+}
+
+// leave closes the kept connection, and tells of its death if no attempt has: by one more, charged to the lane's end.
+func (r *reuse) leave(n *lane) {
+	k := r.lanes[n]
+	delete(r.lanes, n)
+	if k == nil {
+		return
+	}
+	if k.fd >= 0 {
+		r.tcp.sockets.close(k.fd, n.Close == CloseRST)
+		k.fd = -1
+	}
+	if k.died.class == 0 {
+		return
+	}
+	e := r.tcp.engine
+	now := e.host.now()
+	f := e.take(n)
+	f.Attempt = reports.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now, Source: k.source, TupleAge: now - k.used}
+	n.cursor.next++
+	e.finish(f, k.died.class, k.died.detail)
+}
+
+// over decides, for an attempt that ends, what it has seen and whether its connection is kept.
+func (r *reuse) over(f *flight, class reports.Class, detail string) (reports.Class, string, bool) {
+	k := r.of(f.lane)
+	good := class == reports.OK || class == reports.Delayed
+	switch {
+	case k.user == f && good:
+		k.user = nil
+		return class, detail, k.alive()
+	case k.user == f:
+		k.user, k.fd = nil, -1
+		if (class == reports.Reset || class == reports.Closed) && len(f.partial) == 0 {
+			class, detail = reports.Reset, DetailRetried
+		}
+		return class, detail, false
+	case !good || k.fd >= 0:
+		return class, detail, false
+	}
+	return class, detail, k.take(f)
+}
+
+// take keeps the connection that an attempt made; false means that it is over already.
+func (k *keptSocket) take(f *flight) bool {
+	k.generation++
+	if k.reuse.tcp.poller.rename(f.fd, k.token, k.generation) != 0 {
+		return false
+	}
+	k.fd, k.source, k.used = f.fd, f.Source, f.Start
+	return k.alive()
+}
+
+// ready goes on with the attempt that uses the connection, or sees what happens to it while it is idle.
+func (k *keptSocket) ready(generation int32, events uint32) {
+	switch {
+	case k.fd < 0 || generation != k.generation:
+	case k.user != nil:
+		k.reuse.tcp.ready(k.user, events)
+	default:
+		if fd := k.fd; !k.alive() {
+			k.reuse.tcp.sockets.close(fd, true)
+		}
+	}
+}
+
+// alive looks at the idle connection. When it is over it is let go of, and its death is remembered unless it was a proper
+// one; the caller closes the socket.
+func (k *keptSocket) alive() bool {
+	t := k.reuse.tcp
+	n, errno := sysTransfer(unix.SYS_READ, k.fd, t.buffer[:])
+	if errno == unix.EAGAIN {
+		return true
+	}
+	k.fd = -1
+	switch {
+	case errno != 0:
+		k.died.class, k.died.detail = classifyStream(errno)
+	case n > 0:
+		k.died = death{reports.Misrouted, "bytes after the answer"}
+	}
+	return false
+}

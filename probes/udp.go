@@ -1,0 +1,289 @@
+package probes
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// udp makes the attempts of udp-fresh and udp-sticky lanes: one datagram with the attempt's number, and an answer that
+// repeats it. Nothing is sent twice. An attempt without an answer within the reply deadline is lost (reply-timeout), one
+// with an answer in the second half of it is delayed.
+//
+// An ICMP port unreachable is `rejected`, whoever sends it: for UDP it is also what a host without a listener says.
+type udp struct {
+	tcp    *tcp // what datagrams share with connections: sockets, sources, names
+	sticky map[*lane]*stickySocket
+	buffer [maxReply]byte
+}
+
+func newUDP(t *tcp) *udp { return &udp{tcp: t, sticky: map[*lane]*stickySocket{}} }
+
+// start sends the attempt's datagram.
+func (u *udp) start(f *flight) {
+	if f.lane.Protocol == ProtocolUDPSticky {
+		u.stick(f)
+		return
+	}
+	if !u.tcp.engine.tuple(f) {
+		return
+	}
+	fd, errno := u.open(f)
+	if errno == 0 {
+		errno = u.tcp.poller.watchInput(fd, f.token, f.generation)
+	}
+	if errno == 0 {
+		_, errno = sysTransfer(unix.SYS_WRITE, fd, u.request(f))
+	}
+	if errno != 0 {
+		u.fail(f, errno)
+		return
+	}
+	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
+}
+
+// open makes the flight's socket and connects it, so that the kernel reports ICMP errors and keeps strangers away. It
+// leaves what it made with the flight also when it fails.
+func (u *udp) open(f *flight) (int, unix.Errno) {
+	bound := f.Source
+	fd, errno := u.tcp.sockets.open(unix.SOCK_DGRAM, f.lane.Target, bound, f.lane.Policy != PolicyFresh)
+	f.fd = fd
+	if errno == 0 {
+		errno = u.tcp.sockets.deafen(f)
+	}
+	if errno == 0 {
+		errno = u.tcp.sockets.connect(fd, f.lane.Target)
+	}
+	if errno == 0 && (!bound.IsValid() || bound.Addr().IsUnspecified()) {
+		u.tcp.learnSource(f)
+	}
+	return fd, errno
+}
+
+// request is an attempt's datagram; it stays valid until the next one.
+func (u *udp) request(f *flight) []byte {
+	u.tcp.request = strconv.AppendUint(append(u.tcp.request[:0], f.lane.request...), f.Seq, 10)
+	return u.tcp.request
+}
+
+// ready reads the answer, or why there will be none.
+func (u *udp) ready(f *flight, _ uint32) {
+	n, errno := sysTransfer(unix.SYS_READ, f.fd, u.buffer[:])
+	switch {
+	case errno == unix.EAGAIN:
+		return
+	case errno != 0:
+		u.fail(f, errno)
+		return
+	}
+	seq, who, fault := parseDatagram(u.buffer[:n], f.lane.ID)
+	if fault == "" && seq != f.Seq {
+		fault = DetailOther
+	}
+	class, detail := u.judge(f, who, fault)
+	u.end(f, class, detail)
+}
+
+// judge names an attempt by its answer.
+func (u *udp) judge(f *flight, who identity, fault string) (reports.Class, string) {
+	if fault != "" {
+		return reports.Misrouted, fault
+	}
+	u.tcp.identify(f, who)
+	return answered(&f.Attempt, &f.lane.Lane, u.tcp.engine.host.now()-f.Start)
+}
+
+// fail ends an attempt whose socket reports an error: an ICMP error that somebody sent, or the probe's own fault.
+func (u *udp) fail(f *flight, errno unix.Errno) {
+	var queued icmp
+	if f.fd >= 0 {
+		_, queued = u.tcp.sockets.failure(f.fd)
+	}
+	f.Offender = queued.offender
+	class, detail := classifyDial(errno, queued)
+	u.end(f, class, detail)
+}
+
+func (u *udp) end(f *flight, class reports.Class, detail string) {
+	fd := f.fd
+	u.tcp.engine.finish(f, class, detail)
+	if fd >= 0 {
+		sysClose(fd)
+	}
+}
+
+// expire ends an attempt that was not answered in time.
+func (u *udp) expire(f *flight) { u.end(f, reports.ReplyTimeout, "") }
+
+// cancel closes the socket of an attempt that has its own.
+func (u *udp) cancel(f *flight) {
+	if f.fd >= 0 {
+		sysClose(f.fd)
+	}
+}
+
+// leave closes the socket of a sticky lane.
+func (u *udp) leave(n *lane) {
+	if s := u.sticky[n]; s != nil && s.fd >= 0 {
+		sysClose(s.fd)
+	}
+	delete(u.sticky, n)
+}
+
+// stickySocket is the one socket of a udp-sticky lane. It stays the same whatever happens on it: a client that keeps its
+// five-tuple is what finds conntrack entries that point to a pod that is gone.
+type stickySocket struct {
+	udp    *udp
+	lane   *lane
+	token  int32
+	fd     int // -1 while there is none
+	source netip.AddrPort
+	used   time.Duration // when it last sent
+	// The numbers that were answered last, each plus one, in its place modulo the size: they tell a second answer from
+	// one that came too late.
+	answered [1024]uint64
+	note     string // what no attempt of its own can tell: the next good one does
+	stray    string // an answer that nobody asked for: the next attempt is charged with it
+}
+
+// stick sends the attempt's datagram on the lane's socket.
+func (u *udp) stick(f *flight) {
+	s := u.sticky[f.lane]
+	if s == nil {
+		s = &stickySocket{udp: u, lane: f.lane, fd: -1}
+		s.token = u.tcp.engine.hold(s)
+		u.sticky[f.lane] = s
+	}
+	if s.fd < 0 && !s.open(f) {
+		return
+	}
+	f.Source, f.TupleAge, s.used = s.source, f.Start-s.used, f.Start
+	if s.stray != "" {
+		stray := s.stray
+		s.stray = ""
+		u.tcp.engine.finish(f, reports.Misrouted, stray)
+		return
+	}
+	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
+	_, errno := sysTransfer(unix.SYS_WRITE, s.fd, u.request(f))
+	if errno != 0 && s.errors() > 0 && f.lane != nil {
+		// The error was about an earlier datagram, and nothing has been sent (udp_sendmsg() looks at sk_err first).
+		_, errno = sysTransfer(unix.SYS_WRITE, s.fd, u.request(f))
+	}
+	if errno != 0 && f.lane != nil {
+		s.fail(f, errno)
+	}
+}
+
+// open makes the socket with the flight's five-tuple; when it cannot, it ends the flight and returns false.
+func (s *stickySocket) open(f *flight) bool {
+	u := s.udp
+	if !u.tcp.engine.tuple(f) {
+		return false
+	}
+	fd, errno := u.open(f)
+	if errno == 0 {
+		errno = u.tcp.poller.watchInput(fd, s.token, 0)
+	}
+	if errno != 0 {
+		u.fail(f, errno)
+		return false
+	}
+	f.fd = -1 // the lane's, not the attempt's
+	s.fd, s.source, s.used = fd, f.Source, f.Start-f.TupleAge
+	return true
+}
+
+// ready reads all answers and errors that have come.
+func (s *stickySocket) ready(_ int32, _ uint32) {
+	for s.fd >= 0 {
+		n, errno := sysTransfer(unix.SYS_READ, s.fd, s.udp.buffer[:])
+		switch {
+		case errno == unix.EAGAIN:
+			s.errors()
+			return
+		case errno != 0:
+			s.errors() // the read has taken the socket's own note of them
+		default:
+			s.receive(s.udp.buffer[:n])
+		}
+	}
+}
+
+// receive matches an answer with its attempt.
+func (s *stickySocket) receive(answer []byte) {
+	seq, who, fault := parseDatagram(answer, s.lane.ID)
+	if fault == "" && seq >= s.lane.cursor.next {
+		fault = DetailOther
+	}
+	if fault != "" {
+		s.charge(fault)
+		return
+	}
+	place := &s.answered[seq%uint64(len(s.answered))]
+	f := s.find(seq)
+	switch {
+	case f == nil && *place == seq+1:
+		s.note = DetailTwice
+		return
+	case f == nil:
+		s.note = DetailTooLate
+		return
+	}
+	*place = seq + 1
+	class, detail := s.udp.judge(f, who, "")
+	if detail == "" {
+		detail, s.note = s.note, ""
+	}
+	s.udp.tcp.engine.finish(f, class, detail)
+}
+
+// charge gives a wrong answer to the attempt that has waited longest, or else to the next one.
+func (s *stickySocket) charge(fault string) {
+	if f := s.lane.waiting.first; f != nil {
+		s.udp.tcp.engine.finish(f, reports.Misrouted, fault)
+		return
+	}
+	s.stray = fault
+}
+
+// find returns the attempt of that number if it still waits.
+func (s *stickySocket) find(seq uint64) *flight {
+	for f := s.lane.waiting.last; f != nil; f = f.prev {
+		if f.Seq == seq {
+			return f
+		}
+	}
+	return nil
+}
+
+// errors takes the ICMP errors that are queued, gives each to the attempt whose datagram it brings back, and returns how
+// many there were.
+func (s *stickySocket) errors() int {
+	for taken := 0; ; taken++ {
+		payload, queued, more := s.udp.tcp.sockets.returned(s.fd, s.udp.buffer[:])
+		if !more {
+			return taken
+		}
+		f := s.lane.waiting.first
+		if seq, _, fault := parseDatagram(payload, s.lane.ID); fault == "" {
+			f = s.find(seq)
+		}
+		if f == nil { // its attempt is over, by its deadline
+			continue
+		}
+		f.Offender = queued.offender
+		class, detail := classifyDial(queued.errno, queued)
+		s.udp.tcp.engine.finish(f, class, detail)
+	}
+}
+
+// fail ends an attempt that could not be sent for a reason of this machine's own.
+func (s *stickySocket) fail(f *flight, errno unix.Errno) {
+	class, detail := classifyDial(errno, icmp{})
+	s.udp.tcp.engine.finish(f, class, detail)
+}

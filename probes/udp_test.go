@@ -1,0 +1,209 @@
+package probes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// datagrams gives an address with a server that hands each datagram, without its first word, to answer.
+func datagrams(t testing.TB, answer func(number string, say func(string))) netip.AddrPort {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go serveDatagrams(conn, answer)
+	return netip.MustParseAddrPort(conn.LocalAddr().String())
+}
+
+func serveDatagrams(conn net.PacketConn, answer func(number string, say func(string))) {
+	buffer := make([]byte, 2048)
+	for {
+		n, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		_, number, _ := strings.Cut(string(buffer[:n]), " ")
+		answer(number, func(text string) { _, _ = conn.WriteTo([]byte(text), from) })
+	}
+}
+
+// identified is what a backend of the lab says.
+func identified(pod string) func(string, func(string)) {
+	return func(number string, say func(string)) { say(number + " " + pod + " node-1 abc 0") }
+}
+
+func udpLane(protocol string, target netip.AddrPort) Lane {
+	l := loopbackLane(target, 100)
+	l.Protocol = protocol
+	return l
+}
+
+func TestDatagramOutcomes(t *testing.T) {
+	quick := func(l *Lane) { l.ReplyDeadline = 200 * time.Millisecond }
+	for _, test := range []struct {
+		name   string
+		server func(string, func(string))
+		change func(*Lane)
+		class  reports.Class
+		detail string
+	}{
+		{name: "an answer", server: identified("web-1"), class: reports.OK},
+		{name: "an answer that only repeats the number", server: func(number string, say func(string)) { say(number) },
+			change: func(l *Lane) { l.Backends = nil }, class: reports.OK},
+		{name: "no identity", server: func(number string, say func(string)) { say(number) }, class: reports.Misrouted, detail: DetailNoIdentity},
+		{name: "another pod", server: identified("db-1"), class: reports.Misrouted, detail: DetailBackend},
+		{name: "another lane's answer", server: func(_ string, say func(string)) { say("9/0 web-1 node-1 abc 0") },
+			class: reports.Misrouted, detail: DetailOther},
+		{name: "a number never sent", server: func(_ string, say func(string)) { say("1/99999 web-1 node-1 abc 0") },
+			class: reports.Misrouted, detail: DetailOther},
+		{name: "garbage", server: func(_ string, say func(string)) { say("hello, who is there?") }, class: reports.Misrouted, detail: "not an answer"},
+		{name: "silence", server: func(string, func(string)) {}, change: quick, class: reports.ReplyTimeout},
+		{name: "late", server: func(number string, say func(string)) {
+			time.AfterFunc(150*time.Millisecond, func() { identified("web-1")(number, say) }) // the answer's time is what is tested
+		}, change: func(l *Lane) { l.DelayedAfter = 100 * time.Millisecond }, class: reports.Delayed, detail: DetailSlow},
+	} {
+		for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
+			t.Run(test.name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				l := udpLane(protocol, datagrams(t, test.server))
+				if test.change != nil {
+					test.change(&l)
+				}
+				sources := map[netip.AddrPort]bool{}
+				for _, a := range probe(t, l, 10) {
+					if a.Class != test.class || a.Detail != test.detail {
+						t.Errorf("attempt %d is %v (%s), want %v (%s)", a.Seq, a.Class, a.Detail, test.class, test.detail)
+					}
+					if a.Class == reports.OK && l.Backends != nil && (a.Backend != "web-1" || a.Node != "node-1") {
+						t.Errorf("attempt %d was answered by %s on %s", a.Seq, a.Backend, a.Node)
+					}
+					if a.Connect != 0 || a.Source.Port() == 0 {
+						t.Errorf("attempt %d from %s connected after %v; datagrams do not", a.Seq, a.Source, a.Connect)
+					}
+					sources[a.Source] = true
+				}
+				if sticky := protocol == ProtocolUDPSticky; sticky != (len(sources) == 1) {
+					t.Errorf("%s used %d sources", protocol, len(sources))
+				}
+			})
+		}
+	}
+}
+
+// A second answer, and one to an attempt that was given up, are told by the next good attempt, and fail nobody.
+func TestSecondAndLateAnswersAreTold(t *testing.T) {
+	twice := identified("web-1")
+	target := datagrams(t, func(number string, say func(string)) {
+		switch {
+		case strings.HasSuffix(number, "/2"):
+			twice(number, say)
+			twice(number, say)
+		case strings.HasSuffix(number, "/5"): // later than its deadline, before the last attempt
+			time.AfterFunc(130*time.Millisecond, func() { twice(number, say) })
+		default:
+			twice(number, say)
+		}
+	})
+	l := udpLane(ProtocolUDPSticky, target)
+	l.Rate, l.ReplyDeadline = 20, 100*time.Millisecond
+	details := map[string]int{}
+	for _, a := range probe(t, l, 12) {
+		if want := a.Seq == 5; want != (a.Class == reports.ReplyTimeout) {
+			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
+		}
+		details[a.Detail]++
+	}
+	if details[DetailTwice] != 1 || details[DetailTooLate] != 1 {
+		t.Errorf("details %v, want each of the two once", details)
+	}
+}
+
+// Answers in any order go to the attempts whose numbers they have.
+func TestAnswersOutOfOrder(t *testing.T) {
+	var held []func()
+	target := datagrams(t, func(number string, say func(string)) {
+		held = append(held, func() { identified("web-1")(number, say) })
+		if len(held) == 5 {
+			for i := range held {
+				held[len(held)-1-i]()
+			}
+			held = nil
+		}
+	})
+	for _, a := range probe(t, udpLane(ProtocolUDPSticky, target), 10) {
+		if a.Class != reports.OK {
+			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
+		}
+	}
+}
+
+// A port without a listener is told by ICMP, to each attempt, on a socket that goes on being used.
+func TestNobodyListensForDatagrams(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := netip.MustParseAddrPort(conn.LocalAddr().String())
+	conn.Close()
+	for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
+		for _, a := range probe(t, udpLane(protocol, target), 10) {
+			if a.Class != reports.Rejected || a.Detail != "icmp 3/3" || a.Offender != target.Addr() {
+				t.Errorf("%s: attempt %d is %v (%s) by %v", protocol, a.Seq, a.Class, a.Detail, a.Offender)
+			}
+		}
+	}
+}
+
+// A datagram lane can be made deaf too: what starts within the fault is lost.
+func TestDeafDatagrams(t *testing.T) {
+	w := startWorker(t, context.Background())
+	l := udpLane(ProtocolUDPFresh, datagrams(t, identified("web-1")))
+	l.ReplyDeadline = 300 * time.Millisecond
+	begin := w.now(t) + 100*time.Millisecond
+	from, until := begin+103*time.Millisecond, begin+203*time.Millisecond
+	for _, err := range []error{w.Start(l, begin), w.Deafen(l.ID, from, until), w.Stop(l.ID, begin+400*time.Millisecond)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(w.seen) < 30 {
+		w.await(t)
+	}
+	attempts, err := w.finish(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range attempts[l.ID] {
+		if deaf := a.Start >= from && a.Start < until; !tooLate(t, a) && deaf != (a.Class == reports.ReplyTimeout) {
+			t.Errorf("attempt %d at %v is %v (%s)", a.Seq, a.Start-begin, a.Class, a.Detail)
+		}
+	}
+}
+
+func TestParseDatagramReadsAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 80),
+			rapid.Map(rapid.StringMatching(`(attempt |echo )?[0-9]{1,6}/[0-9]{1,22}( [a-z0-9-]{1,20} [a-z-]{1,9} [a-z0-9]{1,9} [0-9]{1,14})?`),
+				func(s string) []byte { return []byte(s) })).Draw(t, "answer")
+		if _, who, fault := parseDatagram(b, 7); fault == "" && (!wordLike(who.pod) || !wordLike(who.node)) {
+			t.Fatalf("%q names %q on %q", b, who.pod, who.node)
+		}
+	})
+	for _, seq := range []uint64{0, 42, 1<<64 - 1} {
+		got, who, fault := parseDatagram(fmt.Appendf(nil, "7/%d web-1 - abc 1500\n", seq), 7)
+		if got != seq || fault != "" || string(who.pod) != "web-1" || len(who.node) != 0 || who.terminating != 1500*time.Millisecond {
+			t.Errorf("%d: %d %+v %q", seq, got, who, fault)
+		}
+	}
+}
