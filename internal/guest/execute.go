@@ -44,6 +44,11 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	if err != nil {
 		return err
 	}
+	if plan.Kernel != KernelHost { // whose limits are not ours
+		if err := raiseLimits(); err != nil {
+			return fmt.Errorf("giving the lab room for its connections: %w", err)
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l, err := lab.Up(ctx, cfg)

@@ -90,6 +90,7 @@ type prober struct {
 	read    chan error
 	lanes   uint16
 	spread  uint32 // probes.Lane.SpreadSeed
+	guards  *probes.Guards
 
 	mu       sync.Mutex
 	controls map[uint16]bool
@@ -100,11 +101,15 @@ func newProber(l *lab.Lab, plan Plan, record reports.Recorder, now func() time.D
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
 	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed(), controls: map[uint16]bool{}}
+	limits, err := probes.LocalLimits()
+	if err != nil {
+		return nil, err
+	}
+	p.guards = probes.NewGuards(limits, places(l.Net), record.Event)
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	var err error
 	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
 		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
 	if err != nil {
@@ -145,6 +150,7 @@ func (p *prober) copy(attempts io.Reader) error {
 		}
 		p.record.Attempt(a)
 		p.count(a)
+		p.guards.Look(a.Start + a.Total)
 	}
 }
 
@@ -161,6 +167,22 @@ func (p *prober) Failures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failures
+}
+
+// places are the namespaces whose conntrack the probes fill.
+func places(n *topology.Network) []probes.Place {
+	all := []probes.Place{placeOf(n.Client), placeOf(n.Balancer)}
+	for _, node := range n.Nodes {
+		all = append(all, placeOf(node.Namespace))
+	}
+	return all
+}
+
+func placeOf(ns *topology.Namespace) probes.Place {
+	return probes.Place{Name: ns.Name, Tracked: func() (n int, err error) {
+		err = ns.Do(func() (inner error) { n, inner = probes.TrackedHere(); return inner })
+		return n, err
+	}}
 }
 
 // lead is how far ahead of its first attempt a lane is ordered.
@@ -186,6 +208,9 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
 	}
+	if err := p.guards.Start(lane, p.now()); err != nil {
+		return nil, err
+	}
 	begin := p.now() + lead
 	e := lane.Event(begin)
 	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
@@ -199,7 +224,10 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if err := (clock{p.now}).Sleep(ctx, lead); err != nil {
 		return nil, err
 	}
-	return func() error { return p.orders.Stop(lane.ID, p.now()) }, nil
+	return func() error {
+		p.guards.Stop(lane.ID)
+		return p.orders.Stop(lane.ID, p.now())
+	}, nil
 }
 
 // close ends the worker and waits until all its attempts are recorded.

@@ -17,6 +17,10 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// standStill is how much later than a second the next may end. A lane of a few attempts a second would not notice more by
+// the lateness of its starts.
+const standStill = 250 * time.Millisecond
+
 // forever is an instant that no measurement reaches.
 const forever = time.Duration(math.MaxInt64)
 
@@ -68,6 +72,8 @@ type meter struct {
 	over   chan struct{} // closed to end the ticking
 	ticked chan struct{} // closed when that has ended
 
+	guards *probes.Guards
+
 	mu     sync.Mutex
 	second Second
 }
@@ -76,6 +82,10 @@ func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	limits, err := probes.LocalLimits()
+	if err != nil {
+		return nil, err
 	}
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
@@ -89,8 +99,8 @@ func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error
 		_ = out.Close()                         // likewise
 	}()
 	go func() { m.read <- m.copy(attempts) }()
+	m.guards = probes.NewGuards(limits, []probes.Place{{Name: "this machine", Tracked: probes.TrackedHere}}, record.Event)
 	go m.tick(each)
-	var err error
 	m.orders, err = probes.NewOrders(input, m.base, 1)
 	return m, err
 }
@@ -134,6 +144,7 @@ func (m *meter) tick(each func(Second)) {
 	defer close(m.ticked)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	last := m.now()
 	for {
 		select {
 		case <-ticker.C:
@@ -141,10 +152,24 @@ func (m *meter) tick(each func(Second)) {
 			return
 		}
 		_ = m.record.Flush() // its error sticks, and Close returns it
-		if s := m.take(); each != nil {
+		s := m.take()
+		m.guards.Look(s.At)
+		if e, stood := stoodStill(s.At - last); stood {
+			e.At = s.At
+			m.record.Event(e)
+		}
+		last = s.At
+		if each != nil {
 			each(s)
 		}
 	}
+}
+
+// stoodStill judges how long a second took.
+func stoodStill(second time.Duration) (reports.Event, bool) {
+	late := second - time.Second
+	return reports.Event{Kind: reports.EventGuard, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
+		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > standStill
 }
 
 // take returns what was counted since it was last taken.

@@ -144,25 +144,35 @@ func TestEveryProtocol(t *testing.T) {
 		}
 	}()
 	targets := map[bool]string{false: server.Listener.Addr().String(), true: conn.LocalAddr().String()}
-	t.Run("protocols", func(t *testing.T) { // ends when all of them have
-		for _, protocol := range probes.Protocols() {
-			t.Run(protocol, func(t *testing.T) {
-				t.Parallel()
-				o := quickly(targets[strings.HasPrefix(protocol, "udp")], t)
-				o.Protocol = protocol
-				r, err := Run(context.Background(), o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !judged(t, r, reports.Pass) {
-					return
-				}
-				if len(r.DetectionFloor.Found) != len(proof) || r.Totals.Dropped > 0 || r.Lanes[0].Protocol != protocol {
-					t.Errorf("%+v with %+v", r.DetectionFloor, r.Totals)
-				}
-			})
-		}
-	})
+	var all sync.WaitGroup
+	for _, protocol := range probes.Protocols() {
+		o := quickly(targets[strings.HasPrefix(protocol, "udp")], t)
+		o.Protocol = protocol
+		all.Go(func() {
+			r, err := Run(context.Background(), o)
+			if err != nil {
+				t.Errorf("%s: %v", protocol, err)
+				return
+			}
+			if !judged(t, r, reports.Pass) {
+				return
+			}
+			if len(r.DetectionFloor.Found) != len(proof) || r.Totals.Dropped > 0 || r.Lanes[0].Protocol != protocol {
+				t.Errorf("%s: %+v with %+v", protocol, r.DetectionFloor, r.Totals)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A machine that stood still is not trusted, also by a lane whose own starts would not show it.
+func TestStandingStillTripsAGuard(t *testing.T) {
+	if _, stood := stoodStill(1200 * time.Millisecond); stood {
+		t.Error("200 ms tripped the guard")
+	}
+	if e, stood := stoodStill(1300 * time.Millisecond); !stood || e.Kind != reports.EventGuard || !strings.Contains(e.Text, "300ms") {
+		t.Errorf("%v, %+v", stood, e)
+	}
 }
 
 func TestEndedBeforeTheProof(t *testing.T) {
