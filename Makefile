@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns results lint clean packages
+.PHONY: help build demo test unit explore lab-test netns results bench-probes lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 
 results: packages build ## run the comparisons of docs/results again (40 minutes) and write the README's table
 	@hack/results.sh
+
+bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
+	@hack/bench-probes.sh
 
 lint: ## gofmt, vet, staticcheck
 	@hack/lint.sh

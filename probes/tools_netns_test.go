@@ -1,0 +1,329 @@
+//go:build netns && bench
+
+package probes
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The bench is bounded in time and count: each run takes benchTime at a rate below, and there are three a tool.
+const (
+	benchTime  = 4 * time.Second
+	blackRate  = 1000
+	slow       = 500 * time.Millisecond // an answer later than this is not a good one, whoever measures
+	blackAfter = 1500 * time.Millisecond
+)
+
+var benchRates = []float64{1000, 5000}
+
+// benchRow is a row of out/bench/probes.json.
+type benchRow struct {
+	Tool       string    `json:"tool"`
+	Rate       float64   `json:"rate"` // asked for, new connections per second
+	Achieved   float64   `json:"achievedRate"`
+	CPU        float64   `json:"cpuMicrosPerConnection"` // of the client's process, user and system
+	Late       *float64  `json:"latenessP99Ms"`          // of the starts; null where the tool does not tell
+	Failed     int       `json:"failed"`                 // in the undisturbed run, later than 500 ms included
+	Blackhole  *float64  `json:"blackholeReportedMs"`    // of the injected second: attempts that the tool tells as failed or late, over the rate
+	BoundsMs   []float64 `json:"blackholeBoundsMs,omitempty"`
+	InjectedMs float64   `json:"blackholeInjectedMs,omitempty"`
+}
+
+// measured is what a tool said of one run.
+type measured struct {
+	count, bad int
+	achieved   float64
+	late       *float64
+	bounds     []float64
+}
+
+// benchTool runs one tool in the client's namespace; it hands the process to start, so that the CPU can be told.
+type benchTool struct {
+	name string
+	run  func(t *testing.T, w *wires, base int64, rate float64) (measured, *os.ProcessState)
+}
+
+func TestBenchProbes(t *testing.T) {
+	tools := os.Getenv("HITLESS_BENCH_TOOLS")
+	out := os.Getenv("HITLESS_BENCH_OUT")
+	if tools == "" || out == "" {
+		t.Fatal("run it with `make bench-probes`")
+	}
+	var rows []benchRow
+	for _, tool := range []benchTool{{"hitless", runHitless}, {"fortio", runFortio}, {"vegeta", runVegeta}} {
+		for _, rate := range benchRates {
+			w := benchWires(t)
+			m, state := tool.run(t, w, monotonic(t), rate)
+			cpu := (state.UserTime() + state.SystemTime()).Seconds() * 1e6 / float64(max(1, m.count))
+			row := benchRow{Tool: tool.name, Rate: rate, Achieved: m.achieved, CPU: cpu, Late: m.late, Failed: m.bad}
+			if rate == blackRate {
+				row.blackhole(t, tool)
+			}
+			rows = append(rows, row)
+		}
+	}
+	writeBench(t, out, rows)
+}
+
+// benchWires gives every run namespaces of its own, so that nobody inherits anybody's TIME_WAIT.
+func benchWires(t *testing.T) *wires {
+	w := newWires(t)
+	// The tools that let the kernel choose their ports get all there are: a run stays below the half that connect(2)
+	// searches first.
+	w.client.sysctl(t, "net.ipv4.ip_local_port_range", "1024 65535")
+	server := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), "backend", "netexec", "--http-port", "8080", "--udp-port", "-1")
+	server.Env = append(os.Environ(), "HITLESS_POD=web-1", "HITLESS_NODE=node-1", "HITLESS_GENERATION=abc")
+	w.backend.must(t, server.Start)
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	l := wiredLane(50)
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		attempts := w.probe(t, monotonic(t), 0, l, 1)
+		if len(attempts) == 1 && attempts[0].Class == reports.OK {
+			return w
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the backend does not answer: %+v", attempts)
+		}
+	}
+}
+
+// blackhole repeats the run with a second in which the router drops everything.
+func (r *benchRow) blackhole(t *testing.T, tool benchTool) {
+	w := benchWires(t)
+	base := monotonic(t)
+	type fault struct {
+		began, ended [2]time.Duration
+		err          error
+	}
+	done := make(chan fault, 1)
+	go func() {
+		var f fault
+		f.began, f.ended, f.err = w.blackout(base, blackAfter, time.Second)
+		done <- f
+	}()
+	m, _ := tool.run(t, w, base, r.Rate)
+	f := <-done
+	if f.err != nil {
+		t.Fatal(f.err)
+	}
+	if least, most := f.ended[0]-f.began[1], f.ended[1]-f.began[0]; tool.name == "hitless" &&
+		(len(m.bounds) != 2 || m.bounds[0] > most.Seconds()*1e3 || m.bounds[1] < least.Seconds()*1e3) {
+		t.Errorf("hitless tells of an outage of %v ms, %v to %v were injected", m.bounds, least, most)
+	}
+	told := float64(m.bad) / r.Rate * 1e3
+	r.Blackhole, r.BoundsMs, r.InjectedMs = &told, m.bounds, (f.ended[0]-f.began[1]).Seconds()*1e3
+}
+
+// runHitless runs the probe worker, as every run of hitless does, and has its record judged.
+func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os.ProcessState) {
+	c := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), WorkerName)
+	in, out := pipes(t, c)
+	w.client.must(t, c.Start)
+	orders, err := NewOrders(in, base, base)
+	l := wiredLane(rate)
+	l.DialDeadline = DefaultDialDeadline
+	begin := time.Duration(monotonic(t)-base) + 100*time.Millisecond
+	if err := errors.Join(err, orders.Start(l, begin), orders.Stop(l.ID, begin+benchTime)); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(benchTime+200*time.Millisecond, func() { in.Close() })
+	dir := t.TempDir()
+	history, err := reports.NewHistoryWriter(dir, reports.Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	history.Event(l.Event(begin))
+	m := measured{}
+	var lateness []time.Duration
+	for r := reports.NewAttemptReader(out); ; {
+		a, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		history.Attempt(a)
+		lateness = append(lateness, a.Lateness())
+		if a.Class != reports.OK {
+			m.bad++
+		}
+		if a.Class != reports.Probe { // those were not made
+			m.count++
+		}
+	}
+	if err := errors.Join(c.Wait(), history.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := reports.OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := reports.Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range report.Lanes[0].Outages {
+		if o.UpperMs > 100 {
+			m.bounds = []float64{o.LowerMs, o.UpperMs}
+		}
+	}
+	m.achieved, m.late = float64(m.count)/benchTime.Seconds(), inMillis(quantile(lateness, 99))
+	return m, c.ProcessState
+}
+
+func pipes(t *testing.T, c *exec.Cmd) (io.WriteCloser, io.Reader) {
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
+}
+
+// runFortio uses its own HTTP client, a connection per request and 64 loops: the way in which it makes its rate best.
+func runFortio(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.ProcessState) {
+	result := filepath.Join(t.TempDir(), "fortio.json")
+	state, _ := inClient(t, w, filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "fortio"), "load", "-quiet", "-keepalive=false", "-uniform",
+		"-c", "64", "-qps", fmt.Sprint(rate), "-t", benchTime.String(), "-timeout", "3s", "-allow-initial-errors", "-json", result,
+		"http://203.0.113.10:80/hostname")
+	data, err := os.ReadFile(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct {
+		ActualQPS         float64
+		DurationHistogram struct {
+			Count int
+			Data  []struct {
+				Start float64
+				Count int
+			}
+		}
+		RetCodes map[string]int
+	}
+	if err := json.Unmarshal(data, &told); err != nil {
+		t.Fatal(err)
+	}
+	m := measured{achieved: told.ActualQPS, count: told.DurationHistogram.Count}
+	for code, n := range told.RetCodes {
+		if code != "200" {
+			m.bad += n
+		}
+	}
+	for _, bucket := range told.DurationHistogram.Data {
+		if bucket.Start >= slow.Seconds() {
+			m.bad += bucket.Count
+		}
+	}
+	return m, state
+}
+
+// runVegeta lets it add workers as it likes.
+func runVegeta(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.ProcessState) {
+	vegeta := filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "vegeta")
+	result := filepath.Join(t.TempDir(), "vegeta.bin")
+	state, _ := inClient(t, w, "sh", "-c", fmt.Sprintf("echo 'GET http://203.0.113.10:80/hostname' | exec %s attack -keepalive=false -timeout 3s "+
+		"-rate %v/1s -duration %s -output %s", vegeta, rate, benchTime, result))
+	rows, err := exec.Command(vegeta, "encode", "-to", "csv", result).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(rows)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := measured{count: len(records)}
+	starts := make([]time.Duration, len(records)) // by number
+	for _, r := range records {
+		at, err1 := strconv.ParseInt(r[0], 10, 64)
+		took, err2 := strconv.ParseInt(r[2], 10, 64)
+		number, err3 := strconv.Atoi(r[8])
+		if err := errors.Join(err1, err2, err3); err != nil || number >= len(starts) {
+			t.Fatalf("a line of vegeta's: %v: %q", err, r)
+		}
+		starts[number] = time.Duration(at)
+		if r[1] != "200" || time.Duration(took) > slow {
+			m.bad++
+		}
+	}
+	begin, s := slices.Min(starts), schedule{rate: rate}
+	lateness := make([]time.Duration, len(starts))
+	for k, at := range starts {
+		lateness[k] = at - begin - s.at(uint64(k))
+	}
+	m.achieved = float64(len(starts)-1) / (slices.Max(starts) - begin).Seconds()
+	m.late = inMillis(quantile(lateness, 99))
+	return m, state
+}
+
+// inClient runs a program in the client's namespace until it ends.
+func inClient(t *testing.T, w *wires, program string, args ...string) (*os.ProcessState, string) {
+	t.Helper()
+	c := exec.Command(program, args...)
+	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	w.client.must(t, func() error {
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("%w: %s", err, out.String())
+		}
+		return nil
+	})
+	return c.ProcessState, out.String()
+}
+
+func inMillis(d time.Duration) *float64 {
+	ms := d.Seconds() * 1e3
+	return &ms
+}
+
+// writeBench writes the rows as JSON, and as the table for docs/measuring.md.
+func writeBench(t *testing.T, file string, rows []benchRow) {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.MarshalIndent(map[string]any{"schemaVersion": 1, "command": "make bench-probes",
+		"loadAverage": strings.Fields(string(load))[0], "rows": rows}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| tool | asked/s | made/s | CPU µs/connection | start late p99 | 1 s of silence is told as |\n|---|---:|---:|---:|---:|---|\n")
+	for _, r := range rows {
+		late, told := "not told", ""
+		if r.Late != nil {
+			late = fmt.Sprintf("%.2f ms", *r.Late)
+		}
+		if r.Blackhole != nil {
+			told = fmt.Sprintf("%.0f ms of the schedule failed or late", *r.Blackhole)
+		}
+		if len(r.BoundsMs) == 2 {
+			told = fmt.Sprintf("an outage of %.1f–%.1f ms (injected: %.1f)", r.BoundsMs[0], r.BoundsMs[1], r.InjectedMs)
+		}
+		fmt.Fprintf(&table, "| %s | %.0f | %.0f | %.0f | %s | %s |\n", r.Tool, r.Rate, r.Achieved, r.CPU, late, told)
+	}
+	for name, content := range map[string][]byte{file: append(data, '\n'), strings.TrimSuffix(file, ".json") + ".md": []byte(table.String())} {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
