@@ -28,7 +28,8 @@ lab-test: packages build ## tests on real kernels, in VMs and in namespaces of t
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./suites/...
 
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
-	unshare -rnm $(GO) test -count=1 -tags netns ./probes ./reports
+	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
+	unshare -rnm $(GO) test -count=1 -tags netns ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 

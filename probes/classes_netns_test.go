@@ -86,6 +86,7 @@ func TestOutcomes(t *testing.T) {
 			class: reports.Probe, detail: "EADDRNOTAVAIL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWires(t)
 			if test.server != nil {
 				w.serve(t, test.server)
@@ -160,6 +161,7 @@ func TestReuse(t *testing.T) {
 		{"the kernel's address", "1", CloseRST, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWires(t)
 			w.client.sysctl(t, "net.ipv4.tcp_timestamps", test.timestamps)
 			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })

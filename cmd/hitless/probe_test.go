@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/reports"
+)
+
+// watched is output that tells when a text has been written.
+type watched struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	await string
+	found func()
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.text.Write(p)
+	if w.found != nil && strings.Contains(w.text.String(), w.await) {
+		w.found()
+		w.found = nil
+	}
+	return n, err
+}
+
+// Ctrl-C is the orderly end of a measurement: there is a report, and the exit code is the verdict's.
+func TestInterruptEndsAProbeInOrder(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }))
+	defer server.Close()
+	out := t.TempDir()
+	var stdout bytes.Buffer
+	stderr := &watched{await: "make your change now", found: func() {
+		time.AfterFunc(300*time.Millisecond, func() { // some time in which the target is measured
+			if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+		})
+	}}
+	code := execute([]string{"probe", server.Listener.Addr().String(), "--rate", "20", "--out", out}, &stdout, stderr)
+	r, err := reports.ReadReport(filepath.Join(out, reports.ReportFile))
+	if err != nil {
+		t.Fatalf("no report: %v\n%s", err, stderr.text.String())
+	}
+	if code != r.Verdict.ExitCode() || r.Totals.Attempts == 0 || r.Totals.ByClass["probe"] > 0 {
+		t.Errorf("exit %d with verdict %s and %+v:\n%s", code, r.Verdict, r.Totals, stdout.String())
+	}
+	if !strings.Contains(stdout.String(), "hitless probe "+server.Listener.Addr().String()+" --rate 20") {
+		t.Errorf("the call is not told:\n%s", stdout.String())
+	}
+}
+
+// Where lines are kept, only seconds with failures are worth one.
+func TestSecondsAreQuietOffATerminal(t *testing.T) {
+	var out bytes.Buffer
+	each := secondsTo(&out)
+	each(session.Second{At: time.Second, Classes: map[reports.Class]int{reports.OK: 10}})
+	each(session.Second{At: 2 * time.Second, Classes: map[reports.Class]int{reports.OK: 9, reports.Refused: 1}})
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "1 refused") {
+		t.Errorf("%q", got)
+	}
+}

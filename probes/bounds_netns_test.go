@@ -1,0 +1,166 @@
+//go:build netns
+
+package probes
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// fault is something that the router does to what it forwards, for a time.
+type fault []expr.Any
+
+// What can be done: throw away, or answer in the ways of a firewall (include/uapi/linux/netfilter/nf_tables.h).
+var (
+	dropping    = fault{&expr.Verdict{Kind: expr.VerdictDrop}}
+	rejecting   = fault{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 3}}
+	unreachable = fault{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 1}}
+	// Only TCP can be reset.
+	resetting = fault{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
+)
+
+// disturb puts the fault on from an offset on for a time, and returns the least and the most that it can have lasted.
+func (w *wires) disturb(base int64, from, length time.Duration, what fault) (least, most time.Duration, err error) {
+	c, err := newClock(base)
+	if err != nil {
+		return 0, 0, err
+	}
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "fault"}
+	var began, ended [2]time.Duration
+	flush := func(at time.Duration, bounds *[2]time.Duration, change func(*nftables.Conn)) error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		change(conn)
+		time.Sleep(at - c.Now()) // the schedule of the fault, not a wait for something
+		bounds[0] = c.Now()
+		err = conn.Flush()
+		bounds[1] = c.Now()
+		return err
+	}
+	err = w.router.do(func() error {
+		err := flush(from, &began, func(n *nftables.Conn) {
+			n.AddTable(table)
+			chain := n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
+				Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityMangle})
+			n.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: what})
+		})
+		if err != nil {
+			return err
+		}
+		return flush(began[1]+length, &ended, func(n *nftables.Conn) { n.DelTable(table) })
+	})
+	return ended[0] - began[1], ended[1] - began[0], err
+}
+
+// judgedOutages has attempts judged as those of a run, and returns the outages of their lane.
+func judgedOutages(t *testing.T, l Lane, attempts []reports.Attempt) []reports.OutageReport {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := reports.NewHistoryWriter(dir, reports.Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Event(l.Event(0))
+	for _, a := range attempts {
+		w.Attempt(a)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := reports.OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reports.Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Lanes[0].Outages
+}
+
+// Whatever the router does for a while, on every protocol there is one outage, of the class that it must have, and its
+// bounds hold the truth.
+func TestBoundsHoldTheTruth(t *testing.T) {
+	for _, test := range []struct {
+		name, protocol string
+		what           fault
+		class          reports.Class
+		offends        bool // somebody sends the ICMP error
+		// TCP sends again after 200 ms, and then after ever longer pauses: a stall takes a longer fault, and lasts longer.
+		longer bool
+	}{
+		{name: "drop", protocol: ProtocolTCPNew, what: dropping, class: reports.Delayed},
+		{name: "reject", protocol: ProtocolTCPNew, what: rejecting, class: reports.Rejected, offends: true},
+		{name: "unreachable", protocol: ProtocolTCPNew, what: unreachable, class: reports.Unreachable, offends: true},
+		{name: "refuse", protocol: ProtocolTCPNew, what: resetting, class: reports.Refused},
+		{name: "drop", protocol: ProtocolUDPFresh, what: dropping, class: reports.ReplyTimeout},
+		{name: "reject", protocol: ProtocolUDPFresh, what: rejecting, class: reports.Rejected, offends: true},
+		{name: "drop", protocol: ProtocolUDPSticky, what: dropping, class: reports.ReplyTimeout},
+		{name: "unreachable", protocol: ProtocolUDPSticky, what: unreachable, class: reports.Unreachable, offends: true},
+		{name: "drop", protocol: ProtocolTCPLong, what: dropping, class: reports.Stalled, longer: true},
+		{name: "reset", protocol: ProtocolHTTPReuse, what: resetting, class: reports.Refused},
+	} {
+		t.Run(test.protocol+"/"+test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWires(t)
+			w.serve(t, func(l net.Listener) { converse(l, func(c *net.TCPConn, _ int) bool { return say(c) }) })
+			w.serveDatagrams(t, "10.0.0.11:8080", identified("web-1"))
+			base := monotonic(t)
+			l := wiredLane(100)
+			l.Protocol = test.protocol
+			if l.datagrams() {
+				l.ReplyDeadline = 400 * time.Millisecond
+			}
+			length := 200 * time.Millisecond
+			if test.longer {
+				length = 700 * time.Millisecond
+			}
+			type lasted struct {
+				least, most time.Duration
+				err         error
+			}
+			done := make(chan lasted, 1)
+			go func() {
+				least, most, err := w.disturb(base, 303*time.Millisecond, length, test.what)
+				done <- lasted{least, most, err}
+			}()
+			attempts := w.probe(t, base, 100*time.Millisecond, l, 130)
+			truth := <-done
+			if truth.err != nil {
+				t.Fatal(truth.err)
+			}
+			outages := judgedOutages(t, l, attempts)
+			if len(outages) != 1 {
+				t.Fatalf("%d outages, want one: %+v", len(outages), outages)
+			}
+			o := outages[0]
+			upper := o.UpperMs
+			if test.longer { // the last of the answers to come were not late enough to be stalled
+				upper += float64(DefaultStallAfter.Milliseconds())
+			}
+			if upper < truth.least.Seconds()*1e3 || (!test.longer && o.LowerMs > truth.most.Seconds()*1e3) {
+				t.Errorf("%v to %v were injected, the bounds are %v to %v ms", truth.least, truth.most, o.LowerMs, o.UpperMs)
+			}
+			// What is under way when the fault begins meets it on the way back, and fails in another way. A busy backend has
+			// some of that.
+			if n := o.Classes[test.class.String()]; n < 10 || n < o.Failed()/2 {
+				t.Errorf("classes %v, want all but what was under way to be %v", o.Classes, test.class)
+			}
+			for _, a := range attempts {
+				if a.Class == test.class && a.Offender.IsValid() != test.offends {
+					t.Errorf("attempt %d is %v by %v", a.Seq, a.Class, a.Offender)
+				}
+			}
+		})
+	}
+}
