@@ -68,7 +68,8 @@ type Lane struct {
 	Rate   float64 `json:"rate"`            // attempts per second, above 0, at most MaxRate
 
 	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
-	// (`ip route add local PREFIX dev lo`). When it is not valid the kernel chooses address and port.
+	// (`ip route add local PREFIX dev lo`; for IPv6 assign each, since that kernel binds no other, inet6_bind()). When it
+	// is not valid the kernel chooses address and port.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
 	// SpreadSeed is the seed of a balancer that chooses nodes by reports.FlowHash; 0 is none. A fresh IPv4 lane then takes
 	// its sources so that the hash, and with it the nodes, are visited evenly, whatever their number: with three nodes each
