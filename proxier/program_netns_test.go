@@ -17,7 +17,7 @@ import (
 )
 
 // This test changes the network namespace of the whole process: unshare -rnm go test -tags netns ./proxier
-// Without IPVS in the kernel it can only see that the program says so.
+// Without IPVS in the kernel it can only see that the program says so; go test -tags lab ./suites/proxier has one.
 
 const podAddr = "10.244.1.1"
 

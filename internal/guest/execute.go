@@ -35,6 +35,8 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		return toy(ctx, plan, r, now)
 	case TryScenario:
 		return try(ctx, plan.Parameters)
+	case TestsScenario:
+		return tests(ctx, plan.Parameters)
 	}
 	scenario, err := scenarios.Find(plan.Scenario)
 	if err != nil {

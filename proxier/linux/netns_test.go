@@ -25,6 +25,7 @@ import (
 )
 
 // These tests need root over a network namespace of their own: unshare -rnm go test -tags netns ./proxier/linux
+// Those that need IPVS run in the lab: go test -tags lab ./suites/proxier
 
 func port(set kernel.Set, addr string, port uint16) kernel.Element {
 	return kernel.Element{Set: set, Key: kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}}

@@ -1,0 +1,121 @@
+//go:build lab
+
+// Package proxier proves the bundled proxier on the lab's kernel: the tests of its kernel part, which skip where there is
+// no IPVS, have to pass there, and none may skip.
+package proxier
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/suites"
+)
+
+var only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; all when empty")
+
+// packages have tests with the tag netns that need IPVS.
+var packages = []string{"proxier/linux", "proxier"}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := suites.Clean(); err != nil {
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func TestOnTheRealKernel(t *testing.T) {
+	result := regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): `)
+	counts := map[string]int{}
+	console := boot(t, func(line string) {
+		if m := result.FindStringSubmatch(line); m != nil {
+			counts[m[1]]++
+		}
+		t.Log(line)
+	})
+	if counts["FAIL"]+counts["SKIP"] > 0 || counts["PASS"] == 0 {
+		t.Errorf("%d tests passed, %d failed and %d skipped in the guest; all have to pass", counts["PASS"], counts["FAIL"], counts["SKIP"])
+	}
+	for _, line := range console {
+		if strings.HasPrefix(line, "hitless:") {
+			t.Error(line)
+		}
+	}
+}
+
+// boot runs the tests in the guest, and returns the last lines of its console.
+func boot(t *testing.T, line func(string)) []string {
+	t.Helper()
+	image, kernel := image(t)
+	plan, err := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: 1}.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := run.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _, err := image.Pack(filepath.Join(cache, "initramfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file) // it has this test's programs in it, which no other run asks for
+	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Plan: plan, Seed: 1, MemoryMB: 2048,
+		Deadline: 10 * time.Minute, Line: line})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(outcome.Console, closed(outcome)...)
+}
+
+func closed(o *vm.Outcome) []string {
+	if err := o.Close(); err != nil {
+		return []string{"hitless: " + err.Error()}
+	}
+	return nil
+}
+
+// image packs the test programs, and what they and the guest's first process need.
+func image(t *testing.T) (*vm.Image, vm.Kernel) {
+	t.Helper()
+	cache, err := run.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := vm.FetchKernel(context.Background(), filepath.Join(cache, "kernel"), func(s string) { t.Log(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := suites.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := vm.NewImage()
+	img.Add("/usr/bin/hitless", program, 0o755)
+	img.Link("/init", "usr/bin/hitless")
+	_, err = img.AddModules(kernel, vm.Modules...)
+	if err := errors.Join(err, img.AddProgram("/usr/sbin/nft", "/usr/sbin/nft")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range packages {
+		file := filepath.Join(t.TempDir(), "tests")
+		build := exec.Command("go", "test", "-c", "-trimpath", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("building the tests of %s: %v: %s", name, err, out)
+		}
+		img.Add(filepath.Join(guest.TestsDir, strings.ReplaceAll(name, "/", "-")), file, 0o755)
+	}
+	return img, kernel
+}
