@@ -31,6 +31,7 @@ type settings struct {
 	healthz, metrics             string
 	scheduler                    string
 	clusterCIDR                  string
+	nodePorts                    []string
 	masqueradeAll, strictARP     bool
 	fallback                     bool
 	minSync, sync, reconcile     time.Duration
@@ -72,6 +73,7 @@ func (s *settings) flags(c *cobra.Command) {
 	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of all virtual servers")
 	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the asked interface")
 	f.StringVar(&s.clusterCIDR, "cluster-cidr", "", "addresses of pods, comma-separated; what comes from elsewhere to a cluster IP is masqueraded")
+	f.StringSliceVar(&s.nodePorts, "nodeport-addresses", []string{"primary"}, "prefixes of the node's addresses that serve NodePorts, comma-separated; primary for the first InternalIP of the Node")
 	f.BoolVar(&s.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	f.BoolVar(&s.fallback, "terminating-fallback", true, "where no endpoint is ready, use those that terminate and still serve (KEP-1669); false is what kube-proxy did before 1.26")
 	f.DurationVar(&s.minSync, "min-sync-period", 0, "least time between two passes over changes; 0 for at once")
@@ -99,6 +101,10 @@ func (s *settings) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options, err := s.engine(node)
+	if err != nil {
+		return err
+	}
 	counters := metrics.New()
 	kernel, err := s.kernel(counters)
 	if err != nil {
@@ -116,7 +122,7 @@ func (s *settings) run(ctx context.Context) error {
 	}
 	defer stop()
 	log.Info("started", "node", node, "scheduler", s.scheduler, "terminatingFallback", s.fallback)
-	err = New(Config{Source: source, Kernel: kernel, Engine: s.engine(node), Node: state,
+	err = New(Config{Source: source, Kernel: kernel, Engine: options, Node: state,
 		Checks: health.NewServices(state.Healthy), Metrics: counters, Log: log,
 		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval}}).Run(ctx)
 	if err == nil {
@@ -173,12 +179,17 @@ func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
 	return linux.Open(options)
 }
 
-func (s *settings) engine(node string) engine.Options {
-	return engine.Options{
-		Desired: desired.Options{Node: node, Scheduler: s.scheduler, TerminatingFallback: s.fallback},
-		Drain:   drain.Limits{Listed: s.drainListed, Gone: s.drainGone},
-		Now:     time.Now,
+func (s *settings) engine(node string) (engine.Options, error) {
+	nodePorts, err := desired.ParseNodePorts(s.nodePorts)
+	if err != nil {
+		return engine.Options{}, fmt.Errorf("reading --nodeport-addresses: %w", err)
 	}
+	return engine.Options{
+		Desired:   desired.Options{Node: node, Scheduler: s.scheduler, TerminatingFallback: s.fallback},
+		NodePorts: nodePorts,
+		Drain:     drain.Limits{Listed: s.drainListed, Gone: s.drainGone},
+		Now:       time.Now,
+	}, nil
 }
 
 func listener(state *health.Node, counters *metrics.Metrics) watch.Listener {

@@ -26,7 +26,7 @@ func thinAPI(t *testing.T) string {
 	s := &source{pods: []string{podAddr}}
 	slice := s.Slices(web)[0]
 	slice.Name, slice.Namespace, slice.Labels = "web-1", web.Namespace, map[string]string{"kubernetes.io/service-name": web.Name}
-	lists := map[string][]any{"/api/v1/services": {s.Service(web)}, "/apis/discovery.k8s.io/v1/endpointslices": {slice}}
+	lists := map[string][]any{"/api/v1/services": {s.Service(web)}, "/apis/discovery.k8s.io/v1/endpointslices": {slice}, "/api/v1/nodes": {}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		items, known := lists[r.URL.Path]
 		if !known {

@@ -3,8 +3,8 @@
 // hold (desired), plans the way there (plan), goes it step by step and watches real servers drain (engine), on a kernel
 // (kernel, linux, fake), and tells load balancers about it (health, metrics).
 //
-// This package joins the parts in one loop and makes them a command. It does IPv4 and TCP; NodePort, UDP, SCTP and IPv6
-// are refused or left out, and said so once. Clients inside the cluster that use an external address of a Service with
+// This package joins the parts in one loop and makes them a command. It does IPv4 and TCP; UDP, SCTP and IPv6 are refused
+// or left out, and said so once. Clients inside the cluster that use an external address of a Service with
 // policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
 package proxier
 
@@ -154,6 +154,9 @@ func (p *Proxier) sync(ctx context.Context) {
 	names := p.Source.Take()
 	begin := time.Now()
 	report, err := p.engine.Sync(ctx, names)
+	if err != nil && ctx.Err() == nil {
+		p.Log.Error("synchronising failed", "error", err)
+	}
 	p.finish(ctx, pass{"changes", names, report, err, time.Since(begin)})
 }
 

@@ -41,6 +41,7 @@ var (
 func (s *source) Run(context.Context) error     { return nil }
 func (s *source) Changed() <-chan struct{}      { return s.changed }
 func (s *source) Names() []types.NamespacedName { return []types.NamespacedName{web} }
+func (s *source) NodeAddresses() []netip.Addr   { return nil }
 func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names() }
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
@@ -274,11 +275,12 @@ func TestProxyMode(t *testing.T) {
 
 func TestCommandRefusesBadFlags(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--log-format=xml":             "text or json",
-		"--cluster-cidr=10.0.0.0/99":   "--cluster-cidr",
-		"--kubeconfig=/does/not/exist": "--kubeconfig",
-		"--no-such-flag":               "unknown flag",
-		"--drain-interval=soon":        "invalid",
+		"--nodeport-addresses=127.0.0.0/8": "loopback",
+		"--log-format=xml":                 "text or json",
+		"--cluster-cidr=10.0.0.0/99":       "--cluster-cidr",
+		"--kubeconfig=/does/not/exist":     "--kubeconfig",
+		"--no-such-flag":                   "unknown flag",
+		"--drain-interval=soon":            "invalid",
 	} {
 		c := Command()
 		c.SetArgs([]string{flag, "--master=http://127.0.0.1:1"})

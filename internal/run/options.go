@@ -114,10 +114,6 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	} else if err := spec.CheckFallback(params["terminatingFallback"]); err != nil {
 		return p, spec, UsageError{err}
 	}
-	if spec.Name == "bundled" && params["loadBalancer"] == "haproxy" {
-		return p, spec, usagef("loadBalancer=haproxy sends to NodePorts, which the bundled proxier does not have yet; " +
-			"use loadBalancer=passthrough, or a kube-proxy as subject")
-	}
 	p.Parameters = params
 	return p, spec, nil
 }

@@ -25,7 +25,6 @@ func TestBadInput(t *testing.T) {
 		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
 		"kernel":       {Options{Scenario: "rollout", Kernel: "docker"}, "auto, host or vm"},
 		"host clock":   {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
-		"haproxy":      {Options{Scenario: "rollout", Set: map[string]string{"loadBalancer": "haproxy"}}, "passthrough"},
 	} {
 		c.options.Out = filepath.Join(t.TempDir(), "out")
 		c.options.Cache = t.TempDir()

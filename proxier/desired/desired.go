@@ -22,6 +22,7 @@ type Options struct {
 	Scheduler           string                // IPVS scheduler of every virtual server
 	TerminatingFallback bool                  // KEP-1669; false is what kube-proxy did before 1.26
 	Reserved            map[netip.Addr]string // addresses that no Service may claim, and what they are
+	NodePorts           []netip.Addr          // addresses of the node on which NodePorts are served
 }
 
 // Origin says what a virtual address comes from. A lower one wins when two Services claim the same address and port.
@@ -32,6 +33,7 @@ const (
 	FromClusterIP Origin = iota
 	FromLoadBalancer
 	FromExternalIP
+	FromNodePort
 )
 
 // Virtual is the desired state of one virtual server.
@@ -51,6 +53,9 @@ type Leaving struct {
 	Addr    netip.AddrPort
 	Serving bool // it still answers on its established connections
 }
+
+// Binds reports whether the address has to be made the node's own. That of a NodePort is so already.
+func (v *Virtual) Binds() bool { return v.Origin != FromNodePort }
 
 // equal reports whether two desired states are the same in every respect.
 func (v *Virtual) equal(o *Virtual) bool {
@@ -76,12 +81,13 @@ const (
 	BadAddress       Reason = "bad-address"       // cannot be a virtual address: loopback, link-local, a node's own, …
 	BadEndpoint      Reason = "bad-endpoint"      // an endpoint without a usable address or port
 	BadPort          Reason = "bad-port"          // a port outside 1 to 65535
-	DuplicatePort    Reason = "duplicate-port"    // the Service has this protocol and port already
+	DuplicatePort    Reason = "duplicate-port"    // the Service has this protocol and port, or NodePort, already
 	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
 	NotYetProtocol   Reason = "protocol-not-yet"  // UDP and SCTP
 	AddressTaken     Reason = "address-taken"     // another Service has this address and port
 	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
 	FamilyMismatched Reason = "family-mismatched" // an address of another family than its slice says
+	NoNodeAddress    Reason = "no-node-address"   // a NodePort, and no address of the node to serve it on
 )
 
 // Refusal is something in the API that the proxier did not program, and why.

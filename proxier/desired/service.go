@@ -22,9 +22,13 @@ func Compute(name types.NamespacedName, svc *v1.Service, slices []*discovery.End
 	}
 	c.out.Created = svc.CreationTimestamp.Time
 	frontends := c.frontends()
-	seen := map[portKey]bool{}
+	seen, nodePorts := map[portKey]bool{}, map[portKey]bool{}
 	for i := range svc.Spec.Ports {
-		c.port(&svc.Spec.Ports[i], frontends, seen)
+		p := &svc.Spec.Ports[i]
+		endpoints, ok := c.port(p, frontends, seen)
+		if ok && p.NodePort != 0 {
+			c.nodePort(p, endpoints, nodePorts)
+		}
 	}
 	c.healthCheck()
 	return c.finish()
@@ -130,25 +134,52 @@ func special(a netip.Addr) string {
 	return ""
 }
 
-// port adds the virtual servers of one port of the Service.
-func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) {
+// port adds the virtual servers of one port of the Service, except for its NodePort, and returns its endpoints; false
+// when it was refused.
+func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) ([]endpoint, bool) {
 	protocol, ok := c.protocol(p)
 	if !ok {
-		return
+		return nil, false
 	}
 	if p.Port < 1 || p.Port > 65535 {
 		c.refuse(BadPort, "port %d of the Service is outside 1 to 65535", p.Port)
-		return
+		return nil, false
 	}
 	key := portKey{protocol, uint16(p.Port)}
 	if seen[key] {
 		c.refuse(DuplicatePort, "%v port %d again, as %q", protocol, p.Port, p.Name)
-		return
+		return nil, false
 	}
 	seen[key] = true
 	endpoints := c.endpoints(p)
 	for _, f := range frontends {
 		c.out.Virtuals = append(c.out.Virtuals, c.virtual(f, key, endpoints))
+	}
+	return endpoints, true
+}
+
+// nodePort adds the virtual servers of a port's NodePort. A Service of another type that has one has it from an earlier
+// life, and does not get it.
+func (c *computation) nodePort(p *v1.ServicePort, endpoints []endpoint, seen map[portKey]bool) {
+	if c.svc.Spec.Type != v1.ServiceTypeNodePort && c.svc.Spec.Type != v1.ServiceTypeLoadBalancer {
+		return
+	}
+	if p.NodePort < 1 || p.NodePort > 65535 {
+		c.refuse(BadPort, "NodePort %d is outside 1 to 65535", p.NodePort)
+		return
+	}
+	protocol, _ := c.protocol(p)
+	key := portKey{protocol, uint16(p.NodePort)}
+	if seen[key] {
+		c.refuse(DuplicatePort, "%v NodePort %d again, as %q", protocol, p.NodePort, p.Name)
+		return
+	}
+	seen[key] = true
+	if len(c.options.NodePorts) == 0 {
+		c.refuse(NoNodeAddress, "the node has no address for NodePorts that is known: see --nodeport-addresses, and the Node's InternalIP")
+	}
+	for _, a := range c.options.NodePorts {
+		c.out.Virtuals = append(c.out.Virtuals, c.virtual(frontend{a, FromNodePort}, key, endpoints))
 	}
 }
 

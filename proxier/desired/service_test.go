@@ -194,6 +194,7 @@ func TestBadObjects(t *testing.T) {
 		return func(s *v1.Service) { s.Spec.Ports = append(s.Spec.Ports, p...) }
 	}
 	reserved := options()
+	reserved.NodePorts = addrs("10.0.0.12")
 	reserved.Reserved = map[netip.Addr]string{netip.MustParseAddr("10.0.0.11"): "an address of this node"}
 	for _, test := range []struct {
 		name     string
@@ -214,6 +215,8 @@ func TestBadObjects(t *testing.T) {
 		{"duplicate port", load(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
 		{"unknown protocol", load(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},
 		{"UDP", load(ports(v1.ServicePort{Name: "x", Port: 53, Protocol: v1.ProtocolUDP})), good, NotYetProtocol, 3},
+		{"NodePort too high", load(nodePorts(65536)), good, BadPort, 3},
+		{"duplicate NodePort", load(nodePorts(30080), ports(v1.ServicePort{Name: "http", Port: 81, NodePort: 30080})), good, DuplicatePort, 7},
 		{"port 0", load(ports(v1.ServicePort{Name: "x"})), good, BadPort, 3},
 		{"port too high", load(ports(v1.ServicePort{Name: "x", Port: 65536})), good, BadPort, 3},
 		{"endpoint without address", load(), discovery.Endpoint{}, BadEndpoint, 3},

@@ -34,13 +34,16 @@ type Objects interface {
 	Service(types.NamespacedName) *v1.Service
 	// Slices returns the EndpointSlices of a Service, in any order. They must not be changed.
 	Slices(types.NamespacedName) []*discovery.EndpointSlice
+	// NodeAddresses returns the primary addresses of this node, at most one of each family, sorted.
+	NodeAddresses() []netip.Addr
 }
 
 // Options configure an engine.
 type Options struct {
-	Desired desired.Options // Reserved is filled in by the engine
-	Drain   drain.Limits
-	Now     func() time.Time
+	Desired   desired.Options // Reserved and NodePorts are filled in by the engine
+	NodePorts desired.NodePorts
+	Drain     drain.Limits
+	Now       func() time.Time
 }
 
 // Engine is described in the package comment.
@@ -58,6 +61,7 @@ type Engine struct {
 	foreign map[kernel.Key]bool // virtual servers that others created
 	refused map[types.NamespacedName]map[desired.Refusal]bool
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
+	primary []netip.Addr                        // of the node, as of the last full pass
 	adopted bool
 }
 
@@ -123,12 +127,15 @@ type Report struct {
 	changed map[kernel.Key]bool // in a full pass but the first: what has to change anyway
 }
 
-// Sync brings the kernel to the desired state of the named Services, and tries again what failed before. The error is
-// the context's; failures of operations are in the report, and stay pending.
+// Sync brings the kernel to the desired state of the named Services, and tries again what failed before. Failures of
+// operations are in the report, and stay pending. When the node's own addresses changed, it is a full pass.
 func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report, error) {
 	var r Report
 	if !e.adopted {
 		return r, errors.New("synchronising before the kernel was read: call Full first")
+	}
+	if !slices.Equal(e.primary, e.objects.NodeAddresses()) {
+		return e.Full(ctx)
 	}
 	for _, name := range names {
 		e.compute(name, &r)
@@ -145,7 +152,8 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
-	e.reserve(node)
+	primary := e.objects.NodeAddresses()
+	e.reserve(node, primary)
 	for _, name := range e.allNames() {
 		e.compute(name, &r)
 	}
@@ -155,11 +163,13 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	if err := e.read(bound, &r); err != nil {
 		return r, err
 	}
-	e.adopted = true
+	e.adopted, e.primary = true, primary
 	return r, e.apply(ctx, &r)
 }
 
-func (e *Engine) reserve(node []netip.Addr) {
+// reserve keeps the node's addresses from being claimed by Services, except for NodePorts on those that are for them.
+func (e *Engine) reserve(node, primary []netip.Addr) {
+	e.options.Desired.NodePorts = e.options.NodePorts.Select(node, primary)
 	e.options.Desired.Reserved = make(map[netip.Addr]string, len(node))
 	for _, a := range node {
 		e.options.Desired.Reserved[a] = "an address of this node"

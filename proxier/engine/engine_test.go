@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{T: t, world: &world{}, kernel: fake.New(netip.MustParseAddr("10.0.0.11")), now: time.Unix(0, 0)}
+	b := &bench{T: t, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0)}
 	b.world.services[0] = service{exists: true, pods: [4]podState{2: ready}}
 	b.restart()
 	return b
@@ -281,6 +280,28 @@ func TestHostileServiceHarmsNobody(t *testing.T) {
 	}
 	if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod0 {
 		t.Errorf("the Service whose address was claimed is served by %v", got)
+	}
+}
+
+// When the node gets another primary address, NodePorts follow, and connections to the old one drain.
+func TestNodePortFollowsTheNode(t *testing.T) {
+	b := newBench(t)
+	b.world.services[0].nodePort = true
+	b.set(ready, absent)
+	at := func(i int) kernel.Key {
+		return kernel.Key{Addr: nodeAddrs[i], Protocol: kernel.TCP, Port: nodePort(0, 80)}
+	}
+	b.kernel.Connect(at(0), pod0, 1, 0)
+	b.world.address = 1
+	b.report(b.engine.Sync(context.Background(), nil))
+	state := b.kernel.State()
+	if w, _ := state.Weight(at(0), pod0); w != 0 || len(serving(state, at(1))) != 1 || b.kernel.Cut() > 0 {
+		t.Errorf("the old address has weight %d, the new one is served by %v, %d cut", w, serving(state, at(1)), b.kernel.Cut())
+	}
+	b.kernel.Connect(at(0), pod0, 0, 0)
+	b.drain()
+	if _, left := state.Virtual(at(0)); left || len(state.Addresses()) != 1 {
+		t.Errorf("the old virtual server is there: %v; bound are %v", left, state.Addresses())
 	}
 }
 

@@ -44,7 +44,7 @@ func key(addr string, port uint16) kernel.Key {
 }
 
 func newRig(t *rapid.T) *rig {
-	r := &rig{t: t, world: &world{}, kernel: fake.New(netip.MustParseAddr("10.0.0.11")), now: time.Unix(0, 0),
+	r := &rig{t: t, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
 		dirty: map[types.NamespacedName]bool{}}
 	if err := r.kernel.Do(strangers...); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		if got := serving(state, k); !slices.Equal(got, w.reals) {
 			r.t.Fatalf("%v is served by %v, want %v", k, got, w.reals)
 		}
-		if _, exists := state.Virtual(k); !exists || !state.Bound(k.Addr) {
+		if _, exists := state.Virtual(k); !exists || state.Bound(k.Addr) != w.bound {
 			r.t.Fatalf("%v: virtual server %v, address bound %v", k, exists, state.Bound(k.Addr))
 		}
 		for _, set := range kernel.Sets() {
@@ -185,7 +185,7 @@ func (r *rig) judge(op kernel.Op) {
 				r.t.Fatalf("after %v: %v goes to %v, which is usable in no state since; usable: %v", op, k, real, allowed)
 			}
 		}
-		if len(sources) == 1 && len(now) > 0 && state.Bound(k.Addr) {
+		if len(sources) == 1 && len(now) > 0 && r.reachable(k) {
 			for source := range sources {
 				if !state.Has(kernel.Element{Set: source, Key: k}) {
 					r.t.Fatalf("after %v: %v is reachable and not in set %s", op, k, source)
@@ -207,6 +207,11 @@ func (r *rig) judge(op kernel.Op) {
 		}
 	}
 	r.judgeNeeded(op)
+}
+
+// reachable reports whether packets to an address come to the node's own IPVS.
+func (r *rig) reachable(k kernel.Key) bool {
+	return r.kernel.State().Bound(k.Addr) || slices.Contains(nodeAddrs, k.Addr)
 }
 
 // used reports whether a virtual server of ours is at an address.
@@ -231,7 +236,7 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 		if !needed {
 			continue
 		}
-		if !state.Bound(k.Addr) || len(serving(state, k)) == 0 || state.Has(kernel.Element{Set: kernel.Drop, Key: k}) {
+		if !r.reachable(k) || len(serving(state, k)) == 0 || state.Has(kernel.Element{Set: kernel.Drop, Key: k}) {
 			r.t.Fatalf("after %v: %v had and has usable endpoints and is not served: bound %v, real servers %v, dropped %v", op, k,
 				state.Bound(k.Addr), state.Reals(k), state.Has(kernel.Element{Set: kernel.Drop, Key: k}))
 		}
@@ -242,16 +247,18 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 func (r *rig) change(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
 	s := &r.world.services[i]
-	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "exists"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "exists", "node"}).Draw(t, "what") {
 	case "pod":
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
 	case "flag":
-		flags := []*bool{&s.balanced, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.listedInBoth}
+		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.listedInBoth}
 		f := flags[rapid.IntRange(0, len(flags)-1).Draw(t, "flag")]
 		*f = !*f
 	case "exists":
 		s.exists = rapid.IntRange(0, 3).Draw(t, "kept") > 0
+	case "node":
+		r.world.address = 1 - r.world.address
 	}
 	r.dirty[name(i)] = true
 	r.worlds = append(r.worlds, r.world.contract())
@@ -375,7 +382,9 @@ func (r *rig) finish() {
 	}
 	addrs := map[netip.Addr]bool{}
 	for k, w := range want {
-		addrs[k.Addr] = true
+		if w.bound {
+			addrs[k.Addr] = true
+		}
 		for _, real := range r.kernel.State().Reals(k) {
 			if !slices.Contains(w.reals, real.Addr) {
 				r.t.Fatalf("%v still has %v", k, real)

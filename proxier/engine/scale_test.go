@@ -29,6 +29,8 @@ func (f *fleet) Names() []types.NamespacedName {
 	return all
 }
 
+func (f *fleet) NodeAddresses() []netip.Addr { return nil }
+
 func (f *fleet) name(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}
 }

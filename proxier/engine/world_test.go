@@ -17,11 +17,19 @@ import (
 // world is a small cluster, seen from node-1: three Services with up to four pods each, the first two of them local.
 type world struct {
 	services [3]service
+	address  int // of nodeAddrs: the node's primary one
 }
+
+// nodeAddrs are the addresses that the node has.
+var nodeAddrs = []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.1.11")}
+
+// NodeAddresses implements Objects.
+func (w *world) NodeAddresses() []netip.Addr { return nodeAddrs[w.address : w.address+1] }
 
 type service struct {
 	exists       bool
 	balanced     bool // type LoadBalancer with an address of its own
+	nodePort     bool
 	shared       bool // has an external IP that other Services may have too
 	localOut     bool // externalTrafficPolicy: Local
 	localIn      bool // internalTrafficPolicy: Local
@@ -82,6 +90,12 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	if s.secondPort {
 		svc.Spec.Ports = append(svc.Spec.Ports, v1.ServicePort{Name: "b", Port: 81, Protocol: v1.ProtocolTCP})
 	}
+	if s.nodePort {
+		svc.Spec.Type = v1.ServiceTypeNodePort
+		for p := range svc.Spec.Ports {
+			svc.Spec.Ports[p].NodePort = int32(nodePort(i, uint16(svc.Spec.Ports[p].Port)))
+		}
+	}
 	if s.balanced {
 		svc.Spec.Type = v1.ServiceTypeLoadBalancer
 		svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: externIP(i).String()}}
@@ -99,6 +113,8 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	}
 	return svc
 }
+
+func nodePort(svc int, port uint16) uint16 { return 30000 + 100*uint16(svc) + port }
 
 func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 	i := w.index(n)
@@ -137,6 +153,7 @@ type expectation struct {
 	reals  []netip.AddrPort
 	drop   bool
 	source kernel.Set
+	bound  bool // the address has to be bound; that of a NodePort is the node's already
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
@@ -167,11 +184,12 @@ func (w *world) contract() map[kernel.Key]expectation {
 			ports[81] = 8081
 		}
 		for port, target := range ports {
-			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) {
+			at := func(a netip.Addr, port uint16, onlyLocal bool, source kernel.Set) {
 				reals := s.usable(i, onlyLocal, target)
 				all[kernel.Key{Addr: a, Protocol: kernel.TCP, Port: port}] = expectation{reals: reals, source: source,
-					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0}
+					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0, bound: !slices.Contains(nodeAddrs, a)}
 			}
+			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) { at(a, port, onlyLocal, source) }
 			outside := kernel.Masquerade
 			if s.localOut {
 				outside = kernel.FromNode
@@ -179,6 +197,9 @@ func (w *world) contract() map[kernel.Key]expectation {
 			add(clusterIP(i), s.localIn, kernel.OffCluster)
 			if s.balanced {
 				add(externIP(i), s.localOut, outside)
+			}
+			if s.nodePort {
+				at(nodeAddrs[w.address], nodePort(i, port), s.localOut, outside)
 			}
 			if s.shared {
 				add(sharedIP, s.localOut, outside)

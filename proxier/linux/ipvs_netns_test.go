@@ -142,6 +142,37 @@ func TestConnectionsThroughIPVS(t *testing.T) {
 	}
 }
 
+// A NodePort: a virtual server at an address that the node has anyway, from outside and from the node itself.
+func TestNodePortThroughIPVS(t *testing.T) {
+	for set, fromClient := range map[kernel.Set]string{kernel.Masquerade: nodeByServer, kernel.FromNode: clientAddr} {
+		t.Run(string(set), func(t *testing.T) {
+			r := newRoad(t)
+			k := withIPVS(t)
+			at := kernel.Key{Addr: netip.MustParseAddr(nodeByClient), Protocol: kernel.TCP, Port: 30080}
+			apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: set, Key: at}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: at, Scheduler: "rr"}},
+				kernel.AddReal{Key: at, Real: backend, Weight: 1})
+			c, err := r.to(t, netip.AddrPortFrom(at.Addr, at.Port), patience)
+			if err != nil {
+				t.Fatalf("from the client: %v", err)
+			}
+			if got := source(t, c); got != fromClient {
+				t.Errorf("from the client: the server saw %s, want %s", got, fromClient)
+			}
+			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(at.Addr, at.Port).String(), patience)
+			if err != nil {
+				t.Fatalf("from the node: %v", err)
+			}
+			defer c.Close()
+			if got := source(t, c); got != nodeByServer {
+				t.Errorf("from the node: the server saw %s, want %s", got, nodeByServer)
+			}
+			if _, err := r.to(t, netip.AddrPortFrom(at.Addr, at.Port+1), impatience); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("another port of the node ended with %v, want refused", err)
+			}
+		})
+	}
+}
+
 // What the proxier counts on: weight 0 keeps connections and takes none, a real server comes back by its weight alone,
 // a drop is silent, and a deleted real server ends its connections at once.
 func TestLifeOfAConnectionThroughIPVS(t *testing.T) {

@@ -62,7 +62,7 @@ type planner struct {
 	drains, deleteReals, deletes, unbind []kernel.Op
 
 	addrs map[netip.Addr]int  // planned change of the number of virtual servers at an address
-	bind  map[netip.Addr]bool // a virtual server is wanted at the address
+	bind  map[netip.Addr]bool // a virtual server is wanted at the address, which is not the node's by itself
 }
 
 func (p *planner) ops() []kernel.Op {
@@ -95,7 +95,7 @@ func (p *planner) key(k kernel.Key) {
 	case wanted && have != want.Virtual:
 		p.virtuals = append(p.virtuals, kernel.UpdateVirtual{Virtual: want.Virtual})
 	}
-	if wanted {
+	if wanted && want.Binds() {
 		p.bind[k.Addr] = true
 	}
 	p.realServers(k, want.Reals)

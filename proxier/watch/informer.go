@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
@@ -122,6 +124,9 @@ func (w *Watcher) nodeHandler() cache.ResourceEventHandlerFuncs {
 	seen := func(obj any, exists bool) {
 		if n, ok := obj.(*v1.Node); ok && n.Name == w.node {
 			w.listener.Eligible(exists && eligible(n))
+			if exists {
+				w.setAddresses(primary(n))
+			}
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -129,6 +134,22 @@ func (w *Watcher) nodeHandler() cache.ResourceEventHandlerFuncs {
 		UpdateFunc: func(_, now any) { seen(now, true) },
 		DeleteFunc: func(obj any) { seen(last(obj), false) },
 	}
+}
+
+// primary returns the first address of each family, of the first type of which there is any, sorted.
+func primary(n *v1.Node) []netip.Addr {
+	var all []netip.Addr
+	for _, kind := range []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP} {
+		for _, found := range n.Status.Addresses {
+			a, err := netip.ParseAddr(found.Address)
+			if err != nil || found.Type != kind || slices.ContainsFunc(all, func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
+				continue
+			}
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all
 }
 
 func eligible(n *v1.Node) bool {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
@@ -38,10 +40,13 @@ type Watcher struct {
 	log      *slog.Logger
 
 	services, slices, nodes cache.SharedIndexInformer
-	delivered               []cache.DoneChecker
+	delivered               []cache.DoneChecker // Services and EndpointSlices
+	nodeKnown               cache.DoneChecker
+	patience                time.Duration // with the Node
 
 	mu      sync.Mutex
 	dirty   map[types.NamespacedName]bool
+	addrs   []netip.Addr // of the Node, as last seen
 	changed chan struct{}
 }
 
@@ -54,7 +59,7 @@ func New(config *rest.Config, node string, listener Listener, log *slog.Logger) 
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	w := &Watcher{node: node, listener: listener, log: log,
+	w := &Watcher{node: node, listener: listener, log: log, patience: nodePatience,
 		services: services(client), slices: endpointSlices(client), nodes: nodes(client, node),
 		dirty: map[types.NamespacedName]bool{}, changed: make(chan struct{}, 1)}
 	if err := w.listen(); err != nil {
@@ -86,13 +91,19 @@ func (w *Watcher) listen() error {
 		}
 		if l.needed {
 			w.delivered = append(w.delivered, registration.HasSyncedChecker())
+		} else {
+			w.nodeKnown = registration.HasSyncedChecker()
 		}
 	}
 	return nil
 }
 
-// Run starts to watch and returns when all Services and EndpointSlices are known, or with the context's error. It does
-// not wait for the Node: without it, the proxier works. The watching ends with the context.
+// nodePatience is how long the start waits for the Node. Its addresses are needed for NodePorts only.
+const nodePatience = 10 * time.Second
+
+// Run starts to watch and returns when all Services and EndpointSlices are known, or with the context's error. It waits
+// for the Node too, since a start without its addresses would take NodePorts away for a moment; but only for a while, and
+// without it the rest works. The watching ends with the context.
 func (w *Watcher) Run(ctx context.Context) error {
 	for _, i := range []cache.SharedIndexInformer{w.services, w.slices, w.nodes} {
 		go i.RunWithContext(ctx)
@@ -103,6 +114,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the first list of Services and EndpointSlices: %w", context.Cause(ctx))
 		}
+	}
+	patience := time.NewTimer(w.patience)
+	defer patience.Stop()
+	select {
+	case <-w.nodeKnown.Done():
+	case <-patience.C:
+		w.log.Warn("the Node is not known yet; NodePorts on its primary address will follow", "node", w.node, "waited", w.patience)
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the Node: %w", context.Cause(ctx))
 	}
 	return nil
 }
@@ -131,9 +151,29 @@ func (w *Watcher) mark(name types.NamespacedName, tell func()) {
 	defer w.mu.Unlock()
 	w.dirty[name] = true
 	tell()
+	w.wake()
+}
+
+func (w *Watcher) wake() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
+	}
+}
+
+// NodeAddresses implements engine.Objects. A Node that is gone leaves its addresses behind: the machine still has them.
+func (w *Watcher) NodeAddresses() []netip.Addr {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.addrs
+}
+
+func (w *Watcher) setAddresses(addrs []netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.addrs, addrs) {
+		w.addrs = addrs
+		w.wake()
 	}
 }
 

@@ -148,6 +148,9 @@ func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, known := lists[nodesPath]; !known {
+		w.patience = 10 * time.Millisecond
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
@@ -242,6 +245,37 @@ func TestNodeThatGoesAway(t *testing.T) {
 		defer h.mu.Unlock()
 		return slices.Equal(h.eligible, want)
 	})
+}
+
+// The addresses of the Node are known at the start, and a change of them is a change; its end is none, since the machine
+// still has them.
+func TestNodeAddresses(t *testing.T) {
+	at := func(version string, addrs ...v1.NodeAddress) *v1.Node {
+		n := nodeObject(version)
+		n.Status.Addresses = addrs
+		return n
+	}
+	outer, inner := v1.NodeAddress{Type: v1.NodeExternalIP, Address: "203.0.113.1"}, v1.NodeAddress{Type: v1.NodeInternalIP, Address: "10.0.0.11"}
+	second, nonsense := v1.NodeAddress{Type: v1.NodeInternalIP, Address: "10.0.0.12"}, v1.NodeAddress{Type: v1.NodeInternalIP, Address: "x"}
+	a, w, _ := start(t, map[string][]any{servicesPath: nil, slicesPath: nil, nodesPath: {at("1", outer, nonsense, inner, second)}})
+	got := func() string { return fmt.Sprint(w.NodeAddresses()) }
+	if got() != "[10.0.0.11]" {
+		t.Errorf("at the start: %s", got())
+	}
+	w.Take()
+	a.send(nodesPath, "MODIFIED", at("2", second))
+	if names := taken(t, w); len(names) != 0 || got() != "[10.0.0.12]" {
+		t.Errorf("after a change: %s, and %v changed", got(), names)
+	}
+	a.send(nodesPath, "MODIFIED", at("3", outer))
+	if taken(t, w); got() != "[203.0.113.1]" {
+		t.Errorf("without an InternalIP: %s", got())
+	}
+	a.send(nodesPath, "DELETED", at("4", outer))
+	a.send(servicesPath, "ADDED", service("web", "5"))
+	if taken(t, w); got() != "[203.0.113.1]" {
+		t.Errorf("after the Node was deleted: %s", got())
+	}
 }
 
 func TestServerWithoutNodesWillDo(t *testing.T) {

@@ -1,0 +1,54 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// NodePorts says on which addresses of the node NodePorts are served. The zero value means the primary ones.
+type NodePorts struct {
+	prefixes []netip.Prefix
+}
+
+// ParseNodePorts reads what --nodeport-addresses gets: the word primary, or prefixes as 192.168.0.0/16. Nothing means
+// primary. Prefixes of loopback are refused: IPVS cannot serve them, as the kernel takes no packet from a loopback address
+// to another node, nor its answer back.
+func ParseNodePorts(words []string) (NodePorts, error) {
+	var n NodePorts
+	for _, word := range words {
+		if word = strings.TrimSpace(word); word == "primary" && len(words) == 1 {
+			return n, nil
+		}
+		p, err := netip.ParsePrefix(word)
+		switch {
+		case word == "primary":
+			return n, errors.New("primary stands alone, without prefixes")
+		case err != nil:
+			return n, fmt.Errorf("%q is neither the word primary nor a prefix as 192.168.0.0/16", word)
+		case p.Addr().IsLoopback():
+			return n, fmt.Errorf("%v is loopback, where IPVS cannot serve NodePorts; use an address of the node, or the cluster IP", p)
+		}
+		n.prefixes = append(n.prefixes, p.Masked())
+	}
+	return n, nil
+}
+
+// Select returns the addresses to serve NodePorts on: of those that the node has, the ones in a prefix, or the primary
+// ones. It never returns an address that the node does not have, nor a loopback or link-local one. The result is sorted.
+func (n NodePorts) Select(has, primary []netip.Addr) []netip.Addr {
+	var chosen []netip.Addr
+	for _, a := range has {
+		wanted := slices.ContainsFunc(n.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+		if len(n.prefixes) == 0 {
+			wanted = slices.Contains(primary, a)
+		}
+		if wanted && special(a) == "" {
+			chosen = append(chosen, a)
+		}
+	}
+	slices.SortFunc(chosen, netip.Addr.Compare)
+	return slices.Compact(chosen)
+}
