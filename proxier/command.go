@@ -37,6 +37,7 @@ type settings struct {
 	minSync, sync, reconcile     time.Duration
 	drainInterval, drainListed   time.Duration
 	drainGone                    time.Duration
+	timeouts                     linux.Timeouts
 	logFormat                    string
 	verbosity                    int
 }
@@ -82,6 +83,9 @@ func (s *settings) flags(c *cobra.Command) {
 	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time between looks at endpoints that drain, while any does")
 	f.DurationVar(&s.drainListed, "drain-period", 15*time.Minute, "most time that an endpoint which does not serve any more, but is still listed, keeps its connections")
 	f.DurationVar(&s.drainGone, "drain-gone-period", 5*time.Minute, "most time that an endpoint which is not listed any more keeps its connections")
+	f.DurationVar(&s.timeouts.TCP, "ipvs-tcp-timeout", 0, "how long IPVS remembers an idle TCP connection; 0 leaves what the kernel has")
+	f.DurationVar(&s.timeouts.TCPFin, "ipvs-tcpfin-timeout", 0, "how long IPVS remembers a TCP connection that one side closed; 0 leaves what the kernel has")
+	f.DurationVar(&s.timeouts.UDP, "ipvs-udp-timeout", 0, "how long IPVS remembers an idle UDP flow; 0 leaves what the kernel has")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of the log on standard error: text or json")
 	f.IntVarP(&s.verbosity, "v", "v", 0, "4 and above for debugging")
 }
@@ -165,7 +169,7 @@ func (s *settings) client() (*rest.Config, error) {
 }
 
 func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
-	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, Lost: counters.Reopened}
+	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, Timeouts: s.timeouts, Lost: counters.Reopened}
 	for _, text := range strings.Split(s.clusterCIDR, ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue

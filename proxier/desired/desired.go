@@ -83,7 +83,6 @@ const (
 	BadPort          Reason = "bad-port"          // a port outside 1 to 65535
 	DuplicatePort    Reason = "duplicate-port"    // the Service has this protocol and port, or NodePort, already
 	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
-	NotYetProtocol   Reason = "protocol-not-yet"  // UDP and SCTP
 	AddressTaken     Reason = "address-taken"     // another Service has this address and port
 	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
 	FamilyMismatched Reason = "family-mismatched" // an address of another family than its slice says

@@ -187,11 +187,12 @@ func (c *computation) protocol(p *v1.ServicePort) (kernel.Protocol, bool) {
 	switch p.Protocol {
 	case v1.ProtocolTCP, "":
 		return kernel.TCP, true
-	case v1.ProtocolUDP, v1.ProtocolSCTP:
-		c.refuse(NotYetProtocol, "port %d is %s; this version does TCP only", p.Port, p.Protocol)
-	default:
-		c.refuse(UnknownProtocol, "port %d has protocol %q", p.Port, p.Protocol)
+	case v1.ProtocolUDP:
+		return kernel.UDP, true
+	case v1.ProtocolSCTP:
+		return kernel.SCTP, true
 	}
+	c.refuse(UnknownProtocol, "port %d has protocol %q", p.Port, p.Protocol)
 	return 0, false
 }
 

@@ -214,7 +214,6 @@ func TestBadObjects(t *testing.T) {
 		{"the node's own", load(balancerAt("10.0.0.11")), good, BadAddress, 2},
 		{"duplicate port", load(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
 		{"unknown protocol", load(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},
-		{"UDP", load(ports(v1.ServicePort{Name: "x", Port: 53, Protocol: v1.ProtocolUDP})), good, NotYetProtocol, 3},
 		{"NodePort too high", load(nodePorts(65536)), good, BadPort, 3},
 		{"duplicate NodePort", load(nodePorts(30080), ports(v1.ServicePort{Name: "http", Port: 81, NodePort: 30080})), good, DuplicatePort, 7},
 		{"port 0", load(ports(v1.ServicePort{Name: "x"})), good, BadPort, 3},

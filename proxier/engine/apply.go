@@ -25,6 +25,7 @@ func (e *Engine) apply(ctx context.Context, r *Report) error {
 		Keys:    slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
 		Hairpin: slices.SortedFunc(maps.Keys(todo.hairpin), netip.Addr.Compare),
 		Addrs:   slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
+		Flows:   slices.SortedFunc(maps.Keys(todo.flows), kernel.Key.Compare),
 	}
 	e.pending = newPending()
 	err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
@@ -70,6 +71,9 @@ func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope,
 
 // repair notes an operation of a full pass that no change in the API explains. Addresses and sets are explained by any.
 func (r *Report) repair(op kernel.Op) {
+	if _, flows := op.(kernel.ForgetFlows); flows {
+		return
+	}
 	k, one := kernel.KeyOf(op)
 	if r.changed == nil || r.changed[k] || !one && len(r.changed) > 0 {
 		return
@@ -121,6 +125,10 @@ func (x *execution) fail(op kernel.Op, err error) {
 		x.failAddr(o.Addr)
 	case kernel.Unbind:
 		x.failAddr(o.Addr)
+	case kernel.ForgetFlows:
+		for _, f := range o.Of {
+			x.pending.flows[f.Key] = true
+		}
 	case kernel.ChangeSets:
 		x.suspect.elements = true
 		for _, el := range slices.Concat(o.Add, o.Remove) {

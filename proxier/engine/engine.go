@@ -70,6 +70,7 @@ type pending struct {
 	keys    map[kernel.Key]bool
 	hairpin map[netip.Addr]bool
 	addrs   map[netip.Addr]bool
+	flows   map[kernel.Key]bool // virtual servers with flows that may be stale
 }
 
 // suspect is what has to be read again because an operation on it failed.
@@ -91,7 +92,7 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 }
 
 func newPending() pending {
-	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}}
+	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}, map[kernel.Key]bool{}}
 }
 
 // What is a fixed word for what happened to a real server.
@@ -162,6 +163,13 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	}
 	if err := e.read(bound, &r); err != nil {
 		return r, err
+	}
+	if !e.adopted { // an earlier process may have ended between a change and its flows
+		for _, k := range e.state.Keys() {
+			if !k.Protocol.Drains() {
+				e.pending.flows[k] = true
+			}
+		}
 	}
 	e.adopted, e.primary = true, primary
 	return r, e.apply(ctx, &r)
@@ -256,7 +264,7 @@ func (e *Engine) Draining() int { return e.drains.Len() }
 
 // Pending reports whether something failed and should be tried again.
 func (e *Engine) Pending() bool {
-	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs) > 0
+	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs)+len(e.pending.flows) > 0
 }
 
 // Size returns how many virtual servers the proxier has in the kernel.

@@ -119,6 +119,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 	}
 	r.strangersUntouched()
 	r.hairpins()
+	r.senders(want)
 	for _, k := range r.ours() {
 		if _, wanted := want[k]; !wanted && len(serving(state, k)) > 0 {
 			r.t.Fatalf("%v is not wanted and served by %v", k, serving(state, k))
@@ -209,6 +210,33 @@ func (r *rig) judge(op kernel.Op) {
 	r.judgeNeeded(op)
 }
 
+// senders checks that one who sends from the same port all the time is answered by the next packet, wherever his earlier
+// ones went: UDP flows follow the endpoints, also from and to none at all.
+func (r *rig) senders(want map[kernel.Key]expectation) {
+	for k, w := range want {
+		if k.Protocol != kernel.UDP {
+			continue
+		}
+		if real, ok := r.kernel.Send(k, sender); ok != (len(w.reals) > 0) || ok && !slices.Contains(w.reals, real) {
+			r.t.Fatalf("a sender to %v gets to %v, %v; want one of %v", k, real, ok, w.reals)
+		}
+	}
+}
+
+// send is a packet of UDP to every address that is or was one.
+func (r *rig) send(t *rapid.T) {
+	for i := range r.world.services {
+		for _, a := range []netip.Addr{clusterIP(i), externIP(i), sharedIP} {
+			r.kernel.Send(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: 53}, sender)
+		}
+		for _, a := range nodeAddrs {
+			r.kernel.Send(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: nodePort(i, 53)}, sender)
+		}
+	}
+}
+
+var sender = netip.MustParseAddrPort("198.51.100.99:5300")
+
 // reachable reports whether packets to an address come to the node's own IPVS.
 func (r *rig) reachable(k kernel.Key) bool {
 	return r.kernel.State().Bound(k.Addr) || slices.Contains(nodeAddrs, k.Addr)
@@ -252,7 +280,7 @@ func (r *rig) change(t *rapid.T) {
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
 	case "flag":
-		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.listedInBoth}
+		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.udpPort, &s.listedInBoth}
 		f := flags[rapid.IntRange(0, len(flags)-1).Draw(t, "flag")]
 		*f = !*f
 	case "exists":
@@ -267,6 +295,9 @@ func (r *rig) change(t *rapid.T) {
 // connections opens and closes connections on real servers, as clients do.
 func (r *rig) connections(t *rapid.T) {
 	for _, k := range r.ours() {
+		if !k.Protocol.Drains() {
+			continue
+		}
 		for _, real := range r.kernel.State().Reals(k) {
 			most := 2
 			if real.Weight == 0 {
@@ -342,6 +373,7 @@ func TestHistories(t *testing.T) {
 			"sync":        func(*rapid.T) { r.sync() },
 			"sync more":   func(*rapid.T) { r.sync() },
 			"connections": r.connections,
+			"send":        r.send,
 			"drain":       func(t *rapid.T) { r.drain() },
 			"restart":     func(*rapid.T) { r.start() },
 			"fault":       r.fault,

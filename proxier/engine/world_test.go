@@ -34,6 +34,7 @@ type service struct {
 	localOut     bool // externalTrafficPolicy: Local
 	localIn      bool // internalTrafficPolicy: Local
 	secondPort   bool
+	udpPort      bool
 	pods         [4]podState
 	listedInBoth bool // all endpoints stand in two slices, as while the controller moves them
 }
@@ -90,6 +91,9 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	if s.secondPort {
 		svc.Spec.Ports = append(svc.Spec.Ports, v1.ServicePort{Name: "b", Port: 81, Protocol: v1.ProtocolTCP})
 	}
+	if s.udpPort {
+		svc.Spec.Ports = append(svc.Spec.Ports, v1.ServicePort{Name: "u", Port: 53, Protocol: v1.ProtocolUDP})
+	}
 	if s.nodePort {
 		svc.Spec.Type = v1.ServiceTypeNodePort
 		for p := range svc.Spec.Ports {
@@ -123,6 +127,8 @@ func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 	for p, port := range map[string]int32{"a": 8080, "b": 8081} {
 		one.Ports = append(one.Ports, discovery.EndpointPort{Name: &p, Port: &port})
 	}
+	dns, udp, udpPort := "u", v1.ProtocolUDP, int32(5353)
+	one.Ports = append(one.Ports, discovery.EndpointPort{Name: &dns, Port: &udpPort, Protocol: &udp})
 	for p, state := range s.pods {
 		if state == absent {
 			continue
@@ -183,10 +189,17 @@ func (w *world) contract() map[kernel.Key]expectation {
 		if s.secondPort {
 			ports[81] = 8081
 		}
+		if s.udpPort {
+			ports[53] = 5353
+		}
 		for port, target := range ports {
+			protocol := kernel.TCP
+			if port == 53 {
+				protocol = kernel.UDP
+			}
 			at := func(a netip.Addr, port uint16, onlyLocal bool, source kernel.Set) {
 				reals := s.usable(i, onlyLocal, target)
-				all[kernel.Key{Addr: a, Protocol: kernel.TCP, Port: port}] = expectation{reals: reals, source: source,
+				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source,
 					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0, bound: !slices.Contains(nodeAddrs, a)}
 			}
 			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) { at(a, port, onlyLocal, source) }

@@ -2,7 +2,8 @@
 // real server for a virtual server that does not exist, adding twice, deleting what is not there), records what was
 // done, can fail any chosen operation, and keeps connection counts that a test sets.
 //
-// It forwards no packets and has no timers.
+// It forwards no packets of TCP and has no timers. Of UDP it knows what makes flows hang: where a packet went first, the
+// next ones go (Send).
 package fake
 
 import (
@@ -33,6 +34,7 @@ type Kernel struct {
 	mu    sync.Mutex
 	state *kernel.State
 	conns map[target]connections
+	flows map[sender]netip.AddrPort // who answers; the virtual address itself for one that was not translated
 	node  []netip.Addr
 	ops   []kernel.Op
 	fault map[int]Fault
@@ -48,11 +50,17 @@ type target struct {
 
 type connections struct{ active, inactive int }
 
+// sender is a client that sends from one port to one virtual server.
+type sender struct {
+	key    kernel.Key
+	client netip.AddrPort
+}
+
 var _ kernel.Kernel = (*Kernel)(nil)
 
 // New returns an empty kernel of a node that has the given addresses.
 func New(node ...netip.Addr) *Kernel {
-	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, node: node, fault: map[int]Fault{}}
+	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}}
 }
 
 // After sets a function that is called after each operation that took effect. It may read State, and nothing else.
@@ -81,6 +89,30 @@ func (k *Kernel) Connect(key kernel.Key, real netip.AddrPort, active, inactive i
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.conns[target{key, real}] = connections{active, inactive}
+}
+
+// Send is a packet of UDP to a virtual server. It returns the real server that gets it; false when none does: it is
+// refused, it is lost before there is a virtual server, or conntrack remembers that an earlier one was. That last is what
+// a kernel does: an entry that was made without a translation lasts as long as packets keep coming.
+func (k *Kernel) Send(key kernel.Key, client netip.AddrPort) (netip.AddrPort, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	self := netip.AddrPortFrom(key.Addr, key.Port)
+	from := sender{key, client}
+	if real, known := k.flows[from]; known {
+		return real, real != self
+	}
+	if _, exists := k.state.Virtual(key); !exists || !k.state.Bound(key.Addr) && !slices.Contains(k.node, key.Addr) {
+		k.flows[from] = self
+		return netip.AddrPort{}, false
+	}
+	for _, real := range k.state.Reals(key) {
+		if real.Weight > 0 {
+			k.flows[from] = real.Addr
+			return real.Addr, true
+		}
+	}
+	return netip.AddrPort{}, false
 }
 
 // Cut returns how many active connections ended because their real or virtual server was deleted.
@@ -129,6 +161,9 @@ func (k *Kernel) Apply(op kernel.Op) error {
 		return err
 	}
 	k.cut += k.disconnect(op)
+	if o, forget := op.(kernel.ForgetFlows); forget {
+		k.forget(o)
+	}
 	if k.after != nil {
 		k.after(op)
 	}
@@ -138,11 +173,26 @@ func (k *Kernel) Apply(op kernel.Op) error {
 	return nil
 }
 
+func (k *Kernel) forget(o kernel.ForgetFlows) {
+	for _, f := range o.Of {
+		for from, real := range k.flows {
+			if from.key == f.Key && f.Stale(real) {
+				delete(k.flows, from)
+			}
+		}
+	}
+}
+
 // disconnect ends the connections of real servers that are gone, and returns how many were active.
 func (k *Kernel) disconnect(op kernel.Op) int {
 	at, ok := kernel.KeyOf(op)
 	if !ok {
 		return 0
+	}
+	for from, real := range k.flows { // with expire_nodest_conn=1 they end
+		if _, exists := k.state.Weight(from.key, real); from.key == at && !exists && real.Addr() != at.Addr {
+			delete(k.flows, from)
+		}
 	}
 	cut := 0
 	for t, c := range k.conns {

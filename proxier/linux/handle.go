@@ -23,6 +23,7 @@ type table interface {
 	UpdateDestination(*ipvs.Service, *ipvs.Destination) error
 	DelDestination(*ipvs.Service, *ipvs.Destination) error
 	GetDestinations(*ipvs.Service) ([]*ipvs.Destination, error)
+	SetConfig(*ipvs.Config) error
 	Close()
 }
 

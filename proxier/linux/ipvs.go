@@ -60,6 +60,17 @@ func (v *virtualServers) check(scheduler string) error {
 	return nil
 }
 
+func (v *virtualServers) setTimeouts(t Timeouts) error {
+	if t == (Timeouts{}) {
+		return nil
+	}
+	config := &ipvs.Config{TimeoutTCP: t.TCP, TimeoutTCPFin: t.TCPFin, TimeoutUDP: t.UDP}
+	if err := v.handle.do("setting the timeouts", func(h table) error { return h.SetConfig(config) }); err != nil {
+		return fmt.Errorf("setting the timeouts of IPVS: %w", err)
+	}
+	return nil
+}
+
 func service(v kernel.Virtual) *ipvs.Service {
 	s := &ipvs.Service{Address: v.Addr.AsSlice(), Protocol: uint16(v.Protocol), Port: v.Port, SchedName: v.Scheduler,
 		AddressFamily: unix.AF_INET, Netmask: 0xffffffff}

@@ -6,6 +6,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -19,9 +20,17 @@ type Options struct {
 	ClusterCIDRs  []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
 	MasqueradeAll bool           // masquerade all traffic to cluster IPs
 	StrictARP     bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
-	Deadline      time.Duration  // for the reply to one netlink call; the handle is given up when it passes
+	Timeouts      Timeouts
+	Deadline      time.Duration // for the reply to one netlink call; the handle is given up when it passes
 	Lost          func(table string)
 	Proc          string // where /proc is; empty for /proc
+}
+
+// Timeouts say for how long IPVS remembers idle connections. 0 leaves the kernel's own: 15 min, 2 min and 5 min.
+type Timeouts struct {
+	TCP    time.Duration
+	TCPFin time.Duration // after one side closed
+	UDP    time.Duration
 }
 
 // Kernel implements kernel.Kernel. It is not safe for concurrent use, except that the handle on IPVS is locked.
@@ -29,6 +38,7 @@ type Kernel struct {
 	ipvs      *virtualServers
 	addresses *addresses
 	filter    *filter
+	conntrack conntrack
 }
 
 var _ kernel.Kernel = (*Kernel)(nil)
@@ -42,8 +52,9 @@ func Open(o Options) (*Kernel, error) {
 	if o.Lost == nil {
 		o.Lost = func(string) {}
 	}
-	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") })}
-	if err := k.ipvs.check(o.Scheduler); err != nil {
+	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
+		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}}
+	if err := errors.Join(k.ipvs.check(o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
 		k.Close()
 		return nil, err
 	}
@@ -92,6 +103,8 @@ func (k *Kernel) Apply(op kernel.Op) error {
 		return k.addresses.bind(o.Addr)
 	case kernel.Unbind:
 		return k.addresses.unbind(o.Addr)
+	case kernel.ForgetFlows:
+		return k.conntrack.forget(o.Of)
 	case kernel.ChangeSets:
 		return k.filter.change(o.Add, o.Remove)
 	}

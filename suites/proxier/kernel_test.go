@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	img := vm.NewImage()
 	img.Add("/usr/bin/hitless", program, 0o755)
 	img.Link("/init", "usr/bin/hitless")
-	_, err = img.AddModules(kernel, vm.Modules...)
+	_, err = img.AddModules(kernel, append(slices.Clone(vm.Modules), "sctp")...)
 	if err := errors.Join(err, img.AddProgram("/usr/sbin/nft", "/usr/sbin/nft")); err != nil {
 		t.Fatal(err)
 	}

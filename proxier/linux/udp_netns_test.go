@@ -1,0 +1,292 @@
+//go:build netns
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+var dns = kernel.Key{Addr: netip.MustParseAddr("10.96.0.53"), Protocol: kernel.UDP, Port: 53}
+
+// dnsPod is an address and port of the road's server, where answerUDP answers.
+func dnsPod(i int) netip.AddrPort { return netip.AddrPortFrom(backend.Addr(), uint16(5300+i)) }
+
+// answerUDP answers each packet with the number of the pod.
+func answerUDP(t *testing.T, r road, pods ...int) {
+	t.Helper()
+	for _, i := range pods {
+		opened := make(chan net.PacketConn)
+		go in(t, r.server, func() {
+			c, err := net.ListenPacket("udp", dnsPod(i).String())
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- c
+		})
+		c := <-opened
+		if c == nil {
+			t.FailNow()
+		}
+		t.Cleanup(func() { c.Close() })
+		go func() {
+			packet := make([]byte, 64)
+			for _, from, err := c.ReadFrom(packet); err == nil; _, from, err = c.ReadFrom(packet) {
+				_, _ = c.WriteTo([]byte(fmt.Sprint(i)), from)
+			}
+		}()
+	}
+}
+
+// udpFrom opens a socket of UDP in a namespace, whose port stays the same.
+func udpFrom(t *testing.T, ns netns.NsHandle, to netip.AddrPort) net.Conn {
+	t.Helper()
+	opened := make(chan net.Conn)
+	go in(t, ns, func() {
+		c, err := net.Dial("udp", to.String())
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- c
+	})
+	c := <-opened
+	if c == nil {
+		t.FailNow()
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ask sends one packet and returns the answer, or refused, or silence.
+func ask(t *testing.T, c net.Conn, timeout time.Duration) string {
+	t.Helper()
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("?")); err != nil {
+		return word(err)
+	}
+	answer := make([]byte, 64)
+	n, err := c.Read(answer)
+	if err != nil {
+		return word(err)
+	}
+	return string(answer[:n])
+}
+
+func word(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return "refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "silence"
+	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
+		return "unreachable"
+	}
+	return err.Error()
+}
+
+func forget(keep ...netip.AddrPort) kernel.Op {
+	return kernel.ForgetFlows{Of: []kernel.Flows{{Key: dns, Keep: keep}}}
+}
+
+// serveDNS programs the virtual server as the proxier does.
+func serveDNS(t *testing.T, k *Kernel, pods ...netip.AddrPort) {
+	t.Helper()
+	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Masquerade, Key: dns}}},
+		kernel.AddVirtual{Virtual: kernel.Virtual{Key: dns, Scheduler: "rr"}})
+	for _, pod := range pods {
+		apply(t, k, kernel.AddReal{Key: dns, Real: pod, Weight: 1})
+	}
+	apply(t, k, kernel.Bind{Addr: dns.Addr})
+}
+
+// patient asks until something comes back, as long as the first packets may be lost while interfaces come up.
+func patient(t *testing.T, c net.Conn) string {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if got := ask(t, c, impatience); got != "silence" {
+			return got
+		}
+	}
+	return "silence"
+}
+
+// One who sends from the same port all the time is answered by the next pod within one packet, and refused while there is
+// none; what conntrack remembers is gone after each step.
+func TestUDPFlowsFollow(t *testing.T) {
+	r := newRoad(t)
+	k := withIPVS(t)
+	answerUDP(t, r, 1, 2)
+	serveDNS(t, k, dnsPod(1))
+	c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
+	if got := patient(t, c); got != "1" {
+		t.Fatalf("at first: %s, want 1", got)
+	}
+	for _, step := range []struct {
+		name string
+		ops  []kernel.Op
+		want string
+	}{
+		{"a pod takes over", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(2), Weight: 1}, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}, forget(dnsPod(2))}, "2"},
+		{"scaled to zero", []kernel.Op{kernel.DeleteReal{Key: dns, Real: dnsPod(2)}, forget()}, "refused"},
+		{"scaled up", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(1), Weight: 1}}, "1"},
+	} {
+		apply(t, k, step.ops...)
+		got := ask(t, c, impatience)
+		if got == "silence" {
+			t.Logf("%s: one packet was lost", step.name)
+			got = ask(t, c, impatience)
+		}
+		if got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// A packet that comes before the Service leaves a flow that is not translated, and without masquerading no answer finds
+// its way for as long as packets keep coming (kubernetes#91236). The twin shows that.
+func TestFlowsThatCameTooEarly(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		t.Run(fmt.Sprint("forgotten ", forgotten), func(t *testing.T) {
+			r := newRoad(t)
+			k := withIPVS(t)
+			answerUDP(t, r, 1)
+			outside(t, r)
+			c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
+			other := udpFrom(t, r.client, netip.MustParseAddrPort("203.0.113.77:53"))
+			for range 3 { // neighbours are found meanwhile
+				ask(t, c, impatience)
+				ask(t, other, impatience)
+			}
+			before := len(flowsTo(t, netip.MustParseAddr("203.0.113.77")))
+			if len(flowsTo(t, dns.Addr)) == 0 || before == 0 {
+				t.Fatal("conntrack remembers no early packet: this test proves nothing")
+			}
+			serveDNS(t, k, dnsPod(1))
+			want := "silence"
+			if forgotten {
+				apply(t, k, forget(dnsPod(1)))
+				want = "1"
+			}
+			for i := range 3 {
+				if got := ask(t, c, impatience); got != want {
+					t.Errorf("packet %d: %s, want %s", i, got, want)
+				}
+			}
+			if after := len(flowsTo(t, netip.MustParseAddr("203.0.113.77"))); after != before {
+				t.Errorf("%d flows of others were forgotten (kubernetes#129982)", before-after)
+			}
+		})
+	}
+}
+
+// After the Service is deleted conntrack has nothing of it, so nothing leads to a pod's address that somebody else gets.
+func TestNoFlowOutlivesItsService(t *testing.T) {
+	r := newRoad(t)
+	k := withIPVS(t)
+	answerUDP(t, r, 1)
+	serveDNS(t, k, dnsPod(1))
+	c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
+	if got := patient(t, c); got != "1" {
+		t.Fatalf("at first: %s, want 1", got)
+	}
+	if len(flowsTo(t, dns.Addr)) == 0 {
+		t.Fatal("conntrack knows no flow: this test proves nothing")
+	}
+	apply(t, k, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}, kernel.DeleteVirtual{Key: dns}, kernel.Unbind{Addr: dns.Addr}, forget())
+	if left := flowsTo(t, dns.Addr); len(left) > 0 {
+		t.Errorf("conntrack remembers %v", left)
+	}
+}
+
+// Many virtual servers at once go through the whole table instead of one question each; it has to come to the same.
+func TestForgettingMany(t *testing.T) {
+	r := newRoad(t)
+	outside(t, r)
+	if err := newTestFilter(t, Options{}).change(nil, nil); err != nil { // its rules make conntrack work here
+		t.Fatal(err)
+	}
+	var all []kernel.Flows
+	for i := range 2 * separately {
+		key := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}), Protocol: kernel.UDP, Port: 53}
+		ask(t, udpFrom(t, r.client, netip.AddrPortFrom(key.Addr, key.Port)), time.Millisecond)
+		all = append(all, kernel.Flows{Key: key})
+	}
+	ask(t, udpFrom(t, r.client, netip.MustParseAddrPort("203.0.113.77:53")), time.Millisecond)
+	count := func() (n int) {
+		for _, f := range all {
+			n += len(flowsTo(t, f.Key.Addr))
+		}
+		return n
+	}
+	waitFor(t, "all packets to pass", func() bool {
+		return count() == len(all) && len(flowsTo(t, netip.MustParseAddr("203.0.113.77"))) == 1
+	})
+	c := conntrack{5 * time.Second, func() { t.Error("a reply was lost") }}
+	if err := c.forget(all[:3]); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != len(all)-3 {
+		t.Errorf("%d are left after 3 of %d were forgotten", n, len(all))
+	}
+	if err := c.forget(all); err != nil {
+		t.Fatal(err)
+	}
+	if n := count() + len(flowsTo(t, netip.MustParseAddr("203.0.113.77"))); n != 1 {
+		t.Errorf("%d are left, want the one of somebody else", n)
+	}
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// outside gives the node a way to everywhere else, over the server, which knows no way back to the client.
+func outside(t *testing.T, r road) {
+	t.Helper()
+	if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(serverAddr)}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := netlink.NewHandleAt(r.server, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if err := h.RouteDel(&netlink.Route{Gw: net.ParseIP(nodeByServer)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flowsTo lists what conntrack remembers of packets to an address.
+func flowsTo(t *testing.T, a netip.Addr) []string {
+	t.Helper()
+	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(familyOf(a)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range all {
+		if to, _ := netip.AddrFromSlice(f.Forward.DstIP); to.Unmap() == a {
+			found = append(found, strings.TrimSpace(f.String()))
+		}
+	}
+	return found
+}
