@@ -115,6 +115,10 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	defer kernel.Close()
+	options.Desired.IPv6 = kernel.IPv6() == nil
+	if !options.Desired.IPv6 {
+		log.Info("IPv6 is left out", "reason", kernel.IPv6())
+	}
 	state := health.NewNode(s.sync, time.Now, counters.Answered)
 	source, err := watch.New(config, node, listener(state, counters), log)
 	if err != nil {

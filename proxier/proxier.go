@@ -3,8 +3,8 @@
 // hold (desired), plans the way there (plan), goes it step by step and watches real servers drain (engine), on a kernel
 // (kernel, linux, fake), and tells load balancers about it (health, metrics).
 //
-// This package joins the parts in one loop and makes them a command. It does IPv4; IPv6 is left out. Clients inside the cluster that use an external address of a Service with
-// policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
+// This package joins the parts in one loop and makes them a command. Clients inside the cluster that use an external
+// address of a Service with policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
 package proxier
 
 import (

@@ -21,7 +21,8 @@ type Options struct {
 	Node                string                // name of the Node object; endpoints with this nodeName are local
 	Scheduler           string                // IPVS scheduler of every virtual server
 	TerminatingFallback bool                  // KEP-1669; false is what kube-proxy did before 1.26
-	Reserved            map[netip.Addr]string // addresses that no Service may claim, and what they are
+	IPv6                bool                  // the node can do it
+	Reserved            map[netip.Addr]string // addresses of the node: no Service may claim them; and what they are
 	NodePorts           []netip.Addr          // addresses of the node on which NodePorts are served
 }
 
@@ -42,10 +43,21 @@ type Virtual struct {
 	Service types.NamespacedName
 	Origin  Origin
 	Source  kernel.Set       // which of the recording sets it is in: whose traffic is masqueraded
+	Clients *Clients         // who may open new connections; nil for everybody
 	Drop    bool             // drop new connections: policy Local without a local endpoint
 	Reals   []netip.AddrPort // take new connections; sorted
 	Leaving []Leaving        // take none, but are still listed; sorted by address
 	Hairpin []netip.Addr     // addresses of all local pods, so that a readiness flap changes no set; sorted
+}
+
+// Clients are the prefixes that new connections may come from; sorted, and none contains another. None means nobody.
+type Clients []netip.Prefix
+
+func (c *Clients) equal(o *Clients) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return slices.Equal(*c, *o)
 }
 
 // Leaving is an endpoint that is listed but takes no new connections.
@@ -63,7 +75,7 @@ func (v *Virtual) equal(o *Virtual) bool {
 		return v == o
 	}
 	return v.Virtual == o.Virtual && v.Service == o.Service && v.Origin == o.Origin && v.Source == o.Source &&
-		v.Drop == o.Drop && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Leaving, o.Leaving) &&
+		v.Drop == o.Drop && v.Clients.equal(o.Clients) && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Leaving, o.Leaving) &&
 		slices.Equal(v.Hairpin, o.Hairpin)
 }
 
@@ -85,7 +97,9 @@ const (
 	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
 	AddressTaken     Reason = "address-taken"     // another Service has this address and port
 	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
-	FamilyMismatched Reason = "family-mismatched" // an address of another family than its slice says
+	BadSource        Reason = "bad-source"        // a range of clients that is none; it lets nobody in
+	FamilyMismatched Reason = "family-mismatched" // an address of a family that its slice or its Service does not have
+	NoIPv6           Reason = "no-ipv6"           // an address of IPv6 on a node that cannot do it
 	NoNodeAddress    Reason = "no-node-address"   // a NodePort, and no address of the node to serve it on
 )
 

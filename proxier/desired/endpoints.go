@@ -33,16 +33,29 @@ func (e endpoint) rank() int {
 	return 4
 }
 
-// endpoints returns the endpoints of one Service port, one for each address and port, sorted.
-func (c *computation) endpoints(p *v1.ServicePort) []endpoint {
+// addressTypes are the types of slices by family.
+var addressTypes = [2]discovery.AddressType{discovery.AddressTypeIPv4, discovery.AddressTypeIPv6}
+
+// endpoints returns the endpoints of one Service port, by family.
+func (c *computation) endpoints(p *v1.ServicePort) (all byFamily) {
+	for f, kind := range addressTypes {
+		if c.has[f] && (family(f) == ipv4 || c.options.IPv6) {
+			all[f] = c.endpointsOf(p, family(f), kind)
+		}
+	}
+	return all
+}
+
+// endpointsOf returns the endpoints of one family, one for each address and port, sorted.
+func (c *computation) endpointsOf(p *v1.ServicePort, f family, kind discovery.AddressType) []endpoint {
 	best := map[netip.AddrPort]endpoint{}
 	for _, slice := range c.slices {
-		if slice.AddressType != discovery.AddressTypeIPv4 {
+		if slice.AddressType != kind {
 			continue
 		}
 		for _, port := range c.targets(slice, p) {
 			for i := range slice.Endpoints {
-				e, ok := c.endpoint(&slice.Endpoints[i], port)
+				e, ok := c.endpoint(&slice.Endpoints[i], f, port)
 				if !ok {
 					continue
 				}
@@ -86,7 +99,7 @@ func (c *computation) targets(slice *discovery.EndpointSlice, p *v1.ServicePort)
 
 // endpoint reads one endpoint. The conditions that are not set mean what the API says: ready is true, serving is as
 // ready, terminating is false.
-func (c *computation) endpoint(e *discovery.Endpoint, port uint16) (endpoint, bool) {
+func (c *computation) endpoint(e *discovery.Endpoint, f family, port uint16) (endpoint, bool) {
 	if len(e.Addresses) == 0 {
 		c.refuse(BadEndpoint, "an endpoint has no address")
 		return endpoint{}, false
@@ -96,8 +109,8 @@ func (c *computation) endpoint(e *discovery.Endpoint, port uint16) (endpoint, bo
 		c.refuse(BadEndpoint, "%q is not an address", e.Addresses[0])
 		return endpoint{}, false
 	}
-	if !addr.Is4() {
-		c.refuse(FamilyMismatched, "endpoint %v in a slice of IPv4", addr)
+	if familyOf(addr) != f {
+		c.refuse(FamilyMismatched, "endpoint %v in a slice of %v", addr, f)
 		return endpoint{}, false
 	}
 	if why := special(addr); why != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ func Compute(name types.NamespacedName, svc *v1.Service, slices []*discovery.End
 		return c.out
 	}
 	c.out.Created = svc.CreationTimestamp.Time
+	c.families()
 	frontends := c.frontends()
 	seen, nodePorts := map[portKey]bool{}, map[portKey]bool{}
 	for i := range svc.Spec.Ports {
@@ -46,7 +48,44 @@ type computation struct {
 	options Options
 	svc     *v1.Service
 	slices  []*discovery.EndpointSlice
+	has     [2]bool // the families of the Service's cluster IPs
 	out     Service
+}
+
+// family is the index of a family: 0 for IPv4, 1 for IPv6.
+type family int
+
+const (
+	ipv4 family = iota
+	ipv6
+)
+
+func familyOf(a netip.Addr) family {
+	if a.Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
+func (f family) String() string { return []string{"IPv4", "IPv6"}[f] }
+
+// byFamily are the endpoints of a port of the Service.
+type byFamily [2][]endpoint
+
+func (c *computation) clusterIPs() []string {
+	if len(c.svc.Spec.ClusterIPs) == 0 {
+		return []string{c.svc.Spec.ClusterIP}
+	}
+	return c.svc.Spec.ClusterIPs
+}
+
+// families finds out which families the Service has. One that cannot be read has none, and is refused where it is used.
+func (c *computation) families() {
+	for _, text := range c.clusterIPs() {
+		if a, err := netip.ParseAddr(text); err == nil {
+			c.has[familyOf(a)] = true
+		}
+	}
 }
 
 type portKey struct {
@@ -63,7 +102,8 @@ func (c *computation) refuse(reason Reason, format string, args ...any) {
 	c.out.Refused = append(c.out.Refused, Refusal{Service: c.out.Name, Reason: reason, Detail: fmt.Sprintf(format, args...)})
 }
 
-// frontends returns the virtual addresses of the Service, each once. Addresses of IPv6 are left to a later version.
+// frontends returns the virtual addresses of the Service, each once. Those of a family in which the Service has no cluster
+// IP are refused: it has no endpoints there.
 func (c *computation) frontends() []frontend {
 	var all []frontend
 	add := func(text string, origin Origin) {
@@ -72,22 +112,23 @@ func (c *computation) frontends() []frontend {
 			c.refuse(BadAddress, "%q is not an address", text)
 			return
 		}
-		if addr.Is6() && !addr.Is4In6() {
-			return
-		}
 		if why := c.unusable(addr, origin); why != "" {
 			c.refuse(BadAddress, "%v %s", addr, why)
+			return
+		}
+		switch f := familyOf(addr); {
+		case f == ipv6 && !c.options.IPv6:
+			c.refuse(NoIPv6, "%v on a node without IPv6", addr)
+			return
+		case !c.has[f]:
+			c.refuse(FamilyMismatched, "%v, but no cluster IP of the Service is of %v", addr, f)
 			return
 		}
 		if !slices.ContainsFunc(all, func(f frontend) bool { return f.addr == addr }) {
 			all = append(all, frontend{addr, origin})
 		}
 	}
-	clusterIPs := c.svc.Spec.ClusterIPs
-	if len(clusterIPs) == 0 {
-		clusterIPs = []string{c.svc.Spec.ClusterIP}
-	}
-	for _, ip := range clusterIPs {
+	for _, ip := range c.clusterIPs() {
 		add(ip, FromClusterIP)
 	}
 	if c.svc.Spec.Type == v1.ServiceTypeLoadBalancer {
@@ -120,6 +161,8 @@ func special(a netip.Addr) string {
 	switch {
 	case a.Is4In6():
 		return "is an IPv4 address written as IPv6"
+	case a.Zone() != "":
+		return "has a zone"
 	case a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
 		return "means this host"
 	case a.IsLoopback():
@@ -136,22 +179,22 @@ func special(a netip.Addr) string {
 
 // port adds the virtual servers of one port of the Service, except for its NodePort, and returns its endpoints; false
 // when it was refused.
-func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) ([]endpoint, bool) {
+func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) (endpoints byFamily, ok bool) {
 	protocol, ok := c.protocol(p)
 	if !ok {
-		return nil, false
+		return endpoints, false
 	}
 	if p.Port < 1 || p.Port > 65535 {
 		c.refuse(BadPort, "port %d of the Service is outside 1 to 65535", p.Port)
-		return nil, false
+		return endpoints, false
 	}
 	key := portKey{protocol, uint16(p.Port)}
 	if seen[key] {
 		c.refuse(DuplicatePort, "%v port %d again, as %q", protocol, p.Port, p.Name)
-		return nil, false
+		return endpoints, false
 	}
 	seen[key] = true
-	endpoints := c.endpoints(p)
+	endpoints = c.endpoints(p)
 	for _, f := range frontends {
 		c.out.Virtuals = append(c.out.Virtuals, c.virtual(f, key, endpoints))
 	}
@@ -160,7 +203,7 @@ func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[por
 
 // nodePort adds the virtual servers of a port's NodePort. A Service of another type that has one has it from an earlier
 // life, and does not get it.
-func (c *computation) nodePort(p *v1.ServicePort, endpoints []endpoint, seen map[portKey]bool) {
+func (c *computation) nodePort(p *v1.ServicePort, endpoints byFamily, seen map[portKey]bool) {
 	if c.svc.Spec.Type != v1.ServiceTypeNodePort && c.svc.Spec.Type != v1.ServiceTypeLoadBalancer {
 		return
 	}
@@ -175,11 +218,15 @@ func (c *computation) nodePort(p *v1.ServicePort, endpoints []endpoint, seen map
 		return
 	}
 	seen[key] = true
-	if len(c.options.NodePorts) == 0 {
-		c.refuse(NoNodeAddress, "the node has no address for NodePorts that is known: see --nodeport-addresses, and the Node's InternalIP")
-	}
+	var served [2]bool
 	for _, a := range c.options.NodePorts {
-		c.out.Virtuals = append(c.out.Virtuals, c.virtual(frontend{a, FromNodePort}, key, endpoints))
+		if f := familyOf(a); c.has[f] && (f == ipv4 || c.options.IPv6) {
+			c.out.Virtuals = append(c.out.Virtuals, c.virtual(frontend{a, FromNodePort}, key, endpoints))
+			served[f] = true
+		}
+	}
+	if served == [2]bool{} {
+		c.refuse(NoNodeAddress, "the node has no address for NodePorts that is known: see --nodeport-addresses, and the Node's InternalIP")
 	}
 }
 
@@ -197,7 +244,8 @@ func (c *computation) protocol(p *v1.ServicePort) (kernel.Protocol, bool) {
 }
 
 // virtual returns the desired virtual server of one address and port.
-func (c *computation) virtual(f frontend, p portKey, endpoints []endpoint) Virtual {
+func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
+	endpoints := all[familyOf(f.addr)]
 	v := Virtual{Service: c.out.Name, Origin: f.origin, Virtual: kernel.Virtual{
 		Key:       kernel.Key{Addr: f.addr, Protocol: p.protocol, Port: p.port},
 		Scheduler: c.options.Scheduler,
@@ -211,6 +259,9 @@ func (c *computation) virtual(f frontend, p portKey, endpoints []endpoint) Virtu
 		v.Source = kernel.FromNode
 	default:
 		v.Source = kernel.Masquerade
+	}
+	if f.origin == FromLoadBalancer {
+		v.Clients = c.clients(f.addr)
 	}
 	chosen, n := choose(endpoints, local, c.options.TerminatingFallback)
 	v.Drop = local && n == 0 && c.usableAnywhere(endpoints)
@@ -255,7 +306,50 @@ func affinity(svc *v1.Service) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// healthCheck counts the ready endpoints of this node over all ports, each pod once, as kube-proxy does.
+// clients reads loadBalancerSourceRanges for one address of the balancer; nil when everybody may come. Ranges of the other
+// family let nobody of this one in, and neither does one that cannot be read. Where a range has an address of the node,
+// what the node itself sends may come too: it has the virtual address as its source, which is the node's own.
+func (c *computation) clients(vip netip.Addr) *Clients {
+	if len(c.svc.Spec.LoadBalancerSourceRanges) == 0 {
+		return nil
+	}
+	clients := Clients{}
+	for _, text := range c.svc.Spec.LoadBalancerSourceRanges {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil || p.Addr().Is4In6() {
+			c.refuse(BadSource, "%q is not a range of addresses", text)
+			continue
+		}
+		if familyOf(p.Addr()) != familyOf(vip) {
+			continue
+		}
+		if p.Bits() == 0 {
+			return nil
+		}
+		clients = append(clients, p.Masked())
+		for a := range c.options.Reserved {
+			if p.Contains(a) {
+				clients = append(clients, netip.PrefixFrom(vip, vip.BitLen()))
+			}
+		}
+	}
+	clients = clients.apart()
+	return &clients
+}
+
+// apart returns the same clients, sorted, without ranges that others contain.
+func (c Clients) apart() Clients {
+	out := Clients{}
+	for _, p := range slices.SortedFunc(slices.Values(c), kernel.ComparePrefixes) {
+		if n := len(out); n == 0 || !out[n-1].Contains(p.Addr()) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// healthCheck counts the ready endpoints of this node over all ports, each pod once, as kube-proxy does. A pod of two
+// families counts in that of the first cluster IP.
 func (c *computation) healthCheck() {
 	port := c.svc.Spec.HealthCheckNodePort
 	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.local(FromLoadBalancer) || port == 0 {
@@ -267,13 +361,20 @@ func (c *computation) healthCheck() {
 	}
 	pods := map[netip.Addr]bool{}
 	for i := range c.svc.Spec.Ports {
-		for _, e := range c.endpoints(&c.svc.Spec.Ports[i]) {
+		for _, e := range c.endpoints(&c.svc.Spec.Ports[i])[c.primary()] {
 			if e.local && e.ready {
 				pods[e.addr.Addr()] = true
 			}
 		}
 	}
 	c.out.HealthCheck = &HealthCheck{Port: uint16(port), Local: len(pods)}
+}
+
+func (c *computation) primary() family {
+	if a, err := netip.ParseAddr(c.svc.Spec.ClusterIP); err == nil {
+		return familyOf(a)
+	}
+	return ipv4
 }
 
 func (c *computation) finish() Service {

@@ -59,7 +59,7 @@ func newRig(t *rapid.T) *rig {
 func (r *rig) start() {
 	r.kernel.Revive()
 	r.engine = New(r.kernel, r.world, Options{
-		Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true},
+		Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true, IPv6: true},
 		Drain:   limits, Now: func() time.Time { return r.now },
 	})
 	r.full()
@@ -110,8 +110,9 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		if _, exists := state.Virtual(k); !exists || state.Bound(k.Addr) != w.bound {
 			r.t.Fatalf("%v: virtual server %v, address bound %v", k, exists, state.Bound(k.Addr))
 		}
+		r.clients(k, w.from)
 		for _, set := range kernel.Sets() {
-			if wanted := set == w.source || set == kernel.Drop && w.drop; set != kernel.Hairpin &&
+			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set != kernel.Hairpin &&
 				state.Has(kernel.Element{Set: set, Key: k}) != wanted {
 				r.t.Fatalf("%v in set %s: want %v", k, set, wanted)
 			}
@@ -127,12 +128,29 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 	}
 }
 
+// clients checks that those who may come, and nobody else, are allowed.
+func (r *rig) clients(k kernel.Key, want []string) {
+	var got []string
+	for _, p := range r.kernel.State().Sources(k) {
+		got = append(got, p.String())
+	}
+	slices.Sort(got)
+	if want = slices.Clone(want); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		r.t.Fatalf("%v is open to %v, want %v", k, got, want)
+	}
+}
+
 // hairpins checks that the pods of this node, and no others, are masqueraded when they reach themselves.
 func (r *rig) hairpins() {
 	for i, s := range r.world.services {
 		for p, state := range s.pods {
 			e := kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: pod(i, p, 0).Addr()}}
-			if want := s.exists && local(p) && state != absent; r.kernel.State().Has(e) != want {
+			want := s.exists && local(p) && state != absent
+			if r.kernel.State().Has(e) != want {
+				r.t.Fatalf("%v: want %v", e, want)
+			}
+			e.Key.Addr = six(pod(i, p, 0)).Addr()
+			if want = want && s.dual; r.kernel.State().Has(e) != want {
 				r.t.Fatalf("%v: want %v", e, want)
 			}
 		}
@@ -207,7 +225,43 @@ func (r *rig) judge(op kernel.Op) {
 			r.t.Fatalf("after %v: a virtual server there still has connections, which hang", op)
 		}
 	}
+	r.judgeClients(op)
 	r.judgeNeeded(op)
+}
+
+// judgeClients checks that a virtual server is never open to more clients than some state of the world since allows, and
+// always to those whom all of them allow.
+func (r *rig) judgeClients(op kernel.Op) {
+	state := r.kernel.State()
+	for _, k := range r.ours() {
+		if !r.reachable(k) || len(serving(state, k)) == 0 {
+			continue
+		}
+		open := !state.Has(kernel.Element{Set: kernel.Restricted, Key: k})
+		mayBeOpen := false
+		var may []string
+		for _, w := range r.worlds {
+			mayBeOpen = mayBeOpen || w[k].from == nil
+			may = append(may, w[k].from...)
+		}
+		if open && !mayBeOpen {
+			r.t.Fatalf("after %v: everybody may come to %v", op, k)
+		}
+		allowed := state.Sources(k)
+		for _, p := range allowed {
+			if !slices.Contains(may, p.String()) && !mayBeOpen {
+				r.t.Fatalf("after %v: %v may come to %v, which no state since allows", op, p, k)
+			}
+		}
+		for _, from := range may {
+			inAll := !slices.ContainsFunc(r.worlds, func(w map[kernel.Key]expectation) bool {
+				return w[k].from != nil && !slices.Contains(w[k].from, from)
+			})
+			if inAll && !open && !slices.Contains(allowed, netip.MustParsePrefix(from)) {
+				r.t.Fatalf("after %v: %v may not come to %v any more", op, from, k)
+			}
+		}
+	}
 }
 
 // senders checks that one who sends from the same port all the time is answered by the next packet, wherever his earlier
@@ -275,16 +329,18 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 func (r *rig) change(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
 	s := &r.world.services[i]
-	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "exists", "node"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients"}).Draw(t, "what") {
 	case "pod":
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
 	case "flag":
-		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.udpPort, &s.listedInBoth}
+		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.udpPort, &s.dual, &s.listedInBoth}
 		f := flags[rapid.IntRange(0, len(flags)-1).Draw(t, "flag")]
 		*f = !*f
 	case "exists":
 		s.exists = rapid.IntRange(0, 3).Draw(t, "kept") > 0
+	case "clients":
+		s.clients = rapid.IntRange(0, len(clientRanges)-1).Draw(t, "clients")
 	case "node":
 		r.world.address = 1 - r.world.address
 	}

@@ -20,11 +20,11 @@ type world struct {
 	address  int // of nodeAddrs: the node's primary one
 }
 
-// nodeAddrs are the addresses that the node has.
-var nodeAddrs = []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.1.11")}
+// nodeAddrs are the addresses that the node has. The one of IPv6 is always primary.
+var nodeAddrs = []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.1.11"), netip.MustParseAddr("fd00:10::11")}
 
 // NodeAddresses implements Objects.
-func (w *world) NodeAddresses() []netip.Addr { return nodeAddrs[w.address : w.address+1] }
+func (w *world) NodeAddresses() []netip.Addr { return []netip.Addr{nodeAddrs[w.address], nodeAddrs[2]} }
 
 type service struct {
 	exists       bool
@@ -35,6 +35,8 @@ type service struct {
 	localIn      bool // internalTrafficPolicy: Local
 	secondPort   bool
 	udpPort      bool
+	dual         bool // has addresses of both families
+	clients      int  // who may come to the balancer's address, in clientRanges
 	pods         [4]podState
 	listedInBoth bool // all endpoints stand in two slices, as while the controller moves them
 }
@@ -53,6 +55,17 @@ const node = "node-1"
 
 func name(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("s%d", i)}
+}
+
+// clientRanges are values of loadBalancerSourceRanges, of which some overlap others.
+var clientRanges = [][]string{nil, {"198.51.100.0/24"}, {"198.51.100.0/25", "10.9.0.0/16"}, {"198.51.0.0/16"}}
+
+func clusterIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:96::%d", 10+i)) }
+
+// six is the address of a pod in IPv6.
+func six(v4 netip.AddrPort) netip.AddrPort {
+	a := v4.Addr().As4()
+	return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("fd00:244:%d::%d", a[2], a[3])), v4.Port())
 }
 
 func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 0, byte(10 + i)}) }
@@ -87,6 +100,10 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name,
 		CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-i), 0))}}
 	svc.Spec.ClusterIP = clusterIP(i).String()
+	svc.Spec.LoadBalancerSourceRanges = clientRanges[s.clients]
+	if s.dual {
+		svc.Spec.ClusterIPs = []string{clusterIP(i).String(), clusterIP6(i).String()}
+	}
 	svc.Spec.Ports = []v1.ServicePort{{Name: "a", Port: 80}}
 	if s.secondPort {
 		svc.Spec.Ports = append(svc.Spec.Ports, v1.ServicePort{Name: "b", Port: 81, Protocol: v1.ProtocolTCP})
@@ -151,7 +168,21 @@ func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 		slices.Reverse(two.Endpoints)
 		all = append(all, two)
 	}
+	if s.dual {
+		all = append(all, inIPv6(one))
+	}
 	return all
+}
+
+// inIPv6 is the slice of the same pods in the other family.
+func inIPv6(s *discovery.EndpointSlice) *discovery.EndpointSlice {
+	s = s.DeepCopy()
+	s.Name, s.AddressType = s.Name+"-6", discovery.AddressTypeIPv6
+	for i := range s.Endpoints {
+		a := &s.Endpoints[i].Addresses[0]
+		*a = six(netip.AddrPortFrom(netip.MustParseAddr(*a), 0)).Addr().String()
+	}
+	return s
 }
 
 // expectation is the contract for one virtual server, worked out from the world and not from the code under test.
@@ -159,7 +190,8 @@ type expectation struct {
 	reals  []netip.AddrPort
 	drop   bool
 	source kernel.Set
-	bound  bool // the address has to be bound; that of a NodePort is the node's already
+	from   []string // who may come; nil for everybody
+	bound  bool     // the address has to be bound; that of a NodePort is the node's already
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
@@ -199,6 +231,11 @@ func (w *world) contract() map[kernel.Key]expectation {
 			}
 			at := func(a netip.Addr, port uint16, onlyLocal bool, source kernel.Set) {
 				reals := s.usable(i, onlyLocal, target)
+				if a.Is6() {
+					for n := range reals {
+						reals[n] = six(reals[n])
+					}
+				}
 				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source,
 					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0, bound: !slices.Contains(nodeAddrs, a)}
 			}
@@ -208,11 +245,21 @@ func (w *world) contract() map[kernel.Key]expectation {
 				outside = kernel.FromNode
 			}
 			add(clusterIP(i), s.localIn, kernel.OffCluster)
+			if s.dual {
+				add(clusterIP6(i), s.localIn, kernel.OffCluster)
+			}
 			if s.balanced {
 				add(externIP(i), s.localOut, outside)
+				k := kernel.Key{Addr: externIP(i), Protocol: protocol, Port: port}
+				e := all[k]
+				e.from = clientRanges[s.clients]
+				all[k] = e
 			}
 			if s.nodePort {
 				at(nodeAddrs[w.address], nodePort(i, port), s.localOut, outside)
+			}
+			if s.nodePort && s.dual {
+				at(nodeAddrs[2], nodePort(i, port), s.localOut, outside)
 			}
 			if s.shared {
 				add(sharedIP, s.localOut, outside)

@@ -94,33 +94,46 @@ const (
 	FromNode Set = "from-node"
 	// Drop: new connections to these are dropped silently (policy Local without a local endpoint).
 	Drop Set = "drop"
+	// Restricted: new connections to these are dropped, except from where Allowed says (loadBalancerSourceRanges).
+	Restricted Set = "restricted"
+	// Allowed: a prefix of clients that a member of Restricted is open to. Only here From of the element is used.
+	Allowed Set = "allowed"
 	// Hairpin: a pod that reaches itself through a Service. Only Addr of the element's key is used.
 	Hairpin Set = "hairpin"
 )
 
 // Sets lists the filter sets in their fixed order.
-func Sets() []Set { return []Set{Masquerade, OffCluster, FromNode, Drop, Hairpin} }
+func Sets() []Set { return []Set{Masquerade, OffCluster, FromNode, Drop, Allowed, Restricted, Hairpin} }
 
 // Records reports whether an element of this set says that the proxier created the virtual server of the same key.
 func (s Set) Records() bool { return s == Masquerade || s == OffCluster || s == FromNode }
 
 // Element is a member of a filter set.
 type Element struct {
-	Set Set
-	Key Key
+	Set  Set
+	Key  Key
+	From netip.Prefix // of Allowed only
 }
 
 // String returns SET:KEY.
 func (e Element) String() string {
-	if e.Set == Hairpin {
+	switch e.Set {
+	case Hairpin:
 		return string(e.Set) + ":" + e.Key.Addr.String()
+	case Allowed:
+		return string(e.Set) + ":" + e.Key.String() + " from " + e.From.String()
 	}
 	return string(e.Set) + ":" + e.Key.String()
 }
 
-// Compare orders elements by set and key.
+// Compare orders elements by set, key and prefix.
 func (e Element) Compare(o Element) int {
-	return cmp.Or(cmp.Compare(e.Set, o.Set), e.Key.Compare(o.Key))
+	return cmp.Or(cmp.Compare(e.Set, o.Set), e.Key.Compare(o.Key), ComparePrefixes(e.From, o.From))
+}
+
+// ComparePrefixes orders prefixes by address and length.
+func ComparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // Kernel is a node's kernel. Calls do not overlap: the proxier makes them from one goroutine.

@@ -21,7 +21,8 @@ type State struct {
 	servers  map[Key]*server
 	bound    map[netip.Addr]bool
 	elements map[Element]bool
-	users    map[netip.Addr]int // virtual servers by address, so that unbinding costs nothing to decide
+	sources  map[Key]map[netip.Prefix]bool // of the elements of Allowed
+	users    map[netip.Addr]int            // virtual servers by address, so that unbinding costs nothing to decide
 }
 
 type server struct {
@@ -32,7 +33,7 @@ type server struct {
 // NewState returns the state of a kernel that holds nothing.
 func NewState() *State {
 	return &State{servers: map[Key]*server{}, bound: map[netip.Addr]bool{}, elements: map[Element]bool{},
-		users: map[netip.Addr]int{}}
+		sources: map[Key]map[netip.Prefix]bool{}, users: map[netip.Addr]int{}}
 }
 
 // Apply changes the state as the operation changes a kernel. An operation that a kernel would refuse is ErrImpossible,
@@ -100,6 +101,32 @@ func (s *State) Elements() []Element {
 	return slices.SortedFunc(maps.Keys(s.elements), Element.Compare)
 }
 
+// Sources returns the prefixes that Allowed has for a virtual server, sorted.
+func (s *State) Sources(k Key) []netip.Prefix {
+	return slices.SortedFunc(maps.Keys(s.sources[k]), ComparePrefixes)
+}
+
+func (s *State) addElement(e Element) {
+	s.elements[e] = true
+	if e.Set != Allowed {
+		return
+	}
+	if s.sources[e.Key] == nil {
+		s.sources[e.Key] = map[netip.Prefix]bool{}
+	}
+	s.sources[e.Key][e.From] = true
+}
+
+func (s *State) removeElement(e Element) {
+	delete(s.elements, e)
+	if e.Set != Allowed {
+		return
+	}
+	if delete(s.sources[e.Key], e.From); len(s.sources[e.Key]) == 0 {
+		delete(s.sources, e.Key)
+	}
+}
+
 // Put replaces what is known of one virtual server by what was read.
 func (s *State) Put(v Server) {
 	s.Forget(v.Key)
@@ -133,8 +160,9 @@ func (s *State) SetAddresses(bound []netip.Addr) {
 // SetElements replaces the elements by what was read.
 func (s *State) SetElements(elements []Element) {
 	s.elements = make(map[Element]bool, len(elements))
+	s.sources = map[Key]map[netip.Prefix]bool{}
 	for _, e := range elements {
-		s.elements[e] = true
+		s.addElement(e)
 	}
 }
 
@@ -225,6 +253,29 @@ func (o Unbind) apply(s *State) error {
 	return nil
 }
 
+func (s *State) overlap(e Element) error {
+	if e.Set != Allowed {
+		return nil
+	}
+	for from := range s.sources[e.Key] {
+		if from.Overlaps(e.From) {
+			return impossible("element %v overlaps %v", e, from)
+		}
+	}
+	return nil
+}
+
+// undo takes a change back of which n elements were added.
+func (s *State) undo(o ChangeSets, n int) {
+	for _, e := range o.Add[:n] {
+		s.removeElement(e)
+	}
+	for _, e := range o.Remove {
+		s.addElement(e)
+	}
+}
+
+// apply removes before it adds, as ranges of clients must not overlap.
 func (o ChangeSets) apply(s *State) error {
 	for _, e := range o.Add {
 		if s.elements[e] {
@@ -236,11 +287,15 @@ func (o ChangeSets) apply(s *State) error {
 			return impossible("element %v does not exist", e)
 		}
 	}
-	for _, e := range o.Add {
-		s.elements[e] = true
-	}
 	for _, e := range o.Remove {
-		delete(s.elements, e)
+		s.removeElement(e)
+	}
+	for i, e := range o.Add {
+		if err := s.overlap(e); err != nil {
+			s.undo(o, i)
+			return err
+		}
+		s.addElement(e)
 	}
 	return nil
 }

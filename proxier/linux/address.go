@@ -97,11 +97,18 @@ func (a *addresses) unbind(addr netip.Addr) error {
 	return unless(a.checked(a.netlink.AddrDel(a.device, host(addr))), unix.EADDRNOTAVAIL)
 }
 
+// host is the address alone. Nobody else can have a virtual address, so IPv6 need not look for duplicates, during which the
+// address would not work.
 func host(addr netip.Addr) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
+	a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
+	if addr.Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
 }
 
-// read lists the IPv4 addresses of the device and of the node, and makes the device again if somebody removed it.
+// read lists the addresses of the device and of the node, and makes the device again if somebody removed it. The kernel's
+// own link-local addresses on the device are not what the proxier bound.
 func (a *addresses) read() (bound, node []netip.Addr, err error) {
 	if err := a.ensure(); err != nil {
 		return nil, nil, err
@@ -110,7 +117,7 @@ func (a *addresses) read() (bound, node []netip.Addr, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := dump(func() ([]netlink.Addr, error) { return a.netlink.AddrList(nil, netlink.FAMILY_V4) })
+	list, err := dump(func() ([]netlink.Addr, error) { return a.netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the addresses of the node: %w", a.checked(err))
 	}
@@ -120,6 +127,7 @@ func (a *addresses) read() (bound, node []netip.Addr, err error) {
 			continue
 		}
 		switch {
+		case found.LinkIndex == a.device.Attrs().Index && addr.IsLinkLocalUnicast():
 		case found.LinkIndex == a.device.Attrs().Index:
 			bound = append(bound, addr)
 		case !slices.Contains(skip, found.LinkIndex):

@@ -3,8 +3,10 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -13,8 +15,8 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Table is the name of the nftables table (family ip). A process that is newer adopts it with its elements; should the
-// type of a set have to change one day, the set needs a new name.
+// Table is the name of the nftables tables (families ip and ip6). A process that is newer adopts them with their elements;
+// should the type of a set have to change one day, the set needs a new name.
 const Table = "hitless-proxier"
 
 // Elements go to the kernel in portions: one netlink attribute holds 64 KiB, and one transaction has to fit into the
@@ -24,19 +26,46 @@ const (
 	elementsPerTransaction = 4000
 )
 
+// family is what differs between IPv4 and IPv6.
+type family struct {
+	table               *nftables.Table
+	word                string // for messages
+	addr                nftables.SetDatatype
+	source, destination uint32 // offsets in the IP header
+}
+
 var (
-	portKey = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService)
-	pairKey = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr)
+	ipv4 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv4}, "ip", nftables.TypeIPAddr, 12, 16}
+	ipv6 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv6}, "ip6", nftables.TypeIP6Addr, 8, 24}
 )
+
+func (f family) of(a netip.Addr) bool { return a.BitLen() == f.bits() }
+func (f family) bits() int            { return int(f.addr.Bytes) * 8 }
+func (f family) String() string       { return "the nftables table " + f.word + " " + Table }
+
+// set is a set of the family's table. That of allowed clients has ranges, which Linux can put together with other fields
+// since 5.6.
+func (f family) set(name kernel.Set) *nftables.Set {
+	fields := []nftables.SetDatatype{f.addr, nftables.TypeInetProto, nftables.TypeInetService}
+	ranges := name == kernel.Allowed
+	switch name {
+	case kernel.Hairpin:
+		fields = []nftables.SetDatatype{f.addr, f.addr}
+	case kernel.Allowed:
+		fields = append(fields, f.addr)
+	}
+	return &nftables.Set{Table: f.table, Name: string(name), KeyType: nftables.MustConcatSetType(fields...),
+		Interval: ranges, Concatenation: ranges}
+}
 
 // filter is the nftables part. Each call opens a socket of its own with a deadline, so a lost reply can hold up nothing.
 type filter struct {
-	options Options
-	table   *nftables.Table
+	options  Options
+	families []family
 }
 
-func newFilter(o Options) *filter {
-	return &filter{options: o, table: &nftables.Table{Name: Table, Family: nftables.TableFamilyIPv4}}
+func newFilter(o Options, families ...family) *filter {
+	return &filter{options: o, families: families}
 }
 
 func (f *filter) conn() (*nftables.Conn, error) {
@@ -56,14 +85,6 @@ func (f *filter) checked(err error) error {
 	return err
 }
 
-func (f *filter) set(name kernel.Set) *nftables.Set {
-	s := &nftables.Set{Table: f.table, Name: string(name), KeyType: portKey}
-	if name == kernel.Hairpin {
-		s.KeyType = pairKey
-	}
-	return s
-}
-
 // prepare makes table, sets, chains and rules, all in one transaction: what is there is replaced without a gap, and the
 // elements stay.
 func (f *filter) prepare() error {
@@ -71,29 +92,34 @@ func (f *filter) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.AddTable(f.table)
-	for _, name := range kernel.Sets() {
-		if err := c.AddSet(f.set(name), nil); err != nil {
-			return fmt.Errorf("preparing nftables set %s: %w", name, err)
+	for _, family := range f.families {
+		c.AddTable(family.table)
+		for _, name := range kernel.Sets() {
+			if err := c.AddSet(family.set(name), nil); err != nil {
+				return fmt.Errorf("preparing nftables set %s: %w", name, err)
+			}
 		}
-	}
-	for _, chain := range f.chains() {
-		c.AddChain(chain.chain)
-		c.FlushChain(chain.chain)
-		for _, rule := range chain.rules {
-			c.AddRule(&nftables.Rule{Table: f.table, Chain: chain.chain, Exprs: rule})
+		chains := f.chains(family)
+		for _, chain := range chains {
+			c.AddChain(chain.chain)
+			c.FlushChain(chain.chain)
+		}
+		for _, chain := range chains {
+			for _, rule := range chain.rules {
+				c.AddRule(&nftables.Rule{Table: family.table, Chain: chain.chain, Exprs: rule})
+			}
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("preparing the nftables table ip %s: %w; it needs nf_tables with nft_nat and nft_masq, and CAP_NET_ADMIN; "+
+		return fmt.Errorf("preparing the nftables tables %s: %w; it needs nf_tables with nft_nat and nft_masq, and CAP_NET_ADMIN; "+
 			"a table of that name which is not the proxier's must be deleted", Table, f.checked(err))
 	}
 	return nil
 }
 
-// complete reports whether all chains and rules are there.
-func (f *filter) complete(c *nftables.Conn) (bool, error) {
-	found, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+// complete reports whether all chains and rules of a family are there.
+func (f *filter) complete(c *nftables.Conn, family family) (bool, error) {
+	found, err := c.ListChainsOfTableFamily(family.table.Family)
 	if err != nil {
 		return false, f.checked(err)
 	}
@@ -103,11 +129,11 @@ func (f *filter) complete(c *nftables.Conn) (bool, error) {
 			exists[chain.Name] = true
 		}
 	}
-	for _, want := range f.chains() {
+	for _, want := range f.chains(family) {
 		if !exists[want.chain.Name] {
 			return false, nil
 		}
-		rules, err := c.GetRules(f.table, want.chain)
+		rules, err := c.GetRules(family.table, want.chain)
 		if err != nil || len(rules) != len(want.rules) {
 			return false, f.checked(err)
 		}
@@ -121,37 +147,40 @@ func (f *filter) read() ([]kernel.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	complete, err := f.complete(c)
-	if err != nil {
-		return nil, fmt.Errorf("reading the nftables table ip %s: %w", Table, err)
-	}
-	if !complete {
-		if err := f.prepare(); err != nil {
-			return nil, err
-		}
-	}
 	var all []kernel.Element
-	for _, name := range kernel.Sets() {
-		found, err := c.GetSetElements(f.set(name))
+	for _, family := range f.families {
+		complete, err := f.complete(c, family)
 		if err != nil {
-			return nil, fmt.Errorf("reading nftables set %s: %w", name, f.checked(err))
+			return nil, fmt.Errorf("reading %v: %w", family, err)
 		}
-		for _, e := range found {
-			key, err := decode(name, e.Key)
-			if err != nil {
-				return nil, fmt.Errorf("reading nftables set %s: %w", name, err)
+		if !complete {
+			if err := f.prepare(); err != nil {
+				return nil, err
 			}
-			all = append(all, kernel.Element{Set: name, Key: key})
+		}
+		for _, name := range kernel.Sets() {
+			found, err := c.GetSetElements(family.set(name))
+			if err != nil {
+				return nil, fmt.Errorf("reading set %s of %v: %w", name, family, f.checked(err))
+			}
+			for _, e := range found {
+				element, err := family.decode(name, e)
+				if err != nil {
+					return nil, fmt.Errorf("reading set %s of %v: %w", name, family, err)
+				}
+				all = append(all, element)
+			}
 		}
 	}
 	return all, nil
 }
 
-// change adds and removes elements in one transaction, or in several when there are thousands.
+// change adds and removes elements in one transaction, or in several when there are thousands. What is removed goes first:
+// ranges of clients must not overlap.
 func (f *filter) change(add, remove []kernel.Element) error {
 	for len(add)+len(remove) > 0 {
-		a := min(len(add), elementsPerTransaction)
-		r := min(len(remove), elementsPerTransaction-a)
+		r := min(len(remove), elementsPerTransaction)
+		a := min(len(add), elementsPerTransaction-r)
 		if err := f.transaction(add[:a], remove[:r]); err != nil {
 			return err
 		}
@@ -165,59 +194,87 @@ func (f *filter) transaction(add, remove []kernel.Element) error {
 	if err != nil {
 		return err
 	}
-	if err := f.queue(add, c.SetAddElements); err != nil {
-		return fmt.Errorf("adding to nftables sets: %w", err)
-	}
 	if err := f.queue(remove, c.SetDeleteElements); err != nil {
 		return fmt.Errorf("removing from nftables sets: %w", err)
 	}
+	if err := f.queue(add, c.SetAddElements); err != nil {
+		return fmt.Errorf("adding to nftables sets: %w", err)
+	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("changing the sets of nftables table ip %s: %w", Table, f.checked(err))
+		return fmt.Errorf("changing the sets of the nftables tables %s: %w", Table, f.checked(err))
 	}
 	return nil
 }
 
-// queue hands elements over set by set, in their fixed order.
+// queue hands elements over family by family and set by set, in their fixed order.
 func (f *filter) queue(elements []kernel.Element, message func(*nftables.Set, []nftables.SetElement) error) error {
-	for _, name := range kernel.Sets() {
-		var portion []nftables.SetElement
-		for _, e := range elements {
-			if e.Set != name {
-				continue
+	queued := 0
+	for _, family := range f.families {
+		for _, name := range kernel.Sets() {
+			var keys []nftables.SetElement
+			for _, e := range elements {
+				if e.Set == name && family.of(e.Key.Addr) {
+					keys = append(keys, encode(e))
+				}
 			}
-			portion = append(portion, nftables.SetElement{Key: encode(e)})
-			if len(portion) == elementsPerMessage {
-				if err := message(f.set(name), portion); err != nil {
+			for portion := range slices.Chunk(keys, elementsPerMessage) {
+				if err := message(family.set(name), portion); err != nil {
 					return err
 				}
-				portion = nil
 			}
+			queued += len(keys)
 		}
-		if len(portion) > 0 {
-			if err := message(f.set(name), portion); err != nil {
-				return err
-			}
-		}
+	}
+	if queued < len(elements) {
+		return fmt.Errorf("%d of %d elements are of no family that this node does", len(elements)-queued, len(elements))
 	}
 	return nil
 }
 
-// encode writes an element's key as the kernel has it: each part padded to four bytes.
-func encode(e kernel.Element) []byte {
-	addr := e.Key.Addr.As4()
+// encode writes an element's key as the kernel has it: each field padded to four bytes.
+func encode(e kernel.Element) nftables.SetElement {
+	addr := e.Key.Addr.AsSlice()
 	if e.Set == kernel.Hairpin {
-		return append(addr[:], addr[:]...)
+		return nftables.SetElement{Key: append(addr, addr...)}
 	}
-	return append(addr[:], byte(e.Key.Protocol), 0, 0, 0, byte(e.Key.Port>>8), byte(e.Key.Port), 0, 0)
+	key := append(addr, byte(e.Key.Protocol), 0, 0, 0, byte(e.Key.Port>>8), byte(e.Key.Port), 0, 0)
+	if e.Set != kernel.Allowed {
+		return nftables.SetElement{Key: key}
+	}
+	first, last := e.From.Addr().AsSlice(), e.From.Addr().AsSlice()
+	for i, m := range net.CIDRMask(e.From.Bits(), len(last)*8) {
+		last[i] |= ^m
+	}
+	return nftables.SetElement{Key: append(slices.Clone(key), first...), KeyEnd: append(key, last...)}
 }
 
-func decode(set kernel.Set, key []byte) (kernel.Key, error) {
-	switch {
-	case set == kernel.Hairpin && len(key) == 8:
-		return kernel.Key{Addr: netip.AddrFrom4([4]byte(key[:4]))}, nil
-	case set != kernel.Hairpin && len(key) == 12:
-		return kernel.Key{Addr: netip.AddrFrom4([4]byte(key[:4])), Protocol: kernel.Protocol(key[4]),
-			Port: uint16(key[8])<<8 | uint16(key[9])}, nil
+func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Element, error) {
+	n, key := int(f.addr.Bytes), found.Key
+	want := map[kernel.Set]int{kernel.Hairpin: 2 * n, kernel.Allowed: 2*n + 8}[set]
+	if want == 0 {
+		want = n + 8
 	}
-	return kernel.Key{}, fmt.Errorf("an element of %d bytes is none of ours", len(key))
+	if len(key) != want || set == kernel.Allowed && len(found.KeyEnd) != want {
+		return kernel.Element{}, fmt.Errorf("an element of %d and %d bytes is none of ours", len(key), len(found.KeyEnd))
+	}
+	addr, _ := netip.AddrFromSlice(key[:n])
+	e := kernel.Element{Set: set, Key: kernel.Key{Addr: addr}}
+	if set == kernel.Hairpin {
+		return e, nil
+	}
+	e.Key.Protocol, e.Key.Port = kernel.Protocol(key[n]), uint16(key[n+4])<<8|uint16(key[n+5])
+	if set == kernel.Allowed {
+		e.From = prefix(key[n+8:], found.KeyEnd[n+8:])
+	}
+	return e, nil
+}
+
+// prefix is the one from a first to a last address.
+func prefix(first, last []byte) netip.Prefix {
+	bits := 0
+	for bits < 8*len(first) && (first[bits/8]^last[bits/8])>>(7-bits%8)&1 == 0 {
+		bits++
+	}
+	addr, _ := netip.AddrFromSlice(first)
+	return netip.PrefixFrom(addr, bits)
 }

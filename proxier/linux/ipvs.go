@@ -16,8 +16,11 @@ import (
 const persistent = 0x1
 
 // checkKey is the virtual server that is made and deleted to find out whether there is an IPVS: the discard port of an
-// address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's.
-var checkKey = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
+// address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's. The other is for IPv6 (RFC 3849).
+var (
+	checkKey  = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
+	checkKey6 = kernel.Key{Addr: netip.MustParseAddr("2001:db8::1"), Protocol: kernel.TCP, Port: 9}
+)
 
 type virtualServers struct{ handle *handle }
 
@@ -36,11 +39,11 @@ func (v *virtualServers) close() { v.handle.close() }
 
 // check writes a virtual server and reads it back. On a kernel without IPVS, moby/ipvs has no error for anything
 // (moby/ipvs issue 27): only what reads back was really written.
-func (v *virtualServers) check(scheduler string) error {
-	probe := kernel.Virtual{Key: checkKey, Scheduler: scheduler}
+func (v *virtualServers) check(key kernel.Key, scheduler string) error {
+	probe := kernel.Virtual{Key: key, Scheduler: scheduler}
 	err := v.add(probe)
 	if errors.Is(err, kernel.ErrExists) { // left by a process that died right here
-		if err = v.delete(checkKey); err == nil {
+		if err = v.delete(key); err == nil {
 			err = v.add(probe)
 		}
 	}
@@ -48,14 +51,14 @@ func (v *virtualServers) check(scheduler string) error {
 		return fmt.Errorf("trying IPVS: the kernel has no scheduler %q: %w; load the module ip_vs_%s or choose another scheduler", scheduler, err, scheduler)
 	}
 	if err != nil {
-		return fmt.Errorf("trying IPVS: creating the virtual server %v: %w; it needs the module ip_vs and CAP_NET_ADMIN", checkKey, err)
+		return fmt.Errorf("trying IPVS: creating the virtual server %v: %w; it needs the module ip_vs and CAP_NET_ADMIN", key, err)
 	}
-	found, exists, err := v.one(checkKey)
+	found, exists, err := v.one(key)
 	if err != nil || !exists || found.Scheduler != scheduler {
-		return fmt.Errorf("trying IPVS: the kernel accepted the virtual server %v, but it does not read back (found %v, error %v): this kernel has no IPVS; load the module ip_vs, or use a kernel that has it", checkKey, exists, err)
+		return fmt.Errorf("trying IPVS: the kernel accepted the virtual server %v, but it does not read back (found %v, error %v): this kernel has no IPVS; load the module ip_vs, or use a kernel that has it", key, exists, err)
 	}
-	if err := v.delete(checkKey); err != nil {
-		return fmt.Errorf("trying IPVS: deleting the virtual server %v: %w", checkKey, err)
+	if err := v.delete(key); err != nil {
+		return fmt.Errorf("trying IPVS: deleting the virtual server %v: %w", key, err)
 	}
 	return nil
 }

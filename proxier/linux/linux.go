@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hitless/hitless/proxier/kernel"
@@ -39,6 +41,7 @@ type Kernel struct {
 	addresses *addresses
 	filter    *filter
 	conntrack conntrack
+	noIPv6    error
 }
 
 var _ kernel.Kernel = (*Kernel)(nil)
@@ -54,7 +57,7 @@ func Open(o Options) (*Kernel, error) {
 	}
 	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
 		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}}
-	if err := errors.Join(k.ipvs.check(o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
+	if err := errors.Join(k.ipvs.check(checkKey, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
 		k.Close()
 		return nil, err
 	}
@@ -67,13 +70,31 @@ func Open(o Options) (*Kernel, error) {
 		k.Close()
 		return nil, err
 	}
-	k.filter = newFilter(o)
+	families := []family{ipv4}
+	if k.noIPv6 = k.lacksIPv6(o); k.noIPv6 == nil {
+		families = append(families, ipv6)
+	}
+	k.filter = newFilter(o, families...)
 	if err := k.filter.prepare(); err != nil {
 		k.Close()
 		return nil, err
 	}
 	return k, nil
 }
+
+// lacksIPv6 says why this kernel cannot do IPv6; nil when it can.
+func (k *Kernel) lacksIPv6(o Options) error {
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	if _, err := os.Stat(filepath.Join(o.Proc, "net/if_inet6")); err != nil {
+		return fmt.Errorf("the kernel does no IPv6: %w", err)
+	}
+	return k.ipvs.check(checkKey6, o.Scheduler)
+}
+
+// IPv6 is nil when the kernel can do IPv6; else it says what is missing. Addresses of IPv6 must not be given to it then.
+func (k *Kernel) IPv6() error { return k.noIPv6 }
 
 // Close closes the netlink handles. It leaves everything else as it is: the node goes on forwarding.
 func (k *Kernel) Close() {

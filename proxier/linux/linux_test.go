@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
 	"github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,7 @@ func TestHandleThatCannotBeOpened(t *testing.T) {
 func TestServiceThereAndBack(t *testing.T) {
 	for _, want := range []kernel.Virtual{
 		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 443}, Scheduler: "rr"},
+		{Key: kernel.Key{Addr: netip.MustParseAddr("fd00:96::1"), Protocol: kernel.UDP, Port: 53}, Scheduler: "rr"},
 		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: kernel.TCP, Port: 80}, Scheduler: "mh", Affinity: 3 * time.Hour},
 	} {
 		s := service(want)
@@ -92,13 +94,21 @@ func TestElementThereAndBack(t *testing.T) {
 	for _, want := range []kernel.Element{
 		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 0x1f90}},
 		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("10.244.1.5")}},
+		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.UDP, Port: 53}, From: netip.MustParsePrefix("198.51.100.0/25")},
+		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.SCTP, Port: 0x1f90}},
+		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("fd00::5")}},
+		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.TCP, Port: 80}, From: netip.MustParsePrefix("fc00::/7")},
 	} {
-		got, err := decode(want.Set, encode(want))
-		if err != nil || got != want.Key {
+		family := ipv4
+		if want.Key.Addr.Is6() {
+			family = ipv6
+		}
+		got, err := family.decode(want.Set, encode(want))
+		if err != nil || got != want {
 			t.Errorf("%v came back as %v, %v", want, got, err)
 		}
 	}
-	if _, err := decode(kernel.Drop, make([]byte, 8)); err == nil {
+	if _, err := ipv4.decode(kernel.Drop, nftables.SetElement{Key: make([]byte, 8)}); err == nil {
 		t.Error("an element of another size was taken for one of ours")
 	}
 }

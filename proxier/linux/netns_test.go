@@ -75,7 +75,7 @@ func inNamespace(t *testing.T) netns.NsHandle {
 func newTestFilter(t *testing.T, o Options) *filter {
 	t.Helper()
 	o.Deadline, o.Lost = 5*time.Second, func(string) { t.Error("a reply was lost") }
-	f := newFilter(o)
+	f := newFilter(o, ipv4, ipv6)
 	if err := f.prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,23 +96,101 @@ func TestElementsReadBackAndSurviveARestart(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{})
 	all := []kernel.Element{port(kernel.Drop, "203.0.113.10", 80), hairpin("10.244.1.5"), port(kernel.Masquerade, "203.0.113.10", 80),
-		port(kernel.OffCluster, "10.96.0.1", 443)}
+		port(kernel.OffCluster, "10.96.0.1", 443), port(kernel.Drop, "fd00:96::1", 80), hairpin("fd00:244::5"),
+		allowed("203.0.113.10", "198.51.100.0/25"), allowed("203.0.113.10", "198.51.100.200/32"), allowed("fd00:96::1", "2001:db8::/33")}
 	slices.SortFunc(all, kernel.Element.Compare)
 	if err := f.change(all, nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(all, elements(t, f), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(fmt.Sprint(all), fmt.Sprint(elements(t, f))); diff != "" {
 		t.Errorf("elements (-want +got):\n%s", diff)
 	}
 	if err := f.change([]kernel.Element{port(kernel.FromNode, "203.0.113.11", 80)}, all[1:2]); err != nil {
 		t.Fatal(err)
 	}
 	want := elements(t, f)
-	if len(want) != 4 || slices.Contains(want, all[1]) {
+	if len(want) != len(all) || slices.Contains(want, all[1]) {
 		t.Errorf("after one added and one removed: %v", want)
 	}
 	if got := elements(t, newTestFilter(t, Options{MasqueradeAll: true})); !slices.Equal(got, want) {
 		t.Errorf("a new process found %v, want %v", got, want)
+	}
+}
+
+func allowed(addr, from string) kernel.Element {
+	e := port(kernel.Allowed, addr, 80)
+	e.From = netip.MustParsePrefix(from)
+	return e
+}
+
+// A range makes room for another that overlaps it, within one transaction.
+func TestRangesMakeRoom(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{})
+	small, large := allowed("203.0.113.10", "198.51.100.0/25"), allowed("203.0.113.10", "198.51.0.0/16")
+	for _, step := range []struct{ add, remove []kernel.Element }{
+		{[]kernel.Element{small}, nil}, {[]kernel.Element{large}, []kernel.Element{small}}, {[]kernel.Element{small}, []kernel.Element{large}},
+	} {
+		if err := f.change(step.add, step.remove); err != nil {
+			t.Fatalf("adding %v for %v: %v", step.add, step.remove, err)
+		}
+		if got := elements(t, f); !slices.Equal(got, step.add) {
+			t.Errorf("there are %v, want %v", got, step.add)
+		}
+	}
+}
+
+// New connections come from allowed clients only, and one that is there stays.
+func TestRestrictedClients(t *testing.T) {
+	r := newRoad(t)
+	f := newTestFilter(t, Options{})
+	to := func(set kernel.Set, from string) kernel.Element {
+		e := port(set, serverAddr, serverPort)
+		if from != "" {
+			e.From = netip.MustParsePrefix(from)
+		}
+		return e
+	}
+	old, err := r.dial(t, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source(t, old)
+	restrict := func(from ...string) {
+		t.Helper()
+		add := []kernel.Element{to(kernel.Restricted, "")}
+		for _, p := range from {
+			add = append(add, to(kernel.Allowed, p))
+		}
+		if err := f.change(add, elements(t, f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		from []string
+		open bool
+	}{
+		{"the client's network", []string{"192.0.2.0/24"}, true},
+		{"the client itself", []string{clientAddr + "/32"}, true},
+		{"its neighbour", []string{"192.0.2.3/32"}, false},
+		{"two ranges", []string{"10.0.0.0/8", "192.0.2.0/30"}, true},
+		{"others", []string{"10.0.0.0/8", "198.51.100.0/24"}, false},
+		{"nobody", nil, false},
+	} {
+		restrict(test.from...)
+		if _, err := r.dial(t, map[bool]time.Duration{true: patience, false: impatience}[test.open]); (err == nil) != test.open {
+			t.Errorf("%s: a new connection ended with %v, want it open: %v", test.name, err, test.open)
+		}
+		if got := source(t, old); got != clientAddr {
+			t.Errorf("%s: the old connection answers %q", test.name, got)
+		}
+	}
+	if err := f.change(nil, elements(t, f)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.dial(t, patience); err != nil {
+		t.Errorf("without a restriction: %v", err)
 	}
 }
 
@@ -160,6 +238,9 @@ func TestRulesetIsMadeAgain(t *testing.T) {
 		"ip daddr . meta l4proto . th dport @masquerade meta mark set meta mark | 0x00004000",
 		"ip saddr != 10.244.0.0/16 ip daddr . meta l4proto . th dport @off-cluster meta mark set meta mark | 0x00004000",
 		"ct state new ip daddr . meta l4proto . th dport @drop drop",
+		"ct state new ip daddr . meta l4proto . th dport @restricted ip daddr . meta l4proto . th dport . ip saddr != @allowed drop",
+		"ct state new ip6 daddr . meta l4proto . th dport @drop drop",
+		"ip6 saddr . ip6 daddr @hairpin masquerade fully-random",
 		"ip saddr . ip daddr @hairpin masquerade fully-random",
 	} {
 		if !strings.Contains(strings.ReplaceAll(want, "or 0x00004000", "| 0x00004000"), line) {
@@ -190,7 +271,7 @@ func TestKernelWithoutIPVSIsRefused(t *testing.T) {
 	inNamespace(t)
 	v := newVirtualServers(5*time.Second, func() { t.Error("a reply was lost") })
 	defer v.close()
-	err := v.check("rr")
+	err := v.check(checkKey, "rr")
 	services, _ := v.all()
 	_, missing := os.Stat("/proc/sys/net/ipv4/vs")
 	switch {
@@ -238,23 +319,25 @@ func newRoad(t *testing.T) road {
 		t.FailNow()
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			// Each answer is the address that the server sees; one for each byte asked.
-			go func() {
-				defer c.Close()
-				one := make([]byte, 1)
-				for _, err := c.Read(one); err == nil; _, err = c.Read(one) {
-					fmt.Fprintln(c, c.RemoteAddr().(*net.TCPAddr).IP)
-				}
-			}()
-		}
-	}()
+	go tellSource(l)
 	return r
+}
+
+// tellSource answers each byte asked with the address that the server sees.
+func tellSource(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			one := make([]byte, 1)
+			for _, err := c.Read(one); err == nil; _, err = c.Read(one) {
+				fmt.Fprintln(c, c.RemoteAddr().(*net.TCPAddr).IP)
+			}
+		}()
+	}
 }
 
 // in runs f on a thread of another namespace, which ends with it.
@@ -434,7 +517,7 @@ func TestAddresses(t *testing.T) {
 		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
 			t.Errorf("%s: bound (-want +got):\n%s", what, diff)
 		}
-		if len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
+		if node = slices.DeleteFunc(node, func(a netip.Addr) bool { return a.Is6() }); len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
 			t.Errorf("%s: addresses of the node are %v, want 127.0.0.1 alone", what, node)
 		}
 	}

@@ -1,7 +1,9 @@
 package linux
 
 import (
+	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -14,29 +16,22 @@ import (
 // kubelet have always used for it.
 const masqueradeBit = 0x4000
 
-// Registers of 32 bits (NFT_REG32_00 and after); the key of a set is put together in several of them.
-const (
-	register0 = 8
-	register1 = 9
-	register2 = 10
-)
+// register0 is the first register of 32 bits (NFT_REG32_00); the key of a set is put together in it and those after it.
+const register0 = 8
 
-// Offsets in the IPv4 and the TCP or UDP header.
-const (
-	sourceAddress      = 12
-	destinationAddress = 16
-	destinationPort    = 2
-)
+// destinationPort is its offset in the header of TCP, UDP and SCTP.
+const destinationPort = 2
 
 type ruleChain struct {
 	chain *nftables.Chain
 	rules [][]expr.Any
 }
 
-// chains returns the ruleset:
+// chains returns the ruleset of a family:
 //
 //	chain prerouting  { hook prerouting priority mangle
 //	    ct state new ip daddr . meta l4proto . th dport @drop drop
+//	    ct state new … @restricted ip daddr . meta l4proto . th dport . ip saddr != @allowed drop
 //	    ip daddr . meta l4proto . th dport @masquerade meta mark set mark or 0x4000
 //	    [ip saddr != CIDR] … @off-cluster meta mark set mark or 0x4000 }
 //	chain output      { hook output priority mangle: the same, and all three sets }
@@ -49,38 +44,54 @@ type ruleChain struct {
 // ones may still drain. The conntrack expressions stay for the life of the table, so conntrack stays hooked.
 //
 // Keeping virtual addresses from answering on ports of the host (kubernetes#72236) will be a chain of hook input here.
-func (f *filter) chains() []ruleChain {
-	prerouting := [][]expr.Any{f.drop(), f.mark(kernel.Masquerade)}
+func (f *filter) chains(of family) []ruleChain {
+	newOnes := [][]expr.Any{append(of.newTo(kernel.Drop), drop), append(append(of.newTo(kernel.Restricted), of.notAllowed()...), drop)}
+	prerouting := append(slices.Clone(newOnes), of.mark(kernel.Masquerade))
 	if f.options.MasqueradeAll {
-		prerouting = append(prerouting, f.mark(kernel.OffCluster))
-	} else if outside := notFrom(f.options.ClusterCIDRs); len(outside) > 0 {
-		prerouting = append(prerouting, append(outside, f.mark(kernel.OffCluster)...))
+		prerouting = append(prerouting, of.mark(kernel.OffCluster))
+	} else if outside := of.notFrom(f.options.ClusterCIDRs); len(outside) > 0 {
+		prerouting = append(prerouting, append(outside, of.mark(kernel.OffCluster)...))
 	}
-	output := [][]expr.Any{f.drop(), f.mark(kernel.Masquerade), f.mark(kernel.OffCluster), f.mark(kernel.FromNode)}
+	output := append(newOnes, of.mark(kernel.Masquerade), of.mark(kernel.OffCluster), of.mark(kernel.FromNode))
 	return []ruleChain{
-		{f.chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle), prerouting},
-		{f.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
-		{f.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
-			[][]expr.Any{masqueradeMarked(), f.masqueradeHairpin()}},
+		{of.chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle), prerouting},
+		{of.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
+		{of.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
+			[][]expr.Any{masqueradeMarked(), of.masqueradeHairpin()}},
 	}
 }
 
-func (f *filter) chain(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+func (f family) chain(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	return &nftables.Chain{Name: name, Table: f.table, Type: kind, Hooknum: hook, Priority: priority, Policy: &accept}
 }
 
-// to matches packets to the elements of a set of ports.
-func (f *filter) to(set kernel.Set) []expr.Any {
+// destined loads address, protocol and port of the destination, and returns the next free register.
+func (f family) destined() ([]expr.Any, uint32) {
+	next := register0 + f.addr.Bytes/4
 	return []expr.Any{
-		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: destinationAddress, Len: 4},
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register1},
-		&expr.Payload{DestRegister: register2, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
-		&expr.Lookup{SourceRegister: register0, SetName: string(set)},
-	}
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: next},
+		&expr.Payload{DestRegister: next + 1, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+	}, next + 2
 }
 
-func (f *filter) mark(set kernel.Set) []expr.Any { return append(f.to(set), changeMark(true)...) }
+// to matches packets to the elements of a set of ports.
+func (f family) to(set kernel.Set) []expr.Any {
+	load, _ := f.destined()
+	return append(load, &expr.Lookup{SourceRegister: register0, SetName: string(set)})
+}
+
+func (f family) mark(set kernel.Set) []expr.Any { return append(f.to(set), changeMark(true)...) }
+
+// notAllowed goes on when no range of clients has the source.
+func (f family) notAllowed() []expr.Any {
+	load, next := f.destined()
+	return append(load, &expr.Payload{DestRegister: next, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
+		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Allowed), Invert: true})
+}
+
+func (f family) mask(bits int) []byte { return net.CIDRMask(bits, f.bits()) }
 
 // changeMark sets or clears the masquerade bit and leaves the others.
 func changeMark(set bool) []expr.Any {
@@ -97,10 +108,13 @@ func changeMark(set bool) []expr.Any {
 	}
 }
 
-func (f *filter) drop() []expr.Any {
+var drop = &expr.Verdict{Kind: expr.VerdictDrop}
+
+// newTo matches packets that begin something at the elements of a set.
+func (f family) newTo(set kernel.Set) []expr.Any {
 	isNew := []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register0}}
 	isNew = append(isNew, anyBit(expr.CtStateBitNEW)...)
-	return append(append(isNew, f.to(kernel.Drop)...), &expr.Verdict{Kind: expr.VerdictDrop})
+	return append(isNew, f.to(set)...)
 }
 
 // anyBit goes on when the bits are set in the first register.
@@ -112,23 +126,18 @@ func anyBit(bits uint32) []expr.Any {
 	}
 }
 
-// notFrom goes on when the source is in none of the prefixes of IPv4.
-func notFrom(prefixes []netip.Prefix) []expr.Any {
+// notFrom goes on when the source is in none of the prefixes of the family.
+func (f family) notFrom(prefixes []netip.Prefix) []expr.Any {
 	var match []expr.Any
 	for _, p := range prefixes {
-		if !p.Addr().Is4() {
+		if !f.of(p.Addr()) {
 			continue
 		}
-		base := p.Masked().Addr().As4()
-		mask := ^uint32(0) << (32 - p.Bits())
-		if p.Bits() == 0 {
-			mask = 0
-		}
 		match = append(match,
-			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4},
-			&expr.Bitwise{SourceRegister: register0, DestRegister: register0, Len: 4,
-				Mask: binaryutil.BigEndian.PutUint32(mask), Xor: make([]byte, 4)},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: base[:]})
+			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
+			&expr.Bitwise{SourceRegister: register0, DestRegister: register0, Len: f.addr.Bytes,
+				Mask: f.mask(p.Bits()), Xor: make([]byte, f.addr.Bytes)},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: p.Masked().Addr().AsSlice()})
 	}
 	return match
 }
@@ -141,10 +150,10 @@ func masqueradeMarked() []expr.Any {
 }
 
 // masqueradeHairpin is for a pod that was given itself: it would answer itself, past the node.
-func (f *filter) masqueradeHairpin() []expr.Any {
+func (f family) masqueradeHairpin() []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4},
-		&expr.Payload{DestRegister: register1, Base: expr.PayloadBaseNetworkHeader, Offset: destinationAddress, Len: 4},
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
+		&expr.Payload{DestRegister: register0 + f.addr.Bytes/4, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
 		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Hairpin)},
 		&expr.Masq{FullyRandom: true},
 	}

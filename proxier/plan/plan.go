@@ -58,7 +58,7 @@ type planner struct {
 	want Want
 	have *kernel.State
 
-	add, remove                          []kernel.Element
+	add, swap, remove                    []kernel.Element // swap leaves with the first operation, remove with the last
 	virtuals, reals, binds               []kernel.Op
 	drains, deleteReals, deletes, unbind []kernel.Op
 	flows                                []kernel.Key // with stale flows
@@ -69,8 +69,8 @@ type planner struct {
 
 func (p *planner) ops() []kernel.Op {
 	var ops []kernel.Op
-	if len(p.add) > 0 {
-		ops = append(ops, kernel.ChangeSets{Add: sortedElements(p.add)})
+	if len(p.add)+len(p.swap) > 0 {
+		ops = append(ops, kernel.ChangeSets{Add: sortedElements(p.add), Remove: sortedElements(p.swap)})
 	}
 	for _, phase := range [][]kernel.Op{p.virtuals, p.reals, p.binds, p.drains, p.deleteReals, p.deletes, p.unbind} {
 		ops = append(ops, phase...)
@@ -125,6 +125,31 @@ func (p *planner) key(k kernel.Key) {
 		}
 	}
 	p.element(kernel.Element{Set: kernel.Drop, Key: k}, wanted && want.Drop)
+	p.clients(k, want.Clients)
+}
+
+// clients restricts a virtual server to its clients. The old ranges make room for the new ones in one operation, since
+// the kernel has no ranges that overlap; they go last where nothing is restricted any more.
+func (p *planner) clients(k kernel.Key, want *desired.Clients) {
+	p.element(kernel.Element{Set: kernel.Restricted, Key: k}, want != nil)
+	allowed := func(from netip.Prefix) kernel.Element {
+		return kernel.Element{Set: kernel.Allowed, Key: k, From: from}
+	}
+	var wanted desired.Clients
+	if want != nil {
+		wanted = *want
+	}
+	for _, from := range wanted {
+		p.element(allowed(from), true)
+	}
+	for _, from := range p.have.Sources(k) {
+		switch {
+		case want == nil:
+			p.element(allowed(from), false)
+		case !slices.Contains(wanted, from):
+			p.swap = append(p.swap, allowed(from))
+		}
+	}
 }
 
 // record restores a lost record of a virtual server that drains. It takes no new connections, so any set will do.

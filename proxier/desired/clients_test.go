@@ -1,0 +1,47 @@
+package desired
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestSourceRanges(t *testing.T) {
+	ranges := func(r ...string) func(*v1.Service) {
+		return func(s *v1.Service) { s.Spec.LoadBalancerSourceRanges = r }
+	}
+	node := map[netip.Addr]string{netip.MustParseAddr("10.0.0.11"): "an address of this node"}
+	for _, test := range []struct {
+		name    string
+		service *v1.Service
+		want    string
+		refused int
+	}{
+		{"none given", load(), "<nil>", 0},
+		{"sorted and masked", load(ranges("198.51.100.77/24", " 10.9.0.0/16 ")), "&[10.9.0.0/16 198.51.100.0/24]", 0},
+		{"one in another", load(ranges("198.51.100.0/24", "198.51.0.0/16", "198.51.100.0/24")), "&[198.51.0.0/16]", 0},
+		{"everybody", load(ranges("198.51.100.0/24", "0.0.0.0/0")), "<nil>", 0},
+		{"with the node's own address", load(ranges("10.0.0.0/24")), "&[10.0.0.0/24 203.0.113.10/32]", 0},
+		{"nonsense lets nobody in", load(ranges("198.51.100.1")), "&[]", 1},
+		{"nonsense beside another", load(ranges("x", "198.51.100.0/24")), "&[198.51.100.0/24]", 1},
+		{"of the other family lets nobody in", load(ranges("2001:db8::/32", "::/0")), "&[]", 0},
+	} {
+		o := options()
+		o.Reserved = node
+		got := Compute(web, test.service, nil, o)
+		if len(got.Refused) != test.refused || test.refused > 0 && got.Refused[0].Reason != BadSource {
+			t.Errorf("%s: refused %v", test.name, got.Refused)
+		}
+		for _, v := range got.Virtuals {
+			want := "<nil>" // cluster IPs and external IPs are open to everybody
+			if v.Origin == FromLoadBalancer {
+				want = test.want
+			}
+			if text := fmt.Sprint(v.Clients); text != want {
+				t.Errorf("%s: %v is open to %s, want %s", test.name, v.Key, text, want)
+			}
+		}
+	}
+}

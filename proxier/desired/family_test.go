@@ -1,0 +1,81 @@
+package desired
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+)
+
+func dual(s *v1.Service) {
+	s.Spec.ClusterIPs = []string{"10.96.0.10", "fd00:96::10"}
+	s.Spec.ExternalIPs = []string{"2001:db8::20"}
+}
+
+func slice6(endpoints ...discovery.Endpoint) *discovery.EndpointSlice {
+	s := slice(endpoints...)
+	s.AddressType = discovery.AddressTypeIPv6
+	return s
+}
+
+// Each family has its own endpoints, and its own answer to which of them are used.
+func TestDualStack(t *testing.T) {
+	slices := []*discovery.EndpointSlice{
+		slice(on("node-1", "10.244.1.1", "ready"), on("node-2", "10.244.2.1", "ready")),
+		slice6(on("node-1", "fd00:244::1", "draining")),
+	}
+	o := options()
+	o.IPv6, o.NodePorts = true, addrs("10.0.0.11", "fd00:10::11")
+	got := Compute(web, load(dual, nodePorts(30080)), slices, o)
+	want := `
+10.96.0.10:80/tcp off-cluster 10.244.1.1 10.244.2.1
+[fd00:96::10]:80/tcp off-cluster fd00:244::1
+203.0.113.10:80/tcp masquerade 10.244.1.1 10.244.2.1
+[2001:db8::20]:80/tcp masquerade fd00:244::1
+10.0.0.11:30080/tcp masquerade 10.244.1.1 10.244.2.1
+[fd00:10::11]:30080/tcp masquerade fd00:244::1
+`
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), text(got)); diff != "" || len(got.Refused) > 0 {
+		t.Errorf("virtual servers (-want +got):\n%s\nrefused %v", diff, got.Refused)
+	}
+}
+
+func TestFamiliesThatDoNotMatch(t *testing.T) {
+	four := []*discovery.EndpointSlice{slice(on("node-1", "10.244.1.1", "ready"))}
+	for _, test := range []struct {
+		name     string
+		service  *v1.Service
+		ipv6     bool
+		reason   Reason
+		virtuals int
+	}{
+		{"a node without IPv6", load(dual, func(s *v1.Service) { s.Spec.ExternalIPs = nil }), false, NoIPv6, 2},
+		{"an external IP of a family that the Service does not have", load(func(s *v1.Service) { s.Spec.ExternalIPs = []string{"2001:db8::20"} }), true, FamilyMismatched, 2},
+		{"loopback of IPv6", load(dual, func(s *v1.Service) { s.Spec.ExternalIPs = []string{"::1"} }), true, BadAddress, 3},
+		{"link-local of IPv6", load(dual, func(s *v1.Service) { s.Spec.ExternalIPs = []string{"fe80::1"} }), true, BadAddress, 3},
+		{"a zone", load(dual, func(s *v1.Service) { s.Spec.ExternalIPs = []string{"2001:db8::20%eth0"} }), true, BadAddress, 3},
+		{"multicast of IPv6", load(dual, func(s *v1.Service) { s.Spec.ExternalIPs = []string{"ff02::1"} }), true, BadAddress, 3},
+	} {
+		o := options()
+		o.IPv6 = test.ipv6
+		got := Compute(web, test.service, four, o)
+		if len(got.Refused) != 1 || got.Refused[0].Reason != test.reason || len(got.Virtuals) != test.virtuals {
+			t.Errorf("%s: refused %v, want one of %s; %d virtual servers, want %d:\n%s", test.name, got.Refused, test.reason, len(got.Virtuals), test.virtuals, text(got))
+		}
+	}
+}
+
+// A pod of two families counts once, and a Service of IPv6 alone has its health check too.
+func TestHealthCheckOfBothFamilies(t *testing.T) {
+	slices := []*discovery.EndpointSlice{slice(on("node-1", "10.244.1.1", "ready")), slice6(on("node-1", "fd00:244::1", "ready"))}
+	alone := func(s *v1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "fd00:96::10", nil }
+	for name, service := range map[string]*v1.Service{"both": load(dual, external("Local")), "IPv6": load(alone, external("Local"))} {
+		o := options()
+		o.IPv6 = true
+		if got := Compute(web, service, slices, o); got.HealthCheck == nil || got.HealthCheck.Local != 1 {
+			t.Errorf("%s: health check %+v, want one local pod", name, got.HealthCheck)
+		}
+	}
+}
