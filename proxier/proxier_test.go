@@ -3,6 +3,7 @@ package proxier
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -28,9 +29,10 @@ import (
 
 // source is one Service whose endpoints a test sets.
 type source struct {
-	changed chan struct{}
-	pods    []string
-	node    *health.Node
+	changed   chan struct{}
+	pods      []string
+	externals []string
+	node      *health.Node
 }
 
 var (
@@ -45,7 +47,7 @@ func (s *source) NodeAddresses() []netip.Addr   { return nil }
 func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names() }
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
-	svc.Spec.ClusterIP, svc.Spec.Ports = vip.Addr.String(), []v1.ServicePort{{Port: 80}}
+	svc.Spec.ClusterIP, svc.Spec.ExternalIPs, svc.Spec.Ports = vip.Addr.String(), s.externals, []v1.ServicePort{{Port: 80}}
 	return svc
 }
 
@@ -230,6 +232,36 @@ func TestFailureIsTriedAgain(t *testing.T) {
 		if code := r.healthz(); code != 200 {
 			t.Errorf("/healthz is %d after it was cured", code)
 		}
+	})
+}
+
+// What is refused is logged once and counted once, however often the Service is looked at; and again when it comes back.
+func TestRefusedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		told := func(when string, want int) {
+			t.Helper()
+			line := `msg=refused service=shop/web reason=bad-address detail="127.0.0.1 is a loopback address"`
+			if got := strings.Count(r.logged(), line); got != want {
+				t.Errorf("%s: logged %d times, want %d:\n%s", when, got, want, r.logged())
+			}
+			if got := r.counted(`hitless_proxier_refused_total{reason="bad-address"}`); got != fmt.Sprint(want) {
+				t.Errorf("%s: counted %s, want %d", when, got, want)
+			}
+		}
+		r.source.externals = []string{"127.0.0.1"}
+		for range 3 {
+			r.source.set("10.244.1.1")
+		}
+		time.Sleep(31 * time.Minute) // two reconciliations
+		told("after three changes and two reconciliations", 1)
+		r.source.externals = nil
+		r.source.set("10.244.1.1")
+		r.source.externals = []string{"127.0.0.1"}
+		r.source.set("10.244.1.1")
+		told("after it was gone and came back", 2)
+		r.served(t, "10.244.1.1")
 	})
 }
 

@@ -12,7 +12,7 @@ func TestSourceRanges(t *testing.T) {
 	ranges := func(r ...string) func(*v1.Service) {
 		return func(s *v1.Service) { s.Spec.LoadBalancerSourceRanges = r }
 	}
-	node := map[netip.Addr]string{netip.MustParseAddr("10.0.0.11"): "an address of this node"}
+	node := map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): Always}
 	for _, test := range []struct {
 		name    string
 		service *v1.Service

@@ -18,13 +18,23 @@ import (
 
 // Options say for which node, and how, the desired state is computed.
 type Options struct {
-	Node                string                // name of the Node object; endpoints with this nodeName are local
-	Scheduler           string                // IPVS scheduler of every virtual server
-	TerminatingFallback bool                  // KEP-1669; false is what kube-proxy did before 1.26
-	IPv6                bool                  // the node can do it
-	Reserved            map[netip.Addr]string // addresses of the node: no Service may claim them; and what they are
-	NodePorts           []netip.Addr          // addresses of the node on which NodePorts are served
+	Node                string                     // name of the Node object; endpoints with this nodeName are local
+	Scheduler           string                     // IPVS scheduler of every virtual server
+	TerminatingFallback bool                       // KEP-1669; false is what kube-proxy did before 1.26
+	IPv6                bool                       // the node can do it
+	Reserved            map[netip.Addr]Reservation // addresses of the node, which Services may not claim
+	NodePorts           []netip.Addr               // addresses of the node on which NodePorts are served
 }
+
+// Reservation says for whom an address of the node is out of reach.
+type Reservation uint8
+
+// The reservations. Cluster IPs are given out by the API server from its own range, and may stand on another device of the
+// node for good reasons, as a DNS cache has it. What users write may not.
+const (
+	Always Reservation = iota + 1
+	ButClusterIPs
+)
 
 // Origin says what a virtual address comes from. A lower one wins when two Services claim the same address and port.
 type Origin uint8

@@ -145,12 +145,10 @@ func (c *computation) frontends() []frontend {
 	return all
 }
 
-// unusable says why an address cannot be a virtual address; empty when it can. Reserved addresses bind only what users
-// write: cluster IPs are given out by the API server from its own range, and may be bound elsewhere on the node for good
-// reasons, as a DNS cache does.
+// unusable says why an address cannot be a virtual address; empty when it can.
 func (c *computation) unusable(a netip.Addr, origin Origin) string {
-	if what, reserved := c.options.Reserved[a]; reserved && origin != FromClusterIP {
-		return "is " + what
+	if r := c.options.Reserved[a]; r == Always || r == ButClusterIPs && origin != FromClusterIP {
+		return "is an address of this node"
 	}
 	return special(a)
 }

@@ -195,7 +195,7 @@ func TestBadObjects(t *testing.T) {
 	}
 	reserved := options()
 	reserved.NodePorts = addrs("10.0.0.12")
-	reserved.Reserved = map[netip.Addr]string{netip.MustParseAddr("10.0.0.11"): "an address of this node"}
+	reserved.Reserved = map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): Always, netip.MustParseAddr("10.0.0.13"): ButClusterIPs}
 	for _, test := range []struct {
 		name     string
 		service  *v1.Service
@@ -211,6 +211,8 @@ func TestBadObjects(t *testing.T) {
 		{"broadcast", load(balancerAt("255.255.255.255")), good, BadAddress, 2},
 		{"IPv4 in IPv6", load(balancerAt("::ffff:10.0.0.11")), good, BadAddress, 2},
 		{"nonsense", load(balancerAt("010.0.0.1")), good, BadAddress, 2},
+		{"the node's own as a cluster IP", load(func(s *v1.Service) { s.Spec.ClusterIP = "10.0.0.11" }), good, BadAddress, 2},
+		{"on a device for virtual addresses", load(balancerAt("10.0.0.13")), good, BadAddress, 2},
 		{"the node's own", load(balancerAt("10.0.0.11")), good, BadAddress, 2},
 		{"duplicate port", load(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
 		{"unknown protocol", load(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},

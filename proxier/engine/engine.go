@@ -149,19 +149,19 @@ func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report
 // that the kernel could not be read.
 func (e *Engine) Full(ctx context.Context) (Report, error) {
 	var r Report
-	bound, node, err := e.kernel.Addresses()
+	addrs, err := e.kernel.Addresses()
 	if err != nil {
 		return r, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	primary := e.objects.NodeAddresses()
-	e.reserve(node, primary)
+	e.reserve(addrs, primary)
 	for _, name := range e.allNames() {
 		e.compute(name, &r)
 	}
 	if e.adopted {
 		r.changed = maps.Clone(e.pending.keys)
 	}
-	if err := e.read(bound, &r); err != nil {
+	if err := e.read(addrs.Bound, &r); err != nil {
 		return r, err
 	}
 	if !e.adopted { // an earlier process may have ended between a change and its flows
@@ -175,12 +175,17 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	return r, e.apply(ctx, &r)
 }
 
-// reserve keeps the node's addresses from being claimed by Services, except for NodePorts on those that are for them.
-func (e *Engine) reserve(node, primary []netip.Addr) {
-	e.options.Desired.NodePorts = e.options.NodePorts.Select(node, primary)
-	e.options.Desired.Reserved = make(map[netip.Addr]string, len(node))
-	for _, a := range node {
-		e.options.Desired.Reserved[a] = "an address of this node"
+// reserve keeps the node's addresses from being claimed by Services, except for NodePorts on those that are for them, and
+// except for cluster IPs that another program has on a device for such things.
+func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
+	o := &e.options.Desired
+	o.NodePorts = e.options.NodePorts.Select(slices.Concat(addrs.Node, addrs.Virtual), primary)
+	o.Reserved = map[netip.Addr]desired.Reservation{}
+	for _, a := range addrs.Virtual {
+		o.Reserved[a] = desired.ButClusterIPs
+	}
+	for _, a := range slices.Concat(addrs.Node, primary) {
+		o.Reserved[a] = desired.Always
 	}
 }
 

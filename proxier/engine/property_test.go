@@ -122,7 +122,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 	r.hairpins()
 	r.senders(want)
 	for _, k := range r.ours() {
-		if _, wanted := want[k]; !wanted && len(serving(state, k)) > 0 {
+		if _, wanted := want[k]; !wanted && !hostileMayHave(k) && len(serving(state, k)) > 0 {
 			r.t.Fatalf("%v is not wanted and served by %v", k, serving(state, k))
 		}
 	}
@@ -190,7 +190,11 @@ func (r *rig) judge(op kernel.Op) {
 		return
 	}
 	state := r.kernel.State()
+	r.judgeHostile(op)
 	for _, k := range r.ours() {
+		if hostileMayHave(k) {
+			continue
+		}
 		var allowed []netip.AddrPort
 		sources := map[kernel.Set]bool{}
 		for _, w := range r.worlds {
@@ -345,6 +349,10 @@ func (r *rig) change(t *rapid.T) {
 		r.world.address = 1 - r.world.address
 	}
 	r.dirty[name(i)] = true
+	if rapid.IntRange(0, 7).Draw(t, "hostile") == 0 {
+		r.world.hostile = hostileService(t)
+		r.dirty[hostileName] = true
+	}
 	r.worlds = append(r.worlds, r.world.contract())
 }
 
@@ -452,6 +460,8 @@ func (r *rig) drain() {
 
 // finish lets all connections end, and checks that the kernel then holds what is wanted and nothing more.
 func (r *rig) finish() {
+	r.world.hostile = nil
+	r.dirty[hostileName] = true
 	r.sync()
 	r.full()
 	for _, k := range r.ours() {

@@ -81,11 +81,11 @@ func (e *Engine) reread() error {
 		delete(e.suspect.keys, k)
 	}
 	if e.suspect.addrs {
-		bound, _, err := e.kernel.Addresses()
+		addrs, err := e.kernel.Addresses()
 		if err != nil {
 			return fmt.Errorf("reading the bound addresses after a failure: %w", err)
 		}
-		e.state.SetAddresses(bound)
+		e.state.SetAddresses(addrs.Bound)
 		e.suspect.addrs = false
 	}
 	if e.suspect.elements {

@@ -17,8 +17,12 @@ import (
 // world is a small cluster, seen from node-1: three Services with up to four pods each, the first two of them local.
 type world struct {
 	services [3]service
-	address  int // of nodeAddrs: the node's primary one
+	address  int         // of nodeAddrs: the node's primary one
+	hostile  *v1.Service // one that no proxy should obey; nil for none
 }
+
+// hostileName is the name of the hostile Service.
+var hostileName = types.NamespacedName{Namespace: "default", Name: "s9"}
 
 // nodeAddrs are the addresses that the node has. The one of IPv6 is always primary.
 var nodeAddrs = []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.1.11"), netip.MustParseAddr("fd00:10::11")}
@@ -86,12 +90,18 @@ func (w *world) Names() []types.NamespacedName {
 			all = append(all, name(i))
 		}
 	}
+	if w.hostile != nil {
+		all = append(all, hostileName)
+	}
 	return all
 }
 
 func (w *world) index(n types.NamespacedName) int { return int(n.Name[1] - '0') }
 
 func (w *world) Service(n types.NamespacedName) *v1.Service {
+	if n == hostileName {
+		return w.hostile
+	}
 	i := w.index(n)
 	s := w.services[i]
 	if !s.exists {
@@ -138,6 +148,9 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 func nodePort(svc int, port uint16) uint16 { return 30000 + 100*uint16(svc) + port }
 
 func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
+	if n == hostileName {
+		return hostileSlices()
+	}
 	i := w.index(n)
 	s := w.services[i]
 	one := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: n.Name + "-1"}, AddressType: discovery.AddressTypeIPv4}

@@ -242,13 +242,13 @@ func (k *Kernel) server(key kernel.Key) kernel.Server {
 }
 
 // Addresses implements kernel.Kernel.
-func (k *Kernel) Addresses() (bound, node []netip.Addr, err error) {
+func (k *Kernel) Addresses() (kernel.Addresses, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dead {
-		return nil, nil, fmt.Errorf("reading: %w", ErrInjected)
+		return kernel.Addresses{}, fmt.Errorf("reading: %w", ErrInjected)
 	}
-	return k.state.Addresses(), slices.Clone(k.node), nil
+	return kernel.Addresses{Bound: k.state.Addresses(), Node: slices.Clone(k.node)}, nil
 }
 
 // Elements implements kernel.Kernel.

@@ -136,14 +136,21 @@ func ComparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
+// Addresses are the addresses of a node by what they stand on. One may be in more than one list.
+type Addresses struct {
+	Bound   []netip.Addr // the proxier's own device
+	Node    []netip.Addr // devices that packets come over, and loopback
+	Virtual []netip.Addr // dummy devices of others, as of a DNS cache that answers on a cluster IP
+}
+
 // Kernel is a node's kernel. Calls do not overlap: the proxier makes them from one goroutine.
 type Kernel interface {
 	// Servers returns every virtual server that has an address, also those that others created. Order is not defined.
 	Servers() ([]Server, error)
 	// Server returns one virtual server; false and no error when it does not exist.
 	Server(Key) (Server, bool, error)
-	// Addresses returns the addresses bound on the proxier's device, and all others of the node.
-	Addresses() (bound, node []netip.Addr, err error)
+	// Addresses returns the addresses that the node has.
+	Addresses() (Addresses, error)
 	// Elements returns the elements of all filter sets, and makes sets and rules that are missing.
 	Elements() ([]Element, error)
 	// Apply carries out one operation. After an error it is not known whether it took effect.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
 )
 
 // Device is the dummy device that holds the virtual addresses. It stays down: an address is the node's own all the same,
@@ -109,46 +111,48 @@ func host(addr netip.Addr) *netlink.Addr {
 
 // read lists the addresses of the device and of the node, and makes the device again if somebody removed it. The kernel's
 // own link-local addresses on the device are not what the proxier bound.
-func (a *addresses) read() (bound, node []netip.Addr, err error) {
+func (a *addresses) read() (kernel.Addresses, error) {
+	var all kernel.Addresses
 	if err := a.ensure(); err != nil {
-		return nil, nil, err
+		return all, err
 	}
-	skip, err := a.virtualDevices()
+	links, err := dump(a.netlink.LinkList)
 	if err != nil {
-		return nil, nil, err
+		return all, fmt.Errorf("listing the devices of the node: %w", a.checked(err))
+	}
+	devices := map[int]netlink.Link{}
+	for _, l := range links {
+		devices[l.Attrs().Index] = l
 	}
 	list, err := dump(func() ([]netlink.Addr, error) { return a.netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing the addresses of the node: %w", a.checked(err))
+		return all, fmt.Errorf("listing the addresses of the node: %w", a.checked(err))
 	}
 	for _, found := range list {
 		addr, ok := netip.AddrFromSlice(found.IP)
-		if addr = addr.Unmap(); !ok {
+		if !ok {
 			continue
 		}
-		switch {
-		case found.LinkIndex == a.device.Attrs().Index && addr.IsLinkLocalUnicast():
-		case found.LinkIndex == a.device.Attrs().Index:
-			bound = append(bound, addr)
-		case !slices.Contains(skip, found.LinkIndex):
-			node = append(node, addr)
-		}
+		a.sort(&all, addr.Unmap(), devices[found.LinkIndex])
 	}
-	return bound, node, nil
+	return all, nil
 }
 
-func (a *addresses) virtualDevices() ([]int, error) {
-	links, err := dump(a.netlink.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("listing the devices of the node: %w", a.checked(err))
-	}
-	var indexes []int
-	for _, l := range links {
-		if slices.Contains(otherProxies, l.Attrs().Name) {
-			indexes = append(indexes, l.Attrs().Index)
+// sort puts an address into the list that its device stands for. A device that came meanwhile is like any other.
+func (a *addresses) sort(all *kernel.Addresses, addr netip.Addr, on netlink.Link) {
+	switch {
+	case on == nil:
+		all.Node = append(all.Node, addr)
+	case on.Attrs().Index == a.device.Attrs().Index:
+		if !addr.IsLinkLocalUnicast() {
+			all.Bound = append(all.Bound, addr)
 		}
+	case slices.Contains(otherProxies, on.Attrs().Name):
+	case on.Type() == "dummy":
+		all.Virtual = append(all.Virtual, addr)
+	default:
+		all.Node = append(all.Node, addr)
 	}
-	return indexes, nil
 }
 
 // dump reads a list again when the kernel says that it changed meanwhile (NLM_F_DUMP_INTR).

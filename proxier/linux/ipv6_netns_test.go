@@ -159,17 +159,17 @@ func TestIPv6ThroughIPVS(t *testing.T) {
 			t.Errorf("to %v at weight 0: the old connection says %q", key, got)
 		}
 	}
-	bound, node, err := k.Addresses()
-	if err != nil || !slices.Equal(bound, []netip.Addr{vip6.Addr}) || !slices.Contains(node, nodePort.Addr) || slices.Contains(node, vip6.Addr) {
-		t.Errorf("bound %v, of the node %v, error %v", bound, node, err)
+	addrs, err := k.Addresses()
+	if err != nil || !slices.Equal(addrs.Bound, []netip.Addr{vip6.Addr}) || !slices.Contains(addrs.Node, nodePort.Addr) || slices.Contains(addrs.Node, vip6.Addr) {
+		t.Errorf("addresses %+v, error %v", addrs, err)
 	}
 	s, exists, err := k.Server(vip6)
 	if err != nil || !exists || s.Virtual != (kernel.Virtual{Key: vip6, Scheduler: "rr"}) || len(s.Reals) != 1 || s.Reals[0].Addr != pod {
 		t.Errorf("read back as %+v, %v, %v", s, exists, err)
 	}
 	apply(t, k, kernel.DeleteVirtual{Key: vip6}, kernel.Unbind{Addr: vip6.Addr})
-	if bound, _, err = k.Addresses(); err != nil || len(bound) > 0 {
-		t.Errorf("after all was taken back, bound are %v, error %v", bound, err)
+	if addrs, err = k.Addresses(); err != nil || len(addrs.Bound) > 0 {
+		t.Errorf("after all was taken back: %+v, error %v", addrs, err)
 	}
 }
 

@@ -18,8 +18,10 @@ const persistent = 0x1
 // checkKey is the virtual server that is made and deleted to find out whether there is an IPVS: the discard port of an
 // address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's. The other is for IPv6 (RFC 3849).
 var (
-	checkKey  = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
-	checkKey6 = kernel.Key{Addr: netip.MustParseAddr("2001:db8::1"), Protocol: kernel.TCP, Port: 9}
+	checkKey = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
+	// checkAffinity tells one that was left behind from anybody else's.
+	checkAffinity = 86399 * time.Second
+	checkKey6     = kernel.Key{Addr: netip.MustParseAddr("2001:db8::1"), Protocol: kernel.TCP, Port: 9}
 )
 
 type virtualServers struct{ handle *handle }
@@ -40,10 +42,10 @@ func (v *virtualServers) close() { v.handle.close() }
 // check writes a virtual server and reads it back. On a kernel without IPVS, moby/ipvs has no error for anything
 // (moby/ipvs issue 27): only what reads back was really written.
 func (v *virtualServers) check(key kernel.Key, scheduler string) error {
-	probe := kernel.Virtual{Key: key, Scheduler: scheduler}
+	probe := kernel.Virtual{Key: key, Scheduler: scheduler, Affinity: checkAffinity}
 	err := v.add(probe)
-	if errors.Is(err, kernel.ErrExists) { // left by a process that died right here
-		if err = v.delete(key); err == nil {
+	if errors.Is(err, kernel.ErrExists) {
+		if err = v.clear(key); err == nil {
 			err = v.add(probe)
 		}
 	}
@@ -61,6 +63,18 @@ func (v *virtualServers) check(key kernel.Key, scheduler string) error {
 		return fmt.Errorf("trying IPVS: deleting the virtual server %v: %w", key, err)
 	}
 	return nil
+}
+
+// clear deletes what a process left that died in the middle of a check. Anything else there is somebody else's.
+func (v *virtualServers) clear(key kernel.Key) error {
+	found, exists, err := v.one(key)
+	if err == nil && exists && (found.Affinity != checkAffinity || len(found.Reals) > 0) {
+		err = errors.New("somebody else has a virtual server there, at an address that is for documentation only; delete it")
+	}
+	if err != nil || !exists {
+		return err
+	}
+	return v.delete(key)
 }
 
 func (v *virtualServers) setTimeouts(t Timeouts) error {

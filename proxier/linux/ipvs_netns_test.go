@@ -90,6 +90,28 @@ func TestVirtualServers(t *testing.T) {
 	}
 }
 
+// The check for IPVS makes and deletes a virtual server of its own. It clears up after one that died in the middle of it,
+// and touches nobody else's.
+func TestCheckDeletesOnlyItsOwn(t *testing.T) {
+	inNamespace(t)
+	k := withIPVS(t)
+	apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: checkKey, Scheduler: "wrr", Affinity: checkAffinity}})
+	if err := k.ipvs.check(checkKey, "rr"); err != nil {
+		t.Errorf("after one that died: %v", err)
+	}
+	if _, left, err := k.Server(checkKey); left || err != nil {
+		t.Errorf("after the check it is there: %v, error %v", left, err)
+	}
+	theirs := kernel.Virtual{Key: checkKey, Scheduler: "wrr"}
+	apply(t, k, kernel.AddVirtual{Virtual: theirs})
+	if err := k.ipvs.check(checkKey, "rr"); err == nil || !strings.Contains(err.Error(), "somebody else") {
+		t.Errorf("where somebody else has one: %v", err)
+	}
+	if s, exists, err := k.Server(checkKey); !exists || err != nil || s.Virtual != theirs {
+		t.Errorf("somebody else's is %+v, there: %v, error %v", s, exists, err)
+	}
+}
+
 func TestUnknownScheduler(t *testing.T) {
 	inNamespace(t)
 	withIPVS(t).Close()
@@ -330,9 +352,9 @@ func TestOpenAdopts(t *testing.T) {
 	if err != nil || len(servers) != 1 || servers[0].Key != vip || len(servers[0].Reals) != 1 {
 		t.Errorf("servers %+v, error %v", servers, err)
 	}
-	bound, node, err := k.Addresses()
-	if err != nil || !slices.Equal(bound, []netip.Addr{vip.Addr}) || slices.Contains(node, vip.Addr) {
-		t.Errorf("bound %v, of the node %v, error %v", bound, node, err)
+	addrs, err := k.Addresses()
+	if err != nil || !slices.Equal(addrs.Bound, []netip.Addr{vip.Addr}) || slices.Contains(addrs.Node, vip.Addr) {
+		t.Errorf("addresses %+v, error %v", addrs, err)
 	}
 	if all, err := k.Elements(); err != nil || !slices.Equal(all, []kernel.Element{{Set: kernel.FromNode, Key: vip}}) {
 		t.Errorf("elements %v, error %v", all, err)

@@ -111,7 +111,7 @@ func (k *Kernel) Servers() ([]kernel.Server, error) { return k.ipvs.all() }
 func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) { return k.ipvs.one(key) }
 
 // Addresses implements kernel.Kernel.
-func (k *Kernel) Addresses() (bound, node []netip.Addr, err error) { return k.addresses.read() }
+func (k *Kernel) Addresses() (kernel.Addresses, error) { return k.addresses.read() }
 
 // Elements implements kernel.Kernel.
 func (k *Kernel) Elements() ([]kernel.Element, error) { return k.filter.read() }

@@ -506,18 +506,18 @@ func TestAddresses(t *testing.T) {
 	defer a.close()
 	check := func(what string, want ...string) {
 		t.Helper()
-		bound, node, err := a.read()
+		addrs, err := a.read()
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		got := []string{}
-		for _, addr := range bound {
+		for _, addr := range addrs.Bound {
 			got = append(got, addr.String())
 		}
 		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
 			t.Errorf("%s: bound (-want +got):\n%s", what, diff)
 		}
-		if node = slices.DeleteFunc(node, func(a netip.Addr) bool { return a.Is6() }); len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
+		if node := slices.DeleteFunc(addrs.Node, func(a netip.Addr) bool { return a.Is6() }); len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
 			t.Errorf("%s: addresses of the node are %v, want 127.0.0.1 alone", what, node)
 		}
 	}

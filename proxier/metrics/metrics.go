@@ -4,7 +4,6 @@ package metrics
 
 import (
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -183,10 +182,10 @@ func (c *counted) Server(k kernel.Key) (kernel.Server, bool, error) {
 	return s, ok, err
 }
 
-func (c *counted) Addresses() (bound, node []netip.Addr, err error) {
-	bound, node, err = c.kernel.Addresses()
+func (c *counted) Addresses() (kernel.Addresses, error) {
+	a, err := c.kernel.Addresses()
 	c.count("read-addresses", err)
-	return bound, node, err
+	return a, err
 }
 
 func (c *counted) Elements() ([]kernel.Element, error) {

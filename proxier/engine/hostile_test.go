@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// hostileIP is an address that is the hostile Service's own; strangersIP is one that it may have on other ports than the
+// stranger.
+var hostileIP, strangersIP = netip.MustParseAddr("10.96.0.200"), netip.MustParseAddr("192.168.1.1")
+
+func hostileMayHave(k kernel.Key) bool { return k.Addr == hostileIP || k.Addr == strangersIP }
+
+// hostileService claims what is not its own: addresses of the node and of nobody, and those of strangers' virtual servers
+// and of other Services, than all of which it is younger. Where it may win, since the other Service does not exist, it
+// asks for a port that nobody else has.
+func hostileService(t *rapid.T) *v1.Service {
+	if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+		return nil
+	}
+	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: hostileName.Namespace, Name: hostileName.Name, CreationTimestamp: metav1.NewTime(time.Unix(9999, 0))}}
+	s.Spec.ClusterIP = hostileIP.String()
+	s.Spec.Type = v1.ServiceTypeLoadBalancer
+	claims := rapid.SliceOfN(rapid.SampledFrom([]string{"127.0.0.1", "10.0.0.11", "10.0.1.11", "169.254.169.254", "0.0.0.0", "255.255.255.255", "x", "::1",
+		"fd00:10::11", "fe80::1", "192.168.1.1"}), 0, 4).Draw(t, "claims")
+	s.Spec.ExternalIPs = claims
+	for _, ip := range claims {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, v1.LoadBalancerIngress{IP: ip})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "ports") {
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Port: rapid.SampledFrom([]int32{-1, 0, 80, 80, 70000}).Draw(t, "port"),
+			NodePort: rapid.SampledFrom([]int32{-1, 0, 0, 70000}).Draw(t, "NodePort"), Protocol: rapid.SampledFrom([]v1.Protocol{"", "UDP", "QUIC"}).Draw(t, "protocol")})
+	}
+	s.Spec.LoadBalancerSourceRanges = rapid.SliceOfN(rapid.SampledFrom([]string{"x", "10.0.0.0/8", "10.0.0.0/9"}), 0, 2).Draw(t, "ranges")
+	return s
+}
+
+// hostileSlices has endpoints that no kernel should get, and a good one.
+func hostileSlices() []*discovery.EndpointSlice {
+	port, bad := int32(8080), int32(0)
+	s := &discovery.EndpointSlice{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}, {Port: &bad}, {}}}
+	for _, addr := range []string{"127.0.0.1", "169.254.1.1", "", "fd00::1", "10.244.9.9"} {
+		s.Endpoints = append(s.Endpoints, discovery.Endpoint{Addresses: []string{addr}})
+	}
+	return []*discovery.EndpointSlice{s, {AddressType: "FQDN", Endpoints: make([]discovery.Endpoint, 2)}}
+}
+
+// judgeHostile checks that of all that the hostile Service claims it only gets its own, and only its good endpoint.
+func (r *rig) judgeHostile(op kernel.Op) {
+	state := r.kernel.State()
+	for _, a := range state.Addresses() {
+		if slices.Contains(nodeAddrs, a) || a.IsLoopback() || a.IsLinkLocalUnicast() || !a.IsGlobalUnicast() {
+			r.t.Fatalf("after %v: %v is bound", op, a)
+		}
+	}
+	for _, k := range state.Keys() {
+		if k.Addr.IsLoopback() || !k.Addr.IsGlobalUnicast() || slices.Contains(nodeAddrs, k.Addr) && k.Port < 30000 {
+			r.t.Fatalf("after %v: %v is a virtual server", op, k)
+		}
+		for _, real := range state.Reals(k) {
+			if hostileMayHave(k) && real.Addr != netip.MustParseAddrPort("10.244.9.9:8080") {
+				r.t.Fatalf("after %v: %v goes to %v", op, k, real)
+			}
+		}
+	}
+}
