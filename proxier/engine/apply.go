@@ -14,12 +14,21 @@ import (
 	"github.com/hitless/hitless/proxier/plan"
 )
 
-// apply plans what is pending and carries it out. What fails stays pending, and is read again before the next plan.
-func (e *Engine) apply(ctx context.Context, r *Report) error {
-	if err := e.reread(); err != nil {
+// update applies what is pending to a kernel of which only a memory is at hand.
+func (e *Engine) update(ctx context.Context, r *Report) error {
+	err := e.reread()
+	if err == nil {
+		err = e.meet(r)
+	}
+	if err != nil {
 		r.Failures = append(r.Failures, err)
 		return nil
 	}
+	return e.apply(ctx, r)
+}
+
+// apply plans what is pending and carries it out. What fails stays pending, and is read again before the next plan.
+func (e *Engine) apply(ctx context.Context, r *Report) error {
 	todo := e.pending
 	scope := plan.Scope{
 		Keys:    slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),

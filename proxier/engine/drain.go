@@ -24,7 +24,7 @@ func (e *Engine) Drain(ctx context.Context) (Report, error) {
 		}
 		entries = entries[n:]
 	}
-	return r, e.apply(ctx, &r)
+	return r, e.update(ctx, &r)
 }
 
 // drainServer does it for the entries of one virtual server. Its plan is made anew, whatever was found.

@@ -141,7 +141,7 @@ func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report
 	for _, name := range names {
 		e.compute(name, &r)
 	}
-	return r, e.apply(ctx, &r)
+	return r, e.update(ctx, &r)
 }
 
 // Full reads the whole state of the kernel and brings it to the desired state of all Services. The first call adopts

@@ -246,6 +246,31 @@ func TestVirtualServersOfOthers(t *testing.T) {
 	}
 }
 
+// A process that dies wherever it likes leaves no record that makes somebody else's virtual server the next one's own.
+func TestDeathBesideVirtualServersOfOthers(t *testing.T) {
+	theirs := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
+	for n := range 6 {
+		b := newBench(t)
+		if err := b.kernel.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
+			t.Fatal(err)
+		}
+		b.world.services[1] = service{exists: true, secondPort: true, pods: [4]podState{ready}}
+		b.kernel.FailAt(n, fake.Die)
+		b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
+		b.kernel.Revive()
+		b.restart()
+		if v, _ := b.kernel.State().Virtual(theirs); v.Scheduler != "wlc" || len(b.kernel.State().Reals(theirs)) > 0 {
+			t.Errorf("after a death at operation %d it was taken over: %+v", n, v)
+		}
+		b.world.services[1].exists = false
+		b.report(b.engine.Full(context.Background()))
+		b.drain()
+		if _, exists := b.kernel.State().Virtual(theirs); !exists {
+			t.Errorf("after a death at operation %d and the end of the Service it was deleted", n)
+		}
+	}
+}
+
 // hostile is a world with one Service that no proxy should obey.
 type hostile struct{ *world }
 

@@ -11,8 +11,9 @@ import (
 
 // read replaces what is remembered of the kernel by what it says, and makes everything pending.
 //
-// Ours is a virtual server that is on record in the kernel (an element of a recording set), that this process knows, or
-// that a Service wants at an address which is bound on our device. All others are left alone, for good.
+// Ours is a virtual server that is on record in the kernel (an element of a recording set), or that this process knows.
+// Where the whole record is lost, as after `nft flush ruleset`, it is also one that a Service wants at an address which is
+// bound on our device, unless this process knows better. All others are left alone, for good.
 func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	servers, err := e.kernel.Servers()
 	if err != nil {
@@ -27,15 +28,19 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	state.SetElements(elements)
 	recorded := map[kernel.Key]bool{}
 	for _, el := range elements {
-		recorded[el.Key] = recorded[el.Key] || el.Set.Records()
+		if el.Set.Records() {
+			recorded[el.Key] = true
+		}
 	}
+	theirs := e.foreign
 	e.foreign = map[kernel.Key]bool{}
 	slices.SortFunc(servers, func(a, b kernel.Server) int { return a.Key.Compare(b.Key) })
 	for _, s := range servers {
 		_, known := e.state.Virtual(s.Key)
 		known = known || e.suspect.keys[s.Key] // an operation of ours may have made it, though its reply was lost
 		want, wanted := e.table.Get(s.Key)
-		if recorded[s.Key] || known || wanted && state.Bound(s.Key.Addr) {
+		likely := wanted && len(recorded) == 0 && state.Bound(s.Key.Addr) && !theirs[s.Key]
+		if recorded[s.Key] || known || likely {
 			state.Put(s)
 			continue
 		}
@@ -47,6 +52,33 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	e.suspect = suspect{keys: map[kernel.Key]bool{}}
 	e.pendAll()
 	return nil
+}
+
+// meet looks whether somebody else has a virtual server meanwhile where one of ours is about to be. It has to be known before
+// ours is put on record: a process that died between record and creation would leave theirs to the next one as its own.
+func (e *Engine) meet(r *Report) error {
+	for _, k := range slices.SortedFunc(maps.Keys(e.pending.keys), kernel.Key.Compare) {
+		want, wanted := e.Get(k)
+		if _, ours := e.state.Virtual(k); ours || !wanted || e.recorded(k) {
+			continue
+		}
+		_, exists, err := e.kernel.Server(k)
+		if err != nil {
+			return fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)
+		}
+		if exists {
+			e.foreign[k] = true
+			e.refuse(foreignRefusal(want.Service, k), r)
+		}
+	}
+	return nil
+}
+
+// recorded reports whether the kernel has it on record that the proxier made a virtual server, or was about to.
+func (e *Engine) recorded(k kernel.Key) bool {
+	return slices.ContainsFunc(kernel.Sets(), func(set kernel.Set) bool {
+		return set.Records() && e.state.Has(kernel.Element{Set: set, Key: k})
+	})
 }
 
 func (e *Engine) pendAll() {
