@@ -34,6 +34,8 @@ type settings struct {
 	nodePorts                    []string
 	masqueradeAll, strictARP     bool
 	fallback                     bool
+	initOnly, profiling          bool
+	mode                         string
 	minSync, sync, reconcile     time.Duration
 	drainInterval, drainListed   time.Duration
 	drainGone                    time.Duration
@@ -51,7 +53,7 @@ func Command() *cobra.Command {
 		Short: "Run the bundled IPVS proxier on this node",
 		Long: "Run the bundled IPVS proxier on this node: it programs the virtual servers, addresses and masquerading of all\n" +
 			"Services, and leaves them in place when it ends. It needs IPVS, nf_tables and dummy devices in the kernel,\n" +
-			"and CAP_NET_ADMIN in the node's network namespace.",
+			"and CAP_NET_ADMIN in the node's network namespace; --init-only, or its first start, needs to write sysctls too.",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -69,7 +71,10 @@ func (s *settings) flags(c *cobra.Command) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty for the one of the cluster that this runs in")
 	f.StringVar(&s.master, "master", "", "address of the API server; overrides the one in --kubeconfig")
 	f.StringVar(&s.hostname, "hostname-override", "", "name of this Node; empty for the host name")
-	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "where /healthz and /livez answer; empty for nowhere")
+	f.StringVar(&s.mode, "proxy-mode", "ipvs", "ipvs, which is all there is; for command lines of kube-proxy")
+	f.BoolVar(&s.initOnly, "init-only", false, "do what needs full root privileges, and exit; run again with CAP_NET_ADMIN alone after that")
+	f.BoolVar(&s.profiling, "profiling", false, "answer /debug/pprof/ at --metrics-bind-address too")
+	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "where /healthz, /livez and /readyz answer; empty for nowhere")
 	f.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:10249", "where /metrics and /proxyMode answer; empty for nowhere")
 	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of all virtual servers")
 	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the asked interface")
@@ -77,8 +82,8 @@ func (s *settings) flags(c *cobra.Command) {
 	f.StringSliceVar(&s.nodePorts, "nodeport-addresses", []string{"primary"}, "prefixes of the node's addresses that serve NodePorts, comma-separated; primary for the first InternalIP of the Node")
 	f.BoolVar(&s.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	f.BoolVar(&s.fallback, "terminating-fallback", true, "where no endpoint is ready, use those that terminate and still serve (KEP-1669); false is what kube-proxy did before 1.26")
-	f.DurationVar(&s.minSync, "min-sync-period", 0, "least time between two passes over changes; 0 for at once")
-	f.DurationVar(&s.sync, "sync-period", 30*time.Second, "most time until something that failed is tried again; a change that is pending for twice as long makes /healthz fail")
+	f.DurationVar(&s.minSync, "ipvs-min-sync-period", 0, "least time between two passes over changes; 0 for at once")
+	f.DurationVar(&s.sync, "ipvs-sync-period", 30*time.Second, "most time until something that failed is tried again; a change that is pending for twice as long makes /healthz fail")
 	f.DurationVar(&s.reconcile, "reconcile-period", 15*time.Minute, "time between passes that read the whole kernel and repair it; 0 for never")
 	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time between looks at endpoints that drain, while any does")
 	f.DurationVar(&s.drainListed, "drain-period", 15*time.Minute, "most time that an endpoint which does not serve any more, but is still listed, keeps its connections")
@@ -97,6 +102,12 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	klog.SetSlogLogger(log)
+	if s.mode != "ipvs" {
+		return fmt.Errorf("--proxy-mode is %q; this proxier does ipvs only", s.mode)
+	}
+	if s.initOnly {
+		return s.initialise(log)
+	}
 	node, err := s.nodeName()
 	if err != nil {
 		return err
@@ -137,6 +148,17 @@ func (s *settings) run(ctx context.Context) error {
 		log.Info("stopped; the kernel goes on forwarding")
 	}
 	return err
+}
+
+// initialise sets what only root may set, and tries the kernel. What it finds to be right already, the next start leaves alone.
+func (s *settings) initialise(log *slog.Logger) error {
+	kernel, err := s.kernel(metrics.New())
+	if err != nil {
+		return err
+	}
+	kernel.Close()
+	log.Info("initialised; the next start needs CAP_NET_ADMIN only")
+	return nil
 }
 
 func (s *settings) logger() (*slog.Logger, error) {
@@ -215,7 +237,7 @@ func (s *settings) serve(state *health.Node, counters *metrics.Metrics) (func(),
 	if err != nil {
 		return nil, fmt.Errorf("serving health (--healthz-bind-address): %w", err)
 	}
-	stopMetrics, err := health.Serve(s.metrics, counters.Handler())
+	stopMetrics, err := health.Serve(s.metrics, counters.Handler(s.profiling))
 	if err != nil {
 		stopHealth()
 		return nil, fmt.Errorf("serving metrics (--metrics-bind-address): %w", err)

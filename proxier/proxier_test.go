@@ -129,7 +129,7 @@ func (r *rig) logged() string {
 func (r *rig) counted(line string) string {
 	synctest.Wait()
 	w := httptest.NewRecorder()
-	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	r.metrics.Handler(false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, l := range strings.Split(w.Body.String(), "\n") {
 		if rest, ok := strings.CutPrefix(l, line+" "); ok {
 			return rest
@@ -299,15 +299,26 @@ func TestKernelThatCannotBeRead(t *testing.T) {
 
 func TestProxyMode(t *testing.T) {
 	w := httptest.NewRecorder()
-	metrics.New().Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/proxyMode", nil))
+	metrics.New().Handler(false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/proxyMode", nil))
 	if w.Body.String() != "ipvs" {
 		t.Errorf("/proxyMode is %q, want ipvs", w.Body)
+	}
+}
+
+func TestProfilingIsBehindItsFlag(t *testing.T) {
+	for profiling, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
+		w := httptest.NewRecorder()
+		metrics.New().Handler(profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
+		if w.Code != want {
+			t.Errorf("profiling %v: /debug/pprof/ is %d, want %d", profiling, w.Code, want)
+		}
 	}
 }
 
 func TestCommandRefusesBadFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--nodeport-addresses=127.0.0.0/8": "loopback",
+		"--proxy-mode=iptables":            "ipvs only",
 		"--log-format=xml":                 "text or json",
 		"--cluster-cidr=10.0.0.0/99":       "--cluster-cidr",
 		"--kubeconfig=/does/not/exist":     "--kubeconfig",

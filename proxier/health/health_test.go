@@ -73,7 +73,14 @@ func TestNode(t *testing.T) {
 			if got := code(n.Handler(), "/livez"); got != test.liv {
 				t.Errorf("/livez is %d, want %d", got, test.liv)
 			}
-			if diff := cmp.Diff(map[string]int{"/healthz": test.healthz, "/livez": test.liv}, answered); diff != "" {
+			ready := 200
+			if n.updated.IsZero() {
+				ready = 503
+			}
+			if got := code(n.Handler(), "/readyz"); got != ready {
+				t.Errorf("/readyz is %d, want %d", got, ready)
+			}
+			if diff := cmp.Diff(map[string]int{"/healthz": test.healthz, "/livez": test.liv, "/readyz": ready}, answered); diff != "" {
 				t.Errorf("counted (-want +got):\n%s", diff)
 			}
 		})

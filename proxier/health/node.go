@@ -1,4 +1,4 @@
-// Package health serves what load balancers and kubelets ask a proxy: /healthz and /livez of the node (KEP-3836), and
+// Package health serves what load balancers and kubelets ask a proxy: /healthz and /livez of the node (KEP-3836), /readyz, and
 // the healthCheckNodePort of Services whose external traffic stays on the node.
 //
 // It decides nothing about endpoints; the engine does. It is not for metrics.
@@ -89,12 +89,14 @@ func (n *Node) healthy(now time.Time) bool {
 	return n.pending().IsZero() || now.Sub(n.pending()) <= 2*n.period
 }
 
-// Handler answers /healthz, which a load balancer asks, and /livez, which a liveness probe asks: a node that goes away
-// fails the first only, or its proxy would be restarted for nothing.
+// Handler answers /healthz, which a load balancer asks, /livez, which a liveness probe asks, and /readyz, which a rollout
+// waits for. A node that goes away fails the first only, or its proxy would be restarted for nothing; a proxy that falls
+// behind stays ready once it was, since a rollout that stops there would not help it.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/healthz") })
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/livez") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/readyz") })
 	return mux
 }
 
@@ -111,7 +113,10 @@ func (n *Node) answer(w http.ResponseWriter, path string) {
 	if ok && n.pending().IsZero() {
 		answer.LastUpdated = now
 	}
-	if path == "/healthz" {
+	switch path {
+	case "/readyz":
+		ok = !n.updated.IsZero()
+	case "/healthz":
 		eligible := n.eligible
 		answer.NodeEligible = &eligible
 		ok = ok && eligible

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/http"
+	"net/http/pprof"
 	"strconv"
 	"time"
 
@@ -85,14 +86,19 @@ func (f factory) histogram(name, help string) prometheus.Histogram {
 	return h
 }
 
-// Handler answers /metrics, and /proxyMode with the mode's name as kube-proxy does.
-func (m *Metrics) Handler() http.Handler {
+// Handler answers /metrics, /proxyMode with the mode's name as kube-proxy does, and with profiling /debug/pprof/ too.
+func (m *Metrics) Handler(profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ipvs"))
 	})
+	if profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 
@@ -121,13 +127,14 @@ func (m *Metrics) EndpointsChanged(now time.Time) {
 	m.queued.Set(float64(now.UnixNano()) / 1e9)
 }
 
-// Answered notes an answer to a health check of the node.
+// Answered notes an answer to a health check of the node, of those that kube-proxy has.
 func (m *Metrics) Answered(path string, code int) {
-	answers := m.healthz
-	if path == "/livez" {
-		answers = m.livez
+	switch path {
+	case "/healthz":
+		m.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
+	case "/livez":
+		m.livez.WithLabelValues(strconv.Itoa(code)).Inc()
 	}
-	answers.WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
 // Reopened notes that a netlink handle was given up.

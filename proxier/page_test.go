@@ -1,0 +1,33 @@
+//go:build !netns
+
+package proxier
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"testing"
+)
+
+// This test reads the repository, which the guest that runs the tests of namespaces does not have.
+
+// The page of the proxier promises these names of kube-proxy, and names none that there is not.
+func TestFlagsOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/proxier.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := Command().Flags()
+	for _, name := range []string{"kubeconfig", "master", "hostname-override", "healthz-bind-address", "metrics-bind-address", "cluster-cidr",
+		"masquerade-all", "nodeport-addresses", "proxy-mode", "ipvs-scheduler", "ipvs-strict-arp", "ipvs-sync-period", "ipvs-min-sync-period",
+		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "profiling", "v"} {
+		if flags.Lookup(name) == nil || !bytes.Contains(page, []byte("-"+name)) {
+			t.Errorf("flag %s: there %v, on the page %v", name, flags.Lookup(name) != nil, bytes.Contains(page, []byte("-"+name)))
+		}
+	}
+	for _, m := range regexp.MustCompile("`--([a-z-]+)[`=]").FindAllSubmatch(page, -1) {
+		if name := string(m[1]); flags.Lookup(name) == nil && name != "help" && name != "cleanup" {
+			t.Errorf("the page names --%s, which there is not", name)
+		}
+	}
+}
