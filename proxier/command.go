@@ -225,8 +225,8 @@ func (s *settings) engine(node string) (engine.Options, error) {
 func listener(state *health.Node, counters *metrics.Metrics) watch.Listener {
 	return watch.Listener{
 		Service:   func() { state.Queued(); counters.ServiceChanged(time.Now()) },
-		Endpoints: func() { state.Queued(); counters.EndpointsChanged(time.Now()) },
-		Taken:     state.Taken,
+		Endpoints: func(since time.Time) { state.Queued(); counters.EndpointsChanged(time.Now(), since) },
+		Taken:     func() { state.Taken(); counters.Taken() },
 		Eligible:  state.SetEligible,
 	}
 }

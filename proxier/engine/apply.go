@@ -51,6 +51,8 @@ type execution struct {
 	scope  plan.Scope
 	failed map[kernel.Key]bool // virtual servers that take no further part
 	report *Report
+
+	failing bool // a change of sets failed
 }
 
 func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) error {
@@ -63,19 +65,61 @@ func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope,
 		if !left {
 			continue
 		}
-		r.Operations++
-		r.repair(op)
-		err := e.kernel.Apply(op)
-		if err == nil {
-			err = e.state.Apply(op)
-		}
-		if err != nil {
-			x.fail(op, err)
-			continue
-		}
-		x.note(op)
+		x.do(op)
 	}
+	e.setsFailed = x.failing
 	return nil
+}
+
+// do carries one operation out. A change of sets is for all virtual servers of a pass, so that one bad element would keep
+// all of them from being served; when it is refused twice in a row, it is tried in halves, down to the ones that it is
+// refused for. Where no reply comes, more of the same would only take longer.
+func (x *execution) do(op kernel.Op) {
+	x.report.Operations++
+	x.report.repair(op)
+	err := x.kernel.Apply(op)
+	if err == nil {
+		err = x.state.Apply(op)
+	}
+	if err == nil {
+		x.note(op)
+		return
+	}
+	sets, is := op.(kernel.ChangeSets)
+	one, two := halves(sets)
+	if is && x.setsFailed && !errors.Is(err, kernel.ErrLost) && len(one.Add)+len(one.Remove) > 0 && len(two.Add)+len(two.Remove) > 0 {
+		x.do(one)
+		x.do(two)
+		return
+	}
+	x.failing = x.failing || is
+	x.fail(op, err)
+}
+
+// halves splits a change of sets; all elements of one virtual server stay together.
+func halves(o kernel.ChangeSets) (one, two kernel.ChangeSets) {
+	var keys []kernel.Key
+	for _, e := range slices.Concat(o.Add, o.Remove) {
+		keys = append(keys, e.Key)
+	}
+	if len(keys) == 0 {
+		return one, two
+	}
+	slices.SortFunc(keys, kernel.Key.Compare)
+	keys = slices.Compact(keys)
+	middle := keys[len(keys)/2]
+	part := func(elements []kernel.Element, into1, into2 *[]kernel.Element) {
+		for _, e := range elements {
+			if e.Key.Compare(middle) < 0 {
+				*into1 = append(*into1, e)
+			} else {
+				*into2 = append(*into2, e)
+			}
+		}
+	}
+	part(o.Add, &one.Add, &two.Add)
+	part(o.Remove, &one.Remove, &two.Remove)
+	return one, two
 }
 
 // repair notes an operation of a full pass that no change in the API explains. Addresses and sets are explained by any.

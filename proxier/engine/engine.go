@@ -63,6 +63,8 @@ type Engine struct {
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
 	primary []netip.Addr                        // of the node, as of the last full pass
 	adopted bool
+
+	setsFailed bool // in the last pass
 }
 
 // pending is what the next plan has to look at.

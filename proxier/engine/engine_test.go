@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -305,6 +306,42 @@ func TestHostileServiceHarmsNobody(t *testing.T) {
 	}
 	if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod0 {
 		t.Errorf("the Service whose address was claimed is served by %v", got)
+	}
+}
+
+// One virtual server for which the kernel takes nothing, not even an element among others of one transaction, keeps no
+// other from being served; and it is served once the kernel takes it.
+func TestOneBadServiceAmongMany(t *testing.T) {
+	f, k, e := newFleet(64)
+	bad := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, 37}), Protocol: kernel.TCP, Port: 80}
+	k.Poison(bad)
+	served := func() (n int) {
+		for i := range f.n {
+			at := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i)}), Protocol: kernel.TCP, Port: 80}
+			if len(serving(k.State(), at)) == 4 && k.State().Bound(at.Addr) {
+				n++
+			}
+		}
+		return n
+	}
+	pass := func(r Report, err error) Report {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	pass(e.Full(context.Background()))
+	r := pass(e.Sync(context.Background(), nil))
+	if n := served(); n != f.n-1 || len(r.Failures) != 1 || !e.Pending() {
+		t.Errorf("%d of %d are served, failures %v, pending %v", n, f.n, r.Failures, e.Pending())
+	}
+	if r.Operations > 6*f.n+20 {
+		t.Errorf("it took %d operations", r.Operations)
+	}
+	k.Revive()
+	pass(e.Sync(context.Background(), nil))
+	if n := served(); n != f.n || e.Pending() {
+		t.Errorf("after the kernel came round %d are served, pending %v", n, e.Pending())
 	}
 }
 

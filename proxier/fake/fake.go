@@ -31,16 +31,17 @@ const (
 
 // Kernel is a fake kernel. It is safe for concurrent use.
 type Kernel struct {
-	mu    sync.Mutex
-	state *kernel.State
-	conns map[target]connections
-	flows map[sender]netip.AddrPort // who answers; the virtual address itself for one that was not translated
-	node  []netip.Addr
-	ops   []kernel.Op
-	fault map[int]Fault
-	dead  bool
-	cut   int
-	after func(kernel.Op)
+	mu     sync.Mutex
+	state  *kernel.State
+	conns  map[target]connections
+	flows  map[sender]netip.AddrPort // who answers; the virtual address itself for one that was not translated
+	node   []netip.Addr
+	ops    []kernel.Op
+	fault  map[int]Fault
+	poison map[kernel.Key]bool
+	dead   bool
+	cut    int
+	after  func(kernel.Op)
 }
 
 type target struct {
@@ -60,7 +61,7 @@ var _ kernel.Kernel = (*Kernel)(nil)
 
 // New returns an empty kernel of a node that has the given addresses.
 func New(node ...netip.Addr) *Kernel {
-	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}}
+	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}}
 }
 
 // After sets a function that is called after each operation that took effect. It may read State, and nothing else.
@@ -77,11 +78,26 @@ func (k *Kernel) FailAt(n int, f Fault) {
 	k.fault[len(k.ops)+n] = f
 }
 
+// Poison makes every operation on a virtual server fail, and every change of sets with it among others.
+func (k *Kernel) Poison(key kernel.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.poison[key] = true
+}
+
+func (k *Kernel) poisoned(op kernel.Op) bool {
+	if o, sets := op.(kernel.ChangeSets); sets {
+		return slices.ContainsFunc(slices.Concat(o.Add, o.Remove), func(e kernel.Element) bool { return k.poison[e.Key] })
+	}
+	key, one := kernel.KeyOf(op)
+	return one && k.poison[key]
+}
+
 // Revive ends all faults, those to come included.
 func (k *Kernel) Revive() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.dead, k.fault = false, map[int]Fault{}
+	k.dead, k.fault, k.poison = false, map[int]Fault{}, map[kernel.Key]bool{}
 }
 
 // Connect sets the numbers of connections of a real server. They survive as long as the real server does.
@@ -154,7 +170,7 @@ func (k *Kernel) Apply(op kernel.Op) error {
 	f := k.fault[len(k.ops)]
 	k.ops = append(k.ops, op)
 	k.dead = k.dead || f == Die
-	if k.dead || f == Refuse {
+	if k.dead || f == Refuse || k.poisoned(op) {
 		return fmt.Errorf("%v: %w", op, ErrInjected)
 	}
 	if err := k.state.Apply(op); err != nil {
@@ -168,7 +184,7 @@ func (k *Kernel) Apply(op kernel.Op) error {
 		k.after(op)
 	}
 	if f == Lose {
-		return fmt.Errorf("%v: %w: reply lost", op, ErrInjected)
+		return fmt.Errorf("%v: %w: %w", op, ErrInjected, kernel.ErrLost)
 	}
 	return nil
 }

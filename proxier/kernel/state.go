@@ -15,6 +15,9 @@ var ErrImpossible = errors.New("impossible operation")
 // its own.
 var ErrExists = errors.New("exists already")
 
+// ErrLost is the error of a call whose reply did not come in time. It may have taken effect.
+var ErrLost = errors.New("no reply from the kernel")
+
 // State is what a kernel holds, as far as the proxier cares. It is the engine's memory of the kernel, and the whole of
 // the fake kernel. It is not safe for concurrent use.
 type State struct {

@@ -117,7 +117,7 @@ func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[
 func (c conntrack) checked(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.lost()
-		return fmt.Errorf("%w within %v: %w", ErrLost, c.deadline, err)
+		return fmt.Errorf("%w within %v: %w", kernel.ErrLost, c.deadline, err)
 	}
 	return err
 }

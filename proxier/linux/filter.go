@@ -80,7 +80,7 @@ func (f *filter) conn() (*nftables.Conn, error) {
 func (f *filter) checked(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		f.options.Lost("nftables")
-		return fmt.Errorf("%w within %v: %w", ErrLost, f.options.Deadline, err)
+		return fmt.Errorf("%w within %v: %w", kernel.ErrLost, f.options.Deadline, err)
 	}
 	return err
 }

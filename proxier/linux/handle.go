@@ -1,16 +1,14 @@
 package linux
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/moby/ipvs"
-)
 
-// ErrLost is the error of a call whose reply did not come in time. It may have taken effect.
-var ErrLost = errors.New("no reply from the kernel")
+	"github.com/hitless/hitless/proxier/kernel"
+)
 
 // table is what is used of an *ipvs.Handle.
 type table interface {
@@ -72,7 +70,7 @@ func call[T any](h *handle, what string, f func(table) (T, error)) (T, error) {
 		h.current = nil
 		h.lost()
 		go t.Close() // ends f; it may wait itself, for a call that sits in the kernel
-		return none, fmt.Errorf("%s: %w within %v; the handle was given up", what, ErrLost, h.deadline)
+		return none, fmt.Errorf("%s: %w within %v; the handle was given up", what, kernel.ErrLost, h.deadline)
 	}
 }
 

@@ -46,8 +46,8 @@ func TestLostReplyCostsOneHandle(t *testing.T) {
 		handles = handles[1:]
 		return next, nil
 	}}
-	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, ErrLost) {
-		t.Errorf("error %v, want %v", err, ErrLost)
+	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, kernel.ErrLost) {
+		t.Errorf("error %v, want %v", err, kernel.ErrLost)
 	}
 	select {
 	case <-first.closed:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,12 @@ type Metrics struct {
 	synced, queued      prometheus.Gauge
 	services, endpoints prometheus.Counter
 	healthz, livez      *prometheus.CounterVec
+	programming         prometheus.Histogram
+
+	mu            sync.Mutex
+	started       time.Time
+	queuedChanges []time.Time // of endpoints, that no pass has taken up
+	takenChanges  []time.Time // that the next complete pass brings to the kernel
 
 	operations *prometheus.CounterVec
 	reopened   *prometheus.CounterVec
@@ -37,7 +44,10 @@ type Metrics struct {
 func New() *Metrics {
 	f := factory{prometheus.NewRegistry()}
 	m := &Metrics{
-		registry:   f.registry,
+		registry: f.registry,
+		started:  time.Now(),
+		programming: f.histogramOf("kubeproxy_network_programming_duration_seconds", "Time from a change of a pod to the end of the pass that brought it to the kernel.",
+			prometheus.ExponentialBuckets(0.001, 2, 20)), // 1 ms to 9 min
 		sync:       f.histogram("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass, of either kind."),
 		full:       f.histogram("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of a pass that reads the whole kernel."),
 		partial:    f.histogram("kubeproxy_sync_partial_proxy_rules_duration_seconds", "Duration of a pass over what changed."),
@@ -80,8 +90,11 @@ func (f factory) gauge(name, help string) prometheus.Gauge {
 }
 
 func (f factory) histogram(name, help string) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
-		Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18)}) // 100 µs to 13 s
+	return f.histogramOf(name, help, prometheus.ExponentialBuckets(0.0001, 2, 18)) // 100 µs to 13 s
+}
+
+func (f factory) histogramOf(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	f.registry.MustRegister(h)
 	return h
 }
@@ -111,6 +124,7 @@ func (m *Metrics) Pass(full bool, took time.Duration, complete bool, now time.Ti
 		m.partial.Observe(took.Seconds())
 	}
 	if complete {
+		m.programmed(now)
 		m.synced.Set(float64(now.UnixNano()) / 1e9)
 	}
 }
@@ -121,10 +135,34 @@ func (m *Metrics) ServiceChanged(now time.Time) {
 	m.queued.Set(float64(now.UnixNano()) / 1e9)
 }
 
-// EndpointsChanged notes a change of an EndpointSlice.
-func (m *Metrics) EndpointsChanged(now time.Time) {
+// EndpointsChanged notes a change of an EndpointSlice, and since when it is one; zero where that is not known.
+func (m *Metrics) EndpointsChanged(now, since time.Time) {
 	m.endpoints.Inc()
 	m.queued.Set(float64(now.UnixNano()) / 1e9)
+	if since.Before(m.started) {
+		return // it was there before this process, which cannot have been late
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queuedChanges = append(m.queuedChanges, since)
+}
+
+// Taken notes that a pass takes up all changes so far.
+func (m *Metrics) Taken() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.takenChanges = append(m.takenChanges, m.queuedChanges...)
+	m.queuedChanges = nil
+}
+
+// programmed observes how long the changes took that have come to the kernel.
+func (m *Metrics) programmed(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, since := range m.takenChanges {
+		m.programming.Observe(max(0, now.Sub(since).Seconds()))
+	}
+	m.takenChanges = nil
 }
 
 // Answered notes an answer to a health check of the node, of those that kube-proxy has.

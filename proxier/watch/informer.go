@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
@@ -114,9 +115,26 @@ func (w *Watcher) serviceChanged(obj any) {
 	}
 }
 
-func (w *Watcher) slicesChanged(obj any) {
-	if s, ok := obj.(*discovery.EndpointSlice); ok && s.Labels[discovery.LabelServiceName] != "" {
-		w.mark(owner(s), w.listener.Endpoints)
+// slicesHandler tells with each change since when it is one. An old state of a slice, and its end, tell of none.
+func (w *Watcher) slicesHandler() cache.ResourceEventHandlerFuncs {
+	changed := func(obj any, news bool) {
+		s, ok := obj.(*discovery.EndpointSlice)
+		if !ok || s.Labels[discovery.LabelServiceName] == "" {
+			return
+		}
+		var since time.Time
+		if text := s.Annotations[v1.EndpointsLastChangeTriggerTime]; news && text != "" {
+			since, _ = time.Parse(time.RFC3339Nano, text) // zero when it cannot be read
+		}
+		w.mark(owner(s), func() { w.listener.Endpoints(since) })
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { changed(obj, true) },
+		UpdateFunc: func(old, now any) {
+			changed(old, false)
+			changed(now, true)
+		},
+		DeleteFunc: func(obj any) { changed(last(obj), false) },
 	}
 }
 

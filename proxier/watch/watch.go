@@ -27,10 +27,10 @@ const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 // Listener is told of changes at once, from several goroutines. It must not block, nor call the watcher. Service,
 // Endpoints and Taken are told in the order in which changes become part of a Take.
 type Listener struct {
-	Service   func()              // a Service changed
-	Endpoints func()              // an EndpointSlice changed
-	Taken     func()              // Take was called: all earlier changes are known to the caller
-	Eligible  func(eligible bool) // the Node is, or is not, one that should get traffic
+	Service   func()                // a Service changed
+	Endpoints func(since time.Time) // an EndpointSlice changed; since the pod did, zero where nothing says when
+	Taken     func()                // Take was called: all earlier changes are known to the caller
+	Eligible  func(eligible bool)   // the Node is, or is not, one that should get traffic
 }
 
 // Watcher is described in the package comment. It is safe for concurrent use.
@@ -76,7 +76,7 @@ func (w *Watcher) listen() error {
 		needed   bool
 	}{
 		{w.services, "services", handler(w.serviceChanged), true},
-		{w.slices, "endpointslices", handler(w.slicesChanged), true},
+		{w.slices, "endpointslices", w.slicesHandler(), true},
 		{w.nodes, "nodes", w.nodeHandler(), false},
 	} {
 		if err := l.informer.SetTransform(slim); err != nil {

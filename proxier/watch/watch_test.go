@@ -132,6 +132,7 @@ func nodeObject(version string, taints ...v1.Taint) *v1.Node {
 type heard struct {
 	mu       sync.Mutex
 	eligible []bool
+	since    []int64
 }
 
 func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
@@ -140,7 +141,11 @@ func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
 	server := httptest.NewServer(a)
 	h := &heard{}
 	none := func() {}
-	w, err := New(&rest.Config{Host: server.URL}, "node-1", Listener{Service: none, Endpoints: none, Taken: none, Eligible: func(e bool) {
+	w, err := New(&rest.Config{Host: server.URL}, "node-1", Listener{Service: none, Endpoints: func(since time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.since = append(h.since, since.Unix())
+	}, Taken: none, Eligible: func(e bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.eligible = append(h.eligible, e)
@@ -244,6 +249,29 @@ func TestNodeThatGoesAway(t *testing.T) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return slices.Equal(h.eligible, want)
+	})
+}
+
+// A change of endpoints says since when it is one, once.
+func TestSinceWhenEndpointsChanged(t *testing.T) {
+	at := func(version string, when string) *discovery.EndpointSlice {
+		s := sliceOf("web", version, 1)
+		if when != "" {
+			s.Annotations = map[string]string{v1.EndpointsLastChangeTriggerTime: when}
+		}
+		return s
+	}
+	a, _, h := start(t, map[string][]any{servicesPath: nil, slicesPath: {at("1", "1970-01-01T00:00:01Z")}, nodesPath: nil})
+	a.send(slicesPath, "MODIFIED", at("2", "1970-01-01T00:00:02.5Z"))
+	a.send(slicesPath, "MODIFIED", at("3", ""))
+	a.send(slicesPath, "MODIFIED", at("4", "yesterday"))
+	a.send(slicesPath, "DELETED", at("5", "1970-01-01T00:00:02.5Z"))
+	never := time.Time{}.Unix()
+	want := []int64{1, never, 2, never, never, never, never, never}
+	a.until(fmt.Sprint("changes since ", want), func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return slices.Equal(h.since, want)
 	})
 }
 
