@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // NodePorts says on which addresses of the node NodePorts are served. The zero value means the primary ones.
@@ -51,4 +53,33 @@ func (n NodePorts) Select(has, primary []netip.Addr) []netip.Addr {
 	}
 	slices.SortFunc(chosen, netip.Addr.Compare)
 	return slices.Compact(chosen)
+}
+
+// nodePort adds the virtual servers of a port's NodePort. A Service of another type that has one has it from an earlier
+// life, and does not get it.
+func (c *computation) nodePort(p *v1.ServicePort, endpoints byFamily, seen map[portKey]bool) {
+	if c.svc.Spec.Type != v1.ServiceTypeNodePort && c.svc.Spec.Type != v1.ServiceTypeLoadBalancer {
+		return
+	}
+	if p.NodePort < 1 || p.NodePort > 65535 {
+		c.refuse(BadPort, "NodePort %d is outside 1 to 65535", p.NodePort)
+		return
+	}
+	protocol, _ := c.protocol(p)
+	key := portKey{protocol, uint16(p.NodePort)}
+	if seen[key] {
+		c.refuse(DuplicatePort, "%v NodePort %d again, as %q", protocol, p.NodePort, p.Name)
+		return
+	}
+	seen[key] = true
+	var served [2]bool
+	for _, a := range c.options.NodePorts {
+		if f := familyOf(a); c.has[f] && (f == ipv4 || c.options.IPv6) {
+			c.out.Virtuals = append(c.out.Virtuals, c.virtual(frontend{a, FromNodePort}, key, endpoints))
+			served[f] = true
+		}
+	}
+	if served == [2]bool{} {
+		c.refuse(NoNodeAddress, "the node has no address for NodePorts that is known: see --nodeport-addresses, and the Node's InternalIP")
+	}
 }
