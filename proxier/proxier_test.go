@@ -44,6 +44,7 @@ func (s *source) Run(context.Context) error     { return nil }
 func (s *source) Changed() <-chan struct{}      { return s.changed }
 func (s *source) Names() []types.NamespacedName { return []types.NamespacedName{web} }
 func (s *source) NodeAddresses() []netip.Addr   { return nil }
+func (s *source) NodeZone() string              { return "" }
 func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names() }
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}

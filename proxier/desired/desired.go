@@ -19,6 +19,7 @@ import (
 // Options say for which node, and how, the desired state is computed.
 type Options struct {
 	Node                string                     // name of the Node object; endpoints with this nodeName are local
+	Zone                string                     // of the Node, from its label; empty for none
 	Scheduler           string                     // IPVS scheduler of every virtual server
 	TerminatingFallback bool                       // KEP-1669; false is what kube-proxy did before 1.26
 	IPv6                bool                       // the node can do it

@@ -13,6 +13,7 @@ import (
 type endpoint struct {
 	addr                               netip.AddrPort
 	local, ready, serving, terminating bool
+	forNode, forZone                   hint
 }
 
 // better reports whether e says more in favour of its address than o. One address may be listed twice, while it moves
@@ -124,15 +125,20 @@ func (c *computation) endpoint(e *discovery.Endpoint, f family, port uint16) (en
 	if e.Conditions.Serving != nil {
 		out.serving = *e.Conditions.Serving
 	}
+	out.forNode, out.forZone = c.hints(e.Hints)
 	out.terminating = e.Conditions.Terminating != nil && *e.Conditions.Terminating
 	return out, true
 }
 
 // choose returns which endpoints take new connections, out of those of the node (local) or of the cluster, and how many:
 // the ready ones if there are any, else those that terminate but still serve (KEP-1669), else none. One that terminates
-// and does not serve is never chosen.
+// and does not serve is never chosen. Hints count where the whole cluster would do, and not for those that terminate.
 func choose(endpoints []endpoint, local, fallback bool) (chosen []bool, n int) {
-	ready := func(e endpoint) bool { return e.ready }
+	near := func(endpoint) bool { return true }
+	if !local {
+		near = preferred(endpoints)
+	}
+	ready := func(e endpoint) bool { return e.ready && near(e) }
 	terminating := func(e endpoint) bool { return !e.ready && e.serving && e.terminating }
 	if chosen, n = pick(endpoints, local, ready); n > 0 || !fallback {
 		return chosen, n

@@ -36,11 +36,13 @@ type Objects interface {
 	Slices(types.NamespacedName) []*discovery.EndpointSlice
 	// NodeAddresses returns the primary addresses of this node, at most one of each family, sorted.
 	NodeAddresses() []netip.Addr
+	// NodeZone returns the zone of this node, empty for none.
+	NodeZone() string
 }
 
 // Options configure an engine.
 type Options struct {
-	Desired   desired.Options // Reserved and NodePorts are filled in by the engine
+	Desired   desired.Options // Reserved, NodePorts and Zone are filled in by the engine
 	NodePorts desired.NodePorts
 	Drain     drain.Limits
 	Now       func() time.Time
@@ -131,13 +133,13 @@ type Report struct {
 }
 
 // Sync brings the kernel to the desired state of the named Services, and tries again what failed before. Failures of
-// operations are in the report, and stay pending. When the node's own addresses changed, it is a full pass.
+// operations are in the report, and stay pending. When the node's own addresses or its zone changed, it is a full pass.
 func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report, error) {
 	var r Report
 	if !e.adopted {
 		return r, errors.New("synchronising before the kernel was read: call Full first")
 	}
-	if !slices.Equal(e.primary, e.objects.NodeAddresses()) {
+	if !slices.Equal(e.primary, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
 		return e.Full(ctx)
 	}
 	for _, name := range names {
@@ -157,6 +159,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	}
 	primary := e.objects.NodeAddresses()
 	e.reserve(addrs, primary)
+	e.options.Desired.Zone = e.objects.NodeZone()
 	for _, name := range e.allNames() {
 		e.compute(name, &r)
 	}

@@ -333,7 +333,7 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 func (r *rig) change(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
 	s := &r.world.services[i]
-	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients", "hints"}).Draw(t, "what") {
 	case "pod":
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
@@ -343,6 +343,8 @@ func (r *rig) change(t *rapid.T) {
 		*f = !*f
 	case "exists":
 		s.exists = rapid.IntRange(0, 3).Draw(t, "kept") > 0
+	case "hints":
+		s.hints = rapid.SampledFrom([]hints{noHints, zoneHints, nodeHints, partialHints}).Draw(t, "hints")
 	case "clients":
 		s.clients = rapid.IntRange(0, len(clientRanges)-1).Draw(t, "clients")
 	case "node":

@@ -31,6 +31,8 @@ func (f *fleet) Names() []types.NamespacedName {
 
 func (f *fleet) NodeAddresses() []netip.Addr { return nil }
 
+func (f *fleet) NodeZone() string { return "" }
+
 func (f *fleet) name(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}
 }

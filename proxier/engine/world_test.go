@@ -39,6 +39,7 @@ type service struct {
 	localIn      bool // internalTrafficPolicy: Local
 	secondPort   bool
 	udpPort      bool
+	hints        hints
 	dual         bool // has addresses of both families
 	clients      int  // who may come to the balancer's address, in clientRanges
 	pods         [4]podState
@@ -59,6 +60,35 @@ const node = "node-1"
 
 func name(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("s%d", i)}
+}
+
+// hints are what the endpoints say about whom they are for: each for its own zone or node. The last pod may have none.
+type hints uint8
+
+const (
+	noHints hints = iota
+	zoneHints
+	nodeHints
+	partialHints
+)
+
+// NodeZone implements Objects.
+func (w *world) NodeZone() string { return "zone-of-" + node }
+
+func (h hints) of(pod int, where string) *discovery.EndpointHints {
+	switch {
+	case h == noHints, h == partialHints && pod == 3:
+		return nil
+	case h == nodeHints:
+		return &discovery.EndpointHints{ForNodes: []discovery.ForNode{{Name: where}}}
+	}
+	return &discovery.EndpointHints{ForZones: []discovery.ForZone{{Name: "zone-of-" + where}}}
+}
+
+// near reports whether only local pods are meant for this node, as far as they are ready.
+func (s service) near() bool {
+	localReady := s.pods[0] == ready || s.pods[1] == ready
+	return localReady && (s.hints == zoneHints || s.hints == nodeHints || s.hints == partialHints && s.pods[3] != ready)
 }
 
 // clientRanges are values of loadBalancerSourceRanges, of which some overlap others.
@@ -169,7 +199,7 @@ func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 		}
 		is := func(b bool) *bool { return &b }
 		one.Endpoints = append(one.Endpoints, discovery.Endpoint{
-			Addresses: []string{pod(i, p, 0).Addr().String()}, NodeName: &where,
+			Addresses: []string{pod(i, p, 0).Addr().String()}, NodeName: &where, Hints: s.hints.of(p, where),
 			Conditions: discovery.EndpointConditions{Ready: is(state == ready), Serving: is(state == ready || state == draining),
 				Terminating: is(state == draining || state == dying)},
 		})
@@ -208,6 +238,7 @@ type expectation struct {
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
+	onlyLocal = onlyLocal || s.near()
 	for _, want := range []podState{ready, draining} {
 		var found []netip.AddrPort
 		for p, state := range s.pods {

@@ -143,7 +143,7 @@ func (w *Watcher) nodeHandler() cache.ResourceEventHandlerFuncs {
 		if n, ok := obj.(*v1.Node); ok && n.Name == w.node {
 			w.listener.Eligible(exists && eligible(n))
 			if exists {
-				w.setAddresses(primary(n))
+				w.setNode(primary(n), n.Labels[v1.LabelTopologyZone])
 			}
 		}
 	}

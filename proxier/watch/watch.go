@@ -47,6 +47,7 @@ type Watcher struct {
 	mu      sync.Mutex
 	dirty   map[types.NamespacedName]bool
 	addrs   []netip.Addr // of the Node, as last seen
+	zone    string
 	changed chan struct{}
 }
 
@@ -168,11 +169,18 @@ func (w *Watcher) NodeAddresses() []netip.Addr {
 	return w.addrs
 }
 
-func (w *Watcher) setAddresses(addrs []netip.Addr) {
+// NodeZone implements engine.Objects.
+func (w *Watcher) NodeZone() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !slices.Equal(w.addrs, addrs) {
-		w.addrs = addrs
+	return w.zone
+}
+
+func (w *Watcher) setNode(addrs []netip.Addr, zone string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.addrs, addrs) || w.zone != zone {
+		w.addrs, w.zone = addrs, zone
 		w.wake()
 	}
 }

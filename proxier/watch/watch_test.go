@@ -299,6 +299,12 @@ func TestNodeAddresses(t *testing.T) {
 	if taken(t, w); got() != "[203.0.113.1]" {
 		t.Errorf("without an InternalIP: %s", got())
 	}
+	zoned := at("4", outer)
+	zoned.Labels = map[string]string{v1.LabelTopologyZone: "a"}
+	a.send(nodesPath, "MODIFIED", zoned)
+	if taken(t, w); w.NodeZone() != "a" {
+		t.Errorf("the zone is %q", w.NodeZone())
+	}
 	a.send(nodesPath, "DELETED", at("4", outer))
 	a.send(servicesPath, "ADDED", service("web", "5"))
 	if taken(t, w); got() != "[203.0.113.1]" {
