@@ -143,7 +143,7 @@ func (s *settings) run(ctx context.Context) error {
 	log.Info("started", "node", node, "scheduler", s.scheduler, "terminatingFallback", s.fallback)
 	err = New(Config{Source: source, Kernel: kernel, Engine: options, Node: state,
 		Checks: health.NewServices(state.Healthy), Metrics: counters, Log: log,
-		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval}}).Run(ctx)
+		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval, Flows: time.Second}}).Run(ctx)
 	if err == nil {
 		log.Info("stopped; the kernel goes on forwarding")
 	}

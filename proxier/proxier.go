@@ -49,6 +49,7 @@ type Periods struct {
 	Retry     time.Duration // most time until something that failed is tried again; it starts with a second
 	Reconcile time.Duration // time between passes that read the whole kernel; 0 for none but the first
 	Drain     time.Duration // time between looks at real servers that drain; none drains, none looks
+	Flows     time.Duration // time until conntrack is made to forget what leads nowhere; changes gather meanwhile
 }
 
 // Proxier keeps one node's kernel up to date.
@@ -61,7 +62,7 @@ type Proxier struct {
 
 // clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
 type clocks struct {
-	sync, retry, drain, reconcile clock
+	sync, retry, drain, flows, reconcile clock
 }
 
 // clock is a timer that knows whether it runs.
@@ -92,7 +93,7 @@ func (c *clock) stop() {
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
 	return &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
-		clocks: clocks{newClock(), newClock(), newClock(), newClock()}}
+		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock()}}
 }
 
 // Run works until the context ends, and leaves the kernel as it is then: the node goes on forwarding. An error means that
@@ -139,6 +140,9 @@ func (p *Proxier) step(ctx context.Context) {
 	case <-p.clocks.drain.C:
 		p.clocks.drain.running = false
 		p.drain(ctx)
+	case <-p.clocks.flows.C:
+		p.clocks.flows.running = false
+		p.forget(ctx)
 	case <-p.clocks.reconcile.C:
 		p.clocks.reconcile.running = false
 		if err := p.full(ctx); err != nil && ctx.Err() == nil {
@@ -177,6 +181,14 @@ func (p *Proxier) drain(ctx context.Context) {
 	p.finish(ctx, pass{"drains", nil, report, err, time.Since(begin)})
 }
 
+func (p *Proxier) forget(ctx context.Context) {
+	report, err := p.engine.Forget(ctx)
+	lines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
+	if err == nil && p.engine.Stale() > 0 {
+		p.clocks.flows.start(max(p.Periods.Flows, p.Periods.Retry))
+	}
+}
+
 // pass is one call of the engine.
 type pass struct {
 	over   string
@@ -197,6 +209,9 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 		p.clocks.drain.start(p.Periods.Drain)
 	} else {
 		p.clocks.drain.stop()
+	}
+	if p.engine.Stale() > 0 {
+		p.clocks.flows.start(p.Periods.Flows)
 	}
 	if complete {
 		p.Node.Updated()

@@ -139,7 +139,7 @@ func (r *rig) counted(line string) string {
 	return ""
 }
 
-var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Drain: 5 * time.Second}
+var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Drain: 5 * time.Second, Flows: time.Second}
 
 func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,6 +232,36 @@ func TestFailureIsTriedAgain(t *testing.T) {
 		r.served(t, "10.244.1.2")
 		if code := r.healthz(); code != 200 {
 			t.Errorf("/healthz is %d after it was cured", code)
+		}
+	})
+}
+
+// What conntrack remembers is forgotten soon after a change, once for many changes, and again when it failed.
+func TestFlowsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		done := func() string {
+			return r.counted(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="ok"}`) + " done, " +
+				r.counted(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="error"}`) + " failed"
+		}
+		if time.Sleep(2 * time.Second); done() != "1 done,  failed" {
+			t.Errorf("after the start: %s", done())
+		}
+		time.Sleep(time.Hour)
+		if got := done(); got != "1 done,  failed" {
+			t.Errorf("after an idle hour: %s", got)
+		}
+		if err := r.kernel.Do(kernel.Unbind{Addr: vip.Addr}); err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.FailAt(1, fake.Refuse) // binding it again is 0
+		time.Sleep(20 * time.Minute)
+		if got := done(); got != "2 done, 1 failed" {
+			t.Errorf("after a repair: %s", got)
+		}
+		if !strings.Contains(r.logged(), "forget-flows 10.96.0.10:80/tcp") {
+			t.Errorf("the failure is not in the log:\n%s", r.logged())
 		}
 	})
 }

@@ -34,7 +34,6 @@ func (e *Engine) apply(ctx context.Context, r *Report) error {
 		Keys:    slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
 		Hairpin: slices.SortedFunc(maps.Keys(todo.hairpin), netip.Addr.Compare),
 		Addrs:   slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
-		Flows:   slices.SortedFunc(maps.Keys(todo.flows), kernel.Key.Compare),
 	}
 	e.pending = newPending()
 	err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
@@ -124,9 +123,6 @@ func halves(o kernel.ChangeSets) (one, two kernel.ChangeSets) {
 
 // repair notes an operation of a full pass that no change in the API explains. Addresses and sets are explained by any.
 func (r *Report) repair(op kernel.Op) {
-	if _, flows := op.(kernel.ForgetFlows); flows {
-		return
-	}
 	k, one := kernel.KeyOf(op)
 	if r.changed == nil || r.changed[k] || !one && len(r.changed) > 0 {
 		return
@@ -169,6 +165,7 @@ func (x *execution) fail(op kernel.Op, err error) {
 		return
 	}
 	x.report.Failures = append(x.report.Failures, fmt.Errorf("%v: %w", op, err))
+	x.stain(op) // it may have taken effect
 	if ok {
 		x.failed[k], x.suspect.keys[k], x.pending.keys[k] = true, true, true
 		return
@@ -178,10 +175,6 @@ func (x *execution) fail(op kernel.Op, err error) {
 		x.failAddr(o.Addr)
 	case kernel.Unbind:
 		x.failAddr(o.Addr)
-	case kernel.ForgetFlows:
-		for _, f := range o.Of {
-			x.pending.flows[f.Key] = true
-		}
 	case kernel.ChangeSets:
 		x.suspect.elements = true
 		for _, el := range slices.Concat(o.Add, o.Remove) {
@@ -220,6 +213,7 @@ func (x *execution) note(op kernel.Op) {
 	case kernel.DeleteVirtual:
 		delete(x.names, o.Key)
 	}
+	x.stain(op)
 }
 
 func (x *execution) move(k kernel.Key, real netip.AddrPort, what What) {

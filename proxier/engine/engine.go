@@ -60,6 +60,7 @@ type Engine struct {
 
 	pending pending
 	suspect suspect
+	stale   map[kernel.Key]bool // virtual servers of which conntrack may remember too much
 	foreign map[kernel.Key]bool // virtual servers that others created
 	refused map[types.NamespacedName]map[desired.Refusal]bool
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
@@ -74,7 +75,6 @@ type pending struct {
 	keys    map[kernel.Key]bool
 	hairpin map[netip.Addr]bool
 	addrs   map[netip.Addr]bool
-	flows   map[kernel.Key]bool // virtual servers with flows that may be stale
 }
 
 // suspect is what has to be read again because an operation on it failed.
@@ -91,12 +91,12 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 	}
 	return &Engine{kernel: k, objects: objects, options: options,
 		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
-		pending: newPending(), suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{},
+		pending: newPending(), suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
 		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{}}
 }
 
 func newPending() pending {
-	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}, map[kernel.Key]bool{}}
+	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}}
 }
 
 // What is a fixed word for what happened to a real server.
@@ -172,7 +172,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	if !e.adopted { // an earlier process may have ended between a change and its flows
 		for _, k := range e.state.Keys() {
 			if !k.Protocol.Drains() {
-				e.pending.flows[k] = true
+				e.stale[k] = true
 			}
 		}
 	}
@@ -274,7 +274,7 @@ func (e *Engine) Draining() int { return e.drains.Len() }
 
 // Pending reports whether something failed and should be tried again.
 func (e *Engine) Pending() bool {
-	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs)+len(e.pending.flows) > 0
+	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs) > 0
 }
 
 // Size returns how many virtual servers the proxier has in the kernel.

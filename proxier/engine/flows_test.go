@@ -23,9 +23,22 @@ func newDNS(t *testing.T) dns {
 	return d
 }
 
-// sync is a pass that may fail.
-func (d dns) sync() Report {
-	return d.report(d.engine.Sync(context.Background(), []types.NamespacedName{name(0)}))
+// sync is a pass that may fail, and what comes after it.
+func (d dns) sync() {
+	d.Helper()
+	d.report(d.engine.Sync(context.Background(), []types.NamespacedName{name(0)}))
+	d.forget()
+}
+
+func (d dns) forget() {
+	d.Helper()
+	d.report(d.engine.Forget(context.Background()))
+}
+
+func (d dns) set(p0, p1 podState) {
+	d.Helper()
+	d.bench.set(p0, p1)
+	d.forget()
 }
 
 func (d dns) answered(when string, pod int) {
@@ -99,6 +112,7 @@ func TestSenderFollowsThroughADeath(t *testing.T) {
 		d.kernel.Revive()
 		d.kernel.Send(dnsKey, sender)
 		d.restart()
+		d.forget()
 		d.answered(fmt.Sprint("after a death at operation ", n), 2)
 	}
 }
@@ -112,5 +126,6 @@ func TestSenderFollowsThroughARepair(t *testing.T) {
 	}
 	d.kernel.Send(dnsKey, sender)
 	d.report(d.engine.Full(context.Background()))
+	d.forget()
 	d.answered("after the repair", 2)
 }

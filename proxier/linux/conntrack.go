@@ -1,11 +1,14 @@
 package linux
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	mdnetlink "github.com/mdlayher/netlink"
@@ -19,7 +22,9 @@ const (
 	conntrackGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
 	conntrackDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
 
-	ctTupleOrig, ctTupleReply, ctID, ctZone, ctFilter = 1, 2, 12, 18, 25
+	ctTupleOrig, ctTupleReply, ctStatus, ctID, ctZone = 1, 2, 3, 12, 18
+	ctFilter, ctStatusMask                            = 25, 26
+	seenReply                                         = 1 << 1 // IPS_SEEN_REPLY
 
 	ctTupleIP, ctTupleProto              = 1, 2
 	ctV4Src, ctV4Dst, ctV6Src, ctV6Dst   = 1, 2, 3, 4
@@ -27,10 +32,6 @@ const (
 	ctFilterOrig                         = 1
 	matchDst, matchProtocol, matchToPort = 1 << 1, 1 << 3, 1 << 5 // flags of ctFilterOrig, net/netfilter/nf_internals.h
 )
-
-// separately is up to how many virtual servers are asked for one by one, so that the kernel sends their flows only. For
-// more, one walk through the whole table is cheaper.
-const separately = 16
 
 // conntrack forgets flows. Each call has a socket of its own with a deadline, so a lost reply can hold up nothing.
 type conntrack struct {
@@ -57,37 +58,39 @@ func (c conntrack) forget(all []kernel.Flows) error {
 	if err != nil {
 		return fmt.Errorf("opening a netlink handle on conntrack: %w", err)
 	}
-	wanted := map[kernel.Key]kernel.Flows{}
-	families := map[uint8]bool{}
+	wanted := map[subject]map[kernel.Key]kernel.Flows{}
 	for _, f := range all {
-		wanted[f.Key] = f
-		families[familyOf(f.Key.Addr)] = true
-	}
-	if len(all) <= separately {
-		for _, f := range all {
-			ask, err := question(f.Key)
-			if err == nil {
-				err = c.walk(conn, ask, wanted)
-			}
-			if err != nil {
-				return err
-			}
+		of := subject{familyOf(f.Key.Addr), f.Key.Protocol}
+		if wanted[of] == nil {
+			wanted[of] = map[kernel.Key]kernel.Flows{}
 		}
-		return nil
+		wanted[of][f.Key] = f
 	}
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if !families[family] {
-			continue
+	for _, of := range slices.SortedFunc(maps.Keys(wanted), subject.compare) {
+		ask, err := of.question(slices.Collect(maps.Keys(wanted[of])))
+		if err == nil {
+			err = c.walk(conn, ask, wanted[of])
 		}
-		if err := c.walk(conn, message(conntrackGet, family, nil), wanted); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walk asks for flows and deletes the stale ones. A kernel before 5.8 does not know the filter and sends all; what is
-// deleted is decided here in any case.
+// subject is what the kernel is asked for at once. It walks through its whole table for any question, so there is one for
+// all virtual servers of a protocol.
+type subject struct {
+	family   uint8
+	protocol kernel.Protocol
+}
+
+func (s subject) compare(o subject) int {
+	return cmp.Or(cmp.Compare(s.family, o.family), cmp.Compare(s.protocol, o.protocol))
+}
+
+// walk asks for flows and deletes the stale ones. An older kernel (before 5.8, and 5.15 for what nobody has answered) does
+// not know the filter and sends more; what is deleted is decided here in any case.
 func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[kernel.Key]kernel.Flows) error {
 	ask.Header.Flags = mdnetlink.Request | mdnetlink.Dump
 	replies, err := conn.Execute(ask)
@@ -135,32 +138,41 @@ func message(kind uint16, family uint8, attributes []byte) mdnetlink.Message {
 		Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, attributes...)}
 }
 
-// question asks for the flows to a virtual server.
-func question(k kernel.Key) (mdnetlink.Message, error) {
+// question asks for the flows that may be stale: of the protocol, to the virtual server if there is but one, and for a
+// protocol that drains only for those that nobody has answered.
+func (s subject) question(keys []kernel.Key) (mdnetlink.Message, error) {
 	e := mdnetlink.NewAttributeEncoder()
 	e.ByteOrder = binary.NativeEndian
+	match := uint32(matchProtocol)
+	if len(keys) == 1 {
+		match |= matchDst | matchToPort
+	}
 	e.Nested(ctTupleOrig, func(tuple *mdnetlink.AttributeEncoder) error {
 		tuple.Nested(ctTupleIP, func(ip *mdnetlink.AttributeEncoder) error {
 			dst := uint16(ctV4Dst)
-			if k.Addr.Is6() {
+			if s.family == unix.AF_INET6 {
 				dst = ctV6Dst
 			}
-			ip.Bytes(dst, k.Addr.AsSlice())
+			ip.Bytes(dst, keys[0].Addr.AsSlice())
 			return nil
 		})
 		tuple.Nested(ctTupleProto, func(proto *mdnetlink.AttributeEncoder) error {
-			proto.Uint8(ctProtoNum, uint8(k.Protocol))
-			proto.Bytes(ctProtoDst, binary.BigEndian.AppendUint16(nil, k.Port))
+			proto.Uint8(ctProtoNum, uint8(s.protocol))
+			proto.Bytes(ctProtoDst, binary.BigEndian.AppendUint16(nil, keys[0].Port))
 			return nil
 		})
 		return nil
 	})
 	e.Nested(ctFilter, func(filter *mdnetlink.AttributeEncoder) error {
-		filter.Uint32(ctFilterOrig, matchDst|matchProtocol|matchToPort)
+		filter.Uint32(ctFilterOrig, match)
 		return nil
 	})
+	if s.protocol.Drains() {
+		e.Bytes(ctStatus, make([]byte, 4))
+		e.Bytes(ctStatusMask, binary.BigEndian.AppendUint32(nil, seenReply))
+	}
 	data, err := e.Encode()
-	return message(conntrackGet, familyOf(k.Addr), data), err
+	return message(conntrackGet, s.family, data), err
 }
 
 // deletion names the entry by its tuple and its id, so that no other is deleted that took its place. Without a tuple the

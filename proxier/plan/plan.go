@@ -2,8 +2,8 @@
 // which no step opens a hole. It is a pure function; it neither runs the operations nor remembers them.
 //
 // The order, over all virtual servers of a change: record and filter elements, virtual servers, real servers and raised
-// weights, addresses; only then weights of 0, then what is deleted, then addresses that nothing uses any more, flows that
-// lead nowhere, and last the elements that are not needed. So an address is never bound without its virtual server (the host itself would
+// weights, addresses; only then weights of 0, then what is deleted, then addresses that nothing uses any more, and last
+// the elements that are not needed. So an address is never bound without its virtual server (the host itself would
 // answer), a real server leaves only after its successors have come, and at each moment the kernel says which virtual
 // servers are ours.
 package plan
@@ -27,13 +27,12 @@ type Scope struct {
 	Keys    []kernel.Key // virtual servers
 	Hairpin []netip.Addr // members of the hairpin set
 	Addrs   []netip.Addr // bound addresses, beside those of Keys
-	Flows   []kernel.Key // virtual servers whose stale flows have to be forgotten in any case
 }
 
 // Compute returns the operations that bring what is in scope from have to want. Real servers that should go keep their
 // connections at weight 0; deleting them is for whoever watches them drain, except for protocols that do not drain.
 func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
-	p := planner{want: want, have: have, addrs: map[netip.Addr]int{}, bind: map[netip.Addr]bool{}, flows: slices.Clone(scope.Flows)}
+	p := planner{want: want, have: have, addrs: map[netip.Addr]int{}, bind: map[netip.Addr]bool{}}
 	for _, k := range sortedKeys(scope.Keys) {
 		p.key(k)
 	}
@@ -43,7 +42,7 @@ func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
 	for _, a := range scope.Addrs {
 		p.addrs[a] += 0
 	}
-	p.addresses(scope.Keys)
+	p.addresses()
 	return p.ops()
 }
 
@@ -61,7 +60,6 @@ type planner struct {
 	add, swap, remove                    []kernel.Element // swap leaves with the first operation, remove with the last
 	virtuals, reals, binds               []kernel.Op
 	drains, deleteReals, deletes, unbind []kernel.Op
-	flows                                []kernel.Key // with stale flows
 
 	addrs map[netip.Addr]int  // planned change of the number of virtual servers at an address
 	bind  map[netip.Addr]bool // a virtual server is wanted at the address, which is not the node's by itself
@@ -74,9 +72,6 @@ func (p *planner) ops() []kernel.Op {
 	}
 	for _, phase := range [][]kernel.Op{p.virtuals, p.reals, p.binds, p.drains, p.deleteReals, p.deletes, p.unbind} {
 		ops = append(ops, phase...)
-	}
-	if flows := p.staleFlows(); len(flows) > 0 {
-		ops = append(ops, kernel.ForgetFlows{Of: flows})
 	}
 	if len(p.remove) > 0 {
 		ops = append(ops, kernel.ChangeSets{Remove: sortedElements(p.remove)})
@@ -97,7 +92,6 @@ func (p *planner) key(k kernel.Key) {
 	case wanted && !exists:
 		p.virtuals = append(p.virtuals, kernel.AddVirtual{Virtual: want.Virtual})
 		p.addrs[k.Addr]++
-		p.flows = append(p.flows, k) // of packets that came too early
 	case wanted && have != want.Virtual:
 		p.virtuals = append(p.virtuals, kernel.UpdateVirtual{Virtual: want.Virtual})
 	}
@@ -111,9 +105,6 @@ func (p *planner) key(k kernel.Key) {
 	if gone && exists {
 		p.deletes = append(p.deletes, kernel.DeleteVirtual{Key: k})
 		p.addrs[k.Addr]--
-		if !k.Protocol.Drains() {
-			p.flows = append(p.flows, k)
-		}
 	}
 	if !wanted && !gone {
 		p.record(k)
@@ -180,7 +171,6 @@ func (p *planner) realServers(k kernel.Key, want []netip.AddrPort) {
 		switch {
 		case !k.Protocol.Drains():
 			p.deleteReals = append(p.deleteReals, kernel.DeleteReal{Key: k, Real: r.Addr})
-			p.flows = append(p.flows, k)
 		case r.Weight != 0:
 			p.drains = append(p.drains, kernel.SetWeight{Key: k, Real: r.Addr, Weight: 0})
 		}
@@ -204,17 +194,7 @@ func (p *planner) element(e kernel.Element, wanted bool) {
 	}
 }
 
-// staleFlows says which flows may stay, of all virtual servers that have to be looked at.
-func (p *planner) staleFlows() []kernel.Flows {
-	var all []kernel.Flows
-	for _, k := range sortedKeys(p.flows) {
-		want, _ := p.want.Get(k)
-		all = append(all, kernel.Flows{Key: k, Keep: want.Reals})
-	}
-	return all
-}
-
-func (p *planner) addresses(keys []kernel.Key) {
+func (p *planner) addresses() {
 	addrs := make([]netip.Addr, 0, len(p.addrs))
 	for a := range p.addrs {
 		addrs = append(addrs, a)
@@ -225,11 +205,6 @@ func (p *planner) addresses(keys []kernel.Key) {
 		switch {
 		case p.bind[a] && !bound:
 			p.binds = append(p.binds, kernel.Bind{Addr: a})
-			for _, k := range keys {
-				if _, wanted := p.want.Get(k); wanted && k.Addr == a {
-					p.flows = append(p.flows, k)
-				}
-			}
 		case bound && p.have.Users(a)+p.addrs[a] <= 0:
 			p.unbind = append(p.unbind, kernel.Unbind{Addr: a})
 		}

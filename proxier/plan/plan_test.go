@@ -43,22 +43,22 @@ func TestPlansOfALife(t *testing.T) {
 			tcp, udp []string
 		}{
 			{"a Service appears", want{k: virtual(k, kernel.Masquerade, 1)}, []string{
-				"change-sets +masquerade:KEY", "add-virtual KEY", "add-real KEY 10.244.1.1:8080 weight 1", "bind 203.0.113.10", "forget-flows KEY"}, nil},
+				"change-sets +masquerade:KEY", "add-virtual KEY", "add-real KEY 10.244.1.1:8080 weight 1", "bind 203.0.113.10"}, nil},
 			{"a pod takes over from another", want{k: virtual(k, kernel.Masquerade, 2)}, []string{
 				"add-real KEY 10.244.1.2:8080 weight 1", "set-weight KEY 10.244.1.1:8080 weight 0"}, []string{
-				"add-real KEY 10.244.1.2:8080 weight 1", "delete-real KEY 10.244.1.1:8080", "forget-flows KEY"}},
+				"add-real KEY 10.244.1.2:8080 weight 1", "delete-real KEY 10.244.1.1:8080"}},
 			{"and back: only weights", want{k: virtual(k, kernel.Masquerade, 1)}, []string{
 				"set-weight KEY 10.244.1.1:8080 weight 1", "set-weight KEY 10.244.1.2:8080 weight 0"}, []string{
-				"add-real KEY 10.244.1.1:8080 weight 1", "delete-real KEY 10.244.1.2:8080", "forget-flows KEY"}},
+				"add-real KEY 10.244.1.1:8080 weight 1", "delete-real KEY 10.244.1.2:8080"}},
 			{"policy Local, and no endpoint here", want{k: dropped}, []string{
 				"change-sets +drop:KEY +from-node:KEY", "set-weight KEY 10.244.1.1:8080 weight 0", "change-sets -masquerade:KEY"}, []string{
-				"change-sets +drop:KEY +from-node:KEY", "delete-real KEY 10.244.1.1:8080", "forget-flows KEY", "change-sets -masquerade:KEY"}},
+				"change-sets +drop:KEY +from-node:KEY", "delete-real KEY 10.244.1.1:8080", "change-sets -masquerade:KEY"}},
 			{"an endpoint here", want{k: virtual(k, kernel.FromNode, 3)}, []string{
 				"add-real KEY 10.244.1.3:8080 weight 1", "change-sets -drop:KEY"}, nil},
 			{"nothing to do", want{k: virtual(k, kernel.FromNode, 3)}, []string{}, nil},
 			{"the Service goes: its virtual server waits for the connections", want{}, []string{
 				"set-weight KEY 10.244.1.3:8080 weight 0"}, []string{
-				"delete-real KEY 10.244.1.3:8080", "delete-virtual KEY", "unbind 203.0.113.10", "forget-flows KEY", "change-sets -from-node:KEY"}},
+				"delete-real KEY 10.244.1.3:8080", "delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY"}},
 		} {
 			expected := step.tcp
 			if protocol != kernel.TCP && step.udp != nil {
@@ -141,7 +141,7 @@ func TestSchedulerOfAnEarlierProcessIsUpdated(t *testing.T) {
 	v := virtual(k, kernel.FromNode)
 	have.Put(kernel.Server{Virtual: kernel.Virtual{Key: k, Scheduler: "lc"}})
 	ops := Compute(Scope{Keys: []kernel.Key{k}}, want{k: v}, have)
-	if len(ops) != 4 || ops[1].Name() != "update-virtual" {
+	if len(ops) != 3 || ops[1].Name() != "update-virtual" {
 		t.Errorf("plan %v, want the virtual server updated after it was recorded", ops)
 	}
 }
