@@ -34,7 +34,7 @@ type settings struct {
 	nodePorts                    []string
 	masqueradeAll, strictARP     bool
 	fallback                     bool
-	initOnly, profiling          bool
+	initOnly, cleanup, profiling bool
 	mode                         string
 	minSync, sync, reconcile     time.Duration
 	drainInterval, drainListed   time.Duration
@@ -73,6 +73,7 @@ func (s *settings) flags(c *cobra.Command) {
 	f.StringVar(&s.hostname, "hostname-override", "", "name of this Node; empty for the host name")
 	f.StringVar(&s.mode, "proxy-mode", "ipvs", "ipvs, which is all there is; for command lines of kube-proxy")
 	f.BoolVar(&s.initOnly, "init-only", false, "do what needs full root privileges, and exit; run again with CAP_NET_ADMIN alone after that")
+	f.BoolVar(&s.cleanup, "cleanup", false, "take everything of the proxier out of the kernel, and exit; what others made there stays")
 	f.BoolVar(&s.profiling, "profiling", false, "answer /debug/pprof/ at --metrics-bind-address too")
 	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "where /healthz, /livez and /readyz answer; empty for nowhere")
 	f.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:10249", "where /metrics and /proxyMode answer; empty for nowhere")
@@ -105,8 +106,8 @@ func (s *settings) run(ctx context.Context) error {
 	if s.mode != "ipvs" {
 		return fmt.Errorf("--proxy-mode is %q; this proxier does ipvs only", s.mode)
 	}
-	if s.initOnly {
-		return s.initialise(log)
+	if s.initOnly || s.cleanup {
+		return s.once(log)
 	}
 	node, err := s.nodeName()
 	if err != nil {
@@ -150,14 +151,23 @@ func (s *settings) run(ctx context.Context) error {
 	return err
 }
 
-// initialise sets what only root may set, and tries the kernel. What it finds to be right already, the next start leaves alone.
-func (s *settings) initialise(log *slog.Logger) error {
+// once opens the kernel, which sets what only root may set and tries what is needed, and perhaps cleans it up. What the next
+// start finds to be right already, it leaves alone.
+func (s *settings) once(log *slog.Logger) error {
 	kernel, err := s.kernel(metrics.New())
 	if err != nil {
 		return err
 	}
-	kernel.Close()
-	log.Info("initialised; the next start needs CAP_NET_ADMIN only")
+	defer kernel.Close()
+	if !s.cleanup {
+		log.Info("initialised; the next start needs CAP_NET_ADMIN only")
+		return nil
+	}
+	n, err := kernel.Cleanup()
+	if err != nil {
+		return fmt.Errorf("cleaning up: %w; say --cleanup again", err)
+	}
+	log.Info("cleaned up", "virtualServers", n)
 	return nil
 }
 

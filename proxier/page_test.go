@@ -20,13 +20,13 @@ func TestFlagsOfThePage(t *testing.T) {
 	flags := Command().Flags()
 	for _, name := range []string{"kubeconfig", "master", "hostname-override", "healthz-bind-address", "metrics-bind-address", "cluster-cidr",
 		"masquerade-all", "nodeport-addresses", "proxy-mode", "ipvs-scheduler", "ipvs-strict-arp", "ipvs-sync-period", "ipvs-min-sync-period",
-		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "profiling", "v"} {
+		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "cleanup", "profiling", "v"} {
 		if flags.Lookup(name) == nil || !bytes.Contains(page, []byte("-"+name)) {
 			t.Errorf("flag %s: there %v, on the page %v", name, flags.Lookup(name) != nil, bytes.Contains(page, []byte("-"+name)))
 		}
 	}
 	for _, m := range regexp.MustCompile("`--([a-z-]+)[`=]").FindAllSubmatch(page, -1) {
-		if name := string(m[1]); flags.Lookup(name) == nil && name != "help" && name != "cleanup" {
+		if name := string(m[1]); flags.Lookup(name) == nil && name != "help" {
 			t.Errorf("the page names --%s, which there is not", name)
 		}
 	}

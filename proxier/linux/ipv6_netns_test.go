@@ -173,7 +173,7 @@ func TestIPv6ThroughIPVS(t *testing.T) {
 	}
 }
 
-// Affinity: one client comes to the same pod again and again, to another when that one leaves, and forgets after its time.
+// Affinity: one client comes to the same pod again and again, and to another when that one leaves.
 func TestAffinityThroughIPVS(t *testing.T) {
 	r := newRoad(t)
 	k := withIPVS(t)

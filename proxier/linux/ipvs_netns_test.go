@@ -112,6 +112,35 @@ func TestCheckDeletesOnlyItsOwn(t *testing.T) {
 	}
 }
 
+// Cleanup leaves nothing of the proxier's, and all of what others made.
+func TestCleanup(t *testing.T) {
+	r := newRoad(t)
+	k := withIPVS(t)
+	serve(t, k, kernel.FromNode)
+	theirs := kernel.Virtual{Key: kernel.Key{Addr: vip.Addr, Protocol: kernel.TCP, Port: 443}, Scheduler: "wrr"}
+	apply(t, k, kernel.AddVirtual{Virtual: theirs})
+	if _, err := r.vip(t, patience); err != nil {
+		t.Fatal(err)
+	}
+	nft(t, "add", "table", "ip", "somebody")
+	if n, err := k.Cleanup(); n != 1 || err != nil {
+		t.Errorf("%d virtual servers, error %v", n, err)
+	}
+	all, err := k.Servers()
+	if err != nil || len(all) != 1 || all[0].Virtual != theirs {
+		t.Errorf("virtual servers %+v, error %v", all, err)
+	}
+	if _, err := k.addresses.netlink.LinkByName(Device); err == nil {
+		t.Errorf("the device %s is there", Device)
+	}
+	if tables := nft(t, "list", "tables"); strings.Contains(tables, Table) || !strings.Contains(tables, "somebody") {
+		t.Errorf("tables\n%s", tables)
+	}
+	if n, err := withIPVS(t).Cleanup(); n != 0 || err != nil {
+		t.Errorf("a second time: %d virtual servers, error %v", n, err)
+	}
+}
+
 func TestUnknownScheduler(t *testing.T) {
 	inNamespace(t)
 	withIPVS(t).Close()
