@@ -42,8 +42,8 @@ func speak(c *net.TCPConn, text string) bool {
 }
 
 func longLane(target netip.AddrPort, rate float64, connections int) Lane {
-	l := loopbackLane(target, rate)
-	l.Protocol, l.Connections = ProtocolTCPLong, connections
+	l := loopbackLane(target, rate).WithDefaults()
+	l.Protocol, l.Connections, l.StallAfter = ProtocolTCPLong, connections, l.ReplyDeadline
 	return l
 }
 
@@ -75,6 +75,8 @@ func TestLongConnectionsStayOpen(t *testing.T) {
 // one that goes on beside it.
 func TestLongOutcomes(t *testing.T) {
 	good := answer("web-1", "node-1")
+	base, from := monotonic(t), 50*time.Millisecond
+	var waiting sync.WaitGroup
 	for _, test := range []struct {
 		name   string
 		third  func(c *net.TCPConn) bool
@@ -86,11 +88,11 @@ func TestLongOutcomes(t *testing.T) {
 		{name: "reset", third: func(c *net.TCPConn) bool { _ = c.SetLinger(0); return false }, class: reports.Reset, detail: "ECONNRESET"},
 		{name: "closed", third: func(*net.TCPConn) bool { return false }, class: reports.Closed, detail: DetailEnd},
 		{name: "silence", third: func(*net.TCPConn) bool { return true },
-			change: func(l *Lane) { l.ReplyDeadline = 30 * time.Millisecond }, class: reports.ReplyTimeout},
+			change: func(l *Lane) { l.ReplyDeadline = 250 * time.Millisecond }, class: reports.ReplyTimeout},
 		{name: "late", third: func(c *net.TCPConn) bool {
-			time.Sleep(50 * time.Millisecond) // the answer's time is what is tested
+			time.Sleep(250 * time.Millisecond) // the answer's time is what is tested
 			return speak(c, good)
-		}, change: func(l *Lane) { l.StallAfter = 40 * time.Millisecond }, class: reports.Stalled, detail: DetailSlow, same: true},
+		}, change: func(l *Lane) { l.StallAfter = 200 * time.Millisecond }, class: reports.Stalled, detail: DetailSlow, same: true},
 		{name: "another pod", third: func(c *net.TCPConn) bool { return speak(c, answer("other-1", "node-1")) },
 			class: reports.Misrouted, detail: DetailBackend, same: true},
 		{name: "an error page", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
@@ -122,40 +124,45 @@ func TestLongOutcomes(t *testing.T) {
 			return speak(c, good)
 		}, class: reports.OK},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			target := listen(t, func(l net.Listener) {
-				dialogue(l, func(c *net.TCPConn, connection, request int) bool {
-					if connection == 0 && request == 2 {
-						return test.third(c)
-					}
-					return speak(c, good)
-				})
+		target := listen(t, func(l net.Listener) {
+			dialogue(l, func(c *net.TCPConn, connection, request int) bool {
+				if connection == 0 && request == 2 {
+					return test.third(c)
+				}
+				return speak(c, good)
 			})
-			l := longLane(target, 30, 2)
+		})
+		waiting.Go(func() {
+			l := longLane(target, 6, 2) // each connection is asked every 333 ms, so that a busy machine changes nothing
 			if test.change != nil {
 				test.change(&l)
+				l.StallAfter = min(l.StallAfter, l.ReplyDeadline)
 			}
-			got := probe(t, l, 11)
-			for _, a := range got {
-				if number := a.Seq; a.Seq%2 == 1 || number < 4 {
-					if a.Class != reports.OK {
-						t.Errorf("attempt %d, which is not the third of connection 0, is %v (%s)", a.Seq, a.Class, a.Detail)
-					}
+			recorded, err := probeFrom(base, from, l, 9)
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+				return
+			}
+			got := make([]reports.Attempt, 9)
+			for _, a := range recorded {
+				got[a.Seq] = a
+				if other := a.Seq%2 == 1 || a.Seq < 4; other && a.Class != reports.OK {
+					t.Errorf("%s: attempt %d, which is not the third of connection 0, is %v (%s)", test.name, a.Seq, a.Class, a.Detail)
 				}
 			}
 			if a := got[4]; a.Class != test.class || a.Detail != test.detail {
-				t.Errorf("the third attempt is %v (%s), want %v (%s)", a.Class, a.Detail, test.class, test.detail)
+				t.Errorf("%s: the third attempt is %v (%s), want %v (%s)", test.name, a.Class, a.Detail, test.class, test.detail)
 			}
-			if same := got[4].Source == got[10].Source; same != test.same {
-				t.Errorf("the connection from %s, then from %s", got[4].Source, got[10].Source)
+			if same := got[4].Source == got[8].Source; same != test.same {
+				t.Errorf("%s: the connection from %s, then from %s", test.name, got[4].Source, got[8].Source)
 			}
 			unasked := test.class == reports.OK && !test.same
 			if a := got[6]; unasked != (a.Class != reports.OK) || unasked != (!test.same && a.Source == got[4].Source) {
-				t.Errorf("after the third attempt comes %v (%s) from %s, before it from %s", a.Class, a.Detail, a.Source, got[4].Source)
+				t.Errorf("%s: after the third attempt comes %v (%s) from %s, before it from %s", test.name, a.Class, a.Detail, a.Source, got[4].Source)
 			}
 		})
 	}
+	waiting.Wait()
 }
 
 func TestLongToNobody(t *testing.T) {
@@ -182,7 +189,7 @@ func TestLongDeathAtTheEnd(t *testing.T) {
 		_ = c.SetLinger(0)
 		c.Close()
 	}()
-	got := probe(t, longLane(target, 4, 2), 2)
+	got := probe(t, longLane(target, 2, 2), 2)
 	if len(got) != 3 {
 		t.Fatalf("%d attempts, want two of the schedule and one that tells: %v", len(got), got)
 	}
@@ -229,7 +236,7 @@ func TestLongNeverReconnectsInSilence(t *testing.T) {
 			})
 			const places, attempts = 5, 80
 			l := longLane(target, 400, places)
-			l.ReplyDeadline = 60 * time.Millisecond
+			l.ReplyDeadline, l.StallAfter = 60*time.Millisecond, 60*time.Millisecond
 			got, failed, sources := probe(t, l, attempts), 0, map[netip.AddrPort]bool{}
 			for _, a := range got {
 				sources[a.Source] = true
