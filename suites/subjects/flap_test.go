@@ -34,11 +34,7 @@ func watched(name string) (lane reports.LaneReport, from float64) {
 	GinkgoHelper()
 	r := report(name)
 	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
-	for _, l := range r.Lanes {
-		if l.Protocol == "tcp-new" {
-			lane = l
-		}
-	}
+	lane = laneOf(r, "tcp-new")
 	Expect(lane.Attempts).To(BeNumerically(">=", flapWatch.Seconds()*flapRate))
 	for _, e := range r.Events {
 		if e.Kind == reports.EventStep && e.Object == "watch" && from == 0 {
@@ -47,6 +43,17 @@ func watched(name string) (lane reports.LaneReport, from float64) {
 	}
 	Expect(from).To(BeNumerically(">", 0))
 	return lane, from
+}
+
+func laneOf(r *reports.Report, protocol string) reports.LaneReport {
+	GinkgoHelper()
+	for _, l := range r.Lanes {
+		if l.Protocol == protocol {
+			return l
+		}
+	}
+	Fail("no lane " + protocol)
+	return reports.LaneReport{}
 }
 
 // openToBothPods asserts that each pod had open connections before anything happened: without them there is nothing to
@@ -108,7 +115,7 @@ func refusesNothing(name string) {
 	Expect(lane.Dropped).To(BeZero(), "%+v", lane.Outages)
 }
 
-var _ = Describe("kubernetes#71515: pods that become unready and ready again while connections are open", Ordered, func() {
+var _ = Describe("kubernetes#71515: pods that become unready and ready again while connections are open", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		DeferCleanup(cancel)
@@ -121,4 +128,19 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 	It("are refused once a minute from then on with kube-proxy v1.12.2", func() { refusesEachMinute("flap v1.12.2") })
 	It("are served without a gap with v1.12.4", func() { refusesNothing("flap v1.12.4") })
 	It("are served without a gap with v1.12.1, which has no graceful termination yet", func() { refusesNothing("flap v1.12.1") })
+
+	It("lose every connection that is open to them with v1.12.1 (kubernetes#57841)", func() {
+		long := laneOf(report("flap v1.12.1"), "tcp-long")
+		Expect(long.Dropped).To(BeNumerically(">=", 8))
+		for _, o := range long.Outages {
+			Expect(o.Classes).To(HaveKeyWithValue(reports.ReplyTimeout.String(), o.Failed()), "%+v", o)
+			Expect(o.Cause.Event).To(Equal("pod unready"), "%+v", o)
+		}
+	})
+
+	It("keep every connection that is open to them since v1.12.2", func() {
+		for _, name := range []string{"flap v1.12.2", "flap v1.12.4"} {
+			Expect(laneOf(report(name), "tcp-long").Dropped).To(BeZero(), name)
+		}
+	})
 })
