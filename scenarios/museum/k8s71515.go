@@ -38,8 +38,8 @@ func refusedEachMinute(r *Record) Finding {
 	switch floor := r.Report.DetectionFloor.Ms; {
 	case len(flaps) < 2:
 		return cannotTell("%d pods became unready and ready again; each of the two must", len(flaps))
-	case !slices.ContainsFunc(r.Report.Lanes, func(l reports.LaneReport) bool { return l.Protocol == "tcp-long" && l.OK > 0 }):
-		return cannotTell("no connection was open while pods became unready")
+	case slices.ContainsFunc(flaps, func(pod string) bool { return !r.Open[pod] }):
+		return cannotTell("no connection was open to one of the pods that became unready (%v)", flaps)
 	case floor == nil || *floor > millis(tickSlack):
 		return cannotTell("an outage of %s would not have been seen", tickSlack)
 	}

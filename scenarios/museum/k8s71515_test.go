@@ -46,6 +46,7 @@ func TestK8s71515(t *testing.T) {
 		"longer than a sync":       {flapped(minutely("node-1", 3, 40_000, 60_000, reports.Rejected)...), NotSeen, ""},
 		"lost, not refused":        {flapped(minutely("node-1", 3, 12_000, 60_000, reports.ConnectTimeout)...), NotSeen, ""},
 		"no connection was open":   {shut(flapped()), CannotTell, "no connection was open"},
+		"open to one pod only":     {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
 		"no pod came back":         {gone(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
 		"no pod became unready":    {gone(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
 		"watched for two minutes":  {ended(flapped(minutely("node-1", 2, 12_000, 60_000, reports.Rejected)...), 160_000), CannotTell, "were watched for 2m0"},
@@ -60,6 +61,8 @@ func TestK8s71515(t *testing.T) {
 		}
 	}
 }
+
+func lopsided(s *story) *story { s.onePod = true; return s }
 
 func shut(s *story) *story { s.long = 0; return s }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ func Find(id string) (Entry, error) {
 type Record struct {
 	Report *reports.Report
 	Events []reports.Event // with their attributes, in order of time
+	Open   map[string]bool // pods to which connections were open, and answered, before the scenario began
 }
 
 // Open reads the record of a run.
@@ -61,7 +63,33 @@ func Open(h *reports.History) (*Record, error) {
 		r.Events = append(r.Events, e)
 	}
 	slices.SortStableFunc(r.Events, func(x, y reports.Event) int { return cmp.Compare(x.At, y.At) })
-	return r, nil
+	return r, r.readOpen(h)
+}
+
+// readOpen finds the pods to which connections were open.
+func (r *Record) readOpen(h *reports.History) error {
+	r.Open = map[string]bool{}
+	long, scenario := map[string]bool{}, r.Report.Run.Duration
+	for _, e := range r.Events {
+		switch {
+		case e.Kind == reports.EventLane && e.Attrs["protocol"] == "tcp-long":
+			long[e.Attrs["id"]] = true
+		case e.Kind == reports.EventPhase && e.Object == "scenario":
+			scenario = e.At.Seconds()
+		}
+	}
+	if len(long) == 0 {
+		return nil
+	}
+	for a, err := range h.Attempts() {
+		if err != nil {
+			return fmt.Errorf("reading the attempts: %w", err)
+		}
+		if long[strconv.Itoa(int(a.Lane))] && a.Class == reports.OK && a.Start.Seconds() < scenario {
+			r.Open[a.Backend] = true
+		}
+	}
+	return nil
 }
 
 // Answer says whether a bug was seen.

@@ -21,6 +21,7 @@ type story struct {
 	losses   []loss
 	noProof  bool
 	end      time.Duration // 90 s when 0
+	onePod   bool          // all of these connections go to the pod web-1
 	long     time.Duration // until when connections are open and asked on a lane of their own; 0 for none
 }
 
@@ -113,7 +114,11 @@ func (s *story) write(t *testing.T) *Record {
 		}
 		w.Attempt(s.attempt(0, uint64(seq), at, webAddress))
 		if at < s.long {
-			w.Attempt(s.attempt(2, uint64(seq), at, webAddress))
+			a := s.attempt(2, uint64(seq), at, webAddress)
+			if seq%2 == 1 && !s.onePod {
+				a.Backend = "web-2"
+			}
+			w.Attempt(a)
 		}
 		if at < scenarioAt {
 			w.Attempt(s.attempt(1, uint64(seq), at, canaryAddress))
