@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
@@ -114,26 +117,53 @@ func TestBadEndsAreInvalid(t *testing.T) {
 func TestInterruptEndsTheGuest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	before := left(t)
-	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program,
-		Progress: func(s string) {
-			if strings.HasPrefix(s, "booting") {
-				cancel()
+	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program}
+	running := make(chan string, 1)
+	go func() {
+		defer cancel()
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // a CPU may have to come free
+			if seen := left(t); strings.Contains(seen, "qemu") && strings.Contains(seen, "/hitless-vm-") {
+				running <- seen
+				return
 			}
-		}}
+		}
+		running <- ""
+	}()
 	if _, err := run.Run(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Fatalf("an interrupted run gave %v", err)
+	}
+	if <-running == "" {
+		t.Fatal("no guest was seen to run: there was nothing to interrupt")
 	}
 	if after := left(t); after != before {
 		t.Errorf("an interrupted run left something behind: before\n%s\nafter\n%s", before, after)
 	}
 }
 
-// left lists QEMU's processes and hitless' temporary folders.
+// left lists what this process, and no other run beside it, has of guests: QEMU's processes, files in guests' folders, and
+// folders that nobody owns any more.
 func left(t *testing.T) string {
 	t.Helper()
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "hitless-vm-*"))
-	out, _ := exec.Command("pgrep", "-x", "-c", "qemu-system-x86").Output()
-	return strings.Join(dirs, " ") + " " + string(out)
+	children, _ := exec.Command("pgrep", "-P", strconv.Itoa(os.Getpid()), "-x", "qemu-system-x86").Output()
+	var found []string
+	for _, pid := range strings.Fields(string(children)) {
+		found = append(found, "qemu "+pid)
+	}
+	open, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range open {
+		if file, err := os.Readlink(fd); err == nil && strings.Contains(file, "/hitless-vm-") {
+			found = append(found, file)
+		}
+	}
+	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), "hitless-vm-*", "lock"))
+	for _, name := range locks {
+		lock, err := os.Open(name)
+		if err == nil && unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			found = append(found, filepath.Dir(name))
+		}
+		lock.Close()
+	}
+	return strings.Join(found, " ")
 }
 
 func spin(ctx context.Context, t *testing.T) {

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,9 +24,11 @@ func newFolder() (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the guest: %w", err)
 	}
-	lock, err := os.Create(filepath.Join(path, "lock"))
+	// The lock gets its name when it is held: a free one of that name is taken for a dead owner's.
+	name := filepath.Join(path, "lock")
+	lock, err := os.Create(name + ".new")
 	if err == nil {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		err = errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX), os.Rename(name+".new", name))
 	}
 	if err != nil {
 		os.RemoveAll(path)
