@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns results bench-probes lint clean packages
+.PHONY: help build demo test unit explore lab-test netns results bench-probes nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,11 +33,14 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 
-results: packages build ## run the comparisons of docs/results again (40 minutes) and write the README's table
+results: packages build ## run the comparisons that belong in docs/results (40 minutes)
 	@hack/results.sh
 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
+
+nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, a day of soak on two seeds
+	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
 
 lint: ## gofmt, vet, staticcheck
 	@hack/lint.sh

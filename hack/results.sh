@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the comparisons whose results stand in docs/results, and writes their table into the README. About 40 minutes on two
+# Runs the comparisons whose results belong in docs/results; `hitless results` prints them as a table. About 40 minutes on two
 # cores without KVM. RUNS=N takes N seeds of each subject, four or more can show a difference.
 set -euo pipefail
 runs=${RUNS:-4}
