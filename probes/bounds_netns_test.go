@@ -29,12 +29,22 @@ var (
 
 // disturb puts the fault on from an offset on for a time, and returns the least and the most that it can have lasted.
 func (w *wires) disturb(base int64, from, length time.Duration, what fault) (least, most time.Duration, err error) {
+	began, ended, err := w.during(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
+		chain := n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityMangle})
+		n.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: what})
+	})
+	return ended[0] - began[1], ended[1] - began[0], err
+}
+
+// during gives the router a table of rules from an offset on for a time, and returns between which offsets they began to
+// hold and between which they ended.
+func (w *wires) during(base int64, from, length time.Duration, lay func(*nftables.Conn, *nftables.Table)) (began, ended [2]time.Duration, err error) {
 	c, err := newClock(base)
 	if err != nil {
-		return 0, 0, err
+		return began, ended, err
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "fault"}
-	var began, ended [2]time.Duration
 	flush := func(at time.Duration, bounds *[2]time.Duration, change func(*nftables.Conn)) error {
 		conn, err := nftables.New()
 		if err != nil {
@@ -48,18 +58,13 @@ func (w *wires) disturb(base int64, from, length time.Duration, what fault) (lea
 		return err
 	}
 	err = w.router.do(func() error {
-		err := flush(from, &began, func(n *nftables.Conn) {
-			n.AddTable(table)
-			chain := n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
-				Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityMangle})
-			n.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: what})
-		})
+		err := flush(from, &began, func(n *nftables.Conn) { lay(n, n.AddTable(table)) })
 		if err != nil {
 			return err
 		}
 		return flush(began[1]+length, &ended, func(n *nftables.Conn) { n.DelTable(table) })
 	})
-	return ended[0] - began[1], ended[1] - began[0], err
+	return began, ended, err
 }
 
 // judgedOutages has attempts judged as those of a run, and returns the outages of their lane.

@@ -230,36 +230,11 @@ func TestIPv6(t *testing.T) {
 // blackout makes the router drop everything from an offset on for a time, and returns between which offsets it began and
 // between which it ended. The drop comes before connection tracking.
 func (w *wires) blackout(base int64, from, length time.Duration) (began, ended [2]time.Duration, err error) {
-	c, err := newClock(base)
-	if err != nil {
-		return began, ended, err
-	}
 	drop := nftables.ChainPolicyDrop
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "blackout"}
-	flush := func(at time.Duration, bounds *[2]time.Duration, change func(*nftables.Conn)) error {
-		conn, err := nftables.New()
-		if err != nil {
-			return err
-		}
-		change(conn)
-		time.Sleep(at - c.Now()) // the schedule of the fault, not a wait for something
-		bounds[0] = c.Now()
-		err = conn.Flush()
-		bounds[1] = c.Now()
-		return err
-	}
-	err = w.router.do(func() error {
-		err := flush(from, &began, func(n *nftables.Conn) {
-			n.AddTable(table)
-			n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
-				Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Policy: &drop})
-		})
-		if err != nil {
-			return err
-		}
-		return flush(began[1]+length, &ended, func(n *nftables.Conn) { n.DelTable(table) })
+	return w.during(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
+		n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Policy: &drop})
 	})
-	return began, ended, err
 }
 
 // A drop of 200 ms at 200/s makes exactly the attempts of these 200 ms delayed or dropped: none before, none after.

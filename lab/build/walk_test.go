@@ -31,10 +31,10 @@ func (s fakeSource) fetch(log *[]string) fetcher {
 	}
 }
 
-// walkTree is a root module a.com/root, and modules of which some provide what it imports.
+// walkTree is a root module a.com/tool, and modules of which some provide what it imports.
 func walkTree(t *testing.T) (root provider, src fakeSource) {
-	root = provider{Path: "a.com/root", Dir: files(t, map[string]string{
-		"cmd/one/main.go":      pkg("main", "fmt", "b.com/lib/sub", "a.com/root/pkg"),
+	root = provider{Path: "a.com/tool", Dir: files(t, map[string]string{
+		"cmd/one/main.go":      pkg("main", "fmt", "b.com/lib/sub", "a.com/tool/pkg"),
 		"cmd/one/c.go":         pkg("main", "C", "b.com/only/with/c"),
 		"cmd/one/main_test.go": pkg("main", "b.com/only/in/tests"),
 		"cmd/two/main.go":      pkg("main", "c.com/deep/inner/x"),
@@ -71,11 +71,11 @@ func TestWalk(t *testing.T) {
 	root, src := walkTree(t)
 	var fetched []string
 	w := newWalker(src, src.fetch(&fetched), testInfo(t), root)
-	if err := w.walk(t.Context(), "a.com/root/cmd/one", "a.com/root/cmd/two"); err != nil {
+	if err := w.walk(t.Context(), "a.com/tool/cmd/one", "a.com/tool/cmd/two"); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"a.com/root/cmd/one", "a.com/root/cmd/two", "a.com/root/pkg", "b.com/lib/sub",
+		"a.com/tool/cmd/one", "a.com/tool/cmd/two", "a.com/tool/pkg", "b.com/lib/sub",
 		"c.com/deep/inner/x", "c.com/deep/inner/y", "c.com/deep/outer",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(w.packages))); diff != "" {
@@ -90,10 +90,10 @@ func TestWalk(t *testing.T) {
 	if diff := cmp.Diff([]string{"b.com/lib c.com/deep c.com/deep/inner"}, fetched); diff != "" {
 		t.Error("what is missing is not fetched together and once: ", diff)
 	}
-	if diff := cmp.Diff([]string{"a.com/root", "b.com/lib", "c.com/deep"}, paths(w.used("a.com/root/cmd/one"))); diff != "" {
+	if diff := cmp.Diff([]string{"a.com/tool", "b.com/lib", "c.com/deep"}, paths(w.used("a.com/tool/cmd/one"))); diff != "" {
 		t.Error("modules of one program: ", diff)
 	}
-	if diff := cmp.Diff([]string{"a.com/root", "c.com/deep", "c.com/deep/inner"}, paths(w.used("a.com/root/cmd/two"))); diff != "" {
+	if diff := cmp.Diff([]string{"a.com/tool", "c.com/deep", "c.com/deep/inner"}, paths(w.used("a.com/tool/cmd/two"))); diff != "" {
 		t.Error("modules of the other program: ", diff)
 	}
 }
@@ -102,13 +102,13 @@ func TestWalkNamesWhatIsMissing(t *testing.T) {
 	root, src := walkTree(t)
 	var fetched []string
 	w := newWalker(src, src.fetch(&fetched), testInfo(t), root)
-	err := w.walk(t.Context(), "a.com/root/cmd/bad")
-	for _, part := range []string{"nowhere.com/x", "imported by a.com/root/cmd/bad"} {
+	err := w.walk(t.Context(), "a.com/tool/cmd/bad")
+	for _, part := range []string{"nowhere.com/x", "imported by a.com/tool/cmd/bad"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not say %q", err, part)
 		}
 	}
-	if err := w.walk(t.Context(), "a.com/root/cmd/none"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
+	if err := w.walk(t.Context(), "a.com/tool/cmd/none"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
 		t.Errorf("error of a program that does not exist is %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestWalkPassesOnWhyAModuleIsMissing(t *testing.T) {
 	w := newWalker(src, func(context.Context, []string) ([]provider, error) {
 		return nil, fmt.Errorf("c.com/deep@v1.0.0: %w", ErrNotServed)
 	}, testInfo(t), root)
-	if err := w.walk(t.Context(), "a.com/root/cmd/two"); err == nil || !strings.Contains(err.Error(), "c.com/deep@v1.0.0") {
+	if err := w.walk(t.Context(), "a.com/tool/cmd/two"); err == nil || !strings.Contains(err.Error(), "c.com/deep@v1.0.0") {
 		t.Errorf("error is %v", err)
 	}
 }

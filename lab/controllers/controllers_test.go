@@ -89,6 +89,20 @@ func addresses(client kubernetes.Interface, service string) string {
 	return text
 }
 
+// control runs the controllers for two nodes until the test ends.
+func control(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 	labels, replicas := map[string]string{"app": "web"}, int32(1)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
@@ -105,15 +119,7 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 	if _, err := client.CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	control(t, client)
 
 	within(t, "the first pod", func() bool { return len(pods(t, client)) == 1 })
 	first := pods(t, client)[0]
@@ -176,15 +182,7 @@ func TestMakesNoPodTooMany(t *testing.T) {
 	if _, err := client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	control(t, client)
 	within(t, "the status to count all pods", func() bool {
 		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 		return err == nil && got.Status.Replicas >= replicas

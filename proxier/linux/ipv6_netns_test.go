@@ -42,20 +42,9 @@ func newRoad6(t *testing.T) road {
 	if err := (sysctl{"net/ipv6/conf/all/forwarding", "1", "forwarding"}).set("/proc/sys"); err != nil {
 		t.Fatal(err)
 	}
-	listening := make(chan net.Listener)
-	go in(t, r.server, func() {
-		l, err := net.Listen("tcp", net.JoinHostPort(server6, fmt.Sprint(serverPort)))
-		if err != nil {
-			t.Error(err)
-		}
-		listening <- l
-	})
-	l := <-listening
-	if l == nil {
-		t.FailNow()
-	}
-	t.Cleanup(func() { l.Close() })
-	go tellSource(l)
+	go tellSource(openIn(t, r.server, func() (net.Listener, error) {
+		return net.Listen("tcp", net.JoinHostPort(server6, fmt.Sprint(serverPort)))
+	}))
 	return r
 }
 

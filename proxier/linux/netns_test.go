@@ -306,20 +306,9 @@ func newRoad(t *testing.T) road {
 	if err := (sysctl{"net/ipv4/ip_forward", "1", "forwarding"}).set("/proc/sys"); err != nil {
 		t.Fatal(err)
 	}
-	listening := make(chan net.Listener)
-	go in(t, r.server, func() {
-		l, err := net.Listen("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)))
-		if err != nil {
-			t.Error(err)
-		}
-		listening <- l
-	})
-	l := <-listening
-	if l == nil {
-		t.FailNow()
-	}
-	t.Cleanup(func() { l.Close() })
-	go tellSource(l)
+	go tellSource(openIn(t, r.server, func() (net.Listener, error) {
+		return net.Listen("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)))
+	}))
 	return r
 }
 
@@ -347,6 +336,26 @@ func in(t *testing.T, ns netns.NsHandle, f func()) {
 		t.Error(err)
 	}
 	f()
+}
+
+// openIn opens a socket in a namespace and closes it at the test's end.
+func openIn[S io.Closer](t *testing.T, ns netns.NsHandle, open func() (S, error)) S {
+	t.Helper()
+	type result struct {
+		socket S
+		err    error
+	}
+	opened := make(chan result)
+	go in(t, ns, func() {
+		s, err := open()
+		opened <- result{s, err}
+	})
+	r := <-opened
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	t.Cleanup(func() { r.socket.Close() })
+	return r.socket
 }
 
 // wire makes a namespace with one interface, whose peer is in the node's.

@@ -27,19 +27,7 @@ func dnsPod(i int) netip.AddrPort { return netip.AddrPortFrom(backend.Addr(), ui
 func answerUDP(t *testing.T, r road, pods ...int) {
 	t.Helper()
 	for _, i := range pods {
-		opened := make(chan net.PacketConn)
-		go in(t, r.server, func() {
-			c, err := net.ListenPacket("udp", dnsPod(i).String())
-			if err != nil {
-				t.Error(err)
-			}
-			opened <- c
-		})
-		c := <-opened
-		if c == nil {
-			t.FailNow()
-		}
-		t.Cleanup(func() { c.Close() })
+		c := openIn(t, r.server, func() (net.PacketConn, error) { return net.ListenPacket("udp", dnsPod(i).String()) })
 		go func() {
 			packet := make([]byte, 64)
 			for _, from, err := c.ReadFrom(packet); err == nil; _, from, err = c.ReadFrom(packet) {
@@ -52,20 +40,7 @@ func answerUDP(t *testing.T, r road, pods ...int) {
 // udpFrom opens a socket of UDP in a namespace, whose port stays the same.
 func udpFrom(t *testing.T, ns netns.NsHandle, to netip.AddrPort) net.Conn {
 	t.Helper()
-	opened := make(chan net.Conn)
-	go in(t, ns, func() {
-		c, err := net.Dial("udp", to.String())
-		if err != nil {
-			t.Error(err)
-		}
-		opened <- c
-	})
-	c := <-opened
-	if c == nil {
-		t.FailNow()
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
+	return openIn(t, ns, func() (net.Conn, error) { return net.Dial("udp", to.String()) })
 }
 
 // ask sends one packet and returns the answer, or refused, or silence.
