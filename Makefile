@@ -16,7 +16,7 @@ build: ## build bin/hitless, a static binary
 demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the report goes to out/demo
 	bin/hitless run rollout --out out/demo
 
-test: unit lab-test ## all tests, the real-kernel ones included
+test: unit lab-test ## all tests, the real-kernel ones included, but those of `make nightly`
 
 unit: ## tests without root and without a VM; SEED=N draws the random ones from another seed
 	@hack/unit.sh
@@ -25,7 +25,8 @@ explore: ## the random tests for longer, with seeds of their own
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
-	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./suites/...
+	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
+	$(GO) test -count=1 -timeout 60m -tags lab ./suites/... -ginkgo.label-filter='!nightly'
 
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
@@ -39,7 +40,8 @@ results: packages build ## run the comparisons that belong in docs/results (40 m
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
 
-nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, a day of soak on two seeds
+nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs, a day of soak on two seeds
+	$(GO) test -count=1 -timeout 120m -tags lab ./suites/...
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
 
 lint: ## gofmt, vet, staticcheck

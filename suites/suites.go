@@ -11,9 +11,17 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/onsi/ginkgo/v2"
+
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 )
+
+// Nightly labels what CI has no time for: `make nightly` runs it, `make lab-test` leaves it out.
+var Nightly = ginkgo.Label("nightly")
+
+// Selected says whether specs with these labels run, for those who must begin runs before their specs are reached.
+func Selected(l ginkgo.Labels) bool { return l.MatchesLabelFilter(ginkgo.GinkgoLabelFilter()) }
 
 // Program builds the binary that the guests run, once a suite, so that a stale one is never tested.
 var Program = sync.OnceValues(func() (string, error) {

@@ -120,16 +120,20 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 		ctx, cancel := context.WithCancel(context.Background())
 		DeferCleanup(cancel)
 		dir := GinkgoT().TempDir()
-		for _, version := range []string{"v1.12.2", "v1.12.4", "v1.12.1"} {
+		versions := []string{"v1.12.2", "v1.12.4"}
+		if suites.Selected(suites.Nightly) {
+			versions = append(versions, "v1.12.1")
+		}
+		for _, version := range versions {
 			runs["flap "+version] = startFlap(ctx, dir, version)
 		}
 	})
 
 	It("are refused once a minute from then on with kube-proxy v1.12.2", func() { refusesEachMinute("flap v1.12.2") })
 	It("are served without a gap with v1.12.4", func() { refusesNothing("flap v1.12.4") })
-	It("are served without a gap with v1.12.1, which has no graceful termination yet", func() { refusesNothing("flap v1.12.1") })
+	It("are served without a gap with v1.12.1, which has no graceful termination yet", suites.Nightly, func() { refusesNothing("flap v1.12.1") })
 
-	It("lose every connection that is open to them with v1.12.1 (kubernetes#57841)", func() {
+	It("lose every connection that is open to them with v1.12.1 (kubernetes#57841)", suites.Nightly, func() {
 		long := laneOf(report("flap v1.12.1"), "tcp-long")
 		Expect(long.Dropped).To(BeNumerically(">=", 8))
 		for _, o := range long.Outages {

@@ -8,15 +8,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
 // startHAProxy begins the same rollout behind the real HAProxy, which is what the second seed was seen with.
-func startHAProxy(ctx context.Context, dir, version string) *suites.Future {
-	return suites.Begin(ctx, dir, version+"-haproxy", run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
-		Subject: "kube-proxy@" + version + "/iptables", Set: map[string]string{"loadBalancer": "haproxy"}})
+func startHAProxy(ctx context.Context, dir, version, fallback string) *suites.Future {
+	return roll(ctx, dir, version, fallback, "haproxy")
 }
 
 var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections", func() {
@@ -33,6 +31,8 @@ var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections"
 		}
 	})
 	It("drops and delays nothing with kube-proxy v1.26.0", func() { dropsNothing("1.26.0 HAProxy") })
+	It("drops nothing with v1.25.3 and the feature gate on", suites.Nightly, func() { dropsNothing("1.25.3 with, HAProxy") })
+	It("drops with v1.26.0 and the feature gate off", suites.Nightly, func() { drops("1.26.0 without, HAProxy") })
 	It("has proof of each path: HAProxy's log agrees with every answer", func() {
 		for _, name := range []string{"1.25.3 HAProxy", "1.26.0 HAProxy"} {
 			_, history, err := runs[name].Wait()

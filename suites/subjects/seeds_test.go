@@ -25,11 +25,15 @@ var runs map[string]*suites.Future
 
 // start begins a rollout behind externalTrafficPolicy: Local with a kube-proxy in iptables mode.
 func start(ctx context.Context, dir, version, fallback string) *suites.Future {
-	set := map[string]string{}
+	return roll(ctx, dir, version, fallback, "passthrough")
+}
+
+func roll(ctx context.Context, dir, version, fallback, balancer string) *suites.Future {
+	set := map[string]string{"loadBalancer": balancer}
 	if fallback != "" {
 		set["terminatingFallback"] = fallback
 	}
-	return suites.Begin(ctx, dir, version+"-"+fallback, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
+	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
 		Subject: "kube-proxy@" + version + "/iptables", Set: set})
 }
 
@@ -41,10 +45,14 @@ var _ = BeforeSuite(func() {
 	runs = map[string]*suites.Future{
 		"1.25.3":         start(ctx, dir, "v1.25.3", ""),
 		"1.26.0":         start(ctx, dir, "v1.26.0", ""),
-		"1.25.3 with":    start(ctx, dir, "v1.25.3", "on"),
-		"1.26.0 without": start(ctx, dir, "v1.26.0", "off"),
-		"1.25.3 HAProxy": startHAProxy(ctx, dir, "v1.25.3"),
-		"1.26.0 HAProxy": startHAProxy(ctx, dir, "v1.26.0"),
+		"1.25.3 HAProxy": startHAProxy(ctx, dir, "v1.25.3", ""),
+		"1.26.0 HAProxy": startHAProxy(ctx, dir, "v1.26.0", ""),
+	}
+	if suites.Selected(suites.Nightly) {
+		runs["1.25.3 with"] = start(ctx, dir, "v1.25.3", "on")
+		runs["1.26.0 without"] = start(ctx, dir, "v1.26.0", "off")
+		runs["1.25.3 with, HAProxy"] = startHAProxy(ctx, dir, "v1.25.3", "on")
+		runs["1.26.0 without, HAProxy"] = startHAProxy(ctx, dir, "v1.26.0", "off")
 	}
 })
 
@@ -82,6 +90,6 @@ func dropsNothing(name string) {
 var _ = Describe("kubernetes#85643: a rolling update behind externalTrafficPolicy: Local", func() {
 	It("drops with kube-proxy v1.25.3", func() { drops("1.25.3") })
 	It("drops nothing with kube-proxy v1.26.0", func() { dropsNothing("1.26.0") })
-	It("drops nothing with v1.25.3 and the feature gate on", func() { dropsNothing("1.25.3 with") })
-	It("drops with v1.26.0 and the feature gate off", func() { drops("1.26.0 without") })
+	It("drops nothing with v1.25.3 and the feature gate on", suites.Nightly, func() { dropsNothing("1.25.3 with") })
+	It("drops with v1.26.0 and the feature gate off", suites.Nightly, func() { drops("1.26.0 without") })
 })
