@@ -12,6 +12,6 @@ compare() { # name, then the words of `hitless compare`
   mkdir -p docs/results
   cp "out/results/$name/compare.json" "docs/results/$name.json"
 }
-compare rollout rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
+compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled
 compare restart restart --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled

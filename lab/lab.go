@@ -29,13 +29,12 @@ import (
 // Config says what lab to bring up.
 type Config struct {
 	Nodes        int
-	ControlPlane string // kube or replay
-	Dir          string // for state and logs, on a tmpfs
-	Program      string // the hitless binary: it plays backends and the bundled proxier
-	Binaries     string // folder of the control plane's and the subject's programs
-	Subject      subject.Spec
-	Fallback     string
-	Balancer     balancer.Config // kind and health checks; the lab fills in the rest
+	ControlPlane string            // kube or replay
+	Dir          string            // for state and logs, on a tmpfs
+	Program      string            // the hitless binary: it plays backends and the bundled proxier
+	Binaries     string            // folder of the control plane's programs
+	Subjects     []subject.Program // the first is started on each node; another may take its place
+	Balancer     balancer.Config   // kind and health checks; the lab fills in the rest
 	Recorder     reports.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
@@ -96,7 +95,7 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	l.part(ctx, "the watcher of endpoints", func(ctx context.Context) error {
 		return watchEndpoints(ctx, l.Client, l.cfg.Recorder, l.cfg.Now)
 	})
-	l.cfg.Progress("starting " + l.cfg.Subject.String() + " on each node")
+	l.cfg.Progress("starting " + l.cfg.Subjects[0].Spec.String() + " on each node")
 	return l.subject(ctx)
 }
 
@@ -172,12 +171,8 @@ func (l *Lab) balancer(ctx context.Context) (err error) {
 }
 
 func (l *Lab) subject(ctx context.Context) (err error) {
-	path := l.cfg.Program
-	if l.cfg.Subject.Name == "kube-proxy" {
-		path = filepath.Join(l.cfg.Binaries, "kube-proxy")
-	}
-	l.Proxies, err = subject.NewFleet(subject.Config{Spec: l.cfg.Subject, Path: path, Net: l.Net, Procs: l.Procs,
-		Kubeconfig: l.Kubeconfig, Fallback: l.cfg.Fallback, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.cfg.Subjects, Net: l.Net, Procs: l.Procs,
+		Kubeconfig: l.Kubeconfig, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
 		return err
 	}

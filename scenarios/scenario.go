@@ -32,7 +32,9 @@ type Scenario struct {
 }
 
 // All lists the scenarios in the order of their names.
-func All() []Scenario { return []Scenario{fault(), flap(), quiet(), restart(), rollout(), soak()} }
+func All() []Scenario {
+	return []Scenario{fault(), flap(), quiet(), restart(), rollout(), soak(), upgrade()}
+}
 
 // Find returns the scenario of that name; the error lists the known ones.
 func Find(name string) (Scenario, error) {
@@ -110,6 +112,12 @@ type Proxies interface {
 	Flush(ctx context.Context, node string) (restore func() error, err error)
 	// Fair says whether a proxy has failed to do what it was asked, as far as its own log tells; nil when none has.
 	Fair() error
+	// Change says that the next Start of the node's proxy, which has ended, starts another subject.
+	Change(node, subject string) error
+	// Cleanup has the node's proxy, which has ended, take everything of it out of the kernel.
+	Cleanup(ctx context.Context, node string) error
+	// Subject names what runs on the node.
+	Subject(node string) string
 	// Pid is the process id of the node's proxy.
 	Pid(node string) (int, error)
 }

@@ -24,8 +24,9 @@ const (
 	ToyScenario = "toy"
 
 	// Program is the path of hitless in the guest.
-	Program  = "/usr/bin/hitless"
-	binaries = "/usr/bin"
+	Program = "/usr/bin/hitless"
+	// Binaries is the folder of the built programs there.
+	Binaries = "/usr/bin"
 	stateDir = "/tmp/lab"
 )
 
@@ -73,7 +74,7 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 }
 
 func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, error) {
-	spec, err := plan.Spec()
+	programs, err := plan.programs()
 	if err != nil {
 		return lab.Config{}, err
 	}
@@ -85,8 +86,8 @@ func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, er
 	fall, _ := strconv.Atoi(p["checkFall"])
 	rise, _ := strconv.Atoi(p["checkRise"])
 	return lab.Config{
-		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: binaries,
-		Subject: spec, Fallback: p["terminatingFallback"], Recorder: r, Now: now, Progress: progress(now),
+		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
 		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},
 	}, nil

@@ -5,6 +5,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 
 	"github.com/hitless/hitless/lab/subject"
 )
@@ -17,10 +18,17 @@ type Plan struct {
 	Seed          int64             `json:"seed"`
 	Subject       string            `json:"subject"`
 	Exec          *subject.Exec     `json:"exec,omitempty"` // the subject, when a file describes it
+	Next          *Next             `json:"next,omitempty"` // what the scenario puts in the subject's place
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
 	Kernel        string            `json:"kernel,omitempty"` // KernelHost, or empty in a VM
+}
+
+// Next is the subject that takes another's place in the course of a run.
+type Next struct {
+	Subject  string `json:"subject"`
+	Fallback string `json:"fallback"` // terminatingFallback: on or off
 }
 
 // KernelHost says that the guest lives in namespaces of the host's kernel.
@@ -41,6 +49,30 @@ func (p Plan) Spec() (subject.Spec, error) {
 		return subject.FromExec(*p.Exec), nil
 	}
 	return subject.Parse(p.Subject)
+}
+
+// programs are the subjects of the plan as the lab starts them: bundled is hitless itself, an Exec says its own path, and
+// what was built stands beside hitless.
+func (p Plan) programs() ([]subject.Program, error) {
+	spec, err := p.Spec()
+	if err != nil {
+		return nil, err
+	}
+	all := []subject.Program{{Spec: spec, Fallback: p.Parameters["terminatingFallback"]}}
+	if p.Next != nil {
+		next, err := subject.Parse(p.Next.Subject)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, subject.Program{Spec: next, Fallback: p.Next.Fallback})
+	}
+	for i := range all {
+		all[i].Path = Program
+		if all[i].Spec.Name == "kube-proxy" {
+			all[i].Path = path.Join(Binaries, all[i].Spec.Binary())
+		}
+	}
+	return all, nil
 }
 
 func readPlan(data []byte) (Plan, error) {

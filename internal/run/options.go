@@ -115,7 +115,36 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
-	return p, spec, nil
+	p.Next, err = o.next(params, spec)
+	return p, spec, err
+}
+
+// next is what a scenario with the key `to` puts in the subject's place. It has its own default of terminatingFallback unless
+// the call says one.
+func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
+	to, has := params["to"]
+	switch {
+	case !has:
+		return nil, nil
+	case to == "":
+		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
+	}
+	next, err := subject.Parse(to)
+	switch {
+	case err != nil:
+		return nil, usagef("--set to=%s: %w", to, err)
+	case next.Exec != nil:
+		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
+	case next.String() == spec.String():
+		return nil, usagef("--set to=%s: that is the subject already; `hitless run restart` restarts it", to)
+	}
+	fallback, given := o.Set["terminatingFallback"]
+	if !given {
+		fallback = next.DefaultFallback()
+	} else if err := next.CheckFallback(fallback); err != nil {
+		return nil, UsageError{err}
+	}
+	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
 }
 
 func (o *Options) checkNumbers() error {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,8 +118,18 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 	if plan.ControlPlane == "kube" {
 		targets = append(targets, ControlPlaneTargets...)
 	}
-	if spec.Name == "kube-proxy" {
-		targets = append(targets, build.Target{Name: "kube-proxy", Version: spec.Version})
+	proxies := []subject.Spec{spec}
+	if plan.Next != nil {
+		next, err := subject.Parse(plan.Next.Subject)
+		if err != nil {
+			return UsageError{err}
+		}
+		proxies = append(proxies, next)
+	}
+	for _, p := range proxies {
+		if t := proxyTarget(p); p.Name == "kube-proxy" && !slices.Contains(targets, t) {
+			targets = append(targets, t)
+		}
 	}
 	builder := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Progress: o.Progress}
 	binaries, err := builder.Build(ctx, targets...)
@@ -125,21 +137,30 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 		return UsageError{err}
 	}
 	for _, b := range binaries {
-		img.Add("/usr/bin/"+b.Target.Name, b.Path, 0o755)
+		name := b.Target.Name
+		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
+			name = proxies[i].Binary()
+		}
+		img.Add(path.Join(guest.Binaries, name), b.Path, 0o755)
 	}
 	if plan.Parameters["loadBalancer"] == "haproxy" {
 		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {
 			return err
 		}
 	}
-	switch {
-	case spec.Exec != nil:
+	if slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
+		if err := addTools(img); err != nil {
+			return err
+		}
+	}
+	if spec.Exec != nil {
 		return addExec(img, spec.Exec)
-	case spec.Name == "kube-proxy":
-		return addTools(img)
 	}
 	return nil
 }
+
+// proxyTarget is what to build for a kube-proxy.
+func proxyTarget(p subject.Spec) build.Target { return build.Target{Name: p.Name, Version: p.Version} }
 
 func addTool(img *vm.Image, path, packageName string) error {
 	if _, err := os.Stat(path); err != nil {

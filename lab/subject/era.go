@@ -3,16 +3,22 @@ package subject
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// prepare gives a node what the subject's era expects of it.
+// needsChains tells the subjects that want chains of the kubelet of their era.
+func needsChains(p Program) bool {
+	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
+}
+
+// prepare gives a node what the era of its subjects expects of it.
 //
 // Up to 1.24 the kubelet made the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter), and kube-proxy's rules jump to
 // them; without them every sync fails half-way and looks like a bug of the proxy.
-func prepare(s Spec, node *topology.Node) error {
-	if s.Name != "kube-proxy" || s.Mode == "nftables" || s.minor() > 24 {
+func prepare(programs []Program, node *topology.Node) error {
+	if !slices.ContainsFunc(programs, needsChains) {
 		return nil
 	}
 	for _, rule := range [][]string{

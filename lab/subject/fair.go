@@ -8,7 +8,7 @@ import "fmt"
 func (f *Fleet) Fair() error {
 	for _, node := range f.cfg.Net.Nodes {
 		if line := f.syncError(node.Name); line != "" {
-			return fmt.Errorf("%s on %s is not a fair subject: its sync failed: %s", f.cfg.Spec, node.Name, line)
+			return fmt.Errorf("%s on %s is not a fair subject: its sync failed: %s", f.spec(node.Name), node.Name, line)
 		}
 	}
 	return nil

@@ -18,14 +18,19 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// Program is a subject as the lab starts it.
+type Program struct {
+	Spec     Spec
+	Path     string // an Exec says its own
+	Fallback string // terminatingFallback: on or off
+}
+
 // Config says how the lab runs its subject.
 type Config struct {
-	Spec       Spec
-	Path       string // of the program; an Exec says its own
+	Programs   []Program // the first is the subject; Change puts another in its place
 	Net        *topology.Network
 	Procs      *procs.Supervisor
 	Kubeconfig string
-	Fallback   string // terminatingFallback: on or off
 	Recorder   reports.Recorder
 	Now        func() time.Duration
 }
@@ -33,18 +38,23 @@ type Config struct {
 // Fleet is one proxy on each node.
 type Fleet struct {
 	cfg  Config
+	runs map[string]Program // by node
 	live map[string]*procs.Process
 }
 
 // NewFleet prepares the nodes; nothing is started yet.
 func NewFleet(cfg Config) (*Fleet, error) {
+	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}}
 	for _, node := range cfg.Net.Nodes {
-		if err := prepare(cfg.Spec, node); err != nil {
-			return nil, fmt.Errorf("preparing %s for %s: %w", node.Name, cfg.Spec, err)
+		if err := prepare(cfg.Programs, node); err != nil {
+			return nil, fmt.Errorf("preparing %s for %s: %w", node.Name, cfg.Programs[0].Spec, err)
 		}
+		f.runs[node.Name] = cfg.Programs[0]
 	}
-	return &Fleet{cfg: cfg, live: map[string]*procs.Process{}}, nil
+	return f, nil
 }
+
+func (f *Fleet) spec(node string) Spec { return f.runs[node].Spec }
 
 // StartAll starts the subject on every node and waits until each is accepted: its mode is what was asked, its healthz is
 // fresh, and its log shows no sync error; an Exec says itself how to ask. One that is not accepted is an error that quotes
@@ -90,10 +100,11 @@ func (f *Fleet) launch(node *topology.Node) error {
 		return err
 	}
 	f.live[node.Name] = p
-	f.record(node.Name, "started", f.cfg.Spec.String()+" started")
+	spec := f.spec(node.Name)
+	f.record(node.Name, "started", spec.String()+" started")
 	go func() {
 		<-p.Done()
-		f.record(node.Name, "exited", f.cfg.Spec.String()+" ended: "+p.ExitText())
+		f.recordOf(spec, node.Name, "exited", spec.String()+" ended: "+p.ExitText())
 	}()
 	return nil
 }
@@ -113,7 +124,7 @@ func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
 		}
 		if !f.live[node.Name].Running() || f.cfg.Now() > end {
 			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
-				f.cfg.Spec, node.Name, acceptWithin, why, f.cfg.Procs.Tail(logName(node.Name), 12))
+				f.spec(node.Name), node.Name, acceptWithin, why, f.cfg.Procs.Tail(logName(node.Name), 12))
 		}
 		select {
 		case <-ctx.Done():
@@ -121,21 +132,21 @@ func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
 		case <-time.After(100 * time.Millisecond): // the interval of asking, bounded by acceptWithin
 		}
 	}
-	f.record(node.Name, "ready", f.cfg.Spec.String()+" is ready")
+	f.record(node.Name, "ready", f.spec(node.Name).String()+" is ready")
 	return nil
 }
 
 // unready says why the proxy is not ready yet, nil when it is.
 func (f *Fleet) unready(ctx context.Context, node *topology.Node) error {
-	if f.cfg.Spec.Exec != nil {
+	if f.spec(node.Name).Exec != nil {
 		return f.execReady(ctx, node)
 	}
 	mode, err := get(ctx, node, "http://127.0.0.1:10249/proxyMode")
 	if err != nil {
 		return fmt.Errorf("asking its mode: %w", err)
 	}
-	if strings.TrimSpace(mode) != f.cfg.Spec.Mode {
-		return fmt.Errorf("its mode is %q, asked was %q", mode, f.cfg.Spec.Mode)
+	if asked := f.spec(node.Name).Mode; strings.TrimSpace(mode) != asked {
+		return fmt.Errorf("its mode is %q, asked was %q", mode, asked)
 	}
 	if _, err := get(ctx, node, "http://127.0.0.1:10256/healthz"); err != nil {
 		return fmt.Errorf("asking its health: %w", err)
@@ -172,7 +183,7 @@ var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed t
 	`failed to add entry: .* to ip set|can't (use ip_?vs proxier|determine whether to use ipvs)|falling back to|sync failed`)
 
 func (f *Fleet) syncError(node string) string {
-	if f.cfg.Spec.Exec != nil {
+	if f.spec(node).Exec != nil {
 		return "" // nothing is known of its words
 	}
 	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
@@ -197,7 +208,7 @@ func (f *Fleet) Stop(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	sig, within := f.cfg.Spec.ending()
+	sig, within := f.spec(node).ending()
 	return p.StopWith(ctx, sig, within)
 }
 
@@ -217,7 +228,7 @@ func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
 	if err != nil {
 		return err
 	}
-	f.record(node, state, f.cfg.Spec.String()+" "+state)
+	f.record(node, state, f.spec(node).String()+" "+state)
 	if err := p.Signal(sig); err != nil {
 		return fmt.Errorf("sending %v to the proxy of %s: %w", sig, node, err)
 	}
@@ -236,8 +247,10 @@ func (f *Fleet) Pid(node string) (int, error) {
 	return p.Pid(), nil
 }
 
-func (f *Fleet) record(node, state, text string) {
-	f.cfg.Recorder.Event(reports.Event{At: f.cfg.Now(), Kind: reports.EventProxy, Node: node, Object: f.cfg.Spec.String(),
+func (f *Fleet) record(node, state, text string) { f.recordOf(f.spec(node), node, state, text) }
+
+func (f *Fleet) recordOf(s Spec, node, state, text string) {
+	f.cfg.Recorder.Event(reports.Event{At: f.cfg.Now(), Kind: reports.EventProxy, Node: node, Object: s.String(),
 		Text: text, Attrs: map[string]string{"state": state}})
 }
 
@@ -250,7 +263,7 @@ func (f *Fleet) Flush(_ context.Context, name string) (restore func() error, err
 	if err != nil {
 		return nil, err
 	}
-	if f.cfg.Spec.Mode != "ipvs" {
+	if f.spec(name).Mode != "ipvs" {
 		return nil, errNoTables
 	}
 	t, err := takeTable(node)

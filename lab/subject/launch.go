@@ -16,14 +16,15 @@ import (
 
 // program is how the subject is started on a node.
 func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
+	run := f.runs[node.Name]
 	start := procs.Spec{
-		Name: logName(node.Name), Path: f.cfg.Path, Enter: node.Enter,
+		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
 		// As on a node of several cores: races between goroutines must have their chance on the guest's one CPU too.
 		Env: []string{"GOMAXPROCS=4"},
 	}
-	e := f.cfg.Spec.Exec
+	e := run.Spec.Exec
 	if e == nil {
-		start.Args = f.cfg.Spec.args(node.Name, f.cfg.Kubeconfig, f.cfg.Fallback)
+		start.Args = run.Spec.args(node.Name, f.cfg.Kubeconfig, run.Fallback)
 		return start, nil
 	}
 	values, err := f.values(node)
@@ -37,20 +38,25 @@ func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
 
 // values are those of the placeholders on a node.
 func (f *Fleet) values(node *topology.Node) (map[string]string, error) {
+	run := f.runs[node.Name]
 	config, err := clientcmd.BuildConfigFromFlags("", f.cfg.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig for %s: %w", f.cfg.Spec, err)
+		return nil, fmt.Errorf("reading the kubeconfig for %s: %w", run.Spec, err)
 	}
-	return map[string]string{"program": f.cfg.Spec.Exec.Program, "node": node.Name, "nodeIP": node.Addr.String(),
+	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": node.Addr.String(),
 		"podCIDR": node.PodCIDR.String(), "clusterCIDR": topology.ClusterCIDR.String(), "kubeconfig": f.cfg.Kubeconfig,
-		"server": config.Host, "terminatingFallback": f.cfg.Fallback}, nil
+		"server": config.Host, "terminatingFallback": run.Fallback}, nil
 }
 
 // execReady says why a proxy that a file describes is not ready yet, nil when it is.
 func (f *Fleet) execReady(ctx context.Context, node *topology.Node) error {
-	ready := f.cfg.Spec.Exec.Ready
+	ready := f.spec(node.Name).Exec.Ready
 	if len(ready.Command) > 0 {
-		return f.command(ctx, node, "ready", ready.Command)
+		start, err := f.words(node, "ready", ready.Command)
+		if err != nil {
+			return err
+		}
+		return f.command(ctx, node, start)
 	}
 	values, err := f.values(node)
 	if err != nil {
@@ -58,59 +64,6 @@ func (f *Fleet) execReady(ctx context.Context, node *topology.Node) error {
 	}
 	_, err = get(ctx, node, expand(ready.URL, values))
 	return err
-}
-
-// commandWithin bounds a command that a file names for ready and cleanup.
-const commandWithin = 30 * time.Second
-
-// command runs a command on a node, with the proxy's environment; its output goes to a log of its own.
-func (f *Fleet) command(ctx context.Context, node *topology.Node, what string, words []string) error {
-	start, err := f.program(node)
-	if err != nil {
-		return err
-	}
-	values, err := f.values(node)
-	if err != nil {
-		return err
-	}
-	words = expandAll(words, values)
-	start.Name, start.Path, start.Args = what+"-"+node.Name, words[0], words[1:]
-	p, err := f.cfg.Procs.Start(start)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, commandWithin)
-	defer cancel()
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		_ = p.Signal(syscall.SIGKILL)
-		<-p.Done()
-	}
-	if err := p.Err(); err != nil {
-		return fmt.Errorf("%s %q on %s: %w; its last lines:\n%s", what, words, node.Name, err, f.cfg.Procs.Tail(start.Name, 5))
-	}
-	return nil
-}
-
-// Retire ends the subject on every node for good, and runs the cleanup that a file names. It is for the end of a run:
-// a cleanup that fails is an error, because the file says that it works.
-func (f *Fleet) Retire(ctx context.Context) error {
-	e := f.cfg.Spec.Exec
-	if e == nil || len(e.Cleanup) == 0 {
-		return nil
-	}
-	for _, node := range f.cfg.Net.Nodes {
-		if p := f.live[node.Name]; p != nil && p.Running() {
-			if err := f.Stop(ctx, node.Name); err != nil {
-				return err
-			}
-		}
-		if err := f.command(ctx, node, "cleanup", e.Cleanup); err != nil {
-			return fmt.Errorf("%s: %w", f.cfg.Spec, err)
-		}
-	}
-	return nil
 }
 
 // ending is the signal that asks the subject to end, and how long it may take.

@@ -64,8 +64,8 @@ func fleetOf(t *testing.T, change func(*Exec)) (*Fleet, string) {
 	}
 	t.Cleanup(func() { supervisor.StopAll(time.Second) })
 	begin := time.Now()
-	f, err := NewFleet(Config{Spec: FromExec(e), Net: net, Procs: supervisor, Kubeconfig: filepath.Join(dir, "kubeconfig"),
-		Fallback: "off", Recorder: quietRecorder{}, Now: func() time.Duration { return time.Since(begin) }})
+	f, err := NewFleet(Config{Programs: []Program{{Spec: FromExec(e), Fallback: "off"}}, Net: net, Procs: supervisor, Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		Recorder: quietRecorder{}, Now: func() time.Duration { return time.Since(begin) }})
 	if err != nil {
 		t.Fatal(err)
 	}

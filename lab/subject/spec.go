@@ -84,6 +84,10 @@ func (s Spec) String() string {
 	return s.Name + "@" + s.Version + "/" + s.Mode
 }
 
+// Binary is the name of the program's file among the lab's programs; the bundled proxier is hitless itself, and an Exec
+// says its own.
+func (s Spec) Binary() string { return s.Name + "-" + s.Version }
+
 // minor is the minor version of Kubernetes, 0 for all but kube-proxy.
 func (s Spec) minor() int {
 	if s.Name != "kube-proxy" {
