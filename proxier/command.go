@@ -205,7 +205,8 @@ func (s *settings) client() (*rest.Config, error) {
 }
 
 func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
-	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, Timeouts: s.timeouts, Lost: counters.Reopened}
+	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
+		Timeouts: s.timeouts, Lost: counters.Reopened}
 	for _, text := range strings.Split(s.clusterCIDR, ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
@@ -217,6 +218,15 @@ func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
 		options.ClusterCIDRs = append(options.ClusterCIDRs, prefix)
 	}
 	return linux.Open(options)
+}
+
+// healthPort is the port of /healthz where it answers at all addresses, and so to a balancer that asks at its own; else 0.
+func (s *settings) healthPort() uint16 {
+	at, err := netip.ParseAddrPort(s.healthz)
+	if err != nil || !at.Addr().IsUnspecified() {
+		return 0
+	}
+	return at.Port()
 }
 
 func (s *settings) engine(node string) (engine.Options, error) {

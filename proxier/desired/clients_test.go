@@ -45,3 +45,24 @@ func TestSourceRanges(t *testing.T) {
 		}
 	}
 }
+
+// A balancer may ask for the healthCheckNodePort at its own address; nobody has to at others.
+func TestHealthPortAnswersAtTheBalancersAddress(t *testing.T) {
+	for _, test := range []struct {
+		policy v1.ServiceExternalTrafficPolicy
+		port   int32
+		want   uint16
+	}{{v1.ServiceExternalTrafficPolicyLocal, 32000, 32000}, {v1.ServiceExternalTrafficPolicyCluster, 32000, 0},
+		{v1.ServiceExternalTrafficPolicyLocal, 0, 0}, {v1.ServiceExternalTrafficPolicyLocal, 70000, 0}} {
+		svc := load(external(test.policy), func(s *v1.Service) { s.Spec.HealthCheckNodePort = test.port })
+		for _, v := range Compute(web, svc, nil, options()).Virtuals {
+			want := test.want
+			if v.Origin != FromLoadBalancer {
+				want = 0
+			}
+			if v.Health != want {
+				t.Errorf("policy %s, healthCheckNodePort %d: %v has %d open, want %d", test.policy, test.port, v.Key, v.Health, want)
+			}
+		}
+	}
+}

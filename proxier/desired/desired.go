@@ -59,6 +59,7 @@ type Virtual struct {
 	Reals   []netip.AddrPort // take new connections; sorted
 	Leaving []Leaving        // take none, but are still listed; sorted by address
 	Hairpin []netip.Addr     // addresses of all local pods, so that a readiness flap changes no set; sorted
+	Health  uint16           // port of the host that answers at the address all the same: healthCheckNodePort; 0 for none
 }
 
 // Clients are the prefixes that new connections may come from; sorted, and none contains another. None means nobody.
@@ -77,6 +78,18 @@ type Leaving struct {
 	Serving bool // it still answers on its established connections
 }
 
+// shared returns the elements that the virtual server needs and others may need too.
+func (v *Virtual) shared() []kernel.Element {
+	var all []kernel.Element
+	for _, a := range v.Hairpin {
+		all = append(all, kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: a}})
+	}
+	if v.Health != 0 {
+		all = append(all, kernel.Element{Set: kernel.Health, Key: kernel.Key{Addr: v.Addr, Protocol: kernel.TCP, Port: v.Health}})
+	}
+	return all
+}
+
 // Binds reports whether the address has to be made the node's own. That of a NodePort is so already.
 func (v *Virtual) Binds() bool { return v.Origin != FromNodePort }
 
@@ -87,7 +100,7 @@ func (v *Virtual) equal(o *Virtual) bool {
 	}
 	return v.Virtual == o.Virtual && v.Service == o.Service && v.Origin == o.Origin && v.Source == o.Source &&
 		v.Drop == o.Drop && v.Clients.equal(o.Clients) && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Leaving, o.Leaving) &&
-		slices.Equal(v.Hairpin, o.Hairpin)
+		slices.Equal(v.Hairpin, o.Hairpin) && v.Health == o.Health
 }
 
 // HealthCheck is what the healthCheckNodePort of a Service tells.

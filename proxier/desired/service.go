@@ -115,7 +115,7 @@ func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
 		v.Source = kernel.Masquerade
 	}
 	if f.origin == FromLoadBalancer {
-		v.Clients = c.clients(f.addr)
+		v.Clients, v.Health = c.clients(f.addr), c.healthPort()
 	}
 	chosen, n := choose(endpoints, local, c.options.TerminatingFallback)
 	v.Drop = local && n == 0 && c.usableAnywhere(endpoints)
@@ -160,15 +160,24 @@ func affinity(svc *v1.Service) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// healthPort returns the Service's healthCheckNodePort; 0 when it has none. A balancer may ask for it at its own address,
+// as that of Google Cloud does.
+func (c *computation) healthPort() uint16 {
+	port := c.svc.Spec.HealthCheckNodePort
+	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.local(FromLoadBalancer) || port < 1 || port > 65535 {
+		return 0
+	}
+	return uint16(port)
+}
+
 // healthCheck counts the ready endpoints of this node over all ports, each pod once, as kube-proxy does. A pod of two
 // families counts in that of the first cluster IP.
 func (c *computation) healthCheck() {
-	port := c.svc.Spec.HealthCheckNodePort
-	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.local(FromLoadBalancer) || port == 0 {
-		return
-	}
-	if port < 1 || port > 65535 {
-		c.refuse(BadPort, "healthCheckNodePort %d is outside 1 to 65535", port)
+	port := c.healthPort()
+	if port == 0 {
+		if p := c.svc.Spec.HealthCheckNodePort; p != 0 && (p < 1 || p > 65535) && c.local(FromLoadBalancer) {
+			c.refuse(BadPort, "healthCheckNodePort %d is outside 1 to 65535", p)
+		}
 		return
 	}
 	pods := map[netip.Addr]bool{}
@@ -179,7 +188,7 @@ func (c *computation) healthCheck() {
 			}
 		}
 	}
-	c.out.HealthCheck = &HealthCheck{Port: uint16(port), Local: len(pods)}
+	c.out.HealthCheck = &HealthCheck{Port: port, Local: len(pods)}
 }
 
 func (c *computation) primary() family {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ import (
 type Table struct {
 	services map[types.NamespacedName]Service
 	claims   map[kernel.Key][]claim // the winner first
-	hairpins map[netip.Addr]int
+	shared   map[kernel.Element]int
 }
 
 type claim struct {
@@ -35,14 +34,14 @@ func (c claim) compare(o claim) int {
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{services: map[types.NamespacedName]Service{}, claims: map[kernel.Key][]claim{}, hairpins: map[netip.Addr]int{}}
+	return &Table{services: map[types.NamespacedName]Service{}, claims: map[kernel.Key][]claim{}, shared: map[kernel.Element]int{}}
 }
 
 // Change says what a Set changed.
 type Change struct {
-	Keys    []kernel.Key // virtual servers whose desired state is another now; sorted
-	Hairpin []netip.Addr // addresses that may have entered or left the hairpin set; sorted
-	Lost    []Refusal    // claims on addresses that another Service has, as far as this Service is concerned
+	Keys   []kernel.Key     // virtual servers whose desired state is another now; sorted
+	Shared []kernel.Element // of shared sets, that may have entered or left them; sorted
+	Lost   []Refusal        // claims on addresses that another Service has, as far as this Service is concerned
 }
 
 // Set replaces the desired state of one Service. One without virtual servers leaves the table.
@@ -68,7 +67,7 @@ func (t *Table) Set(s Service) Change {
 
 func (t *Table) change(before map[kernel.Key]*Virtual) Change {
 	var c Change
-	hairpins := map[netip.Addr]bool{}
+	shared := map[kernel.Element]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(before), kernel.Key.Compare) {
 		was, is := before[key], t.winner(key)
 		c.Lost = append(c.Lost, t.losers(key)...)
@@ -76,21 +75,21 @@ func (t *Table) change(before map[kernel.Key]*Virtual) Change {
 			continue
 		}
 		c.Keys = append(c.Keys, key)
-		t.count(was, -1, hairpins)
-		t.count(is, +1, hairpins)
+		t.count(was, -1, shared)
+		t.count(is, +1, shared)
 	}
-	c.Hairpin = slices.SortedFunc(maps.Keys(hairpins), netip.Addr.Compare)
+	c.Shared = slices.SortedFunc(maps.Keys(shared), kernel.Element.Compare)
 	return c
 }
 
-func (t *Table) count(v *Virtual, by int, touched map[netip.Addr]bool) {
+func (t *Table) count(v *Virtual, by int, touched map[kernel.Element]bool) {
 	if v == nil {
 		return
 	}
-	for _, a := range v.Hairpin {
-		touched[a] = true
-		if t.hairpins[a] += by; t.hairpins[a] == 0 {
-			delete(t.hairpins, a)
+	for _, e := range v.shared() {
+		touched[e] = true
+		if t.shared[e] += by; t.shared[e] == 0 {
+			delete(t.shared, e)
 		}
 	}
 }
@@ -134,17 +133,17 @@ func (t *Table) Get(k kernel.Key) (Virtual, bool) {
 	return Virtual{}, false
 }
 
-// Hairpin reports whether a pod's address should be in the hairpin set.
-func (t *Table) Hairpin(a netip.Addr) bool { return t.hairpins[a] > 0 }
+// Shares reports whether an element of a shared set should be there.
+func (t *Table) Shares(e kernel.Element) bool { return t.shared[e] > 0 }
 
 // Keys returns the virtual servers that there should be, sorted.
 func (t *Table) Keys() []kernel.Key {
 	return slices.SortedFunc(maps.Keys(t.claims), kernel.Key.Compare)
 }
 
-// Hairpins returns the addresses that should be in the hairpin set, sorted.
-func (t *Table) Hairpins() []netip.Addr {
-	return slices.SortedFunc(maps.Keys(t.hairpins), netip.Addr.Compare)
+// Shared returns the elements that should be in shared sets, sorted.
+func (t *Table) Shared() []kernel.Element {
+	return slices.SortedFunc(maps.Keys(t.shared), kernel.Element.Compare)
 }
 
 // Services returns the names of all Services in the table, sorted.

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,11 +60,11 @@ func TestOneAddressClaimedTwice(t *testing.T) {
 func TestOnlyWhatChangedIsPlanned(t *testing.T) {
 	table := NewTable()
 	s := claimed("a", 1, FromClusterIP, "10.96.0.1", "10.96.0.2")
-	if change := table.Set(s); len(change.Keys) != 2 || len(change.Hairpin) != 1 {
+	if change := table.Set(s); len(change.Keys) != 2 || len(change.Shared) != 1 {
 		t.Errorf("new: %v", change)
 	}
 	again := claimed("a", 1, FromClusterIP, "10.96.0.1", "10.96.0.2")
-	if change := table.Set(again); len(change.Keys) != 0 || len(change.Hairpin) != 0 {
+	if change := table.Set(again); len(change.Keys) != 0 || len(change.Shared) != 0 {
 		t.Errorf("the same again: %v", change)
 	}
 	again.Virtuals = append([]Virtual(nil), again.Virtuals...)
@@ -108,8 +109,8 @@ func TestTableDoesNotDependOnHistory(t *testing.T) {
 				t.Fatalf("%v is %v in a fresh table and %v in the old one", k, a, b)
 			}
 		}
-		if a := netip.MustParseAddr("10.244.1.1"); fresh.Hairpin(a) != table.Hairpin(a) {
-			t.Fatalf("hairpin is %v in a fresh table and %v in the old one", fresh.Hairpin(a), table.Hairpin(a))
+		if !slices.Equal(fresh.Shared(), table.Shared()) {
+			t.Fatalf("shared are %v in a fresh table and %v in the old one", fresh.Shared(), table.Shared())
 		}
 	})
 }

@@ -31,9 +31,9 @@ func (e *Engine) update(ctx context.Context, r *Report) error {
 func (e *Engine) apply(ctx context.Context, r *Report) error {
 	todo := e.pending
 	scope := plan.Scope{
-		Keys:    slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
-		Hairpin: slices.SortedFunc(maps.Keys(todo.hairpin), netip.Addr.Compare),
-		Addrs:   slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
+		Keys:   slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
+		Shared: slices.SortedFunc(maps.Keys(todo.shared), kernel.Element.Compare),
+		Addrs:  slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
 	}
 	e.pending = newPending()
 	err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
@@ -136,6 +136,12 @@ func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 	if k, ok := kernel.KeyOf(op); ok {
 		return op, !x.failed[k]
 	}
+	if o, sets := op.(kernel.ChangeSets); sets {
+		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), func(el kernel.Element) bool {
+			return el.Set == kernel.Isolated && x.state.Bound(el.Key.Addr) // it could not be unbound
+		})
+		op = o
+	}
 	if len(x.failed) == 0 {
 		return op, true
 	}
@@ -145,7 +151,7 @@ func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 	case kernel.Unbind:
 		return op, x.state.Users(o.Addr) == 0
 	case kernel.ChangeSets:
-		spared := func(el kernel.Element) bool { return el.Set != kernel.Hairpin && x.failed[el.Key] }
+		spared := func(el kernel.Element) bool { return el.Set.Single() && x.failed[el.Key] }
 		o.Add = slices.DeleteFunc(slices.Clone(o.Add), spared)
 		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), spared)
 		return o, len(o.Add)+len(o.Remove) > 0
@@ -178,11 +184,9 @@ func (x *execution) fail(op kernel.Op, err error) {
 	case kernel.ChangeSets:
 		x.suspect.elements = true
 		for _, el := range slices.Concat(o.Add, o.Remove) {
-			if el.Set == kernel.Hairpin {
-				x.pending.hairpin[el.Key.Addr] = true
-				continue
+			if x.pending.element(el); el.Set.Single() {
+				x.failed[el.Key] = true
 			}
-			x.failed[el.Key], x.pending.keys[el.Key] = true, true
 		}
 	}
 }

@@ -72,9 +72,9 @@ type Engine struct {
 
 // pending is what the next plan has to look at.
 type pending struct {
-	keys    map[kernel.Key]bool
-	hairpin map[netip.Addr]bool
-	addrs   map[netip.Addr]bool
+	keys   map[kernel.Key]bool
+	shared map[kernel.Element]bool
+	addrs  map[netip.Addr]bool
 }
 
 // suspect is what has to be read again because an operation on it failed.
@@ -96,7 +96,7 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 }
 
 func newPending() pending {
-	return pending{map[kernel.Key]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}}
+	return pending{map[kernel.Key]bool{}, map[kernel.Element]bool{}, map[netip.Addr]bool{}}
 }
 
 // What is a fixed word for what happened to a real server.
@@ -211,8 +211,8 @@ func (e *Engine) compute(name types.NamespacedName, r *Report) {
 			e.names[k] = v.Service
 		}
 	}
-	for _, a := range change.Hairpin {
-		e.pending.hairpin[a] = true
+	for _, el := range change.Shared {
+		e.pending.shared[el] = true
 	}
 	current := map[desired.Refusal]bool{}
 	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s)} {
@@ -274,7 +274,7 @@ func (e *Engine) Draining() int { return e.drains.Len() }
 
 // Pending reports whether something failed and should be tried again.
 func (e *Engine) Pending() bool {
-	return len(e.pending.keys)+len(e.pending.hairpin)+len(e.pending.addrs) > 0
+	return len(e.pending.keys)+len(e.pending.shared)+len(e.pending.addrs) > 0
 }
 
 // Size returns how many virtual servers the proxier has in the kernel.
@@ -288,7 +288,7 @@ func (e *Engine) Get(k kernel.Key) (desired.Virtual, bool) {
 	return e.table.Get(k)
 }
 
-// Hairpin is the desired membership of the hairpin set.
-func (e *Engine) Hairpin(a netip.Addr) bool { return e.table.Hairpin(a) }
+// Shares is the desired membership of the shared sets.
+func (e *Engine) Shares(el kernel.Element) bool { return e.table.Shares(el) }
 
 var _ plan.Want = (*Engine)(nil)

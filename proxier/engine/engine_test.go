@@ -170,7 +170,7 @@ func TestServiceLivesOnUntilItsConnectionsEnd(t *testing.T) {
 	b.did("one is in TIME_WAIT")
 	b.kernel.Connect(vip, pod0, 0, 0)
 	r := b.drain()
-	b.did("all have ended", "delete-real VIP 10.244.2.2:8080", "delete-virtual VIP", "unbind 10.96.0.10", "change-sets -off-cluster:VIP")
+	b.did("all have ended", "delete-real VIP 10.244.2.2:8080", "delete-virtual VIP", "unbind 10.96.0.10", "change-sets -isolated:10.96.0.10 -off-cluster:VIP")
 	if b.engine.Draining()+b.engine.Size() > 0 || b.engine.Pending() || len(r.Failures) > 0 {
 		t.Errorf("something is left: %+v", r)
 	}

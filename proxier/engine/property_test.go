@@ -112,7 +112,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		}
 		r.clients(k, w.from)
 		for _, set := range kernel.Sets() {
-			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set != kernel.Hairpin &&
+			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set.Single() &&
 				state.Has(kernel.Element{Set: set, Key: k}) != wanted {
 				r.t.Fatalf("%v in set %s: want %v", k, set, wanted)
 			}
@@ -120,6 +120,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 	}
 	r.strangersUntouched()
 	r.hairpins()
+	r.healthPorts()
 	r.senders(want)
 	for _, k := range r.ours() {
 		if _, wanted := want[k]; !wanted && !hostileMayHave(k) && len(serving(state, k)) > 0 {
@@ -153,6 +154,16 @@ func (r *rig) hairpins() {
 			if want = want && s.dual; r.kernel.State().Has(e) != want {
 				r.t.Fatalf("%v: want %v", e, want)
 			}
+		}
+	}
+}
+
+// healthPorts checks that healthCheckNodePorts, and no others of the host, answer at the balancer's address.
+func (r *rig) healthPorts() {
+	for i, s := range r.world.services {
+		e := kernel.Element{Set: kernel.Health, Key: kernel.Key{Addr: externIP(i), Protocol: kernel.TCP, Port: healthPort(i)}}
+		if want := s.exists && s.balanced && s.localOut; r.kernel.State().Has(e) != want {
+			r.t.Fatalf("%v: want %v", e, want)
 		}
 	}
 }
@@ -221,12 +232,21 @@ func (r *rig) judge(op kernel.Op) {
 	}
 	switch o := op.(type) {
 	case kernel.Bind:
+		if !state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}}) {
+			r.t.Fatalf("after %v: ports of the host answer there", op)
+		}
 		if !r.used(o.Addr) {
 			r.t.Fatalf("after %v: no virtual server there, so the host itself answers", op)
 		}
 	case kernel.Unbind:
 		if r.used(o.Addr) {
 			r.t.Fatalf("after %v: a virtual server there still has connections, which hang", op)
+		}
+	case kernel.ChangeSets:
+		for _, e := range o.Remove {
+			if e.Set == kernel.Isolated && state.Bound(e.Key.Addr) {
+				r.t.Fatalf("after %v: ports of the host answer at %v", op, e.Key.Addr)
+			}
 		}
 	}
 	r.judgeClients(op)
@@ -501,8 +521,17 @@ func (r *rig) finish() {
 		r.t.Fatalf("bound %v, want %v", got, addrs)
 	}
 	for _, e := range r.kernel.State().Elements() {
-		if _, wanted := want[e.Key]; !wanted && e.Set != kernel.Hairpin {
+		_, wanted := want[e.Key]
+		if e.Set == kernel.Isolated {
+			wanted = addrs[e.Key.Addr]
+		}
+		if !wanted && !e.Set.Shared() {
 			r.t.Fatalf("element %v is left over", e)
+		}
+	}
+	for a := range addrs {
+		if !r.kernel.State().Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}) {
+			r.t.Fatalf("ports of the host answer at %v", a)
 		}
 	}
 	if ops := len(r.kernel.Ops()); ops > 0 {

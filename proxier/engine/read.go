@@ -88,15 +88,23 @@ func (e *Engine) pendAll() {
 	for _, a := range slices.Concat(e.state.Addresses()) {
 		e.pending.addrs[a] = true
 	}
-	for _, a := range e.table.Hairpins() {
-		e.pending.hairpin[a] = true
+	for _, el := range e.table.Shared() {
+		e.pending.shared[el] = true
 	}
 	for _, el := range e.state.Elements() {
-		if el.Set == kernel.Hairpin {
-			e.pending.hairpin[el.Key.Addr] = true
-		} else {
-			e.pending.keys[el.Key] = true
-		}
+		e.pending.element(el)
+	}
+}
+
+// element makes an element pending, by what says whether it is wanted.
+func (p *pending) element(el kernel.Element) {
+	switch {
+	case el.Set.Shared():
+		p.shared[el] = true
+	case el.Set == kernel.Isolated:
+		p.addrs[el.Key.Addr] = true
+	default:
+		p.keys[el.Key] = true
 	}
 }
 

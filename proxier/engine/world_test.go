@@ -160,7 +160,7 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	if s.balanced {
 		svc.Spec.Type = v1.ServiceTypeLoadBalancer
 		svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: externIP(i).String()}}
-		svc.Spec.HealthCheckNodePort = int32(30000 + i)
+		svc.Spec.HealthCheckNodePort = int32(healthPort(i))
 	}
 	if s.shared {
 		svc.Spec.ExternalIPs = []string{sharedIP.String()}
@@ -174,6 +174,8 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	}
 	return svc
 }
+
+func healthPort(svc int) uint16 { return uint16(30000 + svc) }
 
 func nodePort(svc int, port uint16) uint16 { return 30000 + 100*uint16(svc) + port }
 

@@ -100,13 +100,25 @@ const (
 	Allowed Set = "allowed"
 	// Hairpin: a pod that reaches itself through a Service. Only Addr of the element's key is used.
 	Hairpin Set = "hairpin"
+	// Isolated: a virtual address at which no program of the host answers. Only Addr of the element's key is used.
+	Isolated Set = "isolated"
+	// Health: a port of the host that does answer at a member of Isolated (healthCheckNodePort).
+	Health Set = "health"
 )
 
 // Sets lists the filter sets in their fixed order.
-func Sets() []Set { return []Set{Masquerade, OffCluster, FromNode, Drop, Allowed, Restricted, Hairpin} }
+func Sets() []Set {
+	return []Set{Masquerade, OffCluster, FromNode, Drop, Allowed, Restricted, Hairpin, Isolated, Health}
+}
 
 // Records reports whether an element of this set says that the proxier created the virtual server of the same key.
 func (s Set) Records() bool { return s == Masquerade || s == OffCluster || s == FromNode }
+
+// Single reports whether an element of this set is about one virtual server, which its key names.
+func (s Set) Single() bool { return s != Isolated && !s.Shared() }
+
+// Shared reports whether an element of this set may be there for several virtual servers.
+func (s Set) Shared() bool { return s == Hairpin || s == Health }
 
 // Element is a member of a filter set.
 type Element struct {
@@ -118,7 +130,7 @@ type Element struct {
 // String returns SET:KEY.
 func (e Element) String() string {
 	switch e.Set {
-	case Hairpin:
+	case Hairpin, Isolated:
 		return string(e.Set) + ":" + e.Key.Addr.String()
 	case Allowed:
 		return string(e.Set) + ":" + e.Key.String() + " from " + e.From.String()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/nftables"
 	mdnetlink "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/proxier/kernel"
 )
@@ -32,11 +33,13 @@ type family struct {
 	word                string // for messages
 	addr                nftables.SetDatatype
 	source, destination uint32 // offsets in the IP header
+	icmp                kernel.Protocol
+	portUnreachable     uint8 // code of its message that a destination is unreachable
 }
 
 var (
-	ipv4 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv4}, "ip", nftables.TypeIPAddr, 12, 16}
-	ipv6 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv6}, "ip6", nftables.TypeIP6Addr, 8, 24}
+	ipv4 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv4}, "ip", nftables.TypeIPAddr, 12, 16, unix.IPPROTO_ICMP, 3}
+	ipv6 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv6}, "ip6", nftables.TypeIP6Addr, 8, 24, unix.IPPROTO_ICMPV6, 4}
 )
 
 func (f family) of(a netip.Addr) bool { return a.BitLen() == f.bits() }
@@ -51,6 +54,8 @@ func (f family) set(name kernel.Set) *nftables.Set {
 	switch name {
 	case kernel.Hairpin:
 		fields = []nftables.SetDatatype{f.addr, f.addr}
+	case kernel.Isolated:
+		return &nftables.Set{Table: f.table, Name: string(name), KeyType: f.addr}
 	case kernel.Allowed:
 		fields = append(fields, f.addr)
 	}
@@ -111,7 +116,7 @@ func (f *filter) prepare() error {
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("preparing the nftables tables %s: %w; it needs nf_tables with nft_nat and nft_masq, and CAP_NET_ADMIN; "+
+		return fmt.Errorf("preparing the nftables tables %s: %w; it needs nf_tables with nft_nat, nft_masq and nft_reject, and CAP_NET_ADMIN; "+
 			"a table of that name which is not the proxier's must be deleted", Table, f.checked(err))
 	}
 	return nil
@@ -234,8 +239,11 @@ func (f *filter) queue(elements []kernel.Element, message func(*nftables.Set, []
 // encode writes an element's key as the kernel has it: each field padded to four bytes.
 func encode(e kernel.Element) nftables.SetElement {
 	addr := e.Key.Addr.AsSlice()
-	if e.Set == kernel.Hairpin {
+	switch e.Set {
+	case kernel.Hairpin:
 		return nftables.SetElement{Key: append(addr, addr...)}
+	case kernel.Isolated:
+		return nftables.SetElement{Key: addr}
 	}
 	key := append(addr, byte(e.Key.Protocol), 0, 0, 0, byte(e.Key.Port>>8), byte(e.Key.Port), 0, 0)
 	if e.Set != kernel.Allowed {
@@ -250,7 +258,7 @@ func encode(e kernel.Element) nftables.SetElement {
 
 func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Element, error) {
 	n, key := int(f.addr.Bytes), found.Key
-	want := map[kernel.Set]int{kernel.Hairpin: 2 * n, kernel.Allowed: 2*n + 8}[set]
+	want := map[kernel.Set]int{kernel.Hairpin: 2 * n, kernel.Isolated: n, kernel.Allowed: 2*n + 8}[set]
 	if want == 0 {
 		want = n + 8
 	}
@@ -259,7 +267,7 @@ func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Elemen
 	}
 	addr, _ := netip.AddrFromSlice(key[:n])
 	e := kernel.Element{Set: set, Key: kernel.Key{Addr: addr}}
-	if set == kernel.Hairpin {
+	if set == kernel.Hairpin || set == kernel.Isolated {
 		return e, nil
 	}
 	e.Key.Protocol, e.Key.Port = kernel.Protocol(key[n]), uint16(key[n+4])<<8|uint16(key[n+5])

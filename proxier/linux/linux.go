@@ -22,6 +22,7 @@ type Options struct {
 	ClusterCIDRs  []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
 	MasqueradeAll bool           // masquerade all traffic to cluster IPs
 	StrictARP     bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
+	HealthPort    uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
 	Timeouts      Timeouts
 	Deadline      time.Duration // for the reply to one netlink call; the handle is given up when it passes
 	Lost          func(table string)

@@ -97,6 +97,9 @@ func TestElementThereAndBack(t *testing.T) {
 		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.UDP, Port: 53}, From: netip.MustParsePrefix("198.51.100.0/25")},
 		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.SCTP, Port: 0x1f90}},
 		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("fd00::5")}},
+		{Set: kernel.Isolated, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10")}},
+		{Set: kernel.Isolated, Key: kernel.Key{Addr: netip.MustParseAddr("fd00::6")}},
+		{Set: kernel.Health, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 32000}},
 		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.TCP, Port: 80}, From: netip.MustParsePrefix("fc00::/7")},
 	} {
 		family := ipv4

@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/proxier/kernel"
 )
@@ -38,12 +39,19 @@ type ruleChain struct {
 //	chain postrouting { type nat hook postrouting priority srcnat
 //	    meta mark and 0x4000 != 0 meta mark set mark and not 0x4000 masquerade fully-random
 //	    ip saddr . ip daddr @hairpin masquerade fully-random }
+//	chain input       { hook input priority srcnat + 1
+//	    ct state new ip daddr @isolated ip daddr . meta l4proto . th dport @health accept
+//	    [ct state new ip daddr @isolated meta l4proto tcp th dport HEALTHZ accept]
+//	    ct state new ip daddr @isolated meta l4proto tcp reject with tcp reset
+//	    ct state new ip daddr @isolated meta l4proto != icmp reject }
 //
 // Marks are set before IPVS, which works at the end of input and in output. What a node sends to one of its own virtual
 // addresses has that address as its source, so it is masqueraded always. Only new connections are dropped: established
 // ones may still drain. The conntrack expressions stay for the life of the table, so conntrack stays hooked.
 //
-// Keeping virtual addresses from answering on ports of the host (kubernetes#72236) will be a chain of hook input here.
+// The chain input keeps virtual addresses from answering on ports of the host (kubernetes#72236). It comes after IPVS, which
+// takes out of this hook what it serves (priority srcnat - 1): what gets as far is for the host. Pings are answered, and
+// messages about paths and errors have to get through.
 func (f *filter) chains(of family) []ruleChain {
 	newOnes := [][]expr.Any{append(of.newTo(kernel.Drop), drop), append(append(of.newTo(kernel.Restricted), of.notAllowed()...), drop)}
 	prerouting := append(slices.Clone(newOnes), of.mark(kernel.Masquerade))
@@ -58,6 +66,7 @@ func (f *filter) chains(of family) []ruleChain {
 		{of.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
 		{of.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
 			[][]expr.Any{masqueradeMarked(), of.masqueradeHairpin()}},
+		{of.chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, afterIPVS), f.isolation(of)},
 	}
 }
 
@@ -108,13 +117,57 @@ func changeMark(set bool) []expr.Any {
 	}
 }
 
-var drop = &expr.Verdict{Kind: expr.VerdictDrop}
+var (
+	drop   = &expr.Verdict{Kind: expr.VerdictDrop}
+	accept = &expr.Verdict{Kind: expr.VerdictAccept}
+)
+
+// afterIPVS is the first priority that comes after those of IPVS, on input.
+var afterIPVS = nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
+
+// isolation returns the rules that keep new connections to virtual addresses from programs of the host.
+func (f *filter) isolation(of family) [][]expr.Any {
+	load, _ := of.destined()
+	health := append(of.newToIsolated(), append(load, &expr.Lookup{SourceRegister: register0, SetName: string(kernel.Health)}, accept)...)
+	rules := [][]expr.Any{health}
+	if p := f.options.HealthPort; p != 0 {
+		rules = append(rules, append(append(of.newToIsolated(), protocolIs(kernel.TCP, true)...),
+			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register0, Data: []byte{byte(p >> 8), byte(p)}}, accept))
+	}
+	reset := append(append(of.newToIsolated(), protocolIs(kernel.TCP, true)...), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	other := append(append(of.newToIsolated(), protocolIs(of.icmp, false)...), of.unreachable())
+	return append(rules, reset, other)
+}
+
+// unreachable answers that nobody listens at the port.
+func (f family) unreachable() expr.Any {
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable}
+}
+
+// newToIsolated matches packets that begin something at an isolated address.
+func (f family) newToIsolated() []expr.Any {
+	return append(isNew(),
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
+		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Isolated)})
+}
+
+// protocolIs goes on when the packet is of the protocol, or when it is not.
+func protocolIs(p kernel.Protocol, is bool) []expr.Any {
+	op := expr.CmpOpEq
+	if !is {
+		op = expr.CmpOpNeq
+	}
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register0}, &expr.Cmp{Op: op, Register: register0, Data: []byte{byte(p)}}}
+}
+
+func isNew() []expr.Any {
+	return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register0}}, anyBit(expr.CtStateBitNEW)...)
+}
 
 // newTo matches packets that begin something at the elements of a set.
 func (f family) newTo(set kernel.Set) []expr.Any {
-	isNew := []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register0}}
-	isNew = append(isNew, anyBit(expr.CtStateBitNEW)...)
-	return append(isNew, f.to(set)...)
+	return append(isNew(), f.to(set)...)
 }
 
 // anyBit goes on when the bits are set in the first register.

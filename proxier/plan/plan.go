@@ -19,14 +19,14 @@ import (
 // Want is the desired state; *desired.Table is one.
 type Want interface {
 	Get(kernel.Key) (desired.Virtual, bool)
-	Hairpin(netip.Addr) bool
+	Shares(kernel.Element) bool
 }
 
 // Scope says what a plan looks at; everything else is left as it is.
 type Scope struct {
-	Keys    []kernel.Key // virtual servers
-	Hairpin []netip.Addr // members of the hairpin set
-	Addrs   []netip.Addr // bound addresses, beside those of Keys
+	Keys   []kernel.Key     // virtual servers
+	Shared []kernel.Element // of shared sets
+	Addrs  []netip.Addr     // bound addresses, beside those of Keys
 }
 
 // Compute returns the operations that bring what is in scope from have to want. Real servers that should go keep their
@@ -36,8 +36,8 @@ func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
 	for _, k := range sortedKeys(scope.Keys) {
 		p.key(k)
 	}
-	for _, a := range scope.Hairpin {
-		p.element(kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: a}}, want.Hairpin(a))
+	for _, e := range scope.Shared {
+		p.element(e, want.Shares(e))
 	}
 	for _, a := range scope.Addrs {
 		p.addrs[a] += 0
@@ -202,11 +202,14 @@ func (p *planner) addresses() {
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range addrs {
 		bound := p.have.Bound(a)
+		used := p.have.Users(a)+p.addrs[a] > 0
 		switch {
 		case p.bind[a] && !bound:
 			p.binds = append(p.binds, kernel.Bind{Addr: a})
-		case bound && p.have.Users(a)+p.addrs[a] <= 0:
+		case bound && !used:
 			p.unbind = append(p.unbind, kernel.Unbind{Addr: a})
 		}
+		// Before it is bound, and until it is not any more, no program of the host answers there.
+		p.element(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}, p.bind[a] || bound && used)
 	}
 }

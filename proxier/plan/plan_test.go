@@ -13,7 +13,7 @@ import (
 type want map[kernel.Key]desired.Virtual
 
 func (w want) Get(k kernel.Key) (desired.Virtual, bool) { v, ok := w[k]; return v, ok }
-func (w want) Hairpin(netip.Addr) bool                  { return false }
+func (w want) Shares(kernel.Element) bool               { return false }
 
 func key(protocol kernel.Protocol) kernel.Key {
 	return kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: protocol, Port: 80}
@@ -43,7 +43,7 @@ func TestPlansOfALife(t *testing.T) {
 			tcp, udp []string
 		}{
 			{"a Service appears", want{k: virtual(k, kernel.Masquerade, 1)}, []string{
-				"change-sets +masquerade:KEY", "add-virtual KEY", "add-real KEY 10.244.1.1:8080 weight 1", "bind 203.0.113.10"}, nil},
+				"change-sets +isolated:203.0.113.10 +masquerade:KEY", "add-virtual KEY", "add-real KEY 10.244.1.1:8080 weight 1", "bind 203.0.113.10"}, nil},
 			{"a pod takes over from another", want{k: virtual(k, kernel.Masquerade, 2)}, []string{
 				"add-real KEY 10.244.1.2:8080 weight 1", "set-weight KEY 10.244.1.1:8080 weight 0"}, []string{
 				"add-real KEY 10.244.1.2:8080 weight 1", "delete-real KEY 10.244.1.1:8080"}},
@@ -58,7 +58,7 @@ func TestPlansOfALife(t *testing.T) {
 			{"nothing to do", want{k: virtual(k, kernel.FromNode, 3)}, []string{}, nil},
 			{"the Service goes: its virtual server waits for the connections", want{}, []string{
 				"set-weight KEY 10.244.1.3:8080 weight 0"}, []string{
-				"delete-real KEY 10.244.1.3:8080", "delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY"}},
+				"delete-real KEY 10.244.1.3:8080", "delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY -isolated:203.0.113.10"}},
 		} {
 			expected := step.tcp
 			if protocol != kernel.TCP && step.udp != nil {
@@ -92,7 +92,7 @@ func lastConnectionEnds(t *testing.T, have *kernel.State, k kernel.Key) {
 	for _, op := range Compute(Scope{Keys: []kernel.Key{k}}, want{}, have) {
 		got = append(got, op.String())
 	}
-	if diff := cmp.Diff(named([]string{"delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY"}, k), got); diff != "" {
+	if diff := cmp.Diff(named([]string{"delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY -isolated:203.0.113.10"}, k), got); diff != "" {
 		t.Errorf("after the last connection (-want +got):\n%s", diff)
 	}
 }
