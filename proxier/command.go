@@ -77,7 +77,7 @@ func (s *settings) flags(c *cobra.Command) {
 	f.BoolVar(&s.profiling, "profiling", false, "answer /debug/pprof/ at --metrics-bind-address too")
 	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "where /healthz, /livez and /readyz answer; empty for nowhere")
 	f.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:10249", "where /metrics and /proxyMode answer; empty for nowhere")
-	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of all virtual servers")
+	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of Services without the annotation "+desired.SchedulerAnnotation+": "+strings.Join(desired.Schedulers(), ", "))
 	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the asked interface")
 	f.StringVar(&s.clusterCIDR, "cluster-cidr", "", "addresses of pods, comma-separated; what comes from elsewhere to a cluster IP is masqueraded")
 	f.StringSliceVar(&s.nodePorts, "nodeport-addresses", []string{"primary"}, "prefixes of the node's addresses that serve NodePorts, comma-separated; primary for the first InternalIP of the Node")
@@ -105,6 +105,9 @@ func (s *settings) run(ctx context.Context) error {
 	klog.SetSlogLogger(log)
 	if s.mode != "ipvs" {
 		return fmt.Errorf("--proxy-mode is %q; this proxier does ipvs only", s.mode)
+	}
+	if !desired.KnownScheduler(s.scheduler) {
+		return fmt.Errorf("--ipvs-scheduler is %q; it can be %s", s.scheduler, strings.Join(desired.Schedulers(), ", "))
 	}
 	if s.initOnly || s.cleanup {
 		return s.once(log)

@@ -351,6 +351,7 @@ func TestCommandRefusesBadFlags(t *testing.T) {
 		"--nodeport-addresses=127.0.0.0/8": "loopback",
 		"--proxy-mode=iptables":            "ipvs only",
 		"--log-format=xml":                 "text or json",
+		"--ipvs-scheduler=dh":              "rr, sed, sh",
 		"--cluster-cidr=10.0.0.0/99":       "--cluster-cidr",
 		"--kubeconfig=/does/not/exist":     "--kubeconfig",
 		"--no-such-flag":                   "unknown flag",

@@ -20,7 +20,8 @@ import (
 type Options struct {
 	Node                string                     // name of the Node object; endpoints with this nodeName are local
 	Zone                string                     // of the Node, from its label; empty for none
-	Scheduler           string                     // IPVS scheduler of every virtual server
+	Scheduler           string                     // IPVS scheduler of Services that ask for none
+	NoScheduler         map[string]string          // schedulers that this kernel does not have, and why
 	TerminatingFallback bool                       // KEP-1669; false is what kube-proxy did before 1.26
 	IPv6                bool                       // the node can do it
 	Reserved            map[netip.Addr]Reservation // addresses of the node, which Services may not claim
@@ -123,6 +124,7 @@ const (
 	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
 	BadSource        Reason = "bad-source"        // a range of clients that is none; it lets nobody in
 	FamilyMismatched Reason = "family-mismatched" // an address of a family that its slice or its Service does not have
+	BadScheduler     Reason = "bad-scheduler"     // a scheduler that there is not; the node's is used
 	NoIPv6           Reason = "no-ipv6"           // an address of IPv6 on a node that cannot do it
 	NoNodeAddress    Reason = "no-node-address"   // a NodePort, and no address of the node to serve it on
 )

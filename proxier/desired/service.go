@@ -22,6 +22,7 @@ func Compute(name types.NamespacedName, svc *v1.Service, slices []*discovery.End
 	}
 	c.out.Created = svc.CreationTimestamp.Time
 	c.families()
+	c.sched = c.scheduler()
 	frontends := c.frontends()
 	seen, nodePorts := map[portKey]bool{}, map[portKey]bool{}
 	for i := range svc.Spec.Ports {
@@ -48,6 +49,7 @@ type computation struct {
 	svc     *v1.Service
 	slices  []*discovery.EndpointSlice
 	has     [2]bool // the families of the Service's cluster IPs
+	sched   string  // the scheduler of its virtual servers
 	out     Service
 }
 
@@ -102,7 +104,7 @@ func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
 	endpoints := all[familyOf(f.addr)]
 	v := Virtual{Service: c.out.Name, Origin: f.origin, Virtual: kernel.Virtual{
 		Key:       kernel.Key{Addr: f.addr, Protocol: p.protocol, Port: p.port},
-		Scheduler: c.options.Scheduler,
+		Scheduler: c.sched,
 		Affinity:  affinity(c.svc),
 	}}
 	local := c.local(f.origin)

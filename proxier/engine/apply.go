@@ -172,6 +172,9 @@ func (x *execution) fail(op kernel.Op, err error) {
 	}
 	x.report.Failures = append(x.report.Failures, fmt.Errorf("%v: %w", op, err))
 	x.stain(op) // it may have taken effect
+	if _, update := op.(kernel.UpdateVirtual); update {
+		x.suspect.elements = true // the kernel may hold new connections back for it
+	}
 	if ok {
 		x.failed[k], x.suspect.keys[k], x.pending.keys[k] = true, true, true
 		return

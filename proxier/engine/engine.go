@@ -65,6 +65,7 @@ type Engine struct {
 	refused map[types.NamespacedName]map[desired.Refusal]bool
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
 	primary []netip.Addr                        // of the node, as of the last full pass
+	tried   map[string]bool                     // schedulers that the kernel was asked for
 	adopted bool
 
 	setsFailed bool // in the last pass
@@ -92,7 +93,8 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 	return &Engine{kernel: k, objects: objects, options: options,
 		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
 		pending: newPending(), suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
-		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{}}
+		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{},
+		tried: map[string]bool{}}
 }
 
 func newPending() pending {
@@ -159,6 +161,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	}
 	primary := e.objects.NodeAddresses()
 	e.reserve(addrs, primary)
+	e.forgetMissing()
 	e.options.Desired.Zone = e.objects.NodeZone()
 	for _, name := range e.allNames() {
 		e.compute(name, &r)
@@ -203,7 +206,9 @@ func (e *Engine) allNames() []types.NamespacedName {
 // compute renews the desired state of one Service and notes what has to be planned.
 func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	r.Services++
-	s := desired.Compute(name, e.objects.Service(name), e.objects.Slices(name), e.options.Desired)
+	svc := e.objects.Service(name)
+	e.try(desired.AskedScheduler(svc))
+	s := desired.Compute(name, svc, e.objects.Slices(name), e.options.Desired)
 	change := e.table.Set(s)
 	for _, k := range change.Keys {
 		e.pending.keys[k] = true
@@ -233,6 +238,27 @@ func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	if e.refused[name] = current; len(current) == 0 {
 		delete(e.refused, name)
 	}
+}
+
+// try finds out whether the kernel has a scheduler that a Service asks for. One that is missing is asked for again by the next
+// full pass: its module may come.
+func (e *Engine) try(scheduler string) {
+	o := &e.options.Desired
+	if scheduler == "" || scheduler == o.Scheduler || e.tried[scheduler] || !desired.KnownScheduler(scheduler) {
+		return
+	}
+	e.tried[scheduler] = true
+	if err := e.kernel.Scheduler(scheduler); err != nil {
+		o.NoScheduler[scheduler] = err.Error()
+	}
+}
+
+// forgetMissing makes schedulers that were missing be tried again.
+func (e *Engine) forgetMissing() {
+	for scheduler := range e.options.Desired.NoScheduler {
+		delete(e.tried, scheduler)
+	}
+	e.options.Desired.NoScheduler = map[string]string{}
 }
 
 func (e *Engine) foreignRefusals(s desired.Service) []desired.Refusal {

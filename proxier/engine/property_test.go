@@ -107,8 +107,8 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		if got := serving(state, k); !slices.Equal(got, w.reals) {
 			r.t.Fatalf("%v is served by %v, want %v", k, got, w.reals)
 		}
-		if _, exists := state.Virtual(k); !exists || state.Bound(k.Addr) != w.bound {
-			r.t.Fatalf("%v: virtual server %v, address bound %v", k, exists, state.Bound(k.Addr))
+		if v, exists := state.Virtual(k); !exists || state.Bound(k.Addr) != w.bound || v.Scheduler != w.sched {
+			r.t.Fatalf("%v: virtual server %v with scheduler %s, want %s; address bound %v", k, exists, v.Scheduler, w.sched, state.Bound(k.Addr))
 		}
 		r.clients(k, w.from)
 		for _, set := range kernel.Sets() {
@@ -359,7 +359,7 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 func (r *rig) change(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
 	s := &r.world.services[i]
-	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients", "hints"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients", "hints", "scheduler"}).Draw(t, "what") {
 	case "pod":
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
@@ -371,6 +371,8 @@ func (r *rig) change(t *rapid.T) {
 		s.exists = rapid.IntRange(0, 3).Draw(t, "kept") > 0
 	case "hints":
 		s.hints = rapid.SampledFrom([]hints{noHints, zoneHints, nodeHints, partialHints}).Draw(t, "hints")
+	case "scheduler":
+		s.scheduler = rapid.IntRange(0, len(schedulers)-1).Draw(t, "scheduler")
 	case "clients":
 		s.clients = rapid.IntRange(0, len(clientRanges)-1).Draw(t, "clients")
 	case "node":

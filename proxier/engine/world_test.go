@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
@@ -41,6 +42,7 @@ type service struct {
 	udpPort      bool
 	hints        hints
 	dual         bool // has addresses of both families
+	scheduler    int  // that it asks for, in schedulers
 	clients      int  // who may come to the balancer's address, in clientRanges
 	pods         [4]podState
 	listedInBoth bool // all endpoints stand in two slices, as while the controller moves them
@@ -94,6 +96,9 @@ func (s service) near() bool {
 // clientRanges are values of loadBalancerSourceRanges, of which some overlap others.
 var clientRanges = [][]string{nil, {"198.51.100.0/24"}, {"198.51.100.0/25", "10.9.0.0/16"}, {"198.51.0.0/16"}}
 
+// schedulers are values of the annotation; the node's is rr.
+var schedulers = []string{"", "wrr", "nonsense"}
+
 func clusterIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:96::%d", 10+i)) }
 
 // six is the address of a pod in IPv6.
@@ -139,6 +144,7 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	}
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name,
 		CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-i), 0))}}
+	svc.Annotations = map[string]string{desired.SchedulerAnnotation: schedulers[s.scheduler]}
 	svc.Spec.ClusterIP = clusterIP(i).String()
 	svc.Spec.LoadBalancerSourceRanges = clientRanges[s.clients]
 	if s.dual {
@@ -236,7 +242,8 @@ type expectation struct {
 	drop   bool
 	source kernel.Set
 	from   []string // who may come; nil for everybody
-	bound  bool     // the address has to be bound; that of a NodePort is the node's already
+	sched  string
+	bound  bool // the address has to be bound; that of a NodePort is the node's already
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
@@ -282,7 +289,7 @@ func (w *world) contract() map[kernel.Key]expectation {
 						reals[n] = six(reals[n])
 					}
 				}
-				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source,
+				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source, sched: []string{"rr", "wrr", "rr"}[s.scheduler],
 					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0, bound: !slices.Contains(nodeAddrs, a)}
 			}
 			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) { at(a, port, onlyLocal, source) }

@@ -39,6 +39,7 @@ type Kernel struct {
 	ops    []kernel.Op
 	fault  map[int]Fault
 	poison map[kernel.Key]bool
+	lacks  map[string]bool // schedulers
 	dead   bool
 	cut    int
 	after  func(kernel.Op)
@@ -61,7 +62,7 @@ var _ kernel.Kernel = (*Kernel)(nil)
 
 // New returns an empty kernel of a node that has the given addresses.
 func New(node ...netip.Addr) *Kernel {
-	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}}
+	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}, lacks: map[string]bool{}}
 }
 
 // After sets a function that is called after each operation that took effect. It may read State, and nothing else.
@@ -98,6 +99,38 @@ func (k *Kernel) Revive() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead, k.fault, k.poison = false, map[int]Fault{}, map[kernel.Key]bool{}
+}
+
+// Lack makes the kernel one that does not have a scheduler, or has it again.
+func (k *Kernel) Lack(scheduler string, lacks bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lacks[scheduler] = lacks
+}
+
+// Scheduler implements kernel.Kernel.
+func (k *Kernel) Scheduler(name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lacks[name] {
+		return fmt.Errorf("the kernel has no scheduler %q", name)
+	}
+	return nil
+}
+
+// lacking is the error of an operation that needs a scheduler which the kernel does not have.
+func (k *Kernel) lacking(op kernel.Op) error {
+	var v kernel.Virtual
+	switch o := op.(type) {
+	case kernel.AddVirtual:
+		v = o.Virtual
+	case kernel.UpdateVirtual:
+		v = o.Virtual
+	}
+	if k.lacks[v.Scheduler] {
+		return fmt.Errorf("%v: the kernel has no scheduler %q", op, v.Scheduler)
+	}
+	return nil
 }
 
 // Connect sets the numbers of connections of a real server. They survive as long as the real server does.
@@ -172,6 +205,9 @@ func (k *Kernel) Apply(op kernel.Op) error {
 	k.dead = k.dead || f == Die
 	if k.dead || f == Refuse || k.poisoned(op) {
 		return fmt.Errorf("%v: %w", op, ErrInjected)
+	}
+	if err := k.lacking(op); err != nil {
+		return err
 	}
 	if err := k.state.Apply(op); err != nil {
 		return err

@@ -165,6 +165,8 @@ type Kernel interface {
 	Addresses() (Addresses, error)
 	// Elements returns the elements of all filter sets, and makes sets and rules that are missing.
 	Elements() ([]Element, error)
+	// Scheduler is nil when the kernel has an IPVS scheduler; else it says what is missing.
+	Scheduler(name string) error
 	// Apply carries out one operation. After an error it is not known whether it took effect.
 	Apply(Op) error
 }

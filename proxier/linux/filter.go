@@ -180,6 +180,29 @@ func (f *filter) read() ([]kernel.Element, error) {
 	return all, nil
 }
 
+// has reports whether an element is in its set.
+func (f *filter) has(e kernel.Element) (bool, error) {
+	c, err := f.conn()
+	if err != nil {
+		return false, err
+	}
+	for _, family := range f.families {
+		if !family.of(e.Key.Addr) {
+			continue
+		}
+		found, err := c.GetSetElements(family.set(e.Set))
+		if err != nil {
+			return false, fmt.Errorf("reading set %s of %v: %w", e.Set, family, f.checked(err))
+		}
+		for _, other := range found {
+			if decoded, err := family.decode(e.Set, other); err == nil && decoded == e {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // change adds and removes elements in one transaction, or in several when there are thousands. What is removed goes first:
 // ranges of clients must not overlap.
 func (f *filter) change(add, remove []kernel.Element) error {

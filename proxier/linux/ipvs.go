@@ -15,6 +15,11 @@ import (
 // persistent is IP_VS_SVC_F_PERSISTENT of linux/ip_vs.h: a client stays with its real server.
 const persistent = 0x1
 
+// schedulerFlags are IP_VS_SVC_F_SCHED… of schedulers by hash. Both go to another real server where the chosen one has weight 0
+// (1<<3); without it sh refuses what it would send there, for as long as it drains. Maglev (mh) hashes the client's port
+// too (1<<4), as kube-proxy has it, so that few clients are spread.
+var schedulerFlags = map[string]uint32{"sh": 1 << 3, "mh": 1<<3 | 1<<4}
+
 // checkKey is the virtual server that is made and deleted to find out whether there is an IPVS: the discard port of an
 // address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's. The other is for IPv6 (RFC 3849).
 var (
@@ -94,6 +99,7 @@ func service(v kernel.Virtual) *ipvs.Service {
 	if v.Addr.Is6() {
 		s.AddressFamily, s.Netmask = unix.AF_INET6, 128
 	}
+	s.Flags = schedulerFlags[v.Scheduler]
 	if v.Affinity > 0 {
 		s.Flags |= persistent
 		s.Timeout = uint32(v.Affinity / time.Second)

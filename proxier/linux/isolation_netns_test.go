@@ -37,7 +37,7 @@ func own(t *testing.T, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.AddrAdd(lo, host(netip.MustParseAddr(addr))); err != nil {
+	if err := netlink.AddrReplace(lo, host(netip.MustParseAddr(addr))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -105,6 +105,31 @@ func (k *Kernel) Close() {
 	}
 }
 
+// Scheduler implements kernel.Kernel.
+func (k *Kernel) Scheduler(name string) error { return k.ipvs.check(checkKey, name) }
+
+// update edits a virtual server in place. While Linux changes a scheduler, for a grace period of RCU, the virtual server has
+// none and refuses what is new (ip_vs_edit_service). So that is dropped meanwhile, and a client's second try comes through. A
+// process that dies in between leaves the element to the next one, which removes what nothing wants.
+func (k *Kernel) update(o kernel.UpdateVirtual) (err error) {
+	now, exists, err := k.ipvs.one(o.Virtual.Key)
+	if err != nil {
+		return err
+	}
+	hold := []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}
+	if !exists || now.Scheduler == o.Virtual.Scheduler {
+		return k.ipvs.apply(o)
+	}
+	held, err := k.filter.has(hold[0])
+	if err != nil || held {
+		return errors.Join(err, k.ipvs.apply(o))
+	}
+	if err := k.filter.change(hold, nil); err != nil {
+		return err
+	}
+	return errors.Join(k.ipvs.apply(o), k.filter.change(nil, hold))
+}
+
 // Servers implements kernel.Kernel.
 func (k *Kernel) Servers() ([]kernel.Server, error) { return k.ipvs.all() }
 
@@ -121,6 +146,8 @@ func (k *Kernel) Elements() ([]kernel.Element, error) { return k.filter.read() }
 // as it was asked to be.
 func (k *Kernel) Apply(op kernel.Op) error {
 	switch o := op.(type) {
+	case kernel.UpdateVirtual:
+		return k.update(o)
 	case kernel.Bind:
 		return k.addresses.bind(o.Addr)
 	case kernel.Unbind:

@@ -215,6 +215,12 @@ func (c *counted) Apply(op kernel.Op) error {
 	return err
 }
 
+func (c *counted) Scheduler(name string) error {
+	err := c.kernel.Scheduler(name)
+	c.count("try-scheduler", err)
+	return err
+}
+
 func (c *counted) Servers() ([]kernel.Server, error) {
 	s, err := c.kernel.Servers()
 	c.count("read-servers", err)
