@@ -27,6 +27,7 @@ import (
 
 // settings are the flags. Those that kube-proxy has mean the same here.
 type settings struct {
+	config                       string
 	kubeconfig, master, hostname string
 	healthz, metrics             string
 	scheduler                    string
@@ -59,6 +60,9 @@ func Command() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
+			if err := readConfig(s.config, c.Flags().Lookup); err != nil {
+				return err
+			}
 			return s.run(ctx)
 		},
 	}
@@ -68,6 +72,7 @@ func Command() *cobra.Command {
 
 func (s *settings) flags(c *cobra.Command) {
 	f := c.Flags()
+	f.StringVar(&s.config, "config", "", "file of YAML with values of these flags, by their names; those on the command line win")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty for the one of the cluster that this runs in")
 	f.StringVar(&s.master, "master", "", "address of the API server; overrides the one in --kubeconfig")
 	f.StringVar(&s.hostname, "hostname-override", "", "name of this Node; empty for the host name")

@@ -5,6 +5,7 @@ package proxier
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 )
@@ -20,7 +21,7 @@ func TestFlagsOfThePage(t *testing.T) {
 	flags := Command().Flags()
 	for _, name := range []string{"kubeconfig", "master", "hostname-override", "healthz-bind-address", "metrics-bind-address", "cluster-cidr",
 		"masquerade-all", "nodeport-addresses", "proxy-mode", "ipvs-scheduler", "ipvs-strict-arp", "ipvs-sync-period", "ipvs-min-sync-period",
-		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "cleanup", "profiling", "v"} {
+		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "cleanup", "profiling", "v", "config"} {
 		if flags.Lookup(name) == nil || !bytes.Contains(page, []byte("-"+name)) {
 			t.Errorf("flag %s: there %v, on the page %v", name, flags.Lookup(name) != nil, bytes.Contains(page, []byte("-"+name)))
 		}
@@ -29,5 +30,24 @@ func TestFlagsOfThePage(t *testing.T) {
 		if name := string(m[1]); flags.Lookup(name) == nil && name != "help" {
 			t.Errorf("the page names --%s, which there is not", name)
 		}
+	}
+}
+
+// The page's example of a file is one that the program takes.
+func TestConfigOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/proxier.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)```yaml\n(cluster-cidr.*?)```").FindSubmatch(page)
+	if example == nil {
+		t.Fatal("the page has no example")
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, example[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := readConfig(file, Command().Flags().Lookup); err != nil {
+		t.Error(err)
 	}
 }
