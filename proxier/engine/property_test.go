@@ -17,9 +17,12 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
+// failer is a *testing.T or a *rapid.T.
+type failer interface{ Fatalf(string, ...any) }
+
 // rig drives an engine on a fake kernel, and judges the kernel after every single operation.
 type rig struct {
-	t      *rapid.T
+	t      failer
 	world  *world
 	kernel *fake.Kernel
 	engine *Engine
@@ -43,11 +46,11 @@ func key(addr string, port uint16) kernel.Key {
 	return kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}
 }
 
-func newRig(t *rapid.T) *rig {
+func newRig(t failer) *rig {
 	r := &rig{t: t, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
 		dirty: map[types.NamespacedName]bool{}}
 	if err := r.kernel.Do(strangers...); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	r.worlds = []map[kernel.Key]expectation{r.world.contract()}
 	r.kernel.After(r.judge)
