@@ -1,9 +1,17 @@
-// Package fake is a kernel for tests: stateful, validating and without privileges. It refuses what a kernel refuses (a
-// real server for a virtual server that does not exist, adding twice, deleting what is not there), records what was
-// done, can fail any chosen operation, and keeps connection counts that a test sets.
+// Package fake is a kernel for tests of whatever programs IPVS through package kernel: stateful, validating and without
+// privileges.
+//
+//   - It refuses what a kernel refuses: a real server for a virtual server that does not exist, adding twice, deleting what is
+//     not there, ranges of clients that overlap, a scheduler that it lacks (Lack).
+//   - It says what was done (Ops), holds it (State), and calls back after every single operation (After), so that a test can
+//     judge each state in between, and not the last one alone.
+//   - Any operation can fail, take effect and lose its reply, or be the last before the process dies (FailAt, Poison, Revive).
+//     A new process on the same fake finds what the old one left.
+//   - It keeps connection counts that a test sets (Connect), and counts those that operations cut (Cut).
+//   - Others can change it behind the back of the code under test (Do).
 //
 // It forwards no packets of TCP and has no timers. Of UDP it knows what makes flows hang: where a packet went first, the
-// next ones go (Send).
+// next ones go (Send). What it does not know of a kernel, the tests of package linux ask a real one.
 package fake
 
 import (
