@@ -76,6 +76,10 @@ func (a *analysis) readEvents(h *History) error {
 			a.damaged("the record of events is damaged after %s: %v", plural(len(a.events), "event"), err)
 			break
 		}
+		if !slices.Contains(Kinds(), e.Kind) {
+			a.damaged("an event at %v of the unknown kind %q", e.At, e.Kind)
+			continue
+		}
 		if !plausible(e.At) {
 			a.damaged("an event (%s) at the impossible time %v", e.Kind, e.At)
 			continue
@@ -149,8 +153,8 @@ func (a *analysis) readAttempts(h *History) error {
 	return nil
 }
 
-// plausible keeps a damaged record from asking for a table of a billion seconds.
-func plausible(at time.Duration) bool { return at >= 0 && at < 400*24*time.Hour }
+// plausible keeps a damaged record from asking for a table of a billion seconds. The longest soak takes 31 days.
+func plausible(at time.Duration) bool { return at >= 0 && at < 40*24*time.Hour }
 
 // namer numbers the nodes and backends in the order in which the attempts name them.
 type namer struct {

@@ -37,10 +37,10 @@ func OpenHistory(dir string) (*History, error) {
 	}
 	h := &History{dir: dir}
 	if err := json.Unmarshal(data, &h.Run); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, RunFile), err)
+		return nil, fmt.Errorf("reading %s: %w (it is damaged: copy the folder again, or repeat the run)", filepath.Join(dir, RunFile), err)
 	}
 	if h.Run.SchemaVersion != HistoryVersion {
-		return nil, fmt.Errorf("the history in %s has version %d; this program reads version %d", dir, h.Run.SchemaVersion, HistoryVersion)
+		return nil, fmt.Errorf("the history in %s has version %d; this program reads version %d: take the hitless that wrote it", dir, h.Run.SchemaVersion, HistoryVersion)
 	}
 	return h, nil
 }

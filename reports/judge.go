@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"sigs.k8s.io/yaml"
 )
@@ -44,7 +43,7 @@ func ReadReport(file string) (*Report, error) {
 	}
 	var r Report
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("reading the report %s: %w", file, err)
+		return nil, fmt.Errorf("reading the report %s: %w (`hitless report` makes it again from the history)", file, err)
 	}
 	if r.SchemaVersion != ReportVersion {
 		return nil, fmt.Errorf("the report %s has version %d; this program reads version %d", file, r.SchemaVersion, ReportVersion)
@@ -53,17 +52,18 @@ func ReadReport(file string) (*Report, error) {
 }
 
 // WriteAll builds the report of a history and writes report.json, report.html, junit.xml and summary.md into dir, the
-// folder that holds history/. All four are functions of the history alone.
+// folder that holds history/. All four are functions of the history alone; they are written together or not at all.
 func WriteAll(dir string, h *History) (*Report, error) {
 	a, err := analyse(h)
 	if err != nil {
-		return nil, fmt.Errorf("building the report: %w", err)
+		return nil, unreadable(h, err)
 	}
 	origin, err := h.Origin()
 	if err != nil {
 		return nil, err
 	}
 	r := a.report()
+	var files []outFile
 	for _, form := range [...]struct {
 		file  string
 		write func(io.Writer) error
@@ -77,9 +77,10 @@ func WriteAll(dir string, h *History) (*Report, error) {
 		if err := form.write(&b); err != nil {
 			return nil, fmt.Errorf("making %s: %w", form.file, err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, form.file), b.Bytes(), 0o644); err != nil {
-			return nil, fmt.Errorf("writing the report: %w (its folder is named by --out)", err)
-		}
+		files = append(files, outFile{form.file, b.Bytes()})
+	}
+	if err := writeFiles(dir, files); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

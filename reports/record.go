@@ -84,6 +84,12 @@ const (
 	EventGuard Kind = "guard"
 )
 
+// Kinds are all kinds of event. An event of another kind is damage to the record.
+func Kinds() []Kind {
+	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventHealth, EventBalancer,
+		EventFlows, EventKernel, EventInjected, EventLog, EventGuard}
+}
+
 // Event is something that happened to the system, or a step that hitless took.
 type Event struct {
 	At     time.Duration     `json:"atNs"`

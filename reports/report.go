@@ -171,9 +171,14 @@ type Unexplained struct {
 func Build(h *History) (*Report, error) {
 	a, err := analyse(h)
 	if err != nil {
-		return nil, fmt.Errorf("building the report: %w", err)
+		return nil, unreadable(h, err)
 	}
 	return a.report(), nil
+}
+
+// unreadable explains why there is no report.
+func unreadable(h *History, err error) error {
+	return fmt.Errorf("building the report of %s: %w (nothing of this record can be read: copy the whole folder again, or repeat the run)", h.dir, err)
 }
 
 // SkippedReport is the report of a run that was not made, with the reason as a sentence.

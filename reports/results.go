@@ -22,9 +22,17 @@ func ReadComparison(file string) (*Comparison, error) {
 	if err := decoder.Decode(&c); err != nil {
 		return nil, fmt.Errorf("reading %s: %w; give a compare.json of `hitless compare`", file, err)
 	}
+	if decoder.More() {
+		return nil, fmt.Errorf("reading %s: more follows after its end; give a compare.json of `hitless compare`", file)
+	}
 	if c.SchemaVersion != ComparisonVersion || len(c.Subjects) == 0 {
 		return nil, fmt.Errorf("reading %s: it has version %d and %s; this program reads version %d of `hitless compare`",
 			file, c.SchemaVersion, plural(len(c.Subjects), "subject"), ComparisonVersion)
+	}
+	for _, s := range c.Subjects {
+		if len(s.Runs) == 0 {
+			return nil, fmt.Errorf("reading %s: the subject %q has no run; `hitless compare` makes it again", file, s.Subject)
+		}
 	}
 	return &c, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // checkSchema validates a report against schema.json, and decodes it strictly into its type and back.
-func checkSchema(t *testing.T, r *Report) {
+func checkSchema(t testing.TB, r *Report) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := WriteJSON(&b, r); err != nil {
@@ -37,7 +37,7 @@ func checkSchema(t *testing.T, r *Report) {
 	}
 }
 
-func schema(t *testing.T) map[string]any {
+func schema(t testing.TB) map[string]any {
 	t.Helper()
 	var s map[string]any
 	if err := json.Unmarshal(Schema, &s); err != nil {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// writeRun writes the history of a small run into a run's folder: 2 s of one lane at 100/s, of which 10 attempts are refused.
+func writeRun(t *testing.T, dir string) {
+	t.Helper()
+	w, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{Scenario: "rollout", Seed: 1, Clock: "virtual",
+		Kernel: reports.Kernel{Kind: "vm", Release: "6.1.0"}, Subject: reports.Subject{Name: "bundled", Version: "v1", Mode: "ipvs"},
+		InputsSha256: strings.Repeat("ab", 32), Command: "hitless run rollout --seed 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
+		w.Event(reports.Event{At: time.Duration(i) * 600 * time.Millisecond, Kind: reports.EventPhase, Object: name, Text: name})
+	}
+	w.Event(reports.Event{At: 1300 * time.Millisecond, Kind: reports.EventStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
+	w.Event(reports.Event{Kind: reports.EventLane, Object: "web", Text: "lane web", Attrs: map[string]string{"id": "0", "name": "web",
+		"client": "client", "target": "203.0.113.10:80", "protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
+	for i := range 200 {
+		a := reports.Attempt{Seq: uint64(i), Intended: time.Duration(i) * 10 * time.Millisecond, Class: reports.OK, Total: time.Millisecond, Backend: "web-" + strconv.Itoa(i/100)}
+		if a.Start = a.Intended; i >= 150 && i < 160 {
+			a.Class, a.Backend = reports.Refused, ""
+		}
+		w.Attempt(a)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said runs a command line and returns what it printed.
+func said(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if got := execute(args, &out, &out); got != code {
+		t.Fatalf("hitless %s: exit %d, want %d:\n%s", strings.Join(args, " "), got, code, out.String())
+	}
+	return out.String()
+}
+
+// A run's folder may be copied anywhere: the reports there are the same, byte for byte.
+func TestReportsOfACopiedFolderAreTheSame(t *testing.T) {
+	here, there := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "a far longer name ü", "run")
+	writeRun(t, here)
+	if err := os.CopyFS(there, os.DirFS(here)); err != nil {
+		t.Fatal(err)
+	}
+	first := said(t, 3, "report", here)
+	t.Chdir(filepath.Dir(there))
+	if second := said(t, 3, "report", "./run/"); second != first || !strings.Contains(first, "10 of 200 connections failed") {
+		t.Errorf("the report of the copy differs:\n%s\n%s", first, second)
+	}
+	for _, name := range []string{reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
+		a, err := os.ReadFile(filepath.Join(here, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(there, name)); err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s of the copy differs (%v)", name, err)
+		}
+	}
+}
+
+// Of a history that ends early the report says what is missing; where nothing can be read, the error says so.
+func TestReportsOfDamagedHistories(t *testing.T) {
+	half := func(data []byte) []byte { return data[:len(data)/2] }
+	none := func([]byte) []byte { return nil }
+	for name, c := range map[string]struct {
+		file   string
+		change func([]byte) []byte
+		code   int
+		want   []string
+	}{
+		"half the attempts": {reports.AttemptsFile, half, 3, []string{"INVALID", "the record of attempts is damaged after 101 attempts"}},
+		"no attempts":       {reports.AttemptsFile, none, 2, []string{"attempts.bin", "copy the whole folder again"}},
+		"half the events":   {reports.EventsFile, half, 3, []string{"INVALID", "the record of events is damaged after 4 events", "belong to no declared lane"}},
+		"no events":         {reports.EventsFile, none, 3, []string{"INVALID", "belong to no declared lane", `no phase "baseline"`}},
+		"half of run.json":  {reports.RunFile, half, 2, []string{"run.json", "it is damaged"}},
+		"another version": {reports.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 1`), []byte(`Version": 7`), 1) },
+			2, []string{"version 7", "version 1", "take the hitless that wrote it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeRun(t, dir)
+			file := filepath.Join(dir, "history", c.file)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, c.change(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			text := said(t, c.code, "report", dir)
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not said:\n%s", want, text)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(dir, reports.ReportFile)); (err == nil) != (c.code == 3) {
+				t.Errorf("exit code %d, and %s: %v", c.code, reports.ReportFile, err)
+			}
+		})
+	}
+}
