@@ -16,6 +16,11 @@ import (
 //go:embed schema.json
 var Schema []byte
 
+// ComparisonSchema is the JSON Schema (2020-12) of compare.json.
+//
+//go:embed compare.schema.json
+var ComparisonSchema []byte
+
 // The files that WriteAll makes.
 const (
 	ReportFile  = "report.json"

@@ -3,13 +3,14 @@ package reports
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // checkSchema validates a report against schema.json, and decodes it strictly into its type and back.
@@ -19,12 +20,8 @@ func checkSchema(t testing.TB, r *Report) {
 	if err := WriteJSON(&b, r); err != nil {
 		t.Fatal(err)
 	}
-	var value any
-	if err := json.Unmarshal(b.Bytes(), &value); err != nil {
-		t.Fatal(err)
-	}
-	if faults := validate(schema(t), schema(t), value, "report"); len(faults) > 0 {
-		t.Errorf("the report breaks its schema:\n%s", strings.Join(faults, "\n"))
+	if err := validate(t, Schema, b.Bytes()); err != nil {
+		t.Errorf("the report breaks its schema: %v", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(b.Bytes()))
 	decoder.DisallowUnknownFields()
@@ -32,103 +29,32 @@ func checkSchema(t testing.TB, r *Report) {
 	if err := decoder.Decode(&back); err != nil {
 		t.Errorf("the report does not decode into its type: %v", err)
 	}
-	if !reflect.DeepEqual(*r, back) {
-		t.Error("the report changes when it is written and read")
+	var again bytes.Buffer
+	if err := WriteJSON(&again, &back); err != nil || again.String() != b.String() {
+		t.Errorf("the report changes when it is written and read (%v)", err)
 	}
 }
 
-func schema(t testing.TB) map[string]any {
+// validate checks a document against a schema, and the schema against the rules for schemas.
+func validate(t testing.TB, schema, document []byte) error {
 	t.Helper()
-	var s map[string]any
-	if err := json.Unmarshal(Schema, &s); err != nil {
-		t.Fatalf("reading schema.json: %v", err)
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return s
-}
-
-// validate knows the words of JSON Schema that schema.json uses, and complains about any other.
-func validate(root, schema map[string]any, value any, at string) []string {
-	var faults []string
-	fault := func(format string, args ...any) { faults = append(faults, at+": "+fmt.Sprintf(format, args...)) }
-	for _, word := range slices.Sorted(maps.Keys(schema)) {
-		limit := schema[word]
-		switch word {
-		case "$schema", "$id", "$defs", "title", "description", "additionalProperties":
-		case "$ref":
-			name := strings.TrimPrefix(limit.(string), "#/$defs/")
-			faults = append(faults, validate(root, root["$defs"].(map[string]any)[name].(map[string]any), value, at)...)
-		case "const":
-			if !reflect.DeepEqual(limit, value) {
-				fault("%v is not %v", value, limit)
-			}
-		case "enum":
-			if !slices.Contains(limit.([]any), value) {
-				fault("%v is none of %v", value, limit)
-			}
-		case "type":
-			if !slices.ContainsFunc(typesOf(limit), func(name string) bool { return hasType(name, value) }) {
-				fault("%v is no %v", value, limit)
-			}
-		case "minimum", "maximum":
-			if n, ok := value.(float64); ok && (word == "minimum" && n < limit.(float64) || word == "maximum" && n > limit.(float64)) {
-				fault("%v is beyond the %s %v", n, word, limit)
-			}
-		case "required":
-			object, _ := value.(map[string]any)
-			for _, name := range limit.([]any) {
-				if _, there := object[name.(string)]; !there {
-					fault("%v is missing", name)
-				}
-			}
-		case "properties":
-			object, _ := value.(map[string]any)
-			known := limit.(map[string]any)
-			for _, name := range slices.Sorted(maps.Keys(object)) {
-				if inner, ok := known[name].(map[string]any); ok {
-					faults = append(faults, validate(root, inner, object[name], at+"."+name)...)
-				} else if schema["additionalProperties"] == false {
-					fault("%s is not in the schema", name)
-				}
-			}
-		case "items":
-			list, _ := value.([]any)
-			for i, item := range list {
-				faults = append(faults, validate(root, limit.(map[string]any), item, fmt.Sprintf("%s[%d]", at, i))...)
-			}
-		default:
-			fault("the schema uses %q, which this check does not know", word)
-		}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("schema.json", parsed); err != nil {
+		t.Fatal(err)
 	}
-	return faults
-}
-
-func typesOf(limit any) []string {
-	if name, ok := limit.(string); ok {
-		return []string{name}
+	compiled, err := compiler.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var names []string
-	for _, name := range limit.([]any) {
-		names = append(names, name.(string))
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return names
-}
-
-func hasType(name string, value any) bool {
-	switch v := value.(type) {
-	case nil:
-		return name == "null"
-	case string:
-		return name == "string"
-	case bool:
-		return name == "boolean"
-	case float64:
-		return name == "number" || (name == "integer" && v == math.Trunc(v))
-	case []any:
-		return name == "array"
-	case map[string]any:
-		return name == "object"
-	}
-	return false
+	return compiled.Validate(value)
 }
 
 func TestReportsFollowTheirSchema(t *testing.T) {
@@ -161,7 +87,11 @@ func TestTheSchemaIsNotEmptyWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(r)
-		if len(validate(schema(t), schema(t), r, "report")) == 0 {
+		changed, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if validate(t, Schema, changed) == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
@@ -169,4 +99,122 @@ func TestTheSchemaIsNotEmptyWords(t *testing.T) {
 
 func first(object map[string]any, list string) map[string]any {
 	return object[list].([]any)[0].(map[string]any)
+}
+
+func TestComparisonsFollowTheirSchema(t *testing.T) {
+	c, err := Compare("rollout", []ComparedSubject{subject("a", 0, 0, 0, 1), subject("b", 5, 60, 7, 8)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"", "hitless compare rollout"} {
+		c.Command = command
+		var b bytes.Buffer
+		if err := WriteComparisonJSON(&b, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := validate(t, ComparisonSchema, b.Bytes()); err != nil {
+			t.Errorf("the comparison breaks its schema: %v", err)
+		}
+		for _, broken := range [][2]string{{`"verdict"`, `"verdikt"`}, {`"seed": 1`, `"seed": "1"`}, {`"real"`, `"realy"`}} {
+			if validate(t, ComparisonSchema, bytes.Replace(b.Bytes(), []byte(broken[0]), []byte(broken[1]), 1)) == nil {
+				t.Errorf("%s for %s was accepted", broken[1], broken[0])
+			}
+		}
+	}
+}
+
+// A field that is added to a type, and not to the schema, fails here even where no report of the tests fills it.
+func TestTheSchemasHaveEachFieldAndNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		schema []byte
+		of     any
+	}{"report": {Schema, Report{}}, "comparison": {ComparisonSchema, Comparison{}}} {
+		var root map[string]any
+		if err := json.Unmarshal(c.schema, &root); err != nil {
+			t.Fatal(err)
+		}
+		sameFields(t, name, root, root, reflect.TypeOf(c.of))
+	}
+	var event map[string]any
+	if err := json.Unmarshal(Schema, &event); err != nil {
+		t.Fatal(err)
+	}
+	event = inner(inner(event, "properties", "events"), "items", "properties")
+	var want []any
+	for _, k := range Kinds() {
+		if k != EventLane && k != EventFlows { // neither is listed as an event
+			want = append(want, string(k))
+		}
+	}
+	if diff := cmp.Diff(want, inner(event, "kind")["enum"]); diff != "" {
+		t.Errorf("the kinds of event (-code +schema):\n%s", diff)
+	}
+}
+
+// sameFields compares the fields of a type, and of the types within it, with the properties of its schema.
+func sameFields(t *testing.T, at string, root, schema map[string]any, of reflect.Type) {
+	t.Helper()
+	if ref, ok := schema["$ref"].(string); ok {
+		schema = inner(root, "$defs", strings.TrimPrefix(ref, "#/$defs/"))
+	}
+	switch of.Kind() {
+	case reflect.Pointer:
+		sameFields(t, at, root, schema, of.Elem())
+	case reflect.Slice:
+		sameFields(t, at+"[]", root, inner(schema, "items"), of.Elem())
+	case reflect.Struct:
+		fields := map[string]reflect.Type{}
+		var always []string
+		for i := range of.NumField() {
+			tag, options, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			fields[tag] = of.Field(i).Type
+			if options != "omitempty" {
+				always = append(always, tag)
+			}
+		}
+		properties := inner(schema, "properties")
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(properties))); diff != "" {
+			t.Errorf("%s: fields (-type +schema):\n%s", at, diff)
+			return
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(always)), required(schema)); diff != "" {
+			t.Errorf("%s: required fields (-type +schema):\n%s", at, diff)
+		}
+		if schema["additionalProperties"] != false {
+			t.Errorf("%s: the schema allows unknown fields", at)
+		}
+		for name, typ := range fields {
+			sameFields(t, at+"."+name, root, inner(properties, name), typ)
+		}
+	}
+}
+
+func required(schema map[string]any) []string {
+	var names []string
+	for _, name := range schema["required"].([]any) {
+		names = append(names, name.(string))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// inner walks down objects; what is missing is empty.
+func inner(object map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		object, _ = object[name].(map[string]any)
+	}
+	return object
+}
+
+// Kinds lists every constant of its type.
+func TestKindsAreComplete(t *testing.T) {
+	declared := 0
+	for line := range strings.Lines(string(contents(t, ".", "record.go")[0])) {
+		if strings.Contains(line, ` Kind = "`) {
+			declared++
+		}
+	}
+	if declared != len(Kinds()) || declared == 0 {
+		t.Errorf("record.go declares %d kinds, Kinds has %d", declared, len(Kinds()))
+	}
 }
