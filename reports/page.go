@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"slices"
 	"time"
 )
@@ -142,10 +143,7 @@ func (a *analysis) page(r *Report, o Origin) *page {
 	if worst := r.worst(); worst != nil {
 		p.WorstGap = rangeText(worst.LowerMs, worst.UpperMs)
 	}
-	for key, value := range r.Run.Parameters {
-		p.Parameters = append(p.Parameters, setting{key, value})
-	}
-	slices.SortFunc(p.Parameters, func(x, y setting) int { return cmp.Compare(x.Key, y.Key) })
+	p.Parameters = r.settings()
 	p.Chart = a.chart(r, p.Timeline.axis)
 	p.Outages, p.MoreOutages = a.pageOutages(r)
 	p.Seconds, _ = r.drops()
@@ -174,6 +172,15 @@ func (a *analysis) pageData(t *timeline) pageData {
 		}
 	}
 	return d
+}
+
+// settings are the parameters in the order of their keys.
+func (r *Report) settings() []setting {
+	var all []setting
+	for _, key := range slices.Sorted(maps.Keys(r.Run.Parameters)) {
+		all = append(all, setting{key, r.Run.Parameters[key]})
+	}
+	return all
 }
 
 // chart is the first drawing: connections dropped and delayed per second.

@@ -30,7 +30,8 @@ measurement that does not find both is invalid. The proof covers everything on t
 verdict: "pass" says that no outage of that length was seen from here, not what was changed, nor that it was.
 
 It needs no privilege, runs by the real clock, and adds --rate connections a second to the target (and the canary's, at
-least 100 a second, for those seconds). Results go to --out: report.html, report.json, junit.xml, summary.md and history/.
+least 100 a second, for those seconds). Results go to --out: report.html, report.json, junit.xml, summary.md, history/
+and host.json.
 
 Ctrl-C ends the measurement in an orderly way and is no failure: the exit code is that of the verdict (0 pass, 1 fail,
 3 invalid). Ended before the proof is over, the measurement is invalid.`,

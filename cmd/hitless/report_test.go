@@ -113,3 +113,25 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 		})
 	}
 }
+
+// The other forms are printed; nothing is written, and the exit code is not the verdict's.
+func TestOtherForms(t *testing.T) {
+	dir := t.TempDir()
+	writeRun(t, dir)
+	for format, want := range map[string]string{"terminal": "INVALID", "json": `"verdict": "invalid"`, "junit": "<testsuites>", "markdown": "## hitless rollout",
+		"benchmark": "seed 1, is invalid", "conformance": "undecidedFeatures:\n      - rollout", "openmetrics": `hitless_dropped_total{run="`} {
+		if text := said(t, 0, "report", dir, "--format", format, "--started", "2026-11-21T09:30:00Z"); !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q:\n%s", format, want, text)
+		}
+	}
+	for want, args := range map[string][]string{"host.json": {dir, "--format", "openmetrics"}, "benchmark, conformance, json": {dir, "--format", "pdf"},
+		"prints one run": {dir, dir, "--format", "json"}, "given twice": {dir, dir, "--format", "openmetrics", "--started", "2026-11-21T09:30:00Z"},
+		"2026-01-31": {dir, "--format", "json", "--started", "today"}, "--format": {dir, dir}} {
+		if text := said(t, 2, append([]string{"report"}, args...)...); !strings.Contains(text, want) {
+			t.Errorf("%q is not said:\n%s", want, text)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("something was written: %v, %v", entries, err)
+	}
+}

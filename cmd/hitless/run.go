@@ -129,23 +129,6 @@ func conclude(cmd *cobra.Command, r *reports.Report, history string) error {
 	return nil
 }
 
-func reportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "report DIR", Short: "Compute the reports of a run again from its history", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := reports.OpenHistory(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := reports.WriteAll(args[0], h)
-			if err != nil {
-				return err
-			}
-			return conclude(cmd, r, args[0])
-		},
-	}
-}
-
 func gateCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{

@@ -263,6 +263,7 @@ func availableMB() int {
 type hostFacts struct {
 	Command     []string `json:"command"`
 	Out         string   `json:"out"`
+	Started     string   `json:"started"` // RFC 3339
 	WallSeconds float64  `json:"wallSeconds"`
 	CPU         int      `json:"cpu"`
 	QEMU        []string `json:"qemu"`
@@ -271,6 +272,7 @@ type hostFacts struct {
 }
 
 func (o Options) host(p *prepared, outcome *vm.Outcome) hostFacts {
-	return hostFacts{Command: os.Args, Out: o.Out, WallSeconds: outcome.Wall.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args,
+	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
+	return hostFacts{Command: os.Args, Out: o.Out, Started: started, WallSeconds: outcome.Wall.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args,
 		Kernel: p.kernelPackage, Notes: p.notes}
 }

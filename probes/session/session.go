@@ -80,6 +80,9 @@ func Run(ctx context.Context, o Options) (*reports.Report, error) {
 	if err := clearOut(o.Out); err != nil {
 		return nil, err
 	}
+	if err := o.writeHost(time.Now()); err != nil {
+		return nil, err
+	}
 	r, err := o.record(lane)
 	if err != nil {
 		return nil, err

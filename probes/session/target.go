@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -159,10 +160,22 @@ func clearOut(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder for the results: %w; give another with --out", err)
 	}
-	for _, name := range []string{"history", "logs", "host.json", reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
+	for _, name := range []string{"history", "logs", reports.HostFile, reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("clearing the old results in %s: %w; give another folder with --out", dir, err)
 		}
+	}
+	return nil
+}
+
+// writeHost writes host.json: what the history does not depend on.
+func (o Options) writeHost(started time.Time) error {
+	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339)}, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.Out, reports.HostFile), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w; give another folder with --out", reports.HostFile, err)
 	}
 	return nil
 }

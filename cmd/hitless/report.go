@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// forms are what `hitless report --format` prints; the forms of single runs take only one.
+var forms = map[string]struct {
+	single bool
+	write  func(io.Writer, []*reports.RunFolder) error
+}{
+	"terminal": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+		return reports.WriteTerminal(w, runs[0].Report, runs[0].Origin)
+	}},
+	"json": {true, func(w io.Writer, runs []*reports.RunFolder) error { return reports.WriteJSON(w, runs[0].Report) }},
+	"junit": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+		return reports.WriteJUnit(w, runs[0].Report, runs[0].Origin)
+	}},
+	"markdown": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+		return reports.WriteMarkdown(w, runs[0].Report, runs[0].Origin)
+	}},
+	"openmetrics": {false, reports.WriteOpenMetrics},
+	"benchmark":   {false, reports.WriteBenchmark},
+	"conformance": {false, reports.WriteConformance},
+}
+
+func reportCommand() *cobra.Command {
+	var format, started string
+	cmd := &cobra.Command{
+		Use:   "report DIR...",
+		Short: "Compute the reports of a run again from its history, or print them in another form",
+		Long: `Compute report.json, report.html, junit.xml and summary.md of a run again from its history; the exit code is the verdict's.
+
+With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict. These forms take one run:
+terminal, json, junit, markdown. These take one or more:
+
+  openmetrics   samples with time stamps, for a time-series database to load; they begin when the run was started by the
+                clock of its host, as host.json tells
+  benchmark     the Go benchmark format: benchstat compares files of several seeds, or with -col /subject subjects in one.
+                Runs that cannot be trusted are no samples
+  conformance   YAML for each implementation: its modes, the features (scenarios with what was set) that it supports and
+                those that failed, and how to repeat each run`,
+		Example: `  hitless report out/demo
+  hitless report out/demo --format openmetrics
+  hitless report out/compare-rollout/*-seed-* --format benchmark | benchstat -col /subject -
+  hitless report out/* --format conformance`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "" {
+				return printRuns(cmd.OutOrStdout(), args, format, started)
+			}
+			if len(args) != 1 || started != "" {
+				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
+			}
+			h, err := reports.OpenHistory(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := reports.WriteAll(args[0], h)
+			if err != nil {
+				return err
+			}
+			return conclude(cmd, r, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
+	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
+	return cmd
+}
+
+func formNames() []string { return slices.Sorted(maps.Keys(forms)) }
+
+func printRuns(w io.Writer, dirs []string, format, started string) error {
+	form, known := forms[format]
+	if !known {
+		return fmt.Errorf("there is no form %q; there are %s", format, strings.Join(formNames(), ", "))
+	}
+	if form.single && len(dirs) > 1 {
+		return fmt.Errorf("%d folders were given, and --format %s prints one run", len(dirs), format)
+	}
+	var at time.Time
+	if started != "" {
+		var err error
+		if at, err = time.Parse(time.RFC3339, started); err != nil {
+			return fmt.Errorf("--started: %w; give a time as 2026-01-31T12:00:00Z", err)
+		}
+	}
+	var runs []*reports.RunFolder
+	for _, dir := range dirs {
+		r, err := reports.OpenRun(dir)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() {
+			r.Started = at
+		}
+		runs = append(runs, r)
+	}
+	return form.write(w, runs)
+}

@@ -1,0 +1,65 @@
+package reports
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// HostFile holds what the history of a run must not depend on, beside the reports.
+const HostFile = "host.json"
+
+// RunFolder is a run with what its folder tells about it.
+type RunFolder struct {
+	Report  *Report
+	Origin  Origin
+	Started time.Time // by the clock of the host; zero when no host.json tells
+}
+
+// OpenRun computes the report of the run in a folder from its history, and reads when it was made.
+func OpenRun(dir string) (*RunFolder, error) {
+	h, err := OpenHistory(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &RunFolder{}
+	if f.Report, err = Build(h); err != nil {
+		return nil, err
+	}
+	if f.Origin, err = h.Origin(); err != nil {
+		return nil, err
+	}
+	f.Started, err = StartedAt(filepath.Dir(h.dir))
+	return f, err
+}
+
+// StartedAt tells when the run in a folder was started, from its host.json. One that was written before it had a field for
+// that tells it by its own age: it is written when the run has ended. Without a host.json the time is zero.
+func StartedAt(dir string) (time.Time, error) {
+	file := filepath.Join(dir, HostFile)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("asking when the run was started: %w", err)
+	}
+	var facts struct {
+		Started     time.Time `json:"started"`
+		WallSeconds float64   `json:"wallSeconds"`
+	}
+	if err := json.Unmarshal(data, &facts); err != nil {
+		return time.Time{}, fmt.Errorf("asking %s when the run was started: %w", file, err)
+	}
+	if !facts.Started.IsZero() {
+		return facts.Started, nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("asking when the run was started: %w", err)
+	}
+	return info.ModTime().Add(-time.Duration(facts.WallSeconds * float64(time.Second))), nil
+}
