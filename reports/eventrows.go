@@ -45,7 +45,8 @@ func (t *timeline) addEvents(a *analysis) {
 		for _, b := range bars {
 			x := t.axis.x(b.from)
 			width := max(2, tenth(t.axis.x(b.to)-x))
-			r.Shapes = append(r.Shapes, shape{X: x, Y: 2, Width: width, Height: eventHeight - 4, Class: row.class + " bar", Text: b.text, Label: fitting(b.name, width)})
+			bar := shape{X: x, Y: 2, Width: width, Height: eventHeight - 4, Class: row.class + " bar", Text: b.text, Label: fitting(b.name, width)}
+			r.Shapes = appendUnhidden(r.Shapes, bar)
 		}
 		r.Shapes = append(r.Shapes, t.marks(marks, row.class)...)
 		t.add(r, eventHeight)
@@ -84,31 +85,36 @@ func spans(events []Event, end time.Duration) (bars []span, marks []Event) {
 }
 
 func (t *timeline) marks(events []Event, class string) []shape {
-	const apart, most = 3.0, 6
 	var shapes []shape
-	hidden := 0
 	for _, e := range events {
-		x := tenth(t.axis.x(e.At) - 1.5)
-		if n := len(shapes); n > 0 && x-shapes[n-1].X < apart {
-			last := &shapes[n-1]
-			if strings.Count(last.Text, "\n") < most-1 {
-				last.Text += "\n" + eventText(e)
-			} else {
-				hidden++
-				base, _, _ := strings.Cut(last.Text, "\n… ")
-				last.Text = fmt.Sprintf("%s\n… %d more", base, hidden)
-			}
-			continue
-		}
-		hidden = 0
-		shapes = append(shapes, shape{X: x, Y: 2, Width: 3, Height: eventHeight - 4, Class: class + " mark", Text: eventText(e)})
+		mark := shape{X: tenth(t.axis.x(e.At) - 1.5), Y: 2, Width: 3, Height: eventHeight - 4, Class: class + " mark", Text: eventText(e)}
+		shapes = appendUnhidden(shapes, mark)
 	}
+	return shapes
+}
+
+// appendUnhidden appends a shape, or only its text to that of the one before when they would hide each other.
+func appendUnhidden(shapes []shape, s shape) []shape {
+	const apart, most = 3.0, 6
+	n := len(shapes)
+	if n == 0 || s.Width > apart || shapes[n-1].Width > apart || s.X-shapes[n-1].X >= apart {
+		return append(shapes, s)
+	}
+	last := &shapes[n-1]
+	last.hidden++
+	last.Label = ""
+	if last.hidden < most {
+		last.Text += "\n" + s.Text
+		return shapes
+	}
+	shown, _, _ := strings.Cut(last.Text, "\n… ")
+	last.Text = fmt.Sprintf("%s\n… %d more", shown, last.hidden-most+1)
 	return shapes
 }
 
 // eventText tells an event in one line.
 func eventText(e Event) string {
-	text := e.Text
+	text := clipped(e.Text)
 	if text == "" {
 		text = strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Object, e.Attrs["state"]))
 	}

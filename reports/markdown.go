@@ -77,7 +77,16 @@ func (r *Report) markdownOutages(b *bytes.Buffer) {
 
 // cell keeps a text from breaking the table that it stands in.
 func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(text)
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(clipped(text))
+}
+
+// clipped cuts a text that would swell the form that it stands in; report.json has the whole.
+func clipped(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // sparkline draws the dropped connections over the run in at most width blocks; empty when there were none.

@@ -105,7 +105,7 @@ type pageOutage struct {
 	Failed   string
 	Evidence []evidence
 	More     int
-	Strip    []shape
+	Strip    []area
 	Ticks    []tick
 }
 
@@ -150,9 +150,10 @@ func (a *analysis) page(r *Report, o Origin) *page {
 	if p.MoreSeconds = len(p.Seconds) - pageSeconds; p.MoreSeconds > 0 {
 		p.Seconds = p.Seconds[:pageSeconds]
 	}
-	p.Events = r.Events
-	if p.MoreEvents = len(p.Events) - pageEvents; p.MoreEvents > 0 {
-		p.Events = p.Events[:pageEvents]
+	p.MoreEvents = len(r.Events) - pageEvents
+	for _, e := range r.Events[:min(len(r.Events), pageEvents)] {
+		e.Text = clipped(e.Text)
+		p.Events = append(p.Events, e)
 	}
 	p.Data = a.pageData(p.Timeline)
 	return p
@@ -290,7 +291,7 @@ func (a *analysis) detail(p *pageOutage) {
 			continue
 		}
 		p.Evidence = append(p.Evidence, evidence{Relative: relativeText(e.At - begin), At: atText(seconds(e.At)), Kind: e.Kind,
-			Node: nodeOf(e), Text: e.Text, Same: nodeOf(e) != "" && nodeOf(e) == p.Node})
+			Node: nodeOf(e), Text: clipped(e.Text), Same: nodeOf(e) != "" && nodeOf(e) == p.Node})
 	}
 	a.strip(p, max(0, from), to)
 }
@@ -309,7 +310,7 @@ func (a *analysis) strip(p *pageOutage, from, to time.Duration) {
 				n.add(t.axis.bucket(r.intended), r.class)
 			}
 		}
-		p.Strip = t.pathShapes(n, l.gap)
+		p.Strip = areasOf(t.pathShapes(n, l.gap), 0)
 	}
 }
 

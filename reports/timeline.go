@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,10 +35,38 @@ type shape struct {
 	X, Y, Width, Height float64
 	Class, Text         string
 	Label               string // drawn inside when it has room
+	hidden              int    // how many others its text tells of, because they would hide each other
 }
 
-// area is a stepped outline, much smaller than its rectangles would be.
+// area is a stepped outline, or many rectangles in one: much smaller than its rectangles would be.
 type area struct{ Class, Outline string }
+
+// areasOf joins the rectangles of each class, in the order of the classes' first ones. top is where their row begins.
+// Each begins relative to the one before, in tenths that add up exactly.
+func areasOf(shapes []shape, top float64) []area {
+	type outline struct {
+		strings.Builder
+		x, y int // where the last rectangle began
+	}
+	var order []string
+	byClass := map[string]*outline{}
+	tenths := func(v float64) int { return int(math.Round(v * 10)) }
+	for _, s := range shapes {
+		o := byClass[s.Class]
+		if o == nil {
+			o = &outline{}
+			byClass[s.Class], order = o, append(order, s.Class)
+		}
+		x, y := tenths(s.X), tenths(s.Y+top)
+		fmt.Fprintf(o, "m%v %vh%vv%vh-%vz", float64(x-o.x)/10, float64(y-o.y)/10, s.Width, s.Height, s.Width)
+		o.x, o.y = x, y
+	}
+	var all []area
+	for _, class := range order {
+		all = append(all, area{class, byClass[class].String()})
+	}
+	return all
+}
 
 const (
 	headHeight   = 34
@@ -129,8 +158,8 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 	for _, node := range nodes {
 		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path",
 			Numbers: map[string][]int{"attempts": tallies[node].attempts, "delayed": tallies[node].delayed, "dropped": tallies[node].dropped}}
-		row.Shapes = t.pathShapes(tallies[node], l.gap)
-		row.Shapes = append(row.Shapes, t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)...)
+		row.Areas = areasOf(t.pathShapes(tallies[node], l.gap), float64(t.Height))
+		row.Shapes = t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)
 		t.add(row, rowHeight)
 	}
 }

@@ -90,11 +90,19 @@ func (a *analysis) badSteps() []string {
 }
 
 func (a *analysis) badGuards() []string {
+	const most = 20 // a guard that trips each second says nothing new
 	var why []string
+	tripped := 0
 	for _, e := range a.events {
-		if e.Kind == EventGuard {
+		if e.Kind != EventGuard {
+			continue
+		}
+		if tripped++; tripped <= most {
 			why = append(why, fmt.Sprintf("a guard of the measurement tripped at %s: %s", atText(seconds(e.At)), firstOf(e.Text, e.Object)))
 		}
+	}
+	if tripped > most {
+		why = append(why, fmt.Sprintf("guards of the measurement tripped %s times in all", thousands(tripped)))
 	}
 	return why
 }
