@@ -24,8 +24,8 @@ var pageScript string
 // What the page holds at most; it says what it leaves out, and report.json has all of it.
 const (
 	pageOutages  = 100
-	pageEvidence = 40
-	pageEvents   = 1500
+	pageEvidence = 30
+	pageEvents   = 1000
 	pageSeconds  = 1000
 	evidenceSpan = 2 * time.Second // before and after an outage
 )

@@ -60,7 +60,7 @@ func TestThePageStaysBelowFiveMegabytes(t *testing.T) {
 	if *sizeSay {
 		t.Logf("%d attempts: %d bytes", len(s.attempts), page.Len())
 	}
-	if page.Len() >= 5<<20 {
+	if page.Len() >= 5e6 {
 		t.Errorf("the page of %d attempts has %d bytes", len(s.attempts), page.Len())
 	}
 }
