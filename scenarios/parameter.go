@@ -66,6 +66,20 @@ func oneOf(words ...string) func(string) error {
 	}
 }
 
+// listOf checks a list of words with commas between them, each at most once.
+func listOf(words ...string) func(string) error {
+	return func(value string) error {
+		seen := map[string]bool{}
+		for word := range strings.SplitSeq(value, ",") {
+			if !slices.Contains(words, word) || seen[word] {
+				return fmt.Errorf("give some of %s, each once, with commas between them", strings.Join(words, ","))
+			}
+			seen[word] = true
+		}
+		return nil
+	}
+}
+
 func numberIn(low, high int) func(string) error {
 	return func(value string) error {
 		if n, err := strconv.Atoi(value); err != nil || n < low || n > high {

@@ -39,12 +39,16 @@ func (w *World) roll(ctx context.Context, number int) error {
 	if err := w.replacePods(ctx, number); err != nil {
 		return err
 	}
-	detect := time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1) * w.Params.duration("checkInterval")
-	if err := w.main.balanced(ctx, w, detect+time.Minute); err != nil {
+	if err := w.main.balanced(ctx, w, w.detectWithin()); err != nil {
 		return err
 	}
 	w.recordRollout("end", number)
 	return nil
+}
+
+// detectWithin bounds the time until the balancer has found out what changed.
+func (w *World) detectWithin() time.Duration {
+	return time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1)*w.Params.duration("checkInterval") + time.Minute
 }
 
 // replacePods begins a rollout by a change of the pod template, and waits until every old pod is gone.

@@ -33,7 +33,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{fault(), flap(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.

@@ -21,6 +21,8 @@ const (
 	// cluster pulls it.
 	image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	port  = 80
+	// backendPort is where the pods serve.
+	backendPort = 8080
 )
 
 // workload is a Deployment behind a Service of type LoadBalancer.
@@ -41,7 +43,7 @@ func (k *workload) service() *corev1.Service {
 			Type:                  corev1.ServiceTypeLoadBalancer,
 			ExternalTrafficPolicy: k.policy,
 			Selector:              map[string]string{"app": k.name},
-			Ports:                 []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+			Ports:                 []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(backendPort), Protocol: corev1.ProtocolTCP}},
 		},
 	}
 }
@@ -75,9 +77,9 @@ func (k *workload) container(p Params) corev1.Container {
 	c := corev1.Container{
 		Name: "backend", Image: image,
 		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
-		Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+		Ports: []corev1.ContainerPort{{ContainerPort: backendPort}},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(p.duration("readinessPeriod").Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}},
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(backendPort)}}},
 	}
 	if stop := p.duration("preStop"); stop > 0 {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(stop.Seconds())}}}

@@ -2,168 +2,14 @@ package guest
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
-	"github.com/hitless/hitless/lab/controllers"
-	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
-
-// stage is a replay control plane with its controllers, and a World whose clock hurries.
-type stage struct {
-	client kubernetes.Interface
-	world  scenarios.World
-	// kubelet, if set, says what becomes of a pod that has the readiness before and should have the other.
-	kubelet func(pod *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus
-
-	mu     sync.Mutex
-	now    time.Duration
-	events []reports.Event
-	lanes  []scenarios.LaneSpec
-}
-
-func newStage(t *testing.T) *stage {
-	t.Helper()
-	scenario, err := scenarios.Find("flap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(replay.New().Handler())
-	config := &rest.Config{Host: server.URL, QPS: -1}
-	s := &stage{client: kubernetes.NewForConfigOrDie(config)}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- controllers.Run(ctx, s.client, []string{"node-1", "node-2"}) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		server.CloseClientConnections()
-		server.Close()
-	})
-	cluster, err := resources.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	params, err := scenario.Fill(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.world = scenarios.World{Cluster: cluster, Nodes: []string{"node-1", "node-2"}, Proxies: idle{}, Faults: idle{},
-		Prober: s, Recorder: s, Clock: s, Params: params, Rate: 100,
-		Balanced: func(string) ([]string, bool) { return nil, false },
-		Reach:    func(context.Context, string) error { return nil }}
-	return s
-}
-
-// idle stands for proxies and faults that a scenario does not need.
-type idle struct {
-	scenarios.Proxies
-	scenarios.Faults
-}
-
-func (idle) Fair() error                                       { return nil }
-func (idle) Inject(context.Context, scenarios.FaultSpec) error { return nil }
-
-func (s *stage) Now() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
-}
-
-// Sleep lets the run's time jump, plays kubelet and balancer, and gives the controllers a moment of real time.
-func (s *stage) Sleep(ctx context.Context, d time.Duration) error {
-	s.mu.Lock()
-	s.now += d
-	s.mu.Unlock()
-	time.Sleep(5 * time.Millisecond)
-	return errors.Join(s.playKubelet(ctx), s.playBalancer(ctx))
-}
-
-// playKubelet makes pods ready as far as their gates allow, or does what the test wants instead.
-func (s *stage) playKubelet(ctx context.Context) error {
-	pods, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		ready := corev1.ConditionTrue
-		if len(pod.Spec.ReadinessGates) > 0 && condition(pod, pod.Spec.ReadinessGates[0].ConditionType) != corev1.ConditionTrue {
-			ready = corev1.ConditionFalse
-		}
-		before := condition(pod, corev1.PodReady)
-		if s.kubelet != nil {
-			ready = s.kubelet(pod, before, ready)
-		}
-		if before == ready {
-			continue
-		}
-		conditions := slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-		pod.Status.Conditions = append(conditions, corev1.PodCondition{Type: corev1.PodReady, Status: ready})
-		pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, fmt.Sprintf("10.244.1.%d", 2+i)
-		if _, err := s.client.CoreV1().Pods("default").UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == kind {
-			return c.Status
-		}
-	}
-	return ""
-}
-
-func (s *stage) playBalancer(ctx context.Context) error {
-	services, err := s.client.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range services.Items {
-		if v := &services.Items[i]; len(v.Status.LoadBalancer.Ingress) == 0 {
-			v.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
-			// A conflict with the controller, which gives the Service its address, is tried again at the next Sleep.
-			if _, err := s.client.CoreV1().Services("default").UpdateStatus(ctx, v, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (s *stage) Event(e reports.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, e)
-}
-
-func (s *stage) Attempt(reports.Attempt) {}
-func (s *stage) Failures() int           { return 0 }
-
-func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error, error) {
-	s.lanes = append(s.lanes, l)
-	return func() error { return nil }, nil
-}
 
 // flap runs the scenario with one flap of two pods, and returns how the steps of the flaps ended.
 func (s *stage) flap(t *testing.T) (steps []string, err error) {
@@ -173,16 +19,11 @@ func (s *stage) flap(t *testing.T) (steps []string, err error) {
 		t.Fatal(err)
 	}
 	err = scenarios.Run(context.Background(), scenario, &s.world)
-	for _, e := range s.events {
-		if e.Kind == reports.EventStep && strings.HasPrefix(e.Object, "flap ") {
-			steps = append(steps, e.Attrs["state"])
-		}
-	}
-	return steps, err
+	return s.steps("flap "), err
 }
 
 func TestFlapMakesEachPodUnreadyAndReadyAgain(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, "flap", nil)
 	changes := map[string][]corev1.ConditionStatus{}
 	s.kubelet = func(pod *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus {
 		if before != should && len(pod.Spec.ReadinessGates) > 0 {
@@ -233,7 +74,8 @@ func TestAFlapThatDidNotHappenFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			t.Parallel()
+			s := newStage(t, "flap", nil)
 			s.kubelet = kubelet
 			steps, err := s.flap(t)
 			if err == nil || !strings.Contains(err.Error(), name) || !slices.Equal(steps, []string{"begin", "failed"}) {

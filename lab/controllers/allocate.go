@@ -33,6 +33,9 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 	if local && s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = c.port()
 		changed = true
+	} else if !local && s.Spec.HealthCheckNodePort != 0 {
+		s.Spec.HealthCheckNodePort = 0
+		changed = true
 	}
 	if changed {
 		_, err = c.client.CoreV1().Services(s.Namespace).Update(ctx, s, metav1.UpdateOptions{})

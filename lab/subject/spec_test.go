@@ -65,11 +65,12 @@ func TestFailedSyncsAreKnown(t *testing.T) {
 		`E0101 00:00:03.1 114 proxier.go:1430] Failed to execute iptables-restore: exit status 1 (iptables-restore: line 7 failed)`:               true,
 		`W0101 00:00:03.1 114 server_others.go:265] can't use ipvs proxier, error: IPVS proxier will not be used because`:                         true,
 		`E0101 00:00:03.182110 114 proxier.go:232] Error removing userspace rule: error checking rule: Chain 'KUBE-PORTALS-HOST' does not exist`:  false,
+		`E0101 00:00:32.740605    1287 cleanup.go:89] "Failed to execute iptables-restore" err=<`:                                                 false,
 		`I0101 00:00:03.110805 114 server_others.go:189] Using ipvs Proxier.`:                                                                     false,
 		`I0101 00:01:03.1 114 graceful_termination.go:160] Trying to delete rs: 10.96.0.11:80/TCP/10.244.1.2:8080`:                                false,
 		`E0101 00:01:03.1 114 graceful_termination.go:89] Try delete rs "x" err: Failed to delete rs "x", can't find the real server`:             false,
 	} {
-		if failed.MatchString(line) != want {
+		if failedSync(line) != want {
 			t.Errorf("failed=%t for %s", !want, line)
 		}
 	}

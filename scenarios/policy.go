@@ -1,0 +1,143 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+)
+
+// policy changes the Service itself under traffic, and puts it back: with a ready pod on every node none of these changes
+// takes an endpoint away from anyone (kubernetes#101328 and #93858 are of this kind: rules and health checks that lagged).
+func policy() Scenario {
+	return Scenario{
+		Name:    "policy",
+		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
+		Parameters: []Parameter{
+			{"changes", strings.Join(changeNames(), ","), "which changes, in this order", listOf(changeNames()...)},
+			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour)},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster")},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			for name := range strings.SplitSeq(w.Params["changes"], ",") {
+				if err := w.changeService(ctx, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// change is what a Service becomes, and what it was, as fields of its spec; null takes a field away.
+type change struct {
+	name   string
+	to     map[string]any
+	back   map[string]any
+	policy corev1.ServiceExternalTrafficPolicy // while it is changed; empty for the workload's own
+}
+
+// changes are those that a Service must bear without losing a connection when each node has a pod of it.
+func changes(s *corev1.Service) []change {
+	own, other := s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyLocal
+	if own == other {
+		other = corev1.ServiceExternalTrafficPolicyCluster
+	}
+	more := corev1.ServicePort{Name: "more", Port: port + 1, TargetPort: intstr.FromInt32(backendPort), Protocol: corev1.ProtocolTCP}
+	return []change{
+		{name: "externalTrafficPolicy", to: map[string]any{"externalTrafficPolicy": other}, back: map[string]any{"externalTrafficPolicy": own}, policy: other},
+		{name: "internalTrafficPolicy", to: map[string]any{"internalTrafficPolicy": "Local"}, back: map[string]any{"internalTrafficPolicy": "Cluster"}},
+		{name: "sessionAffinity", to: map[string]any{"sessionAffinity": "ClientIP"}, back: map[string]any{"sessionAffinity": "None", "sessionAffinityConfig": nil}},
+		// Two halves of all addresses: whoever the client is, the rules are there and let it in.
+		{name: "loadBalancerSourceRanges", to: map[string]any{"loadBalancerSourceRanges": []string{"0.0.0.0/1", "128.0.0.0/1"}},
+			back: map[string]any{"loadBalancerSourceRanges": nil}},
+		{name: "ports", to: map[string]any{"ports": append(slices.Clone(s.Spec.Ports), more)}, back: map[string]any{"ports": s.Spec.Ports}},
+	}
+}
+
+func changeNames() []string {
+	var names []string
+	for _, c := range changes(&corev1.Service{}) {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// changeService makes one change, gives it time to be seen, and takes it back.
+func (w *World) changeService(ctx context.Context, name string) error {
+	var before corev1.Service
+	if err := w.Cluster.Get(ctx, w.main.name, namespace, &before); err != nil {
+		return fmt.Errorf("reading the Service: %w", err)
+	}
+	all := changes(&before)
+	c := all[slices.IndexFunc(all, func(c change) bool { return c.name == name })]
+	own := w.main.policy
+	during := c.policy
+	if during == "" {
+		during = own
+	}
+	for _, half := range []struct {
+		what   string
+		spec   map[string]any
+		policy corev1.ServiceExternalTrafficPolicy
+	}{{"change " + name, c.to, during}, {"put back " + name, c.back, own}} {
+		err := w.Step(ctx, half.what, "", func(ctx context.Context) error {
+			if err := w.patchService(ctx, half.spec); err != nil {
+				return err
+			}
+			w.main.policy = half.policy
+			if err := w.checkPort(ctx); err != nil {
+				return err
+			}
+			return w.main.balanced(ctx, w, w.detectWithin())
+		})
+		if err != nil {
+			return err
+		}
+		if err := w.Clock.Sleep(ctx, w.Params.duration("between")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPort waits until the Service has a port for health checks exactly when its policy wants one.
+func (w *World) checkPort(ctx context.Context) error {
+	return w.Until(ctx, "a health check port for externalTrafficPolicy: Local and none for Cluster", time.Minute,
+		func(ctx context.Context) (bool, string, error) {
+			var s corev1.Service
+			err := w.Cluster.Get(ctx, w.main.name, namespace, &s)
+			local := w.main.policy == corev1.ServiceExternalTrafficPolicyLocal
+			return local == (s.Spec.HealthCheckNodePort != 0), fmt.Sprintf("%s with port %d", w.main.policy, s.Spec.HealthCheckNodePort), err
+		})
+}
+
+// patchService changes fields of the measured Service's spec. It is an error when the answer is the Service as it was: then
+// nothing was disturbed.
+func (w *World) patchService(ctx context.Context, spec map[string]any) error {
+	var before, after corev1.Service
+	if err := w.Cluster.Get(ctx, w.main.name, namespace, &before); err != nil {
+		return fmt.Errorf("reading the Service: %w", err)
+	}
+	data, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return err
+	}
+	after.Name, after.Namespace = w.main.name, namespace
+	// A merge patch replaces lists whole, which is what is meant: the ports that are to be.
+	if err := w.Cluster.Patch(ctx, &after, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
+		return fmt.Errorf("changing the Service by %s: %w", data, err)
+	}
+	if after.ResourceVersion == before.ResourceVersion {
+		return fmt.Errorf("the Service is as it was after %s: nothing was changed", data)
+	}
+	return nil
+}
