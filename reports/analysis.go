@@ -171,7 +171,11 @@ func (n *namer) record(l *lane, a *Attempt) record {
 	r := record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
 		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
 		node: n.node(way.node), backend: n.backend(a)}
-	if a.Retrans == 0 {
+	switch {
+	case a.Retrans > 0:
+	case l.datagrams() && a.Class == OK: // what was answered had certainly reached the node
+		r.connect = saturate(a.Total)
+	default:
 		r.connect = saturate(a.Connect)
 	}
 	return r

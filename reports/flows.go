@@ -100,8 +100,14 @@ func (fs flowLog) of(a *Attempt, opens bool) (Flow, bool) {
 func (a *analysis) way(l *lane, at *Attempt) choice {
 	key := l.frontend()
 	ts := a.tables[key]
-	if !ts.logged() {
-		return ts.choose(l.opening(ts, at), l.address, l.local)
+	switch {
+	case ts.logged():
+	case ts.sticky() && l.protocol == protocolSticky:
+		return l.chooseKept(ts, at)
+	case ts.sticky():
+		return l.kept(at, func() choice { return ts.choose(l.opening(ts, at), l.address, l.local) })
+	default:
+		return ts.choose(at, l.address, l.local)
 	}
 	f, known := a.flows[key].of(at, l.opens())
 	if !known || at.Retrans > 0 {
@@ -114,6 +120,9 @@ func (a *analysis) way(l *lane, at *Attempt) choice {
 // logged reports whether the balancer tells which node it gave each connection to (EventFlows), because the choice
 // cannot be computed.
 func (ts tables) logged() bool { return len(ts) > 0 && ts[0].logged }
+
+// sticky reports whether flows keep their nodes.
+func (ts tables) sticky() bool { return len(ts) > 0 && ts[0].sticky }
 
 // holding is the number of the table from which the balancer took the node for an attempt.
 func (ts tables) holding(node string, a *Attempt) int {

@@ -24,12 +24,14 @@ type lane struct {
 	deadline                               time.Duration  // dial and reply deadlines together
 	service                                string         // when the declaration says so
 	control, local                         bool
-	partial                                bool          // the scenario ends it before the run is over
-	records                                []record      // ordered by actual start, then number
-	connect                                time.Duration // median time to connect of good attempts
-	begin, end                             time.Duration // first intended start; last intended start and one gap
-	unlogged                               int           // answered, but not in the log of the balancer that chose the node
-	outages                                []*outage     // ordered by start
+	partial                                bool                        // the scenario ends it before the run is over
+	records                                []record                    // ordered by actual start, then number
+	connect                                time.Duration               // median time to connect of good attempts; to the answer for datagrams
+	begin, end                             time.Duration               // first intended start; last intended start and one gap
+	declared                               time.Duration               // when its first attempt was due
+	flows                                  map[netip.AddrPort]keptFlow // of an http-reuse lane
+	unlogged                               int                         // answered, but not in the log of the balancer that chose the node
+	outages                                []*outage                   // ordered by start
 }
 
 // record is one attempt, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
@@ -37,7 +39,7 @@ type lane struct {
 type record struct {
 	intended    time.Duration
 	late        uint32 // ns
-	connect     uint32 // ns; 0 when it was never established, or only after a retransmission
+	connect     uint32 // ns, for datagrams to the answer; 0 when it was never established, or only after a retransmission
 	total       uint32 // µs
 	seq         uint32
 	backend     uint32 // index of analysis.backends; 0 when none answered
@@ -64,7 +66,7 @@ func laneOf(e Event) (*lane, error) {
 	}
 	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
 		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true",
-		partial: a["partial"] == "true"}
+		partial: a["partial"] == "true", declared: e.At}
 	l.name = cmp.Or(l.name, "lane-"+a["id"])
 	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
 		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])
@@ -85,8 +87,11 @@ func laneOf(e Event) (*lane, error) {
 
 // frontend is the balancer's table that the lane's attempts go through.
 func (l *lane) frontend() frontend {
-	return frontend{l.address, strings.HasPrefix(l.protocol, "udp")}
+	return frontend{l.address, l.datagrams()}
 }
+
+// datagrams reports whether the lane speaks UDP, which has no handshake.
+func (l *lane) datagrams() bool { return strings.HasPrefix(l.protocol, "udp") }
 
 // opens reports whether each attempt of the lane is a connection of its own.
 func (l *lane) opens() bool { return l.protocol == "tcp-new" }

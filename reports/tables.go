@@ -102,7 +102,7 @@ func (ts tables) add(t table) tables {
 // opening is the attempt whose start decides the path of a: on a connection that stays open, and where flows keep their
 // nodes, the one that opened it.
 func (l *lane) opening(ts tables, a *Attempt) *Attempt {
-	if l.protocol != protocolLong || a.TupleAge == 0 || len(ts) == 0 || !ts[0].sticky {
+	if l.protocol != protocolLong || a.TupleAge == 0 || !ts.sticky() {
 		return a
 	}
 	opening := *a

@@ -14,6 +14,7 @@ func fault() Scenario {
 		Name:    "fault",
 		Summary: "empties one node's proxy tables for a known time while its proxy is stopped",
 		Parameters: []Parameter{
+			lanesParameter,
 			{"node", "node-2", "the node that gets the fault", notEmpty},
 			{"faultDuration", "700ms", "how long the fault lasts", durationIn(10*time.Millisecond, time.Minute)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},

@@ -35,9 +35,6 @@ func flap() Scenario {
 	}
 }
 
-// longLane is the name of the lane whose connections stay open.
-const longLane = "tcp-long"
-
 // openConnections is the lane that keeps the connections open. The scenario closes it itself: what happens once nobody
 // uses a connection any more is a part of what is watched.
 func (w *World) openConnections() []LaneSpec {
@@ -45,8 +42,8 @@ func (w *World) openConnections() []LaneSpec {
 	if n == 0 {
 		return nil
 	}
-	l := w.mainLane(longLane)
-	l.Protocol, l.Connections, l.Partial = longLane, n, true
+	l := w.mainLane(tcpLong)
+	l.Protocol, l.Connections, l.Partial = tcpLong, n, true
 	l.Rate = float64(n) / w.Params.duration("askEvery").Seconds()
 	return []LaneSpec{l}
 }
@@ -67,11 +64,11 @@ func (w *World) flapAll(ctx context.Context) error {
 			}
 		}
 	}
-	if stop := w.lanes[longLane]; stop != nil {
+	if stop := w.lanes[tcpLong]; stop != nil {
 		if err := w.Clock.Sleep(ctx, max(w.Params.duration("stayOpen"), w.Params.duration("askEvery"))); err != nil {
 			return err
 		}
-		if err := w.Step(ctx, "close the open connections", "", func(context.Context) error { return w.stopLane(longLane) }); err != nil {
+		if err := w.Step(ctx, "close the open connections", "", func(context.Context) error { return w.stopLane(tcpLong) }); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func changes(s *corev1.Service) []change {
 	if own == other {
 		other = corev1.ServiceExternalTrafficPolicyCluster
 	}
-	more := corev1.ServicePort{Name: "more", Port: port + 1, TargetPort: intstr.FromInt32(backendPort), Protocol: corev1.ProtocolTCP}
+	more := corev1.ServicePort{Name: "more", Port: port + 1, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}
 	return []change{
 		{name: "externalTrafficPolicy", to: map[string]any{"externalTrafficPolicy": other}, back: map[string]any{"externalTrafficPolicy": own}, policy: other},
 		{name: "internalTrafficPolicy", to: map[string]any{"internalTrafficPolicy": "Local"}, back: map[string]any{"internalTrafficPolicy": "Cluster"}},

@@ -13,6 +13,7 @@ func restart() Scenario {
 		Name:    "restart",
 		Summary: "restarts the proxy of each node, one after the other",
 		Parameters: []Parameter{
+			lanesParameter,
 			{"signal", "TERM", "how the proxy ends: TERM or KILL", oneOf("TERM", "KILL")},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},

@@ -17,7 +17,7 @@ func rollout() Scenario {
 	return Scenario{
 		Name:       "rollout",
 		Summary:    "rolls the Deployment behind the Service, pod by pod",
-		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000)}},
+		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000)}, lanesParameter},
 		Run: func(ctx context.Context, w *World) error {
 			for i := range w.Params.number("rollouts") {
 				name := fmt.Sprintf("rollout %d", i+1)

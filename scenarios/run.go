@@ -15,7 +15,7 @@ import (
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated}
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated, datagrams: w.Params.datagrams()}
 	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
@@ -60,7 +60,7 @@ func (w *World) mainLane(name string) LaneSpec {
 		Backends: []string{w.main.name + "-"}, Host: w.main.name}
 }
 
-// startLanes starts the scenario's own lanes and then the one of new connections. Connections that stay open are opened
+// startLanes starts the scenario's own lanes and then those that the parameters name. Connections that stay open are opened
 // before any other goes the same way: at a steady rate between those of another lane, a proxy that takes its backends in
 // turn would give all of them the same backend.
 func (w *World) startLanes(ctx context.Context, s Scenario) error {
@@ -69,7 +69,7 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 		specs = s.Lanes(w)
 	}
 	w.lanes = map[string]func() error{}
-	for _, spec := range append(specs, w.mainLane("tcp-new")) {
+	for _, spec := range append(specs, w.namedLanes()...) {
 		stop, err := w.Prober.StartLane(ctx, spec)
 		if err != nil {
 			return fmt.Errorf("starting the lane %s: %w", spec.Name, err)

@@ -25,7 +25,8 @@ type Scenario struct {
 	Parameters []Parameter
 	// Gated gives the measured pods a readiness gate, which World.setGate opens and closes.
 	Gated bool
-	// Lanes are measured from the baseline on, beside the one of new connections; nil for none.
+	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
+	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
 	// Run disturbs the cluster; lanes already run. It must record each step through World.Step.
 	Run func(ctx context.Context, w *World) error
@@ -85,8 +86,8 @@ type World struct {
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
 	Balanced func(service string) ([]string, bool)
 
-	// Reach opens one connection to address:port from where the lanes start, and returns why it did not get an answer.
-	Reach func(ctx context.Context, target string) error
+	// Reach asks once at address:port, over tcp or udp, from where the lanes start, and returns why it got no answer.
+	Reach func(ctx context.Context, network, target string) error
 
 	main, canary *workload
 	lanes        map[string]func() error // how to stop the measured lanes that run
@@ -147,7 +148,7 @@ type LaneSpec struct {
 	Control bool // proves the detector; never counts as the subject's
 	// Terminated says that the balancer terminates connections: the client's socket never sends a SYN again there.
 	Terminated bool
-	// Protocol is how attempts connect: tcp-new (when empty) or tcp-long, on connections that stay open.
+	// Protocol is how attempts connect: tcp-new (when empty) or another word of Protocols.
 	Protocol string
 	// Connections is how many connections a tcp-long lane keeps open.
 	Connections int

@@ -21,6 +21,7 @@ func soak() Scenario {
 		Name:    "soak",
 		Summary: "hours or days of churn: rollouts, proxy restarts, scaling out and in, at random times of the seed's choice",
 		Parameters: []Parameter{
+			lanesParameter,
 			{"for", "24h", "how long the churn lasts", durationIn(time.Minute, 31*24*time.Hour)},
 			{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", perHour},
 			{"restartsPerHour", "1", "restarts of one node's proxy in an hour", perHour},

@@ -21,8 +21,6 @@ const (
 	// cluster pulls it.
 	image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	port  = 80
-	// backendPort is where the pods serve.
-	backendPort = 8080
 )
 
 // workload is a Deployment behind a Service of type LoadBalancer.
@@ -30,11 +28,27 @@ type workload struct {
 	name     string
 	replicas int
 	policy   corev1.ServiceExternalTrafficPolicy
-	gated    bool   // its pods have a readiness gate
-	address  string // of the load balancer, once it is known
+	gated    bool // its pods have a readiness gate
+	// datagrams says that the Service has a UDP port too, of the same number.
+	datagrams bool
+	address   string // of the load balancer, once it is known
 }
 
 func (k *workload) target() string { return k.address + ":" + strconv.Itoa(port) }
+
+// The ports of the backend, by default those of agnhost netexec.
+const (
+	httpPort = 8080
+	udpPort  = 8081
+)
+
+func (k *workload) ports() []corev1.ServicePort {
+	all := []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}
+	if k.datagrams {
+		all = append(all, corev1.ServicePort{Name: "udp", Port: port, TargetPort: intstr.FromInt32(udpPort), Protocol: corev1.ProtocolUDP})
+	}
+	return all
+}
 
 func (k *workload) service() *corev1.Service {
 	return &corev1.Service{
@@ -43,7 +57,7 @@ func (k *workload) service() *corev1.Service {
 			Type:                  corev1.ServiceTypeLoadBalancer,
 			ExternalTrafficPolicy: k.policy,
 			Selector:              map[string]string{"app": k.name},
-			Ports:                 []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(backendPort), Protocol: corev1.ProtocolTCP}},
+			Ports:                 k.ports(),
 		},
 	}
 }
@@ -77,9 +91,9 @@ func (k *workload) container(p Params) corev1.Container {
 	c := corev1.Container{
 		Name: "backend", Image: image,
 		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
-		Ports: []corev1.ContainerPort{{ContainerPort: backendPort}},
+		Ports: []corev1.ContainerPort{{ContainerPort: httpPort}},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(p.duration("readinessPeriod").Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(backendPort)}}},
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(httpPort)}}},
 	}
 	if stop := p.duration("preStop"); stop > 0 {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(stop.Seconds())}}}
@@ -147,14 +161,25 @@ const answersInARow = 30
 // reachable waits until the Service answers over every node: the proxies program a new address each in its own time, and
 // what is lost until then is set-up, not the scenario's doing.
 func (k *workload) reachable(ctx context.Context, w *World) error {
-	return w.Until(ctx, fmt.Sprintf("%d answers in a row from %s", answersInARow, k.target()), time.Minute, func(ctx context.Context) (bool, string, error) {
-		for range answersInARow {
-			if err := w.Reach(ctx, k.target()); err != nil {
-				return false, "", err
+	networks := []string{"tcp"}
+	if k.datagrams {
+		networks = append(networks, "udp")
+	}
+	for _, network := range networks {
+		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, k.target(), network)
+		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
+			for range answersInARow {
+				if err := w.Reach(ctx, network, k.target()); err != nil {
+					return false, "", err
+				}
 			}
+			return true, "", nil
+		})
+		if err != nil {
+			return err
 		}
-		return true, "", nil
-	})
+	}
+	return nil
 }
 
 // available waits until the Deployment has rolled out and none of its old pods is left.

@@ -116,7 +116,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Faults: faults{l.Balancer}, Prober: prober,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
-		Reach:    func(ctx context.Context, target string) error { return reach(ctx, l.Net.Client, target) },
+		Reach: func(ctx context.Context, network, target string) error {
+			return reach(ctx, l.Net.Client, network, target)
+		},
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
 	before, begin := countWakeups(), now()

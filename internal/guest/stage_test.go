@@ -68,7 +68,7 @@ func newStage(t *testing.T, name string, set map[string]string) *stage {
 	s.world = scenarios.World{Cluster: cluster, Nodes: []string{"node-1", "node-2"}, Proxies: idle{}, Faults: idle{},
 		Prober: s, Recorder: s, Clock: s, Params: params, Rate: 100,
 		Balanced: func(string) ([]string, bool) { return nil, false },
-		Reach:    func(context.Context, string) error { return nil }}
+		Reach:    func(context.Context, string, string) error { return nil }}
 	return s
 }
 

@@ -51,9 +51,12 @@ func (a announce) Event(e reports.Event) {
 }
 
 // reach asks once, on a connection of its own, from the client's namespace.
-func reach(ctx context.Context, client *topology.Namespace, target string) error {
+func reach(ctx context.Context, client *topology.Namespace, network, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	if network == "udp" {
+		return reachUDP(ctx, client, target)
+	}
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: client.DialContext}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/hostname", nil)
 	if err != nil {
@@ -68,6 +71,27 @@ func reach(ctx context.Context, client *topology.Namespace, target string) error
 		return fmt.Errorf("status %d", resp.StatusCode)
 	}
 	return nil
+}
+
+// reachUDP sends one datagram and waits for its answer.
+func reachUDP(ctx context.Context, client *topology.Namespace, target string) error {
+	conn, err := client.DialContext(ctx, "udp", target)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	end, _ := ctx.Deadline()
+	if err := conn.SetDeadline(end); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("hostname")); err != nil {
+		return err
+	}
+	n, err := conn.Read(make([]byte, 512))
+	if err == nil && n == 0 {
+		err = errors.New("an empty answer")
+	}
+	return err
 }
 
 type faults struct{ b *balancer.Balancer }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/hitless/hitless/lab/topology"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // fabricWire is the balancer's interface on the side of the nodes; every other one is on the side of clients.
@@ -25,6 +26,7 @@ const fabricWire = "eth0"
 //	  ip daddr 203.0.113.0/24 drop
 //	}
 //	chain NAMESPACE/NAME {                                           # one for each Service
+//	  meta l4proto udp ct mark OUT ct mark set 0                     # sticky only, with UDP, for each node that is out
 //	  ct mark != 0 meta mark set ct mark accept                      # sticky only
 //	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S map { 0 : NODE, … }
 //	  ct mark set meta mark                                          # sticky only
@@ -37,6 +39,9 @@ const fabricWire = "eth0"
 //
 // The rule that only looks at the connection state stays for the life of the namespace: conntrack leaves a namespace
 // with the last rule that uses it, and flows lose their node.
+//
+// A datagram's flow has no end that a node could wait for: it leaves a node that leaves the table, as those of cloud
+// balancers do that keep TCP flows on a failed backend but never UDP ones.
 //
 // A flow is what conntrack takes for one: a five-tuple that is used again within the life of its entry keeps its
 // node, unless the earlier connection had ended (a SYN in TIME_WAIT or CLOSE makes a new entry).
@@ -158,6 +163,11 @@ func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) err
 	add := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs}) }
 	sticky := p.cfg.Flows == FlowsSticky
 	if sticky {
+		for _, n := range p.leaving(t) {
+			add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regA}, equals(protocolNumber(corev1.ProtocolUDP)),
+				takeFlowMark[0], equals(mark(uint32(n.Number))...),
+				&expr.Immediate{Register: regA, Data: mark(0)}, &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: regA})
+		}
 		add(join([]expr.Any{takeFlowMark[0], differs(mark(0)...)}, takeFlowMark, []expr.Any{verdictOf(expr.VerdictAccept)})...)
 	}
 	if len(t.nodes) == 0 {
@@ -181,6 +191,16 @@ func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) err
 	}
 	add(append(choose, verdictOf(expr.VerdictAccept))...)
 	return nil
+}
+
+// leaving are the nodes whose datagrams must go elsewhere; none where a service has no UDP port.
+func (p *passthrough) leaving(t table) []*topology.Node {
+	if !slices.ContainsFunc(t.ports, func(pt port) bool { return pt.protocol == corev1.ProtocolUDP }) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.cfg.Net.Nodes), func(n *topology.Node) bool {
+		return slices.ContainsFunc(t.nodes, func(in node) bool { return in.number == n.Number })
+	})
 }
 
 // nodeMap makes the map from the place in the table to the node's mark. It is bound to its rule, so that a packet

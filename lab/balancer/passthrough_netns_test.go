@@ -98,6 +98,43 @@ func TestStickyFlowsKeepTheirNode(t *testing.T) {
 	}
 }
 
+// A flow of datagrams leaves a node that leaves, keeps the next one, and does not come back by itself.
+func TestUDPFlowsLeaveWithTheirNode(t *testing.T) {
+	g := lay(t, Config{}, lb("dns", func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, NodePort: 30053, Protocol: "UDP"})
+	}))
+	g.awaitNodes("53", everyNode)
+	var flows []*flow
+	for i := range 30 {
+		f, err := g.open("udp4", source(i), 53, time.Second)
+		g.must(err)
+		defer f.Close()
+		flows = append(flows, f)
+	}
+	check := func(when string, want func(netip.AddrPort) string) {
+		t.Helper()
+		for _, f := range flows {
+			if got, err := f.name(); err != nil || got != want(f.source) {
+				t.Errorf("%s, the flow from %s is answered by %q (%v), want %s", when, f.source, got, err, want(f.source))
+			}
+		}
+	}
+	began := func(s netip.AddrPort) string { return picked(s, 53, everyNode) }
+	moved := func(s netip.AddrPort) string {
+		if was := began(s); was != "node-2" {
+			return was
+		}
+		return picked(s, 53, "node-1,node-3")
+	}
+	check("at first", began)
+	g.sick[2].Store(true)
+	g.awaitNodes("53", "node-1,node-3")
+	check("after node-2 has left", moved)
+	g.sick[2].Store(false)
+	g.awaitNodes("53", everyNode)
+	check("after node-2 has come back", moved)
+}
+
 func TestRehashMovesFlows(t *testing.T) {
 	g := lay(t, Config{Flows: FlowsRehash}, lb("web"))
 	g.awaitNodes("80", everyNode)

@@ -1,0 +1,70 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The words for a lane's protocol, as the probes have them.
+const (
+	tcpNew    = "tcp-new"
+	tcpLong   = "tcp-long"
+	httpReuse = "http-reuse"
+	udpFresh  = "udp-fresh"
+	udpSticky = "udp-sticky"
+)
+
+// Protocols are the words that a lane can be named by, in the order in which lanes are started: connections that stay
+// open come first, see World.startLanes.
+func Protocols() []string { return []string{tcpLong, httpReuse, udpSticky, udpFresh, tcpNew} }
+
+// lanesParameter names the lanes that measure the Service; each is counted by itself.
+var lanesParameter = Parameter{"lanes", tcpNew,
+	"what measures, each at the run's rate: some of " + strings.Join(Protocols(), ", "), laneList}
+
+// laneList checks the value of lanesParameter.
+func laneList(value string) error {
+	var seen []string
+	for name := range strings.SplitSeq(value, ",") {
+		if !slices.Contains(Protocols(), name) || slices.Contains(seen, name) {
+			return fmt.Errorf("give some of %s, each once, with commas between them", strings.Join(Protocols(), ", "))
+		}
+		seen = append(seen, name)
+	}
+	return nil
+}
+
+// lanes are the protocols that the run measures with, in their fixed order. A scenario without the parameter measures new
+// connections only.
+func (p Params) lanes() []string {
+	named := strings.Split(p[lanesParameter.Key], ",")
+	if p[lanesParameter.Key] == "" {
+		named = []string{tcpNew}
+	}
+	return slices.DeleteFunc(Protocols(), func(name string) bool { return !slices.Contains(named, name) })
+}
+
+// datagrams reports whether a lane speaks UDP.
+func (p Params) datagrams() bool {
+	return slices.ContainsFunc(p.lanes(), isUDP)
+}
+
+func isUDP(protocol string) bool { return strings.HasPrefix(protocol, "udp-") }
+
+// mostLong is how many connections a tcp-long lane keeps open, if its rate opens them within two seconds.
+const mostLong = 12
+
+// namedLanes are the lanes that the run's parameters name.
+func (w *World) namedLanes() []LaneSpec {
+	var specs []LaneSpec
+	for _, name := range w.Params.lanes() {
+		spec := w.mainLane(name)
+		spec.Protocol = name
+		if name == tcpLong {
+			spec.Connections = min(mostLong, max(1, int(2*w.Rate)))
+		}
+		specs = append(specs, spec)
+	}
+	return specs
+}

@@ -1,0 +1,99 @@
+package scenarios
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// paperProber takes orders for lanes and starts none.
+type paperProber struct{ asked []LaneSpec }
+
+func (p *paperProber) StartLane(_ context.Context, l LaneSpec) (func() error, error) {
+	p.asked = append(p.asked, l)
+	return func() error { return nil }, nil
+}
+
+// started are the names of the lanes that a restart scenario starts with these parameters.
+func started(t *testing.T, set map[string]string) (names []string, w *World) {
+	t.Helper()
+	params, err := restart().Fill(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &paperProber{}
+	w = &World{Params: params, Clock: &paperClock{}, Prober: p, Rate: 100,
+		main: &workload{name: "web", address: "203.0.113.10", datagrams: params.datagrams()}}
+	if err := w.startLanes(t.Context(), restart()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range p.asked {
+		names = append(names, l.Name)
+		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == tcpLong) {
+			t.Errorf("asked for the lane %+v", l)
+		}
+	}
+	return names, w
+}
+
+func TestLanesAreWhatTheParameterNames(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                                "tcp-new",
+		"udp-fresh":                       "udp-fresh",
+		"tcp-new,udp-sticky,tcp-long":     "tcp-long,udp-sticky,tcp-new", // what stays open is opened first
+		strings.Join(Protocols(), ","):    strings.Join(Protocols(), ","),
+		"http-reuse,udp-fresh,udp-sticky": "http-reuse,udp-sticky,udp-fresh",
+	} {
+		set := map[string]string{"lanes": given}
+		if given == "" {
+			set = nil
+		}
+		names, w := started(t, set)
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("lanes=%s starts %s, want %s", given, got, want)
+		}
+		udp := 0
+		for _, p := range w.main.service().Spec.Ports {
+			if p.Protocol == "UDP" {
+				udp++
+			}
+		}
+		if wanted := strings.Contains(given, "udp-"); (udp == 1) != wanted {
+			t.Errorf("lanes=%s: the Service has %d UDP ports", given, udp)
+		}
+		for _, name := range names {
+			if err := w.stopLane(name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestBadLanesAreRefused(t *testing.T) {
+	for _, c := range []struct{ lanes, balancer, want string }{
+		{"", "passthrough", "some of"},
+		{"tcp-new,", "passthrough", "some of"},
+		{"tcp-new,tcp-new", "passthrough", "each once"},
+		{"udp", "passthrough", "udp-fresh"},
+		{"tcp-new,udp-fresh", "haproxy", "TCP only"},
+	} {
+		_, err := soak().Fill(map[string]string{"lanes": c.lanes, "loadBalancer": c.balancer})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("lanes=%s with %s gave %v, want a word of %q", c.lanes, c.balancer, err, c.want)
+		}
+	}
+	if _, err := soak().Fill(map[string]string{"lanes": "http-reuse,tcp-long", "loadBalancer": "haproxy"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Scenarios name their own lanes by the same words; two lanes of a name would be one in no table.
+func TestNoScenarioHasALaneTwice(t *testing.T) {
+	for _, s := range All() {
+		named := slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == lanesParameter.Key })
+		if s.Lanes != nil && named {
+			t.Errorf("%s starts lanes of its own and lets users name more", s.Name)
+		}
+	}
+}
