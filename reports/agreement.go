@@ -195,7 +195,7 @@ func CheckPaths(h *History) error {
 func (a *analysis) chosen(l *lane, at *Attempt) (node, source string) {
 	key := l.frontend()
 	if ts := a.tables[key]; !ts.logged() {
-		return ts.choose(l.opening(ts, at), l.address, true).node, "table"
+		return a.way(l, at).node, "table" // lanes of pods that only answer for their own node
 	}
 	f, _ := a.flows[key].of(at, l.opens())
 	return f.Node, "log"

@@ -17,17 +17,19 @@ import (
 // that come and go, faults, and open-loop lanes. It shares no code with what it tests but PickNode, whose own test asks
 // the kernel.
 type lab struct {
-	run      Run
-	random   *rand.Rand
-	events   []Event
-	attempts []Attempt
-	services map[netip.AddrPort]*service
-	pods     []*simPod
-	faults   []fault
-	travel   time.Duration // of a first packet from the client to the node
-	late     func() time.Duration
-	moment   time.Duration // half of what a change of the balancer takes
-	log      *balancerLog  // of a balancer that terminates connections; nil for one that passes packets on
+	run       Run
+	random    *rand.Rand
+	events    []Event
+	attempts  []Attempt
+	services  map[netip.AddrPort]*service
+	pods      []*simPod
+	faults    []fault
+	travel    time.Duration // of a first packet from the client to the node
+	late      func() time.Duration
+	stuck     map[uint16]string // the nodes of the flows of sticky lanes
+	moment    time.Duration     // half of what a change of the balancer takes
+	log       *balancerLog      // of a balancer that terminates connections; nil for one that passes packets on
+	datagrams bool              // the balancer forwards UDP
 }
 
 // service is what the balancer knows of one address.
@@ -64,6 +66,7 @@ type simLane struct {
 	rate     float64
 	from, to time.Duration
 	control  bool
+	protocol string // tcp-new when empty
 }
 
 var (
@@ -112,6 +115,9 @@ func (s *lab) balance(address netip.AddrPort, at time.Duration, nodes ...string)
 		"service", svc.name, "address", address.Addr().String(), "port", strconv.Itoa(int(address.Port())), "nodes", strings.Join(nodes, ","),
 		"all", strings.Join(nodeNames, ","), "policy", policy, "seed", strconv.FormatUint(uint64(svc.seed), 10),
 		"fromNs", strconv.FormatInt(int64(max(0, at-moment)), 10))
+	if s.datagrams {
+		s.events[len(s.events)-1].Attrs["protocol"] = "udp"
+	}
 }
 
 // pod adds a pod and tells its life.
@@ -158,7 +164,7 @@ func (s *lab) inject(id string, f fault, lane string, control bool) {
 // probe declares a lane and makes its attempts.
 func (s *lab) probe(l simLane) {
 	svc := s.services[l.target]
-	attrs := []string{"id", strconv.Itoa(int(l.id)), "name", l.name, "client", "client", "target", l.target.String(), "protocol", "tcp-new",
+	attrs := []string{"id", strconv.Itoa(int(l.id)), "name", l.name, "client", "client", "target", l.target.String(), "protocol", cmp.Or(l.protocol, "tcp-new"),
 		"policy", "fresh", "close", "rst", "rate", strconv.FormatFloat(l.rate, 'f', -1, 64), "dialMs", "3000", "replyMs", "1000"}
 	if l.control {
 		attrs = append(attrs, "control", "true")
@@ -187,6 +193,9 @@ func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duratio
 		return s.terminatedAttempt(a, l, svc)
 	}
 	node := svc.choose(source, l.target, a.Start)
+	if l.protocol == protocolSticky {
+		a.Source, node = s.stick(l, svc, a.Start)
+	}
 	at := a.Start + s.travel
 	for _, f := range s.faults {
 		if (f.anyLane || f.lane == l.id) && (f.node == "" || f.node == node) && f.from <= at && at < f.to {
@@ -199,11 +208,26 @@ func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duratio
 	}
 	a.Class, a.Connect = OK, 2*s.travel+time.Duration(s.random.IntN(100))*time.Microsecond
 	a.Total = a.Connect + 300*time.Microsecond + time.Duration(s.random.IntN(2000))*time.Microsecond
+	if strings.HasPrefix(l.protocol, "udp") {
+		a.Connect = 0
+	}
 	a.Backend, a.Node, a.Generation = p.name, p.node, p.generation
 	if p.terminating > 0 && at > p.terminating {
 		a.Terminating = at - p.terminating
 	}
 	return a
+}
+
+// stick is the one five-tuple of a sticky lane, and the node that it goes to: the one that it had, while that is in the table.
+func (s *lab) stick(l simLane, svc *service, at time.Duration) (netip.AddrPort, string) {
+	source := netip.AddrPortFrom(netip.MustParseAddr("10.200.7.7"), 1024+l.id)
+	if s.stuck == nil {
+		s.stuck = map[uint16]string{}
+	}
+	if !slices.Contains(svc.nodes(at), s.stuck[l.id]) {
+		s.stuck[l.id] = svc.choose(source, l.target, at)
+	}
+	return source, s.stuck[l.id]
 }
 
 func failedAttempt(a Attempt, c Class) Attempt {
