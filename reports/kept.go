@@ -55,7 +55,8 @@ func (l *lane) chooseKept(ts tables, a *Attempt) choice {
 	return was
 }
 
-// followed is where the lane's flow goes when the table number now is in force. Tables that no attempt met are passed over.
+// followed is where the lane's flow goes when the table number now is in force. Tables that no attempt met, as the
+// lane's schedule tells, are passed over.
 func (l *lane) followed(ts tables, a *Attempt, now int) choice {
 	at := choice{"", -1}
 	for i := 0; i <= now; i++ {
