@@ -35,6 +35,7 @@ type Config struct {
 	Binaries     string            // folder of the control plane's programs
 	Subjects     []subject.Program // the first is started on each node; another may take its place
 	Balancer     balancer.Config   // kind and health checks; the lab fills in the rest
+	Rhythm       *topology.Rhythm  // of the namespaces; nil for none
 	Recorder     reports.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
@@ -72,7 +73,7 @@ func (l *Lab) up(ctx context.Context) (err error) {
 		return err
 	}
 	l.cfg.Progress("laying the network")
-	if l.Net, err = topology.New(l.cfg.Nodes); err != nil {
+	if l.Net, err = topology.NewInRhythm(l.cfg.Nodes, l.cfg.Rhythm); err != nil {
 		return err
 	}
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
@@ -83,9 +84,13 @@ func (l *Lab) up(ctx context.Context) (err error) {
 		return err
 	}
 	l.cfg.Progress("starting pods and balancer")
+	lease := kubelet.DefaultLease
+	if l.cfg.ControlPlane == "replay" {
+		lease = -1 // nobody reads heartbeats there
+	}
 	for _, node := range l.Net.Nodes {
 		l.part(ctx, "the kubelet of "+node.Name, func(ctx context.Context) error {
-			return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs,
+			return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease,
 				Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 		})
 	}

@@ -33,6 +33,11 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
+	if s.BriefCanary {
+		if err := w.Cluster.Delete(ctx, w.canary.service()); err != nil {
+			return fmt.Errorf("taking the Service %s away: %w", w.canary.name, err)
+		}
+	}
 	if err := w.Clock.Sleep(ctx, begin+w.Params.duration("baseline")-w.Clock.Now()); err != nil {
 		return err
 	}

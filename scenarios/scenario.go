@@ -28,6 +28,9 @@ type Scenario struct {
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
+	// BriefCanary says that the canary Service is taken away when it has proved the detector: over days its health checks would
+	// cost more than all the rest.
+	BriefCanary bool
 	// Run disturbs the cluster; lanes already run. It must record each step through World.Step.
 	Run func(ctx context.Context, w *World) error
 }
@@ -187,22 +190,24 @@ func (w *World) phase(name string) {
 	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
 }
 
-// Until waits until the condition holds, asking every 200 ms of the run's time, at most for the given time. The error
-// says what was waited for and what was seen last.
+// Until waits until the condition holds, at most for the given time. It asks every 200 ms of the run's time, and after
+// some seconds each time that a sixteenth of the wait so far has passed: what takes a minute is not asked for 300 times.
+// The error says what was waited for and what was seen last.
 func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
-	end := w.Clock.Now() + most
+	begin := w.Clock.Now()
 	for {
 		ok, seen, err := holds(ctx)
 		if ok && err == nil {
 			return nil
 		}
-		if w.Clock.Now() >= end {
+		waited := w.Clock.Now() - begin
+		if waited >= most {
 			if err != nil {
 				seen = err.Error()
 			}
 			return fmt.Errorf("waited %s for %s; last seen: %s", most, what, seen)
 		}
-		if err := w.Clock.Sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := w.Clock.Sleep(ctx, max(200*time.Millisecond, waited/16)); err != nil {
 			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 	}

@@ -128,12 +128,20 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 func soakLine(cmd *cobra.Command, seed int64, s *run.Result) {
 	r := s.Report
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(cmd.OutOrStdout(), "seed %d  %s  %s\n        %s of virtual time in %s of wall time: %.0f times as fast; history sha256 %s; %s\n",
-		seed, strings.ToUpper(string(r.Verdict)), strings.Join(r.Reasons, "; "), virtual, s.Wall.Round(time.Second),
-		virtual.Seconds()/s.Wall.Seconds(), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
+	fmt.Fprintf(cmd.OutOrStdout(), "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
+		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
 	if h, err := reports.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
 		fmt.Fprintf(cmd.OutOrStdout(), "        repeat it: %s\n", h.Run.Command)
 	}
+}
+
+// paceOf says how fast virtual time went, and how fast it would have gone on a machine with nothing else to do.
+func paceOf(virtual, wall, cpu time.Duration) string {
+	text := fmt.Sprintf("%s of virtual time in %s of wall time: %.0f times as fast", virtual, wall.Round(time.Second), virtual.Seconds()/wall.Seconds())
+	if cpu > 0 {
+		text += fmt.Sprintf(" (%.0f by the %s of CPU that it took)", virtual.Seconds()/cpu.Seconds(), cpu.Round(time.Second))
+	}
+	return text
 }
 
 func worse(a, b int) int {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -51,6 +52,9 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		if err := raiseLimits(); err != nil {
 			return fmt.Errorf("giving the lab room for its connections: %w", err)
 		}
+		if err := quietKernel(); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,9 +89,13 @@ func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, er
 	}
 	fall, _ := strconv.Atoi(p["checkFall"])
 	rise, _ := strconv.Atoi(p["checkRise"])
+	var rhythm *topology.Rhythm
+	if plan.Kernel != KernelHost { // where time costs nothing while nothing happens
+		rhythm = vm.InRhythm()
+	}
 	return lab.Config{
 		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
+		Rhythm: rhythm, Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
 		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},
 	}, nil

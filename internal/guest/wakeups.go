@@ -12,13 +12,24 @@ import (
 	"time"
 )
 
-// wakeups counts how often each program of the guest went to sleep by itself, and so was woken: in virtual time, where
-// idleness costs nothing, that is what a run's wall time is made of (about 0.3 ms each).
-type wakeups map[string]uint64
+// wakeups counts, by program, what a run's wall time is made of in virtual time, where idleness costs nothing: how often
+// it went to sleep by itself, and so was woken, and for how long it ran. With the virtual clock a nanosecond of that is
+// one instruction.
+type wakeups map[string]effort
 
-// countWakeups reads the voluntary context switches of all living threads (proc(5), /proc/PID/status).
+type effort struct {
+	woken uint64 // times
+	ran   uint64 // ns
+}
+
+// interrupts is the name under which the interrupts of the machine are counted: they are no program's wake-ups, but each
+// that finds the guest idle costs as much as one.
+const interrupts = "(interrupts)"
+
+// countWakeups reads the voluntary context switches and the running time of all living threads (proc(5),
+// /proc/PID/task/TID/status and schedstat).
 func countWakeups() wakeups {
-	w := wakeups{}
+	w := wakeups{interrupts: effort{woken: countInterrupts()}}
 	files, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/status")
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -26,9 +37,32 @@ func countWakeups() wakeups {
 			continue // it has ended
 		}
 		n, _ := strconv.ParseUint(statusField(data, "voluntary_ctxt_switches:"), 10, 64)
-		w[programOf(file, data)] += n
+		name := programOf(file, data)
+		w[name] = effort{w[name].woken + n, w[name].ran + runningTime(filepath.Dir(file))}
 	}
 	return w
+}
+
+// runningTime is the first number of a thread's schedstat; 0 where the kernel does not count it.
+func runningTime(task string) uint64 {
+	data, err := os.ReadFile(filepath.Join(task, "schedstat"))
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(data), " ")
+	n, _ := strconv.ParseUint(first, 10, 64)
+	return n
+}
+
+// countInterrupts is how many interrupts the machine has had: the first number of /proc/stat's line intr.
+func countInterrupts() uint64 {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(statusField(data, "intr "), " ")
+	n, _ := strconv.ParseUint(first, 10, 64)
+	return n
 }
 
 func statusField(status []byte, name string) string {
@@ -55,24 +89,29 @@ func programOf(file string, status []byte) string {
 	return name
 }
 
-// since is what was added to an earlier count, most first, a line each.
+// since is what was added to an earlier count, most first, a line each. Interrupts are in the table, not in the sum.
 func (w wakeups) since(before wakeups, passed time.Duration) (perSecond float64, table string) {
 	type row struct {
 		name string
-		n    uint64
+		effort
 	}
 	var rows []row
 	total := uint64(0)
 	for name, n := range w {
-		if n > before[name] { // a program whose threads have ended counts less than it did
-			rows = append(rows, row{name, n - before[name]})
-			total += n - before[name]
+		was := before[name]
+		if n.woken <= was.woken { // a program whose threads have ended counts less than it did
+			continue
+		}
+		rows = append(rows, row{name, effort{n.woken - was.woken, n.ran - min(n.ran, was.ran)}})
+		if name != interrupts {
+			total += n.woken - was.woken
 		}
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.woken, a.woken), cmp.Compare(a.name, b.name)) })
 	var b strings.Builder
+	fmt.Fprintf(&b, "%12s  %12s  program\n", "wake-ups/s", "µs of CPU/s")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%10.3f/s  %s\n", float64(r.n)/passed.Seconds(), r.name)
+		fmt.Fprintf(&b, "%12.3f  %12.1f  %s\n", float64(r.woken)/passed.Seconds(), float64(r.ran)/1000/passed.Seconds(), r.name)
 	}
 	return float64(total) / passed.Seconds(), b.String()
 }

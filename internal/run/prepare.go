@@ -265,6 +265,7 @@ type hostFacts struct {
 	Out         string   `json:"out"`
 	Started     string   `json:"started"` // RFC 3339
 	WallSeconds float64  `json:"wallSeconds"`
+	CPUSeconds  float64  `json:"cpuSeconds,omitempty"` // that the guest's machine took; more than wall is not possible
 	CPU         int      `json:"cpu"`
 	QEMU        []string `json:"qemu"`
 	Kernel      string   `json:"kernelPackage"`
@@ -273,6 +274,6 @@ type hostFacts struct {
 
 func (o Options) host(p *prepared, outcome *vm.Outcome) hostFacts {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
-	return hostFacts{Command: os.Args, Out: o.Out, Started: started, WallSeconds: outcome.Wall.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args,
-		Kernel: p.kernelPackage, Notes: p.notes}
+	return hostFacts{Command: os.Args, Out: o.Out, Started: started, WallSeconds: outcome.Wall.Seconds(), CPUSeconds: outcome.CPUTime.Seconds(),
+		CPU: outcome.CPU, QEMU: outcome.Args, Kernel: p.kernelPackage, Notes: p.notes}
 }

@@ -27,6 +27,7 @@ type Result struct {
 	InputsSha256  string
 	HistorySha256 string
 	Wall          time.Duration
+	CPUTime       time.Duration // of the host, as far as it is known: what the wall time is on a machine with nothing else to do
 }
 
 // InvalidError is a run whose measurement cannot be trusted, because the guest did not come to a good end: exit code 3.
@@ -94,7 +95,7 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 	if err := writeJSON(filepath.Join(history, reports.RunFile), head); err != nil {
 		return nil, err
 	}
-	result := &Result{Dir: o.Out, InputsSha256: head.InputsSha256, Wall: outcome.Wall}
+	result := &Result{Dir: o.Out, InputsSha256: head.InputsSha256, Wall: outcome.Wall, CPUTime: outcome.CPUTime}
 	if result.HistorySha256, err = reports.HistorySha256(history); err != nil {
 		return nil, err
 	}

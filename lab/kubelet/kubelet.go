@@ -49,7 +49,8 @@ type Config struct {
 	// Silent keeps the kubelet from writing to the API: no status, no lease, no deletion of ended pods. It is for replay
 	// control planes, which take no writes.
 	Silent bool
-	// Lease is how often the node's lease is renewed; DefaultLease when 0.
+	// Lease is how often the node's lease is renewed; DefaultLease when 0, never when negative: a control plane without a
+	// node lifecycle controller reads no heartbeats.
 	Lease time.Duration
 	// Relist is how long after its start a container is seen to run: a kubelet hears of it when it next lists the
 	// containers, once a second. Probes start then. DefaultRelist when 0.
@@ -116,7 +117,7 @@ func newKubelet(c Config) (*kubelet, error) {
 
 func (k *kubelet) run(ctx context.Context) {
 	if !k.Silent {
-		k.live.Go(func() { k.keepLease(ctx) })
+		k.live.Go(func() { k.heartbeat(ctx) })
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: k.boundPods(),

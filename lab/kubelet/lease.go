@@ -16,6 +16,15 @@ import (
 // leaseSeconds is the kubelet's default nodeLeaseDurationSeconds.
 const leaseSeconds = 40
 
+// heartbeat says that the node is well, again and again where somebody reads it.
+func (k *kubelet) heartbeat(ctx context.Context) {
+	if k.Lease >= 0 {
+		k.keepLease(ctx)
+	} else if err := k.reportReady(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		k.Log.Warn("reporting the node ready", "error", err)
+	}
+}
+
 // keepLease renews the node's lease until ctx ends. The node lifecycle controller takes each renewal as a heartbeat; when
 // renewals stay away it makes the node's Ready condition Unknown, and it is the kubelet's part to make it True again.
 func (k *kubelet) keepLease(ctx context.Context) {
@@ -70,7 +79,7 @@ func (k *kubelet) renew(ctx context.Context, lease *coordinationv1.Lease, now ti
 
 // reportReady says that the node is well, at the start and after a time without heartbeats.
 func (k *kubelet) reportReady(ctx context.Context, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, k.Lease)
+	ctx, cancel := context.WithTimeout(ctx, DefaultLease)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",

@@ -18,7 +18,7 @@ type Namespace struct {
 	file *os.File
 }
 
-// NewNamespace makes a network namespace with its loopback up. It needs CAP_SYS_ADMIN (root, or a user namespace).
+// NewNamespace makes a network namespace. It needs CAP_SYS_ADMIN (root, or a user namespace).
 func NewNamespace(name string) (*Namespace, error) {
 	type made struct {
 		ns  *Namespace

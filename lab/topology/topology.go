@@ -32,6 +32,8 @@ type Network struct {
 	Nodes    []*Node
 	Client   *Namespace
 	Balancer *Namespace
+
+	rhythm *Rhythm
 }
 
 // Node is one node of the lab.
@@ -40,6 +42,8 @@ type Node struct {
 	Number  int // from 1
 	Addr    netip.Addr
 	PodCIDR netip.Prefix
+
+	rhythm *Rhythm
 }
 
 // MaxNodes is how many nodes the addressing plan has room for.
@@ -47,11 +51,14 @@ const MaxNodes = 200
 
 // New lays the network with the given number of nodes, 1 to MaxNodes. It must be called in a network namespace of the
 // lab's own, where it makes the bridge `fabric`.
-func New(nodes int) (*Network, error) {
+func New(nodes int) (*Network, error) { return NewInRhythm(nodes, nil) }
+
+// NewInRhythm is New with all namespaces, those of later pods too, made in a rhythm; nil for none.
+func NewInRhythm(nodes int, rhythm *Rhythm) (*Network, error) {
 	if nodes < 1 || nodes > MaxNodes {
 		return nil, fmt.Errorf("a lab of %d nodes: give 1 to %d", nodes, MaxNodes)
 	}
-	n := &Network{}
+	n := &Network{rhythm: rhythm}
 	if err := n.lay(nodes); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("laying the lab's network: %w", err)
@@ -64,9 +71,11 @@ func (n *Network) lay(nodes int) error {
 		return err
 	}
 	var err error
+	n.rhythm.Await()
 	if n.Balancer, err = attach("balancer", "fab-lb", BalancerAddr); err != nil {
 		return err
 	}
+	n.rhythm.Await()
 	if n.Client, err = NewNamespace("client"); err != nil {
 		return err
 	}
@@ -149,10 +158,11 @@ func (n *Network) wireClient() error {
 }
 
 func (n *Network) addNode(number int) error {
-	node := &Node{Number: number,
+	node := &Node{Number: number, rhythm: n.rhythm,
 		Addr:    netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + number)}),
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24)}
 	var err error
+	n.rhythm.Await()
 	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), fmt.Sprintf("fab-n%d", number), node.Addr)
 	if node.Namespace != nil {
 		n.Nodes = append(n.Nodes, node)
@@ -217,6 +227,7 @@ func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	if !n.PodCIDR.Contains(addr) {
 		return nil, fmt.Errorf("pod %s: address %s is outside %s's %s", pod, addr, n.Name, n.PodCIDR)
 	}
+	n.rhythm.Await()
 	ns, err := NewNamespace(pod)
 	if err != nil {
 		return nil, err

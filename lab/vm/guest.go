@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/lab/topology"
 )
 
 // ModuleList is the guest's file that names the modules to load, one path a line, in order.
@@ -33,6 +36,7 @@ func initialise(runner string, args []string) error {
 			return fmt.Errorf("mounting %s: %w", m.at, err)
 		}
 	}
+	InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
 	if err := loadModules(); err != nil {
 		return err
 	}
@@ -63,6 +67,16 @@ func RunAndReap(runner string, args []string, files ...*os.File) error {
 		}
 	}
 }
+
+// Uptime is the kernel's monotonic clock; 0 if it cannot be read, which has not been seen.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// InRhythm is the rhythm of a guest's namespaces.
+func InRhythm() *topology.Rhythm { return &topology.Rhythm{Now: Uptime, Sleep: time.Sleep} }
 
 func loadModules() error {
 	list, err := os.ReadFile(ModuleList)
