@@ -197,10 +197,8 @@ func (x *execution) fail(op kernel.Op, err error) {
 func (x *execution) failAddr(a netip.Addr) {
 	x.suspect.addrs = true
 	x.pending.addrs[a] = true
-	for _, k := range x.scope.Keys {
-		if k.Addr == a {
-			x.pending.keys[k] = true
-		}
+	for _, k := range x.scope.At(a) {
+		x.pending.keys[k] = true
 	}
 }
 

@@ -16,10 +16,8 @@ func (x *execution) stain(op kernel.Op) {
 	case kernel.AddVirtual:
 		x.stale[o.Virtual.Key] = true
 	case kernel.Bind:
-		for _, k := range x.scope.Keys {
-			if k.Addr == o.Addr {
-				x.stale[k] = true
-			}
+		for _, k := range x.scope.At(o.Addr) {
+			x.stale[k] = true
 		}
 	case kernel.DeleteReal:
 		if !o.Key.Protocol.Drains() {

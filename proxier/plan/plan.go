@@ -24,9 +24,20 @@ type Want interface {
 
 // Scope says what a plan looks at; everything else is left as it is.
 type Scope struct {
-	Keys   []kernel.Key     // virtual servers
+	Keys   []kernel.Key     // virtual servers, sorted
 	Shared []kernel.Element // of shared sets
 	Addrs  []netip.Addr     // bound addresses, beside those of Keys
+}
+
+// At returns the virtual servers at an address, without a look at all others: a start binds as many addresses as it has
+// virtual servers.
+func (s Scope) At(a netip.Addr) []kernel.Key {
+	first, _ := slices.BinarySearchFunc(s.Keys, a, func(k kernel.Key, a netip.Addr) int { return k.Addr.Compare(a) })
+	n := first
+	for n < len(s.Keys) && s.Keys[n].Addr == a {
+		n++
+	}
+	return s.Keys[first:n]
 }
 
 // Compute returns the operations that bring what is in scope from have to want. Real servers that should go keep their
