@@ -67,12 +67,9 @@ func encode(media string, data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// frame is one event of a watch on the wire: a JSON object and a newline, or a length and a protobuf message.
-func frame(media, kind string, object []byte) ([]byte, error) {
-	data, err := encode(media, object)
-	if err != nil {
-		return nil, err
-	}
+// frame is one event of a watch on the wire, of an object in the media type: a JSON object and a newline, or a length and a
+// protobuf message.
+func frame(media, kind string, data []byte) ([]byte, error) {
 	if media != protobufType {
 		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, data), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,8 @@ type object struct {
 	bare    []byte                     // content as JSON, less apiVersion and kind: as it stands in a list
 	labels  labels.Set
 	fields  fields.Set
+
+	protobuf atomic.Pointer[[]byte] // the stored version in protobuf, once a watch or Warm has asked for it
 }
 
 // newObject freezes content, which the caller gives away.
@@ -53,7 +56,20 @@ func (o *object) as(r *resource, version string) []byte {
 	return append(b, o.listed(r, version)[1:]...)
 }
 
-// listed is the same without kind and apiVersion, which the items of a list do not repeat. (Typed clients would keep
+// encoded is as in a media type. Protobuf is dear to make from JSON, so it is kept.
+func (o *object) encoded(r *resource, version, media string) ([]byte, error) {
+	keep := media == protobufType && version == r.versions[0]
+	if known := o.protobuf.Load(); keep && known != nil {
+		return *known, nil
+	}
+	data, err := encode(media, o.as(r, version))
+	if err == nil && keep {
+		o.protobuf.Store(&data)
+	}
+	return data, err
+}
+
+// listed is as without kind and apiVersion, which the items of a list do not repeat. (Typed clients would keep
 // them, and the same object listed and watched would differ.)
 func (o *object) listed(r *resource, version string) []byte {
 	if version == r.versions[0] {

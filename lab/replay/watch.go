@@ -139,7 +139,7 @@ func (w *watch) begin() {
 func (w *watch) run(present []*object) error {
 	for _, o := range present {
 		if w.sel.matches(o) {
-			w.send(apiwatch.Added, o.as(w.store.resource, w.version))
+			w.sendObject(apiwatch.Added, o)
 		}
 	}
 	if w.endMark {
@@ -216,14 +216,13 @@ func (w *watch) wait(timer <-chan time.Time) ending {
 // longer is was deleted (shown as it last was, at the version of the change).
 func (w *watch) show(e event) {
 	before, after := w.sel.matches(e.old), w.sel.matches(e.new)
-	r := w.store.resource
 	switch {
 	case after && before:
-		w.send(apiwatch.Modified, e.new.as(r, w.version))
+		w.sendObject(apiwatch.Modified, e.new)
 	case after:
-		w.send(apiwatch.Added, e.new.as(r, w.version))
+		w.sendObject(apiwatch.Added, e.new)
 	case before:
-		w.send(apiwatch.Deleted, e.old.at(r, e.version).as(r, w.version))
+		w.sendObject(apiwatch.Deleted, e.old.at(w.store.resource, e.version))
 	}
 }
 
@@ -254,9 +253,24 @@ func (w *watch) fail(err error) {
 	w.flush()
 }
 
-// send writes one event. Write errors need no care: they end the request's context.
+func (w *watch) sendObject(kind apiwatch.EventType, o *object) {
+	data, err := o.encoded(w.store.resource, w.version, w.media)
+	w.write(kind, data, err)
+}
+
+// send writes one event about what JSON says.
 func (w *watch) send(kind apiwatch.EventType, object []byte) {
-	data, err := frame(w.media, string(kind), object)
+	data, err := encode(w.media, object)
+	w.write(kind, data, err)
+}
+
+// write writes one event, of an object in the media type or the error of encoding it. Write errors need no care: they end
+// the request's context.
+func (w *watch) write(kind apiwatch.EventType, object []byte, err error) {
+	var data []byte
+	if err == nil {
+		data, err = frame(w.media, string(kind), object)
+	}
 	switch {
 	case err == nil:
 		_, _ = w.w.Write(data)
