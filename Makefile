@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns results bench-probes nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test netns results bench-probes bench-proxier nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ results: packages build ## run the comparisons that belong in docs/results (40 m
 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
+
+bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
+	@hack/bench-proxier.sh
 
 nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs, a day of soak on two seeds
 	$(GO) test -count=1 -timeout 120m -tags lab ./suites/...

@@ -95,7 +95,7 @@ Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cann
 	}
 	cmd.AddCommand(runCommand(), compareCommand(), probeCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
 		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(), backendCommand(),
-		hidden(probes.Command()), guestCommand())
+		hidden(benchProxierCommand()), hidden(probes.Command()), guestCommand())
 	return cmd
 }
 

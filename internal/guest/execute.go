@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
+	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/topology"
@@ -39,6 +40,8 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		return try(ctx, plan.Parameters)
 	case TestsScenario:
 		return tests(ctx, plan.Parameters)
+	case bench.Scenario:
+		return measure(ctx, plan, r, now)
 	}
 	scenario, err := scenarios.Find(plan.Scenario)
 	if err != nil {
@@ -73,6 +76,25 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		err = cause
 	}
 	l.Down()
+	r.saveLogs(filepath.Join(stateDir, "logs"))
+	return err
+}
+
+// measure runs a benchmark. It has no history but the files that it saves.
+func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+	what, err := bench.ParsePlan(plan.Parameters)
+	if err != nil {
+		return err
+	}
+	if err := raiseLimits(); err != nil {
+		return fmt.Errorf("giving the lab room for its connections: %w", err)
+	}
+	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: binaries, Now: now, Progress: progress(now),
+		Save: func(name string, data []byte) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.keep(r.frames.Write(vm.FrameFile, append([]byte(name+"\x00"), data...)))
+		}})
 	r.saveLogs(filepath.Join(stateDir, "logs"))
 	return err
 }

@@ -31,6 +31,7 @@ type Options struct {
 	Binaries     string        // folder of ready programs, instead of building them
 	Cache        string        // $HITLESS_CACHE, or hitless in the user's cache folder
 	Program      string        // the hitless binary that the guest runs; this one when empty
+	MemoryMB     int           // of the VM; what the control plane needs when 0
 	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	Progress     func(string)
 }

@@ -44,6 +44,13 @@ func memoryMB(controlPlane string) int {
 	return 2048
 }
 
+func (o Options) memoryMB() int {
+	if o.MemoryMB > 0 {
+		return o.MemoryMB
+	}
+	return memoryMB(o.ControlPlane)
+}
+
 func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec) (*prepared, error) {
 	img := vm.NewImage()
 	img.Add(guest.Program, o.Program, 0o755)
@@ -93,7 +100,7 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: memoryMB(plan.ControlPlane),
+	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: o.memoryMB(),
 		RealTime: p.clock == "real", Deadline: o.deadline(plan), Line: o.guestLine}
 	p.start = func(ctx context.Context) (*vm.Outcome, error) { return vm.Run(ctx, boot) }
 	p.where = fmt.Sprintf("booting %s with %d MB", kernel.Release, boot.MemoryMB)
@@ -233,7 +240,7 @@ func qemuVersion(ctx context.Context) (string, error) {
 
 // checkMachine refuses a run that cannot end well: tools, memory and disk.
 func checkMachine(o Options, plan guest.Plan) error {
-	need := memoryMB(o.ControlPlane)*2/3 + 256
+	need := o.memoryMB()*2/3 + 256
 	if plan.Kernel == guest.KernelHost {
 		need = hostMemoryMB(o.ControlPlane)
 	} else if _, err := exec.LookPath(vm.QEMU); err != nil {

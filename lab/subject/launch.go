@@ -24,7 +24,7 @@ func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
 	}
 	e := run.Spec.Exec
 	if e == nil {
-		start.Args = run.Spec.args(node.Name, f.cfg.Kubeconfig, run.Fallback)
+		start.Args = run.Spec.Args(node.Name, f.cfg.Kubeconfig, run.Fallback)
 		return start, nil
 	}
 	values, err := f.values(node)

@@ -118,8 +118,8 @@ func (s Spec) Fallback() (has, switchable bool) {
 	}
 }
 
-// args are the subject's flags. fallback is "on", "off" or "" for the version's default.
-func (s Spec) args(node, kubeconfig, fallback string) []string {
+// Args are the subject's flags. fallback is "on", "off" or "" for the version's default.
+func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	if s.Name == "bundled" {
 		return []string{"proxier", "--kubeconfig=" + kubeconfig, "--hostname-override=" + node,
 			"--cluster-cidr=10.244.0.0/16", "--terminating-fallback=" + strconv.FormatBool(fallback != "off")}

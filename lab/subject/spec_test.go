@@ -39,7 +39,7 @@ func TestTerminatingFallback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args := s.args("node-1", "file", c.asked)
+		args := s.Args("node-1", "file", c.asked)
 		gate := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--feature-gates=") })
 		if s.DefaultFallback() != c.def || s.CheckFallback(c.asked) != nil || (gate < 0) != (c.gate == "") ||
 			(gate >= 0 && args[gate] != "--feature-gates="+c.gate) {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/run"
+)
+
+// benchProxierCommand is what `make bench-proxier` calls.
+func benchProxierCommand() *cobra.Command {
+	var o run.Options
+	var subjects []string
+	var services []int
+	var repeat int
+	cmd := &cobra.Command{
+		Use:   "bench-proxier",
+		Short: "Measure what proxies cost: time from the API to the kernel, CPU, memory, netlink messages",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Progress = progressTo(cmd)
+			what := bench.Plan{Services: services, Repeat: repeat}
+			for _, text := range subjects {
+				s, err := bench.ParseSubject(text)
+				if err != nil {
+					return err
+				}
+				what.Subjects = append(what.Subjects, s)
+			}
+			if _, err := bench.ParsePlan(what.Parameters()); err != nil {
+				return err
+			}
+			rows, err := run.Bench(cmd.Context(), o, what)
+			if len(rows) > 0 {
+				fmt.Fprint(cmd.OutOrStdout(), bench.Markdown(rows))
+			}
+			if err != nil {
+				return err
+			}
+			return bench.WriteJSON(o.Out+".json", rows)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&subjects, "subject", bench.DefaultSubjects, "proxies, with ?minSync=DURATION for another time between passes")
+	f.IntSliceVar(&services, "services", []int{100, 1000, 10000}, "numbers of Services, ascending")
+	f.IntVar(&repeat, "repeat", 3, "how often each change is measured, 1 to 8; its time is the median")
+	f.StringVar(&o.Clock, "clock", "auto", "virtual, real or auto (virtual)")
+	f.Int64Var(&o.Seed, "seed", 1, "seed of the guest's random numbers")
+	f.StringVar(&o.Out, "out", filepath.Join("out", "bench", "proxier"), "folder for logs; the rows go to a file of that name with .json")
+	return cmd
+}

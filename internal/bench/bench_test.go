@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+func TestPlansComeBackFromTheirParameters(t *testing.T) {
+	want := Plan{Services: []int{100, 1000}, Repeat: 3}
+	for _, text := range DefaultSubjects {
+		s, err := ParseSubject(text)
+		if err != nil || s.String() != text {
+			t.Fatalf("%q was read as %q, %v", text, s, err)
+		}
+		want.Subjects = append(want.Subjects, s)
+	}
+	if got, err := ParsePlan(want.Parameters()); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the plan came back as %+v, %v", got, err)
+	}
+}
+
+func TestPlansThatCannotBeMeasured(t *testing.T) {
+	for subjects, services := range map[string]string{
+		"kube-proxy@v1.37.1/iptables":         "100",
+		"kube-proxy@v1.37.1/ipvs?minSync=one": "100",
+		"bundled":                             "1000,100",
+		"bundled,bundled":                     "3",
+		"":                                    "100",
+	} {
+		if _, err := ParsePlan(map[string]string{"subjects": subjects, "services": services, "repeat": "3"}); err == nil {
+			t.Errorf("subjects %q at %q Services were accepted", subjects, services)
+		}
+	}
+}
+
+// Every pod's address is its own, or the kernel would have what a change asks for before it was made.
+func TestNoAddressComesTwice(t *testing.T) {
+	f := newFleet(replay.New())
+	if err := f.grow(20); err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.roll.reals {
+		if err := f.replace(f.roll, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[netip.Addr]bool{}
+	for _, v := range f.virtuals() {
+		for _, a := range append([]netip.Addr{v.addr}, v.reals...) {
+			if seen[a] {
+				t.Fatalf("%s comes twice", a)
+			}
+			seen[a] = true
+		}
+	}
+	if n := rollout + 21 + 20*endpoints; len(seen) != n {
+		t.Errorf("%d addresses, want %d", len(seen), n)
+	}
+}
+
+// scene is a kernel that has one virtual server more at each look.
+type scene struct {
+	looks int
+	err   error
+	after bool // what changed says when all are there
+	times map[*virtual]int
+}
+
+func (s *scene) changed() (bool, error) {
+	s.looks++
+	return s.looks <= 4 || s.after, s.err
+}
+
+func (s *scene) has(v *virtual) (bool, error) {
+	s.times[v]++
+	return int(v.addr.As4()[3]) < s.looks, nil
+}
+
+func (s *scene) close() {}
+
+func TestTheObserverEndsWhenAllAreThere(t *testing.T) {
+	all := []*virtual{{addr: clusterIP(1)}, {addr: clusterIP(2)}, {addr: clusterIP(3)}}
+	for _, after := range []bool{false, true} {
+		s := &scene{after: after, times: map[*virtual]int{}}
+		ticks := time.Duration(0)
+		o := observer{now: func() time.Duration { ticks += time.Second; return ticks }, alive: func() error { return nil }}
+		took, err := o.wait(context.Background(), 0, s, all)
+		// The clock was read at four looks, and once more when something changed while the observer looked.
+		want := 4 * time.Second
+		if after {
+			want = 5 * time.Second
+		}
+		if err != nil || took != want {
+			t.Errorf("it took %s, %v; want %s", took, err, want)
+		}
+		for _, v := range all {
+			if n := s.times[v]; n > 2 {
+				t.Errorf("%s was looked at %d times", v.addr, n)
+			}
+		}
+	}
+}
+
+func TestTheObserverGivesUp(t *testing.T) {
+	never := []*virtual{{addr: clusterIP(250)}}
+	dead, blind := errors.New("dead"), errors.New("blind")
+	for name, c := range map[string]struct {
+		scene *scene
+		alive error
+		want  string
+	}{
+		"with the subject": {&scene{times: map[*virtual]int{}}, dead, "dead"},
+		"when it is blind": {&scene{times: map[*virtual]int{}, err: blind}, nil, "blind"},
+		"in the end":       {&scene{times: map[*virtual]int{}}, nil, "were not in the kernel"},
+	} {
+		ticks := time.Duration(0)
+		o := observer{now: func() time.Duration { ticks += within; return ticks }, alive: func() error { return c.alive }}
+		if _, err := o.wait(context.Background(), 0, c.scene, never); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestVerdictsOfAMap(t *testing.T) {
+	e := netlink.NewAttributeEncoder()
+	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, proxyTable)
+	e.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list *netlink.AttributeEncoder) error {
+		for _, chain := range []string{"endpoint-A-ns/a/tcp/http__10.128.0.1/8080", "endpoint-B-ns/a/tcp/http__10.128.0.2/8080"} {
+			list.Nested(unix.NFTA_LIST_ELEM, func(el *netlink.AttributeEncoder) error {
+				el.Nested(unix.NFTA_SET_ELEM_DATA, func(data *netlink.AttributeEncoder) error {
+					data.Nested(unix.NFTA_DATA_VERDICT, func(v *netlink.AttributeEncoder) error {
+						v.Uint32(unix.NFTA_VERDICT_CODE, 1)
+						v.String(unix.NFTA_VERDICT_CHAIN, chain)
+						return nil
+					})
+					return nil
+				})
+				return nil
+			})
+		}
+		return nil
+	})
+	message, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chains, err := verdicts(message)
+	one, two, three := netip.MustParseAddr("10.128.0.1"), netip.MustParseAddr("10.128.0.2"), netip.MustParseAddr("10.128.0.3")
+	if err != nil || !same([]netip.Addr{two, one}, chains) {
+		t.Errorf("chains %v, %v", chains, err)
+	}
+	for _, other := range [][]netip.Addr{{one}, {one, three}, {one, two, three}} {
+		if same(other, chains) {
+			t.Errorf("%v were taken for those of %v", chains, other)
+		}
+	}
+}
+
+func TestTableOfRows(t *testing.T) {
+	n := 2
+	text := Markdown([]Row{
+		{Subject: "bundled", MinSync: "default", Services: 100, ColdStartMs: 1234.5, EndpointChangeMs: 3.456, NetlinkMessages: &n, PeakMB: 40.2},
+		{Subject: "kube-proxy@v1.37.1/ipvs", MinSync: "0s", Services: 100, ColdStartMs: 98765}})
+	for _, want := range []string{"| 100 | bundled | 1.23 s |", "3.46 ms", "| 40 MB |", "| 2 |\n", "kube-proxy@v1.37.1/ipvs, min-sync-period 0s | 98.8 s", "| ? |\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table has no %q:\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// counter counts requests by netlink to the kernel, whoever sends them, by probes on the functions that take one request
+// each. nftables takes its transactions apart before that, so each kind of change has a function of its own there.
+type counter struct{ dir string }
+
+// takers are the functions. Requests of nfnetlink that are no change of nftables are counted at nfnetlink_rcv_msg.
+var takers = []string{
+	"genl_rcv_msg", "rtnetlink_rcv_msg", "nfnetlink_rcv_msg",
+	"nf_tables_newtable", "nf_tables_deltable", "nf_tables_newchain", "nf_tables_delchain", "nf_tables_newrule", "nf_tables_delrule",
+	"nf_tables_newset", "nf_tables_delset", "nf_tables_newsetelem", "nf_tables_delsetelem",
+}
+
+func newCounter() (*counter, error) {
+	const at = "/sys/kernel/tracing"
+	if err := unix.Mount("tracefs", at, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("mounting tracefs: %w", err)
+	}
+	c := &counter{at}
+	// Counted is what a probe meets, recorded or not.
+	if err := c.write("tracing_on", "0", os.O_WRONLY); err != nil {
+		return nil, err
+	}
+	for _, f := range takers {
+		if err := c.write("kprobe_events", "p:hitless/"+f+" "+f+"\n", os.O_WRONLY|os.O_APPEND); err != nil {
+			return nil, fmt.Errorf("probing %s: %w", f, err)
+		}
+	}
+	return c, nil
+}
+
+// during counts the requests while f runs. Outside of it no probe is active, since each costs time.
+func (c *counter) during(f func() error) (int, error) {
+	if err := c.write("events/hitless/enable", "1", os.O_WRONLY); err != nil {
+		return 0, fmt.Errorf("counting netlink messages: %w", err)
+	}
+	before, err := c.read()
+	if err != nil {
+		return 0, err
+	}
+	err = f()
+	after, readErr := c.read()
+	return after - before, errors.Join(err, readErr, c.write("events/hitless/enable", "0", os.O_WRONLY))
+}
+
+func (c *counter) write(file, text string, flags int) error {
+	f, err := os.OpenFile(filepath.Join(c.dir, file), flags, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// read returns the number of requests since the start. Each line of the file has a probe, its hits and its misses.
+func (c *counter) read() (int, error) {
+	data, err := os.ReadFile(filepath.Join(c.dir, "kprobe_profile"))
+	if err != nil {
+		return 0, fmt.Errorf("counting netlink messages: %w", err)
+	}
+	sum := 0
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue
+		}
+		hits, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return 0, fmt.Errorf("counting netlink messages: %q: %w", line, err)
+		}
+		if fields[2] != "0" {
+			return 0, fmt.Errorf("counting netlink messages: the probe missed some: %q", line)
+		}
+		sum += hits
+	}
+	return sum, nil
+}

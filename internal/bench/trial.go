@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// within is how long anything may take in the lab's time.
+const within = time.Hour
+
+// counted is how often the messages of a change are counted; the smallest number has no pass in it that nobody asked for.
+const counted = 2
+
+// trial is one subject on one node.
+type trial struct {
+	*bench
+	subject Subject
+	node    *topology.Node
+	view    view
+	group   *group
+	process *procs.Process
+	row     Row
+}
+
+func (b *bench) trial(ctx context.Context, s Subject, node *topology.Node) (Row, error) {
+	t := &trial{bench: b, subject: s, node: node, row: Row{Subject: s.Spec.String(), MinSync: "default", Services: len(b.fleet.all)}}
+	if s.MinSync != "" {
+		t.row.MinSync = s.MinSync
+	}
+	var err error
+	if t.view, err = openView(s.Mode, node); err != nil {
+		return t.row, err
+	}
+	defer t.view.close()
+	if t.group, err = newGroup(fmt.Sprintf("trial-%d", node.Number)); err != nil {
+		return t.row, err
+	}
+	err = t.run(ctx)
+	if t.process != nil {
+		_ = t.process.Signal(syscall.SIGKILL)
+		<-t.process.Done()
+		if err != nil {
+			err = fmt.Errorf("%w; its last lines:\n%s", err, b.procs.Tail(t.process.Name, 10))
+		}
+	}
+	// The kernel's state goes with the namespace: IPVS has one table of hashes for all of them.
+	return t.row, errors.Join(err, node.Close())
+}
+
+func (t *trial) run(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{t.coldStart, t.endpointChanges, t.serviceAdditions, t.rollout, t.messages} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	var err error
+	if t.row.PeakMB, err = peakRSS(t.process.Pid()); err != nil {
+		return err
+	}
+	t.row.PeakGroupMB, err = t.group.peak()
+	return err
+}
+
+// quietly keeps this program's own garbage collector from running meanwhile: there is one CPU.
+func quietly(f func() error) error {
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	return f()
+}
+
+func (t *trial) coldStart(ctx context.Context) error {
+	path, args := t.command()
+	o := observer{now: t.Now, alive: t.alive}
+	var took time.Duration
+	err := quietly(func() (err error) {
+		begin := t.Now()
+		t.process, err = t.procs.Start(procs.Spec{Name: fmt.Sprintf("trial-%d", t.node.Number), Path: path, Args: args,
+			Env: []string{"GOMAXPROCS=4"}, Enter: t.node.Enter})
+		if err != nil {
+			return err
+		}
+		if err := t.group.add(t.process.Pid()); err != nil {
+			return err
+		}
+		took, err = o.wait(ctx, begin, t.view, t.fleet.virtuals())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the cold start: %w", err)
+	}
+	t.row.ColdStartMs, t.row.ObserverMs = ms(took), ms(o.cpu)
+	used, err := t.settle(ctx)
+	t.row.CPUSeconds = used.Seconds()
+	return err
+}
+
+func (t *trial) command() (path string, args []string) {
+	args = t.subject.Args(t.node.Name, t.kubeconfig, "on")
+	path = t.Program
+	if t.subject.Name == "kube-proxy" {
+		path = filepath.Join(t.Binaries, "kube-proxy")
+	}
+	if t.subject.MinSync != "" {
+		flag := "--ipvs-min-sync-period="
+		if t.subject.Mode == "nftables" {
+			flag = "--iptables-min-sync-period=" // which is for nftables too
+		}
+		args = append(args, flag+t.subject.MinSync)
+	}
+	return path, args
+}
+
+func (t *trial) alive() error {
+	if t.process != nil && !t.process.Running() {
+		return fmt.Errorf("%s ended: %s", t.subject, t.process.ExitText())
+	}
+	return nil
+}
+
+// settle waits until the subject is idle, and returns the CPU time that it has used so far.
+func (t *trial) settle(ctx context.Context) (time.Duration, error) {
+	const window, share = 2 * time.Second, 100
+	before, err := t.group.cpu()
+	for end := t.Now() + within; err == nil; {
+		if t.Now() > end {
+			return 0, fmt.Errorf("%s was not idle for %s within %s", t.subject, window, within)
+		}
+		if err := sleep(ctx, window); err != nil {
+			return 0, err
+		}
+		var now time.Duration
+		now, err = t.group.cpu()
+		if now-before < window/share {
+			return now, err
+		}
+		before = now
+	}
+	return 0, err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// change makes a change in the API, and returns how long the kernel took from there to have it, and what CPU that cost.
+func (t *trial) change(ctx context.Context, v *virtual, write func() error) (took, cpu time.Duration, err error) {
+	before, err := t.settle(ctx)
+	if err == nil {
+		took, err = t.timed(ctx, v, write)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := t.settle(ctx)
+	return took, after - before, err
+}
+
+func (t *trial) timed(ctx context.Context, v *virtual, write func() error) (took time.Duration, err error) {
+	err = quietly(func() error {
+		begin := t.Now()
+		if err := write(); err != nil {
+			return err
+		}
+		o := observer{now: t.Now, alive: t.alive}
+		took, err = o.wait(ctx, begin, t.view, []*virtual{v})
+		return err
+	})
+	return took, err
+}
+
+// some is the i-th of the Services that are changed; they are spread over all.
+func (t *trial) some(i int) *virtual { return t.fleet.all[i*len(t.fleet.all)/steps] }
+
+func (t *trial) endpointChanges(ctx context.Context) error {
+	var took []time.Duration
+	var cpu []time.Duration
+	for i := range t.plan.Repeat {
+		v := t.some(i)
+		d, c, err := t.change(ctx, v, func() error { return t.fleet.replace(v, i%endpoints) })
+		if err != nil {
+			return fmt.Errorf("change %d of an endpoint: %w", i+1, err)
+		}
+		took, cpu = append(took, d), append(cpu, c)
+	}
+	t.row.EndpointChangeMs, t.row.EndpointChangeMaxMs = ms(median(took)), ms(slices.Max(took))
+	t.row.EndpointChangeCPUMs = ms(median(cpu))
+	return nil
+}
+
+func (t *trial) serviceAdditions(ctx context.Context) error {
+	var took []time.Duration
+	for i := range t.plan.Repeat {
+		v := &virtual{addr: clusterIP(most + 10 + i)}
+		for range endpoints {
+			v.reals = append(v.reals, t.fleet.pod())
+		}
+		d, _, err := t.change(ctx, v, func() error {
+			if _, err := t.fleet.server.Apply(t.fleet.service(v)); err != nil {
+				return err
+			}
+			return t.fleet.write(v)
+		})
+		if err != nil {
+			return fmt.Errorf("addition %d of a Service: %w", i+1, err)
+		}
+		took = append(took, d)
+		if err := t.fleet.remove(v); err != nil {
+			return err
+		}
+	}
+	t.row.ServiceAddMs, t.row.ServiceAddMaxMs = ms(median(took)), ms(slices.Max(took))
+	return nil
+}
+
+// rollout replaces all endpoints of a Service, each with a write of its own. The time is that of the last.
+func (t *trial) rollout(ctx context.Context) error {
+	before, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	v, last := t.fleet.roll, len(t.fleet.roll.reals)-1
+	for i := range last {
+		if err := errors.Join(t.fleet.replace(v, i), sleep(ctx, rolloutPace)); err != nil {
+			return err
+		}
+	}
+	took, err := t.timed(ctx, v, func() error { return t.fleet.replace(v, last) })
+	if err != nil {
+		return fmt.Errorf("the rollout: %w", err)
+	}
+	after, err := t.settle(ctx)
+	t.row.RolloutMs, t.row.RolloutCPUMs = ms(took), ms(after-before)
+	return err
+}
+
+// rolloutPace is the time between two endpoints of a rollout.
+const rolloutPace = 50 * time.Millisecond
+
+// messages counts without an observer, so that all that is counted is the subject's.
+func (t *trial) messages(ctx context.Context) error {
+	if t.counter == nil {
+		return nil
+	}
+	var found []int
+	for i := range counted {
+		v := t.some(t.plan.Repeat + i)
+		if _, err := t.settle(ctx); err != nil {
+			return err
+		}
+		n, err := t.counter.during(func() error {
+			if err := t.fleet.replace(v, 0); err != nil {
+				return err
+			}
+			_, err := t.settle(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		found = append(found, n)
+	}
+	n := slices.Min(found)
+	t.row.NetlinkMessages = &n
+	return nil
+}

@@ -1,0 +1,90 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+)
+
+// Bench measures what proxies cost (see package bench), all of them in one VM with the virtual clock, or the real one where
+// o.Clock says so. Scenario, Subject and Set of the options are not used. The rows of an early end come with the error.
+func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error) {
+	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", "bundled"
+	if err := o.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if o.MemoryMB == 0 {
+		o.MemoryMB = 2048 + what.Services[len(what.Services)-1]/5*2 // 6 GB for 10,000 Services
+	}
+	if o.Deadline == 0 {
+		o.Deadline = 6 * time.Hour
+	}
+	plan := guest.Plan{Scenario: o.Scenario, Parameters: what.Parameters(), Seed: o.Seed, ControlPlane: o.ControlPlane,
+		Nodes: len(what.Subjects) * len(what.Services)}
+	if err := makeOut(&o); err != nil {
+		return nil, err
+	}
+	if err := checkMachine(o, plan); err != nil {
+		return nil, err
+	}
+	boot, err := o.prepare(ctx, plan, programsOf(what))
+	if err != nil {
+		return nil, err
+	}
+	if err := clearOut(o.Out); err != nil {
+		return nil, err
+	}
+	o.Progress(boot.where)
+	outcome, runErr := boot.start(ctx)
+	if outcome == nil {
+		return nil, runErr
+	}
+	defer outcome.Close()
+	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
+		return nil, err
+	}
+	left, err := extract(outcome.Region, o.Out)
+	switch {
+	case runErr != nil:
+		err = &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}
+	case err == nil && !left.trailer:
+		err = &InvalidError{earlyEnd(outcome.Console), lastLines(outcome.Console, 20)}
+	case err == nil && left.reason != "":
+		err = &InvalidError{left.reason, nil}
+	}
+	rows, readErr := readRows(filepath.Join(o.Out, bench.ResultFile))
+	return rows, errors.Join(err, readErr)
+}
+
+// programsOf is the subject whose programs the guest needs beside hitless: a kube-proxy, if there is one.
+func programsOf(what bench.Plan) subject.Spec {
+	for _, s := range what.Subjects {
+		if s.Name == "kube-proxy" {
+			return s.Spec
+		}
+	}
+	return subject.Bundled
+}
+
+func readRows(file string) ([]bench.Row, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var rows []bench.Row
+	if err == nil {
+		err = json.Unmarshal(data, &rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the rows: %w", err)
+	}
+	return rows, nil
+}
