@@ -33,6 +33,7 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 	unshare -rnm $(GO) test -count=1 -tags netns ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
+	unshare -rnm $(GO) test -count=1 -tags netns ./internal/bench
 
 results: packages build ## run the comparisons that belong in docs/results (40 minutes)
 	@hack/results.sh

@@ -131,20 +131,14 @@ func TestTheObserverGivesUp(t *testing.T) {
 	}
 }
 
-func TestVerdictsOfAMap(t *testing.T) {
+func elements(t *testing.T, data ...func(*netlink.AttributeEncoder) error) []byte {
+	t.Helper()
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, proxyTable)
 	e.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list *netlink.AttributeEncoder) error {
-		for _, chain := range []string{"endpoint-A-ns/a/tcp/http__10.128.0.1/8080", "endpoint-B-ns/a/tcp/http__10.128.0.2/8080"} {
-			list.Nested(unix.NFTA_LIST_ELEM, func(el *netlink.AttributeEncoder) error {
-				el.Nested(unix.NFTA_SET_ELEM_DATA, func(data *netlink.AttributeEncoder) error {
-					data.Nested(unix.NFTA_DATA_VERDICT, func(v *netlink.AttributeEncoder) error {
-						v.Uint32(unix.NFTA_VERDICT_CODE, 1)
-						v.String(unix.NFTA_VERDICT_CHAIN, chain)
-						return nil
-					})
-					return nil
-				})
+		for _, d := range data {
+			list.Nested(unix.NFTA_LIST_ELEM, func(element *netlink.AttributeEncoder) error {
+				element.Nested(unix.NFTA_SET_ELEM_DATA, d)
 				return nil
 			})
 		}
@@ -154,14 +148,35 @@ func TestVerdictsOfAMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chains, err := verdicts(message)
+	return message
+}
+
+func TestTargetsOfAMap(t *testing.T) {
+	chain := func(data *netlink.AttributeEncoder) error {
+		data.Nested(unix.NFTA_DATA_VERDICT, func(v *netlink.AttributeEncoder) error {
+			v.Uint32(unix.NFTA_VERDICT_CODE, 1)
+			v.String(unix.NFTA_VERDICT_CHAIN, "service-A")
+			return nil
+		})
+		return nil
+	}
+	pod := func(n byte) func(*netlink.AttributeEncoder) error {
+		return func(data *netlink.AttributeEncoder) error {
+			data.Bytes(unix.NFTA_DATA_VALUE, []byte{10, 128, 0, n, podPort >> 8, podPort & 0xff, 0, 0})
+			return nil
+		}
+	}
+	if found, err := targets(elements(t, chain)); err != nil || len(found) != 1 || found[0].chain != "service-A" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	found, err := targets(elements(t, pod(1), pod(2)))
 	one, two, three := netip.MustParseAddr("10.128.0.1"), netip.MustParseAddr("10.128.0.2"), netip.MustParseAddr("10.128.0.3")
-	if err != nil || !same([]netip.Addr{two, one}, chains) {
-		t.Errorf("chains %v, %v", chains, err)
+	if err != nil || !same([]netip.Addr{two, one}, found) {
+		t.Errorf("%+v, %v", found, err)
 	}
 	for _, other := range [][]netip.Addr{{one}, {one, three}, {one, two, three}} {
-		if same(other, chains) {
-			t.Errorf("%v were taken for those of %v", chains, other)
+		if same(other, found) {
+			t.Errorf("%+v were taken for those of %v", found, other)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// nftView reads the tables that kube-proxy makes in its nftables mode: a map from address, protocol and port to the chain of
-// a Service, whose map of random numbers goes to the chains of its endpoints, which are named after them.
+// nftView reads the table that kube-proxy 1.37 makes in its nftables mode: a map from address, protocol and port to the
+// chain of a Service, whose rule translates to an address and port from a map of random numbers.
 type nftView struct {
 	raw        *netlink.Conn
 	rules      *nftables.Conn
@@ -78,15 +78,15 @@ func (v *nftView) changed() (bool, error) {
 }
 
 func (v *nftView) has(want *virtual) (bool, error) {
-	chains, err := v.elements(proxyMap, mapKey(want.addr))
-	if err != nil || len(chains) != 1 {
+	service, err := v.elements(proxyMap, mapKey(want.addr))
+	if err != nil || len(service) != 1 {
 		return false, err
 	}
-	rules, err := v.rules.GetRules(&nftables.Table{Name: proxyTable, Family: nftables.TableFamilyIPv4}, &nftables.Chain{Name: chains[0]})
+	rules, err := v.rules.GetRules(&nftables.Table{Name: proxyTable, Family: nftables.TableFamilyIPv4}, &nftables.Chain{Name: service[0].chain})
 	if err != nil {
 		return false, gone(err)
 	}
-	var found []string
+	var found []target
 	for _, r := range rules {
 		for _, e := range r.Exprs {
 			lookup, is := e.(*expr.Lookup)
@@ -103,20 +103,25 @@ func (v *nftView) has(want *virtual) (bool, error) {
 	return same(want.reals, found), nil
 }
 
-// same reports whether chains of endpoints are those of all addresses and no others.
-func same(reals []netip.Addr, chains []string) bool {
-	ends := map[string]bool{}
+// target is where an element of a map leads to.
+type target struct {
+	chain string
+	real  netip.AddrPort
+}
+
+// same reports whether targets are the ports of all pods and no others.
+func same(reals []netip.Addr, found []target) bool {
+	left := map[netip.AddrPort]bool{}
 	for _, a := range reals {
-		ends[fmt.Sprintf("%s/%d", a, podPort)] = true
+		left[netip.AddrPortFrom(a, podPort)] = true
 	}
-	for _, c := range chains {
-		_, end, _ := strings.Cut(c, "__")
-		if !ends[end] {
+	for _, t := range found {
+		if !left[t.real] {
 			return false
 		}
-		delete(ends, end)
+		delete(left, t.real)
 	}
-	return len(ends) == 0
+	return len(left) == 0
 }
 
 // mapKey is the key of a Service: each field is padded to four bytes.
@@ -125,8 +130,8 @@ func mapKey(addr netip.Addr) []byte {
 	return append(binary.BigEndian.AppendUint16(key, servicePort), 0, 0)
 }
 
-// elements returns the chains that the elements of a map go to, of all or of that with the key. What is not there has none.
-func (v *nftView) elements(set string, key []byte) ([]string, error) {
+// elements returns where the elements of a map lead to, all or that with the key. What is not there has none.
+func (v *nftView) elements(set string, key []byte) ([]target, error) {
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, proxyTable)
 	e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
@@ -152,15 +157,15 @@ func (v *nftView) elements(set string, key []byte) ([]string, error) {
 	if err != nil {
 		return nil, gone(err)
 	}
-	var chains []string
+	var all []target
 	for _, a := range answers {
-		found, err := verdicts(a)
+		found, err := targets(a)
 		if err != nil {
 			return nil, fmt.Errorf("reading the map %s: %w", set, err)
 		}
-		chains = append(chains, found...)
+		all = append(all, found...)
 	}
-	return chains, nil
+	return all, nil
 }
 
 // gone takes the word that something does not exist for no error.
@@ -171,29 +176,44 @@ func gone(err error) error {
 	return err
 }
 
-// verdicts returns the chains in a message of elements: ELEMENTS, LIST_ELEM, DATA, VERDICT and CHAIN inside each other
-// (linux/netfilter/nf_tables.h).
-func verdicts(message []byte) ([]string, error) {
-	var chains []string
-	path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN}
-	var walk func(b []byte, depth int) error
-	walk = func(b []byte, depth int) error {
-		d, err := netlink.NewAttributeDecoder(b)
+// targets reads a message of elements (linux/netfilter/nf_tables.h). In each, the data is a verdict with a chain, or a value:
+// an address and a port, which is padded to four bytes.
+func targets(message []byte) (all []target, err error) {
+	err = inside(message, []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA}, func(data []byte) error {
+		return errors.Join(
+			inside(data, []uint16{unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN}, func(name []byte) error {
+				all = append(all, target{chain: strings.TrimRight(string(name), "\x00")})
+				return nil
+			}),
+			inside(data, []uint16{unix.NFTA_DATA_VALUE}, func(value []byte) error {
+				if len(value) != 8 {
+					return fmt.Errorf("%v is no address and port", value)
+				}
+				addr, _ := netip.AddrFromSlice(value[:4])
+				all = append(all, target{real: netip.AddrPortFrom(addr, binary.BigEndian.Uint16(value[4:]))})
+				return nil
+			}))
+	})
+	return all, err
+}
+
+// inside calls f with each attribute at a path of types.
+func inside(b []byte, path []uint16, f func([]byte) error) error {
+	d, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return err
+	}
+	for d.Next() {
+		switch {
+		case d.Type() != path[0]:
+		case len(path) == 1:
+			err = f(d.Bytes())
+		default:
+			err = inside(d.Bytes(), path[1:], f)
+		}
 		if err != nil {
 			return err
 		}
-		for d.Next() {
-			switch {
-			case d.Type() != path[depth]:
-			case depth == len(path)-1:
-				chains = append(chains, d.String())
-			default:
-				if err := walk(d.Bytes(), depth+1); err != nil {
-					return err
-				}
-			}
-		}
-		return d.Err()
 	}
-	return chains, walk(message, 0)
+	return d.Err()
 }
