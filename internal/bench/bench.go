@@ -94,6 +94,9 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 		if err != nil {
 			return p, err
 		}
+		if v := p.KubeProxy(); v.Version != "" && s.Name == "kube-proxy" && s.Version != v.Version {
+			return p, fmt.Errorf("%s beside %s: one version of kube-proxy can be measured at a time", s, v)
+		}
 		p.Subjects = append(p.Subjects, s)
 	}
 	for text := range strings.SplitSeq(parameters["services"], ",") {
@@ -111,6 +114,16 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 		return p, fmt.Errorf("%d measurements: a lab has room for %d", n, topology.MaxNodes)
 	}
 	return p, nil
+}
+
+// KubeProxy is the kube-proxy that the plan needs, or the bundled proxier when it needs none.
+func (p Plan) KubeProxy() subject.Spec {
+	for _, s := range p.Subjects {
+		if s.Name == "kube-proxy" {
+			return s.Spec
+		}
+	}
+	return subject.Bundled
 }
 
 // Config is what a measurement needs of the lab.

@@ -31,11 +31,12 @@ func TestPlansComeBackFromTheirParameters(t *testing.T) {
 
 func TestPlansThatCannotBeMeasured(t *testing.T) {
 	for subjects, services := range map[string]string{
-		"kube-proxy@v1.37.1/iptables":         "100",
-		"kube-proxy@v1.37.1/ipvs?minSync=one": "100",
-		"bundled":                             "1000,100",
-		"bundled,bundled":                     "3",
-		"":                                    "100",
+		"kube-proxy@v1.37.1/iptables":                     "100",
+		"kube-proxy@v1.37.1/ipvs?minSync=one":             "100",
+		"bundled":                                         "1000,100",
+		"kube-proxy@v1.37.1/ipvs,kube-proxy@v1.36.1/ipvs": "100",
+		"bundled,bundled":                                 "3",
+		"":                                                "100",
 	} {
 		if _, err := ParsePlan(map[string]string{"subjects": subjects, "services": services, "repeat": "3"}); err == nil {
 			t.Errorf("subjects %q at %q Services were accepted", subjects, services)

@@ -108,7 +108,7 @@ func (t *trial) command() (path string, args []string) {
 	args = t.subject.Args(t.node.Name, t.kubeconfig, "on")
 	path = t.Program
 	if t.subject.Name == "kube-proxy" {
-		path = filepath.Join(t.Binaries, "kube-proxy")
+		path = filepath.Join(t.Binaries, t.subject.Binary())
 	}
 	if t.subject.MinSync != "" {
 		flag := "--ipvs-min-sync-period="

@@ -89,7 +89,7 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	if err := raiseLimits(); err != nil {
 		return fmt.Errorf("giving the lab room for its connections: %w", err)
 	}
-	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: binaries, Now: now, Progress: progress(now),
+	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: Binaries, Now: now, Progress: progress(now),
 		Save: func(name string, data []byte) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
-	"github.com/hitless/hitless/lab/subject"
 )
 
 // Bench measures what proxies cost (see package bench), all of them in one VM with the virtual clock, or the real one where
@@ -35,7 +34,7 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	if err := checkMachine(o, plan); err != nil {
 		return nil, err
 	}
-	boot, err := o.prepare(ctx, plan, programsOf(what))
+	boot, err := o.prepare(ctx, plan, what.KubeProxy())
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +61,6 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	}
 	rows, readErr := readRows(filepath.Join(o.Out, bench.ResultFile))
 	return rows, errors.Join(err, readErr)
-}
-
-// programsOf is the subject whose programs the guest needs beside hitless: a kube-proxy, if there is one.
-func programsOf(what bench.Plan) subject.Spec {
-	for _, s := range what.Subjects {
-		if s.Name == "kube-proxy" {
-			return s.Spec
-		}
-	}
-	return subject.Bundled
 }
 
 func readRows(file string) ([]bench.Row, error) {
