@@ -6,6 +6,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{churn(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.
@@ -92,6 +93,9 @@ type World struct {
 	// Reach asks once at address:port, over tcp or udp, from where the lanes start, and returns why it got no answer.
 	Reach func(ctx context.Context, network, target string) error
 
+	// Hold opens one connection to address:port from where the lanes start, and keeps it open.
+	Hold func(ctx context.Context, target string) (io.Closer, error)
+
 	main, canary *workload
 	lanes        map[string]func() error // how to stop the measured lanes that run
 }
@@ -122,6 +126,8 @@ type Proxies interface {
 	Cleanup(ctx context.Context, node string) error
 	// Subject names what runs on the node.
 	Subject(node string) string
+	// Quiet is for how long the log of the node's proxy has had no new line.
+	Quiet(node string) (time.Duration, error)
 	// Pid is the process id of the node's proxy.
 	Pid(node string) (int, error)
 }

@@ -45,8 +45,8 @@ func soak() Scenario {
 	}
 }
 
-// churn is one planned disturbance of a soak.
-type churn struct {
+// disturbance is one planned disturbance of a soak.
+type disturbance struct {
 	at   time.Duration // since the start of the churn
 	name string
 	do   func(ctx context.Context) error // returns nil when its effect was seen
@@ -61,7 +61,7 @@ func (w *World) soak(ctx context.Context) error {
 }
 
 // runChurn does what is planned, each at its time or as soon as the one before is done, and lets the time run out.
-func (w *World) runChurn(ctx context.Context, length time.Duration, planned []churn) error {
+func (w *World) runChurn(ctx context.Context, length time.Duration, planned []disturbance) error {
 	begin := w.Clock.Now()
 	done, due := 0, 0
 	for _, c := range planned {
@@ -95,8 +95,8 @@ func (w *World) runChurn(ctx context.Context, length time.Duration, planned []ch
 func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Failures() > 0 }
 
 // planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
-func (w *World) planChurn(length time.Duration) []churn {
-	var all []churn
+func (w *World) planChurn(length time.Duration) []disturbance {
+	var all []disturbance
 	rollouts := 0
 	for _, kind := range []struct {
 		key, name string
@@ -117,17 +117,17 @@ func (w *World) planChurn(length time.Duration) []churn {
 		for i := range count {
 			share := length / time.Duration(count)
 			at := time.Duration(i)*share + time.Duration(w.Random.Int64N(int64(share)))
-			all = append(all, churn{at, fmt.Sprintf("%s %d of %d", kind.name, i+1, count),
+			all = append(all, disturbance{at, fmt.Sprintf("%s %d of %d", kind.name, i+1, count),
 				func(ctx context.Context) error { return kind.do(ctx, w.Random) }})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b churn) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b disturbance) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 
 // attemptChurn records a disturbance, and whether its effect was seen. One without effect is counted, and does not end
 // the soak: a subject that is ill must not keep the rest of the day from being seen.
-func (w *World) attemptChurn(ctx context.Context, c churn) bool {
+func (w *World) attemptChurn(ctx context.Context, c disturbance) bool {
 	record := func(state, text string) {
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Object: c.name, Text: text,
 			Attrs: map[string]string{"state": state}})

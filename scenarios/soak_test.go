@@ -60,9 +60,9 @@ func TestTheSeedPlansTheChurn(t *testing.T) {
 
 // A soak whose churn had no effect has shown nothing, and one that saw a loss ends there.
 func TestASoakNeedsItsChurn(t *testing.T) {
-	plan := func(effects string) (planned []churn) {
+	plan := func(effects string) (planned []disturbance) {
 		for i, c := range effects {
-			planned = append(planned, churn{time.Duration(i) * time.Minute, "rollout", func(context.Context) error {
+			planned = append(planned, disturbance{time.Duration(i) * time.Minute, "rollout", func(context.Context) error {
 				if c == 'x' {
 					return errors.New("the pods stayed")
 				}

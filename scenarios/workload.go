@@ -31,7 +31,8 @@ type workload struct {
 	gated    bool // its pods have a readiness gate
 	// datagrams says that the Service has a UDP port too, of the same number.
 	datagrams bool
-	address   string // of the load balancer, once it is known
+	special   []corev1.ServicePort // instead of the usual ports; nil for those
+	address   string               // of the load balancer, once it is known
 }
 
 func (k *workload) target() string { return k.address + ":" + strconv.Itoa(port) }
@@ -43,6 +44,9 @@ const (
 )
 
 func (k *workload) ports() []corev1.ServicePort {
+	if k.special != nil {
+		return k.special
+	}
 	all := []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}
 	if k.datagrams {
 		all = append(all, corev1.ServicePort{Name: "udp", Port: port, TargetPort: intstr.FromInt32(udpPort), Protocol: corev1.ProtocolUDP})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -148,6 +149,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
 		Reach: func(ctx context.Context, network, target string) error {
 			return reach(ctx, l.Net.Client, network, target)
+		},
+		Hold: func(ctx context.Context, target string) (io.Closer, error) {
+			return l.Net.Client.DialContext(ctx, "tcp", target)
 		},
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}

@@ -104,6 +104,12 @@ func (s *stage) playKubelet(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if pod.DeletionTimestamp != nil {
+			if err := s.client.CoreV1().Pods("default").Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
+				return err
+			}
+			continue
+		}
 		ready := corev1.ConditionTrue
 		if len(pod.Spec.ReadinessGates) > 0 && condition(pod, pod.Spec.ReadinessGates[0].ConditionType) != corev1.ConditionTrue {
 			ready = corev1.ConditionFalse

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -182,9 +183,10 @@ func get(ctx context.Context, ns *topology.Node, url string) (string, error) {
 var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|` +
 	`failed to add entry: .* to ip set|can't (use ip_?vs proxier|determine whether to use ipvs)|falling back to|sync failed`)
 
-// leftovers marks what kube-proxy says when it could not take away what another mode left behind (cleanup.go of 1.37, with
-// iptables 1.8.9 on each switch from ipvs): that is a part of the switch that is tested, and no failed sync.
-var leftovers = regexp.MustCompile(`^E\S+ \S+ +\d+ cleanup\.go:`)
+// leftovers marks what kube-proxy says when it could not take away what another mode left behind: on each switch from ipvs in
+// 1.37 (cleanup.go), and on each restart in 1.12, where rules of its own mode still refer to the chains (CleanupLeftovers of the
+// iptables mode, with iptables 1.8.9). It is no failed sync.
+var leftovers = regexp.MustCompile(`^E\S+ \S+ +\d+ (cleanup\.go:|proxier\.go:\d+\] Failed to execute iptables-restore for (nat|filter):)`)
 
 func failedSync(line string) bool { return failed.MatchString(line) && !leftovers.MatchString(line) }
 
@@ -242,6 +244,15 @@ func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
 		<-p.Done()
 	}
 	return nil
+}
+
+// Quiet is for how long the log of the node's proxy has had no new line.
+func (f *Fleet) Quiet(node string) (time.Duration, error) {
+	log, err := os.Stat(f.cfg.Procs.LogFile(logName(node)))
+	if err != nil {
+		return 0, fmt.Errorf("looking at the log of the proxy of %s: %w", node, err)
+	}
+	return time.Since(log.ModTime()), nil
 }
 
 // Pid is the process id of the node's proxy.

@@ -69,6 +69,10 @@ func TestFailedSyncsAreKnown(t *testing.T) {
 		`I0101 00:00:03.110805 114 server_others.go:189] Using ipvs Proxier.`:                                                                     false,
 		`I0101 00:01:03.1 114 graceful_termination.go:160] Trying to delete rs: 10.96.0.11:80/TCP/10.244.1.2:8080`:                                false,
 		`E0101 00:01:03.1 114 graceful_termination.go:89] Try delete rs "x" err: Failed to delete rs "x", can't find the real server`:             false,
+		// A restart: rules that still stand refer to chains of the other mode, in 1.12 and in 1.37.
+		`E0101 00:10:06.5 1354 proxier.go:430] Failed to execute iptables-restore for nat: exit status 4 (iptables-restore v1.8.9 (nf_tables): `: false,
+		`E0101 00:10:06.5 1354 cleanup.go:116] "Failed to execute iptables-restore" err="exit status 4" table="filter"`:                          false,
+		`E0101 00:10:06.5 1354 proxier.go:1194] "Failed to execute iptables-restore" err="exit status 4" rules="*nat"`:                           true,
 	} {
 		if failedSync(line) != want {
 			t.Errorf("failed=%t for %s", !want, line)

@@ -28,7 +28,7 @@ type Entry struct {
 }
 
 // All lists the entries by their ids.
-func All() []Entry { return []Entry{k8s71515(), k8s85643()} }
+func All() []Entry { return []Entry{k8s71071(), k8s71515(), k8s85643()} }
 
 // Find returns the entry of that id; the error lists the known ones.
 func Find(id string) (Entry, error) {

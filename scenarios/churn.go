@@ -1,0 +1,177 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// churn changes endpoints while a pod with open connections drains: what a busy cluster does to every proxy, and where
+// kube-proxy's ipvs mode froze after some hours (kubernetes#71071). Its canary is the measured Service: whether the pods
+// that a rollout brings get its traffic.
+func churn() Scenario {
+	return Scenario{
+		Name:    "churn",
+		Summary: "changes endpoints around each full minute while a pod drains; rollouts show whether the proxies still follow",
+		Parameters: []Parameter{
+			{"for", "1h", "how long the churn lasts at most: it ends when a rollout loses connections", durationIn(time.Minute, 31*24*time.Hour)},
+			{"ports", "100", "ports of the Service whose pod drains, with connections open to each", numberIn(1, 1000)},
+			{"changes", "20", "changes of endpoints in a second of churn", numberIn(1, 1000)},
+			{"from", "150ms", "how long after each full minute of the run they begin", durationIn(0, 50*time.Second)},
+			{"burst", "400ms", "how long they go on", durationIn(10*time.Millisecond, time.Minute)},
+			{"rolloutEvery", "3", "minutes of churn from one rollout to the next", numberIn(1, 10000)},
+			{"watch", "90s", "when a rollout has lost connections: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+			{"antiAffinity", "off", "pods keep to different nodes", onOff},
+			{"readinessPeriod", "30s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
+			{"shutdownDelay", "2s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
+			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
+			// A balancer that takes out a node hides what its proxy does: kube-proxy's health fails when it stands still.
+			{"checkFall", "100", "failed checks until a node is taken out", numberIn(1, 100)},
+		},
+		Run: func(ctx context.Context, w *World) error { return w.churn(ctx) },
+	}
+}
+
+func (w *World) churn(ctx context.Context) error {
+	drained := &workload{name: "drained", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, gated: true,
+		special: manyPorts(w.Params.number("ports"))}
+	busy := &headless{name: "busy", size: 4}
+	var open held
+	defer open.Close()
+	for _, step := range []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"deploy drained", func(ctx context.Context) error { return drained.deploy(ctx, w) }},
+		{"deploy busy", func(ctx context.Context) error { return busy.create(ctx, w) }},
+		{"open connections to drained", func(ctx context.Context) error { return open.all(ctx, w, drained) }},
+		{"let drained become unready", func(ctx context.Context) error { return drained.unready(ctx, w) }},
+	} {
+		if err := w.Step(ctx, step.name, "", step.do); err != nil {
+			return err
+		}
+	}
+	end := w.Clock.Now() + w.Params.duration("for")
+	every := w.Params.number("rolloutEvery")
+	for minute := 1; w.Clock.Now() < end; minute++ {
+		name := fmt.Sprintf("churn %d", minute)
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.churnOnce(ctx, busy) }); err != nil {
+			return err
+		}
+		if w.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
+			return w.cure(ctx)
+		}
+		if minute%every != 0 {
+			continue
+		}
+		name = fmt.Sprintf("rollout %d", minute/every)
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx, minute/every) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// churnOnce waits for the next full minute and changes endpoints then.
+func (w *World) churnOnce(ctx context.Context, busy *headless) error {
+	from := w.Params.duration("from")
+	at := (w.Clock.Now() - from).Truncate(time.Minute) + time.Minute + from
+	for end := at + w.Params.duration("burst"); at < end; at += time.Second / time.Duration(w.Params.number("changes")) {
+		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
+			return err
+		}
+		if err := busy.change(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cure gives the proxies time to follow by themselves, and then restarts them one after the other.
+func (w *World) cure(ctx context.Context) error {
+	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("watch")) })
+	if err != nil {
+		return err
+	}
+	for _, node := range w.Nodes {
+		quiet, err := w.Proxies.Quiet(node)
+		if err != nil {
+			return err
+		}
+		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Node: node, Object: "proxy",
+			Text:  fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
+			Attrs: map[string]string{"program": "proxy", "quietNs": strconv.FormatInt(int64(quiet), 10)}})
+		name := "restart the proxy of " + node
+		if err := w.Step(ctx, name, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manyPorts are ports of a Service, all of them to the same port of its pods: for a proxy each is a Service of its own.
+func manyPorts(n int) (ports []corev1.ServicePort) {
+	for i := range n {
+		ports = append(ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(port + i), TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP})
+	}
+	return ports
+}
+
+// unready closes the gates of the workload's pods, which go on serving what is open, and waits until they are unready.
+func (k *workload) unready(ctx context.Context, w *World) error {
+	pods, err := k.pods(ctx, w)
+	if err != nil {
+		return fmt.Errorf("listing the pods of %s: %w", k.name, err)
+	}
+	for _, pod := range pods {
+		if err := w.setGate(ctx, pod.Name, false); err != nil {
+			return err
+		}
+		if err := w.readiness(ctx, &pod, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held are connections that stay open, unused.
+type held []io.Closer
+
+// all opens connections to each port of a workload: enough that a balancer gives most nodes one. A port answers when the
+// proxies have programmed it, each in its own time.
+func (h *held) all(ctx context.Context, w *World, k *workload) error {
+	for _, p := range k.ports() {
+		target := fmt.Sprintf("%s:%d", k.address, p.Port)
+		for range 2*len(w.Nodes) - 1 {
+			err := w.Until(ctx, "a connection to "+target, time.Minute, func(ctx context.Context) (bool, string, error) {
+				c, err := w.Hold(ctx, target)
+				if err == nil {
+					*h = append(*h, c)
+				}
+				return err == nil, "", err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (h *held) Close() error {
+	var errs []error
+	for _, c := range *h {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+package scenarios
+
+//lint:file-ignore SA1019 Endpoints are deprecated, and the only thing that kube-proxy up to 1.18 watches
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// headless is a Service without a selector, whose endpoints are the scenario's to change. Nobody serves them and nobody
+// asks for them (RFC 5737's documentation range): they make work for the proxies.
+type headless struct {
+	name  string
+	size  int // endpoints that it has
+	first int // number of the first
+}
+
+func (h *headless) create(ctx context.Context, w *World) error {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: namespace},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}}}
+	if err := w.Cluster.Create(ctx, s); err != nil {
+		return fmt.Errorf("creating the Service %s: %w", h.name, err)
+	}
+	if err := w.Cluster.Create(ctx, h.endpoints()); err != nil {
+		return fmt.Errorf("creating the Endpoints of %s: %w", h.name, err)
+	}
+	if err := w.Cluster.Create(ctx, h.slice()); err != nil {
+		return fmt.Errorf("creating the EndpointSlice of %s: %w", h.name, err)
+	}
+	return nil
+}
+
+// change takes one endpoint away and brings another.
+func (h *headless) change(ctx context.Context, w *World) error {
+	h.first++
+	if err := w.Cluster.Update(ctx, h.endpoints()); err != nil {
+		return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
+	}
+	if err := w.Cluster.Update(ctx, h.slice()); err != nil {
+		return fmt.Errorf("changing the EndpointSlice of %s: %w", h.name, err)
+	}
+	return nil
+}
+
+func (h *headless) addresses() (all []string) {
+	for i := range h.size {
+		all = append(all, fmt.Sprintf("192.0.2.%d", (h.first+i)%250+1))
+	}
+	return all
+}
+
+// endpoints are what old proxies read. A cluster's own controller would make a second EndpointSlice of them.
+func (h *headless) endpoints() *corev1.Endpoints {
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
+	for _, ip := range h.addresses() {
+		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
+	}
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: namespace,
+		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}}, Subsets: []corev1.EndpointSubset{subset}}
+}
+
+func (h *headless) slice() *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: h.name + "-1", Namespace: namespace,
+		Labels: map[string]string{discoveryv1.LabelServiceName: h.name, discoveryv1.LabelManagedBy: "hitless"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(httpPort)), Protocol: ptr(corev1.ProtocolTCP)}}}
+	for _, ip := range h.addresses() {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}})
+	}
+	return s
+}
