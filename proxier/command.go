@@ -31,7 +31,9 @@ type settings struct {
 	kubeconfig, master, hostname string
 	healthz, metrics             string
 	scheduler                    string
-	clusterCIDR                  string
+	clusterCIDR, detectLocal     string
+	podBridge, podPrefix         string
+	nodeCIDRs                    []netip.Prefix // of the Node, where they are asked for
 	nodePorts                    []string
 	masqueradeAll, strictARP     bool
 	fallback                     bool
@@ -85,6 +87,9 @@ func (s *settings) flags(c *cobra.Command) {
 	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of Services without the annotation "+desired.SchedulerAnnotation+": "+strings.Join(desired.Schedulers(), ", "))
 	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the asked interface")
 	f.StringVar(&s.clusterCIDR, "cluster-cidr", "", "addresses of pods, comma-separated; what comes from elsewhere to a cluster IP is masqueraded")
+	f.StringVar(&s.detectLocal, "detect-local-mode", "ClusterCIDR", "how to tell a pod's packet: "+strings.Join(localModes, ", "))
+	f.StringVar(&s.podBridge, "pod-bridge-interface", "", "with BridgeInterface: the bridge that pods' packets come from")
+	f.StringVar(&s.podPrefix, "pod-interface-name-prefix", "", "with InterfaceNamePrefix: how the names of interfaces begin that pods' packets come from")
 	f.StringSliceVar(&s.nodePorts, "nodeport-addresses", []string{"primary"}, "prefixes of the node's addresses that serve NodePorts, comma-separated; primary for the first InternalIP of the Node")
 	f.BoolVar(&s.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	f.BoolVar(&s.fallback, "terminating-fallback", true, "where no endpoint is ready, use those that terminate and still serve (KEP-1669); false is what kube-proxy did before 1.26")
@@ -128,6 +133,9 @@ func (s *settings) run(ctx context.Context) error {
 	options, err := s.engine(node)
 	if err != nil {
 		return err
+	}
+	if err := s.awaitCIDRs(ctx, config, node, log); err != nil {
+		return ended(ctx, err)
 	}
 	counters := metrics.New()
 	kernel, err := s.kernel(counters)
@@ -215,15 +223,8 @@ func (s *settings) client() (*rest.Config, error) {
 func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
 		Timeouts: s.timeouts, Lost: counters.Reopened}
-	for _, text := range strings.Split(s.clusterCIDR, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("reading --cluster-cidr %q: %w", s.clusterCIDR, err)
-		}
-		options.ClusterCIDRs = append(options.ClusterCIDRs, prefix)
+	if err := s.local(&options); err != nil {
+		return nil, err
 	}
 	return linux.Open(options)
 }

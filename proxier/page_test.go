@@ -21,7 +21,8 @@ func TestFlagsOfThePage(t *testing.T) {
 	flags := Command().Flags()
 	for _, name := range []string{"kubeconfig", "master", "hostname-override", "healthz-bind-address", "metrics-bind-address", "cluster-cidr",
 		"masquerade-all", "nodeport-addresses", "proxy-mode", "ipvs-scheduler", "ipvs-strict-arp", "ipvs-sync-period", "ipvs-min-sync-period",
-		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "cleanup", "profiling", "v", "config"} {
+		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout", "init-only", "cleanup", "profiling", "v", "config",
+		"detect-local-mode", "pod-bridge-interface", "pod-interface-name-prefix"} {
 		if flags.Lookup(name) == nil || !bytes.Contains(page, []byte("-"+name)) {
 			t.Errorf("flag %s: there %v, on the page %v", name, flags.Lookup(name) != nil, bytes.Contains(page, []byte("-"+name)))
 		}

@@ -348,14 +348,17 @@ func TestProfilingIsBehindItsFlag(t *testing.T) {
 
 func TestCommandRefusesBadFlags(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--nodeport-addresses=127.0.0.0/8": "loopback",
-		"--proxy-mode=iptables":            "ipvs only",
-		"--log-format=xml":                 "text or json",
-		"--ipvs-scheduler=dh":              "rr, sed, sh",
-		"--cluster-cidr=10.0.0.0/99":       "--cluster-cidr",
-		"--kubeconfig=/does/not/exist":     "--kubeconfig",
-		"--no-such-flag":                   "unknown flag",
-		"--drain-interval=soon":            "invalid",
+		"--nodeport-addresses=127.0.0.0/8":        "loopback",
+		"--proxy-mode=iptables":                   "ipvs only",
+		"--log-format=xml":                        "text or json",
+		"--ipvs-scheduler=dh":                     "rr, sed, sh",
+		"--cluster-cidr=10.0.0.0/99":              "--cluster-cidr",
+		"--detect-local-mode=Magic":               "NodeCIDR, BridgeInterface",
+		"--detect-local-mode=BridgeInterface":     "--pod-bridge-interface",
+		"--detect-local-mode=InterfaceNamePrefix": "--pod-interface-name-prefix",
+		"--kubeconfig=/does/not/exist":            "--kubeconfig",
+		"--no-such-flag":                          "unknown flag",
+		"--drain-interval=soon":                   "invalid",
 	} {
 		c := Command()
 		c.SetArgs([]string{flag, "--master=http://127.0.0.1:1"})

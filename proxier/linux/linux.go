@@ -18,15 +18,17 @@ import (
 
 // Options configure the kernel's part of the proxier.
 type Options struct {
-	Scheduler     string         // tried at the start, so that a missing module is found then
-	ClusterCIDRs  []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
-	MasqueradeAll bool           // masquerade all traffic to cluster IPs
-	StrictARP     bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
-	HealthPort    uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
-	Timeouts      Timeouts
-	Deadline      time.Duration // for the reply to one netlink call; the handle is given up when it passes
-	Lost          func(table string)
-	Proc          string // where /proc is; empty for /proc
+	Scheduler          string         // tried at the start, so that a missing module is found then
+	ClusterCIDRs       []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
+	PodBridge          string         // instead of ClusterCIDRs: the bridge that pods' packets come from
+	PodInterfacePrefix string         // instead of ClusterCIDRs: how the names of interfaces begin that they come from
+	MasqueradeAll      bool           // masquerade all traffic to cluster IPs
+	StrictARP          bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
+	HealthPort         uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
+	Timeouts           Timeouts
+	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
+	Lost               func(table string)
+	Proc               string // where /proc is; empty for /proc
 }
 
 // Timeouts say for how long IPVS remembers idle connections. 0 leaves the kernel's own: 15 min, 2 min and 5 min.

@@ -454,6 +454,10 @@ func TestMasquerade(t *testing.T) {
 		{"cluster IP, all", Options{MasqueradeAll: true}, kernel.OffCluster, nodeByServer},
 		{"cluster IP, client is a pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, kernel.OffCluster, clientAddr},
 		{"cluster IP, client is no pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kernel.OffCluster, nodeByServer},
+		{"cluster IP, client is a pod at the bridge", Options{PodBridge: "client"}, kernel.OffCluster, clientAddr},
+		{"cluster IP, client is not at the bridge", Options{PodBridge: "clien"}, kernel.OffCluster, nodeByServer},
+		{"cluster IP, client is a pod by its interface", Options{PodInterfacePrefix: "cli"}, kernel.OffCluster, clientAddr},
+		{"cluster IP, client is no pod by its interface", Options{PodInterfacePrefix: "veth"}, kernel.OffCluster, nodeByServer},
 		{"other port", Options{}, "", clientAddr},
 	} {
 		t.Run(test.name, func(t *testing.T) {

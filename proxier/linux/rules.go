@@ -34,7 +34,7 @@ type ruleChain struct {
 //	    ct state new ip daddr . meta l4proto . th dport @drop drop
 //	    ct state new … @restricted ip daddr . meta l4proto . th dport . ip saddr != @allowed drop
 //	    ip daddr . meta l4proto . th dport @masquerade meta mark set mark or 0x4000
-//	    [ip saddr != CIDR] … @off-cluster meta mark set mark or 0x4000 }
+//	    [ip saddr != CIDR | iifname != BRIDGE | iifname != PREFIX*] … @off-cluster meta mark set mark or 0x4000 }
 //	chain output      { hook output priority mangle: the same, and all three sets }
 //	chain postrouting { type nat hook postrouting priority srcnat
 //	    meta mark and 0x4000 != 0 meta mark set mark and not 0x4000 masquerade fully-random
@@ -57,7 +57,7 @@ func (f *filter) chains(of family) []ruleChain {
 	prerouting := append(slices.Clone(newOnes), of.mark(kernel.Masquerade))
 	if f.options.MasqueradeAll {
 		prerouting = append(prerouting, of.mark(kernel.OffCluster))
-	} else if outside := of.notFrom(f.options.ClusterCIDRs); len(outside) > 0 {
+	} else if outside := f.fromOutside(of); len(outside) > 0 {
 		prerouting = append(prerouting, append(outside, of.mark(kernel.OffCluster)...))
 	}
 	output := append(newOnes, of.mark(kernel.Masquerade), of.mark(kernel.OffCluster), of.mark(kernel.FromNode))
@@ -177,6 +177,20 @@ func anyBit(bits uint32) []expr.Any {
 			Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: make([]byte, 4)},
 	}
+}
+
+// fromOutside goes on when a packet is of no pod, by whatever tells that; nothing tells when it is empty.
+func (f *filter) fromOutside(of family) []expr.Any {
+	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register0}
+	switch o := f.options; {
+	case o.PodBridge != "":
+		padded := make([]byte, unix.IFNAMSIZ)
+		copy(padded, o.PodBridge)
+		return []expr.Any{name, &expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: padded}}
+	case o.PodInterfacePrefix != "":
+		return []expr.Any{name, &expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: []byte(o.PodInterfacePrefix)}}
+	}
+	return of.notFrom(f.options.ClusterCIDRs)
 }
 
 // notFrom goes on when the source is in none of the prefixes of the family.
