@@ -69,6 +69,7 @@ func Command() *cobra.Command {
 		},
 	}
 	s.flags(c)
+	c.AddCommand(migrateCommand())
 	return c
 }
 
@@ -138,7 +139,7 @@ func (s *settings) run(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	counters := metrics.New()
-	kernel, err := s.kernel(counters)
+	kernel, err := s.openKernel(counters, false)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (s *settings) run(ctx context.Context) error {
 // once opens the kernel, which sets what only root may set and tries what is needed, and perhaps cleans it up. What the next
 // start finds to be right already, it leaves alone.
 func (s *settings) once(log *slog.Logger) error {
-	kernel, err := s.kernel(metrics.New())
+	kernel, err := s.openKernel(metrics.New(), false)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (s *settings) once(log *slog.Logger) error {
 		log.Info("initialised; the next start needs CAP_NET_ADMIN only")
 		return nil
 	}
-	n, err := kernel.Cleanup()
+	n, err := kernel.Cleanup(nil)
 	if err != nil {
 		return fmt.Errorf("cleaning up: %w; say --cleanup again", err)
 	}
@@ -220,9 +221,9 @@ func (s *settings) client() (*rest.Config, error) {
 	return config, nil
 }
 
-func (s *settings) kernel(counters *metrics.Metrics) (*linux.Kernel, error) {
+func (s *settings) openKernel(counters *metrics.Metrics, readOnly bool) (*linux.Kernel, error) {
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
-		Timeouts: s.timeouts, Lost: counters.Reopened}
+		Timeouts: s.timeouts, Lost: counters.Reopened, ReadOnly: readOnly}
 	if err := s.local(&options); err != nil {
 		return nil, err
 	}

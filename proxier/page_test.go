@@ -28,7 +28,7 @@ func TestFlagsOfThePage(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile("`--([a-z-]+)[`=]").FindAllSubmatch(page, -1) {
-		if name := string(m[1]); flags.Lookup(name) == nil && name != "help" {
+		if name := string(m[1]); flags.Lookup(name) == nil && migrateCommand().Flags().Lookup(name) == nil && name != "help" {
 			t.Errorf("the page names --%s, which there is not", name)
 		}
 	}

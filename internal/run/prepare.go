@@ -156,7 +156,7 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 		}
 	}
 	if slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
-		if err := addTools(img); err != nil {
+		if err := AddTools(img); err != nil {
 			return err
 		}
 	}
@@ -176,8 +176,8 @@ func addTool(img *vm.Image, path, packageName string) error {
 	return img.AddProgram(path, path)
 }
 
-// addTools puts the programs into the guest that a kube-proxy calls.
-func addTools(img *vm.Image) error {
+// AddTools puts the programs into a guest that a kube-proxy calls. An error says which is not installed here.
+func AddTools(img *vm.Image) error {
 	for _, t := range []struct{ path, packageName string }{
 		{"/usr/sbin/ipset", "ipset"}, {"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
 		{"/usr/bin/cut", "coreutils"}, // 1.11 to 1.15 read /proc/modules with it, and leave IPVS mode without it
@@ -195,7 +195,8 @@ func addIptables(img *vm.Image) error {
 	if err := addTool(img, "/usr/sbin/xtables-nft-multi", "iptables"); err != nil {
 		return err
 	}
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
+		"iptables-nft-save", "iptables-nft-restore"} {
 		img.Link("/usr/sbin/"+name, "xtables-nft-multi")
 	}
 	extensions, err := filepath.Glob("/usr/lib/" + gnuTriplet() + "/xtables/*.so")

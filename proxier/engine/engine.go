@@ -46,6 +46,7 @@ type Options struct {
 	NodePorts desired.NodePorts
 	Drain     drain.Limits
 	Now       func() time.Time
+	Adopt     bool // take over virtual servers of others that Services want, with their connections
 }
 
 // Engine is described in the package comment.
@@ -297,6 +298,22 @@ func (e *Engine) HealthCheck(name types.NamespacedName) *desired.HealthCheck {
 
 // Draining returns how many real servers drain; while it is not 0, Drain has to be called from time to time.
 func (e *Engine) Draining() int { return e.drains.Len() }
+
+// Has reports whether a virtual server in the kernel is the proxier's, as far as it knows.
+func (e *Engine) Has(k kernel.Key) bool {
+	_, has := e.state.Virtual(k)
+	return has
+}
+
+// Flows are what conntrack has to be looked through for, of all virtual servers that the proxier has.
+func (e *Engine) Flows() []kernel.Flows {
+	var all []kernel.Flows
+	for _, k := range e.state.Keys() {
+		want, _ := e.Get(k)
+		all = append(all, kernel.Flows{Key: k, Keep: want.Reals})
+	}
+	return all
+}
 
 // Pending reports whether something failed and should be tried again.
 func (e *Engine) Pending() bool {

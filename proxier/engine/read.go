@@ -13,7 +13,8 @@ import (
 //
 // Ours is a virtual server that is on record in the kernel (an element of a recording set), or that this process knows.
 // Where the whole record is lost, as after `nft flush ruleset`, it is also one that a Service wants at an address which is
-// bound on our device, unless this process knows better. All others are left alone, for good.
+// bound on our device, unless this process knows better. All others are left alone, for good, unless Adopt says that they are
+// taken over from another proxy.
 func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	servers, err := e.kernel.Servers()
 	if err != nil {
@@ -40,7 +41,7 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 		known = known || e.suspect.keys[s.Key] // an operation of ours may have made it, though its reply was lost
 		want, wanted := e.table.Get(s.Key)
 		likely := wanted && len(recorded) == 0 && state.Bound(s.Key.Addr) && !theirs[s.Key]
-		if recorded[s.Key] || known || likely {
+		if recorded[s.Key] || known || likely || wanted && e.options.Adopt {
 			state.Put(s)
 			continue
 		}

@@ -30,7 +30,8 @@ type addresses struct {
 	deadline time.Duration
 	lost     func()
 	netlink  *netlink.Handle
-	device   netlink.Link
+	device   netlink.Link // nil when it is missing and nothing may be made
+	readOnly bool
 }
 
 func openAddresses(deadline time.Duration, lost func()) (*addresses, error) {
@@ -76,13 +77,21 @@ func (a *addresses) checked(err error) error {
 func (a *addresses) ensure() error {
 	link, err := a.netlink.LinkByName(Device)
 	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) && a.readOnly {
+		a.device = nil
+		return nil
+	}
 	if errors.As(err, &missing) {
 		if err = a.netlink.LinkAdd(a.blank()); err == nil || errors.Is(err, unix.EEXIST) {
 			link, err = a.netlink.LinkByName(Device)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making the device %s for virtual addresses: %w; it needs the module %s and CAP_NET_ADMIN", Device, a.checked(err), a.blank().Type())
+		return fmt.Errorf("making the device %s for virtual addresses: %w; it needs the module dummy and CAP_NET_ADMIN", Device, a.checked(err))
+	}
+	if a.readOnly {
+		a.device = link
+		return nil
 	}
 	if want := a.blank().Type(); link.Type() != want {
 		return fmt.Errorf("the device %s is of type %s, not %s: somebody else's; rename it", Device, link.Type(), want)
@@ -143,7 +152,7 @@ func (a *addresses) sort(all *kernel.Addresses, addr netip.Addr, on netlink.Link
 	switch {
 	case on == nil:
 		all.Node = append(all.Node, addr)
-	case on.Attrs().Index == a.device.Attrs().Index:
+	case a.device != nil && on.Attrs().Index == a.device.Attrs().Index:
 		if !addr.IsLinkLocalUnicast() {
 			all.Bound = append(all.Bound, addr)
 		}

@@ -8,16 +8,17 @@ import (
 )
 
 // Cleanup takes everything of the proxier out of the kernel, and returns how many virtual servers that were: those that are
-// on record as its own, its device with all virtual addresses, and its nftables tables. Sysctls stay as they are. The
-// record goes last, so that what fails can be tried again. The kernel cannot be used after it.
-func (k *Kernel) Cleanup() (int, error) {
+// on record as its own, its device with all virtual addresses, and its nftables tables. Virtual servers that keep says so of
+// stay, for the proxy that goes on with them; nil keeps none. Sysctls stay as they are. The record goes last, so that what
+// fails can be tried again. The kernel cannot be used after it.
+func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 	elements, err := k.Elements()
 	if err != nil {
 		return 0, err
 	}
 	own := map[kernel.Key]bool{}
 	for _, e := range elements {
-		if e.Set.Records() {
+		if e.Set.Records() && (keep == nil || !keep(e.Key)) {
 			own[e.Key] = true
 		}
 	}

@@ -158,6 +158,9 @@ func (f *filter) read() ([]kernel.Element, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %v: %w", family, err)
 		}
+		if !complete && f.options.ReadOnly {
+			continue
+		}
 		if !complete {
 			if err := f.prepare(); err != nil {
 				return nil, err

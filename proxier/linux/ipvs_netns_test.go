@@ -123,7 +123,7 @@ func TestCleanup(t *testing.T) {
 		t.Fatal(err)
 	}
 	nft(t, "add", "table", "ip", "somebody")
-	if n, err := k.Cleanup(); n != 1 || err != nil {
+	if n, err := k.Cleanup(nil); n != 1 || err != nil {
 		t.Errorf("%d virtual servers, error %v", n, err)
 	}
 	all, err := k.Servers()
@@ -136,7 +136,7 @@ func TestCleanup(t *testing.T) {
 	if tables := nft(t, "list", "tables"); strings.Contains(tables, Table) || !strings.Contains(tables, "somebody") {
 		t.Errorf("tables\n%s", tables)
 	}
-	if n, err := withIPVS(t).Cleanup(); n != 0 || err != nil {
+	if n, err := withIPVS(t).Cleanup(nil); n != 0 || err != nil {
 		t.Errorf("a second time: %d virtual servers, error %v", n, err)
 	}
 }

@@ -25,6 +25,7 @@ type Options struct {
 	MasqueradeAll      bool           // masquerade all traffic to cluster IPs
 	StrictARP          bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
 	HealthPort         uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
+	ReadOnly           bool           // prepare nothing and change nothing: what is missing reads as empty
 	Timeouts           Timeouts
 	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
 	Lost               func(table string)
@@ -45,6 +46,7 @@ type Kernel struct {
 	filter    *filter
 	conntrack conntrack
 	noIPv6    error
+	readOnly  bool
 }
 
 var _ kernel.Kernel = (*Kernel)(nil)
@@ -59,7 +61,10 @@ func Open(o Options) (*Kernel, error) {
 		o.Lost = func(string) {}
 	}
 	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
-		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}}
+		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}, readOnly: o.ReadOnly}
+	if o.ReadOnly {
+		return k, k.openReadOnly(o)
+	}
 	if err := errors.Join(k.ipvs.check(checkKey, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
 		k.Close()
 		return nil, err
@@ -85,12 +90,29 @@ func Open(o Options) (*Kernel, error) {
 	return k, nil
 }
 
+// openReadOnly does as much of Open as changes nothing.
+func (k *Kernel) openReadOnly(o Options) (err error) {
+	if _, err := os.Stat(filepath.Join(o.proc(), "net/ip_vs")); err != nil {
+		return fmt.Errorf("looking for IPVS: %w; load the module ip_vs, or use a kernel that has it", err)
+	}
+	if _, err := os.Stat(filepath.Join(o.proc(), "net/if_inet6")); err != nil {
+		k.noIPv6 = fmt.Errorf("the kernel does no IPv6: %w", err)
+	}
+	k.addresses = &addresses{deadline: o.Deadline, lost: func() { o.Lost("route") }, readOnly: true}
+	k.filter = newFilter(o, ipv4, ipv6)
+	return k.addresses.reopen()
+}
+
+func (o Options) proc() string {
+	if o.Proc == "" {
+		return "/proc"
+	}
+	return o.Proc
+}
+
 // lacksIPv6 says why this kernel cannot do IPv6; nil when it can.
 func (k *Kernel) lacksIPv6(o Options) error {
-	if o.Proc == "" {
-		o.Proc = "/proc"
-	}
-	if _, err := os.Stat(filepath.Join(o.Proc, "net/if_inet6")); err != nil {
+	if _, err := os.Stat(filepath.Join(o.proc(), "net/if_inet6")); err != nil {
 		return fmt.Errorf("the kernel does no IPv6: %w", err)
 	}
 	return k.ipvs.check(checkKey6, o.Scheduler)
@@ -107,8 +129,13 @@ func (k *Kernel) Close() {
 	}
 }
 
-// Scheduler implements kernel.Kernel.
-func (k *Kernel) Scheduler(name string) error { return k.ipvs.check(checkKey, name) }
+// Scheduler implements kernel.Kernel. It makes and deletes a virtual server; a kernel that is only read is believed to have it.
+func (k *Kernel) Scheduler(name string) error {
+	if k.readOnly {
+		return nil
+	}
+	return k.ipvs.check(checkKey, name)
+}
 
 // update edits a virtual server in place. While Linux changes a scheduler, for a grace period of RCU, the virtual server has
 // none and refuses what is new (ip_vs_edit_service). So that is dropped meanwhile, and a client's second try comes through. A
@@ -147,6 +174,9 @@ func (k *Kernel) Elements() ([]kernel.Element, error) { return k.filter.read() }
 // Apply implements kernel.Kernel. To delete what is gone already, or to bind what is bound, is no error: the kernel is
 // as it was asked to be.
 func (k *Kernel) Apply(op kernel.Op) error {
+	if k.readOnly {
+		return fmt.Errorf("%v: this kernel was opened to be read only", op)
+	}
 	switch o := op.(type) {
 	case kernel.UpdateVirtual:
 		return k.update(o)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/suites"
 )
@@ -26,7 +27,10 @@ import (
 var only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; all when empty")
 
 // packages have tests with the tag netns that need IPVS.
-var packages = []string{"proxier/linux", "proxier"}
+var packages = []string{"proxier/linux", "proxier", "suites/proxier/migration"}
+
+// kubeProxy is what the node migrates from and to.
+var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -106,9 +110,15 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	img.Add("/usr/bin/hitless", program, 0o755)
 	img.Link("/init", "usr/bin/hitless")
 	_, err = img.AddModules(kernel, append(slices.Clone(vm.Modules), "sctp")...)
-	if err := errors.Join(err, img.AddProgram("/usr/sbin/nft", "/usr/sbin/nft")); err != nil {
+	if err := errors.Join(err, run.AddTools(img)); err != nil {
 		t.Fatal(err)
 	}
+	builder := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { t.Log(s) }}
+	built, err := builder.Build(context.Background(), kubeProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img.Add("/usr/bin/kube-proxy", built[0].Path, 0o755)
 	for _, name := range packages {
 		file := filepath.Join(t.TempDir(), "tests")
 		build := exec.Command("go", "test", "-c", "-trimpath", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)

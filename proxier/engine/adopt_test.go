@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Another proxy's virtual servers are taken over with their connections where Services want them, and only when asked for;
+// others of its own stay as they are.
+func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
+	for _, adopt := range []bool{true, false} {
+		now := time.Unix(0, 0)
+		k, w := fake.New(nodeAddrs...), &world{}
+		w.services[0] = service{exists: true, pods: [4]podState{absent, absent, ready, absent}}
+		old, other := pod(0, 3, 8080), key("10.96.0.250", 80)
+		if err := k.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "wlc"}}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1},
+			kernel.AddReal{Key: vip, Real: old, Weight: 1}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: other, Scheduler: "rr"}}); err != nil {
+			t.Fatal(err)
+		}
+		k.Connect(vip, pod0, 8, 0)
+		k.Connect(vip, old, 8, 0)
+		e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return now }, Adopt: adopt})
+		r, err := e.Full(context.Background())
+		if err != nil || len(r.Failures) > 0 {
+			t.Fatal(err, r.Failures)
+		}
+		state := k.State()
+		recorded := state.Has(kernel.Element{Set: kernel.OffCluster, Key: vip})
+		weight, _ := state.Weight(vip, old)
+		v, _ := state.Virtual(vip)
+		if taken := e.Has(vip) && recorded && weight == 0 && v.Scheduler == "rr" && state.Bound(vip.Addr); taken != adopt || k.Cut() > 0 {
+			t.Errorf("adopt %v: taken over: %v (recorded %v, weight of what no Service wants %d, %s), %d connections cut", adopt, taken, recorded, weight, v.Scheduler, k.Cut())
+		}
+		if refused := len(r.Refused) > 0; refused == adopt {
+			t.Errorf("adopt %v: refused %v", adopt, r.Refused)
+		}
+		if _, exists := state.Virtual(other); !exists || e.Has(other) {
+			t.Errorf("adopt %v: a virtual server that no Service wants is there: %v, taken: %v", adopt, exists, e.Has(other))
+		}
+		if flows := e.Flows(); adopt && (len(flows) != 1 || len(flows[0].Keep) != 1 || flows[0].Keep[0] != netip.AddrPort(pod0)) {
+			t.Errorf("flows %v", flows)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+//go:build netns
+
+package linux
+
+import (
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// leftBehind are rules as kube-proxy leaves them beside those of a kubelet, of a CNI plugin that marks by a chain of
+// kube-proxy's, and of an administrator.
+const leftBehind = `*nat
+:KUBE-KUBELET-CANARY - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-SVC-BBBBBBBBBBBBBBBB - [0:0]
+:CNI-HOSTPORT-SETMARK - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+-A KUBE-SEP-AAAAAAAAAAAAAAAA -s 10.244.1.1/32 -m comment --comment "shop/web" -j KUBE-MARK-MASQ
+-A KUBE-SEP-AAAAAAAAAAAAAAAA -p tcp -m comment --comment "shop/web" -m tcp -j DNAT --to-destination 10.244.1.1:8080
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "shop/web cluster IP" -m tcp --dport 80 -j KUBE-SVC-BBBBBBBBBBBBBBBB
+-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A KUBE-SVC-BBBBBBBBBBBBBBBB -m comment --comment "shop/web" -m statistic --mode random --probability 0.5 -j KUBE-SEP-AAAAAAAAAAAAAAAA
+COMMIT
+*filter
+:KUBE-FIREWALL - [0:0]
+:KUBE-FORWARD - [0:0]
+:KUBE-SERVICES - [0:0]
+-A INPUT -j KUBE-FIREWALL
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-SERVICES -d 10.96.0.11/32 -p tcp -m comment --comment "shop/none has no endpoints" -m tcp --dport 80 -j REJECT
+COMMIT
+`
+
+func iptables(t *testing.T, program, input string) string {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("no %s here; apt-get install iptables", program)
+	}
+	cmd := exec.Command(program)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", program, err, out)
+	}
+	return string(out)
+}
+
+// rules are the lines of iptables-save that say something.
+func rules(t *testing.T) (lines []string) {
+	for line := range strings.Lines(iptables(t, "iptables-nft-save", "")) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":") && !strings.Contains(line, "ACCEPT") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func find(t *testing.T) *KubeProxy {
+	t.Helper()
+	p, err := FindKubeProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Of iptables and nftables, what is kube-proxy's goes, and everything else stays.
+func TestRulesOfKubeProxyGo(t *testing.T) {
+	inNamespace(t)
+	if modes := find(t).Modes(); len(modes) != 0 {
+		t.Errorf("in an empty namespace it found %v", modes)
+	}
+	iptables(t, "iptables-nft-restore", leftBehind)
+	if modes := find(t).Modes(); !slices.Equal(modes, []string{"iptables"}) {
+		t.Errorf("found %v, want iptables", modes)
+	}
+	nft(t, "add", "table", "ip", "kube-proxy")
+	nft(t, "add", "chain", "ip", "kube-proxy", "services", "{ type nat hook prerouting priority dstnat ; }")
+	nft(t, "add", "table", "ip6", "kube-proxy")
+	nft(t, "add", "table", "ip", "somebody")
+	p := find(t)
+	if modes := p.Modes(); !slices.Equal(modes, []string{"iptables", "nftables"}) || len(p.Chains) != 8 {
+		t.Errorf("found %v with the chains %v", modes, p.Chains)
+	}
+	if diff := cmp.Diff([]string{"ip nat KUBE-MARK-MASQ"}, p.Kept); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	if err := p.RemoveRules(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		":KUBE-FIREWALL - [0:0]",
+		"-A INPUT -j KUBE-FIREWALL",
+		"-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT",
+		`-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`,
+		":CNI-HOSTPORT-SETMARK - [0:0]",
+		":KUBE-KUBELET-CANARY - [0:0]",
+		":KUBE-MARK-MASQ - [0:0]",
+		"-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE",
+		"-A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ",
+		"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+	}
+	got := rules(t)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what is left of iptables (-want +got):\n%s", diff)
+	}
+	if tables := nft(t, "list", "tables"); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "somebody") {
+		t.Errorf("tables\n%s", tables)
+	}
+	if err := find(t).RemoveRules(); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// The device goes with its addresses, but not with those that the proxier has too.
+func TestDeviceOfKubeProxyGoes(t *testing.T) {
+	inNamespace(t)
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: kubeProxyDevice}}); err != nil { // not every kernel has dummy devices
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByName(kubeProxyDevice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []string{"10.96.0.10", "10.96.0.11"} {
+		addr, err := netlink.ParseAddr(a + "/32")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own(t, "10.96.0.10")
+	p := find(t)
+	if modes := p.Modes(); !slices.Equal(modes, []string{"ipvs"}) || len(p.Addrs) != 2 {
+		t.Errorf("found %v with %v", modes, p.Addrs)
+	}
+	for range 2 {
+		if err := p.RemoveDevice(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local := func(to string) bool {
+		found, err := netlink.RouteGet(net.ParseIP(to))
+		return err == nil && len(found) == 1 && found[0].Type == unix.RTN_LOCAL
+	}
+	if !local("10.96.0.10") {
+		t.Error("the address that both had is not the node's any more")
+	}
+	if local("10.96.0.11") {
+		t.Error("the address that kube-proxy alone had is still the node's")
+	}
+}
+
+// Sets of ipset are found by their names, and go once no rule needs them.
+func TestSetsOfKubeProxyGo(t *testing.T) {
+	inNamespace(t)
+	for _, set := range []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP", "somebodys"} {
+		if err := netlink.IpsetCreate(set, "hash:ip", netlink.IpsetCreateOptions{}); err != nil {
+			t.Fatalf("making a set of ipset: %v", err)
+		}
+	}
+	if p := find(t); !slices.Equal(p.Sets, []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP"}) || !slices.Equal(p.Modes(), []string{"ipvs"}) {
+		t.Fatalf("found %v of modes %v", p.Sets, p.Modes())
+	}
+	if err := find(t).RemoveSets(); err != nil {
+		t.Fatal(err)
+	}
+	if p := find(t); len(p.Sets) > 0 {
+		t.Errorf("left are %v", p.Sets)
+	}
+	if _, err := netlink.IpsetList("somebodys"); err != nil {
+		t.Errorf("somebody else's set: %v", err)
+	}
+}

@@ -1,0 +1,519 @@
+//go:build netns
+
+// Package migration moves a node from an unmodified kube-proxy to the bundled proxier and back, under traffic. It runs in the
+// lab's kernel: go test -tags lab ./suites/proxier
+package migration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+const (
+	node        = "node-1"
+	nodeAddr    = "192.0.2.1"
+	clientAddr  = "192.0.2.2"
+	gatewayAddr = "10.244.1.254"
+	clusterIP   = "10.96.0.10"
+	externalIP  = "203.0.113.10"
+	patience    = 60 * time.Second
+)
+
+var podAddrs = []string{"10.244.1.1", "10.244.1.2"}
+
+// place is a node with a client on one side and pods on the other, each in a namespace; the test's own is the node.
+type place struct {
+	client netns.NsHandle
+	api    string
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	own, err := netns.New()
+	must(t, err)
+	t.Cleanup(func() { own.Close() })
+	up(t, "lo")
+	client := neighbour(t, own, "client", nodeAddr, clientAddr)
+	pods := neighbour(t, own, "pods", gatewayAddr, podAddrs...)
+	for path, value := range map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/icmp_ratelimit": "0"} {
+		must(t, os.WriteFile("/proc/sys/"+path, []byte(value), 0o644))
+	}
+	inside(pods, func() {
+		l, err := net.Listen("tcp4", ":8080")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { l.Close() })
+		go answer(l)
+	})
+	return place{client, serveAPI(t)}
+}
+
+// neighbour makes a namespace that is joined to the node's by a wire, with a default route to it.
+func neighbour(t *testing.T, own netns.NsHandle, name, here string, there ...string) netns.NsHandle {
+	t.Helper()
+	ns, err := netns.New()
+	must(t, err)
+	t.Cleanup(func() { ns.Close() })
+	must(t, netns.Set(own))
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns)}))
+	number(t, name, here)
+	up(t, name)
+	inside(ns, func() {
+		number(t, "eth0", there...)
+		up(t, "eth0")
+		up(t, "lo")
+		if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(here)}); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns
+}
+
+func up(t *testing.T, name string) {
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func number(t *testing.T, name string, addrs ...string) {
+	link, err := netlink.LinkByName(name)
+	for _, a := range addrs {
+		var addr *netlink.Addr
+		if err == nil {
+			addr, err = netlink.ParseAddr(a + "/24")
+		}
+		if err == nil {
+			err = netlink.AddrAdd(link, addr)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// inside runs f to its end on a thread of another namespace, which ends with it.
+func inside(ns netns.NsHandle, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if err := netns.Set(ns); err != nil {
+			panic(err)
+		}
+		f()
+	}()
+	<-done
+}
+
+// answer echoes.
+func answer(l net.Listener) {
+	for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+		go func() {
+			defer c.Close()
+			_, _ = io.Copy(c, c)
+		}()
+	}
+}
+
+// serveAPI serves one Service of type LoadBalancer with two pods, and the Node.
+func serveAPI(t *testing.T) string {
+	t.Helper()
+	plane := replay.New()
+	name, port, yes, where := "http", int32(8080), true, node
+	about := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	svc := &v1.Service{ObjectMeta: about, Spec: v1.ServiceSpec{Type: v1.ServiceTypeLoadBalancer, ClusterIP: clusterIP, ClusterIPs: []string{clusterIP},
+		IPFamilies: []v1.IPFamily{v1.IPv4Protocol}, Ports: []v1.ServicePort{{Name: name, Port: 80, NodePort: 30080, Protocol: v1.ProtocolTCP}}}}
+	svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: externalIP}}
+	slice := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discovery.LabelServiceName: "web"}},
+		AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Name: &name, Port: &port}}}
+	for _, pod := range podAddrs {
+		slice.Endpoints = append(slice.Endpoints, discovery.Endpoint{Addresses: []string{pod}, NodeName: &where, Conditions: discovery.EndpointConditions{Ready: &yes, Serving: &yes}})
+	}
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	this.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: nodeAddr}}
+	_, err := plane.Apply(svc)
+	must(t, err)
+	_, err = plane.Apply(slice)
+	must(t, err)
+	_, err = plane.Apply(this)
+	must(t, err)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- plane.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		<-served
+	})
+	return "http://" + l.Addr().String()
+}
+
+// program is a program of the node, in the background.
+type program struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	ended  chan error
+}
+
+func start(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2")
+	must(t, p.cmd.Start())
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p
+}
+
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	<-p.ended
+}
+
+func (c place) kubeProxy(t *testing.T, mode string) *program {
+	t.Helper()
+	p := start(t, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
+		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
+	until(t, "kube-proxy in mode "+mode+" to be healthy", p, func() bool { return status("/healthz") == http.StatusOK })
+	return p
+}
+
+func (c place) args(args ...string) []string {
+	return append([]string{"--master=" + c.api, "--hostname-override=" + node, "--cluster-cidr=10.244.0.0/16"}, args...)
+}
+
+func (c place) migrate(args ...string) (string, error) {
+	out, err := exec.Command("/usr/bin/hitless", append([]string{"proxier", "migrate"}, c.args(args...)...)...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return string(out) + string(exit.Stderr), err
+	}
+	return string(out), err
+}
+
+// status asks on this thread, which is in the node's namespace; those of an HTTP client are not.
+func status(path string) int {
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:10256", 5*time.Second)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// until waits for a condition; the program's output says why it does not come.
+func until(t *testing.T, what string, p *program, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+		select {
+		case err := <-p.ended:
+			t.Fatalf("waiting for %s: the program ended with %v: %s", what, err, p.output.String())
+		default:
+		}
+	}
+}
+
+// talk asks on a connection, and returns why no answer came.
+func talk(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, make([]byte, 1))
+	return err
+}
+
+// traffic is eight connections that are held, and new ones all the time, to each address.
+type traffic struct {
+	held     []net.Conn
+	attempts atomic.Int64
+	failed   chan string
+	stop     chan struct{}
+	ended    chan struct{}
+}
+
+var targets = []string{clusterIP + ":80", externalIP + ":80", nodeAddr + ":30080"}
+
+func (c place) traffic(t *testing.T) *traffic {
+	t.Helper()
+	tr := &traffic{failed: make(chan string, 1000), stop: make(chan struct{}), ended: make(chan struct{})}
+	for i := range 8 {
+		inside(c.client, func() {
+			conn, err := net.DialTimeout("tcp", targets[i%len(targets)], 5*time.Second)
+			if err == nil {
+				err = talk(conn)
+			}
+			if err != nil {
+				t.Errorf("connection %d to hold: %v", i, err)
+				return
+			}
+			tr.held = append(tr.held, conn)
+		})
+	}
+	go inside(c.client, func() {
+		defer close(tr.ended)
+		for i := 0; ; i++ {
+			select {
+			case <-tr.stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			tr.attempt(targets[i%len(targets)])
+		}
+	})
+	return tr
+}
+
+func (tr *traffic) attempt(target string) {
+	tr.attempts.Add(1)
+	conn, err := net.DialTimeout("tcp", target, 5*time.Second)
+	if err == nil {
+		err = talk(conn)
+		conn.Close()
+	}
+	if err != nil {
+		tr.failed <- fmt.Sprintf("%s: %v", target, err)
+	}
+}
+
+// losses are what was lost since the last time: held connections that do not answer, and new ones that failed.
+func (tr *traffic) losses() (lost []string) {
+	for i, conn := range tr.held {
+		if err := talk(conn); err != nil {
+			lost = append(lost, fmt.Sprintf("held connection %d (%v): %v", i, conn.RemoteAddr(), err))
+		}
+	}
+	for {
+		select {
+		case failure := <-tr.failed:
+			lost = append(lost, "a new connection: "+failure)
+		default:
+			return lost
+		}
+	}
+}
+
+// judge checks that nothing was lost.
+func (tr *traffic) judge(t *testing.T, when string) {
+	t.Helper()
+	for _, loss := range tr.losses() {
+		t.Errorf("%s: %s", when, loss)
+	}
+	t.Logf("%s: %d held connections, %d new ones so far", when, len(tr.held), tr.attempts.Load())
+}
+
+// kernelSays is all that proxies leave in a kernel, as its own tools show it.
+func kernelSays(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, command := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "-s", "list", "ruleset"}, {"ipset", "list", "-n"}} {
+		out, err := exec.Command(command[0], command[1:]...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if !strings.HasPrefix(line, "#") && !strings.Contains(line, "counter packets") {
+				all.WriteString(line)
+			}
+		}
+	}
+	links, err := netlink.LinkList()
+	must(t, err)
+	for _, l := range links {
+		fmt.Fprintln(&all, "device", l.Attrs().Name)
+	}
+	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
+	must(t, err)
+	for line := range strings.Lines(string(servers)) {
+		if strings.HasPrefix(line, "TCP") {
+			fmt.Fprintln(&all, "server", strings.Fields(line)[1])
+		}
+	}
+	return all.String()
+}
+
+// free fails for each trace of a proxy.
+func free(t *testing.T, of string, words ...string) {
+	t.Helper()
+	says := kernelSays(t)
+	for line := range strings.Lines(says) {
+		for _, word := range words { // KUBE-FIREWALL is the kubelet's too, and stays
+			if strings.Contains(line, word) && !strings.Contains(line, "KUBE-FIREWALL") {
+				t.Errorf("of %s is left: %s", of, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// serving starts a kube-proxy, and traffic once it serves.
+func (c place) serving(t *testing.T, mode string) (*program, *traffic) {
+	t.Helper()
+	proxy := c.kubeProxy(t, mode)
+	until(t, "the Service", proxy, func() (served bool) {
+		inside(c.client, func() {
+			served = true
+			for _, target := range targets {
+				conn, err := net.DialTimeout("tcp", target, time.Second)
+				if served = served && err == nil; err == nil {
+					conn.Close()
+				}
+			}
+		})
+		return served
+	})
+	return proxy, c.traffic(t)
+}
+
+// The twin: what was the way before, cleaning up first, loses what the right order does not.
+func TestCleanupFirst(t *testing.T) {
+	c := newPlace(t)
+	proxy, traffic := c.serving(t, "ipvs")
+	proxy.stop(t)
+	if lost := traffic.losses(); len(lost) > 0 {
+		t.Errorf("lost before anything was done: %v", lost)
+	}
+	cleanup := start(t, "/usr/bin/kube-proxy", "--cleanup")
+	<-cleanup.ended
+	bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
+	until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
+	close(traffic.stop)
+	<-traffic.ended
+	lost := traffic.losses()
+	if t.Logf("%d lost: %v", len(lost), lost); len(lost) == 0 {
+		t.Error("cleaning up first lost nothing, so that the zeros of the right order say nothing")
+	}
+	bundled.stop(t)
+}
+
+// There and back, from and to each mode of kube-proxy, no connection is lost and nothing stays behind.
+func TestMigration(t *testing.T) {
+	for _, mode := range []string{"ipvs", "iptables", "nftables"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newPlace(t)
+			proxy, traffic := c.serving(t, mode)
+			if out, err := c.migrate("--from="+mode, "--to=bundled"); err == nil || !strings.Contains(out, "still runs") {
+				t.Errorf("while kube-proxy runs: %v: %s", err, out)
+			}
+			proxy.stop(t)
+			before := kernelSays(t)
+			plan, err := c.migrate("--from="+mode, "--to=bundled", "--dry-run")
+			if err != nil {
+				t.Fatalf("dry run: %v: %s", err, plan)
+			}
+			t.Logf("the plan\n%s", plan)
+			if after := kernelSays(t); after != before {
+				t.Errorf("the dry run changed the kernel from\n%s\nto\n%s", before, after)
+			}
+			traffic.judge(t, "before")
+			out, err := c.migrate("--from="+mode, "--to=bundled")
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if dry := strings.TrimPrefix(plan, "dry run: nothing is changed\n"); out != dry {
+				t.Errorf("it did\n%s\nand the plan was\n%s", out, dry)
+			}
+			traffic.judge(t, "served by the bundled proxier")
+			free(t, "kube-proxy", "KUBE-", "kube-")
+			bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
+			until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
+			traffic.judge(t, "the proxier has taken over what is there")
+			bundled.stop(t)
+			c.back(t, mode, traffic)
+		})
+	}
+}
+
+// back hands the node over to kube-proxy again. Connections that only IPVS knows are waited for; so they are closed.
+func (c place) back(t *testing.T, mode string, traffic *traffic) {
+	t.Helper()
+	if out, err := c.migrate("--from=bundled", "--to="+mode); err == nil || !strings.Contains(out, "does not serve") {
+		t.Errorf("without kube-proxy: %v: %s", err, out)
+	}
+	proxy := c.kubeProxy(t, mode)
+	until(t, "kube-proxy to serve", proxy, func() bool {
+		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
+		return err == nil
+	})
+	var out string
+	var err error
+	moved := make(chan struct{})
+	own, nsErr := netns.Get()
+	must(t, nsErr)
+	go inside(own, func() {
+		defer close(moved)
+		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period=20s")
+	})
+	traffic.judge(t, "on the way back")
+	if mode != "ipvs" {
+		for _, conn := range traffic.held {
+			conn.Close()
+		}
+		traffic.held = nil
+	}
+	<-moved
+	if err != nil {
+		t.Fatalf("back: %v: %s", err, out)
+	}
+	traffic.judge(t, "served by kube-proxy again")
+	close(traffic.stop)
+	<-traffic.ended
+	traffic.judge(t, "at the end")
+	free(t, "the bundled proxier", "hitless-")
+	if says := kernelSays(t); mode != "ipvs" && strings.Contains(says, "server ") {
+		t.Errorf("virtual servers are left:\n%s", says)
+	}
+	proxy.stop(t)
+}
