@@ -100,7 +100,7 @@ func (c *conformance) add(f *RunFolder) {
 		c.Profiles = append(c.Profiles, conformedProfile{Name: name, byFeature: map[string][]Verdict{}, Supported: []string{}, Failed: []string{}, Undecided: []string{}})
 	}
 	p := &c.Profiles[i]
-	feature := titleOf(r.Run.Scenario, f.Origin.Command)
+	feature := TitleOf(r.Run.Scenario, f.Origin.Command)
 	if p.byFeature[feature] == nil {
 		p.inTheirTurn = append(p.inTheirTurn, feature)
 	}

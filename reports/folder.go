@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -32,16 +33,17 @@ func OpenRun(dir string) (*RunFolder, error) {
 	if f.Origin, err = h.Origin(); err != nil {
 		return nil, err
 	}
-	f.Started, err = StartedAt(filepath.Dir(h.dir))
-	return f, err
+	if f.Started, err = StartedAt(os.DirFS(filepath.Dir(h.dir))); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Dir(h.dir), err)
+	}
+	return f, nil
 }
 
 // StartedAt tells when the run in a folder was started, from its host.json. One that was written before it had a field for
 // that tells it by its own age: it is written when the run has ended. Without a host.json the time is zero.
-func StartedAt(dir string) (time.Time, error) {
-	file := filepath.Join(dir, HostFile)
-	data, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
+func StartedAt(folder fs.FS) (time.Time, error) {
+	data, err := fs.ReadFile(folder, HostFile)
+	if errors.Is(err, fs.ErrNotExist) {
 		return time.Time{}, nil
 	}
 	if err != nil {
@@ -52,12 +54,12 @@ func StartedAt(dir string) (time.Time, error) {
 		WallSeconds float64   `json:"wallSeconds"`
 	}
 	if err := json.Unmarshal(data, &facts); err != nil {
-		return time.Time{}, fmt.Errorf("asking %s when the run was started: %w", file, err)
+		return time.Time{}, fmt.Errorf("asking %s when the run was started: %w", HostFile, err)
 	}
 	if !facts.Started.IsZero() {
 		return facts.Started, nil
 	}
-	info, err := os.Stat(file)
+	info, err := fs.Stat(folder, HostFile)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("asking when the run was started: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -222,22 +221,22 @@ func TestAFeatureIsSupportedOnlyIfAllOfItsRunsPassed(t *testing.T) {
 
 func TestWhenARunWasStarted(t *testing.T) {
 	dir := t.TempDir()
-	if at, err := StartedAt(dir); err != nil || !at.IsZero() {
+	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.IsZero() {
 		t.Errorf("without a host.json: %v, %v", at, err)
 	}
 	put(t, dir, HostFile, []byte(`{"started":"2026-11-21T09:30:00Z","wallSeconds":60}`))
-	if at, err := StartedAt(dir); err != nil || !at.Equal(startOfRuns.Truncate(time.Second)) {
+	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.Equal(startOfRuns.Truncate(time.Second)) {
 		t.Errorf("%v, %v", at, err)
 	}
 	file := put(t, dir, HostFile, []byte(`{"wallSeconds":60}`))
 	if err := os.Chtimes(file, startOfRuns, startOfRuns); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := StartedAt(dir); err != nil || !at.Equal(startOfRuns.Add(-time.Minute)) {
+	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.Equal(startOfRuns.Add(-time.Minute)) {
 		t.Errorf("of an older version: %v, %v", at, err)
 	}
 	put(t, dir, HostFile, []byte(`{`))
-	if _, err := StartedAt(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, HostFile)) {
+	if _, err := StartedAt(os.DirFS(dir)); err == nil || !strings.Contains(err.Error(), HostFile) {
 		t.Errorf("a damaged one gave %v", err)
 	}
 }

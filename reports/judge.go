@@ -46,6 +46,11 @@ func ReadReport(file string) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the report: %w", err)
 	}
+	return ParseReport(data, file)
+}
+
+// ParseReport reads a report.json of a version that this program knows; file is its name in errors.
+func ParseReport(data []byte, file string) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("reading the report %s: %w (`hitless report` makes it again from the history)", file, err)

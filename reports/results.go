@@ -45,7 +45,7 @@ func WriteResults(w io.Writer, all []*Comparison) error {
 	b.WriteString("|---|---|---:|---|---:|---:|---:|\n")
 	for _, c := range all {
 		for _, s := range c.Subjects {
-			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s |\n", cell(titleOf(c.Scenario, c.Command)), cell(s.Subject), len(s.Runs), verdicts(s.Runs),
+			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s |\n", cell(TitleOf(c.Scenario, c.Command)), cell(s.Subject), len(s.Runs), verdicts(s.Runs),
 				medianAndMost(s.Runs, func(r ComparedRun) int { return r.Dropped }),
 				medianAndMost(s.Runs, func(r ComparedRun) int { return r.Delayed }), worstGap(s.Runs))
 		}
@@ -54,8 +54,8 @@ func WriteResults(w io.Writer, all []*Comparison) error {
 	return err
 }
 
-// titleOf is the scenario with the parameters that the command set.
-func titleOf(scenario, command string) string {
+// TitleOf is a scenario with the parameters that the command of the run set: runs with the same title can be compared.
+func TitleOf(scenario, command string) string {
 	words := []string{scenario}
 	fields := strings.Fields(command)
 	for i, f := range fields[:max(0, len(fields)-1)] {

@@ -34,6 +34,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"compare rollout --subject bundled", 2, "two subjects"},
 		{"report " + filepath.Join(t.TempDir(), "none"), 2, "--out"},
 		{"gate out", 2, "--budget"},
+		{"report serve " + filepath.Join(t.TempDir(), "none") + " --listen 127.0.0.1:0", 2, "give a folder with runs"},
+		{"report serve . --listen here", 2, "--listen"},
 		{"schema", 0, "hitless report, version 1"},
 		{"schema compare", 0, "hitless comparison, version 1"},
 		{"schema junit", 2, "compare, report"},

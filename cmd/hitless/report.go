@@ -52,7 +52,8 @@ terminal, json, junit, markdown. These take one or more:
 		Example: `  hitless report out/demo
   hitless report out/demo --format openmetrics
   hitless report out/compare-rollout/*-seed-* --format benchmark | benchstat -col /subject -
-  hitless report out/* --format conformance`,
+  hitless report out/* --format conformance
+  hitless report serve out`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "" {
@@ -72,6 +73,7 @@ terminal, json, junit, markdown. These take one or more:
 			return conclude(cmd, r, args[0])
 		},
 	}
+	cmd.AddCommand(serveCommand())
 	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
 	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
 	return cmd

@@ -1,0 +1,185 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+var firstDay = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// aRun is what the folder of a run tells.
+type aRun struct {
+	dir, version string
+	verdict      reports.Verdict
+	dropped, day int
+}
+
+func (a aRun) write(t *testing.T, root string) {
+	t.Helper()
+	dir := filepath.Join(root, a.dir)
+	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := reports.Report{SchemaVersion: reports.ReportVersion, Verdict: a.verdict, Subject: reports.Subject{Name: "kube-proxy", Version: a.version, Mode: "nftables"},
+		Run: reports.ReportRun{Scenario: "rollout", Seed: 3}, Totals: reports.Totals{Attempts: 4711, Dropped: a.dropped}}
+	var b bytes.Buffer
+	if err := reports.WriteJSON(&b, &r); err != nil {
+		t.Fatal(err)
+	}
+	head, err := json.Marshal(reports.Run{SchemaVersion: 1, Command: "hitless run rollout --set replicas=2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := fmt.Sprintf(`{"started":%q}`, firstDay.AddDate(0, 0, a.day).Format(time.RFC3339))
+	for name, data := range map[string]string{reports.ReportFile: b.String(), reports.PageFile: "<p>page of " + a.dir, "history/run.json": string(head),
+		reports.HostFile: host, "history/attempts.bin": "secret", "other.html": "secret"} {
+		put(t, filepath.Join(dir, name), data)
+	}
+}
+
+func put(t *testing.T, file, data string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, dir string, loopback bool) *Handler {
+	t.Helper()
+	h, err := Open(dir, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// ask sends a request past the router and the cleaning of any client.
+func ask(h http.Handler, method, target, host string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "/", nil)
+	r.URL.Path, r.Host = target, host
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestTheListHasEachRunAndTheTrendEachVersion(t *testing.T) {
+	root := t.TempDir()
+	for _, a := range []aRun{{"a", "v1.25.3", reports.Fail, 40, 0}, {"b/seed-1", "v1.25.3", reports.Fail, 60, 1}, {"b/seed 2?", "v1.25.3", reports.Invalid, 9999, 2},
+		{"c", "v1.26.0", reports.Pass, 0, 3}, {"d", "<b>v2", reports.Skipped, 0, 4}} {
+		a.write(t, root)
+	}
+	h := open(t, root, true)
+	w := ask(h, "GET", "/", "localhost:1")
+	page := html.UnescapeString(w.Body.String())
+	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+		t.Fatalf("%d %v", w.Code, w.Header())
+	}
+	for _, want := range []string{"<title>hitless: 5 runs", "rollout replicas=2", "2026-11-05 12:00", `2 fail, 1 invalid</td><td class="n">50</td><td class="n">60`,
+		`1 pass</td><td class="n">0</td><td class="n">0`, `1 skipped</td><td class="n">–`, `href="/run/b/seed%202%3F/report.html"`, "2026-11-01</td>", `a class="invalid c0"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the list lacks %q", want)
+		}
+	}
+	if strings.Contains(w.Body.String(), "<b>v2") {
+		t.Error("a version became markup")
+	}
+	if found := regexp.MustCompile(`(?i)(https?:|src=|@import|url\(|<script)`).FindString(w.Body.String()); found != "" {
+		t.Errorf("the list asks for something: %s", found)
+	}
+	if order := regexp.MustCompile(`>(a|b/seed-1|b/seed 2\?|c|d)</a>`).FindAllString(page, -1); strings.Join(order, "") != ">d</a>>c</a>>b/seed 2?</a>>b/seed-1</a>>a</a>" {
+		t.Errorf("the latest is not the first: %v", order)
+	}
+	if got := ask(h, "GET", "/run/b/seed 2?/report.html", "localhost:1"); got.Code != 200 || got.Body.String() != "<p>page of b/seed 2?" {
+		t.Errorf("the page of a run: %d %s", got.Code, got.Body)
+	}
+	if got := ask(h, "HEAD", "/run/a/report.json", "localhost:1"); got.Code != 200 || got.Body.Len() != 0 || got.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("HEAD: %d %v %s", got.Code, got.Header(), got.Body)
+	}
+}
+
+func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
+	root := t.TempDir()
+	h := open(t, root, true)
+	if page := ask(h, "GET", "/", "[::1]:1").Body.String(); !strings.Contains(page, "No run was found") {
+		t.Errorf("an empty folder:\n%s", page)
+	}
+	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
+	aRun{"z", "v1", reports.Pass, 0, 0}.write(t, root)
+	put(t, filepath.Join(root, "z", reports.ReportFile), `{"schemaVersion":`)
+	page := ask(h, "GET", "/", "127.0.0.1").Body.String()
+	if !strings.Contains(page, "hitless: 1 runs") || !strings.Contains(page, "Not shown: reading the report z/report.json") {
+		t.Errorf("one good and one broken run:\n%s", page)
+	}
+	changed := aRun{"a", "v77.1", reports.Fail, 12345, 0}
+	changed.write(t, root)
+	if page := ask(h, "GET", "/", "127.0.0.1").Body.String(); !strings.Contains(page, "v77.1") || !strings.Contains(page, "12345") {
+		t.Error("a run that was made again is shown as before")
+	}
+}
+
+func TestNothingButReportsOfRunsIsServed(t *testing.T) {
+	outside := t.TempDir()
+	root := filepath.Join(outside, "runs")
+	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
+	aRun{"elsewhere", "v1", reports.Pass, 0, 0}.write(t, outside)
+	put(t, filepath.Join(outside, reports.PageFile), "secret")
+	put(t, filepath.Join(outside, reports.ReportFile), "secret")
+	put(t, filepath.Join(root, reports.PageFile), "secret") // beside no report.json
+	for link, target := range map[string]string{"link": filepath.Join(outside, "elsewhere"), "up": "..", "a/" + reports.SummaryFile: filepath.Join(outside, reports.PageFile),
+		"a/" + reports.JUnitFile: "../../" + reports.PageFile} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := open(t, root, true)
+	for _, target := range []string{"/run/../report.html", "/run/../elsewhere/report.html", "/run/a/../../report.html", "/run/a/../a/report.html", "/run//etc/passwd",
+		"/run/" + outside + "/report.html", "/run/link/report.html", "/run/up/report.html", "/run/a/summary.md", "/run/a/junit.xml", "/run/a/history/attempts.bin",
+		"/run/a/host.json", "/run/a/other.html", "/run/a/", "/run/a", "/run/", "/run", "/a/report.html", "/favicon.ico", "", "/run/report.html", "/run/a\x00/report.html",
+		"/run/a/report.html/", "/run/a/..%2freport.html", `/run/a\..\..\report.html`} {
+		if w := ask(h, "GET", target, "localhost"); w.Code != 404 || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "page of") {
+			t.Errorf("%q was answered with %d %s", target, w.Code, w.Body)
+		}
+	}
+	if page := ask(h, "GET", "/", "localhost").Body.String(); strings.Contains(page, "elsewhere") || !strings.Contains(page, "hitless: 1 runs") {
+		t.Errorf("the list follows links:\n%s", page)
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+		if w := ask(h, method, "/run/a/report.html", "localhost"); w.Code != 405 || strings.Contains(w.Body.String(), "page of") {
+			t.Errorf("%s was answered with %d", method, w.Code)
+		}
+	}
+}
+
+// A page from elsewhere that has its name point here must not read the runs.
+func TestOnlyLoopbackNamesAreAnsweredOnLoopback(t *testing.T) {
+	root := t.TempDir()
+	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
+	for host, code := range map[string]int{"localhost:7788": 200, "127.0.0.1:7788": 200, "127.0.0.1": 200, "[::1]:7788": 200, "[::1]": 200, "evil.example:7788": 403,
+		"localhost.evil.example": 403, "10.0.0.1:7788": 403, "": 403} {
+		if w := ask(open(t, root, true), "GET", "/", host); w.Code != code {
+			t.Errorf("%q: %d, want %d", host, w.Code, code)
+		}
+		if w := ask(open(t, root, false), "GET", "/", host); w.Code != 200 {
+			t.Errorf("%q: %d where every address is served", host, w.Code)
+		}
+	}
+}
+
+func TestAFolderThatIsNotThere(t *testing.T) {
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), true); err == nil || !strings.Contains(err.Error(), "give a folder with runs") {
+		t.Errorf("%v", err)
+	}
+}
