@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,8 @@ type page struct {
 	WorstGap    string
 	Duration    string
 	Parameters  []setting
+	Nodes       []string // of the paths, for the filter
+	Classes     []string // of the outages, for the filter
 	Chart       chart
 	Timeline    *timeline
 	Outages     []pageOutage
@@ -112,6 +115,11 @@ type pageOutage struct {
 // OnPath names the path.
 func (p pageOutage) OnPath() string { return p.lane + " over " + nodeText(p.Node) }
 
+// ClassWords are the classes of the outage's failures, separated by blanks.
+func (p pageOutage) ClassWords() string {
+	return strings.Join(slices.Sorted(maps.Keys(p.Classes)), " ")
+}
+
 type evidence struct {
 	Relative string
 	At       string
@@ -144,6 +152,7 @@ func (a *analysis) page(r *Report, o Origin) *page {
 		p.WorstGap = rangeText(worst.LowerMs, worst.UpperMs)
 	}
 	p.Parameters = r.settings()
+	p.Nodes, p.Classes = r.filters()
 	p.Chart = a.chart(r, p.Timeline.axis)
 	p.Outages, p.MoreOutages = a.pageOutages(r)
 	p.Seconds, _ = r.drops()
@@ -173,6 +182,30 @@ func (a *analysis) pageData(t *timeline) pageData {
 		}
 	}
 	return d
+}
+
+// filters are the nodes and the classes that a reader may want to look at alone.
+func (r *Report) filters() (nodes, classes []string) {
+	seen := map[string]bool{}
+	for _, l := range r.Lanes {
+		for _, p := range l.Paths {
+			if p.Node != "" && !slices.Contains(nodes, p.Node) {
+				nodes = append(nodes, p.Node)
+			}
+		}
+		for _, o := range l.Outages {
+			for class := range o.Classes {
+				seen[class] = true
+			}
+		}
+	}
+	for _, c := range Classes() {
+		if seen[c.String()] {
+			classes = append(classes, c.String())
+		}
+	}
+	slices.Sort(nodes)
+	return nodes, classes
 }
 
 // settings are the parameters in the order of their keys.

@@ -24,6 +24,7 @@ type timeline struct {
 type timelineRow struct {
 	Name, Detail string
 	Kind         string // events, path or backend
+	Node         string // empty when it is about none or several
 	Y, Height    int
 	Shapes       []shape
 	Areas        []area
@@ -156,7 +157,7 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 	}
 	slices.SortFunc(nodes, func(x, y int) int { return cmp.Compare(a.nodes[x], a.nodes[y]) })
 	for _, node := range nodes {
-		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path",
+		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path", Node: a.nodes[node],
 			Numbers: map[string][]int{"attempts": tallies[node].attempts, "delayed": tallies[node].delayed, "dropped": tallies[node].dropped}}
 		row.Areas = areasOf(t.pathShapes(tallies[node], l.gap), float64(t.Height))
 		row.Shapes = t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)
@@ -320,7 +321,7 @@ func (b *answers) first() int {
 
 func (t *timeline) addBackend(a *analysis, b *answers, most int) {
 	pod := a.backends[b.id]
-	row := timelineRow{Name: pod.name, Detail: strings.Trim(pod.node+" · "+pod.generation, " ·"), Kind: "backend",
+	row := timelineRow{Name: pod.name, Detail: strings.Trim(pod.node+" · "+pod.generation, " ·"), Kind: "backend", Node: pod.node,
 		Numbers: map[string][]int{"answers": b.plain, "while terminating": b.terminated}}
 	if from, until, ok := a.terminated(pod.name); ok {
 		x := t.axis.x(from)

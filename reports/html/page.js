@@ -10,7 +10,12 @@
     drawing.appendChild(line);
     return line;
   });
+  const whole = { from: data.from, to: data.to };
+  let view = whole;
   let at = data.from;
+
+  const share = function (t) { return (t - view.from) / (view.to - view.from); };
+  const unit = function (t) { return data.left + share(t) * data.width; }; // in the drawing
 
   function paragraph(text, className) {
     const p = document.createElement('p');
@@ -48,8 +53,7 @@
     drawings.forEach(function (drawing, i) {
       const box = drawing.querySelector('svg').getBoundingClientRect();
       const outer = drawing.getBoundingClientRect();
-      const share = (at - data.from) / (data.to - data.from);
-      const place = box.left + (data.left + share * data.width) / data.total * box.width;
+      const place = box.left + unit(at) / data.total * box.width;
       cursors[i].style.left = (place - outer.left - drawing.clientLeft + drawing.scrollLeft) + 'px';
       cursors[i].hidden = false;
     });
@@ -65,28 +69,222 @@
     cursors.forEach(function (c) { c.hidden = true; });
   }
 
+  // What moves when the view changes, with the place that it has in the whole run.
+  const moving = [];
   drawings.forEach(function (drawing) {
     const svg = drawing.querySelector('svg');
-    drawing.addEventListener('pointermove', function (e) {
+    const clip = document.createElementNS(svg.namespaceURI, 'clipPath');
+    clip.id = 'plot-' + moving.length;
+    const room = document.createElementNS(svg.namespaceURI, 'rect');
+    const size = { x: data.left, y: 0, width: data.width, height: svg.viewBox.baseVal.height };
+    for (const name of Object.keys(size)) room.setAttribute(name, size[name]);
+    clip.appendChild(room);
+    const number = function (e, name) { return parseFloat(e.getAttribute(name)); };
+    svg.querySelectorAll('rect,path,text.phase,text.inside,text.tick,line.grid').forEach(function (e) {
+      if (e.closest('defs') || (e.tagName === 'line' && e.getAttribute('x1') !== e.getAttribute('x2'))) return;
+      if (e.tagName === 'path') {
+        const g = document.createElementNS(svg.namespaceURI, 'g'); // the clip must not move with the path
+        g.setAttribute('clip-path', 'url(#' + clip.id + ')');
+        e.replaceWith(g);
+        g.appendChild(e);
+        moving.push({ e: e, kind: 'path' });
+      } else if (e.tagName === 'rect') {
+        moving.push({ e: e, kind: e.classList.contains('mark') ? 'mark' : 'rect', x: number(e, 'x'), width: number(e, 'width') });
+      } else if (e.matches('.tick,.grid')) {
+        moving.push({ e: e, kind: 'tick' });
+      } else {
+        moving.push({ e: e, kind: 'label', x: number(e, 'x') });
+      }
+    });
+    svg.appendChild(clip);
+  });
+
+  const left = data.left, right = data.left + data.width;
+
+  function place(m, factor, shift) {
+    const to = function (x) { return left + (x - left) * factor - shift; };
+    switch (m.kind) {
+      case 'path':
+        m.e.setAttribute('transform', 'translate(' + (left - left * factor - shift) + ' 0) scale(' + factor + ' 1)');
+        break;
+      case 'mark': {
+        const x = to(m.x + m.width / 2) - m.width / 2;
+        m.e.setAttribute('x', x);
+        m.e.style.display = x + m.width < left || x > right ? 'none' : '';
+        break;
+      }
+      case 'rect': {
+        const x = Math.max(to(m.x), left), end = Math.min(to(m.x + m.width), right);
+        m.e.setAttribute('x', x);
+        m.e.setAttribute('width', Math.max(end - x, 0));
+        m.e.style.display = end <= x ? 'none' : '';
+        break;
+      }
+      case 'label': {
+        const x = to(m.x);
+        m.e.setAttribute('x', x);
+        m.e.style.display = x < left - 1 || x > right - 20 ? 'none' : '';
+        break;
+      }
+      case 'tick':
+        m.e.style.display = factor === 1 ? '' : 'none';
+    }
+  }
+
+  function clock(t, step) {
+    if (t < 600) return t.toFixed(step < 1 ? 1 : 0) + ' s';
+    const two = function (n) { return String(n).padStart(2, '0'); };
+    const s = t % 60;
+    return Math.floor(t / 3600) + ':' + two(Math.floor(t / 60) % 60) + (s || step < 60 ? ':' + (step < 1 ? s.toFixed(1).padStart(4, '0') : two(Math.round(s))) : '');
+  }
+
+  // The ticks of a zoomed view; those of the whole run stand in the drawing.
+  function ticks() {
+    document.querySelectorAll('.own').forEach(function (e) { e.remove(); });
+    if (view === whole) return;
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find(function (s) { return (view.to - view.from) / s < 13; }) || 86400;
+    drawings.forEach(function (drawing) {
+      const svg = drawing.querySelector('svg'), sample = svg.querySelector('text.tick'), line = svg.querySelector('line.grid[x1]');
+      for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
+        if (!sample) continue;
+        const text = sample.cloneNode();
+        text.textContent = clock(k * step, step);
+        const all = [text];
+        if (line && line.getAttribute('y1') !== line.getAttribute('y2')) {
+          const own = line.cloneNode();
+          own.setAttribute('x1', unit(k * step));
+          own.setAttribute('x2', unit(k * step));
+          all.push(own);
+        }
+        text.setAttribute('x', unit(k * step));
+        for (const e of all) {
+          e.style.display = '';
+          e.classList.add('own');
+          sample.parentNode.insertBefore(e, sample);
+        }
+      }
+    });
+  }
+
+  function look(from, to) {
+    const least = Math.min(Math.max(4 * data.step, 1), whole.to - whole.from), length = Math.max(to - from, least);
+    from = Math.min(Math.max((from + to - length) / 2, whole.from), Math.max(whole.to - length, whole.from));
+    to = Math.min(from + length, whole.to);
+    view = to - from > (whole.to - whole.from) * 0.999 ? whole : { from: from, to: to };
+    const factor = (whole.to - whole.from) / (view.to - view.from);
+    const shift = (view.from - whole.from) / (view.to - view.from) * data.width;
+    for (const m of moving) place(m, factor, shift);
+    ticks();
+    document.getElementById('whole').disabled = view === whole;
+    hide();
+  }
+
+  // Zooms about the cursor when it is in view, else about the middle.
+  function zoom(factor) {
+    const middle = at > view.from && at < view.to ? at : (view.from + view.to) / 2;
+    look(middle - (middle - view.from) / factor, middle + (view.to - middle) / factor);
+  }
+
+  function byKeys(drawing) {
+    const svg = drawing.querySelector('svg'), box = svg.getBoundingClientRect();
+    show(box.left + unit(at) / data.total * box.width, Math.max(box.top, 0) + 40);
+  }
+
+  drawings.forEach(function (drawing) {
+    const svg = drawing.querySelector('svg');
+    let began = null, selection = null;
+    const timeAt = function (e) {
       const box = svg.getBoundingClientRect();
-      const share = ((e.clientX - box.left) / box.width * data.total - data.left) / data.width;
-      if (share < 0 || share > 1) return hide();
-      at = data.from + share * (data.to - data.from);
+      return view.from + ((e.clientX - box.left) / box.width * data.total - data.left) / data.width * (view.to - view.from);
+    };
+    const end = function () {
+      began = null;
+      if (selection) selection.remove();
+      selection = null;
+    };
+    drawing.addEventListener('pointerdown', function (e) {
+      const t = timeAt(e);
+      if (e.button !== 0 || e.pointerType === 'touch' || t < view.from || t > view.to) return;
+      began = { t: t, x: e.clientX };
+    });
+    drawing.addEventListener('pointermove', function (e) {
+      const t = timeAt(e);
+      if (began && Math.abs(e.clientX - began.x) > 5) {
+        if (!selection) {
+          selection = document.createElement('div');
+          selection.className = 'selection';
+          drawing.appendChild(selection);
+        }
+        const edge = drawing.getBoundingClientRect().left + drawing.clientLeft - drawing.scrollLeft;
+        selection.style.left = Math.min(e.clientX, began.x) - edge + 'px';
+        selection.style.width = Math.abs(e.clientX - began.x) + 'px';
+      }
+      if (t < view.from || t > view.to) return hide();
+      at = t;
       show(e.clientX, e.clientY);
     });
-    drawing.addEventListener('pointerleave', hide);
+    drawing.addEventListener('pointerup', function (e) {
+      const from = began, dragged = selection;
+      end();
+      if (dragged) look(Math.min(from.t, timeAt(e)), Math.max(from.t, timeAt(e)));
+    });
+    drawing.addEventListener('pointerleave', function () { end(); hide(); });
+    drawing.addEventListener('dblclick', function () { look(whole.from, whole.to); });
     drawing.addEventListener('blur', hide);
     drawing.addEventListener('keydown', function (e) {
+      if (e.ctrlKey || e.metaKey || e.altKey) return;
       const way = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
-      if (e.key === 'Escape') return hide();
-      if (!way) return;
+      if (way) {
+        at = Math.min(Math.max(at + way * data.step * (e.shiftKey ? 10 : 1), data.from), data.to - data.step / 2);
+        const length = view.to - view.from;
+        if (at < view.from || at > view.to) look(at - length / 2, at + length / 2);
+        byKeys(drawing);
+      } else if (e.key === '+' || e.key === '=') zoom(2);
+      else if (e.key === '-') zoom(0.5);
+      else if (e.key === '0') look(whole.from, whole.to);
+      else if (e.key === 'Escape') return hide();
+      else return;
       e.preventDefault();
-      at = Math.min(Math.max(at + way * data.step * (e.shiftKey ? 10 : 1), data.from), data.to - data.step / 2);
-      const box = svg.getBoundingClientRect();
-      const share = (at - data.from) / (data.to - data.from);
-      show(box.left + (data.left + share * data.width) / data.total * box.width, Math.max(box.top, 0) + 40);
     });
   });
+
+  function click(id, what) { document.getElementById(id).addEventListener('click', what); }
+  document.getElementById('tools').hidden = false;
+  click('closer', function () { zoom(2); });
+  click('wider', function () { zoom(0.5); });
+  click('whole', function () { look(whole.from, whole.to); });
+  document.querySelectorAll('.locate').forEach(function (button) {
+    const outage = button.closest('.outage');
+    button.hidden = false;
+    button.addEventListener('click', function () {
+      const from = parseFloat(outage.dataset.from), to = parseFloat(outage.dataset.to), around = Math.max(2, to - from);
+      at = from;
+      look(from - around, to + around);
+      const timeline = document.getElementById('timeline');
+      timeline.scrollIntoView();
+      timeline.focus({ preventScroll: true });
+      byKeys(timeline);
+    });
+  });
+
+  // The filter dims the rows of other nodes, and hides the outages on others and of other classes.
+  function filter() {
+    const node = document.getElementById('node').value, failure = document.getElementById('class').value;
+    document.querySelectorAll('.row').forEach(function (row) {
+      row.classList.toggle('dim', node !== '' && row.dataset.node !== undefined && row.dataset.node !== node);
+    });
+    let shown = 0;
+    const outages = document.querySelectorAll('.outage');
+    outages.forEach(function (o) {
+      o.hidden = (node !== '' && o.dataset.node !== node) || (failure !== '' && !o.dataset.classes.split(' ').includes(failure));
+      if (!o.hidden) shown++;
+    });
+    const note = document.getElementById('filtered');
+    note.hidden = shown === outages.length;
+    note.textContent = shown + ' of ' + outages.length + ' shown by the filter above the time line.';
+  }
+  document.getElementById('node').addEventListener('change', filter);
+  document.getElementById('class').addEventListener('change', filter);
 
   const copy = document.getElementById('copy');
   if (copy) {

@@ -120,11 +120,11 @@ func (r *trendRow) conclude(verdicts map[reports.Verdict]int, gap float64) {
 // Colour is the one of the row's points.
 func (trendRow) Colour(row int) int { return row % colours }
 
-// draw places the runs whose date is known.
+// draw places the runs whose date is known, if there are several.
 func (t *trend) draw(runs []run) {
 	runs = slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return r.Started.IsZero() })
-	if len(runs) == 0 {
-		return
+	if len(runs) < 2 {
+		return // one point is no trend
 	}
 	first, last := runs[0].Started, runs[len(runs)-1].Started
 	t.From, t.To = first.UTC().Format(dateAndTime), last.UTC().Format(dateAndTime)
