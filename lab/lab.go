@@ -34,6 +34,7 @@ type Config struct {
 	Program      string            // the hitless binary: it plays backends and the bundled proxier
 	Binaries     string            // folder of the control plane's programs
 	Subjects     []subject.Program // the first is started on each node; another may take its place
+	SubjectEnv   []string          // added to the subjects' environment
 	Balancer     balancer.Config   // kind and health checks; the lab fills in the rest
 	Rhythm       *topology.Rhythm  // of the namespaces; nil for none
 	Recorder     reports.Recorder
@@ -177,7 +178,7 @@ func (l *Lab) balancer(ctx context.Context) (err error) {
 
 func (l *Lab) subject(ctx context.Context) (err error) {
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.cfg.Subjects, Net: l.Net, Procs: l.Procs,
-		Kubeconfig: l.Kubeconfig, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+		Kubeconfig: l.Kubeconfig, Env: l.cfg.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func soak() Scenario {
 			{"checkFall", "2", "failed checks until a node is taken out", numberIn(1, 100)},
 			{"shutdownDelay", "60s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
 			{"gracePeriod", "90s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
+			{"idleCollection", "off", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff},
 			{"settle", "1m", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
 		},
 		BriefCanary: true,
@@ -62,35 +63,69 @@ func (w *World) soak(ctx context.Context) error {
 
 // runChurn does what is planned, each at its time or as soon as the one before is done, and lets the time run out.
 func (w *World) runChurn(ctx context.Context, length time.Duration, planned []disturbance) error {
-	begin := w.Clock.Now()
-	done, due := 0, 0
+	p := &progress{begin: w.Clock.Now(), length: length}
 	for _, c := range planned {
-		if err := w.Clock.Sleep(ctx, max(0, begin+c.at-w.Clock.Now())); err != nil {
+		if err := w.letPass(ctx, p, c.at); err != nil {
 			return err
 		}
 		if w.failedEnough() {
 			break
 		}
-		due++
+		p.due++
 		if w.attemptChurn(ctx, c) {
-			done++
+			p.done++
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
 	}
 	if !w.failedEnough() {
-		if err := w.Clock.Sleep(ctx, max(0, begin+length-w.Clock.Now())); err != nil {
+		if err := w.letPass(ctx, p, length); err != nil {
 			return err
 		}
 	}
-	return w.Step(ctx, fmt.Sprintf("%d of %d planned disturbances had their effect", done, due), "", func(context.Context) error {
-		if float64(done) < leastChurn*float64(due) {
+	return w.Step(ctx, p.text(), "", func(context.Context) error {
+		if float64(p.done) < leastChurn*float64(p.due) {
 			return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*leastChurn)
 		}
 		return nil
 	})
 }
+
+// progress is how far a soak is.
+type progress struct {
+	begin, length time.Duration
+	told          int // checkpoints
+	done, due     int // disturbances
+}
+
+func (p *progress) text() string {
+	return fmt.Sprintf("%d of %d planned disturbances had their effect", p.done, p.due)
+}
+
+// checkpointEvery is after which time a soak says how far it is; what was recorded until then is kept, whatever happens
+// to the rest of the run.
+const checkpointEvery = time.Hour
+
+// letPass lets time pass until an instant of the churn, with a checkpoint after each hour on the way.
+func (w *World) letPass(ctx context.Context, p *progress, until time.Duration) error {
+	for {
+		next := min(until, time.Duration(p.told+1)*checkpointEvery)
+		if err := w.Clock.Sleep(ctx, max(0, p.begin+next-w.Clock.Now())); err != nil {
+			return err
+		}
+		if next < time.Duration(p.told+1)*checkpointEvery {
+			return nil
+		}
+		p.told++
+		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: Checkpoint,
+			Text:  fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, next, p.length, p.text(), w.Failures()),
+			Attrs: map[string]string{"program": "soak", "level": "info"}})
+	}
+}
+
+// Checkpoint is the object of the events that tell how far a soak is, and the first word of their text.
+const Checkpoint = "checkpoint"
 
 func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Failures() > 0 }
 
@@ -104,9 +139,11 @@ func (w *World) planChurn(length time.Duration) []disturbance {
 	}{
 		{"rolloutsPerHour", "rollout", func(ctx context.Context, _ *rand.Rand) error {
 			rollouts++
-			err := w.replacePods(ctx, rollouts)
+			if err := w.replacePods(ctx, rollouts); err != nil {
+				return err
+			}
 			w.recordRollout("end", rollouts) // the balancer follows in its own time: one that cannot is a symptom to see
-			return err
+			return nil
 		}},
 		{"restartsPerHour", "restart of a proxy", func(ctx context.Context, random *rand.Rand) error {
 			return w.restartProxy(ctx, w.Nodes[random.IntN(len(w.Nodes))])

@@ -116,3 +116,31 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		}
 	})
 }
+
+// Every hour of a soak is told once, with what was reached by then, also when a disturbance takes longer than an hour.
+func TestASoakTellsEachHour(t *testing.T) {
+	w, record := soaking(t, 1, nil)
+	long := func(d time.Duration) func(context.Context) error {
+		return func(ctx context.Context) error { return w.Clock.Sleep(ctx, d) }
+	}
+	planned := []disturbance{{30 * time.Minute, "short", long(time.Minute)}, {100 * time.Minute, "long", long(2 * time.Hour)}}
+	if err := w.runChurn(t.Context(), 5*time.Hour, planned); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range record.events {
+		if e.Object == Checkpoint {
+			told = append(told, e.Text)
+		}
+	}
+	want := []string{
+		"checkpoint 1h0m0s of 5h0m0s: 1 of 1 planned disturbances had their effect, 0 attempts failed",
+		"checkpoint 2h0m0s of 5h0m0s: 2 of 2 planned disturbances had their effect, 0 attempts failed",
+		"checkpoint 3h0m0s of 5h0m0s: 2 of 2 planned disturbances had their effect, 0 attempts failed",
+		"checkpoint 4h0m0s of 5h0m0s: 2 of 2 planned disturbances had their effect, 0 attempts failed",
+		"checkpoint 5h0m0s of 5h0m0s: 2 of 2 planned disturbances had their effect, 0 attempts failed",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
+}

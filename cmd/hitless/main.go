@@ -15,7 +15,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/lab/backend"
+	_ "github.com/hitless/hitless/lab/backend/early" // the command `backend` never gets here
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/probes"
@@ -94,20 +94,13 @@ Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cann
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.AddCommand(runCommand(), compareCommand(), probeCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
-		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(), backendCommand(),
+		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(),
 		hidden(benchProxierCommand()), hidden(probes.Command()), guestCommand())
 	return cmd
 }
 
 func hidden(c *cobra.Command) *cobra.Command {
 	c.Hidden = true
-	return c
-}
-
-// backendCommand serves on after SIGTERM, as its flags say: what interrupts the other commands must not end it.
-func backendCommand() *cobra.Command {
-	c := hidden(backend.Command())
-	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) { cmd.SetContext(context.WithoutCancel(cmd.Context())) }
 	return c
 }
 

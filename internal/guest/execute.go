@@ -116,8 +116,12 @@ func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, er
 	if plan.Kernel != KernelHost { // where time costs nothing while nothing happens
 		rhythm = vm.InRhythm()
 	}
+	var env []string
+	if p["idleCollection"] == "off" {
+		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
+	}
 	return lab.Config{
-		Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		SubjectEnv: env, Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
 		Rhythm: rhythm, Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
 		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},

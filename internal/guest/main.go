@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 )
+
+// heap is from when on the runner collects its garbage.
+const heap = 256 << 20
 
 // Main runs the plan in the VM's region and writes the history there. Its own progress goes to standard output.
 func Main() error {
@@ -30,6 +34,10 @@ func HostMain() error {
 
 // Run runs the plan that the region holds.
 func Run(ctx context.Context, region []byte) error {
+	// An idle program of Go collects its garbage every two minutes all the same; days of that are most of what an idle
+	// guest does. The limit is far below what the smallest guest has.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(heap)
 	data, err := vm.GetPlan(region)
 	if err != nil {
 		return err

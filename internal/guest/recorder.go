@@ -53,12 +53,19 @@ func (r *recorder) flush() {
 	}
 }
 
-// close writes what is pending and the trailer with the reason why the run ended early, if any.
-func (r *recorder) close(reason error) {
+// flushAll writes what is pending.
+func (r *recorder) flushAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keep(r.attempts.Flush())
 	r.flush()
+}
+
+// close writes what is pending and the trailer with the reason why the run ended early, if any.
+func (r *recorder) close(reason error) {
+	r.flushAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if reason == nil {
 		reason = r.err
 	}

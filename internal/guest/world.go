@@ -37,7 +37,8 @@ func (c clock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// announce tells of phases and steps on the console as they are recorded.
+// announce tells of phases, steps and checkpoints on the console as they are recorded. Before a checkpoint is told, all
+// attempts until then are in the region, where the host finds them.
 type announce struct {
 	*recorder
 	say func(string)
@@ -48,6 +49,10 @@ func (a announce) Event(e reports.Event) {
 		a.say(e.Text)
 	}
 	a.recorder.Event(e)
+	if e.Object == scenarios.Checkpoint {
+		a.recorder.flushAll()
+		a.say(e.Text)
+	}
 }
 
 // reach asks once, on a connection of its own, from the client's namespace.
@@ -135,6 +140,7 @@ func newProber(l *lab.Lab, plan Plan, record reports.Recorder, now func() time.D
 		priority = "--short-turns"
 	}
 	p.process, err = l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
+		Env:   []string{"GOGC=off", "GOMEMLIMIT=128MiB"}, // as the runner's: see Run
 		Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
 	if err != nil {
 		return nil, fmt.Errorf("starting the probe worker: %w", err)

@@ -32,6 +32,7 @@ type Config struct {
 	Net        *topology.Network
 	Procs      *procs.Supervisor
 	Kubeconfig string
+	Env        []string // added to the subjects' environment
 	Recorder   reports.Recorder
 	Now        func() time.Duration
 }

@@ -20,7 +20,7 @@ func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
 	start := procs.Spec{
 		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
 		// As on a node of several cores: races between goroutines must have their chance on the guest's one CPU too.
-		Env: []string{"GOMAXPROCS=4"},
+		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
 	e := run.Spec.Exec
 	if e == nil {

@@ -18,9 +18,10 @@ const (
 	// rounds it up to 256 of the one and 1024 of the other (kernel/time/timer.c, "timer wheel has no exact expiry").
 	period = 1024 * time.Millisecond
 	// Whatever comes within one step of the wheel is rounded to the same end. The step of 32 ms begins here with the
-	// kernels that were tried; with another one namespaces may have two phases instead of one.
+	// kernel that was tried, and what begins within the window has ended before the step does; with another kernel namespaces may
+	// have two phases instead of one.
 	windowBegin = 16 * time.Millisecond
-	windowEnd   = 40 * time.Millisecond
+	windowEnd   = 28 * time.Millisecond
 )
 
 // Await returns within the window of a period: at once, or after the rest of the period. A nil Rhythm never waits.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ const ModuleList = "/etc/hitless-modules"
 // turns the machine off when the runner has ended. The runner is a child, because a reaper in the same process would
 // steal os/exec's children. Init never returns.
 func Init(runner string, args ...string) {
+	debug.SetGCPercent(-1) // it makes none, and would collect it every two minutes
 	if err := initialise(runner, args); err != nil {
 		fmt.Println("hitless: guest:", err)
 	}
