@@ -193,3 +193,26 @@ func TestTableOfRows(t *testing.T) {
 		}
 	}
 }
+
+func TestTheGateSeesWhatGrows(t *testing.T) {
+	two, many := 2, 661
+	row := func(services int, changeMs, serviceMs float64, messages *int) Row {
+		return Row{Subject: "bundled", MinSync: "default", Services: services, EndpointChangeMs: changeMs, EndpointChangeCPUMs: changeMs / 2,
+			ServiceAddMs: serviceMs, NetlinkMessages: messages}
+	}
+	few := row(100, 2.8, 4, &two)
+	if err := Gate([]Row{few, row(1000, 2.6, 4.4, &two)}, "bundled"); err != nil {
+		t.Error(err)
+	}
+	for name, rows := range map[string][]Row{
+		"grows in time":     {few, row(1000, 4, 4, &two)},
+		"grows in messages": {few, row(1000, 2.8, 4, &many)},
+		"is slow":           {row(100, 2.8, 40, &two), row(1000, 2.8, 40, &two)},
+		"is not counted":    {few, row(1000, 2.8, 4, nil)},
+		"is not there":      {few},
+	} {
+		if Gate(rows, "bundled") == nil {
+			t.Errorf("a change that %s passed", name)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+//go:build lab
+
+// Package cost holds what a change costs in the bundled proxier: nothing that grows with the number of Services.
+package cost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestCost(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "cost")
+}
+
+var _ = AfterSuite(func() { Expect(suites.Clean()).To(Succeed()) })
+
+var _ = Describe("what a change costs", func() {
+	It("does not grow with the number of Services, and repeats to the instruction", func(ctx context.Context) {
+		first := measure(ctx, "bundled", 100, 1000)
+		Expect(bench.Gate(first, "bundled")).To(Succeed())
+		Expect(measure(ctx, "bundled", 100, 1000)).To(Equal(first))
+	})
+
+	It("is seen to grow where it does: the gate's twin", suites.Nightly, func(ctx context.Context) {
+		const twin = "kube-proxy@v1.37.1/ipvs"
+		Expect(bench.Gate(measure(ctx, twin, 100, 400), twin)).To(MatchError(And(
+			ContainSubstring("netlink messages grows"), ContainSubstring("one endpoint, ms grows"))))
+	})
+})
+
+func measure(ctx context.Context, subject string, services ...int) []bench.Row {
+	GinkgoHelper()
+	s, err := bench.ParseSubject(subject)
+	Expect(err).NotTo(HaveOccurred())
+	program, err := suites.Program()
+	Expect(err).NotTo(HaveOccurred())
+	dir, err := os.MkdirTemp("", "hitless-cost-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	var mu sync.Mutex
+	rows, err := run.Bench(ctx, run.Options{Seed: 1, Program: program, Out: filepath.Join(dir, "bench"), Progress: func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(GinkgoWriter, line)
+	}}, bench.Plan{Subjects: []bench.Subject{s}, Services: services, Repeat: 1})
+	Expect(err).NotTo(HaveOccurred())
+	return rows
+}
