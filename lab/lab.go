@@ -48,6 +48,7 @@ type Lab struct {
 	Procs      *procs.Supervisor
 	Client     kubernetes.Interface
 	Kubeconfig string
+	Replay     *replay.Server // nil with a real control plane
 	Proxies    *subject.Fleet
 	Balancer   *balancer.Balancer
 
@@ -145,6 +146,7 @@ func (l *Lab) replay(ctx context.Context) error {
 		return fmt.Errorf("starting the replay control plane: %w", err)
 	}
 	server := replay.New()
+	l.Replay = server
 	l.part(ctx, "the replay control plane", func(ctx context.Context) error { return server.Serve(ctx, listener) })
 	l.Kubeconfig = filepath.Join(l.cfg.Dir, "replay.kubeconfig")
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"lab",

@@ -26,6 +26,8 @@ type Scenario struct {
 	Parameters []Parameter
 	// Gated gives the measured pods a readiness gate, which World.setGate opens and closes.
 	Gated bool
+	// ReplayOnly says that only the replay control plane can be asked for what it does.
+	ReplayOnly bool
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
@@ -38,7 +40,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{churn(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{api(), churn(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.
@@ -85,6 +87,8 @@ type World struct {
 	Params   Params
 	Rate     float64
 	Random   *rand.Rand // drawn from the run's seed
+	// ControlPlane is nil where the scenario has a real one.
+	ControlPlane ControlPlane
 	// Failures is how many attempts on measured lanes have failed so far.
 	Failures func() int
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.

@@ -159,6 +159,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		},
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
+	if l.Replay != nil {
+		w.ControlPlane = apiServer{l.Replay, l.Net.Nodes}
+	}
 	before, begin := countWakeups(), now()
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)

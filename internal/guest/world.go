@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
@@ -107,6 +108,41 @@ func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {
 		return fmt.Errorf("the fault %s: %w", s.ID, err)
 	}
 	return f.b.Inject(ctx, balancer.Fault{ID: s.ID, Kind: s.Kind, Target: target, Node: s.Node, For: s.For, Attrs: s.Attrs})
+}
+
+// apiServer does to the replay control plane what a scenario wants, as far as the proxies of the nodes see it. On the nodes
+// nobody else has the nodes' addresses: kubelets, controllers and the balancer go on working.
+type apiServer struct {
+	server *replay.Server
+	nodes  []*topology.Node
+}
+
+func (a apiServer) Away() (back func()) {
+	var away replay.Away
+	for _, n := range a.nodes {
+		away.Addrs = append(away.Addrs, n.Addr)
+	}
+	return a.server.Fault(away)
+}
+
+func (a apiServer) Relist() (ended []string) {
+	ended = a.Watching()
+	for _, n := range a.nodes {
+		for _, w := range a.server.Watchers(replay.Scope{Addr: n.Addr}) {
+			a.server.Fault(replay.ExpireNextWatch{Scope: replay.Scope{Addr: n.Addr, Resource: w.Resource}})
+		}
+		a.server.Fault(replay.CutWatches{Scope: replay.Scope{Addr: n.Addr}})
+	}
+	return ended
+}
+
+func (a apiServer) Watching() (resources []string) {
+	for _, n := range a.nodes {
+		for _, w := range a.server.Watchers(replay.Scope{Addr: n.Addr}) {
+			resources = append(resources, w.Resource)
+		}
+	}
+	return resources
 }
 
 // prober runs lanes in the probe worker, a program of its own in the client's namespace.

@@ -106,6 +106,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
+	if s.ReplayOnly && o.ControlPlane != "replay" {
+		return p, spec, usagef("scenario %s needs --controlplane replay: a real API server does not do such things when it is told to", s.Name)
+	}
 	params, err := s.Fill(o.Set)
 	if err != nil {
 		return p, spec, UsageError{err}

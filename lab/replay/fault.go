@@ -36,6 +36,10 @@ type CutWatches struct{ Scope }
 // client lists again. It is used up by one watch. Watches that are open stay: cut them after it to see the effect.
 type ExpireNextWatch struct{ Scope }
 
+// Away keeps the clients at these addresses from the server, as a network that is cut does to them: watches end, and the
+// connection of each request is closed without an answer.
+type Away struct{ Addrs []netip.Addr }
+
 // Fault begins a fault and returns the function that lifts it. Lifting one that is used up does nothing.
 func (s *Server) Fault(f Fault) (lift func()) {
 	s.mu.Lock()
@@ -71,6 +75,24 @@ func (f ExpireNextWatch) begin(s *Server) func() {
 	return func() {
 		s.expiring = slices.DeleteFunc(s.expiring, func(other *ExpireNextWatch) bool { return other == active })
 	}
+}
+
+func (f Away) begin(s *Server) func() {
+	active := &f
+	s.away = append(s.away, active)
+	for _, a := range f.Addrs {
+		for _, w := range s.open(Scope{Addr: a}) {
+			w.end()
+		}
+	}
+	return func() {
+		s.away = slices.DeleteFunc(s.away, func(other *Away) bool { return other == active })
+	}
+}
+
+// isAway reports whether a client is kept from the server. It is called with Server.mu held.
+func (s *Server) isAway(c client) bool {
+	return slices.ContainsFunc(s.away, func(f *Away) bool { return slices.Contains(f.Addrs, c.addr) })
 }
 
 // Watcher describes an open watch.

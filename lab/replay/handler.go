@@ -36,6 +36,12 @@ func (q *request) part() part {
 // Handler answers the Kubernetes API.
 func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		away := s.isAway(clientOf(r))
+		s.mu.Unlock()
+		if away {
+			panic(http.ErrAbortHandler) // net/http closes the connection
+		}
 		path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 		if r.Method == http.MethodGet && s.discover(w, path) {
 			return

@@ -37,6 +37,7 @@ type Server struct {
 
 	delays   []*DelayWatches
 	expiring []*ExpireNextWatch
+	away     []*Away
 }
 
 // New returns an empty server: no namespaces, no nodes, no Services.

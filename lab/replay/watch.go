@@ -94,6 +94,9 @@ func (s *Server) subscribe(w *watch, from uint64) ([]*object, error) {
 		return nil, tooLarge(from, s.version)
 	}
 	w.store.watches = append(w.store.watches, w)
+	if s.isAway(w.client) { // since the request came in
+		w.end()
+	}
 	w.sent = from
 	if w.initial || from == 0 {
 		w.sent = s.version

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -307,6 +308,38 @@ func TestServeEndsItsWatches(t *testing.T) {
 	eventually(t, "the watch is open", func() bool { return len(l.Watchers(replay.Scope{})) == 1 })
 	w.Stop()
 	eventually(t, "the server has forgotten the watch", func() bool { return len(l.Watchers(replay.Scope{})) == 0 })
+}
+
+func TestWhoIsAwayGetsNoAnswer(t *testing.T) {
+	l := start(t, nil)
+	w := follow(t, l.client(t), metav1.ListOptions{})
+	eventually(t, "the watch is open", func() bool { return len(l.Watchers(replay.Scope{})) == 1 })
+	here, there := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.1")
+	list := func() error { // without client-go, which would try for a while
+		resp, err := http.Get(l.url + "/api/v1/configmaps")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	lift := l.Fault(replay.Away{Addrs: []netip.Addr{there}})
+	if err := list(); err != nil || len(l.Watchers(replay.Scope{})) != 1 {
+		t.Errorf("a client was kept away that is at another address: %v", err)
+	}
+	lift()
+	lift = l.Fault(replay.Away{Addrs: []netip.Addr{there, here}})
+	eventually(t, "the watch has ended", func() bool { return len(l.Watchers(replay.Scope{})) == 0 })
+	for range w.ResultChan() {
+		t.Error("an event came from a server that is away")
+	}
+	if list() == nil {
+		t.Error("a server that is away answered")
+	}
+	lift()
+	lift() // a second time changes nothing
+	if err := list(); err != nil {
+		t.Errorf("it did not come back: %v", err)
+	}
 }
 
 func TestDelayCountsFromTheWrite(t *testing.T) {
