@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns results bench-probes bench-proxier nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns ./internal/bench
+
+browser: ## the report's page in headless Chromium (the package chromium)
+	$(GO) test -count=1 -tags browser ./reports -run Browser
 
 results: packages build ## run the comparisons that belong in docs/results (40 minutes)
 	@hack/results.sh

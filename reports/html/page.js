@@ -102,6 +102,13 @@
   const left = data.left, right = data.left + data.width;
 
   function place(m, factor, shift) {
+    if (factor === 1) {
+      m.e.style.display = '';
+      m.e.removeAttribute('transform');
+      if (m.x !== undefined) m.e.setAttribute('x', m.x);
+      if (m.width !== undefined) m.e.setAttribute('width', m.width);
+      return;
+    }
     const to = function (x) { return left + (x - left) * factor - shift; };
     switch (m.kind) {
       case 'path':
@@ -127,7 +134,7 @@
         break;
       }
       case 'tick':
-        m.e.style.display = factor === 1 ? '' : 'none';
+        m.e.style.display = 'none';
     }
   }
 
