@@ -66,6 +66,7 @@ func (s *stage) ends(prefix string) (at []time.Duration) {
 }
 
 func TestChurnChangesEndpointsAtEachFullMinuteWhileAPodDrains(t *testing.T) {
+	t.Parallel()
 	s, proxies, open := churned(t, 0)
 	if n := len(s.ends("rollout ")); n < 3 || len(proxies.nodes) != 0 {
 		t.Errorf("%d rollouts, restarts of %v; want three and none when nothing is lost", n, proxies.nodes)
@@ -98,6 +99,7 @@ func TestChurnChangesEndpointsAtEachFullMinuteWhileAPodDrains(t *testing.T) {
 }
 
 func TestChurnRestartsTheProxiesWhenConnectionsAreLost(t *testing.T) {
+	t.Parallel()
 	s, proxies, _ := churned(t, 1)
 	if churns := s.ends("churn "); len(churns) != 1 {
 		t.Errorf("the churn went on for %d minutes", len(churns))
