@@ -17,6 +17,27 @@ type injection struct {
 	found     *outage
 }
 
+// classesOfFault are the classes that a known fault makes of the attempts that meet it, by its kind.
+var classesOfFault = map[string][]Class{
+	"drop":     {Delayed, ConnectTimeout, ReplyTimeout},
+	"refuse":   {Refused, Rejected},
+	"reset":    {Reset},
+	"misroute": {Misrouted},
+}
+
+// shows reports whether most of an outage's attempts failed as the fault makes them fail.
+func (i *injection) shows(o *outage) bool {
+	classes, known := classesOfFault[i.fault]
+	if !known {
+		return true
+	}
+	n := 0
+	for _, c := range classes {
+		n += o.classes[c]
+	}
+	return 2*n > o.failed
+}
+
 func (i *injection) text() string {
 	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, msText(millis(i.to-i.from)), i.lane.name, atText(seconds(i.from)))
 }
@@ -89,7 +110,8 @@ func (p *proof) pair(a *analysis) {
 	slices.SortStableFunc(p.injections, func(x, y injection) int { return cmp.Compare(x.from, y.from) })
 }
 
-// seen returns an outage of the lane within the injected time whose bounds hold the injected duration. One gap of
+// seen returns an outage of the lane within the injected time whose bounds hold the injected duration, and whose classes are
+// those of the fault. One gap of
 // slack: the fault was put in and taken out a little after and before the recorded instants.
 func (a *analysis) seen(in *injection) *outage {
 	gap, length := in.lane.gap, in.to-in.from
@@ -98,7 +120,7 @@ func (a *analysis) seen(in *injection) *outage {
 			continue
 		}
 		inside := o.to >= in.from-gap && o.from <= in.to+gap
-		if inside && o.lower <= length+gap && o.upper+gap >= length {
+		if inside && in.shows(o) && o.lower <= length+gap && o.upper+gap >= length {
 			return o
 		}
 	}

@@ -66,9 +66,19 @@ type ReportRun struct {
 
 // DetectionFloor is the smallest outage that the run has proved to see.
 type DetectionFloor struct {
-	Ms       *float64  `json:"ms"`       // null until proved: the larger of the smallest fault found and two gaps of the slowest lane
-	Injected []float64 `json:"injected"` // durations in ms of the faults injected to prove the detector, in order of time
-	Found    []float64 `json:"found"`    // those of them that were found
+	Ms       *float64     `json:"ms"`       // null until proved: the larger of the smallest fault found and two gaps of the slowest lane
+	Injected []float64    `json:"injected"` // durations in ms of the faults injected to prove the detector, in order of time
+	Found    []float64    `json:"found"`    // those of them that were found
+	Faults   []KnownFault `json:"faults"`   // the same one by one, in order of time
+}
+
+// KnownFault is a fault that was injected to prove the detector.
+type KnownFault struct {
+	Fault string  `json:"fault"` // drop, refuse, reset or misroute
+	Lane  string  `json:"lane"`  // the control lane that had to see it
+	Node  string  `json:"node"`  // the only node that it was on; empty for all
+	Ms    float64 `json:"ms"`
+	Found bool    `json:"found"` // with its class, node and bounds
 }
 
 // Totals are over all measured lanes. attempts = ok + delayed + dropped + byClass.probe.
@@ -244,10 +254,11 @@ func (a *analysis) addTotals(r *Report, l *lane) {
 }
 
 func (p *proof) report() DetectionFloor {
-	d := DetectionFloor{Injected: []float64{}, Found: []float64{}}
+	d := DetectionFloor{Injected: []float64{}, Found: []float64{}, Faults: []KnownFault{}}
 	for _, in := range p.injections {
 		ms := millis(in.to - in.from)
 		d.Injected = append(d.Injected, ms)
+		d.Faults = append(d.Faults, KnownFault{Fault: in.fault, Lane: in.lane.name, Node: in.node, Ms: ms, Found: in.found != nil})
 		if in.found != nil {
 			d.Found = append(d.Found, ms)
 		}

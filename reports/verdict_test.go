@@ -136,6 +136,13 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 				}
 			}
 		}, "the injected drop of 200 ms on lane canary at +22.000 s was not found"},
+		{"a proof that failed as nothing was injected", nil, func(s *lab) {
+			for i := range s.attempts {
+				if a := &s.attempts[i]; a.Lane == 1 && a.Class == Delayed && a.Intended > proofAt+1900*time.Millisecond {
+					a.Class = Refused
+				}
+			}
+		}, "the injected drop of 200 ms on lane canary at +22.000 s was not found"},
 		{"a false alarm", func(s *lab) {
 			s.faults = append(s.faults, fault{lane: 1, from: 10 * time.Second, to: 10100 * time.Millisecond, class: Refused})
 		}, nil, "a false alarm: control lane canary saw an outage of "},

@@ -138,12 +138,13 @@ type Proxies interface {
 
 // FaultSpec is a known fault between client and node.
 type FaultSpec struct {
-	ID     string
-	Kind   string // drop, refuse or reset
-	Target string // address:port
-	Node   string // only flows of that node; empty for all
-	For    time.Duration
-	Attrs  map[string]string
+	ID       string
+	Kind     string // drop, refuse or reset
+	Target   string // address:port
+	Protocol string // tcp when empty, or udp
+	Node     string // only flows of that node; empty for all
+	For      time.Duration
+	Attrs    map[string]string
 }
 
 // Faults puts known faults in.

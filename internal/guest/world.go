@@ -107,7 +107,8 @@ func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {
 	if err != nil {
 		return fmt.Errorf("the fault %s: %w", s.ID, err)
 	}
-	return f.b.Inject(ctx, balancer.Fault{ID: s.ID, Kind: s.Kind, Target: target, Node: s.Node, For: s.For, Attrs: s.Attrs})
+	return f.b.Inject(ctx, balancer.Fault{ID: s.ID, Kind: s.Kind, Target: target, Protocol: s.Protocol, Node: s.Node,
+		For: s.For, Attrs: s.Attrs})
 }
 
 // apiServer does to the replay control plane what a scenario wants, as far as the proxies of the nodes see it. On the nodes

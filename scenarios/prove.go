@@ -1,0 +1,152 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The control lanes: one of new connections to the canary, one of datagrams where the run measures with datagrams, and one
+// that takes the measured Service for the canary, so that every answer comes from a wrong pod.
+const (
+	canaryLane   = "canary"
+	canaryUDP    = "canary-udp"
+	canaryWrong  = "canary-misrouted"
+	faultWrong   = "misroute" // the others are those of FaultSpec.Kind
+	restAfterSYN = 2500 * time.Millisecond
+	rest         = time.Second
+)
+
+// proof is a known fault that a run must find on a control lane before it may judge anything.
+type proof struct {
+	kind string
+	For  time.Duration
+	lane string // canaryLane when empty
+	node string // the only node that it is on; empty for all
+}
+
+// proofs are the known faults of a run. None is shorter than two gaps of the canary: it may well see nothing of one that
+// is; and the one on a single node no shorter than twelve, since a node gets an attempt at the latest after five.
+func (w *World) proofs() []proof {
+	gap := time.Duration(float64(time.Second) / w.canaryRate())
+	lasting := func(d time.Duration, gaps int) time.Duration { return max(d, time.Duration(gaps)*gap) }
+	var all []proof
+	if 2*gap <= 5*time.Millisecond {
+		all = append(all, proof{kind: "drop", For: 5 * time.Millisecond})
+	}
+	all = append(all, proof{kind: "drop", For: lasting(20*time.Millisecond, 2)}, proof{kind: "drop", For: lasting(200*time.Millisecond, 2)},
+		proof{kind: "refuse", For: lasting(100*time.Millisecond, 2)}, proof{kind: "reset", For: lasting(100*time.Millisecond, 2)})
+	if !w.terminated() { // which gives connections to nodes by itself, and can be told nothing of one
+		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 12), node: w.Nodes[0]})
+	}
+	if w.Params.datagrams() {
+		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 2), lane: canaryUDP})
+	}
+	return append(all, proof{kind: faultWrong, For: lasting(100*time.Millisecond, 4), lane: canaryWrong})
+}
+
+// rest is the time until the next proof may begin: the SYN that a drop has lost is sent again after a second.
+func (p proof) rest() time.Duration {
+	if p.kind == "drop" {
+		return restAfterSYN
+	}
+	return rest
+}
+
+func (p proof) String() string {
+	text := fmt.Sprintf("%s for %s on %s", p.kind, p.For, p.onLane())
+	if p.node != "" {
+		text += " over " + p.node
+	}
+	return text
+}
+
+func (p proof) onLane() string { return cmp.Or(p.lane, canaryLane) }
+
+// proofRate is the least rate at which the canary is probed: a slow lane could not find short faults. What the slow lane
+// itself would miss is in the detection floor, as two of its gaps. It is no higher, because in real time a lane may be late
+// by a gap, and the canary should not be harder to run than the measured lane.
+const proofRate = 20
+
+func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
+
+// controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
+func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
+	return LaneSpec{Name: name, Service: to.name, Target: to.target(), Rate: w.canaryRate(), Control: true, Protocol: protocol,
+		Local: to.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
+		Backends: []string{w.canary.name + "-"}, Host: w.canary.name}
+}
+
+// prove injects the known faults, one after the other, while the control lanes run.
+func (w *World) prove(ctx context.Context) error {
+	lanes := []LaneSpec{w.controlLane(canaryLane, tcpNew, w.canary)}
+	if w.Params.datagrams() {
+		lanes = append(lanes, w.controlLane(canaryUDP, udpFresh, w.canary))
+	}
+	var stops []func() error
+	for _, l := range lanes {
+		stop, err := w.Prober.StartLane(ctx, l)
+		if err != nil {
+			return err
+		}
+		stops = append(stops, stop)
+	}
+	if err := w.Clock.Sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	for i, p := range w.proofs() {
+		id := fmt.Sprintf("proof-%d", i+1)
+		if err := w.Step(ctx, id+": "+p.String(), "", func(ctx context.Context) error { return w.proveOne(ctx, id, p) }); err != nil {
+			return err
+		}
+		if err := w.Clock.Sleep(ctx, p.rest()); err != nil {
+			return err
+		}
+	}
+	for _, stop := range stops {
+		if err := stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) proveOne(ctx context.Context, id string, p proof) error {
+	attrs := map[string]string{"control": "true", "lane": p.onLane()}
+	if p.kind == faultWrong {
+		return w.takeForCanary(ctx, id, p, attrs)
+	}
+	f := FaultSpec{ID: id, Kind: p.kind, Target: w.canary.target(), Node: p.node, For: p.For, Attrs: attrs}
+	if p.lane == canaryUDP {
+		f.Protocol = "udp"
+	}
+	return w.Faults.Inject(ctx, f)
+}
+
+// takeForCanary asks the measured Service for the canary's pods: for a client that is what a wrong backend looks like.
+func (w *World) takeForCanary(ctx context.Context, id string, p proof, attrs map[string]string) error {
+	record := func(state string) {
+		all := map[string]string{"fault": p.kind, "state": state, "id": id}
+		for key, value := range attrs {
+			all[key] = value
+		}
+		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventInjected, Object: id, Attrs: all,
+			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
+	}
+	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, tcpNew, w.main))
+	if err != nil {
+		return err
+	}
+	record("begin")
+	err = w.Clock.Sleep(ctx, p.For)
+	record("end")
+	if stopped := stop(); err == nil {
+		err = stopped
+	}
+	return err
+}
