@@ -45,6 +45,17 @@ func (p Params) lanes() []string {
 	return slices.DeleteFunc(Protocols(), func(name string) bool { return !slices.Contains(named, name) })
 }
 
+// Attempts is how many attempts a run of the scenario makes at least on its measured lanes, each at a rate a second, where
+// its parameters say how long it lasts; 0 elsewhere.
+func (p Params) Attempts(rate float64) float64 {
+	length := p.duration("for") + p.duration("quietFor") // no scenario has both, and a key that is not there is 0
+	if length == 0 {
+		return 0
+	}
+	length += p.duration("baseline") + p.duration("settle")
+	return rate * float64(len(p.lanes())) * length.Seconds()
+}
+
 // datagrams reports whether a lane speaks UDP.
 func (p Params) datagrams() bool {
 	return slices.ContainsFunc(p.lanes(), isUDP)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -119,6 +121,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
+	if err := checkRoom(params, o.Rate); err != nil {
+		return p, spec, err
+	}
 	p.Next, err = o.next(params, spec)
 	return p, spec, err
 }
@@ -149,6 +154,17 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 		return nil, UsageError{err}
 	}
 	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
+}
+
+// checkRoom refuses a run whose record cannot be sure of its room: it would be invalid, after hours.
+func checkRoom(params scenarios.Params, rate float64) error {
+	const share = 0.9 // the rest is for events and logs
+	attempts, room := params.Attempts(rate), share*vm.RegionSize/reports.AttemptBytes
+	if attempts <= room {
+		return nil
+	}
+	return usagef("%.0f attempts (%g a second on each lane) may take %.0f MB; the record of a run has room for %.0f of them: "+
+		"probe less often, name fewer lanes, or run for less long", attempts, rate, attempts*reports.AttemptBytes/1e6, room)
 }
 
 func (o *Options) checkNumbers() error {

@@ -28,7 +28,9 @@ func TestBadInput(t *testing.T) {
 		"controlplane": {Options{Scenario: "rollout", ControlPlane: "k3s"}, "kube or replay"},
 		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
 		"kernel":       {Options{Scenario: "rollout", Kernel: "docker"}, "auto, host or vm"},
-		"host clock":   {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
+		"room": {Options{Scenario: "soak", Rate: 200, Set: map[string]string{"for": "3h", "lanes": "tcp-new,udp-fresh"}},
+			"name fewer lanes"},
+		"host clock": {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
 	} {
 		c.options.Out = filepath.Join(t.TempDir(), "out")
 		c.options.Cache = t.TempDir()
@@ -38,6 +40,19 @@ func TestBadInput(t *testing.T) {
 		}
 		if _, err := os.Stat(c.options.Out); err == nil {
 			t.Errorf("%s: the folder for the results was made", name)
+		}
+	}
+}
+
+// An hour at 200 attempts a second has its room, and so has a day of what `hitless soak` does by default.
+func TestSoaksHaveTheirRoom(t *testing.T) {
+	for length, rate := range map[string]float64{"1h": 200, "24h": 0.1, "5h": 200} {
+		o := Options{Scenario: "soak", Rate: rate, Set: map[string]string{"for": length}, Cache: t.TempDir()}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.plan(); err != nil {
+			t.Errorf("%s at %g a second: %v", length, rate, err)
 		}
 	}
 }
