@@ -45,12 +45,17 @@ type settings struct {
 	timeouts                     linux.Timeouts
 	logFormat                    string
 	verbosity                    int
+	change                       func(*Config) error
 }
 
 // Command returns the command `proxier`: the bundled proxier as a program. It ends without an error on SIGTERM, SIGINT
 // or the end of the command's context, and leaves the kernel as it is.
-func Command() *cobra.Command {
-	var s settings
+func Command() *cobra.Command { return CommandWith(func(*Config) error { return nil }) }
+
+// CommandWith is Command with a say in what the proxier is made of: change gets the Config just before the start. It is
+// for those who need a proxier with a known fault, such as hitless' check of itself.
+func CommandWith(change func(*Config) error) *cobra.Command {
+	s := settings{change: change}
 	c := &cobra.Command{
 		Use:   "proxier",
 		Short: "Run the bundled IPVS proxier on this node",
@@ -159,10 +164,13 @@ func (s *settings) run(ctx context.Context) error {
 	}
 	defer stop()
 	log.Info("started", "node", node, "scheduler", s.scheduler, "terminatingFallback", s.fallback)
-	err = New(Config{Source: source, Kernel: kernel, Engine: options, Node: state,
+	parts := Config{Source: source, Kernel: kernel, Engine: options, Node: state,
 		Checks: health.NewServices(state.Healthy), Metrics: counters, Log: log,
-		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval, Flows: time.Second}}).Run(ctx)
-	if err == nil {
+		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Drain: s.drainInterval, Flows: time.Second}}
+	if err := s.change(&parts); err != nil {
+		return err
+	}
+	if err = New(parts).Run(ctx); err == nil {
 		log.Info("stopped; the kernel goes on forwarding")
 	}
 	return err

@@ -31,13 +31,25 @@ type Source interface {
 	Take() []types.NamespacedName
 }
 
+// Checks answer at the healthCheckNodePorts of Services; *health.Services is one.
+type Checks interface {
+	// Set starts the server of a Service, or tells it its number of ready local endpoints.
+	Set(name types.NamespacedName, port uint16, local int) error
+	// Delete stops the server of a Service, if it has one.
+	Delete(types.NamespacedName)
+	// Retry tries again to open the ports that could not be opened.
+	Retry() error
+	// Close stops all servers.
+	Close()
+}
+
 // Config is what a Proxier is made of. All fields must be set.
 type Config struct {
 	Source  Source
 	Kernel  kernel.Kernel
 	Engine  engine.Options
 	Node    *health.Node
-	Checks  *health.Services
+	Checks  Checks
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Periods Periods

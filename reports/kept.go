@@ -44,10 +44,11 @@ func (l *lane) chooseKept(ts tables, a *Attempt) choice {
 	if before != last {
 		was = l.followed(ts, a, before)
 	}
+	told := l.local && a.Node != "" && a.Class != Misrouted
 	switch {
-	case l.local && a.Node != "" && a.Node == after.node:
+	case told && a.Node == after.node:
 		return after
-	case l.local && a.Node != "" && a.Node == was.node:
+	case told && a.Node == was.node:
 		return was
 	case last > before && (before < 0 || a.Start >= ts[before+1].from):
 		return after

@@ -116,7 +116,7 @@ func (l *lane) opening(ts tables, a *Attempt) *Attempt {
 // before it began, and the table after it for the others.
 func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 	answered := ""
-	if local {
+	if local && a.Class != Misrouted {
 		answered = a.Node
 	}
 	before, last := ts.around(a, 0)

@@ -99,6 +99,29 @@ func TestALongConnectionKeepsItsNode(t *testing.T) {
 	}
 }
 
+// Who answers in place of the right pod may be anywhere: it tells nothing of the way.
+func TestAWrongAnswerTellsNoNode(t *testing.T) {
+	ts := tablesFor(t, 10, "node-1,node-2", 1000, "node-2")
+	a := Attempt{Start: 999 * time.Millisecond, Source: sourceFor(t, 2, 0), Node: "node-1", Class: Misrouted, Connect: time.Millisecond}
+	if got := ts.choose(&a, webAddress, true); got.node != "node-2" {
+		t.Errorf("path over %q, want the table's node-2", got.node)
+	}
+	l := &lane{protocol: protocolSticky, address: webAddress, gap: 10 * time.Millisecond, declared: 100 * time.Millisecond, local: true}
+	if got := l.chooseKept(ts, &a); got.node != "node-2" {
+		t.Errorf("a flow of datagrams: path over %q, want the table's node-2", got.node)
+	}
+	o := rolling{seed: 6, fallback: true, rollouts: 1}
+	s := o.start(o.lab())
+	for i := range s.attempts {
+		if at := &s.attempts[i]; at.Seq%100 == 7 {
+			at.Class, at.Node = Misrouted, "node-3"
+		}
+	}
+	if err := CheckPaths(s.write(t)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWithoutABalancerThereIsNoNode(t *testing.T) {
 	a := Attempt{Start: time.Second, Node: "node-1", Source: netip.MustParseAddrPort("10.200.0.1:2000")}
 	if got := tables(nil).choose(&a, webAddress, true); got.node != "" {

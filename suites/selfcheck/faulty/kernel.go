@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier"
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// The addresses of the measured Service and of the one that the detector is proved on, as the lab's balancer counts them.
+var (
+	web    = netip.MustParseAddr("203.0.113.10")
+	canary = netip.MustParseAddr("203.0.113.11")
+)
+
+// port is that of both Services; pods answer datagrams on udpPort.
+const (
+	port    = 80
+	udpPort = 8081
+)
+
+// faulty is a kernel that does not always do what it is told, and sometimes what it is not.
+type faulty struct {
+	kernel.Kernel
+	began            time.Duration
+	keepTCP, keepUDP bool
+
+	mu      sync.Mutex // faults come from goroutines of their own
+	flushed map[kernel.Key]window
+}
+
+// window is when a fault was put in or taken out: it was done for certain at done, and not before asked.
+type window struct{ asked, done time.Duration }
+
+// monotonic is the time that all programs of a kernel share.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
+	return time.Duration(ts.Nano())
+}
+
+// tell says the truth: the fault began at since after the program's start, and lasted at least and at most so long.
+func (k *faulty) tell(kind string, protocol kernel.Protocol, begin, end window) {
+	fmt.Fprintf(os.Stderr, "fault %s %s since=%d least=%d most=%d\n", kind, protocol, (begin.asked - k.began).Nanoseconds(),
+		(end.asked - begin.done).Nanoseconds(), (end.done - begin.asked).Nanoseconds())
+}
+
+func (k *faulty) Servers() ([]kernel.Server, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Kernel.Servers()
+}
+
+func (k *faulty) Server(key kernel.Key) (kernel.Server, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Kernel.Server(key)
+}
+
+func (k *faulty) Addresses() (kernel.Addresses, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Kernel.Addresses()
+}
+
+func (k *faulty) Elements() ([]kernel.Element, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Kernel.Elements()
+}
+
+// Apply leaves out what the faults forbid, and says that it was done.
+func (k *faulty) Apply(op kernel.Op) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.forbidden(op) {
+		return nil
+	}
+	asked := monotonic()
+	err := k.Kernel.Apply(op)
+	if add, is := op.(kernel.AddReal); is && err == nil {
+		if begin, was := k.flushed[add.Key]; was {
+			delete(k.flushed, add.Key)
+			k.tell(flushAtStart, add.Key.Protocol, begin, window{asked, monotonic()})
+		}
+	}
+	return err
+}
+
+func (k *faulty) forbidden(op kernel.Op) bool {
+	switch o := op.(type) {
+	case kernel.DeleteReal:
+		return k.keeps(o.Key)
+	case kernel.SetWeight:
+		return o.Weight == 0 && k.keeps(o.Key)
+	case kernel.ForgetFlows:
+		return k.keepUDP
+	}
+	return false
+}
+
+func (k *faulty) keeps(key kernel.Key) bool {
+	return key.Addr == web && (key.Protocol == kernel.TCP && k.keepTCP || key.Protocol == kernel.UDP && k.keepUDP)
+}
+
+// flush deletes the measured Service's virtual servers before the proxier has begun, and lets it begin later.
+func (k *faulty) flush(f fault) error {
+	k.flushed = map[kernel.Key]window{}
+	for _, protocol := range []kernel.Protocol{kernel.TCP, kernel.UDP} {
+		key := kernel.Key{Addr: web, Protocol: protocol, Port: port}
+		w := window{asked: monotonic()}
+		if err := k.Kernel.Apply(kernel.DeleteVirtual{Key: key}); err != nil {
+			return fmt.Errorf("flushing %v: %w", key, err)
+		}
+		w.done = monotonic()
+		k.flushed[key] = w
+	}
+	time.Sleep(f.lasts)
+	return nil
+}
+
+// once does a fault at its time and undoes it again, for each protocol.
+func (k *faulty) once(f fault) {
+	time.Sleep(k.began + f.after - monotonic())
+	begun := map[kernel.Protocol]window{}
+	undo := map[kernel.Protocol][]kernel.Op{}
+	protocols := []kernel.Protocol{kernel.TCP, kernel.UDP}
+	for _, p := range protocols {
+		do, back, err := k.operations(f.kind, kernel.Key{Addr: web, Protocol: p, Port: port})
+		if err == nil {
+			begun[p], err = k.carryOut(do)
+		}
+		if err != nil {
+			k.give(f, p, err)
+			return
+		}
+		undo[p] = back
+	}
+	time.Sleep(f.lasts)
+	for _, p := range protocols {
+		end, err := k.carryOut(undo[p])
+		if err != nil {
+			k.give(f, p, err)
+			return
+		}
+		k.tell(f.kind, p, begun[p], end)
+	}
+}
+
+// give says why a fault could not be done; the spec misses its truth then.
+func (k *faulty) give(f fault, p kernel.Protocol, err error) {
+	fmt.Fprintf(os.Stderr, "faulty: %s of %s: %v\n", f.kind, p, err)
+}
+
+func (k *faulty) carryOut(ops []kernel.Op) (window, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := window{asked: monotonic()}
+	for _, op := range ops {
+		if err := k.Kernel.Apply(op); err != nil {
+			return w, fmt.Errorf("%v: %w", op, err)
+		}
+	}
+	w.done = monotonic()
+	return w, nil
+}
+
+// operations are what does a fault, and what undoes it.
+func (k *faulty) operations(kind string, key kernel.Key) (do, undo []kernel.Op, err error) {
+	server, found, err := k.Server(key)
+	if err != nil || !found || len(server.Reals) == 0 {
+		return nil, nil, fmt.Errorf("no virtual server %v with a real server: %w", key, err)
+	}
+	switch kind {
+	case dropNew:
+		drop := []kernel.Element{{Set: kernel.Drop, Key: key}}
+		return []kernel.Op{kernel.ChangeSets{Add: drop}}, []kernel.Op{kernel.ChangeSets{Remove: drop}}, nil
+	case wrongBackend:
+		other, found, err := k.Server(kernel.Key{Addr: canary, Protocol: kernel.TCP, Port: port})
+		if err != nil || !found || len(other.Reals) == 0 {
+			return nil, nil, fmt.Errorf("no real server of %s: %w", canary, err)
+		}
+		wrong := other.Reals[0].Addr
+		if key.Protocol == kernel.UDP {
+			wrong = netip.AddrPortFrom(wrong.Addr(), udpPort)
+		}
+		// With policy Local clients' addresses are kept, and answers of a pod on another node would not come back this way.
+		masquerade := []kernel.Element{{Set: kernel.Masquerade, Key: key}}
+		do = []kernel.Op{kernel.ChangeSets{Add: masquerade}, kernel.AddReal{Key: key, Real: wrong, Weight: 1}}
+		undo = []kernel.Op{kernel.DeleteReal{Key: key, Real: wrong}, kernel.ChangeSets{Remove: masquerade}}
+	}
+	for _, r := range server.Reals {
+		do = append(do, kernel.DeleteReal{Key: key, Real: r.Addr})
+		undo = append([]kernel.Op{kernel.AddReal{Key: key, Real: r.Addr, Weight: r.Weight}}, undo...)
+	}
+	return do, undo, nil
+}
+
+// lying says for every Service that had a local endpoint once that it still has one.
+type lying struct {
+	proxier.Checks
+	had map[types.NamespacedName]bool
+}
+
+func (l lying) Set(name types.NamespacedName, port uint16, local int) error {
+	l.had[name] = l.had[name] || local > 0
+	if l.had[name] {
+		local = max(1, local)
+	}
+	return l.Checks.Set(name, port, local)
+}

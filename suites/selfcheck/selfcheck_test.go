@@ -1,0 +1,228 @@
+//go:build lab
+
+// Package selfcheck holds reports against the truth: the bundled proxier runs with known faults, and each report must name
+// class, node, backend and bounds of every one, and nothing else.
+package selfcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestSelfcheck(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "selfcheck")
+}
+
+// restarted has the faults that come and go, lied the health check that lies, and left what is never taken out.
+var restarted, lied, left *suites.Future
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	program := build(dir)
+	begin := func(name, scenario string, rate float64, set map[string]string, faults ...string) *suites.Future {
+		return suites.Begin(ctx, dir, name+"-run", run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Rate: rate,
+			Subject: "exec:" + describe(dir, name, program, faults), Set: set})
+	}
+	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
+		"downtime": "500ms", "settle": "5s"},
+		"node-1:flush:0s:400ms", "node-1:drop:3s:150ms", "node-2:half-sync:3s:300ms", "node-3:wrong-backend:3s:300ms")
+	left = begin("left", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
+		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
+		"node-2:stale-endpoint", "*:udp-left")
+	lied = begin("lied", "soak", 20, map[string]string{"for": "1m", "rolloutsPerHour": "61", "restartsPerHour": "0", "scalesPerHour": "0",
+		"replicas": "1", "readinessPeriod": "1s", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "30s"},
+		"*:lying-health")
+})
+
+// build makes the faulty proxier.
+func build(dir string) string {
+	GinkgoHelper()
+	program := filepath.Join(dir, "faulty")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/hitless/hitless/suites/selfcheck/faulty")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return program
+}
+
+// describe writes the file of the subject with these faults.
+func describe(dir, name, program string, faults []string) string {
+	GinkgoHelper()
+	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
+	for _, f := range faults {
+		args = append(args, "--fault="+f)
+	}
+	text := fmt.Sprintf("name: %s\nversion: faulty\nmode: ipvs\nprogram: %s\nargs: [\"%s\"]\n"+
+		"ready: {url: \"http://127.0.0.1:10256/healthz\"}\nterminatingFallback: on\n", name, program, strings.Join(args, `", "`))
+	file := filepath.Join(dir, name+".yaml")
+	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
+	return file
+}
+
+// finished returns a run that must have failed, and be in agreement with itself.
+func finished(f *suites.Future) (*run.Result, *reports.History) {
+	GinkgoHelper()
+	result, history, err := f.Wait()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(reports.CheckPaths(history)).To(Succeed())
+	Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
+	return result, history
+}
+
+// classOf is the class of what each fault does to new flows.
+var classOf = map[string]reports.Class{
+	"flush tcp": reports.Refused, "flush udp": reports.Rejected,
+	"drop tcp": reports.Delayed, "drop udp": reports.ReplyTimeout,
+	"half-sync tcp": reports.Rejected, "half-sync udp": reports.Rejected,
+	"wrong-backend tcp": reports.Misrouted, "wrong-backend udp": reports.Misrouted,
+}
+
+var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wrong pod, each for a moment on a node of its own", func() {
+	It("did all of it, for both protocols", func() {
+		result, history := finished(restarted)
+		var done []string
+		for _, t := range truths(result, history) {
+			done = append(done, t.kind+" "+t.protocol)
+		}
+		Expect(done).To(ConsistOf(slices.Collect(maps.Keys(classOf))))
+	})
+
+	for protocol, name := range map[string]string{"tcp": "tcp-new", "udp": "udp-fresh"} {
+		It("is one outage each on lane "+name+", with class, node, backend and bounds, and nothing else", func() {
+			result, history := finished(restarted)
+			l := lane(result.Report, name)
+			found := 0
+			for _, t := range truths(result, history) {
+				if t.protocol != protocol {
+					continue
+				}
+				met := slices.DeleteFunc(slices.Clone(l.Outages), func(o reports.OutageReport) bool { return !t.meets(o) })
+				Expect(met).To(HaveLen(1), "%s; the outages are %+v", t, l.Outages)
+				found++
+				expectTruth(t, met[0], history, l)
+			}
+			Expect(l.Outages).To(HaveLen(found), "no outage without a fault")
+		})
+	}
+
+	It("leaves a flow of datagrams alone on nodes that it does not use", func() {
+		result, history := finished(restarted)
+		l := lane(result.Report, "udp-sticky")
+		Expect(l.Paths).To(HaveLen(1))
+		for _, o := range l.Outages {
+			Expect(slices.ContainsFunc(truths(result, history), func(t truth) bool { return t.protocol == "udp" && t.meets(o) })).To(BeTrue(), "%+v", o)
+		}
+	})
+})
+
+// edges is how many attempts of an outage may have met the fault's begin or end, and failed in another way.
+const edges = 2
+
+func expectTruth(t truth, o reports.OutageReport, history *reports.History, l reports.LaneReport) {
+	GinkgoHelper()
+	Expect(o.LowerMs).To(BeNumerically("<=", t.most), "%s", t)
+	Expect(o.UpperMs).To(BeNumerically(">=", t.least), "%s", t)
+	Expect(o.UpperMs-o.LowerMs).To(BeNumerically("<=", 12*1000/l.Rate), "%s: bounds %v to %v", t, o.LowerMs, o.UpperMs)
+	class := classOf[t.kind+" "+t.protocol]
+	Expect(o.Classes[class.String()]).To(BeNumerically(">=", max(1, o.Failed()-edges)), "%s: %v", t, o.Classes)
+	if class == reports.Misrouted {
+		Expect(o.Backend).To(HavePrefix("canary-"), "%s", t)
+		return
+	}
+	Expect(o.Backend).To(Equal(podOn(history, t.node)), "%s", t)
+}
+
+var _ = Describe("the proof of the detector", func() {
+	It("puts in each kind of fault that the lanes can meet, and finds it with class, node and bounds", func() {
+		result, _ := finished(restarted)
+		var told []string
+		for _, f := range result.Report.DetectionFloor.Faults {
+			Expect(f.Found).To(BeTrue(), "%+v", f)
+			told = append(told, strings.TrimSpace(f.Fault+" "+f.Lane+" "+f.Node))
+		}
+		Expect(told).To(Equal([]string{"drop canary", "drop canary", "refuse canary", "reset canary", "drop canary node-1",
+			"drop canary-udp", "misroute canary-misrouted"}))
+	})
+})
+
+var _ = Describe("a proxier that keeps what is gone", func() {
+	It("fails new connections on the node with the stale endpoint, from the end of the first pod on, and names that pod", func() {
+		result, history := finished(left)
+		first := ended(history)[0]
+		outages := lane(result.Report, "tcp-new").Outages
+		Expect(outages).NotTo(BeEmpty())
+		for _, o := range outages {
+			Expect(o.Node).To(Equal("node-2"))
+			Expect(o.From).To(BeNumerically(">=", first.at-0.1))
+		}
+		Expect(outages[0].Cause.Text).To(ContainSubstring(first.pod))
+	})
+
+	It("leaves the flow of datagrams with the pod that ended, until the lane ends", func() {
+		result, history := finished(left)
+		l := lane(result.Report, "udp-sticky")
+		Expect(l.Paths).To(HaveLen(1))
+		Expect(l.Outages).To(HaveLen(1), "%+v", l.Outages)
+		o := l.Outages[0]
+		Expect(o.Node).To(Equal(l.Paths[0].Node))
+		pods := ended(history)
+		i := slices.IndexFunc(pods, func(p end) bool { return p.pod == o.Backend })
+		Expect(i).To(BeNumerically(">=", 0), "the backend %s is one of those that ended: %+v", o.Backend, pods)
+		Expect(o.From).To(BeNumerically("~", pods[i].at, 0.2))
+		Expect(o.Cause.Text).To(ContainSubstring("it lasted until the lane ended"))
+	})
+})
+
+var _ = Describe("a health check that lies", func() {
+	It("keeps the node of the pod that ended in the balancer: one outage there until the lane ends", func() {
+		result, history := finished(lied)
+		l := lane(result.Report, "tcp-new")
+		pods := ended(history)
+		Expect(pods).To(HaveLen(1), "one rollout of one pod")
+		Expect(l.Outages).To(HaveLen(1), "%+v", l.Outages)
+		o := l.Outages[0]
+		Expect(o.Node).To(Equal(pods[0].node))
+		Expect(o.Backend).To(Equal(pods[0].pod))
+		Expect(o.From).To(BeNumerically("~", pods[0].at, 0.5))
+		Expect(o.LowerMs).To(BeNumerically(">=", 29_000))
+		Expect(o.Classes).To(HaveKey(reports.ConnectTimeout.String()))
+		Expect(o.Cause.Text).To(ContainSubstring(pods[0].pod))
+		Expect(o.Cause.Text).To(ContainSubstring("it lasted until the lane ended"))
+	})
+})
+
+// end is a pod of the measured Service that exited.
+type end struct {
+	pod, node string
+	at        float64
+}
+
+func ended(history *reports.History) (all []end) {
+	GinkgoHelper()
+	for e, err := range history.Events() {
+		Expect(err).NotTo(HaveOccurred())
+		if e.Kind == reports.EventPod && e.Attrs["state"] == "exited" && strings.HasPrefix(e.Attrs["pod"], "web-") {
+			all = append(all, end{e.Attrs["pod"], e.Attrs["node"], e.At.Seconds()})
+		}
+	}
+	return all
+}
