@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -200,34 +198,4 @@ func (l *Lab) Down() {
 	if l.Net != nil {
 		l.Net.Close()
 	}
-}
-
-// balancerTable passes events on and remembers what the balancer's table says.
-type balancerTable struct {
-	reports.Recorder
-	mu    sync.Mutex
-	table map[string][]string
-}
-
-func newBalancerTable(r reports.Recorder) *balancerTable {
-	return &balancerTable{Recorder: r, table: map[string][]string{}}
-}
-
-// Event remembers the table and passes the event on.
-func (t *balancerTable) Event(e reports.Event) {
-	if e.Kind == reports.EventBalancer {
-		t.mu.Lock()
-		service := e.Attrs["service"]
-		t.table[service[strings.LastIndex(service, "/")+1:]] = strings.FieldsFunc(e.Attrs["nodes"], func(r rune) bool { return r == ',' })
-		t.mu.Unlock()
-	}
-	t.Recorder.Event(e)
-}
-
-func (t *balancerTable) nodes(service string) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	nodes := slices.Clone(t.table[service])
-	slices.Sort(nodes)
-	return nodes
 }
