@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/ipvs"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	v1 "k8s.io/api/core/v1"
@@ -292,7 +293,7 @@ func (c place) traffic(t *testing.T) *traffic {
 	tr := &traffic{failed: make(chan string, 1000), stop: make(chan struct{}), ended: make(chan struct{})}
 	for i := range 8 {
 		inside(c.client, func() {
-			conn, err := net.DialTimeout("tcp", targets[i%len(targets)], 5*time.Second)
+			conn, err := dial(heldPort+i, targets[i%len(targets)])
 			if err == nil {
 				err = talk(conn)
 			}
@@ -311,15 +312,28 @@ func (c place) traffic(t *testing.T) *traffic {
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
-			tr.attempt(targets[i%len(targets)])
+			tr.attempt(newPort+i%newPorts, targets[i%len(targets)])
 		}
 	})
 	return tr
 }
 
-func (tr *traffic) attempt(target string) {
+// Each connection has a source port of its own, below those that Linux gives out. IPVS knows the answers of a pod by the
+// client's address and port alone, whichever virtual address they went to; two connections from one port, as Linux allows
+// them towards two addresses, are one too many for it.
+const (
+	heldPort, newPort = 15000, 16000
+	newPorts          = 16000
+)
+
+func dial(from int, to string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(clientAddr), Port: from}}
+	return d.Dial("tcp", to)
+}
+
+func (tr *traffic) attempt(from int, target string) {
 	tr.attempts.Add(1)
-	conn, err := net.DialTimeout("tcp", target, 5*time.Second)
+	conn, err := dial(from, target)
 	if err == nil {
 		err = talk(conn)
 		conn.Close()
@@ -417,7 +431,7 @@ func (c place) serving(t *testing.T, mode string) (*program, *traffic) {
 	return proxy, c.traffic(t)
 }
 
-// The twin: what was the way before, cleaning up first, loses what the right order does not.
+// The twin: the old proxy's things go first, as by hand or by `kube-proxy --cleanup`, and the new ones come after.
 func TestCleanupFirst(t *testing.T) {
 	c := newPlace(t)
 	proxy, traffic := c.serving(t, "ipvs")
@@ -425,8 +439,13 @@ func TestCleanupFirst(t *testing.T) {
 	if lost := traffic.losses(); len(lost) > 0 {
 		t.Errorf("lost before anything was done: %v", lost)
 	}
-	cleanup := start(t, "/usr/bin/kube-proxy", "--cleanup")
-	<-cleanup.ended
+	handle, err := ipvs.New("")
+	must(t, err)
+	defer handle.Close()
+	must(t, handle.Flush())
+	device, err := netlink.LinkByName("kube-ipvs0")
+	must(t, err)
+	must(t, netlink.LinkDel(device))
 	bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
 	until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
 	close(traffic.stop)
