@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier zero-loss nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ results: packages build ## run the comparisons that belong in docs/results (40 m
 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
+
+zero-loss: packages build ## the bundled proxier and kube-proxy ipvs through what must cost no connection, on RUNS=8 seeds (a night)
+	@hack/zero-loss.sh
 
 bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
 	@hack/bench-proxier.sh
