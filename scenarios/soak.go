@@ -34,7 +34,7 @@ func soak() Scenario {
 			// What asks again and again is what days of virtual time cost; each still gives its answer well within the time that
 			// a pod has to end, so that nothing is lost that a faster one would have kept.
 			{"readinessPeriod", "1m", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
-			{"checkInterval", "20s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour)},
+			{"checkInterval", "25s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour)},
 			{"checkFall", "2", "failed checks until a node is taken out", numberIn(1, 100)},
 			{"shutdownDelay", "60s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
 			{"gracePeriod", "90s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 func soakCommand() *cobra.Command {
@@ -93,7 +95,8 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 		one := o
 		one.Seed = first + int64(i)
 		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
-		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, line)) }
+		pace := pacer{now: time.Now}
+		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, pace.tell(line))) }
 		group.Go(func() error {
 			if cmd.Context().Err() == nil {
 				all[i].result, all[i].err = run.Run(cmd.Context(), one)
@@ -133,6 +136,30 @@ func soakLine(cmd *cobra.Command, seed int64, s *run.Result) {
 	if h, err := reports.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
 		fmt.Fprintf(cmd.OutOrStdout(), "        repeat it: %s\n", h.Run.Command)
 	}
+}
+
+// pacer adds to a checkpoint's line how fast virtual time goes.
+type pacer struct {
+	now   func() time.Time
+	begin time.Time // of the first line with the run's own time
+}
+
+var runLine = regexp.MustCompile(`^\+([0-9.]+)s (\w+)`)
+
+func (p *pacer) tell(line string) string {
+	m := runLine.FindStringSubmatch(line)
+	if m == nil {
+		return line
+	}
+	if p.begin.IsZero() {
+		p.begin = p.now()
+	}
+	virtual, err := strconv.ParseFloat(m[1], 64)
+	wall := p.now().Sub(p.begin)
+	if m[2] != scenarios.Checkpoint || err != nil || wall <= 0 {
+		return line
+	}
+	return fmt.Sprintf("%s; %s of wall time, %.0f times as fast", line, wall.Round(time.Second), virtual/wall.Seconds())
 }
 
 // paceOf says how fast virtual time went, and how fast it would have gone on a machine with nothing else to do.

@@ -42,7 +42,7 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 		return nil, err
 	}
 	o.Progress(boot.where)
-	outcome, runErr := boot.start(ctx)
+	outcome, runErr := boot.start(ctx, func([]byte) {})
 	if outcome == nil {
 		return nil, runErr
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // ControlPlaneTargets are the programs of the lab's control plane, in the version that hitless is tested with.
@@ -33,7 +35,8 @@ type prepared struct {
 	subjectVersion string
 	notes          []string
 	where          string // for the line of progress that says that it starts
-	start          func(context.Context) (*vm.Outcome, error)
+	// start runs the guest. At each checkpoint that the guest tells, kept gets the region as it is then.
+	start func(ctx context.Context, kept func(region []byte)) (*vm.Outcome, error)
 }
 
 // memoryMB is what a VM gets; the packed files stand in it too.
@@ -101,8 +104,17 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 		return nil, err
 	}
 	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: o.memoryMB(),
-		RealTime: p.clock == "real", Deadline: o.deadline(plan), Line: o.guestLine}
-	p.start = func(ctx context.Context) (*vm.Outcome, error) { return vm.Run(ctx, boot) }
+		RealTime: p.clock == "real", Deadline: o.deadline(plan)}
+	p.start = func(ctx context.Context, kept func([]byte)) (*vm.Outcome, error) {
+		boot := boot
+		boot.Line = func(line string, region []byte) {
+			if checkpointLine.MatchString(line) {
+				kept(region)
+			}
+			o.guestLine(line)
+		}
+		return vm.Run(ctx, boot)
+	}
 	p.where = fmt.Sprintf("booting %s with %d MB", kernel.Release, boot.MemoryMB)
 	version, err := qemuVersion(ctx)
 	if err != nil {
@@ -111,6 +123,9 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	p.inputs = inputsDigest(string(data), digest, kernel.Package, version, p.clock)
 	return p, nil
 }
+
+// checkpointLine is how a guest tells a checkpoint: with the time of the run before it.
+var checkpointLine = regexp.MustCompile(`^hitless: \+[0-9.]+s ` + scenarios.Checkpoint + ` `)
 
 // guestLine passes on what the guest says of its progress; the kernel's own lines stay in the console.
 func (o Options) guestLine(line string) {

@@ -72,7 +72,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	o.Progress(boot.where)
-	outcome, runErr := boot.start(ctx)
+	outcome, runErr := boot.start(ctx, func(region []byte) {
+		if err := o.keep(plan, spec, boot, region); err != nil {
+			o.Progress(fmt.Sprintf("the checkpoint is not kept: %v", err)) // the run goes on, and its end may yet be written
+		}
+	})
 	if outcome == nil {
 		return nil, runErr
 	}

@@ -83,6 +83,10 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 // when the thread that forked ends, not the process (prctl(2), PR_SET_PDEATHSIG).
 func (p *Process) run(enter func(func() error) error, started chan<- error) {
 	lockThread()
+	if err := ownSlack(); err != nil {
+		started <- fmt.Errorf("setting the slack of its timers: %w", err)
+		return
+	}
 	if enter == nil {
 		enter = func(start func() error) error { return start() }
 	}

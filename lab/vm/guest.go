@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -41,6 +42,22 @@ func initialise(runner string, args []string) error {
 	InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
 	if err := loadModules(); err != nil {
 		return err
+	}
+	return runLeisurely(runner, args)
+}
+
+// slack is by how much the timers of the runner may be late. Go waits for its next timer in whole milliseconds, and its
+// watchman (sysmon), which waits in microseconds, wakes ten times for each timer that this makes late by a part of one;
+// each time, an idle guest is woken. With this slack both wake together. What measures is in other programs, which
+// procs starts with the kernel's own slack.
+const slack = 2 * time.Millisecond
+
+// runLeisurely is RunAndReap with timers that may be late by slack.
+func runLeisurely(runner string, args []string) error {
+	runtime.LockOSThread() // slack is a thread's, and inherited by what it starts (prctl(2), PR_SET_TIMERSLACK)
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
+		return fmt.Errorf("letting the runner's timers be late: %w", err)
 	}
 	return RunAndReap(runner, args)
 }

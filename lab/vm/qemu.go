@@ -30,8 +30,9 @@ type Boot struct {
 	KVM bool
 	// Deadline is the wall time after which the guest is ended, 0 for none.
 	Deadline time.Duration
-	// Line gets each line that the guest prints, as it comes.
-	Line func(string)
+	// Line gets each line that the guest prints, as it comes, and the region as it is then: what the guest wrote before it
+	// printed the line is there.
+	Line func(line string, region []byte)
 }
 
 // Outcome is what a guest left behind. Close lets its memory go.
@@ -98,7 +99,12 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 		out.Close()
 		return nil, err
 	}
-	cpu, err := TakeCPU(ctx, b.Line)
+	line := func(text string) {
+		if b.Line != nil {
+			b.Line(text, out.Region)
+		}
+	}
+	cpu, err := TakeCPU(ctx, line)
 	if err != nil {
 		out.Close()
 		return nil, err
@@ -109,7 +115,7 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	for _, a := range args {
 		out.Args = append(out.Args, strings.ReplaceAll(a, dir+"/", ""))
 	}
-	err = b.supervise(ctx, path, args, filepath.Join(dir, "console.log"), out)
+	err = b.supervise(ctx, path, args, filepath.Join(dir, "console.log"), line, out)
 	return out, err
 }
 
@@ -146,7 +152,7 @@ func MapRegion(f *os.File) ([]byte, error) {
 
 // supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits that thread's CPU and dies
 // with it (PR_SET_PDEATHSIG).
-func (b Boot) supervise(ctx context.Context, path string, args []string, console string, out *Outcome) error {
+func (b Boot) supervise(ctx context.Context, path string, args []string, console string, line func(string), out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not come to its end within %s of wall time", b.Deadline))
@@ -174,7 +180,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, console
 	if err := <-started; err != nil {
 		return fmt.Errorf("starting %s: %w", QEMU, err)
 	}
-	tail := followConsole(console, b.Line)
+	tail := followConsole(console, line)
 	var exit, cause error
 	select {
 	case exit = <-ended:

@@ -77,7 +77,7 @@ func boot(t *testing.T, line func(string)) []string {
 	}
 	defer os.Remove(file) // it has this test's programs in it, which no other run asks for
 	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Plan: plan, Seed: 1, MemoryMB: 2048,
-		Deadline: 10 * time.Minute, Line: line})
+		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)
 	}
