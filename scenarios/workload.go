@@ -193,14 +193,12 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 		if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
 			return false, "", err
 		}
-		pods, err := k.pods(ctx, w)
-		if err != nil {
-			return false, "", err
-		}
 		s := d.Status
-		done := s.ObservedGeneration >= d.Generation && int(s.UpdatedReplicas) == k.replicas &&
-			int(s.AvailableReplicas) == k.replicas && int(s.Replicas) == k.replicas && len(pods) == k.replicas
-		return done, fmt.Sprintf("%d pods, %d updated, %d available, want %d", len(pods), s.UpdatedReplicas, s.AvailableReplicas, k.replicas), nil
+		if s.ObservedGeneration < d.Generation || int(s.UpdatedReplicas) != k.replicas || int(s.AvailableReplicas) != k.replicas || int(s.Replicas) != k.replicas {
+			return false, fmt.Sprintf("%d replicas, %d updated, %d available, want %d", s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, k.replicas), nil
+		}
+		pods, err := k.pods(ctx, w) // asked only now: in a long soak the questions are what a rollout costs
+		return len(pods) == k.replicas, fmt.Sprintf("rolled out, %d pods, want %d", len(pods), k.replicas), err
 	})
 }
 
