@@ -154,8 +154,8 @@ func (img *Image) Pack(cache string) (file, digest string, err error) {
 	if digest, err = img.Digest(); err != nil {
 		return "", "", err
 	}
-	file = filepath.Join(cache, "lab-"+digest[:24]+".cpio")
-	if _, err := os.Stat(file); err == nil {
+	file = filepath.Join(cache, imagePrefix+digest[:24]+".cpio")
+	if now := time.Now(); os.Chtimes(file, now, now) == nil {
 		return file, digest, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -174,8 +174,11 @@ func (img *Image) Pack(cache string) (file, digest string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("packing the guest's files into %s: %w", file, err)
 	}
-	return file, digest, nil
+	return file, digest, sweepImages(cache, time.Now())
 }
+
+// imagePrefix begins the names of packed images.
+const imagePrefix = "lab-"
 
 // Digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
 // at the same path is another image.

@@ -85,6 +85,11 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("booting the guest: %s is not installed; `apt-get install qemu-system-x86` brings it", QEMU)
 	}
+	image, err := holdImage(b.Initrd)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
 	own, err := newFolder()
 	if err != nil {
 		return nil, err
