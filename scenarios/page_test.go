@@ -1,0 +1,30 @@
+package scenarios
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page has a section for each scenario, and none for what there is not.
+func TestThePageHasEveryScenario(t *testing.T) {
+	text, err := os.ReadFile("../docs/scenarios.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if name, is := strings.CutPrefix(line, "## "); is {
+			described[strings.TrimSpace(name)] = true
+		}
+	}
+	for _, s := range All() {
+		if !described[s.Name] {
+			t.Errorf("docs/scenarios.md does not describe %s", s.Name)
+		}
+		delete(described, s.Name)
+	}
+	for name := range described {
+		t.Errorf("docs/scenarios.md describes %s, which is no scenario", name)
+	}
+}
