@@ -38,7 +38,7 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 browser: ## the report's page in headless Chromium (the package chromium)
 	$(GO) test -count=1 -tags browser ./reports -run Browser
 
-results: packages build ## run the comparisons that belong in docs/results (40 minutes)
+results: packages build ## run the comparisons that belong in docs/results, and write the README's table (20 minutes)
 	@hack/results.sh
 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)

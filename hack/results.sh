@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the comparisons whose results belong in docs/results; `hitless results` prints them as a table. About 40 minutes on two
+# Runs the comparisons whose results belong in docs/results; `hitless results` prints them as a table. About 20 minutes on two
 # cores without KVM. RUNS=N takes N seeds of each subject, four or more can show a difference.
 set -euo pipefail
 runs=${RUNS:-4}
@@ -13,5 +13,5 @@ compare() { # name, then the words of `hitless compare`
   cp "out/results/$name/compare.json" "docs/results/$name.json"
 }
 compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
-  --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled
-compare restart restart --subject $today/iptables --subject $today/ipvs --subject $today/nftables --subject bundled
+  --subject $today/ipvs --subject $today/nftables --subject bundled
+compare restart restart --subject $today/ipvs --subject $today/nftables --subject bundled

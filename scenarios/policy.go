@@ -21,13 +21,17 @@ func policy() Scenario {
 		Name:    "policy",
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
 		Parameters: []Parameter{
-			{"changes", strings.Join(changeNames(), ","), "which changes, in this order", listOf(changeNames()...)},
+			{"changes", "all", "which changes, in this order: all, or some of " + strings.Join(changeNames(), ","), listOf(append(changeNames(), "all")...)},
 			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster")},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			for name := range strings.SplitSeq(w.Params["changes"], ",") {
+			names := strings.Split(w.Params["changes"], ",")
+			if slices.Contains(names, "all") {
+				names = changeNames()
+			}
+			for _, name := range names {
 				if err := w.changeService(ctx, name); err != nil {
 					return err
 				}

@@ -8,7 +8,7 @@ import (
 // What a subject has to keep to pass Gate, on the virtual clock, where times are instructions and repeat.
 const (
 	mostChangeMs = 10.0
-	mostGrowth   = 1.25 // of what a change costs, from the fewest Services to the most
+	mostGrowth   = 2.0 // of what a change costs, from the fewest Services to ten times as many
 )
 
 // Gate says what of a subject's rows is dearer than a change may be: more than 10 ms from the API to the kernel, or growing

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
@@ -104,7 +105,7 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 		return nil, err
 	}
 	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: o.memoryMB(),
-		RealTime: p.clock == "real", Deadline: o.deadline(plan)}
+		MemoryGroups: plan.Scenario == bench.Scenario, RealTime: p.clock == "real", Deadline: o.deadline(plan)}
 	p.start = func(ctx context.Context, kept func([]byte)) (*vm.Outcome, error) {
 		boot := boot
 		boot.Line = func(line string, region []byte) {

@@ -26,6 +26,8 @@ type Boot struct {
 	MemoryMB int
 	// RealTime lets the guest's clock follow the host's; otherwise its time is a function of executed instructions.
 	RealTime bool
+	// MemoryGroups has the kernel account memory by control group, which wakes it every two seconds.
+	MemoryGroups bool
 	// KVM uses the hardware's virtualisation; only with RealTime.
 	KVM bool
 	// Deadline is the wall time after which the guest is ended, 0 for none.
@@ -69,8 +71,11 @@ func (b Boot) commandLine(dir string) []string {
 		args = append(args, "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off", "-cpu", "qemu64")
 	}
 	kernelArgs := "console=ttyS0 panic=-1 quiet mitigations=off nowatchdog nokaslr tsc=reliable " +
-		"psi=0 cgroup_disable=memory " + // accounting that wakes the kernel every second or two, for nobody
+		"psi=0 " + // accounting that wakes the kernel every two seconds, for nobody
 		"random.trust_bootloader=off random.trust_cpu=off hitless.seed=" + fmt.Sprint(b.Seed)
+	if !b.MemoryGroups {
+		kernelArgs += " cgroup_disable=memory"
+	}
 	return append(args,
 		"-serial", "file:"+filepath.Join(dir, "console.log"),
 		"-object", fmt.Sprintf("memory-backend-file,id=region,share=on,size=%d,mem-path=%s", RegionSize, filepath.Join(dir, "region")),
