@@ -258,7 +258,7 @@ func (e *Engine) sourceOf(l Lane, now time.Duration) source {
 	case interval != 0:
 		return newReuseSource(e.walkOf(l), l, interval, now)
 	case l.SpreadSeed != 0:
-		return evenSource{fresh: freshSource{e.walkOf(l)}, target: l.Target, seed: l.SpreadSeed}
+		return evenSource{fresh: freshSource{e.walkOf(l)}, target: l.Target, seed: l.SpreadSeed, nodes: l.SpreadNodes}
 	case l.SourcePrefix.IsValid():
 		return freshSource{e.walkOf(l)}
 	}

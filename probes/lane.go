@@ -72,10 +72,11 @@ type Lane struct {
 	// is not valid the kernel chooses address and port.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
 	// SpreadSeed is the seed of a balancer that chooses nodes by reports.FlowHash; 0 is none. A fresh IPv4 lane then takes
-	// its sources so that the hash, and with it the nodes, are visited evenly, whatever their number: with three nodes each
-	// gets an attempt at the latest after five gaps of the lane, where random sources leave one node alone for 20 gaps
-	// every few minutes, and an outage there has bounds that wide.
+	// its sources so that the nodes have their turns: with three each gets an attempt every three gaps of the lane, where
+	// random sources leave one node alone for 20 gaps every few minutes, and an outage there has bounds that wide.
 	SpreadSeed uint32 `json:"spreadSeed,omitempty"`
+	// SpreadNodes is how many nodes that balancer has, 1 to 1000; with SpreadSeed only.
+	SpreadNodes int `json:"spreadNodes,omitempty"`
 
 	DialDeadline  time.Duration `json:"-"` // from the start to an established connection; default 3 s
 	ReplyDeadline time.Duration `json:"-"` // from there to the complete answer; default 1 s
@@ -161,6 +162,8 @@ func (l Lane) Validate() error {
 		return fail("source prefix %s and target %s are of different address families", l.SourcePrefix, l.Target)
 	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid() && l.Target.Addr().Is4()):
 		return fail("an even spread needs fresh five-tuples from an IPv4 source prefix")
+	case l.SpreadSeed != 0 && (l.SpreadNodes < 1 || l.SpreadNodes > 1000):
+		return fail("an even spread needs the number of nodes, 1 to 1000, not %d", l.SpreadNodes)
 	case strings.ContainsFunc(l.Host+l.Path, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fail("host %q or path %q does not fit into a request's head", l.Host, l.Path)
 	case l.Path[0] != '/':

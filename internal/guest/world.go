@@ -156,6 +156,7 @@ type prober struct {
 	read    chan error
 	lanes   uint16
 	spread  uint32 // probes.Lane.SpreadSeed
+	nodes   int
 	guards  *probes.Guards
 
 	mu       sync.Mutex
@@ -166,7 +167,7 @@ type prober struct {
 func newProber(l *lab.Lab, plan Plan, record reports.Recorder, now func() time.Duration) (*prober, error) {
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
-	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed(), controls: map[uint16]bool{}}
+	p := &prober{record: record, now: now, input: orders, read: make(chan error, 1), spread: l.Balancer.HashSeed(), nodes: len(l.Net.Nodes), controls: map[uint16]bool{}}
 	limits, err := probes.LocalLimits()
 	if err != nil {
 		return nil, err
@@ -270,7 +271,7 @@ func (p *prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	p.controls[p.lanes] = s.Control
 	p.mu.Unlock()
 	lane := probes.Lane{ID: p.lanes, Name: s.Name, Client: "client", Target: target, Rate: s.Rate, Host: s.Host,
-		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread,
+		SourcePrefix: topology.ClientSources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN, SpreadSeed: p.spread, SpreadNodes: p.nodes,
 		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
