@@ -15,3 +15,4 @@ compare() { # name, then the words of `hitless compare`
 compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/ipvs --subject $today/nftables --subject bundled
 compare restart restart --subject $today/ipvs --subject $today/nftables --subject bundled
+go test ./cmd/hitless -count=1 -run TestTheReadmeHasTheCommittedResults -update
