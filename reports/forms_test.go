@@ -25,15 +25,7 @@ func folders(t *testing.T) []*RunFolder {
 	var runs []*RunFolder
 	labs := pageLabs()
 	for i, name := range []string{"fail", "invalid", "mixed", "pass"} {
-		h := labs[name].write(t)
-		r, err := Build(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		origin, err := h.Origin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, r, origin := labs[name].built(t)
 		runs = append(runs, &RunFolder{Report: r, Origin: origin, Started: startOfRuns.Add(time.Duration(i) * time.Hour)})
 	}
 	return runs

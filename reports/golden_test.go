@@ -40,15 +40,7 @@ func golden(t *testing.T, name string, got []byte) {
 func TestForms(t *testing.T) {
 	labs := pageLabs()
 	for _, name := range slices.Sorted(maps.Keys(labs)) {
-		h := labs[name].write(t)
-		r, err := Build(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		origin, err := h.Origin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		h, r, origin := labs[name].built(t)
 		for ending, write := range map[string]func(io.Writer) error{
 			"terminal.txt": func(w io.Writer) error { return WriteTerminal(w, r, origin) },
 			"summary.md":   func(w io.Writer) error { return WriteMarkdown(w, r, origin) },

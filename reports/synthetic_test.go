@@ -279,6 +279,21 @@ func (s *lab) serving(svc *service, node string, at time.Duration) *simPod {
 	return last
 }
 
+// built is the history, what is computed of it, and where it came from.
+func (s *lab) built(t testing.TB) (*History, *Report, Origin) {
+	t.Helper()
+	h := s.write(t)
+	r, err := Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin, err := h.Origin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, r, origin
+}
+
 // write records everything in the order in which it became known, and opens it as a history.
 func (s *lab) write(t testing.TB) *History {
 	t.Helper()

@@ -301,14 +301,8 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 			r := newRoad(t)
 			k := withIPVS(t)
 			serve(t, k, kernel.FromNode)
-			stop, lost := make(chan struct{}), make(chan bool, 8)
-			for range 8 {
-				c, err := r.vip(t, patience)
-				if err != nil {
-					t.Fatal(err)
-				}
-				go func() { lost <- busy(c, stop) }()
-			}
+			stop := make(chan struct{})
+			lost := eightBusy(t, r, stop)
 			for range 200 {
 				for _, op := range append([]kernel.Op{weight(0)}, test.back...) {
 					apply(t, k, op)
@@ -316,16 +310,33 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 				}
 			}
 			close(stop)
-			losses := 0
-			for range 8 {
-				if <-lost {
-					losses++
-				}
-			}
+			losses := lost()
 			if t.Logf("%d of 8 connections lost in 200 flaps", losses); (losses > 0) != test.wantLosses {
 				t.Errorf("%d of 8 connections lost in 200 flaps; losses expected: %v", losses, test.wantLosses)
 			}
 		})
+	}
+}
+
+// eightBusy opens eight connections through the virtual address and keeps them busy until stop; lost waits for their end, and
+// says how many were lost.
+func eightBusy(t *testing.T, r road, stop <-chan struct{}) (lost func() int) {
+	t.Helper()
+	ends := make(chan bool, 8)
+	for range 8 {
+		c, err := r.vip(t, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ends <- busy(c, stop) }()
+	}
+	return func() (n int) {
+		for range 8 {
+			if <-ends {
+				n++
+			}
+		}
+		return n
 	}
 }
 

@@ -99,14 +99,8 @@ func TestSchedulerChangesUnderTraffic(t *testing.T) {
 			r := newRoad(t)
 			k := withIPVS(t)
 			serve(t, k, kernel.FromNode)
-			stop, lost := make(chan struct{}), make(chan bool, 8)
-			for range 8 {
-				c, err := r.vip(t, patience)
-				if err != nil {
-					t.Fatal(err)
-				}
-				go func() { lost <- busy(c, stop) }()
-			}
+			stop := make(chan struct{})
+			lost := eightBusy(t, r, stop)
 			refused := make(chan int, 1)
 			go in(t, r.client, func() { refused <- newOnes(stop) })
 			for range 10 {
@@ -122,12 +116,7 @@ func TestSchedulerChangesUnderTraffic(t *testing.T) {
 				}
 			}
 			close(stop)
-			losses := <-refused
-			for range 8 {
-				if <-lost {
-					losses++
-				}
-			}
+			losses := <-refused + lost()
 			if t.Logf("%d lost in 50 changes", losses); (losses > 0) != anew {
 				t.Errorf("%d connections lost in 50 changes; losses expected: %v", losses, anew)
 			}
