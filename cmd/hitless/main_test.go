@@ -46,6 +46,10 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"probe nowhere", 2, "HOST:PORT"},
 		{"probe 127.0.0.1:80 --policy sometimes", 2, "fresh"},
 		{"probe 127.0.0.1:80 --rate 0.0.1", 2, "rate"},
+		{"watch", 0, "watch stop"},
+		{"watch start", 2, "HOST:PORT"},
+		{"watch pause", 2, "unknown command"},
+		{"watch stop now", 2, "unknown command"},
 		{"probe --help", 0, "exit code is that of the verdict"},
 	} {
 		var out bytes.Buffer

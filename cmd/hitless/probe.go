@@ -39,19 +39,11 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
   hitless probe '[2001:db8::10]:80' --rate 1000 --policy reuse:10s --duration 10m
   hitless probe 203.0.113.10:80 --protocol http-reuse --rate 10
   hitless probe shop.example:80 --path /healthz --policy reuse:5s --close rst`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("give one target as HOST:PORT, %d were given", len(args))
-			}
-			return nil
-		},
+		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Target = args[0]
-			var err error
-			if o.Source, err = prefix(source); err != nil {
+			if err := fillSession(&o, cmd, "probe", args, source); err != nil {
 				return err
 			}
-			o.Command = "hitless " + strings.Join(commandLine(cmd, args), " ")
 			o.Say = progressTo(cmd)
 			o.Second = secondsTo(cmd.ErrOrStderr())
 			r, err := session.Run(cmd.Context(), o)
@@ -62,20 +54,39 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			return conclude(cmd, r, filepath.Join(o.Out, "history"))
 		},
 	}
-	f := cmd.Flags()
+	sessionFlags(cmd.Flags(), &o, &source)
+	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
+	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
+	return cmd
+}
+
+// sessionFlags are those of everything that measures an address from here.
+func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string) {
 	f.Float64Var(&o.Rate, "rate", 100, "attempts per second")
-	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
 	f.StringVar(&o.Protocol, "protocol", probes.ProtocolTCPNew, "what an attempt is: "+strings.Join(probes.Protocols(), ", "))
 	f.StringVar(&o.Policy, "policy", probes.PolicyFresh, "five-tuples: fresh, or reuse:INTERVAL such as reuse:5s")
 	f.StringVar(&o.Close, "close", probes.CloseFIN, "how a connection ends: fin or rst")
 	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; what it answers now is the right answer")
 	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
 		"an answer later than this counts as delayed; for balancers that terminate connections (500ms), 0 is off")
-	f.StringVar(&source, "source", "",
+	f.StringVar(source, "source", "",
 		"range of local addresses to draw five-tuples from, for rates that one address has too few ports for; "+
 			"`ip route add local RANGE dev lo` makes one")
-	f.StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
-	return cmd
+}
+
+func oneTarget(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give one target as HOST:PORT, %d were given", len(args))
+	}
+	return nil
+}
+
+// fillSession sets what the flags cannot set themselves; name is the command as a user calls it.
+func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source string) (err error) {
+	o.Target = args[0]
+	o.Command = "hitless " + strings.Join(commandLine(cmd, name, args), " ")
+	o.Source, err = prefix(source)
+	return err
 }
 
 func prefix(text string) (netip.Prefix, error) {
@@ -90,8 +101,8 @@ func prefix(text string) (netip.Prefix, error) {
 }
 
 // commandLine is the call with the flags that were given, in the order of their names.
-func commandLine(cmd *cobra.Command, args []string) []string {
-	words := append([]string{cmd.Name()}, args...)
+func commandLine(cmd *cobra.Command, name string, args []string) []string {
+	words := append([]string{name}, args...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "out" {
 			words = append(words, "--"+f.Name, f.Value.String())

@@ -69,6 +69,7 @@ type meter struct {
 	read   chan error    // the end of the attempts
 	worked chan struct{} // closed when the worker has ended
 	fault  error         // with which it ended; read it only then
+	broken chan struct{} // closed when the record can no longer be written
 	over   chan struct{} // closed to end the ticking
 	ticked chan struct{} // closed when that has ended
 
@@ -90,7 +91,7 @@ func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
 	m := &meter{record: record, input: input, base: ts.Nano(), read: make(chan error, 1), worked: make(chan struct{}),
-		over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[reports.Class]int{}}}
+		broken: make(chan struct{}), over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[reports.Class]int{}}}
 	go func() {
 		defer close(m.worked)
 		// Not the caller's context: its end is an orderly one, which lets attempts come to theirs.
@@ -144,14 +145,17 @@ func (m *meter) tick(each func(Second)) {
 	defer close(m.ticked)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	last := m.now()
+	last, unwritable := m.now(), false
 	for {
 		select {
 		case <-ticker.C:
 		case <-m.over:
 			return
 		}
-		_ = m.record.Flush() // its error sticks, and Close returns it
+		if err := m.record.Flush(); err != nil && !unwritable { // the error sticks, and Close returns it
+			unwritable = true
+			close(m.broken)
+		}
 		s := m.take()
 		m.guards.Look(s.At)
 		if e, stood := stoodStill(s.At - last); stood {
@@ -196,8 +200,9 @@ func (m *meter) step(name, state string) {
 		Attrs: map[string]string{"state": state}})
 }
 
-// sleep lets time pass up to an offset, and returns false when the context ended before. The end of the worker is an
-// error: nothing is measured any more.
+// sleep lets time pass up to an offset, and returns false when the context ended before, or when what is measured cannot
+// be recorded any more (a full disk): the record's end tells why. The end of the worker is an error: nothing is measured
+// any more.
 func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 	timer := time.NewTimer(until - m.now())
 	defer timer.Stop()
@@ -205,6 +210,8 @@ func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 	case <-timer.C:
 		return true, nil
 	case <-ctx.Done():
+		return false, nil
+	case <-m.broken:
 		return false, nil
 	case <-m.worked:
 		return false, fmt.Errorf("the probe ended early: %w", cmp.Or(m.fault, io.ErrUnexpectedEOF))

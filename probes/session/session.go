@@ -6,6 +6,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,10 @@ type Options struct {
 	Duration     time.Duration // of the measurement, after baseline and proof; 0 is until the context ends
 	Out          string        // folder for the results; what an earlier run left there is replaced
 	Command      string        // the call that this is, for the record
+	EndBy        string        // what ends it, in words for who reads the progress; default Ctrl-C
 	Say          func(string)  // takes a line of progress
-	Second       func(Second)  // takes each second's outcomes, unless nil
+	Measuring    func()        // is called when the target may be changed, unless nil
+	Second       func(Second)  // takes each second's outcomes, unless nil; from a goroutine of its own
 }
 
 // defaultRate is that of `hitless run`.
@@ -168,15 +171,19 @@ func (o Options) watch(ctx context.Context, m *meter, begin time.Duration) error
 	m.phase("scenario")
 	step := "watch " + o.Target
 	m.step(step, "begin")
-	until, text := forever, "measuring: make your change now; Ctrl-C ends the measurement and writes the report"
+	endBy := cmp.Or(o.EndBy, "Ctrl-C")
+	until, text := forever, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
 	if o.Duration > 0 {
-		until, text = begin+o.Duration, fmt.Sprintf("measuring for %v: make your change now; Ctrl-C ends it earlier", o.Duration)
+		until, text = begin+o.Duration, fmt.Sprintf("measuring for %v: make your change now; %s ends it earlier", o.Duration, endBy)
 	}
 	// What the change meets must not be an attempt of the baseline that was late.
 	if _, err := m.sleep(ctx, m.now()+lead); err != nil {
 		return err
 	}
 	o.Say(text)
+	if o.Measuring != nil && ctx.Err() == nil {
+		o.Measuring()
+	}
 	if _, err := m.sleep(ctx, until); err != nil {
 		return err
 	}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes/watch"
+	"github.com/hitless/hitless/reports"
+)
+
+// asProgram makes the test binary the program: what a watch leaves running must be a process of its own.
+const asProgram = "HITLESS_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// patience is for what takes seconds on an idle machine.
+const patience = 2 * time.Minute
+
+// program is a call of hitless as a process.
+func program(args ...string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// call runs hitless to its end.
+func call(t *testing.T, args ...string) (code int, text string) {
+	t.Helper()
+	out, err := program(args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("hitless %q: %v", args, err)
+	}
+	if exit != nil {
+		code = exit.ExitCode()
+	}
+	return code, string(out)
+}
+
+// target is a server on the loopback that can go away.
+func target(t *testing.T) (address string, server *http.Server) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) })}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String(), server
+}
+
+// started starts a watch; the test's end is the latest for it.
+func started(t *testing.T, address, out string, flags ...string) {
+	t.Helper()
+	t.Cleanup(func() { _, _ = call(t, "watch", "stop", "--out", out) })
+	code, text := call(t, append([]string{"watch", "start", address, "--rate", "20", "--out", out}, flags...)...)
+	if code != 0 || !strings.Contains(text, "make your change now; `hitless watch stop --out "+out) {
+		t.Fatalf("exit %d:\n%s", code, text)
+	}
+}
+
+// until polls a running watch.
+func until(t *testing.T, out, what string, is func(watch.State) bool) watch.State {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		s, err := watch.Status(out)
+		if err == nil && is(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v the watch has not %s: %v, %v", patience, what, s, err)
+		}
+	}
+}
+
+// stopped stops a watch and holds its exit code against its report, which must have the verdict: unless the machine is too
+// busy to measure, which makes a run invalid.
+func stopped(t *testing.T, out string, want reports.Verdict) (*reports.Report, bool) {
+	t.Helper()
+	code, text := call(t, "watch", "stop", "--out", out)
+	r, err := reports.ReadReport(filepath.Join(out, reports.ReportFile))
+	if err != nil {
+		t.Fatalf("no report: %v\n%s", err, text)
+	}
+	if code != r.Verdict.ExitCode() || !strings.Contains(text, "hitless watch start 127.0.0.1:") {
+		t.Errorf("exit %d with verdict %s:\n%s", code, r.Verdict, text)
+	}
+	busy := func(reason string) bool {
+		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "stood still")
+	}
+	if r.Verdict == reports.Invalid && want != reports.Invalid && slices.ContainsFunc(r.Reasons, busy) {
+		t.Logf("the machine is too busy to measure: %q", r.Reasons)
+		return r, false
+	}
+	if r.Verdict != want {
+		t.Errorf("verdict %s, want %s: %q", r.Verdict, want, r.Reasons)
+	}
+	return r, true
+}
+
+// A watch goes on when the terminal that started it is gone, and when somebody sends it the signal that this gives.
+func TestWatchOutlivesItsTerminal(t *testing.T) {
+	t.Parallel()
+	address, _ := target(t)
+	out := t.TempDir()
+	t.Cleanup(func() { _, _ = call(t, "watch", "stop", "--out", out) })
+	terminal, shell := pseudoTerminal(t)
+	c := program("watch", "start", address, "--rate", "20", "--out", out)
+	c.Stdin, c.Stdout, c.Stderr = shell, shell, shell
+	c.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	shell.Close()
+	terminal.Close()
+	s := until(t, out, "begun", func(s watch.State) bool { return s.Phase == watch.Measuring })
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := bytes.Cut(stat, []byte(") ")) // state ppid pgrp session tty_nr, see proc(5)
+	if f := strings.Fields(string(after)); f[3] != strconv.Itoa(s.Pid) || f[4] != "0" {
+		t.Errorf("process %d has session %s and terminal %s, want a session of its own without one", s.Pid, f[3], f[4])
+	}
+	if err := unix.Kill(s.Pid, unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, out, "gone on", func(now watch.State) bool { return now.Attempts > s.Attempts })
+	if r, trusted := stopped(t, out, reports.Pass); trusted && (r.Totals.Attempts < s.Attempts || r.DetectionFloor.Ms == nil) {
+		t.Errorf("%+v with floor %v, want at least %d attempts and a floor", r.Totals, r.DetectionFloor.Ms, s.Attempts)
+	}
+}
+
+// pseudoTerminal opens one (pty(7)); whoever has the shell's end as its controlling terminal loses it when the other closes.
+func pseudoTerminal(t *testing.T) (terminal, shell *os.File) {
+	t.Helper()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(terminal.Fd())
+	n, err1 := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	err2 := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if shell, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	return terminal, shell
+}
+
+// The red twin: what the target loses between start and stop is in the report, and a second watch is refused meanwhile.
+func TestWatchFindsALoss(t *testing.T) {
+	t.Parallel()
+	address, server := target(t)
+	out := t.TempDir()
+	started(t, address, out)
+	if code, text := call(t, "watch", "start", address, "--out", out); code != exitUsage || !strings.Contains(text, "is running in "+out+" already") {
+		t.Errorf("a second watch: exit %d:\n%s", code, text)
+	}
+	if code, text := call(t, "watch", "status", "--out", out); code != 0 || !strings.Contains(text, "measuring of "+address) {
+		t.Errorf("status: exit %d:\n%s", code, text)
+	}
+	server.Close()
+	until(t, out, "met the loss", func(s watch.State) bool { return s.Failures > 0 })
+	r, trusted := stopped(t, out, reports.Fail)
+	if trusted && (r.Totals.ByClass["refused"] == 0 || len(r.Lanes[0].Outages) != 1) {
+		t.Errorf("%+v, want one outage of refused connections", r.Lanes)
+	}
+	if code, text := call(t, "watch", "stop", "--out", out); code != exitUsage || !strings.Contains(text, "was stopped at") {
+		t.Errorf("stopped twice: exit %d:\n%s", code, text)
+	}
+	if code, text := call(t, "watch", "status", "--out", out); code != exitUsage || !strings.Contains(text, "no watch is running") {
+		t.Errorf("status of what is over: exit %d:\n%s", code, text)
+	}
+}
+
+// A watch that was killed leaves its record: nobody starts over it, and it gives an invalid report.
+func TestKilledWatch(t *testing.T) {
+	t.Parallel()
+	address, _ := target(t)
+	out := t.TempDir()
+	started(t, address, out)
+	s := until(t, out, "recorded", func(s watch.State) bool { return s.Attempts > 0 })
+	if err := unix.Kill(s.Pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := watch.Status(out); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the watch is said to run after it was killed")
+		}
+	}
+	for _, verb := range []string{"start " + address, "status"} {
+		args := append(append([]string{"watch"}, strings.Fields(verb)...), "--out", out)
+		if code, text := call(t, args...); code != exitUsage || !strings.Contains(text, "the machine went down") || !strings.Contains(text, "watch stop") {
+			t.Errorf("%s after a kill: exit %d:\n%s", verb, code, text)
+		}
+	}
+	r, _ := stopped(t, out, reports.Invalid)
+	if r.Totals.Attempts == 0 || !slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, `no phase "end"`) }) {
+		t.Errorf("%d attempts, reasons %q, want to know that the end is missing", r.Totals.Attempts, r.Reasons)
+	}
+	started(t, address, out) // and the folder is free again
+	stopped(t, out, reports.Pass)
+}
+
+// A watch that ends by itself has its verdict when it is asked for.
+func TestWatchEndsByItself(t *testing.T) {
+	t.Parallel()
+	address, _ := target(t)
+	out := t.TempDir()
+	started(t, address, out, "--duration", "100ms")
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := watch.Status(out); err != nil && strings.Contains(err.Error(), "ended by itself") {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the watch does not end: %v", err)
+		}
+	}
+	stopped(t, out, reports.Pass)
+}
+
+// What cannot be measured is told before anything goes on in the background, and spoils nothing that is there.
+func TestWatchThatCannotStart(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	kept := filepath.Join(out, reports.ReportFile)
+	if err := os.WriteFile(kept, []byte("an older run"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := call(t, "watch", "stop", "--out", out); code != exitUsage || !strings.Contains(text, "no watch was started in "+out) {
+		t.Errorf("stop of nothing: exit %d:\n%s", code, text)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"127.0.0.1:1", "cannot be measured"},
+		{"nowhere", "HOST:PORT"},
+		{"127.0.0.1:80 --rate fast", "rate"},
+		{"127.0.0.1:80 --policy sometimes", "fresh"},
+		{"127.0.0.1:80 --source here", "--source"},
+	} {
+		args := append([]string{"watch", "start"}, strings.Fields(c.args)...)
+		code, text := call(t, append(args, "--out", out)...)
+		if code != exitUsage || !strings.Contains(text, c.want) {
+			t.Errorf("watch start %s: exit %d, want %d and a word of %q:\n%s", c.args, code, exitUsage, c.want, text)
+		}
+		if s, err := watch.Status(out); err == nil {
+			t.Errorf("watch start %s left a watch behind: %v", c.args, s)
+		}
+	}
+	if data, err := os.ReadFile(kept); err != nil || string(data) != "an older run" {
+		t.Errorf("a watch that did not start spoilt an older report: %q, %v", data, err)
+	}
+	if code, text := call(t, "watch", "worker", "127.0.0.1:1"); code != exitUsage || !strings.Contains(text, "calls it itself") {
+		t.Errorf("the worker alone: exit %d:\n%s", code, text)
+	}
+}

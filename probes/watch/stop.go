@@ -1,0 +1,134 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Stop ends the watch in dir in order, waits for that, and returns its report. A watch that has ended by itself has its
+// report, too. One that was killed, or whose machine went down, gets one here, of what it had recorded: killed is then
+// true, and the verdict is invalid. An error means that there is no report: no watch is running, or it could not measure.
+func Stop(ctx context.Context, dir string) (r *reports.Report, killed bool, err error) {
+	f, err := open(dir, false)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	free, err := f.lock()
+	if err == nil && !free {
+		err = f.end(ctx)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	s, err := f.read()
+	if err != nil {
+		return nil, false, err
+	}
+	return f.collect(s)
+}
+
+// end tells the watch to end and takes the lock when it has.
+func (f *file) end(ctx context.Context) error {
+	s, err := f.read()
+	if err != nil {
+		return err
+	}
+	if s.Pid == 0 {
+		return fmt.Errorf("a watch is just being started in %s: wait until `hitless watch start` has returned", f.dir)
+	}
+	p, err := os.FindProcess(s.Pid) // stays this process, also when the number is another's later (pidfd_open(2))
+	if err != nil {
+		return fmt.Errorf("looking for the watch %v: %w", s, err)
+	}
+	defer p.Release()
+	if held, err := f.held(); err != nil {
+		return err
+	} else if held { // otherwise the number may be another's already
+		if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("telling the watch to end (%v): %w; who has started it can", s, err)
+		}
+	}
+	over := make(chan error, 1)
+	go func() { over <- f.await() }()
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the watch (%v) was told to end and has not yet: %w", s, context.Cause(ctx))
+	}
+}
+
+// collect has the report of a watch that is over.
+func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
+	switch s.Phase {
+	case Ended:
+		r, err = reports.ReadReport(filepath.Join(f.dir, reports.ReportFile))
+	case Starting, Measuring:
+		r, err = f.salvage(s)
+		killed = true
+	case Failed:
+		return nil, false, fmt.Errorf("no watch is running in %s: the last one, of %s, ended at %s without a report: %s", f.dir, s.Target,
+			s.Changed.Local().Format(time.DateTime), s.Error)
+	case Collected:
+		return nil, false, fmt.Errorf("no watch is running in %s: the last one, of %s, was stopped at %s, and its report is %s", f.dir, s.Target,
+			s.Changed.Local().Format(time.DateTime), filepath.Join(f.dir, reports.PageFile))
+	default:
+		return nil, false, fmt.Errorf("no watch was started in %s; `hitless watch start HOST:PORT --out %s` starts one", f.dir, f.dir)
+	}
+	if err != nil {
+		return nil, killed, err
+	}
+	s.Phase = Collected
+	return r, killed, f.write(s)
+}
+
+// salvage makes the report of a watch that did not come to its end. Where there is nothing to make it of, the watch has
+// failed, and the next one may start.
+func (f *file) salvage(s State) (*reports.Report, error) {
+	h, err := reports.OpenHistory(f.dir)
+	var r *reports.Report
+	if err == nil {
+		r, err = reports.WriteAll(f.dir, h)
+	}
+	if err != nil {
+		s.Phase, s.Error = Failed, fmt.Sprintf("it was killed, or the machine went down, and left no record: %v", err)
+		return nil, errors.Join(errors.New(s.Error), f.write(s))
+	}
+	return r, nil
+}
+
+// Status returns the state of the watch that runs in dir; an error says what is there instead.
+func Status(dir string) (State, error) {
+	f, err := open(dir, false)
+	if err != nil {
+		return State{}, err
+	}
+	defer f.Close()
+	held, err := f.held()
+	if err != nil {
+		return State{}, err
+	}
+	s, err := f.read()
+	if err != nil || held {
+		return s, err
+	}
+	if s.running() {
+		return s, fmt.Errorf("no watch is running in %s: the last one (%v) was killed, or the machine went down, at about %s; "+
+			"`hitless watch stop --out %s` makes a report of what it recorded", f.dir, s, s.Changed.Local().Format(time.DateTime), f.dir)
+	}
+	if s.Phase == Ended {
+		return s, fmt.Errorf("no watch is running in %s: the last one, of %s, ended by itself at %s; `hitless watch stop --out %s` gives its verdict",
+			f.dir, s.Target, s.Changed.Local().Format(time.DateTime), f.dir)
+	}
+	_, _, err = f.collect(s) // says what there is, and has nothing to collect
+	return s, err
+}

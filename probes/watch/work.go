@@ -1,0 +1,112 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/reports"
+)
+
+// Work is what the process that Start has started does: the session, until ctx ends, and its state. What it has to say
+// goes to log. It fails when the process was not started by Start.
+func Work(ctx context.Context, o session.Options, log io.Writer) error {
+	var kind unix.Stat_t
+	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(wordFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return errors.New("`hitless watch start` calls it itself: it inherits the state of the watch")
+	}
+	unix.CloseOnExec(stateFd)
+	unix.CloseOnExec(wordFd)
+	signal.Ignore(unix.SIGHUP)
+	f := &file{os.NewFile(stateFd, StateFile), o.Out}
+	defer f.Close()
+	w := &worker{file: f, words: os.NewFile(wordFd, "words"), log: log}
+	defer w.words.Close()
+	var err error
+	if w.state, err = f.read(); err != nil {
+		return w.fail(err)
+	}
+	w.state.Pid = os.Getpid()
+	if err := f.write(w.state); err != nil {
+		return w.fail(err)
+	}
+	return w.run(ctx, o)
+}
+
+// worker is a watch that runs.
+type worker struct {
+	file  *file
+	words *os.File
+	log   io.Writer
+
+	mu    sync.Mutex // the session calls from two goroutines
+	state State
+}
+
+func (w *worker) run(ctx context.Context, o session.Options) error {
+	o.EndBy = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
+	o.Say, o.Second, o.Measuring = w.say, w.second, w.measuring
+	_, err := session.Run(ctx, o)
+	if err == nil && w.state.Phase == Starting { // nobody waits for a report of that
+		err = errors.New("ended before the detector was proved: nothing was measured")
+	}
+	if err != nil {
+		return w.fail(err)
+	}
+	w.state.Phase = Ended
+	return w.file.write(w.state)
+}
+
+// fail tells why there is no measurement to everybody who may ask: who waits for the start, who stops later, the log.
+func (w *worker) fail(err error) error {
+	w.state.Phase, w.state.Error = Failed, err.Error()
+	w.tell(word{Error: err.Error()})
+	return errors.Join(err, w.file.write(w.state))
+}
+
+// tell says something to who started the watch. Nobody there is no error: the watch goes on without them.
+func (w *worker) tell(line word) {
+	data, _ := json.Marshal(line) // strings and a bool: cannot fail
+	_, _ = w.words.Write(append(data, '\n'))
+}
+
+func (w *worker) say(text string) {
+	fmt.Fprintln(w.log, text)
+	w.tell(word{Say: text})
+}
+
+// measuring lets who started the watch go.
+func (w *worker) measuring() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.Phase = Measuring
+	w.note()
+	w.tell(word{Ready: true})
+	_ = w.words.Close()
+}
+
+func (w *worker) second(s session.Second) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.Failed() > 0 {
+		fmt.Fprintln(w.log, s)
+	}
+	w.state.Attempts += s.Failed() + s.Classes[reports.OK]
+	w.state.Failures += s.Failed()
+	w.note()
+}
+
+// note writes the state as far as it has come. It is for who asks meanwhile; what the verdict rests on is the history.
+func (w *worker) note() {
+	if err := w.file.write(w.state); err != nil {
+		fmt.Fprintln(w.log, err)
+	}
+}
