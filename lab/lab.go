@@ -16,7 +16,6 @@ import (
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kube"
-	"github.com/hitless/hitless/lab/kubelet"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/subject"
@@ -53,13 +52,14 @@ type Lab struct {
 	cfg    Config
 	table  *balancerTable
 	stop   context.CancelFunc
+	nodes  map[string]*power // by name
 	wait   sync.WaitGroup
 	failed chan error
 }
 
 // Up brings a lab up and returns when the subject is accepted on every node. Failed tells of a part that ended early.
 func Up(ctx context.Context, cfg Config) (*Lab, error) {
-	l := &Lab{cfg: cfg, failed: make(chan error, 16), table: newBalancerTable(cfg.Recorder)}
+	l := &Lab{cfg: cfg, failed: make(chan error, 16), table: newBalancerTable(cfg.Recorder), nodes: map[string]*power{}}
 	ctx, l.stop = context.WithCancel(ctx)
 	if err := l.up(ctx); err != nil {
 		l.Down()
@@ -84,15 +84,8 @@ func (l *Lab) up(ctx context.Context) (err error) {
 		return err
 	}
 	l.cfg.Progress("starting pods and balancer")
-	lease := kubelet.DefaultLease
-	if l.cfg.ControlPlane == "replay" {
-		lease = -1 // nobody reads heartbeats there
-	}
 	for _, node := range l.Net.Nodes {
-		l.part(ctx, "the kubelet of "+node.Name, func(ctx context.Context) error {
-			return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease,
-				Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
-		})
+		l.nodes[node.Name] = l.kubelet(ctx, node)
 	}
 	if err := l.balancer(ctx); err != nil {
 		return err

@@ -33,16 +33,22 @@ const (
 	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
+	// The pods of a node without power stay endpoints until the node lifecycle controller has missed its heartbeats for 50 s
+	// (--node-monitor-grace-period) and the proxies have followed; so long does it explain what fails over other nodes.
+	nodeLost = 2 * time.Minute
 )
 
 // attribute finds the cause of every outage.
 func (a *analysis) attribute() {
-	byNode := a.suspectsOf()
+	byNode, standing := a.suspectsOf()
 	for _, l := range a.lanes {
 		service := a.serviceOf(l)
 		last := map[uint16]*outage{}
 		for _, o := range l.outages {
 			o.cause = a.explain(byNode, l, o, service)
+			if s := a.standingCause(standing, l, o, service); s.score > o.cause.score {
+				o.cause = s
+			}
 			if p := last[o.node]; p != nil && p.carriesTo(o) {
 				o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: max(0, o.from-p.cause.suspect.at)}
 			}
@@ -111,6 +117,30 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 	for _, other := range slices.Sorted(maps.Keys(byNode)) {
 		if other != "" && other != node {
 			consider(byNode[other], elsewhere, func(s *suspect) bool { return s.backend })
+		}
+	}
+	return best
+}
+
+// standingCause ranks what stands while the outage begins: its age makes it no less likely beyond a half, so that what happened
+// just before counts more.
+func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service string) (best cause) {
+	node := a.nodes[o.node]
+	for i := range standing {
+		s := &standing[i]
+		age := max(0, o.from-s.at)
+		share := 1.0
+		if s.node != "" && s.node != node {
+			if !s.backend || l.local || service == "" || age > nodeLost {
+				continue
+			}
+			share = elsewhere
+		}
+		if s.at > o.struck+watcherLag || (s.until > 0 && s.until < o.before) || !s.concerns(l, service, a.pods) {
+			continue
+		}
+		if score := share * s.weight / (1 + float64(min(age, causeHalf))/float64(causeHalf)); score >= best.score {
+			best = cause{suspect: s, score: score, after: age}
 		}
 	}
 	return best

@@ -18,6 +18,8 @@ var eventRows = [...]eventRow{
 	{"steps", []Kind{EventStep}, "step"},
 	{"rollouts", []Kind{EventRollout}, "rollout"},
 	{"faults", []Kind{EventInjected, EventGuard}, "fault"},
+	{"nodes", []Kind{EventNode}, "fault"},
+	{"foreign", []Kind{EventForeign}, "fault"},
 	{"proxy", []Kind{EventProxy}, "proxy"},
 	{"pods", []Kind{EventPod}, "pod"},
 	{"endpoints", []Kind{EventEndpoint}, "endpoint"},

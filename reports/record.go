@@ -62,6 +62,11 @@ const (
 	// EventProxy is about the subject on a node: attr state=started|ready|exited|killed|stopped|continued|
 	// synced|flushed|restored.
 	EventProxy Kind = "proxy"
+	// EventNode is about a node as a machine: attr state=off|on.
+	EventNode Kind = "node"
+	// EventForeign is something on a node that is neither the proxy's nor the lab's, such as another program's rule: attr
+	// state=begin|end, id, what: a clause that names it. It explains what fails from its begin to its end.
+	EventForeign Kind = "foreign"
 	// EventHealth is a health check whose result changed: Node, attr result=pass|fail, status, target, count.
 	EventHealth Kind = "health"
 	// EventBalancer is a change of the balancer's table: attr service, address, port, nodes (comma separated, in the
@@ -86,8 +91,8 @@ const (
 
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
-	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventHealth, EventBalancer,
-		EventFlows, EventKernel, EventInjected, EventLog, EventGuard}
+	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
+		EventBalancer, EventFlows, EventKernel, EventInjected, EventLog, EventGuard}
 }
 
 // Event is something that happened to the system, or a step that hitless took.

@@ -21,6 +21,8 @@ type suspect struct {
 	pod     string
 	kind    Kind
 	backend bool // it is about a pod that is known to serve something
+	// standing says that it goes on to take traffic away until its end, and explains what fails as late as that.
+	standing bool
 }
 
 // The weights of the kinds: what ends a backend or breaks the proxy weighs most, then what announces it, then what only
@@ -39,15 +41,18 @@ var (
 
 const (
 	weightInjected = 1.0
+	weightPower    = 0.99
+	weightForeign  = 0.98
 	weightNoNodes  = 0.95
 	weightReloaded = 0.6
 	weightEntered  = 0.4
 	weightHealth   = 0.3
 )
 
-// suspectsOf lists the suspects among the events by the node they happened on, each list in order of time.
-func (a *analysis) suspectsOf() map[string][]suspect {
-	byNode := map[string][]suspect{}
+// suspectsOf lists the suspects among the events by the node they happened on, each list in order of time, and those that
+// stand apart.
+func (a *analysis) suspectsOf() (byNode map[string][]suspect, standing []suspect) {
+	byNode = map[string][]suspect{}
 	last := map[string][]string{} // the balancer's nodes by address and port
 	for _, e := range a.events {
 		var found []suspect
@@ -58,14 +63,16 @@ func (a *analysis) suspectsOf() map[string][]suspect {
 				found = balancerSuspects(e, before, now)
 			}
 			last[key] = now
-		} else if s := a.suspectOf(e); s.weight > 0 {
+		} else if s := a.suspectOf(e); s.standing {
+			standing = append(standing, s)
+		} else if s.weight > 0 {
 			found = []suspect{s}
 		}
 		for _, s := range found {
 			byNode[s.node] = append(byNode[s.node], s)
 		}
 	}
-	return byNode
+	return byNode, standing
 }
 
 func balancerSuspects(e Event, before, now []string) []suspect {
@@ -121,6 +128,18 @@ func (a *analysis) suspectOf(e Event) suspect {
 		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", e.Attrs["backend"], e.Attrs["table"], on, e.Attrs["change"])
 	case EventInjected:
 		a.injectedSuspect(e, &s, on)
+	case EventNode:
+		if state == "off" {
+			s.weight, s.what, s.standing, s.backend = weightPower, s.node+" lost power", true, true
+			s.until = a.after(e, func(later Event) bool { return later.Node == e.Node && later.Attrs["state"] == "on" })
+		}
+		return s
+	case EventForeign:
+		if state == "begin" {
+			s.weight, s.what, s.standing = weightForeign, e.Attrs["what"], true
+			s.until = a.after(e, func(later Event) bool { return later.Attrs["id"] == e.Attrs["id"] && later.Attrs["state"] == "end" })
+		}
+		return s
 	case EventHealth:
 		if e.Attrs["result"] == "fail" {
 			s.weight, s.event, s.what = weightHealth, "health fail", "the health check"+on+" failed"
@@ -131,18 +150,23 @@ func (a *analysis) suspectOf(e Event) suspect {
 	return s
 }
 
+// after is when the first event of the same kind after e fits, 0 when none does.
+func (a *analysis) after(e Event, fits func(later Event) bool) time.Duration {
+	for _, later := range a.events {
+		if later.Kind == e.Kind && later.At >= e.At && fits(later) {
+			return later.At
+		}
+	}
+	return 0
+}
+
 func (a *analysis) injectedSuspect(e Event, s *suspect, on string) {
 	if e.Attrs["control"] == "true" || e.Attrs["state"] != "begin" {
 		return
 	}
 	s.weight, s.lane, s.event = weightInjected, e.Attrs["lane"], "injected "+e.Attrs["fault"]
 	s.what = "a known fault (" + e.Attrs["fault"] + ") was injected" + on
-	for _, end := range a.events {
-		if end.Kind == EventInjected && end.Attrs["state"] == "end" && end.Attrs["id"] == e.Attrs["id"] && end.At >= e.At {
-			s.until = end.At
-			return
-		}
-	}
+	s.until = a.after(e, func(later Event) bool { return later.Attrs["id"] == e.Attrs["id"] && later.Attrs["state"] == "end" })
 }
 
 // concerns reports whether the suspect can have to do with a lane behind the given service.

@@ -40,7 +40,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{api(), churn(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{api(), churn(), drain(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.
@@ -80,6 +80,7 @@ type World struct {
 	Cluster  *resources.Resources
 	Nodes    []string
 	Proxies  Proxies
+	Machines Machines
 	Faults   Faults
 	Prober   Prober
 	Recorder reports.Recorder
@@ -134,6 +135,14 @@ type Proxies interface {
 	Quiet(node string) (time.Duration, error)
 	// Pid is the process id of the node's proxy.
 	Pid(node string) (int, error)
+}
+
+// Machines are the nodes as machines.
+type Machines interface {
+	// PowerOff takes the power from a node without warning, and returns when nothing runs there any more.
+	PowerOff(ctx context.Context, node string) error
+	// PowerOn boots a node without power, and returns when its proxy is accepted.
+	PowerOn(ctx context.Context, node string) error
 }
 
 // FaultSpec is a known fault between client and node.

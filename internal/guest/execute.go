@@ -148,7 +148,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		return err
 	}
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Faults: faults{l.Balancer}, Prober: prober,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: prober,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
 		Reach: func(ctx context.Context, network, target string) error {

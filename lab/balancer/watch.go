@@ -106,13 +106,12 @@ func (b *Balancer) seeNode(object any, gone bool) {
 	b.post(func() error { return b.member(n.Name, b.eligible(n, gone)) })
 }
 
-// eligible is the lab's node when the Node object belongs behind the balancer. As Kubernetes' service controller since
-// 1.27 (KEP-3458), readiness plays no part: a node that is not ready fails its health checks. A Node of which the lab
-// knows nothing has no place where packets could go.
+// eligible is the lab's node when the Node object belongs behind the balancer. As with Kubernetes' service controller since
+// 1.27 (KEP-3458), neither readiness nor the autoscaler's mark plays a part: a node that is not ready, or is about to be
+// removed, fails its health checks (KEP-3836). A Node of which the lab knows nothing has no place where packets could go.
 func (b *Balancer) eligible(n *corev1.Node, gone bool) *topology.Node {
 	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
-	leaving := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintLeaving })
-	if gone || excluded || leaving {
+	if gone || excluded {
 		return nil
 	}
 	node, err := b.cfg.Net.Node(n.Name)
@@ -122,9 +121,6 @@ func (b *Balancer) eligible(n *corev1.Node, gone bool) *topology.Node {
 	}
 	return node
 }
-
-// taintLeaving marks nodes that the cluster autoscaler is about to remove; the service controller takes them out.
-const taintLeaving = "ToBeDeletedByClusterAutoscaler"
 
 // begin takes the Services that were there first, in the order of their creation.
 func (b *Balancer) begin() error {

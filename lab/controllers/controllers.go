@@ -1,7 +1,7 @@
 // Package controllers has small stand-ins for the Deployment controller, the scheduler and the controllers of endpoint
 // slices and of Endpoints, so that a lab on the replay control plane can run the same scenarios as one on a real control
-// plane, in seconds. They know rolling updates (one pod more, none less), anti-affinity by node and nothing else. Runs
-// that must be real use the real control plane.
+// plane, in seconds. They know rolling updates (one pod more, none less), anti-affinity by node, cordoned nodes, and
+// nodes that are lost (Lose). Runs that must be real use the real control plane.
 package controllers
 
 import (
@@ -26,7 +26,8 @@ import (
 
 type controller struct {
 	client      kubernetes.Interface
-	nodes       []string
+	names       []string // of the lab's nodes, in their order
+	nodes       corelisters.NodeLister
 	deployments appslisters.DeploymentLister
 	pods        corelisters.PodLister
 	services    corelisters.ServiceLister
@@ -43,7 +44,8 @@ type controller struct {
 func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
-		client: client, nodes: nodes, made: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
+		client: client, names: nodes, made: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
+		nodes:       factory.Core().V1().Nodes().Lister(),
 		deployments: factory.Apps().V1().Deployments().Lister(),
 		pods:        factory.Core().V1().Pods().Lister(),
 		services:    factory.Core().V1().Services().Lister(),
@@ -53,7 +55,7 @@ func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error
 	for _, informer := range []cache.SharedIndexInformer{
 		factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer(),
 		factory.Core().V1().Services().Informer(), factory.Discovery().V1().EndpointSlices().Informer(),
-		factory.Core().V1().Endpoints().Informer(),
+		factory.Core().V1().Endpoints().Informer(), factory.Core().V1().Nodes().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(c.handler()); err != nil {
 			return fmt.Errorf("watching the replay control plane: %w", err)

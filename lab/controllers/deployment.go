@@ -111,18 +111,24 @@ func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash stri
 }
 
 // place chooses the node with the fewest pods of the Deployment, the next in turn among equals; none when anti-affinity
-// leaves no node.
+// leaves no node. A node that is cordoned or not ready gets none.
 func (c *controller) place(d *appsv1.Deployment, all []*corev1.Pod) string {
 	count := map[string]int{}
 	for _, pod := range all {
 		count[pod.Spec.NodeName]++
 	}
 	best := ""
-	for i := range c.nodes {
-		node := c.nodes[(i+c.made[d.Name])%len(c.nodes)]
+	for i := range c.names {
+		node := c.names[(i+c.made[d.Name])%len(c.names)]
+		if !c.schedulable(node) {
+			continue
+		}
 		if best == "" || count[node] < count[best] {
 			best = node
 		}
+	}
+	if best == "" {
+		return ""
 	}
 	affinity := d.Spec.Template.Spec.Affinity
 	if affinity != nil && affinity.PodAntiAffinity != nil && count[best] > 0 {

@@ -100,6 +100,10 @@ func (s *Server) resourceList(group, version string) metav1.APIResourceList {
 			r.Name, r.SingularName, r.Verbs = r.Name+"/status", "", metav1.Verbs{"get", "patch", "update"}
 			list.APIResources = append(list.APIResources, r)
 		}
+		if st.evicted {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/eviction", Namespaced: true,
+				Group: "policy", Version: "v1", Kind: "Eviction", Verbs: metav1.Verbs{"create"}})
+		}
 	}
 	return list
 }

@@ -80,7 +80,7 @@ func (s *Server) route(r *http.Request, path []string, media string) (*request, 
 		q.subresource = rest[2]
 	}
 	st := q.store
-	if st == nil || q.subresource != "" && (q.subresource != "status" || !st.status) || !st.namespaced && q.key.namespace != "" ||
+	if st == nil || !st.has(q.subresource) || !st.namespaced && q.key.namespace != "" ||
 		st.namespaced && q.key.namespace == "" && q.key.name != "" {
 		return nil, notFound(r)
 	}
@@ -102,6 +102,9 @@ func (s *Server) answer(w http.ResponseWriter, q *request) error {
 	case q.store.review && q.Method == http.MethodPost && !one:
 		return s.review(w, q)
 	case q.store.review:
+	case q.subresource == "eviction" && q.Method == http.MethodPost:
+		return s.serveEviction(w, q)
+	case q.subresource == "eviction":
 	case q.Method == http.MethodGet && one:
 		return s.serveGet(w, q)
 	case q.Method == http.MethodGet:

@@ -14,6 +14,7 @@ type resource struct {
 	kind       string
 	namespaced bool
 	status     bool     // has a status subresource
+	evicted    bool     // has an eviction subresource
 	counted    bool     // metadata.generation counts the changes of what is asked for
 	returned   bool     // a delete is answered with the object, not with a Status
 	review     bool     // create only: the answer is computed and nothing is stored
@@ -31,7 +32,7 @@ func resources() []*resource {
 			fields: []string{"involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "reason", "type"}}),
 		core(resource{plural: "namespaces", kind: "Namespace", status: true, fields: []string{"status.phase"}}),
 		core(resource{plural: "nodes", kind: "Node", status: true}),
-		core(resource{plural: "pods", kind: "Pod", namespaced: true, status: true, counted: true, returned: true,
+		core(resource{plural: "pods", kind: "Pod", namespaced: true, status: true, evicted: true, counted: true, returned: true,
 			fields: []string{"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"}}),
 		core(resource{plural: "secrets", kind: "Secret", namespaced: true, fields: []string{"type"}}),
 		core(resource{plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true, returned: true}),
@@ -46,6 +47,7 @@ func resources() []*resource {
 		{group: "discovery.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "endpointslices", kind: "EndpointSlice", namespaced: true, counted: true},
 		{group: "events.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "events", kind: "Event", namespaced: true},
 		{group: "networking.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "servicecidrs", kind: "ServiceCIDR", status: true},
+		{group: "policy", versions: []string{"v1"}, plural: "poddisruptionbudgets", kind: "PodDisruptionBudget", namespaced: true, status: true},
 	}
 }
 
@@ -64,6 +66,11 @@ func (r *resource) gvk(version string) schema.GroupVersionKind {
 
 func (r *resource) gr() schema.GroupResource {
 	return schema.GroupResource{Group: r.group, Resource: r.plural}
+}
+
+// has reports whether the resource has a subresource; the empty name is the resource itself.
+func (r *resource) has(subresource string) bool {
+	return subresource == "" || subresource == "status" && r.status || subresource == "eviction" && r.evicted
 }
 
 func (r *resource) serves(group, version string) bool {

@@ -56,6 +56,18 @@ func NewFleet(cfg Config) (*Fleet, error) {
 	return f, nil
 }
 
+// Prepare gives a node that was made anew what its subjects expect of it.
+func (f *Fleet) Prepare(name string) error {
+	node, err := f.cfg.Net.Node(name)
+	if err != nil {
+		return err
+	}
+	if err := prepare(f.cfg.Programs, node); err != nil {
+		return fmt.Errorf("preparing %s for %s: %w", name, f.spec(name), err)
+	}
+	return nil
+}
+
 func (f *Fleet) spec(node string) Spec { return f.runs[node].Spec }
 
 // StartAll starts the subject on every node and waits until each is accepted: its mode is what was asked, its healthz is

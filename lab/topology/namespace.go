@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,25 @@ import (
 // name in the file system, so nothing is left behind when the lab is killed.
 type Namespace struct {
 	Name string
+
+	mu   sync.RWMutex // held for reading while somebody goes through file
 	file *os.File
+}
+
+// become makes ns stand for the namespace other, which is given away. Whoever holds ns is in the new one from now on.
+func (ns *Namespace) become(other *Namespace) error {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	old := ns.file
+	ns.file = other.file
+	return old.Close()
+}
+
+// enter takes the calling thread into the namespace.
+func (ns *Namespace) enter() error {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+	return unix.Setns(int(ns.file.Fd()), unix.CLONE_NEWNET)
 }
 
 // NewNamespace makes a network namespace. It needs CAP_SYS_ADMIN (root, or a user namespace).
@@ -58,7 +77,7 @@ func (ns *Namespace) Do(f func() error) error {
 			return
 		}
 		defer home.Close()
-		if err := unix.Setns(int(ns.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		if err := ns.enter(); err != nil {
 			done <- fmt.Errorf("entering namespace %s: %w", ns.Name, err)
 			return
 		}
@@ -79,7 +98,7 @@ func (ns *Namespace) Enter(start func() error) error {
 		return fmt.Errorf("entering namespace %s: %w", ns.Name, err)
 	}
 	defer home.Close()
-	if err := unix.Setns(int(ns.file.Fd()), unix.CLONE_NEWNET); err != nil {
+	if err := ns.enter(); err != nil {
 		return fmt.Errorf("entering namespace %s: %w", ns.Name, err)
 	}
 	return errors.Join(start(), unix.Setns(int(home.Fd()), unix.CLONE_NEWNET))
@@ -107,7 +126,11 @@ func (ns *Namespace) Listen(ctx context.Context, network, address string) (net.L
 }
 
 // Fd is the descriptor of the namespace, for netlink handles that live in it.
-func (ns *Namespace) Fd() int { return int(ns.file.Fd()) }
+func (ns *Namespace) Fd() int {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+	return int(ns.file.Fd())
+}
 
 // Close lets the namespace go; the kernel removes it when its last process has ended.
 func (ns *Namespace) Close() error { return ns.file.Close() }

@@ -163,7 +163,7 @@ func (n *Network) addNode(number int) error {
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24)}
 	var err error
 	n.rhythm.Await()
-	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), fmt.Sprintf("fab-n%d", number), node.Addr)
+	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), node.wire(), node.Addr)
 	if node.Namespace != nil {
 		n.Nodes = append(n.Nodes, node)
 	}

@@ -1,0 +1,83 @@
+package reports
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// foreign puts a foreign rule on node-2 that stands from the given time on, until the given time unless that is 0.
+func foreign(s *lab, from, to time.Duration) {
+	s.event(from, EventForeign, "node-2", "nftables", "begin", "state", "begin", "id", "1", "what", "a foreign rule (policy) was put in on node-2")
+	if to > 0 {
+		s.event(to, EventForeign, "node-2", "nftables", "end", "state", "end", "id", "1")
+	}
+}
+
+// What a foreign rule takes away is charged to it by name, also long after it was put in.
+func TestAForeignRuleExplainsWhatFailsWhileItStands(t *testing.T) {
+	for name, from := range map[string]time.Duration{"at once": lossAt - 10*time.Millisecond, "long after": lossAt - 12*time.Second} {
+		s := dropOnNode2(false)
+		foreign(s, from, lossAt+time.Second)
+		c := causeOf(t, s)
+		if c.Event != "foreign begin" || !strings.HasPrefix(c.Text, "a foreign rule (policy) was put in on node-2 ") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// The red twins: a rule that is gone, one that is not there yet, and one of another node explain nothing.
+func TestAForeignRuleThatDoesNotStandExplainsNothing(t *testing.T) {
+	for name, put := range map[string]func(s *lab){
+		"gone":         func(s *lab) { foreign(s, lossAt-12*time.Second, lossAt-6*time.Second) },
+		"later":        func(s *lab) { foreign(s, lossAt+10*time.Second, 0) },
+		"another node": func(s *lab) { foreign(s, lossAt-time.Second, 0); s.events[len(s.events)-1].Node = "node-1" },
+	} {
+		s := dropOnNode2(false)
+		put(s)
+		if c := causeOf(t, s); c.Event == "foreign begin" {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// What happened just before counts more than what has stood for long.
+func TestAnEventJustBeforeComesBeforeWhatStands(t *testing.T) {
+	s := dropOnNode2(false)
+	foreign(s, lossAt-12*time.Second, 0)
+	s.event(lossAt-10*time.Millisecond, EventProxy, "node-2", "bundled", "killed", "state", "killed")
+	if c := causeOf(t, s); c.Event != "proxy killed" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A node without power explains what fails over it, and for a while what others send to its pods; not behind Local, where
+// they send it nothing.
+func TestANodeWithoutPowerExplainsWhatFails(t *testing.T) {
+	for _, c := range []struct {
+		name, node string
+		local      bool
+		before     time.Duration
+		want       bool
+	}{
+		{"over it", "node-2", true, 30 * time.Second, true},
+		{"over another", "node-1", false, 30 * time.Second, true},
+		{"over another, behind Local", "node-1", true, 30 * time.Second, false},
+	} {
+		s := dropOnNode2(c.local)
+		s.event(lossAt-c.before, EventNode, c.node, c.node, c.node+" lost power", "state", "off")
+		cause := causeOf(t, s)
+		if got := strings.HasPrefix(cause.Text, c.node+" lost power 30"); got != c.want {
+			t.Errorf("%s: %+v", c.name, cause)
+		}
+	}
+}
+
+func TestANodeThatIsBackExplainsNothing(t *testing.T) {
+	s := dropOnNode2(false)
+	s.event(lossAt-20*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
+	s.event(lossAt-10*time.Second, EventNode, "node-2", "node-2", "on", "state", "on")
+	if c := causeOf(t, s); c.Event == "node off" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,244 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+)
+
+// drain takes a node away: with care, as `kubectl drain` and the cluster autoscaler do (kubernetes#50977, KEP-3836), or
+// without, as a power cut does (kubernetes#89392).
+func drain() Scenario {
+	return Scenario{
+		Name:    "drain",
+		Summary: "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
+		Parameters: []Parameter{
+			lanesParameter,
+			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +
+				"poweroff (without warning) or reboot (without warning, and back)", oneOf("drain", "scaledown", "poweroff", "reboot")},
+			{"node", "auto", "the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none", notEmpty},
+			{"minAvailable", "1", "of the PodDisruptionBudget; 0 for none", numberIn(0, 100)},
+			{"leave", "30s", "how long a node lives on after the autoscaler marked it", durationIn(0, time.Hour)},
+			{"off", "90s", "how long traffic is watched without the node; with reboot, how long it has no power", durationIn(time.Second, time.Hour)},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			node, err := w.leavingNode(ctx)
+			if err != nil {
+				return err
+			}
+			switch w.Params["what"] {
+			case "drain":
+				return w.drainNode(ctx, node)
+			case "scaledown":
+				return w.scaleDown(ctx, node)
+			case "poweroff":
+				return w.loseNode(ctx, node)
+			default:
+				return w.rebootNode(ctx, node)
+			}
+		},
+	}
+}
+
+// leavingNode is the node that the parameter names.
+func (w *World) leavingNode(ctx context.Context) (string, error) {
+	pods, err := w.main.pods(ctx, w)
+	if err != nil {
+		return "", fmt.Errorf("listing the pods: %w", err)
+	}
+	with, transit := readyNodes(pods), w.Params["what"] == "scaledown"
+	if node := w.Params["node"]; node != "auto" {
+		if !slices.Contains(w.Nodes, node) {
+			return "", fmt.Errorf("no node %q; the nodes are %s", node, strings.Join(w.Nodes, ", "))
+		}
+		if slices.Contains(with, node) == transit {
+			return "", fmt.Errorf("the pods of the Deployment are on %s; what=%s with node=%s shows nothing", strings.Join(with, ", "), w.Params["what"], node)
+		}
+		return node, nil
+	}
+	for _, node := range w.Nodes {
+		if slices.Contains(with, node) != transit {
+			return node, nil
+		}
+	}
+	return "", fmt.Errorf("no node fits what=%s: the pods of the Deployment are on %s of the nodes %s; change replicas or --nodes",
+		w.Params["what"], strings.Join(with, ", "), strings.Join(w.Nodes, ", "))
+}
+
+// drainNode does what `kubectl drain` does, and then lets traffic flow without the node's pods.
+func (w *World) drainNode(ctx context.Context, node string) error {
+	if err := w.Step(ctx, "cordon "+node, node, func(ctx context.Context) error { return w.cordon(ctx, node, "") }); err != nil {
+		return err
+	}
+	err := w.Step(ctx, "evict the pods of "+node, node, func(ctx context.Context) error {
+		if err := w.protect(ctx); err != nil {
+			return err
+		}
+		evicted, err := w.evictAll(ctx, node)
+		if err == nil && !slices.ContainsFunc(evicted, func(p corev1.Pod) bool { return p.Labels["app"] == w.main.name }) {
+			err = fmt.Errorf("no pod of the Deployment was on %s: nothing was drained", node)
+		}
+		if err != nil {
+			return err
+		}
+		return w.main.available(ctx, w, w.perPod())
+	})
+	if err != nil {
+		return err
+	}
+	return w.Clock.Sleep(ctx, w.Params.duration("off"))
+}
+
+// autoscalerTaint is what the cluster autoscaler marks a node with before it removes it.
+const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+
+// scaleDown does what the autoscaler does: it marks the node, evicts its pods, and removes the machine some time later.
+func (w *World) scaleDown(ctx context.Context, node string) error {
+	err := w.Step(ctx, "mark "+node+" for removal and evict its pods", node, func(ctx context.Context) error {
+		begin := w.Clock.Now()
+		if err := w.cordon(ctx, node, autoscalerTaint); err != nil {
+			return err
+		}
+		if _, err := w.evictAll(ctx, node); err != nil {
+			return err
+		}
+		return w.Clock.Sleep(ctx, begin+w.Params.duration("leave")-w.Clock.Now())
+	})
+	if err != nil {
+		return err
+	}
+	return w.loseNode(ctx, node)
+}
+
+// loseNode takes the power from a node, waits until the balancer has found out, and lets traffic flow without the node.
+func (w *World) loseNode(ctx context.Context, node string) error {
+	begin := w.Clock.Now()
+	err := w.Step(ctx, "take the power from "+node, node, func(ctx context.Context) error {
+		if err := w.Machines.PowerOff(ctx, node); err != nil {
+			return err
+		}
+		if _, err := w.Proxies.Pid(node); err == nil {
+			return errors.New("its proxy still runs: it did not lose power")
+		}
+		return w.inBalancer(ctx, node, false)
+	})
+	if err != nil {
+		return err
+	}
+	return w.Clock.Sleep(ctx, begin+w.Params.duration("off")-w.Clock.Now())
+}
+
+// rebootNode takes the power from a node and gives it back.
+func (w *World) rebootNode(ctx context.Context, node string) error {
+	before, err := w.Proxies.Pid(node)
+	if err != nil {
+		return err
+	}
+	if err := w.loseNode(ctx, node); err != nil {
+		return err
+	}
+	return w.Step(ctx, "boot "+node, node, func(ctx context.Context) error {
+		if err := w.Machines.PowerOn(ctx, node); err != nil {
+			return err
+		}
+		if after, err := w.Proxies.Pid(node); err != nil || after == before {
+			return fmt.Errorf("its proxy has the process id %d, as before: it did not boot (%v)", after, err)
+		}
+		if err := w.main.available(ctx, w, w.perPod()); err != nil {
+			return err
+		}
+		return w.inBalancer(ctx, node, true)
+	})
+}
+
+// inBalancer waits until the balancer sends new flows to the node, or does not any more.
+func (w *World) inBalancer(ctx context.Context, node string, want bool) error {
+	what := fmt.Sprintf("the load balancer to send flows to %s: %t", node, want)
+	return w.Until(ctx, what, w.detectWithin(), func(context.Context) (bool, string, error) {
+		nodes, known := w.Balanced(w.main.name)
+		return !known || slices.Contains(nodes, node) == want, "it sends them to " + strings.Join(nodes, ", "), nil
+	})
+}
+
+// cordon keeps new pods from a node, and marks it with a taint unless that is empty.
+func (w *World) cordon(ctx context.Context, node, taint string) error {
+	spec := `"unschedulable":true`
+	if taint != "" {
+		spec += fmt.Sprintf(`,"taints":[{"key":%q,"effect":"NoSchedule"}]`, taint)
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	if err := w.Cluster.Patch(ctx, n, k8s.Patch{PatchType: types.MergePatchType, Data: []byte(`{"spec":{` + spec + `}}`)}); err != nil {
+		return fmt.Errorf("cordoning %s: %w", node, err)
+	}
+	if !n.Spec.Unschedulable || taint != "" && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint }) {
+		return fmt.Errorf("%s is not cordoned after its patch: %+v", node, n.Spec)
+	}
+	return nil
+}
+
+// protect makes the PodDisruptionBudget of the Deployment.
+func (w *World) protect(ctx context.Context) error {
+	least := w.Params.number("minAvailable")
+	if least == 0 {
+		return nil
+	}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.main.name, Namespace: namespace},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt(least)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.main.name}}}}
+	if err := w.Cluster.Create(ctx, budget); err != nil {
+		return fmt.Errorf("creating the PodDisruptionBudget: %w", err)
+	}
+	return nil
+}
+
+// evictAll evicts every pod of a node, one after the other, and waits until they are gone. A budget that forbids it is asked
+// again, as `kubectl drain` does every 5 s.
+func (w *World) evictAll(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, err := w.podsOn(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if err := w.evict(ctx, &pod); err != nil {
+			return nil, err
+		}
+	}
+	most := time.Duration(len(pods)+1) * w.perPod()
+	return pods, w.Until(ctx, "the evicted pods to be gone", most, func(ctx context.Context) (bool, string, error) {
+		left, err := w.podsOn(ctx, node)
+		return len(left) == 0, fmt.Sprintf("%d pods on %s", len(left), node), err
+	})
+}
+
+func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := w.Cluster.WithNamespace(namespace).List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s: %w", node, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), nil
+}
+
+// evict asks until the budgets let a pod go.
+func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
+	client := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
+	return w.Until(ctx, "the eviction of "+pod.Name, 3*w.perPod(), func(ctx context.Context) (bool, string, error) {
+		err := client.Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}})
+		if apierrors.IsTooManyRequests(err) { // its budget has no pod to spare now
+			return false, err.Error(), w.Clock.Sleep(ctx, 5*time.Second)
+		}
+		return err == nil, "", err
+	})
+}
