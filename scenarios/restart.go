@@ -4,24 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// restart restarts the proxy of each node in turn: what every upgrade and every crash does (kubernetes#75360, #73154).
+// restart restarts the proxy of one, each or all nodes: what every upgrade and every crash does (kubernetes#75360, #73154). A
+// proxy that is stopped instead does nothing for a while, as one whose node has no memory left (kubernetes#111661).
 func restart() Scenario {
 	return Scenario{
 		Name:    "restart",
-		Summary: "restarts the proxy of each node, one after the other",
+		Summary: "restarts, kills or freezes the proxy of one, each or all nodes",
 		Parameters: []Parameter{
 			lanesParameter,
-			{"signal", "TERM", "how the proxy ends: TERM or KILL", oneOf("TERM", "KILL")},
+			{"signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", oneOf("TERM", "KILL", "STOP")},
+			{"which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", oneOf("one", "each", "all")},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
+			{"change", "off", "whether the node's pod is deleted meanwhile, so that the proxy comes back to other endpoints", onOff},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			for _, node := range w.Nodes {
-				err := w.Step(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })
-				if err != nil {
+			for _, nodes := range w.restartGroups() {
+				if err := w.restartGroup(ctx, nodes); err != nil {
 					return err
 				}
 				if err := w.Clock.Sleep(ctx, 5*time.Second); err != nil {
@@ -33,27 +39,130 @@ func restart() Scenario {
 	}
 }
 
+// restartGroups are the nodes whose proxies are away at the same time.
+func (w *World) restartGroups() (groups [][]string) {
+	switch w.Params["which"] {
+	case "one":
+		return [][]string{w.Nodes[:1]}
+	case "all":
+		return [][]string{w.Nodes}
+	}
+	for i := range w.Nodes {
+		groups = append(groups, w.Nodes[i:i+1])
+	}
+	return groups
+}
+
+func (w *World) restartGroup(ctx context.Context, nodes []string) error {
+	what, node := "restart", ""
+	if w.Params["signal"] == "STOP" {
+		what = "freeze"
+	}
+	name := fmt.Sprintf("%s the proxies of %s", what, strings.Join(nodes, ", "))
+	if len(nodes) == 1 {
+		name, node = fmt.Sprintf("%s the proxy of %s", what, nodes[0]), nodes[0]
+	}
+	return w.Step(ctx, name, node, func(ctx context.Context) error {
+		during := func(ctx context.Context) error { return nil }
+		if w.Params.on("change") {
+			during = func(ctx context.Context) error { return w.deletePod(ctx, nodes[0]) }
+		}
+		if err := w.restartProxies(ctx, nodes, during); err != nil || !w.Params.on("change") {
+			return err
+		}
+		if err := w.main.available(ctx, w, w.perPod()); err != nil {
+			return err
+		}
+		return w.main.balanced(ctx, w, w.detectWithin())
+	})
+}
+
 func (w *World) restartProxy(ctx context.Context, node string) error {
-	end := w.Proxies.Stop
-	if w.Params["signal"] == "KILL" {
-		end = w.Proxies.Kill
+	return w.restartProxies(ctx, []string{node}, func(context.Context) error { return nil })
+}
+
+// restartProxies ends or stops the proxies, has something happen, and lets them run again after the downtime.
+func (w *World) restartProxies(ctx context.Context, nodes []string, during func(context.Context) error) error {
+	before := map[string]int{}
+	for _, node := range nodes {
+		var err error
+		if before[node], err = w.Proxies.Pid(node); err != nil {
+			return err
+		}
+		if err := w.takeProxy(ctx, node); err != nil {
+			return fmt.Errorf("ending the proxy of %s: %w", node, err)
+		}
 	}
-	before, err := w.Proxies.Pid(node)
-	if err != nil {
+	end := w.Clock.Now() + w.Params.duration("downtime")
+	if err := during(ctx); err != nil {
 		return err
 	}
-	if err := end(ctx, node); err != nil {
-		return fmt.Errorf("ending the proxy: %w", err)
-	}
-	if err := w.Clock.Sleep(ctx, w.Params.duration("downtime")); err != nil {
+	if err := w.Clock.Sleep(ctx, max(0, end-w.Clock.Now())); err != nil {
 		return err
+	}
+	for _, node := range nodes {
+		if err := w.giveProxy(ctx, node, before[node]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) takeProxy(ctx context.Context, node string) error {
+	switch w.Params["signal"] {
+	case "KILL":
+		return w.Proxies.Kill(ctx, node)
+	case "STOP":
+		return w.Proxies.Freeze(node)
+	}
+	return w.Proxies.Stop(ctx, node)
+}
+
+// giveProxy lets a node's proxy run again. It is an error when the proxy that had the process id before did not end, or was
+// not stopped.
+func (w *World) giveProxy(ctx context.Context, node string, before int) error {
+	if w.Params["signal"] == "STOP" {
+		if frozen, err := w.Proxies.Frozen(node); err != nil || !frozen {
+			return fmt.Errorf("the proxy of %s went on instead of standing still (%v)", node, err)
+		}
+		return w.Proxies.Thaw(node)
 	}
 	if err := w.Proxies.Start(ctx, node); err != nil {
-		return fmt.Errorf("starting the proxy again: %w", err)
+		return fmt.Errorf("starting the proxy of %s again: %w", node, err)
 	}
 	after, err := w.Proxies.Pid(node)
 	if err == nil && after == before {
 		return errors.New("the proxy still has the process id that it had: it was not restarted")
 	}
 	return err
+}
+
+// deletePod deletes the node's pod of the Deployment, or its first where the node has none, and returns when the pod is
+// on its way out.
+func (w *World) deletePod(ctx context.Context, node string) error {
+	pods, err := w.main.pods(ctx, w)
+	if err != nil {
+		return fmt.Errorf("listing the pods: %w", err)
+	}
+	if len(pods) == 0 {
+		return errors.New("the Deployment has no pod: no endpoint can change")
+	}
+	victim := pods[0]
+	for _, p := range pods {
+		if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
+			victim = p
+			break
+		}
+	}
+	if err := w.Cluster.Delete(ctx, &victim); err != nil {
+		return fmt.Errorf("deleting the pod %s: %w", victim.Name, err)
+	}
+	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {
+		var now corev1.Pod
+		err := w.Cluster.Get(ctx, victim.Name, namespace, &now)
+		if apierrors.IsNotFound(err) {
+			return true, "", nil
+		}
+		return now.DeletionTimestamp != nil || now.UID != victim.UID, "it is as it was", err
+	})
 }

@@ -121,6 +121,8 @@ type Proxies interface {
 	Kill(ctx context.Context, node string) error // SIGKILL
 	Freeze(node string) error                    // SIGSTOP
 	Thaw(node string) error                      // SIGCONT
+	// Frozen reports whether the node's proxy stands still, as after Freeze.
+	Frozen(node string) (bool, error)
 	// Flush empties the node's proxy tables behind the proxy's back; restore puts back what was in them.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
 	// Fair says whether a proxy has failed to do what it was asked, as far as its own log tells; nil when none has.

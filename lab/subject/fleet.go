@@ -244,6 +244,20 @@ func (f *Fleet) Freeze(node string) error { return f.signal(node, syscall.SIGSTO
 // Thaw lets a frozen proxy go on.
 func (f *Fleet) Thaw(node string) error { return f.signal(node, syscall.SIGCONT, "continued") }
 
+// Frozen reports whether the proxy of a node stands still: the state T of proc_pid_stat(5).
+func (f *Fleet) Frozen(node string) (bool, error) {
+	p, err := f.process(node)
+	if err != nil {
+		return false, err
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	if err != nil {
+		return false, fmt.Errorf("asking for the state of the proxy of %s: %w", node, err)
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the name before may have spaces
+	return strings.HasPrefix(rest, "T"), nil
+}
+
 func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
 	p, err := f.process(node)
 	if err != nil {
