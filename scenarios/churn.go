@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -149,8 +150,12 @@ type held []io.Closer
 // all opens connections to each port of a workload: enough that a balancer gives most nodes one. A port answers when the
 // proxies have programmed it, each in its own time.
 func (h *held) all(ctx context.Context, w *World, k *workload) error {
+	host, _, err := net.SplitHostPort(k.target)
+	if err != nil {
+		return fmt.Errorf("the target of %s: %w", k.name, err)
+	}
 	for _, p := range k.ports() {
-		target := fmt.Sprintf("%s:%d", k.address, p.Port)
+		target := net.JoinHostPort(host, strconv.Itoa(int(p.Port)))
 		for range 2*len(w.Nodes) - 1 {
 			err := w.Until(ctx, "a connection to "+target, time.Minute, func(ctx context.Context) (bool, string, error) {
 				c, err := w.Hold(ctx, target)

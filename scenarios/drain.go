@@ -195,7 +195,7 @@ func (w *World) protect(ctx context.Context) error {
 	if least == 0 {
 		return nil
 	}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.main.name, Namespace: namespace},
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.main.name, Namespace: w.namespace()},
 		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt(least)),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.main.name}}}}
 	if err := w.Cluster.Create(ctx, budget); err != nil {
@@ -225,7 +225,7 @@ func (w *World) evictAll(ctx context.Context, node string) ([]corev1.Pod, error)
 
 func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := w.Cluster.WithNamespace(namespace).List(ctx, &pods); err != nil {
+	if err := w.Cluster.WithNamespace(w.namespace()).List(ctx, &pods); err != nil {
 		return nil, fmt.Errorf("listing the pods of %s: %w", node, err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), nil

@@ -29,6 +29,7 @@ func flap() Scenario {
 			{"readinessPeriod", "10s", "time between two readiness probes of a pod; the flaps do not wait for them", durationIn(time.Second, time.Hour)},
 			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
 		},
+		ByAPI: true,
 		Gated: true,
 		Lanes: func(w *World) []LaneSpec { return w.openConnections() },
 		Run:   func(ctx context.Context, w *World) error { return w.flapAll(ctx) },
@@ -100,7 +101,7 @@ func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool) error
 	what := fmt.Sprintf("the pod %s to have ready=%t", pod.Name, want)
 	return w.Until(ctx, what, readinessWithin, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
-		if err := w.Cluster.Get(ctx, pod.Name, namespace, &now); err != nil {
+		if err := w.Cluster.Get(ctx, pod.Name, w.namespace(), &now); err != nil {
 			return false, "", err
 		}
 		if now.UID != pod.UID || restarts(&now) != restarts(pod) {
@@ -129,7 +130,7 @@ func (w *World) setGate(ctx context.Context, pod string, open bool) error {
 		status = corev1.ConditionTrue
 	}
 	p := &corev1.Pod{}
-	p.Name, p.Namespace = pod, namespace
+	p.Name, p.Namespace = pod, w.namespace()
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, gate, status)
 	if err := w.Cluster.PatchStatus(ctx, p, k8s.Patch{PatchType: types.StrategicMergePatchType, Data: []byte(patch)}); err != nil {
 		return fmt.Errorf("setting the readiness gate of %s: %w", pod, err)

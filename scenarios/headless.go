@@ -21,15 +21,15 @@ type headless struct {
 }
 
 func (h *headless) create(ctx context.Context, w *World) error {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: namespace},
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}}}
 	if err := w.Cluster.Create(ctx, s); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", h.name, err)
 	}
-	if err := w.Cluster.Create(ctx, h.endpoints()); err != nil {
+	if err := w.Cluster.Create(ctx, h.endpoints(w)); err != nil {
 		return fmt.Errorf("creating the Endpoints of %s: %w", h.name, err)
 	}
-	if err := w.Cluster.Create(ctx, h.slice()); err != nil {
+	if err := w.Cluster.Create(ctx, h.slice(w)); err != nil {
 		return fmt.Errorf("creating the EndpointSlice of %s: %w", h.name, err)
 	}
 	return nil
@@ -38,10 +38,10 @@ func (h *headless) create(ctx context.Context, w *World) error {
 // change takes one endpoint away and brings another.
 func (h *headless) change(ctx context.Context, w *World) error {
 	h.first++
-	if err := w.Cluster.Update(ctx, h.endpoints()); err != nil {
+	if err := w.Cluster.Update(ctx, h.endpoints(w)); err != nil {
 		return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
 	}
-	if err := w.Cluster.Update(ctx, h.slice()); err != nil {
+	if err := w.Cluster.Update(ctx, h.slice(w)); err != nil {
 		return fmt.Errorf("changing the EndpointSlice of %s: %w", h.name, err)
 	}
 	return nil
@@ -55,17 +55,17 @@ func (h *headless) addresses() (all []string) {
 }
 
 // endpoints are what old proxies read. A cluster's own controller would make a second EndpointSlice of them.
-func (h *headless) endpoints() *corev1.Endpoints {
+func (h *headless) endpoints(w *World) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
 	for _, ip := range h.addresses() {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 	}
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: namespace,
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace(),
 		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}}, Subsets: []corev1.EndpointSubset{subset}}
 }
 
-func (h *headless) slice() *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: h.name + "-1", Namespace: namespace,
+func (h *headless) slice(w *World) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: h.name + "-1", Namespace: w.namespace(),
 		Labels: map[string]string{discoveryv1.LabelServiceName: h.name, discoveryv1.LabelManagedBy: "hitless"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(httpPort)), Protocol: ptr(corev1.ProtocolTCP)}}}

@@ -24,7 +24,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	p := &paperProber{}
 	w = &World{Params: params, Clock: &paperClock{}, Prober: p, Rate: 100,
-		main: &workload{name: "web", address: "203.0.113.10", datagrams: params.datagrams()}}
+		main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.datagrams()}}
 	if err := w.startLanes(t.Context(), restart()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestLanesAreWhatTheParameterNames(t *testing.T) {
 			t.Errorf("lanes=%s starts %s, want %s", given, got, want)
 		}
 		udp := 0
-		for _, p := range w.main.service().Spec.Ports {
+		for _, p := range w.main.service(w).Spec.Ports {
 			if p.Protocol == "UDP" {
 				udp++
 			}

@@ -19,6 +19,7 @@ import (
 func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
+		ByAPI:   true,
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
 		Parameters: []Parameter{
 			{"changes", "all", "which changes, in this order: all, or some of " + strings.Join(changeNames(), ","), listOf(append(changeNames(), "all")...)},
@@ -78,7 +79,7 @@ func changeNames() []string {
 // changeService makes one change, gives it time to be seen, and takes it back.
 func (w *World) changeService(ctx context.Context, name string) error {
 	var before corev1.Service
-	if err := w.Cluster.Get(ctx, w.main.name, namespace, &before); err != nil {
+	if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &before); err != nil {
 		return fmt.Errorf("reading the Service: %w", err)
 	}
 	all := changes(&before)
@@ -101,7 +102,7 @@ func (w *World) changeService(ctx context.Context, name string) error {
 			if err := w.checkPort(ctx); err != nil {
 				return err
 			}
-			return w.main.balanced(ctx, w, w.detectWithin())
+			return w.followed(ctx)
 		})
 		if err != nil {
 			return err
@@ -118,7 +119,7 @@ func (w *World) checkPort(ctx context.Context) error {
 	return w.Until(ctx, "a health check port for externalTrafficPolicy: Local and none for Cluster", time.Minute,
 		func(ctx context.Context) (bool, string, error) {
 			var s corev1.Service
-			err := w.Cluster.Get(ctx, w.main.name, namespace, &s)
+			err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s)
 			local := w.main.policy == corev1.ServiceExternalTrafficPolicyLocal
 			return local == (s.Spec.HealthCheckNodePort != 0), fmt.Sprintf("%s with port %d", w.main.policy, s.Spec.HealthCheckNodePort), err
 		})
@@ -128,14 +129,14 @@ func (w *World) checkPort(ctx context.Context) error {
 // nothing was disturbed.
 func (w *World) patchService(ctx context.Context, spec map[string]any) error {
 	var before, after corev1.Service
-	if err := w.Cluster.Get(ctx, w.main.name, namespace, &before); err != nil {
+	if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &before); err != nil {
 		return fmt.Errorf("reading the Service: %w", err)
 	}
 	data, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return err
 	}
-	after.Name, after.Namespace = w.main.name, namespace
+	after.Name, after.Namespace = w.main.name, w.namespace()
 	// A merge patch replaces lists whole, which is what is meant: the ports that are to be.
 	if err := w.Cluster.Patch(ctx, &after, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
 		return fmt.Errorf("changing the Service by %s: %w", data, err)

@@ -39,9 +39,11 @@ func (w *World) proofs() []proof {
 	if 2*gap <= 5*time.Millisecond {
 		all = append(all, proof{kind: "drop", For: 5 * time.Millisecond})
 	}
-	all = append(all, proof{kind: "drop", For: lasting(20*time.Millisecond, 2)}, proof{kind: "drop", For: lasting(200*time.Millisecond, 2)},
-		proof{kind: "refuse", For: lasting(100*time.Millisecond, 2)}, proof{kind: "reset", For: lasting(100*time.Millisecond, 2)})
-	if !w.terminated() { // which gives connections to nodes by itself, and can be told nothing of one
+	all = append(all, proof{kind: "drop", For: lasting(20*time.Millisecond, 2)}, proof{kind: "drop", For: lasting(200*time.Millisecond, 2)})
+	if !w.OnlyHere {
+		all = append(all, proof{kind: "refuse", For: lasting(100*time.Millisecond, 2)}, proof{kind: "reset", For: lasting(100*time.Millisecond, 2)})
+	}
+	if !w.terminated() && !w.OnlyHere { // which gives connections to nodes by itself, and can be told nothing of one
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 12), node: w.Nodes[0]})
 	}
 	if w.Params.datagrams() {
@@ -77,7 +79,7 @@ func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 
 // controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
-	return LaneSpec{Name: name, Service: to.name, Target: to.target(), Rate: w.canaryRate(), Control: true, Protocol: protocol,
+	return LaneSpec{Name: name, Service: to.name, Target: to.target, Rate: w.canaryRate(), Control: true, Protocol: protocol,
 		Local: to.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
 		Backends: []string{w.canary.name + "-"}, Host: w.canary.name}
 }
@@ -121,7 +123,7 @@ func (w *World) proveOne(ctx context.Context, id string, p proof) error {
 	if p.kind == faultWrong {
 		return w.takeForCanary(ctx, id, p, attrs)
 	}
-	f := FaultSpec{ID: id, Kind: p.kind, Target: w.canary.target(), Node: p.node, For: p.For, Attrs: attrs}
+	f := FaultSpec{ID: id, Kind: p.kind, Target: w.canary.target, Node: p.node, For: p.For, Attrs: attrs}
 	if p.lane == canaryUDP {
 		f.Protocol = "udp"
 	}

@@ -10,6 +10,7 @@ func quiet() Scenario {
 	return Scenario{
 		Name:       "quiet",
 		Summary:    "disturbs nothing for a while",
+		ByAPI:      true,
 		Parameters: []Parameter{{"quietFor", "10s", "how long nothing happens", durationIn(time.Second, 24*time.Hour)}, lanesParameter},
 		Run: func(ctx context.Context, w *World) error {
 			return w.Step(ctx, "disturb nothing", "", func(ctx context.Context) error {

@@ -159,7 +159,7 @@ func (w *World) deletePod(ctx context.Context, node string) error {
 	}
 	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
-		err := w.Cluster.Get(ctx, victim.Name, namespace, &now)
+		err := w.Cluster.Get(ctx, victim.Name, w.namespace(), &now)
 		if apierrors.IsNotFound(err) {
 			return true, "", nil
 		}

@@ -17,6 +17,7 @@ func rollout() Scenario {
 	return Scenario{
 		Name:       "rollout",
 		Summary:    "rolls the Deployment behind the Service, pod by pod",
+		ByAPI:      true,
 		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000)}, lanesParameter},
 		Run: func(ctx context.Context, w *World) error {
 			for i := range w.Params.number("rollouts") {
@@ -39,11 +40,21 @@ func (w *World) roll(ctx context.Context, number int) error {
 	if err := w.replacePods(ctx, number); err != nil {
 		return err
 	}
-	if err := w.main.balanced(ctx, w, w.detectWithin()); err != nil {
+	if err := w.followed(ctx); err != nil {
 		return err
 	}
 	w.recordRollout("end", number)
 	return nil
+}
+
+// followed waits until the balancer has the nodes that it should have. One that is not ours says nothing of itself, and is
+// given the time that its checks need by the parameters.
+func (w *World) followed(ctx context.Context) error {
+	if w.OnlyHere {
+		checks := w.Params.number("checkFall") + w.Params.number("checkRise")
+		return w.Clock.Sleep(ctx, time.Duration(checks)*w.Params.duration("checkInterval"))
+	}
+	return w.main.balanced(ctx, w, w.detectWithin())
 }
 
 // detectWithin bounds the time until the balancer has found out what changed.
@@ -55,7 +66,7 @@ func (w *World) detectWithin() time.Duration {
 func (w *World) replacePods(ctx context.Context, number int) error {
 	k := w.main
 	var d appsv1.Deployment
-	if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
+	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
 		return fmt.Errorf("reading the Deployment: %w", err)
 	}
 	if d.Spec.Template.Annotations == nil {

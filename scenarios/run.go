@@ -34,7 +34,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
 	if s.BriefCanary {
-		if err := w.Cluster.Delete(ctx, w.canary.service()); err != nil {
+		if err := w.Cluster.Delete(ctx, w.canary.service(w)); err != nil {
 			return fmt.Errorf("taking the Service %s away: %w", w.canary.name, err)
 		}
 	}
@@ -60,7 +60,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 
 // mainLane is a lane to the measured Service.
 func (w *World) mainLane(name string) LaneSpec {
-	return LaneSpec{Name: name, Service: w.main.name, Target: w.main.target(), Rate: w.Rate,
+	return LaneSpec{Name: name, Service: w.main.name, Target: w.main.target, Rate: w.Rate,
 		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
 		Backends: []string{w.main.name + "-"}, Host: w.main.name}
 }

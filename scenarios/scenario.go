@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hitless/hitless/reports"
@@ -28,6 +31,8 @@ type Scenario struct {
 	Gated bool
 	// ReplayOnly says that only the replay control plane can be asked for what it does.
 	ReplayOnly bool
+	// ByAPI says that the API server alone is asked for what it does, so that it can be done to any cluster.
+	ByAPI bool
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
@@ -92,6 +97,15 @@ type World struct {
 	ControlPlane ControlPlane
 	// Failures is how many attempts on measured lanes have failed so far.
 	Failures func() int
+	// Namespace is where everything stands that a scenario makes; default when empty.
+	Namespace string
+	// ServiceType is that of the Services; LoadBalancer when empty.
+	ServiceType corev1.ServiceType
+	// Target waits until a Service can be reached from where the lanes start, and returns address:port; when it is nil, that is
+	// the address in the Service's status.
+	Target func(ctx context.Context, s *corev1.Service) (string, error)
+	// OnlyHere says that nothing between client and node is ours: Faults can do no more than drop what arrives here.
+	OnlyHere bool
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
 	Balanced func(service string) ([]string, bool)
 
@@ -104,6 +118,8 @@ type World struct {
 	main, canary *workload
 	lanes        map[string]func() error // how to stop the measured lanes that run
 }
+
+func (w *World) namespace() string { return cmp.Or(w.Namespace, metav1.NamespaceDefault) }
 
 // Clock is the run's time.
 type Clock interface {

@@ -184,7 +184,7 @@ func (w *World) scaleOutAndIn(ctx context.Context) error {
 	for _, replicas := range []int{normal + 1, normal} {
 		w.main.replicas = replicas
 		var d appsv1.Deployment
-		err := w.Cluster.Get(ctx, w.main.name, namespace, &d)
+		err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &d)
 		if err == nil {
 			d.Spec.Replicas = ptr(int32(replicas))
 			err = w.Cluster.Update(ctx, &d)

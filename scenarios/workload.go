@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,16 +11,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 )
 
 const (
-	namespace = "default"
-	// image is the test image of Kubernetes' own end-to-end tests; the lab maps it to its built-in backend, a live
-	// cluster pulls it.
-	image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+	// Image is the test image of Kubernetes' own end-to-end tests; the lab maps it to its built-in backend, a live cluster
+	// pulls it.
+	Image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	port  = 80
 )
 
@@ -32,10 +33,9 @@ type workload struct {
 	// datagrams says that the Service has a UDP port too, of the same number.
 	datagrams bool
 	special   []corev1.ServicePort // instead of the usual ports; nil for those
-	address   string               // of the load balancer, once it is known
+	// target is address:port where lanes go, once it is known.
+	target string
 }
-
-func (k *workload) target() string { return k.address + ":" + strconv.Itoa(port) }
 
 // The ports of the backend, by default those of agnhost netexec.
 const (
@@ -54,11 +54,11 @@ func (k *workload) ports() []corev1.ServicePort {
 	return all
 }
 
-func (k *workload) service() *corev1.Service {
+func (k *workload) service(w *World) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{
-			Type:                  corev1.ServiceTypeLoadBalancer,
+			Type:                  cmp.Or(w.ServiceType, corev1.ServiceTypeLoadBalancer),
 			ExternalTrafficPolicy: k.policy,
 			Selector:              map[string]string{"app": k.name},
 			Ports:                 k.ports(),
@@ -67,12 +67,13 @@ func (k *workload) service() *corev1.Service {
 }
 
 // deployment rolls one new pod at a time and never goes below the wanted number: what a careful user configures.
-func (k *workload) deployment(p Params) *appsv1.Deployment {
+func (k *workload) deployment(w *World) *appsv1.Deployment {
+	p := w.Params
 	labels := map[string]string{"app": k.name}
 	grace := int64(p.duration("gracePeriod").Seconds())
 	zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr(int32(k.replicas)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -84,6 +85,8 @@ func (k *workload) deployment(p Params) *appsv1.Deployment {
 					TerminationGracePeriodSeconds: &grace,
 					Affinity:                      k.affinity(p),
 					ReadinessGates:                k.gates(),
+					SecurityContext:               restricted,
+					AutomountServiceAccountToken:  ptr(false),
 					Containers:                    []corev1.Container{k.container(p)},
 				},
 			},
@@ -91,9 +94,18 @@ func (k *workload) deployment(p Params) *appsv1.Deployment {
 	}
 }
 
+// restricted is what the Pod Security Standard of that name asks of a pod; each container adds its share. The user has no
+// meaning but that it is not root, which the image's own would be.
+var restricted = &corev1.PodSecurityContext{RunAsNonRoot: ptr(true), RunAsUser: ptr(int64(65532)),
+	SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+
 func (k *workload) container(p Params) corev1.Container {
 	c := corev1.Container{
-		Name: "backend", Image: image,
+		Name: "backend", Image: Image,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}},
+		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr(false),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
 		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
 		Ports: []corev1.ContainerPort{{ContainerPort: httpPort}},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(p.duration("readinessPeriod").Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
@@ -125,10 +137,10 @@ func (k *workload) affinity(p Params) *corev1.Affinity {
 
 // deploy creates the workload and waits until it serves: pods ready, an address given, the balancer's table right.
 func (k *workload) deploy(ctx context.Context, w *World) error {
-	if err := w.Cluster.Create(ctx, k.deployment(w.Params)); err != nil {
+	if err := w.Cluster.Create(ctx, k.deployment(w)); err != nil {
 		return fmt.Errorf("creating the Deployment %s: %w", k.name, err)
 	}
-	if err := w.Cluster.Create(ctx, k.service()); err != nil {
+	if err := w.Cluster.Create(ctx, k.service(w)); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", k.name, err)
 	}
 	if k.gated {
@@ -139,23 +151,32 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	if err := k.available(ctx, w, 2*time.Minute); err != nil {
 		return err
 	}
-	err := w.Until(ctx, "an external address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
-		var s corev1.Service
-		if err := w.Cluster.Get(ctx, k.name, namespace, &s); err != nil {
-			return false, "", err
-		}
-		for _, in := range s.Status.LoadBalancer.Ingress {
-			k.address = in.IP
-		}
-		return k.address != "", "no ingress in its status", nil
-	})
-	if err != nil {
+	if err := k.addressed(ctx, w); err != nil {
 		return err
 	}
 	if err := k.balanced(ctx, w, 2*time.Minute); err != nil {
 		return err
 	}
 	return k.reachable(ctx, w)
+}
+
+// addressed waits until it is known where the Service can be reached from outside.
+func (k *workload) addressed(ctx context.Context, w *World) error {
+	if w.Target != nil {
+		var err error
+		k.target, err = w.Target(ctx, k.service(w))
+		return err
+	}
+	return w.Until(ctx, "an external address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
+		var s corev1.Service
+		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &s); err != nil {
+			return false, "", err
+		}
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			k.target = in.IP + ":" + strconv.Itoa(port)
+		}
+		return k.target != "", "no ingress in its status", nil
+	})
 }
 
 // answersInARow is how many connections must be answered one after the other before a Service counts as set up. The
@@ -170,10 +191,10 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 		networks = append(networks, "udp")
 	}
 	for _, network := range networks {
-		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, k.target(), network)
+		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, k.target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
 			for range answersInARow {
-				if err := w.Reach(ctx, network, k.target()); err != nil {
+				if err := w.Reach(ctx, network, k.target); err != nil {
 					return false, "", err
 				}
 			}
@@ -190,7 +211,7 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 func (k *workload) available(ctx context.Context, w *World, most time.Duration) error {
 	return w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
 		var d appsv1.Deployment
-		if err := w.Cluster.Get(ctx, k.name, namespace, &d); err != nil {
+		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
 			return false, "", err
 		}
 		s := d.Status
@@ -204,7 +225,7 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 
 func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := w.Cluster.WithNamespace(namespace).List(ctx, &pods, resources.WithLabelSelector("app="+k.name))
+	err := w.Cluster.WithNamespace(w.namespace()).List(ctx, &pods, resources.WithLabelSelector("app="+k.name))
 	return pods.Items, err
 }
 

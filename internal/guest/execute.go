@@ -41,6 +41,8 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		return try(ctx, plan.Parameters)
 	case TestsScenario:
 		return tests(ctx, plan.Parameters)
+	case LabScenario:
+		return hold(ctx, plan, r, now)
 	case bench.Scenario:
 		return measure(ctx, plan, r, now)
 	}
@@ -167,7 +169,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	if err := errors.Join(err, prober.close(), l.Proxies.RecordSaid()); err != nil {
+	if err := errors.Join(err, prober.Close(), l.Proxies.RecordSaid()); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

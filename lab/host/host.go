@@ -32,6 +32,8 @@ type Job struct {
 	Args    []string
 	Files   []vm.File // from Image.Files
 	Plan    []byte
+	// Pass are handed to the runner, from descriptor FirstPassed on.
+	Pass []*os.File
 	// OwnCPU binds the guest to a CPU that no other run uses, and waits for one.
 	OwnCPU bool
 	// Deadline is the time after which the guest is ended, 0 for none.
@@ -154,7 +156,7 @@ func (j Job) start(files []byte, region *os.File, console *console, cpu int) (*e
 			break
 		}
 		cmd := j.command(user)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(files), console, console, []*os.File{region}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(files), console, console, append([]*os.File{region}, j.Pass...)
 		ended, err := launch(cmd, cpu)
 		if err == nil {
 			return cmd, ended, nil
@@ -182,7 +184,7 @@ func forbidden(err error) bool {
 
 func (j Job) command(user bool) *exec.Cmd {
 	cmd := exec.Command(j.Program, j.Args...)
-	cmd.Env = []string{}
+	cmd.Env = []string{passedVariable + "=" + strconv.Itoa(len(j.Pass))}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if user {

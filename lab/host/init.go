@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,22 @@ import (
 
 // regionFd is the descriptor of the region in the first process and in the runner.
 const regionFd = 3
+
+// FirstPassed is the descriptor of the first of Job.Pass in the runner.
+const FirstPassed = regionFd + 1
+
+// passedVariable tells the first process how many files follow the region.
+const passedVariable = "HITLESS_PASSED"
+
+// passed are the files for the runner, the region first.
+func passed() []*os.File {
+	files := []*os.File{os.NewFile(regionFd, "region")}
+	more, _ := strconv.Atoi(os.Getenv(passedVariable)) // 0 when it is not there
+	for i := range more {
+		files = append(files, os.NewFile(uintptr(FirstPassed+i), "passed"))
+	}
+	return files
+}
 
 // refusedCode is the exit code of a first process that was given namespaces, but not the rights in them: what some
 // systems do to programs that they do not know.
@@ -53,7 +70,7 @@ func Init(runner string, args ...string) error {
 		return fmt.Errorf("opening the guest's null device: %w", err)
 	}
 	os.Stdin = null
-	return vm.RunAndReap(runner, args, os.NewFile(regionFd, "region"))
+	return vm.RunAndReap(runner, args, passed()...)
 }
 
 // OpenRegion maps the region inside the guest.

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/run"
+)
+
+func labCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "lab", Short: "The lab on its own, as a cluster for other programs"}
+	cmd.AddCommand(labUpCommand(), labShellCommand())
+	return cmd
+}
+
+const labKubeconfig = "out/lab.kubeconfig"
+
+func labUpCommand() *cobra.Command {
+	var o run.Options
+	var set []string
+	var file string
+	cmd := &cobra.Command{
+		Use: "up", Short: "Bring a lab up in namespaces of this machine's kernel, until Ctrl-C",
+		Long: `Bring a lab up in namespaces of this machine's kernel, and keep it until Ctrl-C: nodes, pods, a load balancer and a
+real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
+loopback. The external addresses of its Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
+
+Nothing of this machine is changed, no root is needed where user namespaces are allowed, and nothing is left behind.`,
+		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables &
+  hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fill(&o, cmd, "", set); err != nil {
+				return err
+			}
+			return run.Lab(cmd.Context(), o, file, func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "the lab is up: %s; Ctrl-C ends it\n", file)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Subject, "subject", "kube-proxy@v1.37.1/nftables", "proxy of the lab, a `SUBJECT`; hitless subjects lists them")
+	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
+	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
+	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")
+	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
+	f.StringVar(&file, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to")
+	return cmd
+}
+
+func labShellCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "shell [-- COMMAND...]", Short: "Run a program, or a shell, on the machine of a lab's client",
+		Long: `Run a program, or a shell, on the machine of a lab's client: in its network, where the external addresses of the lab's
+Services are, and with everything else of this machine. It needs nsenter (util-linux).`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
+			}
+			words, err := run.LabShell(file, args)
+			if err != nil {
+				return err
+			}
+			path, err := exec.LookPath(words[0])
+			if err != nil {
+				return fmt.Errorf("entering the lab's network: %w; `apt-get install util-linux` brings nsenter", err)
+			}
+			if err := unix.Exec(path, words, os.Environ()); err != nil {
+				return fmt.Errorf("starting %s: %w", path, err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "kubeconfig", labKubeconfig, "the lab's kubeconfig, a `FILE` that `hitless lab up` wrote")
+	return cmd
+}

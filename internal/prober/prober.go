@@ -1,0 +1,194 @@
+// Package prober runs the lanes that a scenario asks for in a probe worker, wherever that is: in the lab's client namespace
+// or on this machine. It wires scenarios and probes, and knows neither the lab nor a live cluster.
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// Config says whose attempts these are and where they start.
+type Config struct {
+	Record reports.Recorder
+	Now    func() time.Duration // the run's clock, which must be CLOCK_MONOTONIC less a constant
+	Seed   int64
+	Client string // of the lanes; see probes.Lane
+	// Sources, SpreadSeed and SpreadNodes are those of each lane, see probes.Lane.
+	Sources     netip.Prefix
+	SpreadSeed  uint32
+	SpreadNodes int
+	Places      []probes.Place // whose conntrack the attempts fill
+}
+
+// Worker is a probe worker that runs.
+type Worker interface {
+	Done() <-chan struct{} // closed when it has ended
+	ExitText() string      // how it ended; "exit status 0" when it did so by itself
+}
+
+// Prober runs lanes. It is safe for concurrent use but for StartLane and what that returns.
+type Prober struct {
+	cfg    Config
+	orders *probes.Orders
+	input  io.Closer
+	worker Worker
+	read   chan error
+	guards *probes.Guards
+
+	mu       sync.Mutex
+	lanes    map[string]uint16 // the id of each lane that runs, by its name
+	last     uint16
+	controls map[uint16]bool
+	failures int // on measured lanes
+}
+
+// Start starts a probe worker by the function, which gives it its orders and takes its attempts.
+func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error)) (*Prober, error) {
+	in, orders := io.Pipe()
+	attempts, out := io.Pipe()
+	p := &Prober{cfg: cfg, input: orders, read: make(chan error, 1), lanes: map[string]uint16{}, controls: map[uint16]bool{}}
+	limits, err := probes.LocalLimits()
+	if err != nil {
+		return nil, err
+	}
+	p.guards = probes.NewGuards(limits, cfg.Places, cfg.Record.Event)
+	if p.worker, err = worker(in, out); err != nil {
+		return nil, fmt.Errorf("starting the probe worker: %w", err)
+	}
+	go func() {
+		<-p.worker.Done()
+		out.Close()
+		in.Close()
+	}()
+	go func() { p.read <- p.copy(attempts) }()
+	base, err := monotonicBase(cfg.Now)
+	if err != nil {
+		return nil, err
+	}
+	p.orders, err = probes.NewOrders(orders, base, cfg.Seed)
+	return p, err
+}
+
+// monotonicBase is the start of the run on CLOCK_MONOTONIC, which all processes of one kernel share.
+func monotonicBase(now func() time.Duration) (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	return ts.Nano() - int64(now()), nil
+}
+
+func (p *Prober) copy(attempts io.Reader) error {
+	r := reports.NewAttemptReader(attempts)
+	for {
+		a, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the probe worker's attempts: %w", err)
+		}
+		p.cfg.Record.Attempt(a)
+		p.count(a)
+		p.guards.Look(a.Start + a.Total)
+	}
+}
+
+func (p *Prober) count(a reports.Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.Class != reports.OK && !p.controls[a.Lane] {
+		p.failures++
+	}
+}
+
+// Failures is how many attempts on measured lanes have failed so far.
+func (p *Prober) Failures() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures
+}
+
+// lead is how far ahead of its first attempt a lane, or a fault on it, is ordered.
+const lead = 200 * time.Millisecond
+
+// delayedAfter is when an answer counts as delayed behind a balancer that terminates connections: the limit of the
+// report that found the outages of kubernetes#85643.
+const delayedAfter = 500 * time.Millisecond
+
+// StartLane starts a lane; stop ends it.
+func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func() error, err error) {
+	target, err := netip.ParseAddrPort(s.Target)
+	if err != nil {
+		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
+	}
+	lane := probes.Lane{ID: p.enter(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
+		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN,
+		SpreadSeed: p.cfg.SpreadSeed, SpreadNodes: p.cfg.SpreadNodes, Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
+	if s.Terminated {
+		lane.DelayedAfter = delayedAfter
+	}
+	if err := p.guards.Start(lane, p.cfg.Now()); err != nil {
+		return nil, err
+	}
+	begin := p.cfg.Now() + lead
+	e := lane.Event(begin)
+	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
+	if s.Partial {
+		e.Attrs["partial"] = "true"
+	}
+	p.cfg.Record.Event(e)
+	if err := p.orders.Start(lane, begin); err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, lead); err != nil {
+		return nil, err
+	}
+	return func() error {
+		p.guards.Stop(lane.ID)
+		return p.orders.Stop(lane.ID, p.cfg.Now())
+	}, nil
+}
+
+// enter gives the lane a number of its own.
+func (p *Prober) enter(s scenarios.LaneSpec) uint16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	p.controls[p.last], p.lanes[s.Name] = s.Control, p.last
+	return p.last
+}
+
+// Close ends the worker and waits until all its attempts are recorded.
+func (p *Prober) Close() error {
+	p.input.Close()
+	err := <-p.read
+	<-p.worker.Done()
+	if text := p.worker.ExitText(); err == nil && text != "exit status 0" {
+		err = fmt.Errorf("the probe worker ended with %s", text)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
