@@ -45,7 +45,7 @@ results: packages build ## run the comparisons that belong in docs/results, and 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
 
-zero-loss: packages build ## the bundled proxier and kube-proxy ipvs through what must cost no connection, on RUNS=8 seeds (a night)
+zero-loss: packages build ## the bundled proxier, kube-proxy ipvs and a faulty twin through what must cost no connection, on RUNS=8 seeds (a night)
 	@hack/zero-loss.sh
 
 bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)

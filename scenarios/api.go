@@ -31,7 +31,8 @@ func api() Scenario {
 		Parameters: []Parameter{
 			{"away", "5m", "how long the API server is away; 0s for not at all", durationIn(0, 24*time.Hour)},
 			{"relists", "3", "how often the watches end and expire", numberIn(0, 1000)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+			lanesParameter,
+			{"replicas", "2", "pods of the Deployment; fewer than nodes, or it cannot be rolled", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			if away := w.Params.duration("away"); away > 0 {

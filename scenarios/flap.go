@@ -20,9 +20,9 @@ func flap() Scenario {
 		Summary: "makes each pod unready and ready again while connections are open, and watches on",
 		Parameters: []Parameter{
 			{"flaps", "1", "how often each pod becomes unready", numberIn(1, 10000)},
-			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(time.Second, time.Hour)},
+			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(100*time.Millisecond, time.Hour)},
 			{"openConnections", "24", "connections that are open meanwhile; 0 for none", numberIn(0, 10000)},
-			{"askEvery", "2s", "how often each of them is asked", durationIn(10*time.Millisecond, time.Hour)},
+			{"askEvery", "2s", "how often each of them is asked", durationIn(time.Millisecond, time.Hour)},
 			{"stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", durationIn(0, 24*time.Hour)},
 			{"watch", "4m", "how long new connections are watched after that", durationIn(0, 24*time.Hour)},
 			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},

@@ -65,6 +65,10 @@ func (w *World) detectWithin() time.Duration {
 // replacePods begins a rollout by a change of the pod template, and waits until every old pod is gone.
 func (w *World) replacePods(ctx context.Context, number int) error {
 	k := w.main
+	if w.Params.on("antiAffinity") && k.replicas >= len(w.Nodes) {
+		return fmt.Errorf("%d replicas that keep to different nodes on %d nodes: a new pod has nowhere to come before an old one goes; "+
+			"give fewer replicas, more nodes, or --set antiAffinity=off", k.replicas, len(w.Nodes))
+	}
 	var d appsv1.Deployment
 	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
 		return fmt.Errorf("reading the Deployment: %w", err)

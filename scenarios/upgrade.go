@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// Itself, as what the proxies become, is a new start of the program that runs: what the upgrade of a DaemonSet does to a proxy
+// whose new version keeps what the old one left in the kernel.
+const Itself = "itself"
+
 // upgrade puts another subject in the place of each node's proxy, node by node: another version, as the upgrade from 1.10 to
 // 1.12 was after which load balancers lost nodes (kubernetes#71071), or another mode, as upstream documents the way from
 // ipvs to nftables.
@@ -15,7 +19,8 @@ func upgrade() Scenario {
 		Name:    "upgrade",
 		Summary: "puts another version or mode in the place of each node's proxy, one node after the other",
 		Parameters: []Parameter{
-			{"to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables; must be given", func(string) error { return nil }},
+			lanesParameter,
+			{"to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given", func(string) error { return nil }},
 			{"back", "off", "whether they become again what they were, node by node, after that", onOff},
 			{"cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts", onOff},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
@@ -39,8 +44,12 @@ func upgrade() Scenario {
 
 func (w *World) upgradeAll(ctx context.Context, to string) error {
 	for _, node := range w.Nodes {
-		err := w.Step(ctx, fmt.Sprintf("put %s in the place of %s on %s", to, w.Proxies.Subject(node), node), node,
-			func(ctx context.Context) error { return w.upgradeProxy(ctx, node, to) })
+		old, next := w.Proxies.Subject(node), to
+		if to == Itself {
+			next = old
+		}
+		err := w.Step(ctx, fmt.Sprintf("put %s in the place of %s on %s", next, old, node), node,
+			func(ctx context.Context) error { return w.upgradeProxy(ctx, node, next) })
 		if err != nil {
 			return err
 		}

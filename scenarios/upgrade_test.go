@@ -66,6 +66,16 @@ func TestUpgradeGoesNodeByNodeThereAndBack(t *testing.T) {
 	}
 }
 
+func TestUpgradeToItselfStartsTheSameSubjectAgain(t *testing.T) {
+	p := &changing{}
+	if err := runUpgrade(t, p, map[string]string{"to": Itself}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"node-1 stop", "node-1 start old", "node-2 stop", "node-2 start old"}; !slices.Equal(p.done, want) {
+		t.Errorf("done was %q, want %q", p.done, want)
+	}
+}
+
 // An upgrade that did not happen is never a green one.
 func TestUpgradeThatChangesNothingIsAnError(t *testing.T) {
 	err := runUpgrade(t, &changing{stuck: true}, map[string]string{"to": "new"})

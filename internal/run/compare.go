@@ -28,19 +28,18 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 	if o.Out == "" {
 		o.Out = filepath.Join("out", "compare-"+o.Scenario)
 	}
-	for _, s := range subjects { // a wrong call is told before anything runs
+	compared := make([]reports.ComparedSubject, len(subjects))
+	for i, s := range subjects { // a wrong call is told before anything runs
 		one := o
 		one.Subject = s
-		if _, _, err := one.plan(); err != nil {
+		_, spec, err := one.plan()
+		if err != nil {
 			return nil, err
 		}
+		compared[i] = reports.ComparedSubject{Subject: spec.String(), Runs: make([]reports.ComparedRun, runs)} // of a file its name, not its path
 	}
-	compared := make([]reports.ComparedSubject, len(subjects))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
-	for i, s := range subjects {
-		compared[i] = reports.ComparedSubject{Subject: s, Runs: make([]reports.ComparedRun, runs)}
-	}
 	for seed := 1; seed <= runs; seed++ {
 		for i, s := range subjects {
 			group.Go(func() error {

@@ -138,6 +138,9 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	case to == "":
 		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
 	}
+	if to == scenarios.Itself {
+		return nil, nil
+	}
 	next, err := subject.Parse(to)
 	switch {
 	case err != nil:
@@ -145,7 +148,7 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	case next.Exec != nil:
 		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
 	case next.String() == spec.String():
-		return nil, usagef("--set to=%s: that is the subject already; `hitless run restart` restarts it", to)
+		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
 	}
 	fallback, given := o.Set["terminatingFallback"]
 	if !given {

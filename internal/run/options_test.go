@@ -21,7 +21,7 @@ func TestBadInput(t *testing.T) {
 		"fallback":     {Options{Scenario: "rollout", Subject: "kube-proxy@v1.37.1/ipvs", Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},
 		"no to":        {Options{Scenario: "upgrade"}, "--set to=SUBJECT"},
 		"bad to":       {Options{Scenario: "upgrade", Set: map[string]string{"to": "v1.26.0"}}, "kube-proxy@VERSION/MODE"},
-		"same to":      {Options{Scenario: "upgrade", Set: map[string]string{"to": "bundled"}}, "hitless run restart"},
+		"same to":      {Options{Scenario: "upgrade", Set: map[string]string{"to": "bundled"}}, "--set to=itself"},
 		"to fallback":  {Options{Scenario: "upgrade", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs", "terminatingFallback": "off"}}, "v1.22 to v1.27"},
 		"nodes":        {Options{Scenario: "rollout", Nodes: 51}, "1 to 50"},
 		"rate":         {Options{Scenario: "rollout", Rate: -1}, "--rate"},
