@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -51,10 +52,11 @@ type Watcher struct {
 	changed chan struct{}
 }
 
-// New returns a watcher that has not started. Requests go out as JSON, which every API server speaks, thin ones included.
+// New returns a watcher that has not started. Answers are asked for as protobuf, a tenth of the work of JSON, which thin API
+// servers may give instead.
 func New(config *rest.Config, node string, listener Listener, log *slog.Logger) (*Watcher, error) {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	config.UserAgent = "hitless-proxier"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
