@@ -33,9 +33,18 @@ func newAxis(from, to, least time.Duration, most int) axis {
 	to = max(to, from+time.Second)
 	step := stepFor(to-from, least, most)
 	whole := max(step, time.Second)
-	from = from / whole * whole
+	from = floorTo(from, whole)
 	n := int((to-from+whole-1)/whole) * int(whole/step)
 	return axis{from: from, to: from + time.Duration(n)*step, step: step, buckets: n}
+}
+
+// floorTo is the last multiple of a step that is not after an instant; the instant may be negative.
+func floorTo(at, step time.Duration) time.Duration {
+	rest := at % step
+	if rest < 0 {
+		rest += step
+	}
+	return at - rest
 }
 
 func stepFor(span, least time.Duration, most int) time.Duration {
@@ -71,7 +80,7 @@ type tick struct {
 func (x axis) ticks() []tick {
 	step := stepFor(x.to-x.from, time.Second, 13)
 	var all []tick
-	for at := (x.from + step - 1) / step * step; at <= x.to; at += step {
+	for at := -floorTo(-x.from, step); at <= x.to; at += step {
 		all = append(all, tick{x.x(at), clockText(at)})
 	}
 	return all

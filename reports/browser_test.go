@@ -22,47 +22,64 @@ var faultsOfPage = regexp.MustCompile(`data-faults="([^"]*)"`)
 // fault; the page's policy has the browser say there what it is asked for from outside.
 func TestThePageInABrowser(t *testing.T) {
 	for _, name := range []string{"fail", "mixed"} {
-		t.Run(name, func(t *testing.T) {
-			page, said := inBrowser(t, name, string(contents(t, "testdata", "browser.js")[0]))
-			if said != "" {
-				t.Errorf("the console says:\n%s", said)
-			}
-			found := faultsOfPage.FindStringSubmatch(page)
-			if found == nil {
-				t.Fatalf("the page was not used to the end:\n%s", page[:min(len(page), 500)])
-			}
-			var faults []string
-			if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &faults); err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range faults {
-				t.Error(f)
-			}
-		})
+		t.Run(name, func(t *testing.T) { useInBrowser(t, writtenPage(t, name), "browser.js") })
 	}
+}
+
+// The same for the page of a comparison, with testdata/compare.js.
+func TestTheComparisonInABrowser(t *testing.T) {
+	dir := comparedFolder(t)
+	useInBrowser(t, filepath.Join(dir, ComparisonPageFile), "compare.js")
+}
+
+// useInBrowser uses a page with a script of testdata.
+func useInBrowser(t *testing.T, file, script string) {
+	t.Helper()
+	page, said := inBrowser(t, file, string(contents(t, "testdata", script)[0]))
+	if said != "" {
+		t.Errorf("the console says:\n%s", said)
+	}
+	found := faultsOfPage.FindStringSubmatch(page)
+	if found == nil {
+		t.Fatalf("the page was not used to the end:\n%s", page[:min(len(page), 500)])
+	}
+	var faults []string
+	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &faults); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults {
+		t.Error(f)
+	}
+}
+
+// writtenPage is the page of one of the synthetic runs.
+func writtenPage(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := WriteAll(dir, pageLabs()[name].write(t)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, PageFile)
 }
 
 // The twin: a page that asks for something, and one with an error, are found out.
 func TestTheBrowserTestSeesRequestsAndErrors(t *testing.T) {
 	for _, script := range []string{`const i = document.createElement("img"); i.src = "file:///nowhere.png"; document.body.append(i)`, `nothing.here()`} {
-		if _, said := inBrowser(t, "fail", script); said == "" {
+		if _, said := inBrowser(t, writtenPage(t, "fail"), script); said == "" {
 			t.Errorf("%s: the console says nothing", script)
 		}
 	}
 }
 
 // inBrowser opens a page to which a script was added, and returns what became of it and what the console said.
-func inBrowser(t *testing.T, name, script string) (page, console string) {
+func inBrowser(t *testing.T, page, script string) (document, console string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("%v: install the package chromium", err)
 	}
 	dir := t.TempDir()
-	if _, err := WriteAll(dir, pageLabs()[name].write(t)); err != nil {
-		t.Fatal(err)
-	}
-	text := string(contents(t, dir, PageFile)[0])
+	text := string(contents(t, filepath.Dir(page), filepath.Base(page))[0])
 	text = strings.Replace(text, "<style>", `<script>window.faults = []; onerror = function (m) { faults.push(m); };</script><style>`, 1)
 	text = strings.Replace(text, "</body>", "<script>"+script+"</script></body>", 1)
 	file := put(t, dir, PageFile, []byte(text))

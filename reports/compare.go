@@ -44,6 +44,8 @@ type ComparedRun struct {
 	Report     string  `json:"report"`     // path of its report.json, relative to compare.json
 	// HistorySha256 is what whoever repeats the run with the same program must get, when its clock was virtual.
 	HistorySha256 string `json:"historySha256,omitempty"`
+	// Failures are the failed attempts by what they have in common; see Comparison.Changes.
+	Failures []ComparedFailures `json:"failures,omitempty"`
 }
 
 // Difference is what the last subject has more than the first in the median pair of runs.
@@ -59,7 +61,7 @@ type Difference struct {
 // history the hash of its history.
 func ComparedRunOf(r *Report, path, history string) ComparedRun {
 	return ComparedRun{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
-		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history}
+		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history, Failures: failuresOf(r)}
 }
 
 // Compare pairs the runs of the subjects by their seeds. At least two subjects are needed, each with a run; the order
@@ -81,9 +83,13 @@ func Compare(scenario string, subjects []ComparedSubject) (*Comparison, error) {
 	return c, nil
 }
 
-// Differences are the differences in both metrics, dropped first. Without a pair they are zero.
-func (c *Comparison) Differences() []Difference {
-	pairs := c.pairs()
+// Differences are the differences in both metrics of the last subject against the first, dropped first. Without a pair
+// they are zero.
+func (c *Comparison) Differences() []Difference { return c.differencesOf(len(c.Subjects) - 1) }
+
+// differencesOf are those of a subject, by its number, against the first.
+func (c *Comparison) differencesOf(subject int) []Difference {
+	pairs := c.pairs(subject)
 	all := []Difference{{Metric: "dropped"}, {Metric: "worstGapMs"}}
 	for i, value := range [...]func(ComparedRun) float64{
 		func(r ComparedRun) float64 { return float64(r.Dropped) },
@@ -114,9 +120,9 @@ func (d *Difference) fill(first, last []float64) {
 	}
 }
 
-// pairs are the runs of the first and the last subject with the same seed, in order of the seeds.
-func (c *Comparison) pairs() [][2]ComparedRun {
-	first, last := c.Subjects[0].Runs, c.Subjects[len(c.Subjects)-1].Runs
+// pairs are the runs of the first subject and of another, by its number, with the same seed, in order of the seeds.
+func (c *Comparison) pairs(subject int) [][2]ComparedRun {
+	first, last := c.Subjects[0].Runs, c.Subjects[subject].Runs
 	var pairs [][2]ComparedRun
 	for _, a := range first {
 		for _, b := range last {

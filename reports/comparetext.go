@@ -14,7 +14,7 @@ import (
 // Sentence tells the comparison in one sentence for one of its differences.
 func (c *Comparison) Sentence(d Difference) string {
 	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject
-	pairs := len(c.pairs())
+	pairs := len(c.pairs(len(c.Subjects) - 1))
 	amount := func(v float64) string {
 		if d.Metric == "dropped" {
 			return strconv.FormatFloat(v, 'f', -1, 64)
@@ -86,6 +86,9 @@ func WriteComparisonTerminal(w io.Writer, c *Comparison) error {
 	for _, d := range c.Differences() {
 		fmt.Fprintln(&b, c.Sentence(d))
 	}
+	for _, text := range c.changeTexts() {
+		fmt.Fprintln(&b, text)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -97,6 +100,9 @@ func WriteComparisonMarkdown(w io.Writer, c *Comparison) error {
 	fmt.Fprintf(&b, "## hitless compare %s: %s\n\n", cell(c.Scenario), c.Verdict)
 	for _, d := range c.Differences() {
 		fmt.Fprintf(&b, "- %s\n", cell(c.Sentence(d)))
+	}
+	for _, text := range c.changeTexts() {
+		fmt.Fprintf(&b, "- %s\n", cell(text))
 	}
 	b.WriteString("\n| seed |")
 	for _, s := range c.Subjects {

@@ -85,4 +85,4 @@ func rangeText(lowerMs, upperMs float64) string {
 }
 
 // atText writes an instant of the run: +12.304 s.
-func atText(seconds float64) string { return fmt.Sprintf("+%.3f s", seconds) }
+func atText(seconds float64) string { return fmt.Sprintf("%+.3f s", seconds) }

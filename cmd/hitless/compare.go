@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -29,13 +30,7 @@ func compareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := reports.WriteComparisonTerminal(cmd.OutOrStdout(), c); err != nil {
-				return err
-			}
-			if code := c.Verdict.ExitCode(); code != exitPass {
-				return exitError{code: code}
-			}
-			return nil
+			return concludeComparison(cmd, c, run.ComparisonFolder(o))
 		},
 	}
 	f := cmd.Flags()
@@ -45,6 +40,18 @@ func compareCommand() *cobra.Command {
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
+}
+
+// concludeComparison prints a comparison and turns its verdict into an exit code.
+func concludeComparison(cmd *cobra.Command, c *reports.Comparison, dir string) error {
+	if err := reports.WriteComparisonTerminal(cmd.OutOrStdout(), c); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "report  %s\n", filepath.Join(dir, reports.ComparisonPageFile))
+	if code := c.Verdict.ExitCode(); code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
 }
 
 func resultsCommand() *cobra.Command {

@@ -39,6 +39,7 @@ func reportCommand() *cobra.Command {
 		Use:   "report DIR...",
 		Short: "Compute the reports of a run again from its history, or print them in another form",
 		Long: `Compute report.json, report.html, junit.xml and summary.md of a run again from its history; the exit code is the verdict's.
+Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md.
 
 With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict. These forms take one run:
 terminal, json, junit, markdown. These take one or more:
@@ -50,6 +51,7 @@ terminal, json, junit, markdown. These take one or more:
   conformance   YAML for each implementation: its modes, the features (scenarios with what was set) that it supports and
                 those that failed, and how to repeat each run`,
 		Example: `  hitless report out/demo
+  hitless report out/compare-rollout
   hitless report out/demo --format openmetrics
   hitless report out/compare-rollout/*-seed-* --format benchmark | benchstat -col /subject -
   hitless report out/* --format conformance
@@ -61,6 +63,13 @@ terminal, json, junit, markdown. These take one or more:
 			}
 			if len(args) != 1 || started != "" {
 				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
+			}
+			if reports.IsComparison(args[0]) {
+				c, err := reports.CompareAgain(args[0])
+				if err != nil {
+					return err
+				}
+				return concludeComparison(cmd, c, args[0])
 			}
 			h, err := reports.OpenHistory(args[0])
 			if err != nil {

@@ -1,10 +1,9 @@
 package run
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -15,9 +14,14 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// ComparisonFolder is where a comparison with these options goes.
+func ComparisonFolder(o Options) string {
+	return cmp.Or(o.Out, filepath.Join("out", "compare-"+o.Scenario))
+}
+
 // Compare runs a scenario against each subject with the seeds 1 to runs, interleaved, so that what changes on the machine
 // meanwhile meets all of them alike. Deterministic runs vary by seed alone: the seeds are the samples. It writes
-// compare.json and compare.md into o.Out, and each run into a folder of its own below it.
+// compare.json, compare.html and compare.md into o.Out, and each run into a folder of its own below it.
 func Compare(ctx context.Context, o Options, subjects []string, runs int) (*reports.Comparison, error) {
 	if len(subjects) < 2 || runs < 1 {
 		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
@@ -25,9 +29,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
-	if o.Out == "" {
-		o.Out = filepath.Join("out", "compare-"+o.Scenario)
-	}
+	o.Out = ComparisonFolder(o)
 	compared := make([]reports.ComparedSubject, len(subjects))
 	for i, s := range subjects { // a wrong call is told before anything runs
 		one := o
@@ -65,7 +67,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 		return nil, err
 	}
 	c.Command = o.compareCommand(subjects, runs)
-	return c, writeComparison(o.Out, c)
+	return c, reports.WriteComparison(o.Out, c)
 }
 
 func (o Options) compareCommand(subjects []string, runs int) string {
@@ -74,20 +76,4 @@ func (o Options) compareCommand(subjects []string, runs int) string {
 		words = append(words, "--subject", s)
 	}
 	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(runs)}, o.commonWords()...)...), " ")
-}
-
-func writeComparison(dir string, c *reports.Comparison) error {
-	var data, text bytes.Buffer
-	if err := reports.WriteComparisonJSON(&data, c); err != nil {
-		return err
-	}
-	if err := reports.WriteComparisonMarkdown(&text, c); err != nil {
-		return err
-	}
-	for name, content := range map[string][]byte{"compare.json": data.Bytes(), "compare.md": text.Bytes()} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			return fmt.Errorf("writing the comparison: %w", err)
-		}
-	}
-	return nil
 }

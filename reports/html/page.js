@@ -24,13 +24,15 @@
     readout.appendChild(p);
   }
 
+  const signed = function (t) { return (t < 0 ? '-' : '+') + Math.abs(t).toFixed(1); };
+
   // What each row counted in the bucket under the cursor, and the events in it.
   function fill() {
     const bucket = Math.min(Math.floor((at - data.from) / data.step + 1e-9), Math.round((data.to - data.from) / data.step) - 1);
     const begin = data.from + bucket * data.step;
     readout.textContent = '';
     const head = document.createElement('strong');
-    head.textContent = '+' + begin.toFixed(1) + ' s to +' + (begin + data.step).toFixed(1) + ' s';
+    head.textContent = signed(begin) + ' s to ' + signed(begin + data.step) + ' s';
     readout.appendChild(head);
     for (const row of data.rows) {
       const parts = [];
@@ -274,24 +276,29 @@
     });
   });
 
-  // The filter dims the rows of other nodes, and hides the outages on others and of other classes.
+  // The filter dims the rows of other groups (nodes, or compared subjects), and hides the outages of others and of other
+  // classes.
+  const chosen = function (id) {
+    const list = document.getElementById(id);
+    return list ? list.value : '';
+  };
   function filter() {
-    const node = document.getElementById('node').value, failure = document.getElementById('class').value;
+    const group = chosen('group'), failure = chosen('class');
     document.querySelectorAll('.row').forEach(function (row) {
-      row.classList.toggle('dim', node !== '' && row.dataset.node !== undefined && row.dataset.node !== node);
+      row.classList.toggle('dim', group !== '' && row.dataset.group !== undefined && row.dataset.group !== group);
     });
     let shown = 0;
     const outages = document.querySelectorAll('.outage');
     outages.forEach(function (o) {
-      o.hidden = (node !== '' && o.dataset.node !== node) || (failure !== '' && !o.dataset.classes.split(' ').includes(failure));
+      o.hidden = (group !== '' && o.dataset.group !== group) || (failure !== '' && !o.dataset.classes.split(' ').includes(failure));
       if (!o.hidden) shown++;
     });
     const note = document.getElementById('filtered');
+    if (!note) return;
     note.hidden = shown === outages.length;
     note.textContent = shown + ' of ' + outages.length + ' shown by the filter above the time line.';
   }
-  document.getElementById('node').addEventListener('change', filter);
-  document.getElementById('class').addEventListener('change', filter);
+  document.querySelectorAll('#tools select').forEach(function (list) { list.addEventListener('change', filter); });
 
   const copy = document.getElementById('copy');
   if (copy) {

@@ -56,10 +56,10 @@
     $(id).dispatchEvent(new Event('change'));
     return outages.filter(function (o) { return !o.hidden; });
   };
-  const node = outages[0].dataset.node;
-  check(choose('#node', node).every(function (o) { return o.dataset.node === node; }), 'the filter leaves other nodes');
-  check(all('.row.dim').length > 0 && all('.row.dim').every(function (r) { return r.dataset.node !== node; }), 'the filter dims the wrong rows');
-  choose('#node', '');
+  const node = outages[0].dataset.group;
+  check(choose('#group', node).every(function (o) { return o.dataset.group === node; }), 'the filter leaves other nodes');
+  check(all('.row.dim').length > 0 && all('.row.dim').every(function (r) { return r.dataset.group !== node; }), 'the filter dims the wrong rows');
+  choose('#group', '');
   const failure = $('#class').options[1].value;
   const left = choose('#class', failure);
   check(left.length > 0 && left.every(function (o) { return o.dataset.classes.split(' ').includes(failure); }), 'the filter leaves other classes');

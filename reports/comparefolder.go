@@ -1,0 +1,101 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// The files of a comparison.
+const (
+	ComparisonFile        = "compare.json"
+	ComparisonPageFile    = "compare.html"
+	ComparisonSummaryFile = "compare.md"
+)
+
+// IsComparison reports whether a folder holds a comparison.
+func IsComparison(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ComparisonFile))
+	return err == nil
+}
+
+// WriteComparison writes compare.json, compare.html and compare.md into dir, the folder that holds the compared runs; the
+// runs' paths in the comparison are relative to it. All three are functions of the comparison and the runs' histories; they
+// are written together or not at all.
+func WriteComparison(dir string, c *Comparison) error {
+	subjects := make([][]comparedCourse, len(c.Subjects))
+	for i, s := range c.Subjects {
+		for _, r := range s.Runs {
+			a, err := analysisOf(dir, s.Subject, r)
+			if err != nil {
+				return err
+			}
+			subjects[i] = append(subjects[i], comparedCourse{r, a.courseOf()})
+		}
+	}
+	var files []outFile
+	for _, form := range [...]struct {
+		file  string
+		write func(io.Writer) error
+	}{
+		{ComparisonFile, func(w io.Writer) error { return WriteComparisonJSON(w, c) }},
+		{ComparisonPageFile, func(w io.Writer) error { return c.writePage(w, subjects) }},
+		{ComparisonSummaryFile, func(w io.Writer) error { return WriteComparisonMarkdown(w, c) }},
+	} {
+		var b bytes.Buffer
+		if err := form.write(&b); err != nil {
+			return fmt.Errorf("making %s: %w", form.file, err)
+		}
+		files = append(files, outFile{form.file, b.Bytes()})
+	}
+	return writeFiles(dir, files)
+}
+
+func analysisOf(dir, subject string, r ComparedRun) (*analysis, error) {
+	h, err := OpenHistory(filepath.Join(dir, filepath.Dir(r.Report)))
+	if err != nil {
+		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
+	}
+	a, err := analyse(h)
+	if err != nil {
+		return nil, unreadable(h, err)
+	}
+	return a, nil
+}
+
+// CompareAgain computes a comparison and the reports of its runs again from the runs' histories, and writes all of their files.
+// Of the compare.json that stands in dir it takes what was compared, and where the runs are.
+func CompareAgain(dir string) (*Comparison, error) {
+	before, err := ReadComparison(filepath.Join(dir, ComparisonFile))
+	if err != nil {
+		return nil, err
+	}
+	subjects := make([]ComparedSubject, len(before.Subjects))
+	for i, s := range before.Subjects {
+		subjects[i].Subject = s.Subject
+		for _, r := range s.Runs {
+			folder := filepath.Join(dir, filepath.Dir(r.Report))
+			h, err := OpenHistory(folder)
+			if err != nil {
+				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
+			}
+			report, err := WriteAll(folder, h)
+			if err != nil {
+				return nil, err
+			}
+			sum, err := HistorySha256(folder)
+			if err != nil {
+				return nil, err
+			}
+			subjects[i].Runs = append(subjects[i].Runs, ComparedRunOf(report, r.Report, sum))
+		}
+	}
+	c, err := Compare(before.Scenario, subjects)
+	if err != nil {
+		return nil, err
+	}
+	c.Command = before.Command
+	return c, WriteComparison(dir, c)
+}

@@ -1,0 +1,264 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// comparedFolder is the folder of a comparison: rollouts without the fallback, then with it but with a fault of its own.
+func comparedFolder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	var subjects []ComparedSubject
+	for _, name := range []string{"old/iptables", "new/ipvs"} {
+		s := ComparedSubject{Subject: name}
+		for seed := range uint64(4) {
+			o := rolling{seed: seed + 1, fallback: name != "old/iptables", rollouts: 1}
+			l := o.lab()
+			if o.fallback {
+				at := scenarioAt + 8*time.Second
+				l.event(at, EventProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
+				l.faults = append(l.faults, fault{anyLane: true, node: "node-2", from: at + time.Millisecond, to: at + 300*time.Millisecond, class: Refused})
+			}
+			s.Runs = append(s.Runs, writeCompared(t, dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), seed+1), o.start(l)))
+		}
+		subjects = append(subjects, s)
+	}
+	c, err := Compare("rollout", subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Command = "hitless compare rollout --subject old/iptables --subject new/ipvs --runs 4 --set rollouts=1"
+	if err := WriteComparison(dir, c); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeCompared puts a run with its reports into the folder of a comparison.
+func writeCompared(t testing.TB, dir, name string, l *lab) ComparedRun {
+	t.Helper()
+	h := l.write(t)
+	folder := filepath.Join(dir, name)
+	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(h.dir)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := WriteAll(folder, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := HistorySha256(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ComparedRunOf(r, filepath.Join(name, ReportFile), sum)
+}
+
+func comparisonFiles(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{ComparisonFile, ComparisonPageFile, ComparisonSummaryFile} {
+		files[name] = string(contents(t, dir, name)[0])
+	}
+	return files
+}
+
+func TestComparisonForms(t *testing.T) {
+	dir := comparedFolder(t)
+	files := comparisonFiles(t, dir)
+	c, err := ReadComparison(filepath.Join(dir, ComparisonFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate(t, ComparisonSchema, []byte(files[ComparisonFile])); err != nil {
+		t.Errorf("the comparison breaks its schema: %v", err)
+	}
+	var terminal bytes.Buffer
+	if err := WriteComparisonTerminal(&terminal, c); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "compare.terminal.txt", terminal.Bytes())
+	golden(t, "compare.md", []byte(files[ComparisonSummaryFile]))
+	page := files[ComparisonPageFile]
+	golden(t, "compare.page.txt", []byte(outlineOf(page)))
+	if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(page); found != "" {
+		t.Errorf("the page asks for something from outside: %s", found)
+	}
+	for _, s := range c.Subjects {
+		for _, r := range s.Runs {
+			if !strings.Contains(page, `href="`+pageOf(r.Report)+`"`) || !strings.Contains(page, `>`+thousands(r.Dropped)+`</td>`) {
+				t.Errorf("the page lacks the run %+v", r)
+			}
+		}
+	}
+}
+
+// A copied folder gives the same files again, those of the runs too; the twin: a run that was another gives others.
+func TestAComparisonCanBeComputedAgain(t *testing.T) {
+	dir := comparedFolder(t)
+	before := comparisonFiles(t, dir)
+	copied := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(copied, "new-ipvs-2", ReportFile)
+	if err := os.Remove(report); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CompareAgain(copied); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range comparisonFiles(t, copied) {
+		if text != before[name] {
+			t.Errorf("%s is another in the copied folder", name)
+		}
+	}
+	if _, err := os.Stat(report); err != nil {
+		t.Errorf("the run's reports were not made again: %v", err)
+	}
+	other := rolling{seed: 2, rollouts: 1}
+	writeCompared(t, copied, "other", other.start(other.lab()))
+	if err := os.Rename(filepath.Join(copied, "new-ipvs-2", "history"), filepath.Join(copied, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(copied, "other", "history"), filepath.Join(copied, "new-ipvs-2", "history")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CompareAgain(copied); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range comparisonFiles(t, copied) {
+		if text == before[name] {
+			t.Errorf("%s does not show that a run is another", name)
+		}
+	}
+}
+
+func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
+	dir := comparedFolder(t)
+	before := comparisonFiles(t, dir)
+	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-3", "history")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CompareAgain(dir); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
+		t.Errorf("%v", err)
+	}
+	for name, text := range comparisonFiles(t, dir) {
+		if text != before[name] {
+			t.Errorf("%s was changed by a computation that failed", name)
+		}
+	}
+	if IsComparison(filepath.Join(dir, "new-ipvs-1")) || !IsComparison(dir) {
+		t.Error("a folder of a comparison is not told from a run's")
+	}
+}
+
+// How long a subject took to start does not move its losses on the shared axis.
+func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
+	o := rolling{seed: 3, rollouts: 1}
+	draw := func(delay time.Duration) ([]timelineRow, *course) {
+		l := o.start(o.lab())
+		for i := range l.events {
+			l.events[i].At += delay
+		}
+		for i := range l.attempts {
+			l.attempts[i].Intended += delay
+			l.attempts[i].Start += delay
+		}
+		a, err := analyse(l.write(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Comparison{Subjects: []ComparedSubject{subject("a", 1)}}
+		line, _ := c.comparedTimeline([][]comparedCourse{{{c.Subjects[0].Runs[0], a.courseOf()}}})
+		return line.Rows, a.courseOf()
+	}
+	early, course := draw(0)
+	late, _ := draw(7300 * time.Millisecond)
+	for i := range early {
+		if !slices.EqualFunc(early[i].Areas, late[i].Areas, func(a, b area) bool { return a == b }) {
+			t.Errorf("the row %s moved:\n%+v\n%+v", early[i].Name, early[i].Areas, late[i].Areas)
+		}
+	}
+	if course.from >= 0 || course.cut {
+		t.Errorf("the run begins at %v and its scenario never began (%v)", course.from, course.cut)
+	}
+	dropped := 0
+	for at, n := range course.counts {
+		if dropped += n.dropped; n.dropped > 0 && at < 0 {
+			t.Errorf("%d dropped at %v, before the scenario", n.dropped, at)
+		}
+	}
+	if dropped == 0 {
+		t.Error("the run dropped nothing")
+	}
+}
+
+func TestChanges(t *testing.T) {
+	with := func(name string, kinds ...FailureKind) ComparedSubject {
+		s := subject(name, 0, 0)
+		for _, k := range kinds {
+			s.Runs[1].Failures = append(s.Runs[1].Failures, ComparedFailures{k.Lane, k.Class, k.Event, 7})
+		}
+		return s
+	}
+	kinds := map[string]FailureKind{"new": {"b", "reset", "proxy killed"}, "gone": {"a", "refused", ""}, "stays": {"a", "reset", "pod exited"}, "between": {"a", "stalled", "x"}}
+	c, err := Compare("rollout", []ComparedSubject{with("first", kinds["gone"], kinds["stays"]), with("other", kinds["between"]), with("last", kinds["stays"], kinds["new"])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, change := range c.Changes() {
+		words = append(words, change.Word())
+		if change.Kind != kinds[change.Word()] {
+			t.Errorf("%s is %s", change.Kind, change.Word())
+		}
+	}
+	if !slices.Equal(words, []string{"new", "gone", "stays", "between"}) {
+		t.Errorf("the order of changes: %v", words)
+	}
+	for _, write := range []func(io.Writer, *Comparison) error{WriteComparisonTerminal, WriteComparisonMarkdown} {
+		var b bytes.Buffer
+		if err := write(&b, c); err != nil || !strings.Contains(b.String(), `new with last: reset after "proxy killed" on b: 7 in 1 of 2 runs.`) ||
+			!strings.Contains(b.String(), "gone with last: refused, unexplained, on a: first had 7 in 1 of 2 runs.") || strings.Contains(b.String(), "stalled") {
+			t.Errorf("%v:\n%s", err, b.String())
+		}
+	}
+}
+
+// Many long runs stay readable, and below five megabytes: what is not drawn is said.
+func TestThePageOfAComparisonStaysSmall(t *testing.T) {
+	const length = 990
+	c := &Comparison{Scenario: "soak"}
+	var subjects [][]comparedCourse
+	for _, name := range []string{"a", "b"} {
+		s := subject(name, make([]int, 50)...)
+		var runs []comparedCourse
+		for _, r := range s.Runs {
+			one := &course{to: length * time.Second, counts: map[time.Duration]*courseCount{}}
+			for i := range length {
+				at := time.Duration(i) * time.Second
+				one.counts[at] = &courseCount{attempts: 5000, dropped: 2000 + i, delayed: 1000 + i}
+				one.steps = append(one.steps, span{at, at + time.Second/2, "step", "a step of very many"})
+				one.events = append(one.events, Event{At: at, Kind: EventStep, Text: strings.Repeat("text ", 20)})
+			}
+			runs = append(runs, comparedCourse{r, one})
+		}
+		c.Subjects, subjects = append(c.Subjects, s), append(subjects, runs)
+	}
+	var page bytes.Buffer
+	if err := c.writePage(&page, subjects); err != nil {
+		t.Fatal(err)
+	}
+	if page.Len() >= 5e6 || !strings.Contains(page.String(), "The first 40 runs are drawn") {
+		t.Errorf("the page of %d runs has %d bytes, or does not say what it leaves out", 2*len(subjects[0]), page.Len())
+	}
+}
