@@ -1,0 +1,250 @@
+package timeline_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+const whole = `hitless timeline 1
+# one endpoint less, and a proxy that starts again meanwhile
+nodes 2
+seed 7
+set replicas=2
+lane tcp-long connections=24 rate=12
+given {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"ports":[{"port":80}]}}
+
++0s    endpoints create busy addresses=192.0.2.1,192.0.2.2
++1.5s  proxy stop node-1
++1.5s  endpoints set busy addresses=192.0.2.2
++1.5s  object patch Service/default/web { "spec": {"sessionAffinity": "ClientIP"} }
++3s    proxy start node-1
++3s    workload rollout web
++3s    expect rolled-out web within=2m
++1m    lane stop tcp-long
++2m    end
+`
+
+func TestATimelineIsRead(t *testing.T) {
+	got, err := timeline.Parse("f", []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Nodes != 2 || got.Rate != 100 || got.Seed != 7 || len(got.Given) != 1 || len(got.Lanes) != 1 || len(got.Steps) != 9 || got.Length() != 2*time.Minute {
+		t.Errorf("read %+v", got)
+	}
+	want := timeline.Step{At: 1500 * time.Millisecond, Verb: "endpoints set", Object: "busy", Args: []timeline.Arg{{Key: "addresses", Value: "192.0.2.2"}}, Line: 11}
+	if diff := cmp.Diff(want, got.Steps[2]); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if s := got.Steps[6]; s.Duration("within", 0) != 2*time.Minute || s.Number("within", 5) != 5 || got.Lanes[0].Number("connections", 0) != 24 || got.Steps[1].Node() != "node-1" {
+		t.Errorf("%+v", s)
+	}
+	if text := got.String(); !strings.Contains(text, `+1.5s object patch Service/default/web {"spec":{"sessionAffinity":"ClientIP"}}`) || !strings.HasPrefix(text, got.Header()) {
+		t.Errorf("printed as\n%s", text)
+	}
+}
+
+func TestErrorsNameTheLine(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`
+	for name, test := range map[string]struct{ text, want string }{
+		"empty":                      {"", "f:1: the timeline is empty"},
+		"another file":               {"\n- at: 0s\n", "f:2: this is no timeline"},
+		"a later version":            {"hitless timeline 2\n+0s end\n", "f:1: this is no timeline that this program reads"},
+		"bytes":                      {"hitless timeline 1\n\xff\n", "f:2: this is not text"},
+		"unknown word":               {"hitless timeline 1\nrestart node-1\n", `f:2: unknown word "restart"`},
+		"unknown verb":               {steps("+0s proxy reboot node-1"), `f:2: unknown verb "proxy reboot"`},
+		"no verb":                    {steps("+0s"), "f:2: what is done is missing"},
+		"no duration":                {steps("+5 proxy stop node-1"), "f:2: +5 is not a time"},
+		"negative":                   {steps("+-5s proxy stop node-1"), "f:2: +-5s is not a time"},
+		"no time":                    {steps("+5s proxy stop node-1", "proxy start node-1"), "f:3: a step begins with its time"},
+		"backwards":                  {steps("+5s proxy stop node-1", "+4s proxy start node-1"), "f:3: +4s comes after +5s"},
+		"cut off":                    {"hitless timeline 1\n+5s proxy stop node-1\n", "f:2: the timeline is cut off"},
+		"cut off in a step":          {"hitless timeline 1\n+5s proxy stop node-1\n+6s proxy sta", `f:3: unknown verb "proxy sta"`},
+		"after the end":              {steps("+5s end", "+6s proxy stop node-1"), "f:3: something stands after the end"},
+		"unknown node":               {steps("+0s proxy stop node-4"), `f:2: proxy stop node-4: there is no node "node-4"; the nodes are node-1 to node-3`},
+		"no object":                  {steps("+0s proxy stop"), "f:2: proxy stop: what it is done to is missing"},
+		"unknown workload":           {steps("+0s workload rollout shop"), `f:2: workload rollout shop: there is no workload "shop" at this time; there is web`},
+		"not there yet":              {steps("+0s workload rollout a", "+1s workload deploy a"), "f:2: workload rollout a: there is no workload"},
+		"deployed twice":             {steps("+0s workload deploy a", "+1s workload deploy a"), "f:3: workload deploy a: a is there already"},
+		"unknown Service":            {steps("+0s endpoints set busy addresses=-"), `f:2: endpoints set busy addresses=-: there is no Service "busy"`},
+		"unknown pod":                {steps("+0s pod kill web-1"), `f:2: pod kill web-1: there is no pod "web-1"`},
+		"a pod's number":             {steps("+0s pod kill web#0"), "f:2: pod kill web#0: the pod web#0"},
+		"started twice":              {steps("+0s pod start web-a workload=web node=node-1", "+1s pod start web-a workload=web node=node-2"), "f:3: pod start web-a"},
+		"a pod of another's name":    {steps("+0s pod start a workload=web node=node-1"), "f:2: pod start a workload=web node=node-1: the pod's name must begin with web-"},
+		"proxy runs":                 {steps("+0s proxy start node-1"), "f:2: proxy start node-1: the proxy of node-1 runs at this time"},
+		"proxy has ended":            {steps("+0s proxy kill node-1", "+1s proxy stop node-1"), "f:3: proxy stop node-1: the proxy of node-1 has ended"},
+		"proxy is not frozen":        {steps("+0s proxy thaw node-1"), "f:2:"},
+		"nothing to restore":         {steps("+0s proxy restore node-1"), "f:2:"},
+		"two other subjects":         {steps("+0s proxy stop node-1", "+0s proxy change node-1 to=a", "+0s proxy change node-1 to=b"), "f:4: proxy change node-1 to=b: a run has one other subject"},
+		"change without the subject": {steps("+0s proxy stop node-1", "+0s proxy change node-1"), "f:3: proxy change: to= is missing"},
+		"unknown key":                {steps("+0s workload scale web size=3"), `f:2: workload scale has no "size=3"; what can be given is replicas=`},
+		"nothing can be given":       {steps("+0s proxy stop node-1 now"), `f:2: proxy stop has no "now"; nothing more can be given`},
+		"key twice":                  {steps("+0s workload scale web replicas=3 replicas=3"), "f:2: workload scale: replicas is given twice"},
+		"key missing":                {steps("+0s workload scale web"), "f:2: workload scale: replicas= is missing"},
+		"bad number":                 {steps("+0s workload scale web replicas=none"), `f:2: workload scale: replicas: "none" is not a whole number`},
+		"bad duration":               {steps("+0s api delay node-1 by=5"), `f:2: api delay: by: "5" is not a duration`},
+		"bad address":                {steps("+0s endpoints create a addresses=1.2.3"), `f:2: endpoints create: addresses: "1.2.3" is not an IPv4 address`},
+		"address twice":              {steps("+0s endpoints create a addresses=1.2.3.4,1.2.3.4"), "f:2: endpoints create: addresses: 1.2.3.4 is there twice"},
+		"API server is not away":     {steps("+0s api back node-2"), "f:2: api back node-2: node-2 does not"},
+		"away twice":                 {steps("+0s api away node-2", "+0s api away all"), "f:3: api away all: node-2 is kept from the API server already"},
+		"lane runs":                  {"hitless timeline 1\nlane tcp-new\n+0s end\n", "f:2: lane start tcp-new: tcp-new runs already"},
+		"lane after the baseline":    {steps("+0s lane start tcp-long"), "f:2: a lane has to run from the baseline on"},
+		"lane does not run":          {steps("+0s lane stop udp-fresh"), "f:2: lane stop udp-fresh:"},
+		"unknown lane":               {"hitless timeline 1\nlane udp\n+0s end\n", `f:2: lane start udp: "udp" is not one of tcp-long`},
+		"nothing open":               {steps("+0s client close web"), "f:2: client close web:"},
+		"no JSON":                    {steps("+0s object apply"), "f:2: object apply: an object as JSON"},
+		"not JSON":                   {steps("+0s object apply {kind: Pod}"), "f:2: object apply: this is not JSON"},
+		"JSON where there is none":   {steps("+0s proxy stop node-1 {}"), "f:2: proxy stop takes no JSON"},
+		"unknown kind":               {steps(`+0s object apply {"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`), `f:2: object apply: the kind "Secret" is not one of`},
+		"unknown field":              {steps(`+0s object apply {"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"port":80}}`), "f:2: object apply: strict decoding error: unknown field"},
+		"no name":                    {steps(`+0s object apply {"apiVersion":"v1","kind":"Service"}`), "f:2: object apply: the object has no metadata.name"},
+		"bad reference":              {steps("+0s object delete Service/web"), `f:2: object delete Service/web: "Service/web" names no object`},
+		"nodes twice":                {"hitless timeline 1\nnodes 2\nnodes 3\n+0s end\n", "f:3: nodes is given twice, first in line 2"},
+		"set twice":                  {"hitless timeline 1\nset a=1\nset a=2\n+0s end\n", "f:3: set a is given twice, first in line 2"},
+		"set without a value":        {"hitless timeline 1\nset replicas 2\n+0s end\n", "f:2: set replicas 2: give set KEY=VALUE"},
+		"bad rate":                   {"hitless timeline 1\nrate NaN\n+0s end\n", `f:2: "NaN" is not a number of attempts`},
+		"bad seed":                   {"hitless timeline 1\nseed one\n+0s end\n", `f:2: "one" is not a whole number`},
+		"object twice":               {"hitless timeline 1\ngiven " + pod + "\ngiven " + pod + "\n+0s end\n", "f:3: Pod/default/a is given twice, first in line 2"},
+		"head after steps":           {steps("+0s proxy stop node-1", "nodes 2"), "f:3: a step begins with its time, such as +5s; what a timeline needs before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := timeline.Parse("f", []byte(test.text))
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+// steps is a timeline of these steps, from line 2 on.
+func steps(lines ...string) string {
+	return "hitless timeline 1\n" + strings.Join(lines, "\n") + "\n+1h end\n"
+}
+
+// anyTimeline draws a timeline that can be done: of random steps those that fit.
+func anyTimeline(t *rapid.T) *timeline.Timeline {
+	line := timeline.New()
+	line.Nodes, line.Rate, line.Seed = rapid.IntRange(1, 50).Draw(t, "nodes"), rapid.Float64Range(0.001, 5000).Draw(t, "rate"), rapid.Int64().Draw(t, "seed")
+	for _, key := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"replicas", "trafficPolicy", "baseline"}), rapid.ID[string]).Draw(t, "keys") {
+		line.Set = append(line.Set, timeline.Setting{Key: key, Value: rapid.StringMatching(`[^ \t\n\r\v\f\x{85}\x{a0}\pZ]*`).Draw(t, "value")})
+	}
+	values := map[string]*rapid.Generator[string]{
+		"grace": rapid.SampledFrom([]string{"1s", "30s", "1m0s"}), "replicas": number(1, 100), "ports": number(1, 1000), "each": number(1, 1000),
+		"connections": number(1, 10000), "policy": rapid.SampledFrom([]string{"Local", "Cluster"}), "gated": rapid.SampledFrom([]string{"on", "off"}),
+		"addresses": rapid.SampledFrom([]string{"-", "192.0.2.1", "192.0.2.1,10.1.2.3"}), "workload": rapid.SampledFrom([]string{"web", "a"}),
+		"node": rapid.SampledFrom([]string{"node-1", "node-2"}), "to": rapid.SampledFrom([]string{"subject", "kube-proxy@v1.26.0/iptables"}),
+		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"})}
+	objects := rapid.SampledFrom([]string{"", "web", "a", "b", "all", "node-1", "node-2", "web#1", "web-p", "tcp-new", "tcp-long", "Service/default/web", "Node/node-1"})
+	var at time.Duration
+	for range rapid.IntRange(0, 30).Draw(t, "steps") {
+		at += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later"))
+		s := timeline.Step{At: at, Verb: rapid.SampledFrom(timeline.Verbs()).Draw(t, "verb"), Object: objects.Draw(t, "object")}
+		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "each", "connections", "rate", "within"} {
+			if rapid.Bool().Draw(t, k+"?") {
+				s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
+			}
+		}
+		switch s.Verb {
+		case timeline.End:
+			continue
+		case "object apply":
+			s.JSON = fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","annotations":{"a":%q}}}`, rapid.StringMatching(`[a-z{} ]*`).Draw(t, "text"))
+		case "object patch":
+			s.JSON = `{"spec":null}`
+		}
+		s = fitting(s)
+		all := append(slices.Clone(line.Steps), s, timeline.Step{At: at, Verb: timeline.End})
+		if _, err := timeline.Parse("", []byte(line.With(all).String())); err == nil {
+			line.Steps = append(line.Steps, s)
+		}
+	}
+	line.Steps = append(line.Steps, timeline.Step{At: at, Verb: timeline.End})
+	return line
+}
+
+// fitting leaves out of a step what its verb does not take, as the parser's errors tell.
+func fitting(s timeline.Step) timeline.Step {
+	for {
+		_, err := timeline.Parse("", []byte(steps(s.String())))
+		if err == nil {
+			return s
+		}
+		i := slices.IndexFunc(s.Args, func(a timeline.Arg) bool {
+			return strings.Contains(err.Error(), fmt.Sprintf("has no %q", a.Key+"="+a.Value))
+		})
+		if i < 0 {
+			return s
+		}
+		s.Args = slices.Delete(s.Args, i, i+1)
+	}
+}
+
+func number(low, high int) *rapid.Generator[string] {
+	return rapid.Map(rapid.IntRange(low, high), strconv.Itoa)
+}
+
+func TestWhatIsPrintedIsReadBack(t *testing.T) {
+	seen := map[string]bool{}
+	rapid.Check(t, func(t *rapid.T) {
+		want := anyTimeline(t)
+		got, err := timeline.Parse("f", []byte(want.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, want)
+		}
+		for _, s := range got.Steps {
+			seen[s.Verb] = true
+		}
+		if diff := cmp.Diff(withoutLines(want), withoutLines(got)); diff != "" {
+			t.Fatalf("(-printed +read)\n%s\n%s", diff, want)
+		}
+	})
+	if len(seen) < 10 {
+		t.Errorf("only the verbs %v were drawn: nothing was shown of the others", seen)
+	}
+}
+
+// withoutLines forgets where steps stood.
+func withoutLines(t *timeline.Timeline) *timeline.Timeline {
+	c := *t
+	c.Set, c.Lanes, c.Given, c.Steps = slices.Clone(c.Set), slices.Clone(c.Lanes), slices.Clone(c.Given), slices.Clone(c.Steps)
+	for i := range c.Set {
+		c.Set[i].Line = 0
+	}
+	for _, steps := range [][]timeline.Step{c.Lanes, c.Given, c.Steps} {
+		for i := range steps {
+			steps[i].Line = 0
+		}
+	}
+	return &c
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(whole))
+	f.Add([]byte(steps("+0s proxy stop node-1", "+1ns proxy change node-1 to=x", "+1s api delay all by=1s")))
+	f.Add([]byte("hitless timeline 1\nset a=\x0b\nrate 0x1p3\n+0s end"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		first, err := timeline.Parse("f", text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f:") {
+				t.Errorf("an error without its line: %v", err)
+			}
+			return
+		}
+		again, err := timeline.Parse("f", []byte(first.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, first)
+		}
+		if diff := cmp.Diff(withoutLines(first), withoutLines(again)); diff != "" {
+			t.Errorf("(-read +read again)\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+// Package timeline is the text of what is done to a cluster and when: one step on a line, so that a person can write it, a
+// run can write it while it happens, and a program can take lines away and try again. docs/timeline.md is its grammar.
+//
+// A timeline says nothing of the proxy under test and judges nothing. Package scenarios does what it says.
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Timeline is what is done and when, with the cluster that it is done to.
+type Timeline struct {
+	Nodes int     // 3 when the text does not say; 1 to 50
+	Rate  float64 // attempts a second of each measured lane; 100 when the text does not say
+	Seed  int64   // 1 when the text does not say
+	Set   []Setting
+	Lanes []Step // `lane start` before the baseline: lanes beside those that the setting `lanes` names; At is 0
+	Given []Step // `object apply` before any traffic flows; At is 0
+	Steps []Step // in the order of time; the last one is End
+}
+
+// Setting is one `set` line: a parameter of the scenario, as --set has it.
+type Setting struct {
+	Key, Value string
+	Line       int
+}
+
+// Step is one thing that is done.
+type Step struct {
+	At     time.Duration // since the beginning of the disturbance, not negative
+	Verb   string        // one of Verbs
+	Object string        // what it is done to; empty for verbs without
+	Args   []Arg         // in the order of the verb's table
+	JSON   string        // compact; of object apply and object patch only
+	Line   int           // in the text it was read from; 0 for none
+}
+
+// Arg is a key and its value.
+type Arg struct{ Key, Value string }
+
+// End is the verb of the last step. Nothing is done then: traffic has flowed until that time.
+const End = "end"
+
+// Defaults of a text that does not say.
+const (
+	defaultNodes = 3
+	defaultRate  = 100
+	defaultSeed  = 1
+)
+
+// New is an empty timeline with the defaults.
+func New() *Timeline { return &Timeline{Nodes: defaultNodes, Rate: defaultRate, Seed: defaultSeed} }
+
+// Get is the value of a key, empty when the step does not have it.
+func (s Step) Get(key string) string {
+	for _, a := range s.Args {
+		if a.Key == key {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// Number is the value of a key that is a whole number, otherwise when the step does not have it.
+func (s Step) Number(key string, otherwise int) int {
+	if n, err := strconv.Atoi(s.Get(key)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// Duration is the value of a key that is a duration, otherwise when the step does not have it.
+func (s Step) Duration(key string, otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(s.Get(key)); err == nil {
+		return d
+	}
+	return otherwise
+}
+
+// Node is the node that the step is done to, empty when it is not one node.
+func (s Step) Node() string {
+	if v := verbs[s.Verb]; (v.object == aNode || v.object == nodeOrAll) && s.Object != All {
+		return s.Object
+	}
+	return ""
+}
+
+// Does is the step without its time: `proxy stop node-1`.
+func (s Step) Does() string {
+	words := []string{s.Verb}
+	if s.Object != "" {
+		words = append(words, s.Object)
+	}
+	for _, a := range s.Args {
+		words = append(words, a.Key+"="+a.Value)
+	}
+	if s.JSON != "" {
+		words = append(words, s.JSON)
+	}
+	return strings.Join(words, " ")
+}
+
+// String is the step as a line of the text.
+func (s Step) String() string { return "+" + s.At.String() + " " + s.Does() }
+
+// Equal reports whether two steps are the same, wherever they stand in their texts.
+func (s Step) Equal(other Step) bool {
+	return s.String() == other.String()
+}
+
+// Refers reports whether the JSON of an `object apply` can be read, and returns what names the object: KIND/NAMESPACE/NAME,
+// or KIND/NAME.
+func (s Step) Refers() (string, error) {
+	if s.Verb != "object apply" {
+		return s.Object, nil
+	}
+	var head struct {
+		Kind     string
+		Metadata struct{ Name, Namespace string }
+	}
+	if err := json.Unmarshal([]byte(s.JSON), &head); err != nil {
+		return "", err
+	}
+	switch {
+	case head.Kind == "":
+		return "", fmt.Errorf("the object has no kind")
+	case head.Metadata.Name == "":
+		return "", fmt.Errorf("the object has no metadata.name")
+	}
+	return slashed(head.Kind, head.Metadata.Namespace, head.Metadata.Name), nil
+}
+
+func slashed(kind, namespace, name string) string {
+	if kind == "Node" {
+		return kind + "/" + name
+	}
+	if namespace == "" {
+		namespace = "default"
+	}
+	return kind + "/" + namespace + "/" + name
+}
+
+// header are the lines before the steps.
+func (t *Timeline) header() []string {
+	lines := []string{magic, "nodes " + strconv.Itoa(t.Nodes), "rate " + strconv.FormatFloat(t.Rate, 'g', -1, 64), "seed " + strconv.FormatInt(t.Seed, 10)}
+	for _, s := range t.Set {
+		lines = append(lines, "set "+s.Key+"="+s.Value)
+	}
+	for _, s := range t.Lanes {
+		lines = append(lines, strings.Replace(s.Does(), "lane start", "lane", 1))
+	}
+	for _, s := range t.Given {
+		lines = append(lines, "given "+s.JSON)
+	}
+	return lines
+}
+
+// Header is the text before the steps, with its last newline.
+func (t *Timeline) Header() string { return strings.Join(t.header(), "\n") + "\n" }
+
+// String is the whole text. Parse reads it back to the same timeline.
+func (t *Timeline) String() string {
+	lines := t.header()
+	for _, s := range t.Steps {
+		lines = append(lines, s.String())
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Length is the time of the last step.
+func (t *Timeline) Length() time.Duration {
+	if len(t.Steps) == 0 {
+		return 0
+	}
+	return t.Steps[len(t.Steps)-1].At
+}
+
+// With is the timeline with other steps.
+func (t *Timeline) With(steps []Step) *Timeline {
+	other := *t
+	other.Steps = slices.Clone(steps)
+	return &other
+}
