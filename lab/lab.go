@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kube"
@@ -91,7 +93,7 @@ func (l *Lab) up(ctx context.Context) (err error) {
 		return err
 	}
 	l.part(ctx, "the watcher of endpoints", func(ctx context.Context) error {
-		return watchEndpoints(ctx, l.Client, l.cfg.Recorder, l.cfg.Now)
+		return evidence.Endpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
 	})
 	l.cfg.Progress("starting " + l.cfg.Subjects[0].Spec.String() + " on each node")
 	return l.subject(ctx)

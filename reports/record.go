@@ -85,6 +85,8 @@ const (
 	EventInjected Kind = "injected"
 	// EventLog is a line of a program's log worth keeping: attr program, level.
 	EventLog Kind = "log"
+	// EventSkipped is a lane that the run could not measure: Object is its name, Text why.
+	EventSkipped Kind = "skipped"
 	// EventGuard is a guard of the measurement that tripped: the run is invalid; Text says why.
 	EventGuard Kind = "guard"
 )
@@ -92,7 +94,7 @@ const (
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
 	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
-		EventBalancer, EventFlows, EventKernel, EventInjected, EventLog, EventGuard}
+		EventBalancer, EventFlows, EventKernel, EventInjected, EventLog, EventSkipped, EventGuard}
 }
 
 // Event is something that happened to the system, or a step that hitless took.
@@ -120,16 +122,16 @@ type Run struct {
 	Kernel        Kernel            `json:"kernel"`
 	Clock         string            `json:"clock"` // real or virtual
 	Subject       Subject           `json:"subject"`
-	ControlPlane  string            `json:"controlPlane"` // kube or replay
+	ControlPlane  string            `json:"controlPlane"` // kube or replay; a live one's version
 	Nodes         []string          `json:"nodes"`
 	InputsSha256  string            `json:"inputsSha256"`
 	Command       string            `json:"command"` // the one command that repeats this run
 	Budget        Budget            `json:"budget"`
 }
 
-// Kernel says where the lab lived.
+// Kernel says where the proxies ran.
 type Kernel struct {
-	Kind    string `json:"kind"` // vm or host
+	Kind    string `json:"kind"` // vm, host, or cluster: a live one
 	Release string `json:"release"`
 }
 

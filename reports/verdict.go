@@ -16,6 +16,10 @@ const (
 
 // judge gives the verdict and its reasons. Whatever makes the measurement untrustworthy comes before any loss.
 func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
+	skipped := a.skipped()
+	if len(skipped) > 0 && len(a.lanes) == 0 {
+		return Skipped, skipped
+	}
 	var why []string
 	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badBaseline,
 		func() []string { return a.badProof(p) }} {
@@ -25,6 +29,7 @@ func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
 		return Invalid, why
 	}
 	reasons := []string{r.Sentence()}
+	losses := len(reasons)
 	budget := a.run.Budget
 	if r.Totals.Dropped > budget.Dropped {
 		reasons = append(reasons, fmt.Sprintf("%s dropped, the budget allows %s", were(r.Totals.Dropped, "connection"), thousands(budget.Dropped)))
@@ -32,10 +37,22 @@ func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
 	if r.Totals.Delayed > budget.Delayed {
 		reasons = append(reasons, fmt.Sprintf("%s delayed, the budget allows %s", were(r.Totals.Delayed, "connection"), thousands(budget.Delayed)))
 	}
-	if len(reasons) > 1 {
-		return Fail, reasons
+	verdict := Pass
+	if len(reasons) > losses {
+		verdict = Fail
 	}
-	return Pass, reasons
+	return verdict, append(reasons, skipped...)
+}
+
+// skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.
+func (a *analysis) skipped() []string {
+	var why []string
+	for _, e := range a.events {
+		if e.Kind == EventSkipped {
+			why = append(why, fmt.Sprintf("lane %s was skipped: %s", e.Object, e.Text))
+		}
+	}
+	return why
 }
 
 func were(n int, noun string) string {

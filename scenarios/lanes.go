@@ -56,8 +56,8 @@ func (p Params) Attempts(rate float64) float64 {
 	return rate * float64(len(p.lanes())) * length.Seconds()
 }
 
-// datagrams reports whether a lane speaks UDP.
-func (p Params) datagrams() bool {
+// Datagrams reports whether a lane speaks UDP.
+func (p Params) Datagrams() bool {
 	return slices.ContainsFunc(p.lanes(), isUDP)
 }
 

@@ -24,7 +24,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	p := &paperProber{}
 	w = &World{Params: params, Clock: &paperClock{}, Prober: p, Rate: 100,
-		main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.datagrams()}}
+		main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.Datagrams()}}
 	if err := w.startLanes(t.Context(), restart()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated, datagrams: w.Params.datagrams()}
-	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.datagrams()}
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated, datagrams: w.Params.Datagrams()}
+	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.Datagrams()}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
 			return err

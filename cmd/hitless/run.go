@@ -16,6 +16,7 @@ import (
 func runCommand() *cobra.Command {
 	var o run.Options
 	var set []string
+	var live run.Live
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
 		Short: "Run a scenario against a subject and judge what the probes saw",
@@ -23,20 +24,25 @@ func runCommand() *cobra.Command {
 
 The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
 the same history, byte for byte. With --kernel host it lives in namespaces of this machine's own kernel instead, without
-root where the system allows it, with the real clock; nothing repeats there. Results go to --out: report.html,
+root where the system allows it, with the real clock; nothing repeats there. With --kubeconfig it is done to a live cluster,
+in a namespace of its own that is deleted in the end. Results go to --out: report.html,
 report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
   hitless run rollout --subject kube-proxy@v1.37.1/nftables --kernel host --rate 50
+  hitless run rollout --kubeconfig ~/.kube/staging
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
+			if err := onCluster(cmd.Flags(), &o, &live); err != nil {
+				return err
+			}
 			result, err := run.Run(cmd.Context(), o)
-			if result != nil {
+			if result != nil && result.Dir != "" {
 				defer printHashes(cmd, result)
 			}
 			if err != nil {
@@ -54,6 +60,7 @@ report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
+	liveFlags(f, &live)
 	return cmd
 }
 

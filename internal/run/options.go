@@ -36,6 +36,7 @@ type Options struct {
 	MemoryMB     int           // of the VM; what the control plane needs when 0
 	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	Progress     func(string)
+	Live         *Live // the live cluster to run on; nil for a lab
 }
 
 // UsageError is a wrong call: exit code 2.

@@ -48,6 +48,9 @@ func (e *InvalidError) Error() string {
 // Run runs a plan and judges its history. A UsageError means that nothing was run; an InvalidError that the guest did not
 // come to a good end. What was recorded until then stands in the folder all the same.
 func Run(ctx context.Context, o Options) (*Result, error) {
+	if o.Live != nil {
+		return runLive(ctx, o)
+	}
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,6 @@
-package lab
+// Package evidence watches what the Kubernetes API tells while a run lasts, and records it as events. The lab and live clusters
+// share it, so that a report names the same causes in both. It changes nothing in a cluster.
+package evidence
 
 import (
 	"context"
@@ -15,9 +17,10 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// watchEndpoints records each change of an endpoint's state in the EndpointSlices, as the API tells it.
-func watchEndpoints(ctx context.Context, client kubernetes.Interface, record reports.Recorder, now func() time.Duration) error {
-	factory := informers.NewSharedInformerFactory(client, 0)
+// Endpoints records each change of an endpoint's state in the EndpointSlices of a namespace (all of them when it is empty), as
+// the API tells it, until ctx ends.
+func Endpoints(ctx context.Context, client kubernetes.Interface, namespace string, record reports.Recorder, now func() time.Duration) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	informer := factory.Discovery().V1().EndpointSlices().Informer()
 	change := func(before, after *discoveryv1.EndpointSlice) {
 		for _, e := range endpointChanges(before, after) {

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Verb is one thing that a run does to the API. Namespace is empty for what is no part of one, and "*" for the run's own.
+type Verb struct{ Verb, Group, Resource, Subresource, Namespace string }
+
+// String is the verb as RBAC writes it.
+func (v Verb) String() string {
+	text := v.Verb + " " + v.Resource
+	if v.Subresource != "" {
+		text += "/" + v.Subresource
+	}
+	if v.Group != "" {
+		text += "." + v.Group
+	}
+	return text
+}
+
+// InRun is the namespace of verbs within the run's own namespace, whose name nobody knows before it is made.
+const InRun = "*"
+
+// Needs are the verbs that every run needs. Those within the run's namespace must be granted in all of them.
+func Needs() []Verb {
+	all := []Verb{{"create", "", "namespaces", "", ""}, {"get", "", "namespaces", "", ""}, {"delete", "", "namespaces", "", ""}, {"list", "", "nodes", "", ""}}
+	for _, r := range []struct{ group, resource, verbs string }{
+		{"apps", "deployments", "create get update"}, {"", "services", "create get patch"}, {"", "pods", "list get watch"},
+		{"discovery.k8s.io", "endpointslices", "list watch"},
+	} {
+		for verb := range strings.FieldsSeq(r.verbs) {
+			all = append(all, Verb{verb, r.group, r.resource, "", InRun})
+		}
+	}
+	return all
+}
+
+// NeedsGates is what a run needs besides when its pods have readiness gates.
+func NeedsGates() Verb { return Verb{"patch", "", "pods", "status", InRun} }
+
+// Denied asks the cluster which of the verbs the kubeconfig's user lacks (SelfSubjectAccessReview).
+func (c *Cluster) Denied(ctx context.Context, verbs []Verb) ([]Verb, error) {
+	var denied []Verb
+	for _, v := range verbs {
+		namespace := v.Namespace
+		if namespace == InRun {
+			namespace = "hitless-preflight" // any: rights in it can only come from a ClusterRoleBinding
+		}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: v.Verb, Group: v.Group, Resource: v.Resource,
+				Subresource: v.Subresource, Namespace: namespace}}}
+		answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("asking whether one may %s: %w", v, Explain(err))
+		}
+		if !answer.Status.Allowed {
+			denied = append(denied, v)
+		}
+	}
+	return denied, nil
+}
+
+// Facts are what is known of a cluster before a run.
+type Facts struct {
+	Version string // of the API server
+	Nodes   []Node // those that take pods, sorted by name
+	// Proxy is what the cluster says of its kube-proxy: its version is Version's, its mode stands in its ConfigMap. Unknown says
+	// why nothing is known.
+	Proxy   string
+	Mode    string
+	Unknown string
+}
+
+// Node is a node that takes pods.
+type Node struct {
+	Name      string
+	Addresses []string // external ones first
+	Kernel    string   // release
+	Kubelet   string   // version
+}
+
+// Look finds out what the cluster is. It needs `list nodes`; what else it may not read is unknown.
+func (c *Cluster) Look(ctx context.Context) (Facts, error) {
+	var f Facts
+	version, err := c.Client.Discovery().ServerVersion()
+	if err != nil {
+		return f, fmt.Errorf("asking the API server at %s for its version: %w", c.Server, Explain(err))
+	}
+	f.Version = version.GitVersion
+	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return f, fmt.Errorf("listing the nodes: %w", Explain(err))
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; takesPods(n) {
+			f.Nodes = append(f.Nodes, Node{n.Name, addresses(n), n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion})
+		}
+	}
+	if len(f.Nodes) == 0 {
+		return f, fmt.Errorf("none of the %d nodes takes pods: each is not ready, cordoned or tainted", len(nodes.Items))
+	}
+	slices.SortFunc(f.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	f.Proxy, f.Mode, f.Unknown = c.proxy(ctx)
+	return f, nil
+}
+
+func takesPods(n *corev1.Node) bool {
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
+	return ready && !n.Spec.Unschedulable && !tainted
+}
+
+func addresses(n *corev1.Node) []string {
+	var all []string
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
+		for _, a := range n.Status.Addresses {
+			if a.Type == kind {
+				all = append(all, a.Address)
+			}
+		}
+	}
+	return all
+}
+
+// proxy reads the configuration of kube-proxy where kubeadm, kind and most others keep it.
+func (c *Cluster) proxy(ctx context.Context) (name, mode, unknown string) {
+	config, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kube-proxy", metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", "", "there is no ConfigMap kube-system/kube-proxy: another proxy, or one that is configured elsewhere"
+	case err != nil:
+		return "", "", "reading the ConfigMap kube-system/kube-proxy: " + err.Error()
+	}
+	var parsed struct {
+		Mode string `json:"mode"`
+	}
+	for _, key := range []string{"config.conf", "config"} { // kubeadm and kind; GKE and others
+		if text, has := config.Data[key]; has {
+			err = yaml.Unmarshal([]byte(text), &parsed)
+			if err == nil && parsed.Mode == "" {
+				parsed.Mode = "iptables" // kube-proxy's default on Linux
+			}
+			if err == nil {
+				return "kube-proxy", parsed.Mode, ""
+			}
+		}
+	}
+	return "kube-proxy", "", fmt.Sprintf("the ConfigMap kube-system/kube-proxy has no configuration that can be read (%v)", errors.Join(err))
+}

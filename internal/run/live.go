@@ -1,0 +1,270 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// Live says on which cluster to run instead of a lab's.
+type Live struct {
+	Kubeconfig string
+	Context    string // of the kubeconfig; its current one when empty
+	// Target is where the lanes go: loadbalancer (when empty) or nodeport.
+	Target string
+	// Patience is how long the Service may take to get its address; 3 minutes when 0.
+	Patience time.Duration
+	DryRun   bool // say what would be done, and stop
+}
+
+// notOfCluster are the parameters that a lab obeys and a cluster does not.
+var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback"}
+
+// liveRun is a run on a live cluster.
+type liveRun struct {
+	Options
+	scenario  scenarios.Scenario
+	params    scenarios.Params
+	cluster   *cluster.Cluster
+	facts     cluster.Facts
+	namespace string
+	notes     []string
+	begin     time.Time
+}
+
+// runLive runs a scenario on a live cluster, from this machine, by the real clock. Whatever becomes of the run, its namespace is
+// deleted, or named when that cannot be done.
+func runLive(ctx context.Context, o Options) (*Result, error) {
+	r, err := planLive(o)
+	if err != nil {
+		return nil, err
+	}
+	if r.cluster, err = cluster.Open(r.Live.Kubeconfig, r.Live.Context); err != nil {
+		return nil, UsageError{err}
+	}
+	if err := r.preflight(ctx); err != nil {
+		return nil, err
+	}
+	if r.Live.DryRun {
+		r.Progress("nothing was done")
+		return &Result{}, nil
+	}
+	if err := makeOut(&r.Options); err != nil {
+		return nil, err
+	}
+	if err := clearOut(r.Out); err != nil {
+		return nil, err
+	}
+	r.begin = time.Now()
+	runErr := r.inNamespace(ctx)
+	if runErr != nil && r.namespace == "" {
+		return nil, UsageError{runErr}
+	}
+	return r.collect(runErr)
+}
+
+// planLive checks the call. Every error is a UsageError.
+func planLive(o Options) (*liveRun, error) {
+	if err := o.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if err := o.checkNumbers(); err != nil {
+		return nil, err
+	}
+	s, err := scenarios.Find(o.Scenario)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	if !s.ByAPI {
+		return nil, usagef("scenario %s needs the processes and kernels of the nodes, which no kubeconfig leads to; with --kubeconfig there are %s", s.Name, byAPI())
+	}
+	for _, key := range notOfCluster {
+		if value, given := o.Set[key]; given {
+			return nil, usagef("--set %s=%s: with --kubeconfig the cluster has the balancer and the proxy that it has; leave that out", key, value)
+		}
+	}
+	r := &liveRun{Options: o, scenario: s}
+	if r.params, err = s.Fill(o.Set); err != nil {
+		return nil, UsageError{err}
+	}
+	if r.params.Datagrams() {
+		return nil, usagef("--set lanes=%s: lanes of UDP ask the lab's own backend, and agnhost answers otherwise; name lanes of TCP", r.params["lanes"])
+	}
+	live := *o.Live
+	r.Live = &live
+	if live.Patience == 0 {
+		r.Live.Patience = 3 * time.Minute
+	}
+	switch live.Target {
+	case "":
+		r.Live.Target = "loadbalancer"
+	case "loadbalancer":
+	case "nodeport":
+		if r.params["trafficPolicy"] != string(corev1.ServiceExternalTrafficPolicyCluster) {
+			return nil, usagef("--target nodeport measures over one node's address, which externalTrafficPolicy: Local serves only while a pod is on that node; give --set trafficPolicy=Cluster")
+		}
+	default:
+		return nil, usagef("--target %q: give loadbalancer or nodeport", live.Target)
+	}
+	return r, nil
+}
+
+// byAPI names the scenarios that need only the API.
+func byAPI() string {
+	var names []string
+	for _, s := range scenarios.All() {
+		if s.ByAPI {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// preflight finds out what the cluster is and whether the run may do what it needs to, and says what it will touch.
+func (r *liveRun) preflight(ctx context.Context) (err error) {
+	needs := cluster.Needs()
+	if r.scenario.Gated {
+		needs = append(needs, cluster.NeedsGates())
+	}
+	denied, err := r.cluster.Denied(ctx, needs)
+	if err != nil {
+		return UsageError{err}
+	}
+	if r.Live.DryRun {
+		r.Progress("it needs these verbs, those after nodes in the namespace that it makes: " + verbs(needs))
+	}
+	if len(denied) > 0 {
+		return usagef("the user of %s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.Live.Kubeconfig, verbs(denied))
+	}
+	if r.facts, err = r.cluster.Look(ctx); err != nil {
+		return UsageError{err}
+	}
+	proxy := r.facts.Proxy + " in mode " + r.facts.Mode
+	if r.facts.Unknown != "" {
+		proxy = "a proxy that is not known: " + r.facts.Unknown
+	}
+	r.Progress(fmt.Sprintf("%s: Kubernetes %s, %d nodes that take pods, %s", r.cluster.Server, r.facts.Version, len(r.facts.Nodes), proxy))
+	if n := r.params["replicas"]; r.params["antiAffinity"] == "on" && fewer(len(r.facts.Nodes), n) {
+		return usagef("--set replicas=%s with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
+			"give fewer replicas, or --set antiAffinity=off", n, len(r.facts.Nodes))
+	}
+	r.Progress(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
+		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
+	return nil
+}
+
+func fewer(nodes int, replicas string) bool {
+	var n int
+	_, err := fmt.Sscan(replicas, &n)
+	return err == nil && nodes < n
+}
+
+func verbs(all []cluster.Verb) string {
+	var words []string
+	for _, v := range all {
+		words = append(words, v.String())
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r *liveRun) serviceType() corev1.ServiceType {
+	if r.Live.Target == "nodeport" {
+		return corev1.ServiceTypeNodePort
+	}
+	return corev1.ServiceTypeLoadBalancer
+}
+
+// inNamespace makes the run's namespace, runs the scenario in it, and takes it away.
+func (r *liveRun) inNamespace(ctx context.Context) (err error) {
+	if r.namespace, err = r.cluster.Make(ctx, r.Scenario); err != nil {
+		return err
+	}
+	r.Progress("made the namespace " + r.namespace)
+	err = r.measure(ctx)
+	r.Progress("deleting the namespace " + r.namespace)
+	grace := time.Duration(0)
+	for _, key := range []string{"gracePeriod", "preStop"} {
+		d, _ := time.ParseDuration(r.params[key]) // Fill has checked it
+		grace += d
+	}
+	// An interrupted run cleans up all the same.
+	if left := r.cluster.Remove(context.WithoutCancel(ctx), r.namespace, grace+2*time.Minute); left != nil {
+		r.notes = append(r.notes, left.Error())
+		r.Progress(left.Error())
+	}
+	return err
+}
+
+// collect writes host.json, and judges the history.
+func (r *liveRun) collect(runErr error) (*Result, error) {
+	history := filepath.Join(r.Out, "history")
+	facts := hostFacts{Command: os.Args, Out: r.Out, Started: r.begin.UTC().Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
+		CPU: -1, Notes: append([]string{"the cluster at " + r.cluster.Server + "; nothing makes such runs repeat"}, r.notes...)}
+	if err := writeJSON(filepath.Join(r.Out, "host.json"), facts); err != nil {
+		return nil, err
+	}
+	result := &Result{Dir: r.Out, InputsSha256: r.inputs(), Wall: time.Since(r.begin)}
+	var err error
+	if result.HistorySha256, err = reports.HistorySha256(history); err != nil {
+		return result, errors.Join(runErr, err)
+	}
+	switch {
+	case errors.Is(runErr, context.Canceled):
+		return result, runErr
+	case runErr != nil && !errors.As(runErr, new(*cluster.NoTargetError)):
+		return result, &InvalidError{Reason: cluster.Explain(runErr).Error()}
+	}
+	h, err := reports.OpenHistory(history)
+	if err != nil {
+		return result, err
+	}
+	result.Report, err = reports.WriteAll(r.Out, h)
+	return result, err
+}
+
+// header is what is known of the run before its first event. The cluster's proxy is the subject.
+func (r *liveRun) header() reports.Run {
+	own := maps.Clone(map[string]string(r.params))
+	for _, key := range notOfCluster {
+		delete(own, key)
+	}
+	own["target"] = r.Live.Target
+	var names []string
+	for _, n := range r.facts.Nodes {
+		names = append(names, n.Name)
+	}
+	proxy := r.facts.Proxy
+	if proxy == "" {
+		proxy = "cluster"
+	}
+	return reports.Run{SchemaVersion: reports.HistoryVersion, Scenario: r.Scenario, Parameters: own, Seed: r.Seed, Clock: "real",
+		Kernel:  reports.Kernel{Kind: "cluster", Release: r.facts.Nodes[0].Kernel},
+		Subject: reports.Subject{Name: proxy, Version: r.facts.Nodes[0].Kubelet, Mode: r.facts.Mode}, ControlPlane: r.facts.Version,
+		Nodes: names, InputsSha256: r.inputs(), Command: r.command()}
+}
+
+func (r *liveRun) inputs() string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(r.params)) {
+		parts = append(parts, key+"="+r.params[key])
+	}
+	return inputsDigest(append(parts, r.Scenario, r.cluster.Server, r.facts.Version, r.Live.Target, fmt.Sprint(r.Rate, r.Seed))...)
+}
+
+// command is the call, less what is of this machine alone.
+func (r *liveRun) command() string {
+	words := []string{"hitless run", r.Scenario, "--kubeconfig FILE", "--target", r.Live.Target}
+	return strings.Join(append(words, r.commonWords()...), " ")
+}

@@ -1,0 +1,117 @@
+package run_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/replay"
+)
+
+// stranger is a cluster of the replay control plane with the nodes; wrap, if not nil, stands before its API server. It returns
+// its kubeconfig.
+func stranger(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (server *replay.Server, kubeconfig string) {
+	t.Helper()
+	server = replay.New()
+	for _, name := range []string{"worker-1", "worker-2", "worker-3"}[:nodes] {
+		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+		if _, err := server.Apply(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handler := server.Handler()
+	if wrap != nil {
+		handler = wrap(handler)
+	}
+	api := httptest.NewServer(handler)
+	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return server, kubeconfig
+}
+
+// runOn runs a scenario on a live cluster and returns the results' folder with the error.
+func runOn(t *testing.T, kubeconfig, scenario string, change func(*run.Options)) (string, *run.Result, error) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := run.Options{Scenario: scenario, Out: out, Program: program, Live: &run.Live{Kubeconfig: kubeconfig}}
+	if change != nil {
+		change(&o)
+	}
+	r, err := run.Run(context.Background(), o)
+	return out, r, err
+}
+
+// What a cluster cannot do is refused before it is asked anything, in words that say what to do.
+func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
+	_, kubeconfig := stranger(t, 1, nil)
+	for name, c := range map[string]struct {
+		scenario string
+		set      map[string]string
+		target   string
+		want     string
+	}{
+		"a scenario for nodes":   {"restart", nil, "", "flap, policy, quiet, rollout"},
+		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "the cluster has the balancer and the proxy"},
+		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
+		"a target":               {"quiet", nil, "ingress", "loadbalancer or nodeport"},
+		"Local over a node port": {"rollout", nil, "nodeport", "trafficPolicy=Cluster"},
+		"too few nodes":          {"policy", nil, "", "1 nodes take pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := runOn(t, kubeconfig, c.scenario, func(o *run.Options) { o.Set, o.Live.Target = c.set, c.target })
+			if !run.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want a usage error with %q", err, c.want)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("the folder for the results was made")
+			}
+		})
+	}
+}
+
+func TestADryRunMakesNothing(t *testing.T) {
+	var wrote []string
+	_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews") {
+				wrote = append(wrote, r.Method+" "+r.URL.Path)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	var said []string
+	out, _, err := runOn(t, kubeconfig, "flap", func(o *run.Options) {
+		o.Live.DryRun, o.Progress = true, func(text string) { said = append(said, text) }
+	})
+	all := strings.Join(said, "\n")
+	if err != nil || len(wrote) > 0 || !strings.Contains(all, "patch pods/status") || !strings.Contains(all, "hitless-flap-") {
+		t.Errorf("%v, wrote %v, said:\n%s", err, wrote, all)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the folder for the results was made")
+	}
+}

@@ -1,0 +1,145 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/evidence"
+	"github.com/hitless/hitless/internal/prober"
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// measure runs the scenario in the run's namespace and writes its history. The history is whole whatever happens.
+func (r *liveRun) measure(ctx context.Context) (err error) {
+	w, err := reports.NewHistoryWriter(filepath.Join(r.Out, "history"), r.header())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	begin := time.Now()
+	now := func() time.Duration { return time.Since(begin) }
+	programs, err := procs.New(filepath.Join(r.Out, "logs"))
+	if err != nil {
+		return err
+	}
+	defer programs.StopAll(time.Second)
+	lanes, err := r.startProber(programs, w, now)
+	if err != nil {
+		return err
+	}
+	stop := r.watch(ctx, w, now)
+	err = r.run(ctx, w, lanes, now)
+	stop()
+	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
+		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: r.params["lanes"], Text: missing.Reason})
+	}
+	return errors.Join(err, lanes.Close())
+}
+
+func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
+	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
+	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here}},
+		func(in io.Reader, out io.Writer) (prober.Worker, error) {
+			return programs.Start(procs.Spec{Name: "probe-worker", Path: r.Program, Args: []string{probes.WorkerName, "--short-turns"}, Stdin: in, Stdout: out})
+		})
+}
+
+// watch records what the API tells of the run's namespace until it is stopped.
+func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { _ = evidence.Endpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
+	all.Go(func() { _ = evidence.Pods(ctx, r.cluster.Client, r.namespace, w, now) })      // likewise
+	return func() { cancel(); all.Wait() }
+}
+
+func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, now func() time.Duration) error {
+	var nodes []string
+	for _, n := range r.facts.Nodes {
+		nodes = append(nodes, n.Name)
+	}
+	return scenarios.Run(ctx, r.scenario, &scenarios.World{
+		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: nodes,
+		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: said{record, r.Progress}, Clock: wall{now},
+		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
+		Balanced: func(string) ([]string, bool) { return nil, false },
+		Reach:    reachFromHere,
+		Hold: func(ctx context.Context, target string) (io.Closer, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", target)
+		},
+		Target: func(ctx context.Context, s *corev1.Service) (string, error) {
+			return r.cluster.Target(ctx, r.namespace, s.Name, r.facts.Nodes, r.Live.Patience)
+		},
+	})
+}
+
+// theirs are the proxies of a live cluster, of which nothing is asked.
+type theirs struct{ scenarios.Proxies }
+
+// Fair knows of no failure.
+func (theirs) Fair() error { return nil }
+
+// wall is the real clock.
+type wall struct{ now func() time.Duration }
+
+// Now is the time since the start of the run.
+func (w wall) Now() time.Duration { return w.now() }
+
+// Sleep lets time pass.
+func (w wall) Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// said tells of phases and steps as they are recorded.
+type said struct {
+	reports.Recorder
+	say func(string)
+}
+
+// Event records an event.
+func (s said) Event(e reports.Event) {
+	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
+		s.say(fmt.Sprintf("+%.1fs %s", e.At.Seconds(), e.Text))
+	}
+	s.Recorder.Event(e)
+}
+
+// reachFromHere asks once, on a connection of its own, for the answer that backends give.
+func reachFromHere(ctx context.Context, network, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/hostname", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", answer.StatusCode)
+	}
+	return nil
+}
