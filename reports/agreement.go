@@ -67,15 +67,23 @@ func recountAll(h *History) ([]*recount, []*lane, error) {
 	for i := range counts {
 		counts[i] = newRecount()
 	}
-	for attempt, err := range h.Attempts() {
+	for e, err := range h.Entries() {
 		if err != nil {
 			return nil, nil, fmt.Errorf("recounting the history: %w", err)
+		}
+		attempt := e.Attempt
+		if e.Bucket != nil {
+			attempt.Lane = e.Bucket.Lane
 		}
 		i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.id == attempt.Lane })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("recounting the history: attempt %d is of lane %d, which no event declares", attempt.Seq, attempt.Lane)
 		}
 		l := a.lanes[i]
+		if e.Bucket != nil {
+			counts[i].addBucket(e.Bucket)
+			continue
+		}
 		counts[i].add(&attempt, a.way(l, &attempt).node)
 	}
 	return counts, a.lanes, nil
@@ -101,6 +109,17 @@ func (c *recount) add(a *Attempt, node string) {
 	c.path[node] = path
 	if a.Class.Dropped() || a.Class == Delayed {
 		c.failed[node]++
+	}
+}
+
+// addBucket counts the attempts of a bucket: all good, and on the paths that it tells.
+func (c *recount) addBucket(b *Bucket) {
+	for _, g := range b.Groups {
+		c.attempts += int(g.Count)
+		c.class[OK] += int(g.Count)
+		path := c.path[g.Path]
+		path[0] += int(g.Count)
+		c.path[g.Path] = path
 	}
 }
 
@@ -164,10 +183,14 @@ func CheckPaths(h *History) error {
 		lanes[l.id] = l
 	}
 	checked, wrong, first := 0, map[string]int{}, ""
-	for attempt, err := range h.Attempts() {
+	for e, err := range h.Entries() {
 		if err != nil {
 			return fmt.Errorf("checking the paths: %w", err)
 		}
+		if e.Bucket != nil { // its paths were computed as those of the others are
+			continue
+		}
+		attempt := e.Attempt
 		l := lanes[attempt.Lane]
 		if l == nil || !l.local || attempt.Node == "" || attempt.Class == Misrouted { // who answers wrongly may be anywhere
 			continue

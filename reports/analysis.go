@@ -98,30 +98,33 @@ func (a *analysis) readEvents(h *History) error {
 		flows.settle()
 	}
 	slices.SortStableFunc(a.events, func(x, y Event) int { return cmp.Compare(x.At, y.At) })
-	known, named := map[uint16]bool{}, map[string]bool{}
 	for _, e := range a.events {
-		switch e.Kind {
-		case EventLane:
-			l, err := laneOf(e)
-			if err != nil {
-				a.damaged("%v", err)
-			} else if known[l.id] || named[l.name] {
-				a.damaged("lane %d (%s) is declared twice", l.id, l.name)
-			} else {
-				known[l.id], named[l.name] = true, true
-				a.lanes = append(a.lanes, l)
-			}
-		case EventBalancer:
-			key, t, err := tableOf(e)
-			if err != nil {
-				a.damaged("%v", err)
-				continue
-			}
-			a.tables[key] = a.tables[key].add(t)
-		}
+		a.take(e)
 	}
 	slices.SortFunc(a.lanes, func(x, y *lane) int { return cmp.Compare(x.id, y.id) })
 	return nil
+}
+
+// take takes note of a lane and of a table of the balancer; other events need none.
+func (a *analysis) take(e Event) {
+	switch e.Kind {
+	case EventLane:
+		l, err := laneOf(e)
+		if err != nil {
+			a.damaged("%v", err)
+		} else if slices.ContainsFunc(a.lanes, func(o *lane) bool { return o.id == l.id || o.name == l.name }) {
+			a.damaged("lane %d (%s) is declared twice", l.id, l.name)
+		} else {
+			a.lanes = append(a.lanes, l)
+		}
+	case EventBalancer:
+		key, t, err := tableOf(e)
+		if err != nil {
+			a.damaged("%v", err)
+			return
+		}
+		a.tables[key] = a.tables[key].add(t)
+	}
 }
 
 func (a *analysis) readAttempts(h *History) error {
@@ -131,7 +134,7 @@ func (a *analysis) readAttempts(h *History) error {
 	}
 	names := namer{a: a, nodes: map[string]uint16{"": 0}, backends: map[string]uint32{"": 0}}
 	count, strange := 0, 0
-	for attempt, err := range h.Attempts() {
+	for e, err := range h.Entries() {
 		if err != nil {
 			if count == 0 {
 				return err
@@ -139,7 +142,18 @@ func (a *analysis) readAttempts(h *History) error {
 			a.damaged("the record of attempts is damaged after %s: %v", plural(count, "attempt"), err)
 			break
 		}
+		if e.Bucket != nil {
+			n := e.Bucket.attempts()
+			count += n
+			if l := lanes[e.Bucket.Lane]; l == nil || !e.Bucket.plausible() {
+				strange += n
+			} else {
+				l.takeBucket(e.Bucket, &names)
+			}
+			continue
+		}
 		count++
+		attempt := e.Attempt
 		l := lanes[attempt.Lane]
 		if l == nil || attempt.Seq > math.MaxUint32-1 || !plausible(attempt.Intended) || !plausible(attempt.Start) {
 			strange++
@@ -168,17 +182,20 @@ func (n *namer) record(l *lane, a *Attempt) record {
 	if way.node == "" && a.Backend != "" && a.Retrans == 0 && n.a.tables[l.frontend()].logged() {
 		l.unlogged++
 	}
-	r := record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
+	return record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
 		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
-		node: n.node(way.node), backend: n.backend(a)}
+		node: n.node(way.node), backend: n.backend(a.Backend, a.Node, a.Generation), n: 1, connect: saturate(l.connectOf(a))}
+}
+
+// connectOf is how long an attempt took to connect, undisturbed; 0 when it did not.
+func (l *lane) connectOf(a *Attempt) time.Duration {
 	switch {
 	case a.Retrans > 0:
+		return 0
 	case l.datagrams() && a.Class == OK: // what was answered had certainly reached the node
-		r.connect = saturate(a.Total)
-	default:
-		r.connect = saturate(a.Connect)
+		return time.Duration(saturate(a.Total))
 	}
-	return r
+	return time.Duration(saturate(a.Connect))
 }
 
 func (n *namer) node(name string) uint16 {
@@ -191,12 +208,12 @@ func (n *namer) node(name string) uint16 {
 	return id
 }
 
-func (n *namer) backend(a *Attempt) uint32 {
-	id, known := n.backends[a.Backend]
+func (n *namer) backend(name, node, generation string) uint32 {
+	id, known := n.backends[name]
 	if !known {
 		id = uint32(len(n.a.backends))
-		n.backends[a.Backend] = id
-		n.a.backends = append(n.a.backends, backend{a.Backend, a.Node, a.Generation})
+		n.backends[name] = id
+		n.a.backends = append(n.a.backends, backend{name, node, generation})
 	}
 	return id
 }

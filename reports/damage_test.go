@@ -12,9 +12,10 @@ import (
 // not a pass; nothing panics.
 func TestADamagedHistoryNeverPanics(t *testing.T) {
 	o := rolling{seed: 1, rollouts: 1}
-	whole := o.start(o.lab()).write(t)
+	histories := []*History{o.start(o.lab()).write(t), calm().thinned(t, 0)}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
+		whole := rapid.SampledFrom(histories).Draw(rt, "history")
 		for _, name := range []string{RunFile, EventsFile, AttemptsFile} {
 			data, err := os.ReadFile(filepath.Join(whole.dir, name))
 			if err != nil {

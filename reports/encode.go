@@ -11,7 +11,7 @@ import (
 )
 
 // attempts.bin: the magic, then frames. A frame is 'S' (a string of the table: uvarint length, bytes; ids count from 1)
-// or 'A' (an attempt: varints and string ids in the order of writeAttempt). Writers never go back, so a stream that
+// 'A' (an attempt: varints and string ids in the order of Write) or 'B' (a Bucket, in the order of WriteBucket). Writers never go back, so a stream that
 // ends early is readable up to its end, and says that it ended early.
 const attemptsMagic = "hitless attempts 1\n"
 
@@ -102,34 +102,56 @@ func NewAttemptReader(r io.Reader) *AttemptReader {
 	return &AttemptReader{r: bufio.NewReaderSize(r, 64<<10), strings: []string{""}}
 }
 
-// Read returns the next attempt, io.EOF at the end, and io.ErrUnexpectedEOF when the stream ends inside a frame.
+// Entry is what a record has next: an attempt, or a bucket of them.
+type Entry struct {
+	Attempt
+	Bucket *Bucket // nil for an attempt
+}
+
+// Read returns the next attempt, io.EOF at the end, and io.ErrUnexpectedEOF when the stream ends inside a frame. A bucket
+// is an error: it can't be read as an attempt.
 func (r *AttemptReader) Read() (Attempt, error) {
+	e, err := r.Next()
+	if err == nil && e.Bucket != nil {
+		err = errThinned
+	}
+	return e.Attempt, err
+}
+
+var errThinned = errors.New("the record is thinned: it has buckets of attempts where nothing happened, so not every attempt can be looked at by itself")
+
+// Next returns what comes next, with the errors of Read.
+func (r *AttemptReader) Next() (Entry, error) {
 	if !r.started {
 		head := make([]byte, len(attemptsMagic))
 		if _, err := io.ReadFull(r.r, head); err != nil {
-			return Attempt{}, fmt.Errorf("reading the header of the attempts: %w", midFrame(err))
+			return Entry{}, fmt.Errorf("reading the header of the attempts: %w", midFrame(err))
 		}
 		if string(head) != attemptsMagic {
-			return Attempt{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, attemptsMagic)
+			return Entry{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, attemptsMagic)
 		}
 		r.started = true
 	}
 	for {
 		kind, err := r.r.ReadByte()
 		if err != nil {
-			return Attempt{}, err
+			return Entry{}, err
 		}
 		switch kind {
 		case 'S':
 			s, err := r.bytes(1 << 16)
 			if err != nil {
-				return Attempt{}, err
+				return Entry{}, err
 			}
 			r.strings = append(r.strings, string(s))
 		case 'A':
-			return r.attempt()
+			a, err := r.attempt()
+			return Entry{Attempt: a}, err
+		case 'B':
+			b, err := r.bucket()
+			return Entry{Bucket: b}, err
 		default:
-			return Attempt{}, fmt.Errorf("unknown frame %q in the attempts: the file is damaged", kind)
+			return Entry{}, fmt.Errorf("unknown frame %q in the attempts: the file is damaged", kind)
 		}
 	}
 }

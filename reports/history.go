@@ -72,25 +72,41 @@ func (h *History) Events() iter.Seq2[Event, error] {
 	}
 }
 
-// Attempts yields the attempts in the order in which their outcomes became known.
+// Attempts yields the attempts one by one, in the order in which their outcomes became known. The first bucket of a thinned
+// record is an error: see Entries.
 func (h *History) Attempts() iter.Seq2[Attempt, error] {
 	return func(yield func(Attempt, error) bool) {
+		for e, err := range h.Entries() {
+			if err == nil && e.Bucket != nil {
+				err = errThinned
+			}
+			if !yield(e.Attempt, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Entries yields the whole record of attempts: each attempt, in the order in which their outcomes became known, and in a
+// thinned record buckets of them.
+func (h *History) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		f, err := os.Open(filepath.Join(h.dir, AttemptsFile))
 		if err != nil {
-			yield(Attempt{}, fmt.Errorf("opening the attempts: %w", err))
+			yield(Entry{}, fmt.Errorf("opening the attempts: %w", err))
 			return
 		}
 		defer f.Close()
 		r := NewAttemptReader(f)
 		for {
-			a, err := r.Read()
+			e, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
 			if err != nil {
 				err = fmt.Errorf("%s: %w", AttemptsFile, err)
 			}
-			if !yield(a, err) || err != nil {
+			if !yield(e, err) || err != nil {
 				return
 			}
 		}

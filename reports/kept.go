@@ -10,6 +10,7 @@ import (
 const (
 	protocolReuse  = "http-reuse"
 	protocolSticky = "udp-sticky"
+	protocolFresh  = "udp-fresh" // the one of datagrams that shares none
 )
 
 // keptFlow is what is known of a connection that an http-reuse lane keeps: who chose its node, and when it was used last.

@@ -26,6 +26,8 @@ type lane struct {
 	control, local                         bool
 	partial                                bool                        // the scenario ends it before the run is over
 	records                                []record                    // ordered by actual start, then number
+	attempts                               int                         // in records
+	folded                                 folded                      // what records has of buckets
 	connect                                time.Duration               // median time to connect of good attempts; to the answer for datagrams
 	begin, end                             time.Duration               // first intended start; last intended start and one gap
 	declared                               time.Duration               // when its first attempt was due
@@ -34,7 +36,7 @@ type lane struct {
 	outages                                []*outage                   // ordered by start
 }
 
-// record is one attempt, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
+// record is one attempt, or a bucket's attempts on one path to one backend, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
 // 4.29 s, which is beyond everything that they are used for.
 type record struct {
 	intended    time.Duration
@@ -42,6 +44,7 @@ type record struct {
 	connect     uint32 // ns, for datagrams to the answer; 0 when it was never established, or only after a retransmission
 	total       uint32 // µs
 	seq         uint32
+	n           uint32 // how many attempts it is; a bucket's are good, and their numbers and times stand in lane.folded
 	backend     uint32 // index of analysis.backends; 0 when none answered
 	epoch       int32  // index of the balancer's table that applied; -1 when none did
 	node        uint16 // index of analysis.nodes: the node of the path
@@ -50,6 +53,9 @@ type record struct {
 }
 
 func (r *record) start() time.Duration { return r.intended + time.Duration(r.late) }
+
+// bucket reports whether it is of a bucket, whose numbers and times stand elsewhere.
+func (r *record) bucket() bool { return r.seq == ofBucket }
 
 func (r *record) failed() bool { return r.class != OK && r.class != Probe }
 
@@ -102,22 +108,24 @@ func (l *lane) settle() {
 	if !slices.IsSortedFunc(l.records, byStart) {
 		slices.SortFunc(l.records, byStart)
 	}
-	var connects []uint32
+	connects := Bins{}
+	connects.merge(l.folded.connect)
+	l.attempts = 0
 	for i := range l.records {
 		r := &l.records[i]
+		l.attempts += int(r.n)
 		if i == 0 {
 			l.begin = min(r.intended, r.start())
 		}
 		l.begin = min(l.begin, r.intended)
 		l.end = max(l.end, r.intended+l.gap, r.start()+time.Duration(r.connect))
 		if r.class == OK && r.connect > 0 {
-			connects = append(connects, r.connect)
+			connects.add(time.Duration(r.connect), 1)
 		}
 	}
-	if len(connects) > 0 {
-		slices.Sort(connects)
-		l.connect = time.Duration(connects[len(connects)/2])
-	}
+	l.end = max(l.end, l.folded.to+l.gap*time.Duration(min(1, l.folded.attempts)))
+	// Of bins, so that a thinned record has the same: bounds of outages rest on it.
+	l.connect = quantileOf(connects.append(nil), 0.5)
 }
 
 // reach is how long after its start the first packet of an attempt had certainly reached the node.
@@ -130,29 +138,22 @@ func (l *lane) reach(r *record) time.Duration {
 
 // lost counts the numbers missing from the lane's sequence and those that stand in it more than once.
 func (l *lane) lost() (missing, twice int) {
-	if len(l.records) == 0 {
-		return 0, 0
-	}
-	var last uint32
-	seen := make([]bool, len(l.records))
-	distinct := 0
-	beyond := map[uint32]bool{}
+	spans := slices.Clone(l.folded.spans)
 	for i := range l.records {
-		seq := l.records[i].seq
-		last = max(last, seq)
-		known := beyond[seq]
-		if int(seq) < len(seen) {
-			known, seen[seq] = seen[seq], true
-		} else {
-			beyond[seq] = true
-		}
-		if known {
-			twice++
-		} else {
-			distinct++
+		if r := &l.records[i]; !r.bucket() {
+			spans = addSpan(spans, Span{uint64(r.seq), 1})
 		}
 	}
-	return int(last) + 1 - distinct, twice
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
+	var next uint64
+	for _, s := range spans {
+		if s.First > next {
+			missing += int(s.First - next)
+		}
+		twice += int(min(s.First+s.Count, max(next, s.First)) - s.First)
+		next = max(next, s.First+s.Count)
+	}
+	return missing, twice
 }
 
 // quantile returns the q-quantile (0 to 1) of ordered values: the smallest value with at least that share at or below it.

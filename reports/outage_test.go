@@ -15,6 +15,13 @@ var faultClasses = []Class{Refused, Rejected, Unreachable, ConnectTimeout, Reset
 // faultyRun draws a run with random faults, random changes of the balancer's table and starts that are late by up to
 // several gaps.
 func faultyRun(t *rapid.T) *lab {
+	return faultyRunOf(t, []float64{20, 100, 1000}, func(gap time.Duration) time.Duration {
+		return time.Duration(rapid.IntRange(1, 60).Draw(t, "gaps")) * 5 * gap
+	})
+}
+
+// faultyRunOf is one at some of these rates, for as long as they say.
+func faultyRunOf(t *rapid.T, rates []float64, long func(gap time.Duration) time.Duration) *lab {
 	s := newLab(rapid.Uint64().Draw(t, "seed"))
 	places := nodeNames
 	protocol := rapid.SampledFrom([]string{"tcp-new", "udp-fresh", protocolSticky}).Draw(t, "protocol")
@@ -24,7 +31,7 @@ func faultyRun(t *rapid.T) *lab {
 	}
 	s.moment = 0
 	s.travel = time.Duration(rapid.IntRange(0, 3000).Draw(t, "travel µs")) * time.Microsecond
-	rate := rapid.SampledFrom([]float64{20, 100, 1000}).Draw(t, "rate")
+	rate := rapid.SampledFrom(rates).Draw(t, "rate")
 	gap := time.Duration(float64(time.Second) / rate)
 	lateBy := rapid.SampledFrom([]int{1, 100, 3000, 40000}).Draw(t, "late by up to, µs")
 	least := time.Duration(1) // between two changes of the balancer's table
@@ -34,7 +41,7 @@ func faultyRun(t *rapid.T) *lab {
 		least = 2 * gap
 	}
 	s.late = func() time.Duration { return time.Duration(s.random.IntN(lateBy)) * time.Microsecond }
-	length := time.Duration(rapid.IntRange(1, 60).Draw(t, "gaps")) * 5 * gap
+	length := long(gap)
 	instant := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Second + time.Duration(rapid.Int64Range(int64(-length)/10, int64(length)*11/10).Draw(t, "at"))/1000*1000
 	})

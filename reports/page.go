@@ -277,7 +277,7 @@ func (a *analysis) peaks(x axis, counts func(Class) bool, into []int) {
 	for _, l := range a.measured() {
 		for i := range l.records {
 			if r := &l.records[i]; counts(r.class) {
-				perSecond[r.intended/time.Second]++
+				perSecond[r.intended/time.Second] += int(r.n)
 			}
 		}
 	}
@@ -340,10 +340,10 @@ func (a *analysis) strip(p *pageOutage, from, to time.Duration) {
 		}
 		for i := l.recordAt(t.axis.from); i < len(l.records) && l.records[i].start() < t.axis.to; i++ {
 			if r := &l.records[i]; a.nodes[r.node] == p.Node && r.intended >= t.axis.from {
-				n.add(t.axis.bucket(r.intended), r.class)
+				n.add(t.axis.bucket(r.intended), r)
 			}
 		}
-		p.Strip = areasOf(t.pathShapes(n, l.gap), 0)
+		p.Strip = areasOf(t.pathShapes(n, l.drawnGap()), 0)
 	}
 }
 

@@ -127,7 +127,11 @@ type Run struct {
 	InputsSha256  string            `json:"inputsSha256"`
 	Command       string            `json:"command"` // the one command that repeats this run
 	Budget        Budget            `json:"budget"`
+	Record        string            `json:"record,omitempty"` // RecordThinned, or empty: every attempt stands in the record
 }
+
+// RecordThinned says that the record has buckets of attempts where nothing happened, see Thinner.
+const RecordThinned = "thinned"
 
 // Kernel says where the proxies ran.
 type Kernel struct {

@@ -239,7 +239,7 @@ func (a *analysis) facts(p proof) *Report {
 
 func (a *analysis) addTotals(r *Report, l *lane) {
 	for i := range l.records {
-		r.Totals.ByClass[l.records[i].class.String()]++
+		r.Totals.ByClass[l.records[i].class.String()] += int(l.records[i].n)
 	}
 	last := r.Lanes[len(r.Lanes)-1]
 	r.Totals.Attempts += last.Attempts
@@ -272,17 +272,17 @@ func (p *proof) report() DetectionFloor {
 
 func (a *analysis) laneReport(l *lane) LaneReport {
 	r := LaneReport{Name: l.name, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
-		Attempts: len(l.records), DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
+		Attempts: l.attempts, DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
 		Outages: []OutageReport{}}
-	paths := make([]PathReport, len(a.nodes))
-	latencies := make([]time.Duration, 0, len(l.records))
+	paths, slowest := make([]PathReport, len(a.nodes)), l.folded.slowest
+	latencies := l.folded.latency.append(make([]weighted, 0, len(l.records)))
 	for i := range l.records {
 		rec := &l.records[i]
 		path := &paths[rec.node]
-		path.Attempts++
+		path.Attempts += int(rec.n)
 		switch {
 		case rec.class == OK:
-			r.OK++
+			r.OK += int(rec.n)
 		case rec.class == Delayed:
 			r.Delayed++
 		case rec.class.Dropped():
@@ -290,12 +290,12 @@ func (a *analysis) laneReport(l *lane) LaneReport {
 			path.Dropped++
 			r.DroppedPerSecond[rec.intended/time.Second]++
 		}
-		if rec.class == OK || rec.class == Delayed {
-			latencies = append(latencies, time.Duration(rec.late)+time.Duration(rec.total)*time.Microsecond)
+		if took := time.Duration(rec.late) + time.Duration(rec.total)*time.Microsecond; !rec.bucket() && (rec.class == OK || rec.class == Delayed) {
+			latencies = append(latencies, weighted{took, 1})
+			slowest = max(slowest, took)
 		}
 	}
-	slices.Sort(latencies)
-	r.Latency = Latency{P50: seconds(quantile(latencies, 0.5)), P99: seconds(quantile(latencies, 0.99)), Max: seconds(quantile(latencies, 1))}
+	r.Latency = Latency{P50: seconds(quantileOf(latencies, 0.5)), P99: seconds(quantileOf(latencies, 0.99)), Max: seconds(slowest)}
 	for i := range paths {
 		if paths[i].Node = a.nodes[i]; paths[i].Attempts > 0 {
 			r.Paths = append(r.Paths, paths[i])

@@ -127,15 +127,16 @@ func newTally(n int) *tally {
 	return &tally{make([]int, n), make([]int, n), make([]int, n), make([]int, n)}
 }
 
-func (t *tally) add(bucket int, c Class) {
-	t.attempts[bucket]++
+func (t *tally) add(bucket int, r *record) {
+	n := int(r.n)
+	t.attempts[bucket] += n
 	switch {
-	case c == Delayed:
-		t.delayed[bucket]++
-	case c == Probe:
-		t.probe[bucket]++
-	case c.Dropped():
-		t.dropped[bucket]++
+	case r.class == Delayed:
+		t.delayed[bucket] += n
+	case r.class == Probe:
+		t.probe[bucket] += n
+	case r.class.Dropped():
+		t.dropped[bucket] += n
 	}
 }
 
@@ -147,7 +148,7 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 		if tallies[r.node] == nil {
 			tallies[r.node] = newTally(t.axis.buckets)
 		}
-		tallies[r.node].add(t.axis.bucket(r.intended), r.class)
+		tallies[r.node].add(t.axis.bucket(r.intended), r)
 	}
 	var nodes []int
 	for i := range tallies {
@@ -159,7 +160,7 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 	for _, node := range nodes {
 		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path", Node: a.nodes[node],
 			Numbers: map[string][]int{"attempts": tallies[node].attempts, "delayed": tallies[node].delayed, "dropped": tallies[node].dropped}}
-		row.Areas = areasOf(t.pathShapes(tallies[node], l.gap), float64(t.Height))
+		row.Areas = areasOf(t.pathShapes(tallies[node], l.drawnGap()), float64(t.Height))
 		row.Shapes = t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)
 		t.add(row, rowHeight)
 	}
@@ -282,11 +283,11 @@ func (t *timeline) addBackends(a *analysis) {
 				byBackend[r.backend] = b
 			}
 			k := t.axis.bucket(r.intended)
-			b.total++
+			b.total += int(r.n)
 			if r.terminating {
-				b.terminated[k]++
+				b.terminated[k] += int(r.n)
 			} else {
-				b.plain[k]++
+				b.plain[k] += int(r.n)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (a *analysis) badRecord() []string {
 	for _, l := range a.lanes {
 		if missing, twice := l.lost(); missing > 0 || twice > 0 {
 			why = append(why, fmt.Sprintf("lane %s lost records: of %s numbers %d are missing and %d stand twice", l.name,
-				thousands(len(l.records)+missing-twice), missing, twice))
+				thousands(l.attempts+missing-twice), missing, twice))
 		}
 	}
 	return why
@@ -155,30 +155,33 @@ func (a *analysis) badLanes() []string {
 func (l *lane) distrust() []string {
 	var why []string
 	ours := 0
-	lateness := make([]uint32, 0, len(l.records))
+	var lateness []weighted
+	for _, v := range l.folded.late.append(nil) {
+		lateness = append(lateness, weighted{min(v.value, late), v.n}) // what a bucket has is not later
+	}
 	for i := range l.records {
-		if l.records[i].class == Probe {
+		switch r := &l.records[i]; {
+		case r.class == Probe:
 			ours++
-		} else {
-			lateness = append(lateness, l.records[i].late)
+		case !r.bucket():
+			lateness = append(lateness, weighted{time.Duration(r.late), 1})
 		}
 	}
 	if ours > 0 {
-		why = append(why, fmt.Sprintf("lane %s: %s of %s failed by the probe's own fault", l.name, plural(ours, "attempt"), thousands(len(l.records))))
+		why = append(why, fmt.Sprintf("lane %s: %s of %s failed by the probe's own fault", l.name, plural(ours, "attempt"), thousands(l.attempts)))
 	}
 	if l.unlogged > 0 {
 		why = append(why, fmt.Sprintf("lane %s: the balancer's log lacks %s of %s that were answered: nobody knows their nodes", l.name,
-			thousands(l.unlogged), plural(len(l.records), "attempt")))
+			thousands(l.unlogged), plural(l.attempts, "attempt")))
 	}
-	slices.Sort(lateness)
 	limit := max(latenessLimit, l.gap)
-	if p99 := time.Duration(quantile(lateness, 0.99)); p99 > limit {
+	if p99 := quantileOf(lateness, 0.99); p99 > limit {
 		why = append(why, fmt.Sprintf("lane %s fell behind: attempts started %s late (p99), %s is the limit", l.name, msText(millis(p99)), msText(millis(limit))))
 	}
 	expected := l.rate * (l.end - l.begin).Seconds()
-	if float64(len(l.records)) < achievedShare*expected-1 { // the schedule's last attempt may be due a gap later
+	if float64(l.attempts) < achievedShare*expected-1 { // the schedule's last attempt may be due a gap later
 		why = append(why, fmt.Sprintf("lane %s made %s attempts in %s, its rate of %s per second asks for %s", l.name,
-			thousands(len(l.records)), msText(millis(l.end-l.begin)), strconv.FormatFloat(l.rate, 'f', -1, 64), thousands(int(expected+0.5))))
+			thousands(l.attempts), msText(millis(l.end-l.begin)), strconv.FormatFloat(l.rate, 'f', -1, 64), thousands(int(expected+0.5))))
 	}
 	return why
 }
@@ -210,7 +213,7 @@ func (a *analysis) badBaseline() []string {
 		failed, before := 0, 0
 		for i := range l.records {
 			if r := &l.records[i]; r.intended < scenario.from {
-				before++
+				before += int(r.n)
 				if r.failed() {
 					failed++
 				}

@@ -20,13 +20,15 @@ type HistoryWriter struct {
 	dir      string
 	events   *bufio.Writer
 	attempts *AttemptWriter
+	thinner  *Thinner // nil when every attempt is recorded
 	files    [2]*os.File
 	line     bytes.Buffer
 	err      error
 }
 
 // NewHistoryWriter makes the folder when it is missing, empties the files of an older history, and writes run.json.
-// The version of the run is set to HistoryVersion.
+// The version of the run is set to HistoryVersion. The record is thinned when run.Record says so; what a Thinner holds is
+// written by Close only.
 func NewHistoryWriter(dir string, run Run) (*HistoryWriter, error) {
 	w := &HistoryWriter{dir: dir}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -50,6 +52,9 @@ func NewHistoryWriter(dir string, run Run) (*HistoryWriter, error) {
 	}
 	w.events = bufio.NewWriterSize(w.files[0], 64<<10)
 	w.attempts = NewAttemptWriter(w.files[1])
+	if run.Record == RecordThinned {
+		w.thinner = NewThinner(w.attempts)
+	}
 	return w, nil
 }
 
@@ -57,6 +62,9 @@ func NewHistoryWriter(dir string, run Run) (*HistoryWriter, error) {
 func (w *HistoryWriter) Event(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.thinner != nil {
+		w.thinner.Event(e)
+	}
 	w.line.Reset()
 	encoder := json.NewEncoder(&w.line)
 	encoder.SetEscapeHTML(false)
@@ -72,6 +80,10 @@ func (w *HistoryWriter) Event(e Event) {
 func (w *HistoryWriter) Attempt(a Attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.thinner != nil {
+		w.keep(w.thinner.Attempt(a))
+		return
+	}
 	w.keep(w.attempts.Write(a))
 }
 
@@ -87,6 +99,9 @@ func (w *HistoryWriter) Flush() error {
 
 // Close flushes and closes the files, and returns the first error of the writer's life.
 func (w *HistoryWriter) Close() error {
+	if w.thinner != nil {
+		w.keepLocked(w.thinner.Close())
+	}
 	w.keepLocked(w.Flush())
 	w.keepLocked(w.closeFiles())
 	return w.explain(w.err)

@@ -54,14 +54,14 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			return conclude(cmd, r, filepath.Join(o.Out, "history"))
 		},
 	}
-	sessionFlags(cmd.Flags(), &o, &source)
+	sessionFlags(cmd.Flags(), &o, &source, session.RecordAll)
 	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
 	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
 	return cmd
 }
 
-// sessionFlags are those of everything that measures an address from here.
-func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string) {
+// sessionFlags are those of everything that measures an address from here; record is the default of --record.
+func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string, record string) {
 	f.Float64Var(&o.Rate, "rate", 100, "attempts per second")
 	f.StringVar(&o.Protocol, "protocol", probes.ProtocolTCPNew, "what an attempt is: "+strings.Join(probes.Protocols(), ", "))
 	f.StringVar(&o.Policy, "policy", probes.PolicyFresh, "five-tuples: fresh, or reuse:INTERVAL such as reuse:5s")
@@ -69,6 +69,8 @@ func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string) {
 	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; what it answers now is the right answer")
 	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
 		"an answer later than this counts as delayed; for balancers that terminate connections (500ms), 0 is off")
+	f.StringVar(&o.Record, "record", record, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, "+
+		"and elsewhere as counts and histograms of each second; the report is the same")
 	f.StringVar(source, "source", "",
 		"range of local addresses to draw five-tuples from, for rates that one address has too few ports for; "+
 			"`ip route add local RANGE dev lo` makes one")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
+	"github.com/hitless/hitless/reports"
 )
 
 func watchCommand() *cobra.Command {
@@ -42,7 +43,8 @@ func watchStart() *cobra.Command {
 cannot be written) is an error here, and nothing goes on in the background. So is a watch that runs in the same folder,
 and one that was killed there: "watch stop" makes a report of what that had recorded.
 
-What is measured is recorded as it happens. The log is watch.log and the state is watch.json in --out, beside the
+The record is thinned, so that it can go on for days: attempts stand one by one near failures and events, and elsewhere
+as counts and histograms of each second. What is measured is recorded some seconds after it happened. The log is watch.log and the state is watch.json in --out, beside the
 results.`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +64,7 @@ results.`,
 }
 
 func watchFlags(f *pflag.FlagSet, o *session.Options, source *string) {
-	sessionFlags(f, o, source)
+	sessionFlags(f, o, source, reports.RecordThinned)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
 	outOfWatch(f, &o.Out)
 }

@@ -202,7 +202,7 @@ func TestKilledWatch(t *testing.T) {
 	t.Parallel()
 	address, _ := target(t)
 	out := t.TempDir()
-	started(t, address, out)
+	started(t, address, out, "--record", "all") // a thinned record has the last seconds only at the end
 	s := until(t, out, "recorded", func(s watch.State) bool { return s.Attempts > 0 })
 	if err := unix.Kill(s.Pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ type Options struct {
 	DelayedAfter time.Duration // see probes.Lane
 	Source       netip.Prefix  // see probes.Lane.SourcePrefix
 	Duration     time.Duration // of the measurement, after baseline and proof; 0 is until the context ends
+	Record       string        // RecordAll (default) or reports.RecordThinned
 	Out          string        // folder for the results; what an earlier run left there is replaced
 	Command      string        // the call that this is, for the record
 	EndBy        string        // what ends it, in words for who reads the progress; default Ctrl-C
@@ -38,6 +39,9 @@ type Options struct {
 	Measuring    func()        // is called when the target may be changed, unless nil
 	Second       func(Second)  // takes each second's outcomes, unless nil; from a goroutine of its own
 }
+
+// RecordAll records every attempt by itself.
+const RecordAll = "all"
 
 // defaultRate is that of `hitless run`.
 const defaultRate = 100

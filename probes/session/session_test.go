@@ -85,6 +85,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	var away time.Duration
 	o := quickly(address, t)
 	o.Duration = time.Minute // the end of the context comes first
+	o.Record = reports.RecordThinned
 	changed := make(chan struct{})
 	o.Say = func(text string) {
 		if !strings.HasPrefix(text, "measuring") {
@@ -231,6 +232,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 		"port 0":              {func(o *Options) { o.Target = "203.0.113.1:0" }, "1 to 65535"},
 		"an unknown protocol": {func(o *Options) { o.Protocol = "sctp" }, "unknown"},
 		"a negative duration": {func(o *Options) { o.Duration = -1 }, "past"},
+		"an unknown record":   {func(o *Options) { o.Record = "some" }, "all and thinned"},
 		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "local ports"},
 		"a silent UDP port":   {func(o *Options) { o.Protocol = probes.ProtocolUDPFresh }, "attempt NUMBER"},
 	} {

@@ -48,6 +48,9 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	if o.Duration < 0 {
 		return l, fmt.Errorf("a duration of %v is in the past; give 0 for a measurement without an end of its own", o.Duration)
 	}
+	if o.Record != "" && o.Record != RecordAll && o.Record != reports.RecordThinned {
+		return l, fmt.Errorf("record %q is unknown; known are %s and %s", o.Record, RecordAll, reports.RecordThinned)
+	}
 	return l, ask(ctx, &l)
 }
 
@@ -189,6 +192,9 @@ func (o Options) record(l probes.Lane) (*reports.HistoryWriter, error) {
 	run := reports.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
 		Kernel:  reports.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},
 		Subject: reports.Subject{Name: o.Target}, Parameters: parameters(o, l)}
+	if o.Record == reports.RecordThinned {
+		run.Record = reports.RecordThinned
+	}
 	sum := sha256.New()
 	for _, key := range []string{"target", "protocol", "policy", "close", "path", "status", "rate", "duration"} {
 		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])

@@ -1,0 +1,79 @@
+package reports
+
+import (
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// Bins counts durations in bins that are less than 1 % wide; those below 128 ns are exact. Two counts add up, and what is
+// computed from one does not depend on how its durations were dealt to several.
+type Bins map[uint16]uint64
+
+const binBits = 7 // of a duration's leading bits
+
+// binOf is the number of the bin of a duration; negative ones are 0.
+func binOf(d time.Duration) uint16 {
+	v := uint64(max(d, 0))
+	shift := max(0, bits.Len64(v)-binBits-1)
+	return uint16(shift<<binBits + int(v>>shift))
+}
+
+// binTop is the longest duration of a bin.
+func binTop(bin uint16) time.Duration {
+	const full = 1 << binBits
+	shift := max(0, int(bin)/full-1)
+	return time.Duration((uint64(int(bin)-shift*full)+1)<<shift - 1)
+}
+
+// add counts a duration n times.
+func (b Bins) add(d time.Duration, n uint64) { b[binOf(d)] += n }
+
+func (b Bins) merge(o Bins) {
+	for bin, n := range o {
+		b[bin] += n
+	}
+}
+
+func (b Bins) count() uint64 {
+	var n uint64
+	for _, k := range b {
+		n += k
+	}
+	return n
+}
+
+// weighted is a value that stands for several.
+type weighted struct {
+	value time.Duration
+	n     uint64
+}
+
+// append appends the longest durations of the bins with their counts, in order.
+func (b Bins) append(values []weighted) []weighted {
+	for _, bin := range slices.Sorted(maps.Keys(b)) {
+		values = append(values, weighted{binTop(bin), b[bin]})
+	}
+	return values
+}
+
+// quantileOf returns the q-quantile (0 to 1) of values, which it puts in order: the smallest with at least that share at or
+// below it.
+func quantileOf(values []weighted, q float64) time.Duration {
+	byValue := func(a, b weighted) int { return int(max(-1, min(1, a.value-b.value))) }
+	if !slices.IsSortedFunc(values, byValue) {
+		slices.SortFunc(values, byValue)
+	}
+	var all uint64
+	for _, v := range values {
+		all += v.n
+	}
+	var below uint64
+	for _, v := range values {
+		if below += v.n; float64(below) >= q*float64(all) {
+			return v.value
+		}
+	}
+	return 0
+}

@@ -1,0 +1,175 @@
+package reports
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Bucket stands for good attempts of one lane, close to each other in time, that are of no interest one by one: see Thinner.
+// It keeps what a report needs of them: their numbers, their paths, who answered, and how long they took.
+type Bucket struct {
+	Lane    uint16
+	Spans   []Span
+	Groups  []Group
+	Late    Bins          // of the starts
+	Latency Bins          // from the intended start to the answer
+	Connect Bins          // time to connect, for datagrams to the answer; of those that have one
+	Slowest time.Duration // the longest latency
+}
+
+// Span is a run of numbers of attempts.
+type Span struct{ First, Count uint64 }
+
+// Group is the part of a bucket that took one path to one backend.
+type Group struct {
+	Path                      string        // the node that the balancer chose; empty where none did
+	Table                     time.Duration // an instant at which the balancer's table was the one that chose
+	Backend, Node, Generation string        // who answered
+	Terminating               bool          // it was shutting down
+	From, To                  time.Duration // intended starts of the first and the last
+	Count                     uint64
+}
+
+// check finds what does not add up.
+func (b *Bucket) check() error {
+	var numbers, grouped uint64
+	for _, s := range b.Spans {
+		if s.Count == 0 || s.Count > math.MaxUint32 || s.First > math.MaxUint32 {
+			return fmt.Errorf("a bucket of lane %d has %d attempts from number %d: the file is damaged", b.Lane, s.Count, s.First)
+		}
+		numbers += s.Count
+	}
+	for _, g := range b.Groups {
+		if g.Count == 0 || g.Count > math.MaxUint32 || g.To < g.From {
+			return fmt.Errorf("a bucket of lane %d has %d attempts from %v to %v: the file is damaged", b.Lane, g.Count, g.From, g.To)
+		}
+		grouped += g.Count
+	}
+	if numbers == 0 || grouped != numbers || b.Late.count() != numbers || b.Latency.count() != numbers || b.Connect.count() > numbers {
+		return fmt.Errorf("a bucket of lane %d does not add up: %d numbers, %d attempts, %d starts, %d answers: the file is damaged",
+			b.Lane, numbers, grouped, b.Late.count(), b.Latency.count())
+	}
+	return nil
+}
+
+// WriteBucket appends a bucket: the frame 'B'.
+func (w *AttemptWriter) WriteBucket(b *Bucket) error {
+	if w.err != nil {
+		return w.err
+	}
+	for _, g := range b.Groups {
+		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation} {
+			w.define(s)
+		}
+	}
+	out := binary.AppendUvarint(append(w.buf[:0], 'B'), uint64(b.Lane))
+	out = binary.AppendUvarint(out, uint64(len(b.Spans)))
+	var last uint64
+	for _, s := range b.Spans {
+		out = binary.AppendUvarint(binary.AppendVarint(out, int64(s.First-last)), s.Count)
+		last = s.First + s.Count
+	}
+	out = binary.AppendUvarint(out, uint64(len(b.Groups)))
+	for _, g := range b.Groups {
+		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation} {
+			out = binary.AppendUvarint(out, w.strings[s])
+		}
+		terminating := uint64(0)
+		if g.Terminating {
+			terminating = 1
+		}
+		out = binary.AppendUvarint(out, g.Count<<1|terminating)
+		for _, d := range [...]time.Duration{g.From, g.To - g.From, g.Table - g.From} {
+			out = binary.AppendVarint(out, int64(d))
+		}
+	}
+	for _, bins := range [...]Bins{b.Late, b.Latency, b.Connect} {
+		out = bins.encode(out)
+	}
+	w.buf = binary.AppendVarint(out, int64(b.Slowest))
+	w.put(w.buf)
+	return w.err
+}
+
+// encode appends the bins in order, each as its distance from the one before and its count.
+func (b Bins) encode(out []byte) []byte {
+	out = binary.AppendUvarint(out, uint64(len(b)))
+	last := uint16(0)
+	for _, bin := range slices.Sorted(maps.Keys(b)) {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(bin-last)), b[bin])
+		last = bin
+	}
+	return out
+}
+
+// mostOfBucket is more spans, groups or bins than a bucket has; a damaged count must not ask for memory.
+const mostOfBucket = 1 << 20
+
+// bucket reads a frame 'B' after its letter.
+func (r *AttemptReader) bucket() (*Bucket, error) {
+	f := fields{r: r}
+	b := &Bucket{Lane: uint16(f.uint())}
+	var last uint64
+	for range f.length() {
+		s := Span{First: last + uint64(f.int())}
+		s.Count = f.uint()
+		last = s.First + s.Count
+		if b.Spans = append(b.Spans, s); f.err != nil {
+			break
+		}
+	}
+	for range f.length() {
+		var g Group
+		for _, s := range []*string{&g.Path, &g.Backend, &g.Node, &g.Generation} {
+			*s = f.word()
+		}
+		count := f.uint()
+		g.Count, g.Terminating = count>>1, count&1 == 1
+		g.From = time.Duration(f.int())
+		g.To, g.Table = g.From+time.Duration(f.int()), g.From+time.Duration(f.int())
+		if b.Groups = append(b.Groups, g); f.err != nil {
+			break
+		}
+	}
+	for _, bins := range []*Bins{&b.Late, &b.Latency, &b.Connect} {
+		*bins = f.bins()
+	}
+	b.Slowest = time.Duration(f.int())
+	if f.err == nil {
+		f.err = b.check()
+	}
+	return b, f.err
+}
+
+// length is a count of what follows.
+func (f *fields) length() uint64 {
+	n := f.uint()
+	if f.err == nil && n > mostOfBucket {
+		f.err = fmt.Errorf("a bucket with %d parts in the attempts: the file is damaged", n)
+	}
+	if f.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (f *fields) bins() Bins {
+	b := Bins{}
+	last := uint64(0)
+	for range f.length() {
+		last += f.uint()
+		n := f.uint()
+		if f.err == nil && (last > math.MaxUint16 || n == 0 || n > math.MaxUint32) {
+			f.err = fmt.Errorf("%d durations of kind %d in a bucket of the attempts: the file is damaged", n, last)
+		}
+		if f.err != nil {
+			break
+		}
+		b[uint16(last)] += n
+	}
+	return b
+}

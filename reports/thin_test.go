@@ -1,0 +1,346 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// thinned writes the lab's record in the order in which a run records it: events that much after they happened, an outcome
+// when it is known.
+func (s *lab) thinned(t testing.TB, late time.Duration) *History {
+	t.Helper()
+	type told struct {
+		at time.Duration
+		do func(*HistoryWriter)
+	}
+	var all []told
+	for _, e := range s.events {
+		all = append(all, told{e.At + late, func(w *HistoryWriter) { w.Event(e) }})
+	}
+	for _, a := range s.attempts {
+		all = append(all, told{a.Start + a.Total, func(w *HistoryWriter) { w.Attempt(a) }})
+	}
+	slices.SortStableFunc(all, func(x, y told) int { return cmp.Compare(x.at, y.at) })
+	run := s.run
+	run.Record = RecordThinned
+	dir := t.TempDir()
+	w, err := NewHistoryWriter(filepath.Join(dir, "history"), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		x.do(w)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// kept counts the attempts of a record that stand in it one by one, and those in buckets.
+func kept(t testing.TB, h *History) (single, bucketed int) {
+	t.Helper()
+	for e, err := range h.Entries() {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case e.Bucket != nil:
+			bucketed += e.Bucket.attempts()
+		default:
+			single++
+		}
+	}
+	return single, bucketed
+}
+
+// sameReport demands that the report of a thinned record is that of the whole one: all of it, but that quantiles of the
+// latency may differ by 1 %.
+func sameReport(whole, thin *Report) error {
+	for i := range whole.Lanes {
+		w, t := &whole.Lanes[i].Latency, &thin.Lanes[i].Latency
+		for _, q := range [...]struct{ whole, thin *float64 }{{&w.P50, &t.P50}, {&w.P99, &t.P99}} {
+			if math.Abs(*q.whole-*q.thin) > 0.01**q.whole+2e-6 {
+				return fmt.Errorf("a quantile of the latency is %v s, of the thinned record %v s", *q.whole, *q.thin)
+			}
+			*q.thin = *q.whole
+		}
+	}
+	if diff := gocmp.Diff(whole, thin); diff != "" {
+		return fmt.Errorf("the report differs (-whole +thinned):\n%s", diff)
+	}
+	return nil
+}
+
+// Thinning costs nothing that a verdict rests on, whatever the faults, the changes of the balancer's table and the lateness.
+func TestAThinnedRecordHasTheReportOfTheWhole(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := faultyRunOf(rt, []float64{5, 20, 100}, func(time.Duration) time.Duration {
+			return time.Duration(rapid.IntRange(1, 40).Draw(rt, "seconds")) * time.Second
+		})
+		for i := range s.faults { // else all is near to one
+			f := &s.faults[i]
+			f.to = min(f.to, f.from+time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms"))*time.Millisecond)
+		}
+		s.remake()
+		whole, err := Build(s.write(t))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		h := s.thinned(t, time.Duration(rapid.IntRange(0, 500).Draw(rt, "events told late, ms"))*time.Millisecond)
+		thin, err := Build(h)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := CheckAgreement(h, thin); err != nil {
+			rt.Fatal(err)
+		}
+		if err := sameReport(whole, thin); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// remake makes the attempts again, with the faults as they are now.
+func (s *lab) remake() {
+	l := simLane{id: 0, name: "web", target: webAddress}
+	for i := range s.events {
+		if e := &s.events[i]; e.Kind == EventLane {
+			l.protocol = e.Attrs["protocol"]
+			_, _ = fmt.Sscan(e.Attrs["rate"], &l.rate)
+		}
+	}
+	if len(s.attempts) == 0 {
+		return
+	}
+	l.from, l.to = s.attempts[0].Intended, s.attempts[len(s.attempts)-1].Intended+1
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane || e.Kind == EventFlows })
+	s.attempts, s.stuck = nil, nil
+	if s.log != nil {
+		s.log = &balancerLog{}
+	}
+	s.probe(l)
+}
+
+// calm is a minute at 200 a second with one outage in its middle.
+func calm() *lab {
+	s := newLab(9)
+	s.services[webAddress] = &service{name: "web", seed: 7, local: true}
+	for i, node := range nodeNames {
+		s.pod(simPod{name: "web-" + node, node: node, address: fmt.Sprintf("10.244.0.%d", i+1), service: "web", ready: 100 * time.Millisecond})
+	}
+	s.balance(webAddress, 200*time.Millisecond, nodeNames...)
+	s.phase("baseline", time.Second)
+	s.phase("scenario", 5*time.Second)
+	s.step("watch", 5*time.Second, 55*time.Second)
+	s.phase("end", time.Minute)
+	s.faults = []fault{{node: "node-2", anyLane: true, from: 30 * time.Second, to: 30*time.Second + 200*time.Millisecond, class: Refused}}
+	s.probe(simLane{id: 1, name: "web", target: webAddress, rate: 200, from: time.Second, to: time.Minute})
+	return s
+}
+
+func TestThinningKeepsWhatIsNearAFailure(t *testing.T) {
+	s := calm()
+	h := s.thinned(t, 0)
+	single, bucketed := kept(t, h)
+	if single+bucketed != len(s.attempts) || bucketed < len(s.attempts)/2 {
+		t.Errorf("%d attempts stand one by one and %d in buckets, of %d", single, bucketed, len(s.attempts))
+	}
+	near := 0
+	for e, err := range h.Entries() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := e.Intended; e.Bucket == nil && at > 28200*time.Millisecond && at < 32*time.Second {
+			near++
+		}
+	}
+	if near < 3.7*200 {
+		t.Errorf("%d attempts stand one by one within 2 s of the outage, want all 760", near)
+	}
+	for _, err := range h.Attempts() {
+		if err != nil {
+			if !strings.Contains(err.Error(), "thinned") {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("a reader of single attempts is not told that some are missing")
+}
+
+// However rarely a path is taken, the good attempts before and after its failure stand one by one: they bound the outage.
+func TestThinningKeepsTheBoundsOfARarePath(t *testing.T) {
+	s := calm()
+	s.faults = nil
+	svc, l := s.services[webAddress], simLane{id: 1, target: webAddress}
+	for i := range s.attempts {
+		rare := i%1000 < 16 // each 5 s, and enough of them for a bucket
+		for a := &s.attempts[i]; a.Class != OK || (svc.choose(a.Source, webAddress, a.Start) == "node-2") != rare; {
+			*a = s.attempt(l, svc, a.Seq, a.Intended)
+		}
+	}
+	for i := 6000; i < 6016; i++ {
+		s.attempts[i] = failedAttempt(s.attempts[i], Refused)
+	}
+	whole := s.report(t)
+	h := s.thinned(t, 0)
+	thin, err := Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sameReport(whole, thin); err != nil {
+		t.Error(err)
+	}
+	if o := whole.Lanes[0].Outages; len(o) != 1 || o[0].UpperMs < 9000 {
+		t.Errorf("%+v, want one outage with 10 s between the good attempts around it", o)
+	}
+	if _, bucketed := kept(t, h); bucketed < len(s.attempts)/2 {
+		t.Errorf("only %d of %d attempts are in buckets", bucketed, len(s.attempts))
+	}
+}
+
+// The red twins: a bucket that was lost, or that stands twice, is told as lost and doubled attempts.
+func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
+	h := calm().thinned(t, 0)
+	for _, c := range []struct {
+		times int
+		want  string
+	}{{0, "are missing and 0 stand twice"}, {1, ""}, {2, "0 are missing and"}} {
+		dir := t.TempDir()
+		for _, name := range []string{RunFile, EventsFile} {
+			put(t, dir, name, contents(t, h.dir, name)[0])
+		}
+		f, err := os.Create(filepath.Join(dir, AttemptsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, changed := NewAttemptWriter(f), false
+		for e, err := range h.Entries() {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case e.Bucket == nil:
+				err = w.Write(e.Attempt)
+			case changed:
+				err = w.WriteBucket(e.Bucket)
+			default:
+				for range c.times {
+					err = w.WriteBucket(e.Bucket)
+				}
+				changed = true
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		again, err := OpenHistory(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Build(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := slices.IndexFunc(r.Reasons, func(s string) bool { return strings.Contains(s, "lost records") })
+		if (told >= 0) != (c.want != "") || (told >= 0 && !strings.Contains(r.Reasons[told], c.want)) {
+			t.Errorf("with the first bucket %d times: %q", c.times, r.Reasons)
+		}
+	}
+}
+
+// The bounds of a record that is thinned, at 200 a second with a failure each minute. All three are a sum: what an hour
+// without failures needs, and what is kept one by one near each of them. What is held while it is recorded does not grow.
+const (
+	thinHourBytes    = 6 << 20  // on disk, an hour without failures
+	thinFailureBytes = 64 << 10 // on disk, for each failure (4 s, one by one)
+	thinHeldBytes    = 4 << 20  // of memory while it is recorded
+)
+
+func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
+	for _, failures := range []int{0, 60} {
+		dir := t.TempDir()
+		w, err := NewHistoryWriter(filepath.Join(dir, "history"), Run{Scenario: "soak", Record: RecordThinned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Event(Event{Kind: EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
+			"target": webAddress.String(), "protocol": "tcp-new", "dialMs": "3000", "replyMs": "1000"}})
+		var early, grown int64
+		const n = 3600 * soakRate
+		every := n
+		if failures > 0 {
+			every = n / failures
+		}
+		for i := range n {
+			if i == n/6 {
+				early = held()
+			}
+			w.Attempt(hourAttempt(i, i%every == every/2 && failures > 0))
+		}
+		if grown = held() - early; grown > thinHeldBytes {
+			t.Errorf("recording an hour holds %d bytes more than ten minutes, %d are allowed", grown, int64(thinHeldBytes))
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "history", AttemptsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := int64(thinHourBytes + failures*thinFailureBytes)
+		if info.Size() > most {
+			t.Errorf("an hour with %d failures takes %d bytes on disk, %d are allowed", failures, info.Size(), most)
+		}
+		h, err := OpenHistory(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := held()
+		a, err := analyse(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		analysed := held() - before
+		if analysed > most {
+			t.Errorf("the analysis of an hour with %d failures holds %d bytes, %d are allowed", failures, analysed, most)
+		}
+		l := a.lanes[0]
+		missing, twice := l.lost()
+		if l.attempts != n || len(l.outages) != failures || missing+twice > 0 {
+			t.Errorf("%d attempts of %d with %d outages of %d, %d missing, %d twice", l.attempts, n, len(l.outages), failures, missing, twice)
+		}
+		t.Logf("%d failures: %d bytes on disk, %d held while recording, %d by the analysis", failures, info.Size(), grown, analysed)
+	}
+}
+
+// hourAttempt is one of an hour at soakRate, with times that differ as on a busy machine.
+func hourAttempt(i int, fails bool) Attempt {
+	at := time.Duration(i) * time.Second / soakRate
+	noise := time.Duration(uint32(i)*2654435761>>16) * 10 * time.Nanosecond // up to 655 µs
+	a := Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at + noise, Connect: 500*time.Microsecond + noise, Total: time.Millisecond + 2*noise,
+		Class: OK, Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), uint16(20000+i%40000)),
+		Backend: fmt.Sprintf("web-%08x-%d", i/(60*soakRate), i%3), Node: nodeNames[i%3], Generation: fmt.Sprintf("%08x", i/(60*soakRate))}
+	if fails {
+		a.Class, a.Backend, a.Node, a.Generation, a.Detail, a.Total, a.Connect = ConnectTimeout, "", "", "", "ETIMEDOUT", 3*time.Second, 0
+	}
+	return a
+}
