@@ -56,27 +56,55 @@ type execution struct {
 
 func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) error {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
-	for _, op := range ops {
+	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		op, left := x.trim(op)
-		if !left {
-			continue
-		}
-		x.do(op)
+		n := x.alike(ops)
+		x.doAll(ops[:n])
+		ops = ops[n:]
 	}
 	e.setsFailed = x.failing
 	return nil
 }
 
-// do carries one operation out. A change of sets is for all virtual servers of a pass, so that one bad element would keep
-// all of them from being served; when it is refused twice in a row, it is tried in halves, down to the ones that it is
+// alike returns how many of the next operations may go to the kernel at once.
+func (x *execution) alike(ops []kernel.Op) int {
+	n := 1
+	if _, can := x.kernel.(kernel.Batcher); !can {
+		return n
+	}
+	for n < min(len(ops), kernel.MostAtOnce) && kernel.Alike(ops[0], ops[n]) {
+		n++
+	}
+	return n
+}
+
+// doAll carries out operations that are alike, less those that must not happen any more.
+func (x *execution) doAll(ops []kernel.Op) {
+	var left []kernel.Op
+	for _, op := range ops {
+		if op, is := x.trim(op); is {
+			left = append(left, op)
+		}
+	}
+	if len(left) == 1 {
+		x.do(left[0])
+	} else if len(left) > 1 {
+		for i, err := range x.kernel.(kernel.Batcher).ApplyAll(left) {
+			x.done(left[i], err)
+		}
+	}
+}
+
+func (x *execution) do(op kernel.Op) { x.done(op, x.kernel.Apply(op)) }
+
+// done notes what became of an operation. A change of sets is for all virtual servers of a pass, so that one bad element would
+// keep all of them from being served; when it is refused twice in a row, it is tried in halves, down to the ones that it is
 // refused for. Where no reply comes, more of the same would only take longer.
-func (x *execution) do(op kernel.Op) {
+func (x *execution) done(op kernel.Op, err error) {
 	x.report.Operations++
 	x.report.repair(op)
-	err := x.kernel.Apply(op)
 	if err == nil {
 		err = x.state.Apply(op)
 	}

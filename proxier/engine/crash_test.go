@@ -75,7 +75,13 @@ func (r *rig) pass() {
 // Whichever operation of a life is the process's last: when it starts anew, each Service is served after each other one, no
 // connection is cut, and in the end the kernel holds what is wanted and nothing more. Other faults are TestHistories'.
 func TestDeathAtEveryOperation(t *testing.T) {
-	all := newRig(t)
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprintf("single %v", single), func(t *testing.T) { deathAtEveryOperation(t, single) })
+	}
+}
+
+func deathAtEveryOperation(t *testing.T, single bool) {
+	all := newRig(t, single)
 	n := all.live()
 	t.Logf("%d operations", n)
 	if n < 60 {
@@ -93,7 +99,7 @@ func TestDeathAtEveryOperation(t *testing.T) {
 	}
 	for i := range n {
 		t.Run(fmt.Sprintf("operation %d", i), func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, single)
 			r.kernel.FailAt(i, fake.Die)
 			r.live()
 			if cut := r.kernel.Cut(); cut > 0 {

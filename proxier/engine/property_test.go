@@ -25,6 +25,7 @@ type rig struct {
 	t      failer
 	world  *world
 	kernel *fake.Kernel
+	single bool // the engine knows no more than kernel.Kernel of it
 	engine *Engine
 	now    time.Time
 
@@ -46,8 +47,8 @@ func key(addr string, port uint16) kernel.Key {
 	return kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}
 }
 
-func newRig(t failer) *rig {
-	r := &rig{t: t, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
+func newRig(t failer, single bool) *rig {
+	r := &rig{t: t, single: single, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
 		dirty: map[types.NamespacedName]bool{}}
 	if err := r.kernel.Do(strangers...); err != nil {
 		t.Fatalf("%v", err)
@@ -61,7 +62,11 @@ func newRig(t failer) *rig {
 // start is the start of the process: a new engine that knows nothing.
 func (r *rig) start() {
 	r.kernel.Revive()
-	r.engine = New(r.kernel, r.world, Options{
+	var k kernel.Kernel = r.kernel
+	if r.single {
+		k = struct{ kernel.Kernel }{k}
+	}
+	r.engine = New(k, r.world, Options{
 		Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true, IPv6: true},
 		Drain:   limits, Now: func() time.Time { return r.now },
 	})
@@ -463,7 +468,7 @@ func (r *rig) fault(t *rapid.T) {
 // cut, and in the end the kernel holds the contract and nothing else of ours.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRig(t)
+		r := newRig(t, rapid.Bool().Draw(t, "single"))
 		t.Repeat(map[string]func(*rapid.T){
 			"change":      r.change,
 			"change more": r.change,

@@ -66,7 +66,7 @@ type sender struct {
 	client netip.AddrPort
 }
 
-var _ kernel.Kernel = (*Kernel)(nil)
+var _ kernel.Batcher = (*Kernel)(nil)
 
 // New returns an empty kernel of a node that has the given addresses.
 func New(node ...netip.Addr) *Kernel {
@@ -231,6 +231,15 @@ func (k *Kernel) Apply(op kernel.Op) error {
 		return fmt.Errorf("%v: %w: %w", op, ErrInjected, kernel.ErrLost)
 	}
 	return nil
+}
+
+// ApplyAll implements kernel.Batcher: faults, poison and After are those of single operations.
+func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = k.Apply(op)
+	}
+	return errs
 }
 
 func (k *Kernel) forget(o kernel.ForgetFlows) {

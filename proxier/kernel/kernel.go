@@ -170,3 +170,11 @@ type Kernel interface {
 	// Apply carries out one operation. After an error it is not known whether it took effect.
 	Apply(Op) error
 }
+
+// Batcher is a Kernel that carries out many operations with few exchanges.
+type Batcher interface {
+	Kernel
+	// ApplyAll carries out operations of which the first is Alike all others, at most MostAtOnce of them. It does so one after
+	// the other and whether or not the one before failed, as Apply would, and returns an error or nil for each.
+	ApplyAll([]Op) []error
+}

@@ -99,6 +99,19 @@ func (o ChangeSets) String() string {
 // maxShown keeps a change of thousands of elements to one readable line.
 const maxShown = 8
 
+// MostAtOnce bounds a batch: what the kernel has to say about all its operations must fit into a socket's buffer.
+const MostAtOnce = 128
+
+// Alike reports whether two operations may follow each other in one batch: what comes by the thousand in a start, and of one
+// kind, so that none needs another one of its batch to have succeeded.
+func Alike(a, b Op) bool {
+	switch a.(type) {
+	case AddVirtual, AddReal, Bind:
+		return a.Name() == b.Name()
+	}
+	return false
+}
+
 // KeyOf returns the virtual server that an operation is about; false for addresses and sets.
 func KeyOf(op Op) (Key, bool) {
 	switch o := op.(type) {

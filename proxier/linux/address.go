@@ -1,10 +1,12 @@
 package linux
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -30,6 +32,7 @@ type addresses struct {
 	deadline time.Duration
 	lost     func()
 	netlink  *netlink.Handle
+	batches  *batches
 	device   netlink.Link // nil when it is missing and nothing may be made
 	readOnly bool
 }
@@ -52,21 +55,27 @@ func (a *addresses) reopen() error {
 		h.Close()
 		return fmt.Errorf("setting the deadline of a netlink handle: %w", err)
 	}
+	b, err := openBatches(unix.NETLINK_ROUTE)
+	if err != nil {
+		h.Close()
+		return err
+	}
 	a.close()
-	a.netlink = h
+	a.netlink, a.batches = h, b
 	return nil
 }
 
 func (a *addresses) close() {
 	if a.netlink != nil {
 		a.netlink.Close()
-		a.netlink = nil
+		a.batches.close()
+		a.netlink, a.batches = nil, nil
 	}
 }
 
 // checked gives the handle up when a reply was lost, so that the late reply meets nobody.
 func (a *addresses) checked(err error) error {
-	if !errors.Is(err, unix.EAGAIN) {
+	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	a.lost()
@@ -102,6 +111,39 @@ func (a *addresses) ensure() error {
 
 func (a *addresses) bind(addr netip.Addr) error {
 	return unless(a.checked(a.netlink.AddrAdd(a.device, host(addr))), unix.EEXIST)
+}
+
+// bindAll is bind for many addresses, in the form of linux/if_addr.h.
+func (a *addresses) bindAll(addrs []netip.Addr) []error {
+	err := a.batches.until(time.Now().Add(a.deadline))
+	var errs []error
+	if err == nil {
+		errs, err = a.batches.do(len(addrs), func(i int) { a.write(addrs[i]) })
+	}
+	if err != nil {
+		return repeated(a.checked(err), len(addrs))
+	}
+	for i := range errs {
+		errs[i] = unless(errs[i], unix.EEXIST)
+	}
+	return errs
+}
+
+func (a *addresses) write(addr netip.Addr) {
+	b, as := a.batches, host(addr)
+	family := byte(unix.AF_INET)
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	message := []byte{family, byte(addr.BitLen()), 0, unix.RT_SCOPE_UNIVERSE}
+	at := b.begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+		binary.NativeEndian.AppendUint32(message, uint32(a.device.Attrs().Index))...)
+	b.attribute(unix.IFA_LOCAL, as.IP...)
+	b.attribute(unix.IFA_ADDRESS, as.IP...)
+	if as.Flags != 0 {
+		b.attribute32(unix.IFA_FLAGS, uint32(as.Flags))
+	}
+	b.end(at)
 }
 
 func (a *addresses) unbind(addr netip.Addr) error {

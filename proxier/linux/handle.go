@@ -10,7 +10,7 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// table is what is used of an *ipvs.Handle.
+// table is what is used of an *ipvs.Handle, and what an ipvsTable adds to it.
 type table interface {
 	NewService(*ipvs.Service) error
 	UpdateService(*ipvs.Service) error
@@ -22,6 +22,7 @@ type table interface {
 	DelDestination(*ipvs.Service, *ipvs.Destination) error
 	GetDestinations(*ipvs.Service) ([]*ipvs.Destination, error)
 	SetConfig(*ipvs.Config) error
+	ApplyAll([]kernel.Op) ([]error, error) // beside what an *ipvs.Handle has
 	Close()
 }
 

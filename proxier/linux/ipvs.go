@@ -32,14 +32,7 @@ var (
 type virtualServers struct{ handle *handle }
 
 func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
-	open := func() (table, error) {
-		h, err := ipvs.New("")
-		if err != nil {
-			return nil, err
-		}
-		return h, nil
-	}
-	return &virtualServers{&handle{open: open, deadline: deadline, lost: lost}}
+	return &virtualServers{&handle{open: openIPVS, deadline: deadline, lost: lost}}
 }
 
 func (v *virtualServers) close() { v.handle.close() }

@@ -49,7 +49,7 @@ type Kernel struct {
 	readOnly  bool
 }
 
-var _ kernel.Kernel = (*Kernel)(nil)
+var _ kernel.Batcher = (*Kernel)(nil)
 
 // Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
 // addresses, and the filter table. It changes no virtual server, address or set element that is there already.
@@ -193,4 +193,30 @@ func (k *Kernel) Apply(op kernel.Op) error {
 		return fmt.Errorf("operation %q is unknown to this kernel", op.Name())
 	}
 	return k.ipvs.apply(op)
+}
+
+// ApplyAll implements kernel.Batcher.
+func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
+	if len(ops) == 0 || k.readOnly {
+		return k.oneByOne(ops)
+	}
+	switch ops[0].(type) {
+	case kernel.AddVirtual, kernel.AddReal:
+		return k.ipvs.applyAll(ops)
+	case kernel.Bind:
+		addrs := make([]netip.Addr, len(ops))
+		for i, op := range ops {
+			addrs[i] = op.(kernel.Bind).Addr
+		}
+		return k.addresses.bindAll(addrs)
+	}
+	return k.oneByOne(ops)
+}
+
+func (k *Kernel) oneByOne(ops []kernel.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = k.Apply(op)
+	}
+	return errs
 }

@@ -194,7 +194,26 @@ func (m *Metrics) Tables(virtuals, draining int) {
 }
 
 // Kernel returns a kernel whose operations are counted.
-func (m *Metrics) Kernel(k kernel.Kernel) kernel.Kernel { return &counted{k, m} }
+func (m *Metrics) Kernel(k kernel.Kernel) kernel.Kernel {
+	c := &counted{k, m}
+	if b, is := k.(kernel.Batcher); is {
+		return &countedBatches{c, b}
+	}
+	return c
+}
+
+type countedBatches struct {
+	*counted
+	batcher kernel.Batcher
+}
+
+func (c *countedBatches) ApplyAll(ops []kernel.Op) []error {
+	errs := c.batcher.ApplyAll(ops)
+	for i, op := range ops {
+		c.count(op.Name(), errs[i])
+	}
+	return errs
+}
 
 type counted struct {
 	kernel kernel.Kernel

@@ -1,0 +1,179 @@
+//go:build netns
+
+package linux
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/ipvs"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Many addresses at once are on the device as each by itself is, and to bind again what is bound is no error.
+func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
+	var all []netip.Addr
+	for i := range 2 * kernel.MostAtOnce {
+		all = append(all, netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i%250 + 1)}))
+	}
+	all = append(all, netip.MustParseAddr("fd00:96::1"), netip.MustParseAddr("fd00:96::2"))
+	read := func(bind func(a *addresses)) (found []netlink.Addr) {
+		inNamespace(t)
+		blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
+		a := &addresses{blank: blank, deadline: 5 * time.Second, lost: func() { t.Error("a reply was lost") }}
+		if err := a.reopen(); err != nil {
+			t.Fatal(err)
+		}
+		defer a.close()
+		if err := a.ensure(); err != nil {
+			t.Fatal(err)
+		}
+		bind(a)
+		found, err := a.netlink.AddrList(a.device, netlink.FAMILY_ALL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range found {
+			found[i].LinkIndex = 0
+		}
+		slices.SortFunc(found, func(a, b netlink.Addr) int { return slices.Compare(a.IP, b.IP) })
+		return found
+	}
+	want := read(func(a *addresses) {
+		for _, addr := range all {
+			if err := a.bind(addr); err != nil {
+				t.Fatalf("%v: %v", addr, err)
+			}
+		}
+	})
+	got := read(func(a *addresses) {
+		for range 2 { // the second time, it is so already
+			for some := range slices.Chunk(all, kernel.MostAtOnce) {
+				if err := errors.Join(a.bindAll(some)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(all) {
+		t.Errorf("%d addresses (-one by one +at once):\n%s", len(got), diff)
+	}
+}
+
+// A request in the middle that fails keeps no other one from being done, and each error is that of its own request.
+func TestWhatFailsAmongManyAddresses(t *testing.T) {
+	inNamespace(t)
+	b, err := openBatches(unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &addresses{batches: b, device: lo}
+	one, two := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
+	for _, c := range []struct {
+		addrs []netip.Addr
+		want  []error
+	}{
+		{[]netip.Addr{one, one, two}, []error{nil, unix.EEXIST, nil}},
+		{[]netip.Addr{netip.MustParseAddr("203.0.113.12"), two}, []error{nil, unix.EEXIST}}, // the last one
+		{[]netip.Addr{netip.MustParseAddr("203.0.113.13")}, []error{nil}},
+	} {
+		got, err := b.do(len(c.addrs), func(i int) { a.write(c.addrs[i]) })
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, %v, want %v", c.addrs, got, err, c.want)
+		}
+	}
+	list, err := netlink.AddrList(lo, netlink.FAMILY_V4)
+	if err != nil || len(list) != 5 { // 127.0.0.1, too
+		t.Errorf("addresses %v, %v", list, err)
+	}
+}
+
+// many are virtual servers of all kinds, and real servers of each.
+func many() (virtuals, reals []kernel.Op) {
+	for i := range kernel.MostAtOnce / 2 {
+		v := kernel.Virtual{Key: kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}), Protocol: kernel.TCP, Port: uint16(80 + i)},
+			Scheduler: []string{"rr", "sh", "mh"}[i%3], Affinity: time.Duration(i%2) * time.Hour}
+		if i%4 == 3 {
+			v.Key.Protocol = kernel.UDP
+		}
+		real := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)}), 8080)
+		if i%5 == 4 {
+			v.Key.Addr, real = netip.AddrFrom16([16]byte{0: 0xfd, 14: byte(i), 15: 1}), netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 1: 1, 15: byte(i)}), 8080)
+		}
+		virtuals = append(virtuals, kernel.AddVirtual{Virtual: v})
+		reals = append(reals, kernel.AddReal{Key: v.Key, Real: real, Weight: 1 + i%2})
+	}
+	return virtuals, reals
+}
+
+// Many virtual and real servers at once are in the kernel as each by itself is.
+func TestServersAtOnceAreThoseOneByOne(t *testing.T) {
+	virtuals, reals := many()
+	type server struct {
+		Service ipvs.Service
+		Reals   []*ipvs.Destination
+	}
+	read := func(apply func(k *Kernel, ops []kernel.Op)) map[kernel.Key]server {
+		inNamespace(t)
+		k := withIPVS(t)
+		apply(k, virtuals)
+		apply(k, reals)
+		all := map[kernel.Key]server{}
+		list, err := call(k.ipvs.handle, "listing", table.GetServices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			v, _ := virtual(s)
+			d, err := call(k.ipvs.handle, "listing", func(t table) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[v.Key] = server{*s, d}
+		}
+		return all
+	}
+	want := read(func(k *Kernel, ops []kernel.Op) { apply(t, k, ops...) })
+	got := read(func(k *Kernel, ops []kernel.Op) {
+		if err := errors.Join(k.ApplyAll(ops)...); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(virtuals) {
+		t.Errorf("%d virtual servers (-one by one +at once):\n%s", len(got), diff)
+	}
+}
+
+// Somebody else's virtual server among many is told by its error, and all others are there.
+func TestWhatFailsAmongManyServers(t *testing.T) {
+	inNamespace(t)
+	k := withIPVS(t)
+	virtuals, reals := many()
+	apply(t, k, virtuals[3])
+	for i, err := range k.ApplyAll(virtuals) {
+		if i == 3 != errors.Is(err, kernel.ErrExists) || i != 3 && err != nil {
+			t.Errorf("%v: %v", virtuals[i], err)
+		}
+	}
+	apply(t, k, kernel.DeleteVirtual{Key: reals[len(reals)-1].(kernel.AddReal).Key})
+	for i, err := range k.ApplyAll(reals) {
+		if last := i == len(reals)-1; last != errors.Is(err, unix.ESRCH) || !last && err != nil {
+			t.Errorf("%v: %v", reals[i], err)
+		}
+	}
+	if all, err := k.Servers(); err != nil || len(all) != len(virtuals)-1 {
+		t.Errorf("%d virtual servers, %v, want %d", len(all), err, len(virtuals)-1)
+	}
+}
