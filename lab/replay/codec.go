@@ -170,6 +170,11 @@ func write(w http.ResponseWriter, media string, code int, data []byte) {
 	if err != nil { // a field that today's types do not have or read otherwise: JSON can still carry it
 		media, encoded = jsonType, data
 	}
+	writeAs(w, media, code, encoded)
+}
+
+// writeAs answers with what is in the media type already.
+func writeAs(w http.ResponseWriter, media string, code int, encoded []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(code)

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	protobufserializer "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/hitless/hitless/lab/replay"
 )
@@ -272,6 +275,38 @@ func TestWhatGoesOverTheWire(t *testing.T) {
 				t.Errorf("got %d %s %s", code, media, answer)
 			}
 		})
+	}
+}
+
+// A list in protobuf is put together from what is kept of its objects: to the byte, what the API machinery makes of the list in
+// JSON, the first time and later.
+func TestListsInProtobufAreThoseInJSON(t *testing.T) {
+	l := start(t, nil)
+	client := l.client(t)
+	for _, name := range []string{"b", "a", "c"} {
+		if _, err := client.CoreV1().Services("default").Create(t.Context(), service(name, "10.96.0.1"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		l.apply(t, slice(name+"-1", name, "node-1", "10.244.1.4", "10.244.1.5"))
+		l.apply(t, configMap(name, map[string]string{"z": "1", "y": strings.Repeat("2", 300)}))
+	}
+	serializer := protobufserializer.NewSerializer(scheme.Scheme, scheme.Scheme)
+	for _, path := range []string{"/api/v1/services", "/api/v1/services?fieldSelector=metadata.name%3Db", "/api/v1/namespaces/none/services", "/api/v1/configmaps",
+		"/apis/discovery.k8s.io/v1/endpointslices", "/apis/discovery.k8s.io/v1beta1/endpointslices"} {
+		_, _, text := l.curl(t, http.MethodGet, path, "application/json", "", "")
+		list, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		if err := serializer.Encode(list, &want); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, _, got := l.curl(t, http.MethodGet, path, "application/vnd.kubernetes.protobuf", "", ""); got != want.String() {
+				t.Errorf("%s: %d bytes in protobuf, want %d:\n%q\nwant\n%q", path, len(got), want.Len(), got, want.String())
+			}
+		}
 	}
 }
 

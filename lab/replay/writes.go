@@ -221,7 +221,7 @@ func (s *Server) serveDeleteCollection(w http.ResponseWriter, q *request) error 
 	if err != nil {
 		return err
 	}
-	write(w, q.media, http.StatusOK, listJSON(q, version, done, selection{}))
+	write(w, q.media, http.StatusOK, listJSON(q, version, done))
 	return nil
 }
 
