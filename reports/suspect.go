@@ -136,7 +136,7 @@ func (a *analysis) suspectOf(e Event) suspect {
 		return s
 	case EventForeign:
 		if state == "begin" {
-			s.weight, s.what, s.standing = weightForeign, e.Attrs["what"], true
+			s.weight, s.what, s.standing, s.backend = weightForeign, e.Attrs["what"], true, true
 			s.until = a.after(e, func(later Event) bool { return later.Attrs["id"] == e.Attrs["id"] && later.Attrs["state"] == "end" })
 		}
 		return s

@@ -29,6 +29,8 @@ type Scenario struct {
 	Parameters []Parameter
 	// Gated gives the measured pods a readiness gate, which World.setGate opens and closes.
 	Gated bool
+	// Tools says that it needs nft on the nodes, whatever the proxy calls.
+	Tools bool
 	// ReplayOnly says that only the replay control plane can be asked for what it does.
 	ReplayOnly bool
 	// ByAPI says that the API server alone is asked for what it does, so that it can be done to any cluster.
@@ -45,7 +47,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{api(), churn(), drain(), fault(), flap(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.
@@ -161,6 +163,8 @@ type Machines interface {
 	PowerOff(ctx context.Context, node string) error
 	// PowerOn boots a node without power, and returns when its proxy is accepted.
 	PowerOn(ctx context.Context, node string) error
+	// Command runs a program on a node to its end, and returns what it says.
+	Command(ctx context.Context, node string, words ...string) (output string, err error)
 }
 
 // FaultSpec is a known fault between client and node.

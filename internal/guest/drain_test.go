@@ -22,6 +22,8 @@ type powered struct {
 	done []string
 }
 
+func (p *powered) Command(context.Context, string, ...string) (string, error) { return "", nil }
+
 func (p *powered) PowerOff(_ context.Context, node string) error {
 	p.done = append(p.done, "off "+node)
 	p.off[node] = !p.deaf

@@ -1,0 +1,107 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// ruleset plays nft on a node, as far as the scenario goes.
+type ruleset struct {
+	powered
+	rules []string // of the foreign table: verdict and comment
+	own   int      // rules of the proxy
+	blind bool     // no packet meets a foreign rule
+	deaf  bool     // a flush takes nothing away
+}
+
+func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string, error) {
+	switch what := strings.Join(words[1:], " "); {
+	case what == "-a list ruleset":
+		return "table ip proxy { # handle 1\n" + strings.Repeat("\t\tcounter # handle 7\n", r.own) + "}\n", nil
+	case what == "flush ruleset":
+		if !r.deaf {
+			r.own = 0
+		}
+	case strings.HasPrefix(what, "add rule"):
+		r.rules = append(r.rules, words[len(words)-3]+" comment "+words[len(words)-1])
+	case strings.HasPrefix(what, "-a list table"):
+		return r.listing(), nil
+	case strings.HasPrefix(what, "delete rule"):
+		r.rules = r.rules[1:]
+	case strings.HasPrefix(what, "delete table"):
+		r.rules = nil
+	}
+	return "", nil
+}
+
+// listing has the packets at the first rule, as a verdict leaves none for the next.
+func (r *ruleset) listing() (text string) {
+	for i, rule := range r.rules {
+		packets := 0
+		if i == 0 && !r.blind {
+			packets = 5
+		}
+		text += fmt.Sprintf("\t\tip daddr 10.244.1.2 counter packets %d bytes 300 %s # handle %d\n", packets, rule, i+2)
+	}
+	return text
+}
+
+func runInterference(t *testing.T, r *ruleset, what string) ([]reports.Event, error) {
+	t.Helper()
+	s := newStage(t, "interference", map[string]string{"what": what, "replicas": "2"})
+	s.world.Machines = r
+	scenario, err := scenarios.Find("interference")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = scenarios.Run(t.Context(), scenario, &s.world)
+	var foreign []reports.Event
+	for _, e := range s.events {
+		if e.Kind == reports.EventForeign {
+			foreign = append(foreign, e)
+		}
+	}
+	return foreign, err
+}
+
+// The record names the foreign rule, from when it disturbs until it is gone.
+func TestInterferenceNamesWhatMeddled(t *testing.T) {
+	for what, want := range map[string]string{
+		"flush":       "`nft flush ruleset` took the 3 rules of node-1 away",
+		"stale-drop":  "the foreign rule `table inet stale-policy { ip daddr { 10.244.1.",
+		"stale-allow": "the stale allow `table inet stale-policy { ip daddr { 10.244.1.",
+	} {
+		r := &ruleset{own: 3}
+		events, err := runInterference(t, r, what)
+		if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Attrs["what"], want) || events[0].Node != "node-1" {
+			t.Errorf("%s: %+v, %v; want %q", what, events, err, want)
+		}
+		if len(r.rules) > 0 {
+			t.Errorf("%s left %q", what, r.rules)
+		}
+	}
+}
+
+// What met no packet, hid nothing or took nothing away is never a green run.
+func TestInterferenceThatDidNotHappenIsAnError(t *testing.T) {
+	for what, c := range map[string]struct {
+		rules *ruleset
+		want  string
+	}{
+		"flush":       {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
+		"stale-drop":  {&ruleset{blind: true}, "met no packet"},
+		"stale-allow": {&ruleset{blind: true}, "it hid nothing"},
+	} {
+		if _, err := runInterference(t, c.rules, what); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s gave %v, want %q", what, err, c.want)
+		}
+	}
+	if _, err := runInterference(t, &ruleset{}, "flush"); err == nil || !strings.Contains(err.Error(), "nothing to flush") {
+		t.Errorf("a node without rules gave %v", err)
+	}
+}

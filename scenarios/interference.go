@@ -1,0 +1,226 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// interference has another program meddle with a node's rules, as a firewall's reload does (rke2#10469), or the agent of a
+// NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
+func interference() Scenario {
+	return Scenario{
+		Name:    "interference",
+		Summary: "has another program meddle with a node's rules: flush them, or leave a stale drop or a stale allow",
+		Tools:   true,
+		Parameters: []Parameter{
+			lanesParameter,
+			{"what", "flush", "flush (`nft flush ruleset`), stale-drop (a rule that drops what goes to the node's pods) or stale-allow " +
+				"(a rule that hides such a drop, and is cleaned up)", oneOf("flush", "stale-drop", "stale-allow")},
+			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty},
+			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour)},
+			{"lasts", "10s", "how long the stale rule drops; with flush, how long the proxy has to repair", durationIn(time.Second, time.Hour)},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			node, err := w.leavingNode(ctx)
+			if err != nil {
+				return err
+			}
+			switch w.Params["what"] {
+			case "flush":
+				return w.Step(ctx, "flush the ruleset of "+node, node, func(ctx context.Context) error { return w.flushRuleset(ctx, node) })
+			case "stale-drop":
+				return w.Step(ctx, "leave a stale drop on "+node, node, func(ctx context.Context) error { return w.staleDrop(ctx, node) })
+			default:
+				return w.Step(ctx, "clean a stale allow on "+node, node, func(ctx context.Context) error { return w.staleAllow(ctx, node) })
+			}
+		},
+	}
+}
+
+// nft runs nft on a node.
+func (w *World) nft(ctx context.Context, node string, words ...string) (string, error) {
+	out, err := w.Machines.Command(ctx, node, append([]string{"/usr/sbin/nft"}, words...)...)
+	if err != nil {
+		return out, fmt.Errorf("nft %s on %s: %w: %s", strings.Join(words, " "), node, err, strings.TrimSpace(out))
+	}
+	return out, nil
+}
+
+// foreign records that something foreign begins or ends to stand on a node; what names it in a clause.
+func (w *World) foreign(node, state, what string) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventForeign, Node: node, Object: w.Params["what"],
+		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
+}
+
+// ruleLine is a rule in the listing of `nft -a list ruleset`: tables, chains, sets and maps have a handle too.
+var ruleLine = regexp.MustCompile(`(?m)^\t\t\S.* # handle \d+$`)
+
+func (w *World) rulesOf(ctx context.Context, node string) (int, error) {
+	out, err := w.nft(ctx, node, "-a", "list", "ruleset")
+	return len(ruleLine.FindAllString(out, -1)), err
+}
+
+// flushRuleset empties nftables on a node, what iptables wrote there too, and gives the proxy time to put its rules back.
+// Whether it does is for the traffic to show, and for the event of the end.
+func (w *World) flushRuleset(ctx context.Context, node string) error {
+	before, err := w.rulesOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	if before == 0 {
+		return fmt.Errorf("%s has no rule in nftables: there is nothing to flush", node)
+	}
+	if _, err := w.nft(ctx, node, "flush", "ruleset"); err != nil {
+		return err
+	}
+	after, err := w.rulesOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	if after >= before {
+		return fmt.Errorf("%s has %d rules after the flush and had %d: nothing was flushed", node, after, before)
+	}
+	w.foreign(node, "begin", fmt.Sprintf("`nft flush ruleset` took the %d rules of %s away", before, node))
+	end := w.Clock.Now() + w.Params.duration("lasts")
+	for repaired := false; w.Clock.Now() < end; {
+		if err := w.Clock.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		now, err := w.rulesOf(ctx, node)
+		if err != nil {
+			return err
+		}
+		if !repaired && now >= before {
+			repaired = true
+			w.foreign(node, "end", fmt.Sprintf("%s has %d rules again", node, now))
+		}
+	}
+	return nil
+}
+
+const (
+	staleTable = "stale-policy"
+	staleChain = "pods"
+	staleAllow = "allow of a policy that is gone"
+	staleDrop  = "default deny of a policy"
+)
+
+// stale makes a table as the agent of a NetworkPolicy has, whose rules see what goes to the node's pods of the Deployment. It
+// returns the match of its rules.
+func (w *World) stale(ctx context.Context, node string) (match string, err error) {
+	pods, err := w.main.pods(ctx, w)
+	if err != nil {
+		return "", fmt.Errorf("listing the pods: %w", err)
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || p.Status.PodIP == "" })
+	if len(pods) == 0 {
+		return "", fmt.Errorf("no pod of the Deployment is on %s", node)
+	}
+	addresses := make([]string, len(pods))
+	for i, p := range pods {
+		addresses[i] = p.Status.PodIP
+	}
+	slices.Sort(addresses)
+	if _, err := w.nft(ctx, node, "add", "table", "inet", staleTable); err != nil {
+		return "", err
+	}
+	_, err = w.nft(ctx, node, "add", "chain", "inet", staleTable, staleChain, "{ type filter hook postrouting priority 0 ; }")
+	return "ip daddr { " + strings.Join(addresses, ", ") + " }", err
+}
+
+func (w *World) addStale(ctx context.Context, node, match, verdict, comment string) error {
+	_, err := w.nft(ctx, node, "add", "rule", "inet", staleTable, staleChain, match, "counter", verdict, "comment", strconv.Quote(comment))
+	return err
+}
+
+// staleRule names a foreign rule as a reader finds it on the node.
+func staleRule(match, verdict string) string {
+	return fmt.Sprintf("`table inet %s { %s %s }`", staleTable, match, verdict)
+}
+
+// ruleCount is a rule of the listing with its counter, its comment and its handle.
+var ruleCount = regexp.MustCompile(`counter packets (\d+) bytes \d+ \S+ comment "([^"]*)" # handle (\d+)`)
+
+// met returns how many packets each foreign rule has met, and the rules' handles, both by comment.
+func (w *World) met(ctx context.Context, node string) (packets map[string]int, handles map[string]string, err error) {
+	out, err := w.nft(ctx, node, "-a", "list", "table", "inet", staleTable)
+	packets, handles = map[string]int{}, map[string]string{}
+	for _, m := range ruleCount.FindAllStringSubmatch(out, -1) {
+		packets[m[2]], _ = strconv.Atoi(m[1])
+		handles[m[2]] = m[3]
+	}
+	return packets, handles, err
+}
+
+// staleDrop puts a rule in that drops what goes to the node's pods, and takes it out again.
+func (w *World) staleDrop(ctx context.Context, node string) error {
+	match, err := w.stale(ctx, node)
+	if err != nil {
+		return err
+	}
+	if err := w.addStale(ctx, node, match, "drop", staleDrop); err != nil {
+		return err
+	}
+	w.foreign(node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
+	return w.drops(ctx, node)
+}
+
+// staleAllow leaves an allow and, behind it, the drop that it hides; then somebody cleans the allow up.
+func (w *World) staleAllow(ctx context.Context, node string) error {
+	match, err := w.stale(ctx, node)
+	if err == nil {
+		err = w.addStale(ctx, node, match, "accept", staleAllow)
+	}
+	if err == nil {
+		err = w.addStale(ctx, node, match, "drop", staleDrop)
+	}
+	if err == nil {
+		err = w.Clock.Sleep(ctx, w.Params.duration("hidden"))
+	}
+	if err != nil {
+		return err
+	}
+	packets, handles, err := w.met(ctx, node)
+	switch {
+	case err != nil:
+		return err
+	case packets[staleAllow] == 0 || packets[staleDrop] != 0:
+		return fmt.Errorf("the stale allow met %d packets and the drop behind it %d: it hid nothing", packets[staleAllow], packets[staleDrop])
+	}
+	if _, err := w.nft(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
+		return err
+	}
+	w.foreign(node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
+		staleRule(match, "accept"), node, staleRule(match, "drop")))
+	return w.drops(ctx, node)
+}
+
+// drops lets the foreign rule drop for its time, and takes the table away. A rule that met no packet shows nothing.
+func (w *World) drops(ctx context.Context, node string) error {
+	if err := w.Clock.Sleep(ctx, w.Params.duration("lasts")); err != nil {
+		return err
+	}
+	packets, _, err := w.met(ctx, node)
+	if err != nil {
+		return err
+	}
+	if _, err := w.nft(ctx, node, "delete", "table", "inet", staleTable); err != nil {
+		return err
+	}
+	w.foreign(node, "end", "the foreign rule on "+node+" is gone")
+	if packets[staleDrop] == 0 {
+		return errors.New("the foreign rule met no packet: nothing was disturbed")
+	}
+	return nil
+}
