@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier zero-loss nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier zero-loss versions nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces;
 
 zero-loss: packages build ## the bundled proxier, kube-proxy ipvs and a faulty twin through what must cost no connection, on RUNS=8 seeds (a night)
 	@hack/zero-loss.sh
+
+versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs: fails when NEW drops more (an hour)
+	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
 
 bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
 	@hack/bench-proxier.sh

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Compares two versions of kube-proxy in a MODE, on the same seeds, and ends with 1 when NEW really drops more than OLD in a
+# scenario, and with 3 when a run cannot be trusted. Four seeds (RUNS) are the fewest that can show a difference.
+set -euo pipefail
+hitless="${HITLESS:-$(dirname "$0")/..}/bin/hitless"
+out=${OUT:-out/versions}
+worst=0
+compare() { # name, then the words of `hitless compare`
+  local name=$1 status=0
+  shift
+  "$hitless" compare "$@" --subject "kube-proxy@$OLD/$MODE" --subject "kube-proxy@$NEW/$MODE" --controlplane replay \
+    --runs "${RUNS:-4}" --out "$out/$name" || status=$?
+  if [ "$status" -ne 0 ]; then echo "$name: kube-proxy $NEW after $OLD in mode $MODE ended with exit code $status" >&2; fi
+  if [ "$status" -gt "$worst" ]; then worst=$status; fi
+}
+compare rollout rollout --set rollouts=1
+compare restart restart
+compare kill restart --set signal=KILL
+compare scaledown drain --set what=scaledown --set off=30s
+exit "$worst"

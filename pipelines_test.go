@@ -1,0 +1,271 @@
+package hitless_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// pipeline is what a workflow and an action have in common, as far as this project uses it.
+type pipeline struct {
+	Name   string
+	On     any
+	Inputs map[string]any
+	Jobs   map[string]struct {
+		RunsOn string `yaml:"runs-on"`
+		Steps  []step
+	}
+	Runs struct {
+		Using string
+		Steps []step
+	}
+}
+
+type step struct {
+	Uses  string
+	Run   string
+	Shell string
+	If    string
+	With  map[string]string
+	Env   map[string]string
+}
+
+func pipelines(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{".github/workflows/*", ".github/actions/*/action.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no file is like %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[file] = string(data)
+		}
+	}
+	return texts
+}
+
+func parsePipeline(text string) (p pipeline, err error) {
+	if err = yaml.Unmarshal([]byte(text), &p); err != nil {
+		return p, err
+	}
+	var steps []step
+	for name, job := range p.Jobs {
+		if job.RunsOn == "" || len(job.Steps) == 0 {
+			return p, errors.New("the job " + name + " runs nowhere, or does nothing")
+		}
+		steps = append(steps, job.Steps...)
+	}
+	composite := p.Runs.Using == "composite"
+	if composite {
+		steps = append(steps, p.Runs.Steps...)
+	}
+	if p.Name == "" || len(steps) == 0 || (p.On == nil) != composite {
+		return p, errors.New("it has no name, no step, or nothing that starts it")
+	}
+	for _, s := range steps {
+		if (s.Uses == "") == (s.Run == "") || composite && s.Run != "" && s.Shell == "" {
+			return p, errors.New("a step has to use an action or to run a command, in an action with a shell: " + s.Uses + s.Run)
+		}
+		if strings.Contains(s.Run, "${{") {
+			return p, errors.New("an expression in a command lets inputs be run; give it to the step's env: " + s.Run)
+		}
+	}
+	return p, nil
+}
+
+func TestPipelinesAreWellFormed(t *testing.T) {
+	for file, text := range pipelines(t) {
+		if _, err := parsePipeline(text); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"no YAML":              "name: x\n\ton: push",
+		"no step":              "name: x\non: push\njobs: {a: {runs-on: here, steps: []}}",
+		"both":                 "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: a, uses: b}]}}",
+		"an action's shell":    "name: x\nruns: {using: composite, steps: [{run: a}]}",
+		"an injected command":  "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: 'a ${{ inputs.x }}'}]}}",
+		"nothing to start it":  "name: x\njobs: {a: {runs-on: here, steps: [{run: a}]}}",
+		"a job without a home": "name: x\non: push\njobs: {a: {steps: [{run: a}]}}",
+	} {
+		if _, err := parsePipeline(text); err == nil {
+			t.Errorf("a pipeline with %s was taken", what)
+		}
+	}
+}
+
+// What a pipeline names is there: targets of make, scripts, actions and inputs.
+func TestPipelinesNameWhatThereIs(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := regexp.MustCompile(`(?:^|\s|&)make (?:-C \S+ )?([a-z -]+)`)
+	script := regexp.MustCompile(`(?:\.ci|hack)/[a-z.-]+`)
+	used := regexp.MustCompile(`inputs\.([a-z]+)`)
+	for file, text := range pipelines(t) {
+		p, err := parsePipeline(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []step
+		for _, job := range p.Jobs {
+			steps = append(steps, job.Steps...)
+		}
+		for _, s := range append(steps, p.Runs.Steps...) {
+			for _, m := range target.FindAllStringSubmatch(s.Run, -1) {
+				for word := range strings.FieldsSeq(m[1]) {
+					if !strings.Contains(s.Run, "apt-get") && !strings.Contains(string(makefile), "\n"+word+":") {
+						t.Errorf("%s: make has no target %s", file, word)
+					}
+				}
+			}
+			for _, name := range script.FindAllString(s.Run, -1) {
+				if info, err := os.Stat(name); err != nil || info.Mode()&0o100 == 0 {
+					t.Errorf("%s: %s is no program here", file, name)
+				}
+			}
+			if own, is := strings.CutPrefix(s.Uses, "hitless/hitless/"); is {
+				checkWith(t, file, strings.TrimSuffix(own, "@main"), s.With)
+			}
+		}
+		given := slices.Collect(keysOf(p.inputs()))
+		for _, m := range used.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(given, m[1]) {
+				t.Errorf("%s uses the input %s, which it has not; it has %q", file, m[1], given)
+			}
+		}
+		for _, name := range given {
+			if !strings.Contains(text, "inputs."+name) {
+				t.Errorf("%s does nothing with its input %s", file, name)
+			}
+		}
+	}
+}
+
+// inputs are those of an action, or of the workflow that others call or people start.
+func (p pipeline) inputs() map[string]any {
+	all := p.Inputs
+	events, _ := p.On.(map[string]any)
+	for _, event := range []string{"workflow_call", "workflow_dispatch"} {
+		if e, is := events[event].(map[string]any); is {
+			all, _ = e["inputs"].(map[string]any)
+		}
+	}
+	return all
+}
+
+func keysOf(m map[string]any) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range m {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func checkWith(t *testing.T, file, action string, with map[string]string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(action, "action.yaml"))
+	if err != nil {
+		t.Errorf("%s uses %s: %v", file, action, err)
+		return
+	}
+	p, err := parsePipeline(string(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range with {
+		if p.Inputs[name] == nil {
+			t.Errorf("%s gives %s the input %s, which it has not", file, action, name)
+		}
+	}
+}
+
+// gate runs hack/gate.sh with a stand-in for hitless that ends with these codes for run and gate, and returns the exit code and
+// what was called.
+func gate(t *testing.T, run, judged string, env ...string) (code int, calls string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stand := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase $1 in run) exit " + run + ";; gate) exit " + judged + ";; esac\n"
+	if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(stand), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("hack/gate.sh")
+	cmd.Env = append(os.Environ(), append([]string{"HITLESS=" + dir, "SCENARIO=rollout", "SUBJECT=bundled", "OUT=" + dir + "/out", "GITHUB_STEP_SUMMARY="}, env...)...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(dir + "/calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(data), dir, "DIR")
+}
+
+func TestTheGateActionPassesOnTheVerdict(t *testing.T) {
+	const first = "run rollout --subject bundled --seed 1 --controlplane replay --out DIR/out"
+	for _, c := range []struct {
+		name, run, judged string
+		env               []string
+		code              int
+		calls             string
+	}{
+		{"a run that passes", "0", "9", nil, 0, first + "\n"},
+		{"a run that fails", "1", "9", nil, 1, first + "\n"},
+		{"a loss that the budget accepts", "1", "0", []string{"BUDGET=b.yaml"}, 0, first + "\ngate DIR/out --budget b.yaml\n"},
+		{"a loss that it does not", "1", "1", []string{"BUDGET=b.yaml"}, 1, first + "\ngate DIR/out --budget b.yaml\n"},
+		{"a run that cannot be trusted", "3", "0", []string{"BUDGET=b.yaml"}, 3, first + "\n"},
+		{"parameters", "0", "9", []string{"SET=rollouts=1\nreplicas=2"}, 0, first + " --set rollouts=1 --set replicas=2\n"},
+	} {
+		if code, calls := gate(t, c.run, c.judged, c.env...); code != c.code || calls != c.calls {
+			t.Errorf("%s: exit code %d after\n%swant %d after\n%s", c.name, code, calls, c.code, c.calls)
+		}
+	}
+}
+
+// The comparison of two versions goes through all scenarios, and ends with what is worst of them.
+func TestTheComparisonOfVersionsEndsWithTheWorst(t *testing.T) {
+	for code, cases := range map[int]string{0: "", 1: "*kill*) exit 1;;", 3: "*kill*) exit 3;; *scaledown*) exit 1;;"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		stand := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase \"$*\" in " + cases + " esac\n"
+		if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(stand), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("hack/versions.sh")
+		cmd.Env = append(os.Environ(), "HITLESS="+dir, "OUT=out", "OLD=v1.36.1", "NEW=v1.37.1", "MODE=ipvs", "RUNS=4")
+		var exit *exec.ExitError
+		if out, err := cmd.CombinedOutput(); err != nil && !errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, out)
+		}
+		calls, err := os.ReadFile(dir + "/calls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const pair = "--subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --controlplane replay --runs 4"
+		if got := cmd.ProcessState.ExitCode(); got != code || strings.Count(string(calls), pair) != 4 {
+			t.Errorf("exit code %d, want %d, after\n%s", got, code, calls)
+		}
+	}
+}
