@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test netns browser results bench-probes bench-proxier zero-loss versions nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test smoke netns browser results bench-probes bench-proxier zero-loss versions nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ explore: ## the random tests for longer, with seeds of their own
 lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/... -ginkgo.label-filter='!nightly'
+
+smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (10 minutes without KVM)
+	$(GO) test -count=1 -timeout 30m -tags lab ./suites/... -ginkgo.label-filter=smoke
 
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes

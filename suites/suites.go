@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
@@ -19,6 +22,31 @@ import (
 
 // Nightly labels what CI has no time for: `make nightly` runs it, `make lab-test` leaves it out.
 var Nightly = ginkgo.Label("nightly")
+
+// Smoke labels a spec of each suite that `make smoke` runs: together they see that every part of hitless works here.
+var Smoke = ginkgo.Label(smoke)
+
+const smoke = "smoke"
+
+// Whole says whether more is asked for than specs with a label: the runs that only those without need are not begun otherwise.
+func Whole() bool { return Selected(ginkgo.Label()) }
+
+// A smoke spec that skips has seen nothing, and its suite fails.
+var _ = ginkgo.ReportAfterSuite("no smoke spec skips", func(r ginkgo.Report) {
+	if skipped := smokeSkipped(r.SpecReports); len(skipped) > 0 {
+		ginkgo.Fail("smoke specs were skipped: " + strings.Join(skipped, "; "))
+	}
+})
+
+// smokeSkipped are the smoke specs that skipped themselves, with their reasons. What a filter leaves out has none.
+func smokeSkipped(specs types.SpecReports) (skipped []string) {
+	for _, s := range specs {
+		if s.State == types.SpecStateSkipped && s.Failure.Message != "" && slices.Contains(s.Labels(), smoke) {
+			skipped = append(skipped, s.FullText()+": "+s.Failure.Message)
+		}
+	}
+	return skipped
+}
 
 // Selected says whether specs with these labels run, for those who must begin runs before their specs are reached.
 func Selected(l ginkgo.Labels) bool { return l.MatchesLabelFilter(ginkgo.GinkgoLabelFilter()) }

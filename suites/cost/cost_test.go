@@ -27,7 +27,7 @@ func TestCost(t *testing.T) {
 var _ = AfterSuite(func() { Expect(suites.Clean()).To(Succeed()) })
 
 var _ = Describe("what a change costs", func() {
-	It("is far from growing as the number of Services does, and repeats to the instruction", func(ctx context.Context) {
+	It("is far from growing as the number of Services does, and repeats to the instruction", suites.Smoke, func(ctx context.Context) {
 		first := measure(ctx, "bundled", 100, 1000)
 		Expect(bench.Gate(first, "bundled")).To(Succeed())
 		Expect(measure(ctx, "bundled", 100, 1000)).To(Equal(first))

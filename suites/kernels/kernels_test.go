@@ -46,6 +46,9 @@ var _ = BeforeSuite(func() {
 	var err error
 	before, err = network()
 	Expect(err).NotTo(HaveOccurred())
+	if !suites.Whole() {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)

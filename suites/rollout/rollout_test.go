@@ -41,6 +41,9 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	withFallback = suites.Begin(ctx, dir, "with", options(1, "on"))
+	if !suites.Whole() {
+		return
+	}
 	withoutFallback = suites.Begin(ctx, dir, "without", options(1, "off"))
 	_, _, err := withFallback.Wait()
 	Expect(err).NotTo(HaveOccurred())
@@ -60,7 +63,7 @@ func finished(f *suites.Future) (*run.Result, *reports.History) {
 }
 
 var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() {
-	It("drops and delays no connection when serving terminating endpoints are used", func() {
+	It("drops and delays no connection when serving terminating endpoints are used", suites.Smoke, func() {
 		result, _ := finished(withFallback)
 		r := result.Report
 		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)

@@ -44,6 +44,9 @@ var _ = BeforeSuite(func() {
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
 		"downtime": "500ms", "settle": "5s"},
 		"node-1:flush:0s:400ms", "node-1:drop:3s:150ms", "node-2:half-sync:3s:300ms", "node-3:wrong-backend:3s:300ms")
+	if !suites.Whole() {
+		return
+	}
 	left = begin("left", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
 		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
 		"node-2:stale-endpoint", "*:udp-left")
@@ -152,7 +155,7 @@ func expectTruth(t truth, o reports.OutageReport, history *reports.History, l re
 }
 
 var _ = Describe("the proof of the detector", func() {
-	It("puts in each kind of fault that the lanes can meet, and finds it with class, node and bounds", func() {
+	It("puts in each kind of fault that the lanes can meet, and finds it with class, node and bounds", suites.Smoke, func() {
 		result, _ := finished(restarted)
 		var told []string
 		for _, f := range result.Report.DetectionFloor.Faults {

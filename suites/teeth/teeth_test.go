@@ -29,6 +29,9 @@ var _ = BeforeSuite(func() {
 	dir := GinkgoT().TempDir()
 	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", ControlPlane: "replay", Seed: 1,
 		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
+	if !suites.Whole() {
+		return
+	}
 	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", ControlPlane: "replay", Seed: 1,
 		Set: map[string]string{"replicas": "3"}})
 })
@@ -43,7 +46,7 @@ func report(f *suites.Future) *reports.Report {
 }
 
 var _ = Describe("an IPVS table that is empty for 700 ms", func() {
-	It("is one outage on that node's path, whose bounds contain 700 ms and lie at most three gaps apart", func() {
+	It("is one outage on that node's path, whose bounds contain 700 ms and lie at most three gaps apart", suites.Smoke, func() {
 		r := report(flushed)
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
