@@ -21,6 +21,9 @@ const (
 	AttemptsFile = "attempts.bin"
 )
 
+// TimelineFile stands beside them: what was done and when, for `hitless replay`. It is no part of what is judged or hashed.
+const TimelineFile = "timeline"
+
 // History reads the record of a run from its folder. It is the only reader; everything else goes through it.
 type History struct {
 	dir string

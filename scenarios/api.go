@@ -2,24 +2,11 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
-
-// ControlPlane does to the proxies' API server what happens to real ones.
-type ControlPlane interface {
-	// Away keeps the proxies from their API server until back is called: connections end, and no request is answered.
-	Away() (back func())
-	// Relist ends the proxies' watches and has the next one of each expire (410 Gone), so that they list everything again.
-	// It returns the resources whose watches were ended, one for each watch.
-	Relist() []string
-	// Watching returns the resources that the proxies watch, one for each watch.
-	Watching() []string
-}
 
 // api takes the API server away from the proxies, and lets them lose their watches. What they have programmed has to go on
 // serving, and what changes afterwards has to arrive.
@@ -40,7 +27,7 @@ func api() Scenario {
 				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.apiAway(ctx, away) }); err != nil {
 					return err
 				}
-				if err := w.Step(ctx, "roll after the API server came back", "", func(ctx context.Context) error { return w.roll(ctx, 1) }); err != nil {
+				if err := w.Step(ctx, "roll after the API server came back", "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
 					return err
 				}
 			}
@@ -50,7 +37,7 @@ func api() Scenario {
 					return err
 				}
 				name = fmt.Sprintf("roll after the watches ended %d", i+1)
-				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx, i+2) }); err != nil {
+				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
 					return err
 				}
 			}
@@ -63,41 +50,21 @@ func api() Scenario {
 const watchesWithin = 3 * time.Minute
 
 func (w *World) apiAway(ctx context.Context, away time.Duration) error {
-	before := len(w.ControlPlane.Watching())
-	if before == 0 {
-		return errors.New("no proxy watches anything: it would not notice")
+	if err := w.act(ctx, "api away", timeline.All); err != nil {
+		return err
 	}
-	back := w.ControlPlane.Away()
-	defer back()
-	w.tellAPI("the API server is away from the proxies")
 	if err := w.Clock.Sleep(ctx, away); err != nil {
 		return err
 	}
-	if n := len(w.ControlPlane.Watching()); n > 0 {
-		return fmt.Errorf("%d watches of proxies were still open at the end: the API server was not away", n)
+	if err := w.act(ctx, "api back", timeline.All); err != nil {
+		return err
 	}
-	back()
-	w.tellAPI("the API server is back")
-	return w.watching(ctx, before)
+	return w.see(ctx, "watching", timeline.All, watchesWithin)
 }
 
 func (w *World) relist(ctx context.Context) error {
-	ended := w.ControlPlane.Relist()
-	if len(ended) == 0 {
-		return errors.New("no proxy watches anything: there was nothing to end")
+	if err := w.act(ctx, "api expire", timeline.All); err != nil {
+		return err
 	}
-	w.tellAPI("watches of proxies ended and expire: " + strings.Join(ended, " "))
-	return w.watching(ctx, len(ended))
-}
-
-// watching waits until the proxies have as many watches as they had.
-func (w *World) watching(ctx context.Context, before int) error {
-	return w.Until(ctx, "the proxies to watch again", watchesWithin, func(context.Context) (bool, string, error) {
-		n := len(w.ControlPlane.Watching())
-		return n >= before, fmt.Sprintf("%d of %d watches", n, before), nil
-	})
-}
-
-func (w *World) tellAPI(text string) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: "api server", Text: text})
+	return w.see(ctx, "watching", timeline.All, watchesWithin)
 }

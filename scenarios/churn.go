@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,19 +44,21 @@ func churn() Scenario {
 }
 
 func (w *World) churn(ctx context.Context) error {
-	drained := &workload{name: "drained", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, gated: true,
-		special: manyPorts(w.Params.number("ports"))}
-	busy := &headless{name: "busy", size: 4}
-	var open held
-	defer open.Close()
+	busy := ring{size: 4}
 	for _, step := range []struct {
 		name string
 		do   func(ctx context.Context) error
 	}{
-		{"deploy drained", func(ctx context.Context) error { return drained.deploy(ctx, w) }},
-		{"deploy busy", func(ctx context.Context) error { return busy.create(ctx, w) }},
-		{"open connections to drained", func(ctx context.Context) error { return open.all(ctx, w, drained) }},
-		{"let drained become unready", func(ctx context.Context) error { return drained.unready(ctx, w) }},
+		{"deploy drained", func(ctx context.Context) error {
+			return w.act(ctx, "workload deploy", "drained", "replicas", "1", "policy", "Cluster", "gated", "on", "ports", w.Params["ports"])
+		}},
+		{"deploy busy", func(ctx context.Context) error {
+			return w.act(ctx, "endpoints create", "busy", "addresses", busy.next())
+		}},
+		{"open connections to drained", func(ctx context.Context) error {
+			return w.act(ctx, "client open", "drained", "each", strconv.Itoa(2*len(w.Nodes)-1)) // enough that a balancer gives most nodes one
+		}},
+		{"let drained become unready", func(ctx context.Context) error { return w.drain(ctx) }},
 	} {
 		if err := w.Step(ctx, step.name, "", step.do); err != nil {
 			return err
@@ -65,7 +68,7 @@ func (w *World) churn(ctx context.Context) error {
 	every := w.Params.number("rolloutEvery")
 	for minute := 1; w.Clock.Now() < end; minute++ {
 		name := fmt.Sprintf("churn %d", minute)
-		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.churnOnce(ctx, busy) }); err != nil {
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.churnOnce(ctx, &busy) }); err != nil {
 			return err
 		}
 		if w.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
@@ -75,7 +78,7 @@ func (w *World) churn(ctx context.Context) error {
 			continue
 		}
 		name = fmt.Sprintf("rollout %d", minute/every)
-		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx, minute/every) }); err != nil {
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -83,14 +86,14 @@ func (w *World) churn(ctx context.Context) error {
 }
 
 // churnOnce waits for the next full minute and changes endpoints then.
-func (w *World) churnOnce(ctx context.Context, busy *headless) error {
+func (w *World) churnOnce(ctx context.Context, busy *ring) error {
 	from := w.Params.duration("from")
 	at := (w.Clock.Now() - from).Truncate(time.Minute) + time.Minute + from
 	for end := at + w.Params.duration("burst"); at < end; at += time.Second / time.Duration(w.Params.number("changes")) {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err
 		}
-		if err := busy.change(ctx, w); err != nil {
+		if err := w.act(ctx, "endpoints set", "busy", "addresses", busy.next()); err != nil {
 			return err
 		}
 	}
@@ -127,36 +130,43 @@ func manyPorts(n int) (ports []corev1.ServicePort) {
 	return ports
 }
 
-// unready closes the gates of the workload's pods, which go on serving what is open, and waits until they are unready.
-func (k *workload) unready(ctx context.Context, w *World) error {
-	pods, err := k.pods(ctx, w)
-	if err != nil {
-		return fmt.Errorf("listing the pods of %s: %w", k.name, err)
+// drain closes the gate of the pod with the open connections, which goes on serving them, and waits until it is unready.
+func (w *World) drain(ctx context.Context) error {
+	if err := w.act(ctx, "pod unready", "drained#1"); err != nil {
+		return err
 	}
-	for _, pod := range pods {
-		if err := w.setGate(ctx, pod.Name, false); err != nil {
-			return err
-		}
-		if err := w.readiness(ctx, &pod, false); err != nil {
-			return err
-		}
+	return w.see(ctx, "unready", "drained#1", readinessWithin)
+}
+
+// ring are the endpoints of a Service of which each change takes one away and brings another. Nobody serves them and nobody
+// asks for them (RFC 5737's documentation range): they make work for the proxies.
+type ring struct {
+	size  int
+	first int // number of the first, from 0
+}
+
+// next are the addresses of now; they change with each call.
+func (r *ring) next() string {
+	var all []string
+	for i := range r.size {
+		all = append(all, fmt.Sprintf("192.0.2.%d", (r.first+i)%250+1))
 	}
-	return nil
+	r.first++
+	return strings.Join(all, ",")
 }
 
 // held are connections that stay open, unused.
 type held []io.Closer
 
-// all opens connections to each port of a workload: enough that a balancer gives most nodes one. A port answers when the
-// proxies have programmed it, each in its own time.
-func (h *held) all(ctx context.Context, w *World, k *workload) error {
+// all opens connections to each port of a workload. A port answers when the proxies have programmed it, each in its own time.
+func (h *held) all(ctx context.Context, w *World, k *workload, each int) error {
 	host, _, err := net.SplitHostPort(k.target)
 	if err != nil {
 		return fmt.Errorf("the target of %s: %w", k.name, err)
 	}
 	for _, p := range k.ports() {
 		target := net.JoinHostPort(host, strconv.Itoa(int(p.Port)))
-		for range 2*len(w.Nodes) - 1 {
+		for range each {
 			err := w.Until(ctx, "a connection to "+target, time.Minute, func(ctx context.Context) (bool, string, error) {
 				c, err := w.Hold(ctx, target)
 				if err == nil {

@@ -21,8 +21,9 @@ import (
 // without, as a power cut does (kubernetes#89392).
 func drain() Scenario {
 	return Scenario{
-		Name:    "drain",
-		Summary: "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
+		Name:      "drain",
+		Summary:   "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
+		Unwritten: true,
 		Parameters: []Parameter{
 			lanesParameter,
 			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +

@@ -31,21 +31,19 @@ func fault() Scenario {
 
 // blackout freezes the proxy, so that it cannot repair, empties its tables, puts them back when the time is over, and
 // thaws the proxy.
-func (w *World) blackout(ctx context.Context, node string) (err error) {
-	if err := w.Proxies.Freeze(node); err != nil {
-		return fmt.Errorf("freezing the proxy: %w", err)
-	}
-	restore, err := w.Proxies.Flush(ctx, node)
-	if err != nil {
-		return fmt.Errorf("emptying the proxy's tables: %w", err)
+func (w *World) blackout(ctx context.Context, node string) error {
+	for _, verb := range []string{"proxy freeze", "proxy flush"} {
+		if err := w.act(ctx, verb, node); err != nil {
+			return err
+		}
 	}
 	if err := w.Clock.Sleep(ctx, w.Params.duration("faultDuration")); err != nil {
 		return err
 	}
-	if err := restore(); err != nil {
-		return fmt.Errorf("putting the proxy's tables back: %w", err)
+	if err := w.act(ctx, "proxy restore", node); err != nil {
+		return err
 	}
-	return w.Proxies.Thaw(node)
+	return w.act(ctx, "proxy thaw", node)
 }
 
 func notEmpty(value string) error {

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -50,14 +49,15 @@ func (w *World) openConnections() []LaneSpec {
 }
 
 func (w *World) flapAll(ctx context.Context) error {
-	pods, err := w.main.pods(ctx, w)
+	pods, err := w.main.oldestFirst(ctx, w)
 	if err != nil {
-		return fmt.Errorf("listing the pods: %w", err)
+		return err
 	}
 	for i := range w.Params.number("flaps") {
-		for _, pod := range pods {
+		for n, pod := range pods {
+			ref := fmt.Sprintf("%s#%d", w.main.name, n+1)
 			name := fmt.Sprintf("flap %d of %s", i+1, pod.Name)
-			if err := w.Step(ctx, name, pod.Spec.NodeName, func(ctx context.Context) error { return w.flapPod(ctx, &pod) }); err != nil {
+			if err := w.Step(ctx, name, pod.Spec.NodeName, func(ctx context.Context) error { return w.flapPod(ctx, ref) }); err != nil {
 				return err
 			}
 			if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
@@ -69,7 +69,7 @@ func (w *World) flapAll(ctx context.Context) error {
 		if err := w.Clock.Sleep(ctx, max(w.Params.duration("stayOpen"), w.Params.duration("askEvery"))); err != nil {
 			return err
 		}
-		if err := w.Step(ctx, "close the open connections", "", func(context.Context) error { return w.stopLane(tcpLong) }); err != nil {
+		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.act(ctx, "lane stop", tcpLong) }); err != nil {
 			return err
 		}
 	}
@@ -80,32 +80,32 @@ func (w *World) flapAll(ctx context.Context) error {
 const readinessWithin = 30 * time.Second
 
 // flapPod closes the pod's gate and opens it again. It is an error when the pod does not follow, or was restarted.
-func (w *World) flapPod(ctx context.Context, pod *corev1.Pod) error {
-	if err := w.setGate(ctx, pod.Name, false); err != nil {
+func (w *World) flapPod(ctx context.Context, pod string) error {
+	if err := w.act(ctx, "pod unready", pod); err != nil {
 		return err
 	}
-	if err := w.readiness(ctx, pod, false); err != nil {
+	if err := w.see(ctx, "unready", pod, readinessWithin); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
 		return err
 	}
-	if err := w.setGate(ctx, pod.Name, true); err != nil {
+	if err := w.act(ctx, "pod ready", pod); err != nil {
 		return err
 	}
-	return w.readiness(ctx, pod, true)
+	return w.see(ctx, "ready", pod, readinessWithin)
 }
 
 // readiness waits until the pod is ready or unready.
-func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool) error {
+func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool, most time.Duration) error {
 	what := fmt.Sprintf("the pod %s to have ready=%t", pod.Name, want)
-	return w.Until(ctx, what, readinessWithin, func(ctx context.Context) (bool, string, error) {
+	return w.Until(ctx, what, most, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
 		if err := w.Cluster.Get(ctx, pod.Name, w.namespace(), &now); err != nil {
 			return false, "", err
 		}
 		if now.UID != pod.UID || restarts(&now) != restarts(pod) {
-			return false, "", errors.New("the pod was replaced or restarted")
+			return false, "", errGone
 		}
 		ready := podIsReady(now)
 		return ready == want, "ready=" + strconv.FormatBool(ready), nil

@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// headless is a Service without a selector, whose endpoints are the scenario's to change. Nobody serves them and nobody
-// asks for them (RFC 5737's documentation range): they make work for the proxies.
+// headless is a Service without a selector, whose endpoints are the scenario's to change.
 type headless struct {
-	name  string
-	size  int // endpoints that it has
-	first int // number of the first
+	name      string
+	addresses []string
 }
 
 func (h *headless) create(ctx context.Context, w *World) error {
@@ -35,9 +33,8 @@ func (h *headless) create(ctx context.Context, w *World) error {
 	return nil
 }
 
-// change takes one endpoint away and brings another.
-func (h *headless) change(ctx context.Context, w *World) error {
-	h.first++
+// update writes the endpoints as they are now.
+func (h *headless) update(ctx context.Context, w *World) error {
 	if err := w.Cluster.Update(ctx, h.endpoints(w)); err != nil {
 		return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
 	}
@@ -47,17 +44,10 @@ func (h *headless) change(ctx context.Context, w *World) error {
 	return nil
 }
 
-func (h *headless) addresses() (all []string) {
-	for i := range h.size {
-		all = append(all, fmt.Sprintf("192.0.2.%d", (h.first+i)%250+1))
-	}
-	return all
-}
-
 // endpoints are what old proxies read. A cluster's own controller would make a second EndpointSlice of them.
 func (h *headless) endpoints(w *World) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
-	for _, ip := range h.addresses() {
+	for _, ip := range h.addresses {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 	}
 	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace(),
@@ -69,7 +59,7 @@ func (h *headless) slice(w *World) *discoveryv1.EndpointSlice {
 		Labels: map[string]string{discoveryv1.LabelServiceName: h.name, discoveryv1.LabelManagedBy: "hitless"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(httpPort)), Protocol: ptr(corev1.ProtocolTCP)}}}
-	for _, ip := range h.addresses() {
+	for _, ip := range h.addresses {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip},
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}})
 	}

@@ -19,9 +19,10 @@ import (
 // NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
 func interference() Scenario {
 	return Scenario{
-		Name:    "interference",
-		Summary: "has another program meddle with a node's rules: flush them, or leave a stale drop or a stale allow",
-		Tools:   true,
+		Name:      "interference",
+		Summary:   "has another program meddle with a node's rules: flush them, or leave a stale drop or a stale allow",
+		Tools:     true,
+		Unwritten: true,
 		Parameters: []Parameter{
 			lanesParameter,
 			{"what", "flush", "flush (`nft flush ruleset`), stale-drop (a rule that drops what goes to the node's pods) or stale-allow " +

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/e2e-framework/klient/k8s"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // policy changes the Service itself under traffic, and puts it back: with a ready pod on every node none of these changes
@@ -98,7 +98,6 @@ func (w *World) changeService(ctx context.Context, name string) error {
 			if err := w.patchService(ctx, half.spec); err != nil {
 				return err
 			}
-			w.main.policy = half.policy
 			if err := w.checkPort(ctx); err != nil {
 				return err
 			}
@@ -125,24 +124,11 @@ func (w *World) checkPort(ctx context.Context) error {
 		})
 }
 
-// patchService changes fields of the measured Service's spec. It is an error when the answer is the Service as it was: then
-// nothing was disturbed.
+// patchService changes fields of the measured Service's spec.
 func (w *World) patchService(ctx context.Context, spec map[string]any) error {
-	var before, after corev1.Service
-	if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &before); err != nil {
-		return fmt.Errorf("reading the Service: %w", err)
-	}
 	data, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return err
 	}
-	after.Name, after.Namespace = w.main.name, w.namespace()
-	// A merge patch replaces lists whole, which is what is meant: the ports that are to be.
-	if err := w.Cluster.Patch(ctx, &after, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
-		return fmt.Errorf("changing the Service by %s: %w", data, err)
-	}
-	if after.ResourceVersion == before.ResourceVersion {
-		return fmt.Errorf("the Service is as it was after %s: nothing was changed", data)
-	}
-	return nil
+	return w.perform(ctx, timeline.Step{Verb: "object patch", Object: "Service/" + w.namespace() + "/" + w.main.name, JSON: string(data)})
 }

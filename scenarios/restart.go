@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,10 +71,10 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 		if err := w.restartProxies(ctx, nodes, during); err != nil || !w.Params.on("change") {
 			return err
 		}
-		if err := w.main.available(ctx, w, w.perPod()); err != nil {
+		if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
 			return err
 		}
-		return w.main.balanced(ctx, w, w.detectWithin())
+		return w.see(ctx, "balanced", w.main.name, w.detectWithin())
 	})
 }
 
@@ -83,13 +84,15 @@ func (w *World) restartProxy(ctx context.Context, node string) error {
 
 // restartProxies ends or stops the proxies, has something happen, and lets them run again after the downtime.
 func (w *World) restartProxies(ctx context.Context, nodes []string, during func(context.Context) error) error {
-	before := map[string]int{}
+	away, again := "proxy stop", "proxy start"
+	switch w.Params["signal"] {
+	case "KILL":
+		away = "proxy kill"
+	case "STOP":
+		away, again = "proxy freeze", "proxy thaw"
+	}
 	for _, node := range nodes {
-		var err error
-		if before[node], err = w.Proxies.Pid(node); err != nil {
-			return err
-		}
-		if err := w.takeProxy(ctx, node); err != nil {
+		if err := w.act(ctx, away, node); err != nil {
 			return fmt.Errorf("ending the proxy of %s: %w", node, err)
 		}
 	}
@@ -101,61 +104,27 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 		return err
 	}
 	for _, node := range nodes {
-		if err := w.giveProxy(ctx, node, before[node]); err != nil {
-			return err
+		if err := w.act(ctx, again, node); err != nil {
+			return fmt.Errorf("starting the proxy of %s again: %w", node, err)
 		}
 	}
 	return nil
 }
 
-func (w *World) takeProxy(ctx context.Context, node string) error {
-	switch w.Params["signal"] {
-	case "KILL":
-		return w.Proxies.Kill(ctx, node)
-	case "STOP":
-		return w.Proxies.Freeze(node)
-	}
-	return w.Proxies.Stop(ctx, node)
-}
-
-// giveProxy lets a node's proxy run again. It is an error when the proxy that had the process id before did not end, or was
-// not stopped.
-func (w *World) giveProxy(ctx context.Context, node string, before int) error {
-	if w.Params["signal"] == "STOP" {
-		if frozen, err := w.Proxies.Frozen(node); err != nil || !frozen {
-			return fmt.Errorf("the proxy of %s went on instead of standing still (%v)", node, err)
-		}
-		return w.Proxies.Thaw(node)
-	}
-	if err := w.Proxies.Start(ctx, node); err != nil {
-		return fmt.Errorf("starting the proxy of %s again: %w", node, err)
-	}
-	after, err := w.Proxies.Pid(node)
-	if err == nil && after == before {
-		return errors.New("the proxy still has the process id that it had: it was not restarted")
-	}
-	return err
-}
-
 // deletePod deletes the node's pod of the Deployment, or its first where the node has none, and returns when the pod is
 // on its way out.
 func (w *World) deletePod(ctx context.Context, node string) error {
-	pods, err := w.main.pods(ctx, w)
+	pods, err := w.main.oldestFirst(ctx, w)
 	if err != nil {
-		return fmt.Errorf("listing the pods: %w", err)
+		return err
 	}
 	if len(pods) == 0 {
 		return errors.New("the Deployment has no pod: no endpoint can change")
 	}
-	victim := pods[0]
-	for _, p := range pods {
-		if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
-			victim = p
-			break
-		}
-	}
-	if err := w.Cluster.Delete(ctx, &victim); err != nil {
-		return fmt.Errorf("deleting the pod %s: %w", victim.Name, err)
+	n := max(0, slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil }))
+	victim := pods[n]
+	if err := w.act(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.main.name, n+1)); err != nil {
+		return err
 	}
 	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod

@@ -22,7 +22,7 @@ func rollout() Scenario {
 		Run: func(ctx context.Context, w *World) error {
 			for i := range w.Params.number("rollouts") {
 				name := fmt.Sprintf("rollout %d", i+1)
-				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx, i+1) }); err != nil {
+				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
 					return err
 				}
 				// The next one starts from rest: the time of one health check and a little more.
@@ -36,14 +36,14 @@ func rollout() Scenario {
 }
 
 // roll replaces the pods and waits until the balancer has followed.
-func (w *World) roll(ctx context.Context, number int) error {
-	if err := w.replacePods(ctx, number); err != nil {
+func (w *World) roll(ctx context.Context) error {
+	if err := w.rollOut(ctx); err != nil {
 		return err
 	}
 	if err := w.followed(ctx); err != nil {
 		return err
 	}
-	w.recordRollout("end", number)
+	w.rolledOut()
 	return nil
 }
 
@@ -54,7 +54,21 @@ func (w *World) followed(ctx context.Context) error {
 		checks := w.Params.number("checkFall") + w.Params.number("checkRise")
 		return w.Clock.Sleep(ctx, time.Duration(checks)*w.Params.duration("checkInterval"))
 	}
-	return w.main.balanced(ctx, w, w.detectWithin())
+	return w.see(ctx, "balanced", w.main.name, w.detectWithin())
+}
+
+// rollOut replaces the pods, and waits until every old one is gone.
+func (w *World) rollOut(ctx context.Context) error {
+	if err := w.act(ctx, "workload rollout", w.main.name); err != nil {
+		return err
+	}
+	return w.see(ctx, "rolled-out", w.main.name, time.Duration(w.main.replicas)*w.perPod())
+}
+
+// rolledOut tells the end of the rollout that is under way.
+func (w *World) rolledOut() {
+	w.recordRollout("end", w.deeds().rolling)
+	w.deeds().rolling = 0
 }
 
 // detectWithin bounds the time until the balancer has found out what changed.
@@ -62,9 +76,8 @@ func (w *World) detectWithin() time.Duration {
 	return time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1)*w.Params.duration("checkInterval") + time.Minute
 }
 
-// replacePods begins a rollout by a change of the pod template, and waits until every old pod is gone.
-func (w *World) replacePods(ctx context.Context, number int) error {
-	k := w.main
+// replacePods begins a rollout by a change of the pod template.
+func (w *World) replacePods(ctx context.Context, k *workload, number int) error {
 	if w.Params.on("antiAffinity") && k.replicas >= len(w.Nodes) {
 		return fmt.Errorf("%d replicas that keep to different nodes on %d nodes: a new pod has nowhere to come before an old one goes; "+
 			"give fewer replicas, more nodes, or --set antiAffinity=off", k.replicas, len(w.Nodes))
@@ -80,8 +93,10 @@ func (w *World) replacePods(ctx context.Context, number int) error {
 	if err := w.Cluster.Update(ctx, &d); err != nil {
 		return fmt.Errorf("changing the pod template: %w", err)
 	}
-	w.recordRollout("begin", number)
-	return k.available(ctx, w, time.Duration(k.replicas)*w.perPod())
+	if k == w.main {
+		w.recordRollout("begin", number)
+	}
+	return nil
 }
 
 // perPod bounds the replacement of one pod: it takes its grace period to go and some seconds to come.

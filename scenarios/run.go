@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Run deploys the workload and the canary, lets traffic flow, proves the detector, disturbs, and lets traffic flow on.
@@ -15,10 +17,15 @@ import (
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated, datagrams: w.Params.Datagrams()}
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated || w.Params.on("gated"), datagrams: w.Params.Datagrams()}
 	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.Datagrams()}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
+			return err
+		}
+	}
+	if s.Prepare != nil {
+		if err := w.Step(ctx, "prepare", "", func(ctx context.Context) error { return s.Prepare(ctx, w) }); err != nil {
 			return err
 		}
 	}
@@ -33,7 +40,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
-	if s.BriefCanary {
+	if s.BriefCanary || w.Params.on("briefCanary") {
 		if err := w.Cluster.Delete(ctx, w.canary.service(w)); err != nil {
 			return fmt.Errorf("taking the Service %s away: %w", w.canary.name, err)
 		}
@@ -42,7 +49,16 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	w.phase("scenario")
+	w.began = w.Clock.Now()
+	if s.Unwritten {
+		w.Journal = nil
+	}
+	w.writeHead(s)
 	if err := s.Run(ctx, w); err != nil {
+		return err
+	}
+	w.write(timeline.Step{Verb: timeline.End})
+	if err := w.closeClients(); err != nil {
 		return err
 	}
 	w.phase("settle")
@@ -93,6 +109,9 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 // stopLane ends a measured lane.
 func (w *World) stopLane(name string) error {
 	stop := w.lanes[name]
+	if stop == nil {
+		return fmt.Errorf("no lane %s runs", name)
+	}
 	delete(w.lanes, name)
 	if err := stop(); err != nil {
 		return fmt.Errorf("stopping the lane %s: %w", name, err)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Scenario is one way to disturb a cluster.
@@ -41,6 +42,10 @@ type Scenario struct {
 	// BriefCanary says that the canary Service is taken away when it has proved the detector: over days its health checks would
 	// cost more than all the rest.
 	BriefCanary bool
+	// Unwritten says that a timeline has no verbs for all that the scenario does yet: its runs write none.
+	Unwritten bool
+	// Prepare does what is to be done before any traffic flows; nil for nothing.
+	Prepare func(ctx context.Context, w *World) error
 	// Run disturbs the cluster; lanes already run. It must record each step through World.Step.
 	Run func(ctx context.Context, w *World) error
 }
@@ -117,8 +122,17 @@ type World struct {
 	// Hold opens one connection to address:port from where the lanes start, and keeps it open.
 	Hold func(ctx context.Context, target string) (io.Closer, error)
 
+	// Journal takes the run's timeline while it happens: its head, and a line for each step, with their newlines; nil for none.
+	Journal func(text string)
+	// Seed is what Random is drawn from, for the head of the timeline.
+	Seed int64
+
 	main, canary *workload
 	lanes        map[string]func() error // how to stop the measured lanes that run
+	done         *deeds
+	given        []timeline.Step // objects that were there before any traffic
+	began        time.Duration   // when the scenario began to disturb
+	tolerant     bool            // the scenario goes on when what it waits for does not come about
 }
 
 func (w *World) namespace() string { return cmp.Or(w.Namespace, metav1.NamespaceDefault) }

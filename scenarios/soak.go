@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
-
-	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/hitless/hitless/reports"
 )
@@ -57,6 +56,7 @@ type disturbance struct {
 const leastChurn = 0.95
 
 func (w *World) soak(ctx context.Context) error {
+	w.tolerant = true
 	length := w.Params.duration("for")
 	return w.runChurn(ctx, length, w.planChurn(length))
 }
@@ -132,17 +132,15 @@ func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Fail
 // planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
 func (w *World) planChurn(length time.Duration) []disturbance {
 	var all []disturbance
-	rollouts := 0
 	for _, kind := range []struct {
 		key, name string
 		do        func(ctx context.Context, random *rand.Rand) error
 	}{
 		{"rolloutsPerHour", "rollout", func(ctx context.Context, _ *rand.Rand) error {
-			rollouts++
-			if err := w.replacePods(ctx, rollouts); err != nil {
+			if err := w.rollOut(ctx); err != nil {
 				return err
 			}
-			w.recordRollout("end", rollouts) // the balancer follows in its own time: one that cannot is a symptom to see
+			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
 			return nil
 		}},
 		{"restartsPerHour", "restart of a proxy", func(ctx context.Context, random *rand.Rand) error {
@@ -182,15 +180,9 @@ func (w *World) attemptChurn(ctx context.Context, c disturbance) bool {
 func (w *World) scaleOutAndIn(ctx context.Context) error {
 	normal := w.main.replicas
 	for _, replicas := range []int{normal + 1, normal} {
-		w.main.replicas = replicas
-		var d appsv1.Deployment
-		err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &d)
+		err := w.act(ctx, "workload scale", w.main.name, "replicas", strconv.Itoa(replicas))
 		if err == nil {
-			d.Spec.Replicas = ptr(int32(replicas))
-			err = w.Cluster.Update(ctx, &d)
-		}
-		if err == nil {
-			err = w.main.available(ctx, w, w.perPod())
+			err = w.see(ctx, "rolled-out", w.main.name, w.perPod())
 		}
 		if err != nil {
 			w.main.replicas = normal

@@ -2,9 +2,10 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Itself, as what the proxies become, is a new start of the program that runs: what the upgrade of a DaemonSet does to a proxy
@@ -28,28 +29,24 @@ func upgrade() Scenario {
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			ways := []string{w.Params["to"]}
-			if w.Params.on("back") {
-				ways = append(ways, w.Proxies.Subject(w.Nodes[0]))
+			first := w.Proxies.Subject(w.Nodes[0])
+			if err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"]); err != nil || !w.Params.on("back") {
+				return err
 			}
-			for _, to := range ways {
-				if err := w.upgradeAll(ctx, to); err != nil {
-					return err
-				}
-			}
-			return nil
+			return w.upgradeAll(ctx, first, timeline.Subject)
 		},
 	}
 }
 
-func (w *World) upgradeAll(ctx context.Context, to string) error {
+// upgradeAll puts what a timeline calls `to` into each node's place.
+func (w *World) upgradeAll(ctx context.Context, name, to string) error {
 	for _, node := range w.Nodes {
-		old, next := w.Proxies.Subject(node), to
-		if to == Itself {
-			next = old
+		old, next := w.Proxies.Subject(node), name
+		if name == Itself {
+			next, to = old, timeline.Subject
 		}
 		err := w.Step(ctx, fmt.Sprintf("put %s in the place of %s on %s", next, old, node), node,
-			func(ctx context.Context) error { return w.upgradeProxy(ctx, node, next) })
+			func(ctx context.Context) error { return w.upgradeProxy(ctx, node, to) })
 		if err != nil {
 			return err
 		}
@@ -61,30 +58,19 @@ func (w *World) upgradeAll(ctx context.Context, to string) error {
 }
 
 func (w *World) upgradeProxy(ctx context.Context, node, to string) error {
-	before, err := w.Proxies.Pid(node)
-	if err != nil {
+	if err := w.act(ctx, "proxy stop", node); err != nil {
 		return err
 	}
-	if err := w.Proxies.Stop(ctx, node); err != nil {
-		return fmt.Errorf("ending the proxy: %w", err)
-	}
 	if w.Params.on("cleanup") {
-		if err := w.Proxies.Cleanup(ctx, node); err != nil {
-			return fmt.Errorf("cleaning up after the proxy: %w", err)
+		if err := w.act(ctx, "proxy cleanup", node); err != nil {
+			return err
 		}
 	}
-	if err := w.Proxies.Change(node, to); err != nil {
+	if err := w.act(ctx, "proxy change", node, "to", to); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, w.Params.duration("downtime")); err != nil {
 		return err
 	}
-	if err := w.Proxies.Start(ctx, node); err != nil {
-		return fmt.Errorf("starting the new proxy: %w", err)
-	}
-	after, err := w.Proxies.Pid(node)
-	if err == nil && after == before {
-		return errors.New("the proxy still has the process id that it had: nothing took its place")
-	}
-	return err
+	return w.act(ctx, "proxy start", node)
 }

@@ -24,6 +24,10 @@ func (c *changing) Stop(_ context.Context, node string) error {
 	c.note(node, "stop")
 	return nil
 }
+func (c *changing) Kill(_ context.Context, node string) error {
+	c.note(node, "kill")
+	return nil
+}
 func (c *changing) Cleanup(_ context.Context, node string) error {
 	c.note(node, "cleanup "+c.runs[node])
 	return nil

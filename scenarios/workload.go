@@ -219,6 +219,7 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 			return false, fmt.Sprintf("%d replicas, %d updated, %d available, want %d", s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, k.replicas), nil
 		}
 		pods, err := k.pods(ctx, w) // asked only now: in a long soak the questions are what a rollout costs
+		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "" })
 		return len(pods) == k.replicas, fmt.Sprintf("rolled out, %d pods, want %d", len(pods), k.replicas), err
 	})
 }

@@ -41,17 +41,7 @@ report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
 			if err := onCluster(cmd.Flags(), &o, &live); err != nil {
 				return err
 			}
-			result, err := run.Run(cmd.Context(), o)
-			if result != nil && result.Dir != "" {
-				defer printHashes(cmd, result)
-			}
-			if err != nil {
-				return err
-			}
-			if result.Report == nil {
-				return nil
-			}
-			return conclude(cmd, result.Report, filepath.Join(result.Dir, "history"))
+			return runAndConclude(cmd, o)
 		},
 	}
 	f := cmd.Flags()
@@ -62,6 +52,21 @@ report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
 	commonFlags(f, &o, &set)
 	liveFlags(f, &live)
 	return cmd
+}
+
+// runAndConclude runs, prints the report, and turns its verdict into an exit code.
+func runAndConclude(cmd *cobra.Command, o run.Options) error {
+	result, err := run.Run(cmd.Context(), o)
+	if result != nil && result.Dir != "" {
+		defer printHashes(cmd, result)
+	}
+	if err != nil {
+		return err
+	}
+	if result.Report == nil {
+		return nil
+	}
+	return conclude(cmd, result.Report, filepath.Join(result.Dir, "history"))
 }
 
 func subjectFlag(f *pflag.FlagSet, o *run.Options) {

@@ -46,7 +46,7 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	case bench.Scenario:
 		return measure(ctx, plan, r, now)
 	}
-	scenario, err := scenarios.Find(plan.Scenario)
+	scenario, err := plan.scenario()
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: prober,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
+		Journal: r.Journal, Seed: plan.Seed,
 		Reach: func(ctx context.Context, network, target string) error {
 			return reach(ctx, l.Net.Client, network, target)
 		},

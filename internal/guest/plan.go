@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // Plan is everything that determines a run.
@@ -22,7 +23,8 @@ type Plan struct {
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
-	Kernel        string            `json:"kernel,omitempty"` // KernelHost, or empty in a VM
+	Kernel        string            `json:"kernel,omitempty"`   // KernelHost, or empty in a VM
+	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario that does what it says; see PackTimeline
 }
 
 // Next is the subject that takes another's place in the course of a run.
@@ -41,6 +43,18 @@ const planVersion = 1
 func (p Plan) Marshal() ([]byte, error) {
 	p.SchemaVersion = planVersion
 	return json.Marshal(p)
+}
+
+// scenario is what the plan says to do.
+func (p Plan) scenario() (scenarios.Scenario, error) {
+	if p.Scenario != scenarios.ReplayName {
+		return scenarios.Find(p.Scenario)
+	}
+	t, err := unpackTimeline(p.Timeline)
+	if err != nil {
+		return scenarios.Scenario{}, err
+	}
+	return scenarios.Replay(t), nil
 }
 
 // Spec is the subject of the plan.

@@ -35,6 +35,13 @@ func (r *recorder) Event(e reports.Event) {
 	r.keep(err)
 }
 
+// Journal records a piece of the run's timeline.
+func (r *recorder) Journal(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep(r.frames.Write(vm.FrameTimeline, []byte(text)))
+}
+
 // Attempt records an attempt; frames are written in pieces.
 func (r *recorder) Attempt(a reports.Attempt) {
 	r.mu.Lock()

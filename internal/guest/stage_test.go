@@ -43,6 +43,11 @@ func newStage(t *testing.T, name string, set map[string]string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return stageOf(t, scenario, set)
+}
+
+func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *stage {
+	t.Helper()
 	server := httptest.NewServer(replay.New().Handler())
 	config := &rest.Config{Host: server.URL, QPS: -1}
 	s := &stage{client: kubernetes.NewForConfigOrDie(config)}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hitless/hitless/internal/prober"
@@ -115,30 +116,37 @@ type apiServer struct {
 	nodes  []*topology.Node
 }
 
-func (a apiServer) Away() (back func()) {
-	var away replay.Away
-	for _, n := range a.nodes {
-		away.Addrs = append(away.Addrs, n.Addr)
+// of is what a node's proxy watches. A node that the lab does not have has an address that nobody has.
+func (a apiServer) of(node string) replay.Scope {
+	i := slices.IndexFunc(a.nodes, func(n *topology.Node) bool { return n.Name == node })
+	if i < 0 {
+		return replay.Scope{Addr: netip.IPv4Unspecified()}
 	}
-	return a.server.Fault(away)
+	return replay.Scope{Addr: a.nodes[i].Addr}
 }
 
-func (a apiServer) Relist() (ended []string) {
-	ended = a.Watching()
-	for _, n := range a.nodes {
-		for _, w := range a.server.Watchers(replay.Scope{Addr: n.Addr}) {
-			a.server.Fault(replay.ExpireNextWatch{Scope: replay.Scope{Addr: n.Addr, Resource: w.Resource}})
+func (a apiServer) Away(node string) (back func()) {
+	return a.server.Fault(replay.Away{Addrs: []netip.Addr{a.of(node).Addr}})
+}
+
+func (a apiServer) Cut(node string, expire bool) (ended []string) {
+	ended = a.Watching(node)
+	for _, resource := range ended {
+		if expire {
+			a.server.Fault(replay.ExpireNextWatch{Scope: replay.Scope{Addr: a.of(node).Addr, Resource: resource}})
 		}
-		a.server.Fault(replay.CutWatches{Scope: replay.Scope{Addr: n.Addr}})
 	}
+	a.server.Fault(replay.CutWatches{Scope: a.of(node)})
 	return ended
 }
 
-func (a apiServer) Watching() (resources []string) {
-	for _, n := range a.nodes {
-		for _, w := range a.server.Watchers(replay.Scope{Addr: n.Addr}) {
-			resources = append(resources, w.Resource)
-		}
+func (a apiServer) Delay(node string, by time.Duration) (lift func()) {
+	return a.server.Fault(replay.DelayWatches{Scope: a.of(node), By: by})
+}
+
+func (a apiServer) Watching(node string) (resources []string) {
+	for _, w := range a.server.Watchers(a.of(node)) {
+		resources = append(resources, w.Resource)
 	}
 	return resources
 }

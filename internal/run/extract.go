@@ -25,7 +25,8 @@ func extract(region []byte, dir string) (left remains, err error) {
 		return left, fmt.Errorf("making the history's folder: %w", err)
 	}
 	files := map[vm.FrameKind]*os.File{}
-	for kind, name := range map[vm.FrameKind]string{vm.FrameEvent: reports.EventsFile, vm.FrameAttempts: reports.AttemptsFile} {
+	for kind, name := range map[vm.FrameKind]string{vm.FrameEvent: reports.EventsFile, vm.FrameAttempts: reports.AttemptsFile,
+		vm.FrameTimeline: reports.TimelineFile} {
 		f, openErr := os.Create(filepath.Join(history, name))
 		if openErr != nil {
 			return left, fmt.Errorf("writing the history: %w", openErr)
@@ -46,7 +47,7 @@ func extract(region []byte, dir string) (left remains, err error) {
 			left = remains{true, string(payload)}
 		case vm.FrameFile:
 			err = extractFile(dir, payload)
-		case vm.FrameEvent, vm.FrameAttempts:
+		case vm.FrameEvent, vm.FrameAttempts, vm.FrameTimeline:
 			_, err = files[kind].Write(payload)
 		default:
 			err = fmt.Errorf("a frame of unknown kind %d", kind)

@@ -37,6 +37,9 @@ type Options struct {
 	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	Progress     func(string)
 	Live         *Live // the live cluster to run on; nil for a lab
+	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its own nodes, rate, seed and settings count where
+	// these options say nothing.
+	Timeline *Timeline
 }
 
 // UsageError is a wrong call: exit code 2.
@@ -55,6 +58,9 @@ func (o *Options) fillDefaults() error {
 		if *value == "" {
 			*value = word
 		}
+	}
+	if o.Timeline != nil {
+		o.Timeline.defaults(o)
 	}
 	defaults(&o.Subject, "bundled")
 	defaults(&o.ControlPlane, "kube")
@@ -105,24 +111,24 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		p.Parameters = o.Set
 		return p, spec, nil
 	}
-	s, err := scenarios.Find(o.Scenario)
+	s, err := o.find(&p)
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
 	if s.ReplayOnly && o.ControlPlane != "replay" {
 		return p, spec, usagef("scenario %s needs --controlplane replay: a real API server does not do such things when it is told to", s.Name)
 	}
-	params, err := s.Fill(o.Set)
+	params, err := s.Fill(o.settings())
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
-	if _, given := o.Set["terminatingFallback"]; !given {
+	if _, given := o.settings()["terminatingFallback"]; !given {
 		params["terminatingFallback"] = spec.DefaultFallback()
 	} else if err := spec.CheckFallback(params["terminatingFallback"]); err != nil {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
-	if err := checkRoom(params, o.Rate); err != nil {
+	if err := checkRoom(o.attempts(params)); err != nil {
 		return p, spec, err
 	}
 	p.Next, err = o.next(params, spec)
@@ -133,6 +139,10 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 // the call says one.
 func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
 	to, has := params["to"]
+	if o.Timeline != nil {
+		to = o.Timeline.Other()
+		has = to != ""
+	}
 	switch {
 	case !has:
 		return nil, nil
@@ -161,14 +171,14 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 }
 
 // checkRoom refuses a run whose record cannot be sure of its room: it would be invalid, after hours.
-func checkRoom(params scenarios.Params, rate float64) error {
+func checkRoom(attempts float64) error {
 	const share = 0.9 // the rest is for events and logs
-	attempts, room := params.Attempts(rate), share*vm.RegionSize/reports.AttemptBytes
+	room := share * vm.RegionSize / reports.AttemptBytes
 	if attempts <= room {
 		return nil
 	}
-	return usagef("%.0f attempts (%g a second on each lane) may take %.0f MB; the record of a run has room for %.0f of them: "+
-		"probe less often, name fewer lanes, or run for less long", attempts, rate, attempts*reports.AttemptBytes/1e6, room)
+	return usagef("%.0f attempts may take %.0f MB; the record of a run has room for %.0f of them: "+
+		"probe less often, name fewer lanes, or run for less long", attempts, attempts*reports.AttemptBytes/1e6, room)
 }
 
 func (o *Options) checkNumbers() error {
@@ -195,7 +205,11 @@ func (o *Options) command() string {
 	if file, is := strings.CutPrefix(named, "exec:"); is {
 		named = "exec:" + filepath.Base(file) // where it stands is nothing that determines the run
 	}
-	words := []string{"hitless run", o.Scenario, "--subject", named, "--seed", strconv.FormatInt(o.Seed, 10)}
+	words := []string{"hitless run", o.Scenario}
+	if o.Timeline != nil {
+		words = []string{"hitless replay", filepath.Base(o.Timeline.File)}
+	}
+	words = append(words, "--subject", named, "--seed", strconv.FormatInt(o.Seed, 10))
 	return strings.Join(append(words, o.commonWords()...), " ")
 }
 
@@ -211,10 +225,14 @@ func (o *Options) commonWords() []string {
 	if o.Clock == "real" {
 		words = append(words, "--clock real")
 	}
-	if o.Nodes != 3 {
+	nodes, rate := 3, 100.0
+	if o.Timeline != nil {
+		nodes, rate = o.Timeline.Nodes, o.Timeline.Rate
+	}
+	if o.Nodes != nodes {
 		words = append(words, "--nodes", strconv.Itoa(o.Nodes))
 	}
-	if o.Rate != 100 {
+	if o.Rate != rate {
 		words = append(words, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
 	}
 	for _, key := range sortedKeys(o.Set) {

@@ -243,6 +243,9 @@ func (o Options) deadline(plan guest.Plan) time.Duration {
 	if length, err := time.ParseDuration(plan.Parameters["for"]); err == nil {
 		return 15*time.Minute + length // slower than real time is a defect
 	}
+	if o.Timeline != nil {
+		return 15*time.Minute + o.Timeline.Length()
+	}
 	rollouts, _ := strconv.Atoi(plan.Parameters["rollouts"])
 	return 15*time.Minute + time.Duration(rollouts)*3*time.Minute
 }

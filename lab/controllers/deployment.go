@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,10 @@ func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) e
 	if lags, err := c.lags(ctx, d); lags || err != nil {
 		return err // the pod on its way wakes the loop
 	}
-	all := c.podsOf(d.Namespace, d.Spec.Selector.MatchLabels)
+	// A pod without the label is somebody's own: no ReplicaSet would select it.
+	all := slices.DeleteFunc(c.podsOf(d.Namespace, d.Spec.Selector.MatchLabels), func(pod *corev1.Pod) bool {
+		return pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == ""
+	})
 	var current, old, available int
 	var oldest *corev1.Pod
 	for _, pod := range all {

@@ -37,6 +37,7 @@ const (
 	FrameAttempts                      // a piece of attempts.bin
 	FrameFile                          // a file for the run's folder: name, NUL, content
 	FrameTrailer                       // the end; the payload is the exit message, empty when all went well
+	FrameTimeline                      // a piece of the run's timeline
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

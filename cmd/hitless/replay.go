@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+)
+
+func replayCommand() *cobra.Command {
+	var o run.Options
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Do what a timeline says against a subject and judge what the probes saw",
+		Long: `Do what a timeline says against a subject and judge what the probes saw.
+
+A timeline is a text with one step on a line; docs/timeline.md has its words. Every run writes one of what it did, as
+history/timeline in its folder: so the same minutes can be played against another subject. What the file says of nodes,
+rate, seed and parameters holds unless a flag says otherwise. Results and exit codes are those of hitless run. A file that
+cannot be read is an error with its line, before anything is started.`,
+		Example: `  hitless replay docs/examples/k8s-71515.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay
+  hitless run rollout --subject kube-proxy@v1.25.3/iptables
+  hitless replay out/rollout/history/timeline --subject kube-proxy@v1.26.0/iptables`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := fill(&o, cmd, "", set); err != nil {
+				return err
+			}
+			for name, reset := range map[string]func(){"nodes": func() { o.Nodes = 0 }, "rate": func() { o.Rate = 0 }, "seed": func() { o.Seed = 0 }} {
+				if !cmd.Flags().Changed(name) {
+					reset() // the file says
+				}
+			}
+			if o.Timeline, err = run.ReadTimeline(args[0]); err != nil {
+				return err
+			}
+			return runAndConclude(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	subjectFlag(f, &o)
+	f.Int64Var(&o.Seed, "seed", 1, "seed of the run instead of the file's")
+	f.StringVar(&o.Out, "out", "", "folder for the results (default out/timeline)")
+	rateFlag(f, &o)
+	commonFlags(f, &o, &set)
+	return cmd
+}

@@ -1,0 +1,156 @@
+package guest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/scenarios"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// recorded runs a scenario on a stage and returns the stage and the timeline that the run wrote.
+func recorded(t *testing.T, s *stage, scenario scenarios.Scenario) *timeline.Timeline {
+	t.Helper()
+	var text strings.Builder
+	s.world.Journal = func(piece string) { text.WriteString(piece) }
+	s.world.Seed = 4
+	if err := scenarios.Run(context.Background(), scenario, &s.world); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	parsed, err := timeline.Parse("f", []byte(text.String()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	return parsed
+}
+
+// replayed makes a stage for a timeline.
+func replayed(t *testing.T, line *timeline.Timeline) (*stage, scenarios.Scenario) {
+	t.Helper()
+	scenario := scenarios.Replay(line)
+	set := map[string]string{}
+	for _, s := range line.Set {
+		set[s.Key] = s.Value
+	}
+	return stageOf(t, scenario, set), scenario
+}
+
+func did(steps []timeline.Step) (all []string) {
+	for _, s := range steps {
+		all = append(all, s.Does())
+	}
+	return all
+}
+
+// What a scenario did to the cluster is done again from its timeline, in the same order and no earlier.
+func TestAScenarioIsReplayedFromItsTimeline(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  map[string]string
+		want []string // steps among those that must be there
+	}{
+		"flap":    {map[string]string{"flaps": "2"}, []string{"pod unready web#1", "expect unready web#1 within=30s", "pod ready web#2", "lane stop tcp-long"}},
+		"policy":  {map[string]string{"changes": "externalTrafficPolicy,ports", "replicas": "2"}, []string{`object patch Service/default/web {"spec":{"externalTrafficPolicy":"Local"}}`}},
+		"churn":   {map[string]string{"for": "2m", "ports": "4", "rolloutEvery": "1"}, []string{"workload deploy drained replicas=1 policy=Cluster gated=on ports=4", "client open drained each=3", "endpoints set busy addresses=192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5", "workload rollout web"}},
+		"rollout": {nil, []string{"workload rollout web", "expect rolled-out web within=2m0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario, err := scenarios.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stage := func(s *stage) *stage {
+				proxies, open := &restarts{}, &openings{}
+				s.world.Proxies, s.world.Hold = proxies, open.hold
+				s.world.Failures = func() int { return 0 }
+				return s
+			}
+			first := recorded(t, stage(stageOf(t, scenario, c.set)), scenario)
+			for _, want := range c.want {
+				if !slices.Contains(did(first.Steps), want) {
+					t.Errorf("the timeline has no %q:\n%s", want, first)
+				}
+			}
+			s, again := replayed(t, first)
+			second := recorded(t, stage(s), again)
+			if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) {
+				t.Fatalf("replayed, the timeline is\n%s\nwant\n%s", second, first)
+			}
+			for i, step := range second.Steps {
+				if step.At < first.Steps[i].At {
+					t.Errorf("%s came before its time, which is +%s", step, first.Steps[i].At)
+				}
+			}
+		})
+	}
+}
+
+// A written timeline does to objects and pods what it says.
+func TestATimelineChangesObjectsAndPods(t *testing.T) {
+	t.Parallel()
+	line, err := timeline.Parse("f", []byte(`hitless timeline 1
+nodes 2
+set gated=on
+given {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"clusterIP":"10.96.9.9","ports":[{"port":80}]},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.9"}]}}}
+given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"ports":[{"port":80}]}}
++0s object apply {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"clusterIP":"10.96.9.9","ports":[{"port":81}]}}
++0s object delete Service/default/goes
++0s endpoints create busy addresses=192.0.2.1,192.0.2.2
++1s endpoints set busy addresses=192.0.2.2
++1s pod start web-own workload=web node=node-2
++1s pod ready web-own
++1s expect ready web-own
++2s pod unready web#1
++2s expect unready web#1
++3s workload scale web replicas=2
++3s pod ready web#1
++3s await rolled-out web within=1s
++4s pod terminate web-own grace=5s
++4s expect gone web-own
++5s end
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, scenario := replayed(t, line)
+	recorded(t, s, scenario)
+	ctx := t.Context()
+	quiet, err := s.client.CoreV1().Services("default").Get(ctx, "quiet", metav1.GetOptions{})
+	if err != nil || quiet.Spec.Ports[0].Port != 81 || len(quiet.Status.LoadBalancer.Ingress) != 1 {
+		t.Errorf("the replaced Service is %+v, %v", quiet, err)
+	}
+	if _, err := s.client.CoreV1().Services("default").Get(ctx, "goes", metav1.GetOptions{}); err == nil {
+		t.Error("the deleted Service is there")
+	}
+	var slice *discoveryv1.EndpointSlice
+	if slice, err = s.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "busy-1", metav1.GetOptions{}); err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "192.0.2.2" {
+		t.Errorf("the endpoints of busy are %+v, %v", slice, err)
+	}
+	pods, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil || slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
+		t.Errorf("web-own is there after it was ended: %v", err)
+	}
+}
+
+func TestAPackedTimelineIsUnpacked(t *testing.T) {
+	line, err := timeline.Parse("f", []byte("hitless timeline 1\nseed 5\nset replicas=2\n+1s proxy stop node-1\n+3s proxy start node-1\n+5s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := PackTimeline(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := unpackTimeline(packed); err != nil || got.String() != line.String() {
+		t.Errorf("got %v\n%s", err, got)
+	}
+	if _, err := unpackTimeline(packed[:len(packed)-3]); err == nil || !strings.Contains(err.Error(), "unpacking") {
+		t.Errorf("a damaged one gave %v", err)
+	}
+}

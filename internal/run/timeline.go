@@ -1,0 +1,126 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/scenarios"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// Timeline is a timeline with the file that it was read from.
+type Timeline struct {
+	*timeline.Timeline
+	File string
+}
+
+// ReadTimeline reads a timeline and the settings in it. Every error is a UsageError; those of the text begin with file:line.
+func ReadTimeline(file string) (*Timeline, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("reading the timeline: %w", err)
+	}
+	t, err := timeline.Parse(file, text)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	scenario := scenarios.Replay(t)
+	for _, s := range t.Set {
+		if _, err := scenario.Fill(map[string]string{s.Key: s.Value}); err != nil {
+			return nil, usagef("%s:%d: %w", file, s.Line, err)
+		}
+	}
+	return &Timeline{t, file}, nil
+}
+
+// defaults are what the timeline says of a run, where the options say nothing.
+func (t *Timeline) defaults(o *Options) {
+	o.Scenario = scenarios.ReplayName
+	if o.Nodes == 0 {
+		o.Nodes = t.Nodes
+	}
+	if o.Rate == 0 {
+		o.Rate = t.Rate
+	}
+	if o.Seed == 0 {
+		o.Seed = t.Seed
+	}
+}
+
+// find is the scenario that the options name; a timeline goes into the plan.
+func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
+	if o.Scenario == scenarios.ReplayName && o.Timeline == nil {
+		return scenarios.Scenario{}, errors.New("the scenario timeline does what a file says: `hitless replay FILE`")
+	}
+	if o.Timeline == nil {
+		return scenarios.Find(o.Scenario)
+	}
+	here := *o.Timeline.Timeline
+	here.Nodes, here.Rate, here.Seed = o.Nodes, o.Rate, o.Seed
+	if line, err := here.Check(); err != nil {
+		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %w", o.Timeline.File, line, err)
+	}
+	if err := o.Timeline.checkOther(); err != nil {
+		return scenarios.Scenario{}, err
+	}
+	var err error
+	if p.Timeline, err = guest.PackTimeline(&here); err != nil {
+		return scenarios.Scenario{}, err
+	}
+	if len(p.Timeline) > mostTimeline {
+		return scenarios.Scenario{}, fmt.Errorf("%s: its %d steps and %d objects take %d bytes packed; a run has room for %d: record for less long, or fewer Services",
+			o.Timeline.File, len(here.Steps), len(here.Given), len(p.Timeline), mostTimeline)
+	}
+	if s, needs := here.NeedsReplay(); needs && o.ControlPlane != "replay" {
+		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %s needs --controlplane replay: a real API server does not do such things when it is told to",
+			o.Timeline.File, s.Line, s.Does())
+	}
+	return scenarios.Replay(&here), nil
+}
+
+// mostTimeline is how large a packed timeline may be: a plan carries it in base64, in the first MiB of the region.
+const mostTimeline = 700 << 10
+
+// checkOther sees that the other subject is written as the lab knows it.
+func (t *Timeline) checkOther() error {
+	other := t.Other()
+	if other == "" {
+		return nil
+	}
+	spec, err := subject.Parse(other)
+	if err == nil && spec.String() != other {
+		err = fmt.Errorf("write it as %s", spec)
+	}
+	for _, s := range t.Steps {
+		if err != nil && s.Get("to") == other {
+			return fmt.Errorf("%s:%d: to=%s: %w", t.File, s.Line, other, err)
+		}
+	}
+	return nil
+}
+
+// settings are the parameters that the options and their timeline give; the options come first.
+func (o *Options) settings() map[string]string {
+	if o.Timeline == nil {
+		return o.Set
+	}
+	all := map[string]string{}
+	for _, s := range o.Timeline.Set {
+		all[s.Key] = s.Value
+	}
+	for key, value := range o.Set {
+		all[key] = value
+	}
+	return all
+}
+
+// attempts is how many attempts the run makes at least on its measured lanes.
+func (o *Options) attempts(p scenarios.Params) float64 {
+	if o.Timeline != nil {
+		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)
+	}
+	return p.Attempts(o.Rate)
+}

@@ -1,0 +1,238 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// deeds is what the steps of a run have left behind that later steps need.
+type deeds struct {
+	workloads map[string]*workload
+	services  map[string]*headless
+	pods      map[string]*corev1.Pod // by the name that a step gave, as it was when something was done to it last
+	open      map[string]*held
+	restores  map[string]func() error // by node: how to put a proxy's tables back
+	backs     map[string]func()       // by node: how the API server comes back
+	delays    map[string]func()       // by node: how its watches are on time again
+	watches   map[string]int          // by node: how many it had before something was done to them
+	pids      map[string]int          // by node: of the proxy that ended last
+	subjects  map[string]string       // by node: what ran before anything was changed
+	rollouts  int
+	rolling   int // number of the rollout whose end is not yet told; 0 for none
+}
+
+func newDeeds(w *World) *deeds {
+	return &deeds{workloads: map[string]*workload{timeline.Measured: w.main}, services: map[string]*headless{}, pods: map[string]*corev1.Pod{},
+		open: map[string]*held{}, restores: map[string]func() error{}, backs: map[string]func(){}, delays: map[string]func(){},
+		watches: map[string]int{}, pids: map[string]int{}, subjects: map[string]string{}}
+}
+
+// deeds are made when the first is needed.
+func (w *World) deeds() *deeds {
+	if w.done == nil {
+		w.done = newDeeds(w)
+	}
+	return w.done
+}
+
+// act does one thing to the cluster: every scenario disturbs through it alone, so that the run's own timeline has what was
+// done, and a timeline can do what any scenario does. The arguments are keys and values in turn.
+func (w *World) act(ctx context.Context, verb, object string, args ...string) error {
+	s := timeline.Step{Verb: verb, Object: object}
+	for i := 0; i+1 < len(args); i += 2 {
+		s.Args = append(s.Args, timeline.Arg{Key: args[i], Value: args[i+1]})
+	}
+	return w.perform(ctx, s)
+}
+
+// see waits until something has come about, at most for the given time. Where the scenario goes on without it, the run's
+// timeline says await, and otherwise expect.
+func (w *World) see(ctx context.Context, what, object string, most time.Duration) error {
+	how := "expect "
+	if w.tolerant {
+		how = "await "
+	}
+	return w.act(ctx, how+what, object, "within", most.String())
+}
+
+// perform writes a step into the run's timeline and does it.
+func (w *World) perform(ctx context.Context, s timeline.Step) error {
+	w.write(s)
+	do, known := performers[s.Verb]
+	if !known {
+		return fmt.Errorf("nobody knows how to do %q", s.Verb)
+	}
+	return do(w, ctx, s)
+}
+
+// write adds a step to the run's timeline, to the millisecond.
+func (w *World) write(s timeline.Step) {
+	if w.Journal != nil {
+		s.At = (w.Clock.Now() - w.began).Truncate(time.Millisecond)
+		w.Journal(s.String() + "\n")
+	}
+}
+
+// performers do what the verbs of a timeline say.
+var performers map[string]func(w *World, ctx context.Context, s timeline.Step) error
+
+func init() { // not an initialiser: what it refers to refers to it
+	performers = map[string]func(w *World, ctx context.Context, s timeline.Step) error{
+		"object apply":     (*World).applyObject,
+		"object patch":     (*World).patchObject,
+		"object delete":    (*World).deleteObject,
+		"workload deploy":  (*World).deployWorkload,
+		"workload rollout": (*World).rollWorkload,
+		"workload scale":   (*World).scaleWorkload,
+		"endpoints create": (*World).createEndpoints,
+		"endpoints set":    (*World).setEndpoints,
+		"pod start":        (*World).startPod,
+		"pod ready":        func(w *World, ctx context.Context, s timeline.Step) error { return w.gatePod(ctx, s, true) },
+		"pod unready":      func(w *World, ctx context.Context, s timeline.Step) error { return w.gatePod(ctx, s, false) },
+		"pod terminate":    (*World).endPod,
+		"pod kill":         (*World).endPod,
+		"proxy stop":       (*World).endProxy,
+		"proxy kill":       (*World).endProxy,
+		"proxy start":      (*World).startProxy,
+		"proxy change":     (*World).changeProxy,
+		"proxy freeze":     func(w *World, _ context.Context, s timeline.Step) error { return w.Proxies.Freeze(s.Object) },
+		"proxy thaw":       (*World).thawProxy,
+		"proxy cleanup":    func(w *World, ctx context.Context, s timeline.Step) error { return w.Proxies.Cleanup(ctx, s.Object) },
+		"proxy flush":      (*World).flushProxy,
+		"proxy restore":    (*World).restoreProxy,
+		"api away":         (*World).apiGoes,
+		"api back":         (*World).apiComesBack,
+		"api cut":          (*World).cutWatches,
+		"api expire":       (*World).cutWatches,
+		"api delay":        (*World).delayWatches,
+		"client open":      (*World).openClient,
+		"client close":     func(w *World, _ context.Context, s timeline.Step) error { return w.closeClient(s.Object) },
+		"lane stop":        func(w *World, _ context.Context, s timeline.Step) error { return w.stopLane(s.Object) },
+		timeline.End:       func(*World, context.Context, timeline.Step) error { return nil },
+	}
+	for what, wait := range map[string]func(w *World, ctx context.Context, s timeline.Step) error{
+		"rolled-out": (*World).seeRolledOut, "balanced": (*World).seeBalanced, "watching": (*World).seeWatching,
+		"ready":   func(w *World, ctx context.Context, s timeline.Step) error { return w.seeReadiness(ctx, s, true) },
+		"unready": func(w *World, ctx context.Context, s timeline.Step) error { return w.seeReadiness(ctx, s, false) },
+		"gone":    (*World).seeGone,
+	} {
+		performers["expect "+what] = wait
+		performers["await "+what] = wait
+	}
+}
+
+// endProxy ends the proxy of a node.
+func (w *World) endProxy(ctx context.Context, s timeline.Step) error {
+	end := w.Proxies.Stop
+	if s.Verb == "proxy kill" {
+		end = w.Proxies.Kill
+	}
+	pid, err := w.Proxies.Pid(s.Object)
+	if err != nil {
+		return err
+	}
+	w.deeds().pids[s.Object] = pid
+	if err := end(ctx, s.Object); err != nil {
+		return fmt.Errorf("ending the proxy: %w", err)
+	}
+	return nil
+}
+
+// startProxy starts the proxy of a node again.
+func (w *World) startProxy(ctx context.Context, s timeline.Step) error {
+	if err := w.Proxies.Start(ctx, s.Object); err != nil {
+		return fmt.Errorf("starting the proxy: %w", err)
+	}
+	pid, err := w.Proxies.Pid(s.Object)
+	if err == nil && pid == w.deeds().pids[s.Object] {
+		return errors.New("the proxy still has the process id that it had: it was not restarted, and nothing took its place")
+	}
+	return err
+}
+
+// thawProxy lets a frozen proxy go on. It is an error when it did not stand still.
+func (w *World) thawProxy(_ context.Context, s timeline.Step) error {
+	if frozen, err := w.Proxies.Frozen(s.Object); err != nil || !frozen {
+		return fmt.Errorf("the proxy of %s went on instead of standing still (%v)", s.Object, err)
+	}
+	return w.Proxies.Thaw(s.Object)
+}
+
+// changeProxy makes the next start of a node's proxy start another subject, or the one that the run began with.
+func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
+	node, to, first := s.Object, s.Get("to"), w.deeds().subjects
+	if first[node] == "" {
+		first[node] = w.Proxies.Subject(node)
+	}
+	if to == timeline.Subject {
+		to = first[node]
+	}
+	return w.Proxies.Change(node, to)
+}
+
+// flushProxy empties a node's proxy tables behind the proxy's back.
+func (w *World) flushProxy(ctx context.Context, s timeline.Step) error {
+	restore, err := w.Proxies.Flush(ctx, s.Object)
+	if err != nil {
+		return fmt.Errorf("emptying the proxy's tables: %w", err)
+	}
+	w.deeds().restores[s.Object] = restore
+	return nil
+}
+
+func (w *World) restoreProxy(_ context.Context, s timeline.Step) error {
+	restore := w.deeds().restores[s.Object]
+	if restore == nil {
+		return fmt.Errorf("the tables of %s were not emptied", s.Object)
+	}
+	delete(w.deeds().restores, s.Object)
+	if err := restore(); err != nil {
+		return fmt.Errorf("putting the proxy's tables back: %w", err)
+	}
+	return nil
+}
+
+// openClient opens connections to each port of a workload's Service, and keeps them open, unused.
+func (w *World) openClient(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Object)
+	if err != nil {
+		return err
+	}
+	h := &held{}
+	w.deeds().open[s.Object] = h
+	return h.all(ctx, w, k, s.Number("each", 1))
+}
+
+func (w *World) closeClient(name string) error {
+	h := w.deeds().open[name]
+	if h == nil {
+		return fmt.Errorf("no connections to %s are open", name)
+	}
+	delete(w.deeds().open, name)
+	return h.Close()
+}
+
+// laneOf is the lane to the measured Service that a step asks for.
+func (w *World) laneOf(s timeline.Step) LaneSpec {
+	spec := w.mainLane(s.Object)
+	spec.Protocol = s.Object
+	if rate, err := strconv.ParseFloat(s.Get("rate"), 64); err == nil {
+		spec.Rate = rate
+	}
+	if s.Object == tcpLong {
+		spec.Connections = s.Number("connections", min(mostLong, max(1, int(2*spec.Rate))))
+	}
+	return spec
+}
+
+func (w *World) tell(object, text string) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: object, Text: text})
+}

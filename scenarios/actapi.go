@@ -1,0 +1,139 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// ControlPlane does to the proxies' API server what happens to real ones, one node at a time.
+type ControlPlane interface {
+	// Away keeps the node's proxy from its API server until back is called: connections end, and no request is answered.
+	Away(node string) (back func())
+	// Cut ends the watches of the node's proxy. With expire the next watch of each resource expires too (410 Gone), so that
+	// the proxy lists everything again. It returns the resources whose watches were ended, one for each watch.
+	Cut(node string, expire bool) []string
+	// Delay makes each event reach the node's proxy later, until lift is called.
+	Delay(node string, by time.Duration) (lift func())
+	// Watching returns the resources that the node's proxy watches, one for each watch.
+	Watching(node string) []string
+}
+
+// nodesOf are the nodes that a step is done to.
+func (w *World) nodesOf(s timeline.Step) []string {
+	if s.Object == timeline.All {
+		return w.Nodes
+	}
+	return []string{s.Object}
+}
+
+// noteWatches keeps how many watches the proxies have, before something is done to them.
+func (w *World) noteWatches(nodes []string) error {
+	if w.ControlPlane == nil {
+		return errors.New("a real API server does not do such things when it is told to; this needs --controlplane replay")
+	}
+	total := 0
+	for _, node := range nodes {
+		n := len(w.ControlPlane.Watching(node))
+		w.deeds().watches[node] = max(n, w.deeds().watches[node])
+		total += n
+	}
+	if total == 0 {
+		return errors.New("no proxy watches anything: there is nothing to end, and nobody would notice")
+	}
+	return nil
+}
+
+func (w *World) apiGoes(_ context.Context, s timeline.Step) error {
+	if err := w.noteWatches(w.nodesOf(s)); err != nil {
+		return err
+	}
+	for _, node := range w.nodesOf(s) {
+		w.deeds().backs[node] = w.ControlPlane.Away(node)
+	}
+	w.tell("api server", "the API server is away from the proxies"+ofNode(s))
+	return nil
+}
+
+// ofNode names the node, when a step is not done to all.
+func ofNode(s timeline.Step) string {
+	if s.Object == timeline.All {
+		return ""
+	}
+	return " of " + s.Object
+}
+
+func (w *World) apiComesBack(_ context.Context, s timeline.Step) error {
+	open := 0
+	for _, node := range w.nodesOf(s) {
+		open += len(w.ControlPlane.Watching(node))
+	}
+	for _, node := range w.nodesOf(s) {
+		if back := w.deeds().backs[node]; back != nil {
+			back()
+			delete(w.deeds().backs, node)
+		}
+	}
+	if open > 0 {
+		return fmt.Errorf("%d watches of proxies were still open at the end: the API server was not away", open)
+	}
+	w.tell("api server", "the API server is back"+ofNode(s))
+	return nil
+}
+
+func (w *World) cutWatches(_ context.Context, s timeline.Step) error {
+	nodes, expire := w.nodesOf(s), s.Verb == "api expire"
+	if err := w.noteWatches(nodes); err != nil {
+		return err
+	}
+	var ended []string
+	for _, node := range nodes {
+		ended = append(ended, w.ControlPlane.Cut(node, expire)...)
+	}
+	slices.Sort(ended)
+	what := "ended"
+	if expire {
+		what = "ended and expire"
+	}
+	w.tell("api server", "watches of proxies"+ofNode(s)+" "+what+": "+strings.Join(ended, " "))
+	return nil
+}
+
+// delayWatches makes what the proxies watch reach them late; by nothing at all ends that.
+func (w *World) delayWatches(_ context.Context, s timeline.Step) error {
+	if err := w.noteWatches(w.nodesOf(s)); err != nil {
+		return err
+	}
+	by := s.Duration("by", 0)
+	for _, node := range w.nodesOf(s) {
+		if lift := w.deeds().delays[node]; lift != nil {
+			lift()
+			delete(w.deeds().delays, node)
+		}
+		if by > 0 {
+			w.deeds().delays[node] = w.ControlPlane.Delay(node, by)
+		}
+	}
+	w.tell("api server", fmt.Sprintf("what proxies%s watch is %s late", ofNode(s), by))
+	return nil
+}
+
+// seeWatching waits until the proxies have as many watches as they had before.
+func (w *World) seeWatching(ctx context.Context, s timeline.Step) error {
+	if w.ControlPlane == nil {
+		return errors.New("a real API server does not tell who watches; this needs --controlplane replay")
+	}
+	return w.Until(ctx, "the proxies to watch again", s.Duration("within", watchesWithin), func(context.Context) (bool, string, error) {
+		n, want, enough := 0, 0, true
+		for _, node := range w.Nodes {
+			now, before := len(w.ControlPlane.Watching(node)), w.deeds().watches[node]
+			n, want, enough = n+now, want+before, enough && now >= before
+		}
+		return enough, fmt.Sprintf("%d of %d watches", n, want), nil
+	})
+}

@@ -1,0 +1,239 @@
+package scenarios
+
+//lint:file-ignore SA1019 Endpoints are deprecated, and the only thing that kube-proxy up to 1.18 watches
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// objectOf is an empty object of a kind that a timeline can name.
+func objectOf(kind string) (k8s.Object, error) {
+	switch kind {
+	case "Deployment":
+		return &appsv1.Deployment{}, nil
+	case "EndpointSlice":
+		return &discoveryv1.EndpointSlice{}, nil
+	case "Endpoints":
+		return &corev1.Endpoints{}, nil
+	case "Node":
+		return &corev1.Node{}, nil
+	case "Pod":
+		return &corev1.Pod{}, nil
+	case "Service":
+		return &corev1.Service{}, nil
+	}
+	return nil, fmt.Errorf("a timeline has no objects of kind %q", kind)
+}
+
+// named is an empty object with the name that a reference has.
+func named(reference string) (k8s.Object, error) {
+	parts := strings.Split(reference, "/")
+	o, err := objectOf(parts[0])
+	if err != nil {
+		return nil, err
+	}
+	o.SetName(parts[len(parts)-1])
+	if len(parts) == 3 {
+		o.SetNamespace(parts[1])
+	}
+	return o, nil
+}
+
+// applyObject creates an object, or replaces it with its status, if it has one.
+func (w *World) applyObject(ctx context.Context, s timeline.Step) error {
+	reference, err := s.Refers()
+	if err != nil {
+		return err
+	}
+	o, err := named(reference)
+	if err != nil {
+		return err
+	}
+	there, err := named(reference)
+	if err != nil {
+		return err
+	}
+	name, space := o.GetName(), o.GetNamespace()
+	if err := json.Unmarshal([]byte(s.JSON), o); err != nil {
+		return fmt.Errorf("reading %s: %w", reference, err)
+	}
+	o.SetNamespace(space)
+	switch err := w.Cluster.Get(ctx, name, space, there); {
+	case apierrors.IsNotFound(err):
+		err = w.Cluster.Create(ctx, o)
+		if err != nil {
+			return fmt.Errorf("creating %s: %w", reference, err)
+		}
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", reference, err)
+	default:
+		o.SetResourceVersion(there.GetResourceVersion())
+		if err := w.Cluster.Update(ctx, o); err != nil {
+			return fmt.Errorf("replacing %s: %w", reference, err)
+		}
+	}
+	return w.applyStatus(ctx, reference, s.JSON)
+}
+
+// applyStatus writes the status that an applied object has, which creating and replacing leave out.
+func (w *World) applyStatus(ctx context.Context, reference, object string) error {
+	var has struct{ Status map[string]any }
+	if err := json.Unmarshal([]byte(object), &has); err != nil || len(has.Status) == 0 {
+		return err
+	}
+	data, err := json.Marshal(map[string]any{"status": has.Status})
+	if err != nil {
+		return err
+	}
+	o, err := named(reference)
+	if err != nil {
+		return err
+	}
+	if err := w.Cluster.PatchStatus(ctx, o, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
+		return fmt.Errorf("writing the status of %s: %w", reference, err)
+	}
+	return nil
+}
+
+// patchObject changes fields of an object. It is an error when the answer is the object as it was: then nothing was
+// disturbed.
+func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
+	before, err := named(s.Object)
+	if err != nil {
+		return err
+	}
+	after, err := named(s.Object)
+	if err != nil {
+		return err
+	}
+	if err := w.Cluster.Get(ctx, before.GetName(), before.GetNamespace(), before); err != nil {
+		return fmt.Errorf("reading %s: %w", s.Object, err)
+	}
+	// A merge patch replaces lists whole, which is what is meant: the ports that are to be.
+	if err := w.Cluster.Patch(ctx, after, k8s.Patch{PatchType: types.MergePatchType, Data: []byte(s.JSON)}); err != nil {
+		return fmt.Errorf("changing %s by %s: %w", s.Object, s.JSON, err)
+	}
+	if after.GetResourceVersion() == before.GetResourceVersion() {
+		return fmt.Errorf("%s is as it was after %s: nothing was changed", s.Object, s.JSON)
+	}
+	if service, is := after.(*corev1.Service); is && service.Name == w.main.name && service.Namespace == w.namespace() {
+		w.main.policy = service.Spec.ExternalTrafficPolicy
+	}
+	return nil
+}
+
+func (w *World) deleteObject(ctx context.Context, s timeline.Step) error {
+	o, err := named(s.Object)
+	if err != nil {
+		return err
+	}
+	if err := w.Cluster.Delete(ctx, o, graceOf(s)...); err != nil {
+		return fmt.Errorf("deleting %s: %w", s.Object, err)
+	}
+	return nil
+}
+
+// workload is a workload that is there.
+func (w *World) workload(name string) (*workload, error) {
+	if k := w.deeds().workloads[name]; k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("there is no workload %q", name)
+}
+
+func (w *World) deployWorkload(ctx context.Context, s timeline.Step) error {
+	k := &workload{name: s.Object, replicas: s.Number("replicas", 1), policy: corev1.ServiceExternalTrafficPolicyCluster, gated: s.Get("gated") == "on"}
+	if policy := s.Get("policy"); policy != "" {
+		k.policy = corev1.ServiceExternalTrafficPolicy(policy)
+	}
+	if n := s.Number("ports", 0); n > 0 {
+		k.special = manyPorts(n)
+	}
+	w.deeds().workloads[k.name] = k
+	return k.deploy(ctx, w)
+}
+
+func (w *World) rollWorkload(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Object)
+	if err != nil {
+		return err
+	}
+	number := w.deeds().rollouts + 1
+	if err := w.replacePods(ctx, k, number); err != nil {
+		return err
+	}
+	if w.deeds().rollouts = number; k == w.main {
+		w.deeds().rolling = number
+	}
+	return nil
+}
+
+func (w *World) scaleWorkload(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Object)
+	if err != nil {
+		return err
+	}
+	k.replicas = s.Number("replicas", k.replicas)
+	var d appsv1.Deployment
+	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
+		return fmt.Errorf("reading the Deployment: %w", err)
+	}
+	d.Spec.Replicas = ptr(int32(k.replicas))
+	if err := w.Cluster.Update(ctx, &d); err != nil {
+		return fmt.Errorf("scaling the Deployment to %d: %w", k.replicas, err)
+	}
+	return nil
+}
+
+func (w *World) seeRolledOut(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Object)
+	if err != nil {
+		return err
+	}
+	return k.available(ctx, w, s.Duration("within", w.perPod()))
+}
+
+func (w *World) seeBalanced(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Object)
+	if err != nil {
+		return err
+	}
+	return k.balanced(ctx, w, s.Duration("within", w.detectWithin()))
+}
+
+func (w *World) createEndpoints(ctx context.Context, s timeline.Step) error {
+	h := &headless{name: s.Object, addresses: s.Addresses()}
+	w.deeds().services[h.name] = h
+	return h.create(ctx, w)
+}
+
+func (w *World) setEndpoints(ctx context.Context, s timeline.Step) error {
+	h := w.deeds().services[s.Object]
+	if h == nil {
+		return fmt.Errorf("there is no Service %q without a selector", s.Object)
+	}
+	h.addresses = s.Addresses()
+	return h.update(ctx, w)
+}
+
+// errGone is a pod that is no longer the one it was.
+var errGone = errors.New("the pod was replaced or restarted")
+
+func deletion(seconds int64) resources.DeleteOption {
+	return func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = &seconds }
+}

@@ -1,0 +1,139 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// podNow finds the pod that a step names: one that a step started, or WORKLOAD#N, the Nth of the workload's pods at this
+// time, the oldest first.
+func (w *World) podNow(ctx context.Context, name string) (*corev1.Pod, error) {
+	of, nth, numbered := strings.Cut(name, "#")
+	if !numbered {
+		var pod corev1.Pod
+		if err := w.Cluster.Get(ctx, name, w.namespace(), &pod); err != nil {
+			return nil, fmt.Errorf("reading the pod %s: %w", name, err)
+		}
+		return &pod, nil
+	}
+	k, err := w.workload(of)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := k.oldestFirst(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(nth)
+	if err != nil || n < 1 || n > len(pods) {
+		return nil, fmt.Errorf("there is no pod %s: %s has %d pods", name, of, len(pods))
+	}
+	return &pods[n-1], nil
+}
+
+// oldestFirst are the workload's pods in the order that a timeline numbers them by.
+func (k *workload) oldestFirst(ctx context.Context, w *World) ([]corev1.Pod, error) {
+	pods, err := k.pods(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s: %w", k.name, err)
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return pods, nil
+}
+
+// podAsItWas is the pod that something was done to last under this name, or the one that has the name now.
+func (w *World) podAsItWas(ctx context.Context, name string) (*corev1.Pod, error) {
+	if pod := w.deeds().pods[name]; pod != nil {
+		return pod, nil
+	}
+	return w.podNow(ctx, name)
+}
+
+// gatePod opens or closes a pod's readiness gate.
+func (w *World) gatePod(ctx context.Context, s timeline.Step, open bool) error {
+	pod, err := w.podNow(ctx, s.Object)
+	if err != nil {
+		return err
+	}
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return fmt.Errorf("the pod %s has no readiness gate; `set gated=on` gives the measured pods one, and gated=on those of `workload deploy`", pod.Name)
+	}
+	w.deeds().pods[s.Object] = pod
+	return w.setGate(ctx, pod.Name, open)
+}
+
+func (w *World) seeReadiness(ctx context.Context, s timeline.Step, want bool) error {
+	pod, err := w.podAsItWas(ctx, s.Object)
+	if err != nil {
+		return err
+	}
+	return w.readiness(ctx, pod, want, s.Duration("within", readinessWithin))
+}
+
+// startPod makes a pod of a workload's template on a node; no Deployment looks after it.
+func (w *World) startPod(ctx context.Context, s timeline.Step) error {
+	k, err := w.workload(s.Get("workload"))
+	if err != nil {
+		return err
+	}
+	template := k.deployment(w).Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Name, pod.Namespace, pod.Spec.NodeName, pod.Spec.Affinity = s.Object, w.namespace(), s.Get("node"), nil
+	if err := w.Cluster.Create(ctx, pod); err != nil {
+		return fmt.Errorf("creating the pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// endPod deletes a pod: with a grace period it gets SIGTERM first, and SIGKILL when that is over.
+func (w *World) endPod(ctx context.Context, s timeline.Step) error {
+	pod, err := w.podNow(ctx, s.Object)
+	if err != nil {
+		return err
+	}
+	w.deeds().pods[s.Object] = pod
+	options := graceOf(s)
+	if s.Verb == "pod kill" {
+		options = []resources.DeleteOption{deletion(0)}
+	}
+	if err := w.Cluster.Delete(ctx, pod.DeepCopy(), options...); err != nil {
+		return fmt.Errorf("deleting the pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// graceOf is the grace period that a step has, nothing when it leaves it to the object.
+func graceOf(s timeline.Step) []resources.DeleteOption {
+	if s.Get("grace") == "" {
+		return nil
+	}
+	return []resources.DeleteOption{deletion(int64(s.Duration("grace", 0).Seconds()))}
+}
+
+// seeGone waits until a pod is no longer there.
+func (w *World) seeGone(ctx context.Context, s timeline.Step) error {
+	pod := w.deeds().pods[s.Object]
+	if pod == nil {
+		return fmt.Errorf("nothing has ended the pod %s", s.Object)
+	}
+	return w.Until(ctx, "the pod "+pod.Name+" to be gone", s.Duration("within", w.perPod()), func(ctx context.Context) (bool, string, error) {
+		var now corev1.Pod
+		err := w.Cluster.Get(ctx, pod.Name, w.namespace(), &now)
+		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+			return true, "", nil
+		}
+		return false, "it is there", err
+	})
+}

@@ -1,0 +1,172 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// ReplayName is the name of the scenario that does what a timeline says.
+const ReplayName = "timeline"
+
+// Replay is the scenario that does what a timeline says, each step at its time or as soon as the one before is done.
+func Replay(t *timeline.Timeline) Scenario {
+	return Scenario{
+		Name:       ReplayName,
+		Summary:    "does what a timeline says",
+		Parameters: replayParameters,
+		ReplayOnly: replayOnly(t),
+		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
+		Prepare: func(ctx context.Context, w *World) error {
+			w.given = t.Given
+			for _, s := range t.Given {
+				if err := w.applyObject(ctx, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Run: func(ctx context.Context, w *World) error { return w.replay(ctx, t) },
+	}
+}
+
+// replayParameters are those of scenarios that what a timeline says does not stand in its steps.
+var replayParameters = []Parameter{
+	lanesParameter,
+	{"gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready", onOff},
+	{"briefCanary", "off", "whether the canary Service goes when it has proved the detector", onOff},
+	{"idleCollection", "on", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff},
+}
+
+func replayOnly(t *timeline.Timeline) bool {
+	_, needs := t.NeedsReplay()
+	return needs
+}
+
+// lanesOf are the lanes that a timeline starts before the baseline. One that a step ends is partial.
+func (w *World) lanesOf(t *timeline.Timeline) (specs []LaneSpec) {
+	for _, s := range t.Lanes {
+		spec := w.laneOf(s)
+		spec.Partial = slices.ContainsFunc(t.Steps, func(step timeline.Step) bool { return step.Verb == "lane stop" && step.Object == s.Object })
+		specs = append(specs, spec)
+	}
+	return specs
+}
+
+// replay does the steps. Each is recorded as a step of the scenario; the time from the last one to the end as the step watch.
+func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
+	for i, s := range t.Steps {
+		at := w.began + s.At
+		if s.Verb == timeline.End {
+			return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
+		}
+		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
+			return err
+		}
+		err := w.Step(ctx, stepName(s), s.Node(), func(ctx context.Context) error { return w.replayStep(ctx, s) })
+		if err != nil {
+			return fmt.Errorf("line %d: %w", s.Line, err)
+		}
+		w.tellRollout(s, t.Steps[i+1])
+	}
+	return errors.New("the timeline has no end")
+}
+
+// stepName is what a step is called in reports.
+func stepName(s timeline.Step) string {
+	if s.JSON != "" {
+		reference, _ := s.Refers()
+		return s.Verb + " " + reference
+	}
+	return s.Does()
+}
+
+// replayStep does a step. One that is only awaited is never an error.
+func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
+	err := w.perform(ctx, s)
+	if err != nil && strings.HasPrefix(s.Verb, "await ") && ctx.Err() == nil {
+		w.tell("timeline", fmt.Sprintf("%s did not come about: %v", s.Does(), err))
+		return nil
+	}
+	return err
+}
+
+// tellRollout tells the end of a rollout when the last step that waits for it is done.
+func (w *World) tellRollout(s, next timeline.Step) {
+	what := func(s timeline.Step) string { _, what, _ := strings.Cut(s.Verb, " "); return what }
+	waits := s.Object == w.main.name && (what(s) == "rolled-out" || what(s) == "balanced")
+	if w.deeds().rolling > 0 && waits && what(next) != "balanced" {
+		w.rolledOut()
+	}
+}
+
+// writeHead begins the run's timeline with what the run was set up with. What belongs to the subject is left out: the
+// timeline is for others too.
+func (w *World) writeHead(s Scenario) {
+	if w.Journal == nil {
+		return
+	}
+	t := timeline.New()
+	t.Nodes, t.Rate, t.Seed, t.Given = len(w.Nodes), w.Rate, w.Seed, w.given
+	params := maps.Clone(w.Params)
+	if s.Gated {
+		params["gated"] = "on"
+	}
+	if s.BriefCanary {
+		params["briefCanary"] = "on"
+	}
+	for _, p := range (Scenario{Parameters: replayParameters}).AllParameters() {
+		if value, has := params[p.Key]; has && value != p.Default && p.Key != "terminatingFallback" {
+			t.Set = append(t.Set, timeline.Setting{Key: p.Key, Value: value})
+		}
+	}
+	slices.SortFunc(t.Set, func(a, b timeline.Setting) int { return cmp.Compare(a.Key, b.Key) })
+	if s.Lanes != nil {
+		for _, l := range s.Lanes(w) {
+			t.Lanes = append(t.Lanes, stepOf(l))
+		}
+	}
+	w.Journal(t.Header())
+}
+
+// stepOf is how a timeline starts a lane.
+func stepOf(l LaneSpec) timeline.Step {
+	s := timeline.Step{Verb: "lane start", Object: l.Name}
+	if l.Connections > 0 {
+		s.Args = append(s.Args, timeline.Arg{Key: "connections", Value: strconv.Itoa(l.Connections)})
+	}
+	s.Args = append(s.Args, timeline.Arg{Key: "rate", Value: strconv.FormatFloat(l.Rate, 'g', -1, 64)})
+	return s
+}
+
+// closeClients closes the connections that are still open at the end.
+func (w *World) closeClients() error {
+	for _, name := range slices.Sorted(maps.Keys(w.deeds().open)) {
+		if err := w.closeClient(name); err != nil {
+			return fmt.Errorf("closing the connections to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// AttemptsIn is how many attempts a replay makes at least on its measured lanes, each at a rate a second.
+func AttemptsIn(t *timeline.Timeline, p Params, rate float64) float64 {
+	length := t.Length() + p.duration("baseline") + p.duration("settle")
+	attempts := rate * float64(len(p.lanes())) * length.Seconds()
+	for _, s := range t.Lanes {
+		attempts += length.Seconds() * cmp.Or(atRate(s), rate)
+	}
+	return attempts
+}
+
+func atRate(s timeline.Step) float64 {
+	rate, _ := strconv.ParseFloat(s.Get("rate"), 64)
+	return rate
+}

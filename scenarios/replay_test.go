@@ -1,0 +1,128 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// paperRun is a run on paper of a scenario that needs proxies and API server only: what it did to them, and its timeline.
+func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []reports.Event) {
+	t.Helper()
+	params, err := s.Fill(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var journal strings.Builder
+	proxies := &changing{runs: map[string]string{"node-1": "old", "node-2": "old"}}
+	server := &paperAPI{watches: 6}
+	record := &paperRecord{}
+	w := &World{Nodes: []string{"node-1", "node-2"}, Proxies: proxies, ControlPlane: server, Recorder: record, Clock: &paperClock{now: time.Minute},
+		Params: params, Rate: 25, Seed: 9, Journal: func(text string) { journal.WriteString(text) }, began: time.Minute,
+		main: &workload{name: "web"}}
+	w.writeHead(s)
+	if err := s.Run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	w.write(timeline.Step{Verb: timeline.End})
+	return append(proxies.done, server.done...), journal.String(), record.events
+}
+
+// What a run writes down is what it did: replayed, the same is done at the same times, and written down again.
+func TestARunIsReplayedFromItsTimeline(t *testing.T) {
+	blackouts := func(ctx context.Context, w *World) error {
+		return errors.Join(w.apiAway(ctx, time.Minute), w.relist(ctx), w.act(ctx, "api delay", "node-2", "by", "250ms"), w.act(ctx, "api cut", "node-1"))
+	}
+	for name, c := range map[string]struct {
+		scenario Scenario
+		set      map[string]string
+		want     string // in the timeline
+	}{
+		"restart": {restart(), map[string]string{"signal": "KILL"}, "+7s proxy kill node-2\n+9s proxy start node-2\n+14s end\n"},
+		"upgrade": {upgrade(), map[string]string{"to": "new", "back": "on", "cleanup": "on"}, "+14s proxy cleanup node-1\n+14s proxy change node-1 to=subject\n"},
+		"api":     {Scenario{Name: "blackouts", Run: blackouts}, nil, "+1m0s api back all\n+1m0s expect watching all within=3m0s\n+1m0s api expire all\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done, text, _ := paperRun(t, c.scenario, c.set)
+			if !strings.Contains(text, c.want) || !strings.Contains(text, "nodes 2\nrate 25\nseed 9\n") {
+				t.Fatalf("the timeline is\n%s\nwant in it\n%s", text, c.want)
+			}
+			parsed, err := timeline.Parse("f", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := map[string]string{}
+			for _, s := range parsed.Set {
+				set[s.Key] = s.Value
+			}
+			again, textAgain, _ := paperRun(t, Replay(parsed), set)
+			if !slices.Equal(again, done) {
+				t.Errorf("replayed, %q was done, want %q", again, done)
+			}
+			if textAgain != text {
+				t.Errorf("replayed, the timeline is\n%s\nwant\n%s", textAgain, text)
+			}
+		})
+	}
+}
+
+// The head says what the run was set up with, where that is not what a timeline has anyway, and nothing of the subject.
+func TestTheHeadOfATimeline(t *testing.T) {
+	params, err := flap().Fill(map[string]string{"replicas": "4", "terminatingFallback": "off", "flaps": "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	w := &World{Params: params, Nodes: []string{"node-1"}, Rate: 10, Seed: 3, Journal: func(s string) { text += s }, main: &workload{name: "web"}}
+	w.writeHead(flap())
+	want := "hitless timeline 1\nnodes 1\nrate 10\nseed 3\nset gated=on\nset readinessPeriod=10s\nset replicas=4\nset trafficPolicy=Cluster\n" +
+		"lane tcp-long connections=24 rate=12\n"
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	parsed, err := timeline.Parse("f", []byte(text+"+1s lane stop tcp-long\n+2s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes, own := w.lanesOf(parsed), flap().Lanes(w)
+	if len(lanes) != 1 || lanes[0].Connections != own[0].Connections || lanes[0].Rate != own[0].Rate || !lanes[0].Partial || lanes[0].Protocol != own[0].Protocol {
+		t.Errorf("the timeline starts %+v, the scenario %+v", lanes, own)
+	}
+}
+
+// What is expected and does not come about ends a run; what is only awaited is told.
+func TestExpectAndAwait(t *testing.T) {
+	for verb, wantErr := range map[string]bool{"expect watching": true, "await watching": false} {
+		text := "hitless timeline 1\nnodes 1\n+0s api cut all\n+1s " + verb + " all within=5s\n+1m end\n"
+		parsed, err := timeline.Parse("f", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock, record := &paperClock{}, &paperRecord{}
+		w := &World{Nodes: []string{"node-1"}, ControlPlane: &paperAPI{watches: 6, hopeless: true}, Recorder: record, Clock: clock, main: &workload{name: "web"}}
+		// The API server that nobody comes back to loses its watches only when they are cut.
+		err = Replay(parsed).Run(t.Context(), w)
+		told := slices.ContainsFunc(record.events, func(e reports.Event) bool { return strings.Contains(e.Text, "did not come about") })
+		if wantErr != (err != nil) || wantErr == told || err != nil && !strings.HasPrefix(err.Error(), "line 4: ") {
+			t.Errorf("%s gave %v, told: %t", verb, err, told)
+		}
+		if !wantErr && clock.Now() != time.Minute {
+			t.Errorf("the replay ended at %s, its end is at 1m", clock.Now())
+		}
+	}
+}
+
+// Whatever a timeline may say, somebody does it.
+func TestEveryVerbIsDone(t *testing.T) {
+	verbs := slices.DeleteFunc(timeline.Verbs(), func(v string) bool { return v == "lane start" }) // before the steps only
+	if done := slices.Sorted(maps.Keys(performers)); !slices.Equal(done, verbs) {
+		t.Errorf("done are %q, timelines have %q", done, verbs)
+	}
+}
