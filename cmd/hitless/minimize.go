@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+func minimizeCommand() *cobra.Command {
+	var o run.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "minimize DIR",
+		Short: "Find the shortest timeline that still fails as the run in a folder did",
+		Long: `Find the shortest timeline that still fails as the run in a folder did.
+
+The run's own timeline is replayed first, and has to fail. Then steps are taken out of it as long as it still fails: by the
+verdict, with a loss of a class that the run had. Each trial is a run. The best so far is written to --out after each trial
+that makes it shorter, and stays there when the search is interrupted.`,
+		Example: `  hitless minimize out/soak/seed-3
+  hitless replay out/soak/seed-3/minimized.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				out = filepath.Join(args[0], "minimized.timeline")
+			}
+			f, err := run.OpenFailure(args[0], o)
+			if err != nil {
+				return err
+			}
+			return minimize(cmd, f.Timeline.Timeline, f, out)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&out, "out", "", "file for the timeline (default minimized.timeline in DIR)")
+	f.StringVar(&o.Subject, "subject", "", "the run's `SUBJECT`, which has to be given when a file described it")
+	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs to use instead of building them")
+	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a trial is ended, and counts as one that does not fail")
+	return cmd
+}
+
+// minimize runs the search and prints how it goes.
+func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, out string) error {
+	if err := os.WriteFile(out, []byte(line.String()), 0o644); err != nil {
+		return fmt.Errorf("writing the timeline: %w; give another file with --out", err)
+	}
+	w, begin := cmd.OutOrStdout(), time.Now()
+	fmt.Fprintf(w, "replaying the run's %s\n", size(line))
+	fails, err := r.Fails(cmd.Context(), line)
+	if err != nil {
+		return errors.Join(err, os.Remove(out))
+	}
+	if !fails {
+		return errors.Join(errors.New("the run's timeline does not fail when it is replayed: what made the run fail is not among its steps, or needs more luck"), os.Remove(out))
+	}
+	var write error
+	best, err := timeline.Minimize(cmd.Context(), line, r, func(trial timeline.Trial) {
+		does := "does not fail"
+		if trial.Failed {
+			does = "fails"
+			write = errors.Join(write, os.WriteFile(out, []byte(trial.Best.String()), 0o644))
+		}
+		fmt.Fprintf(w, "trial %d, %s: %s %s; the best has %s\n", trial.Number, time.Since(begin).Round(time.Second), size(trial.Candidate), does, size(trial.Best))
+	})
+	fmt.Fprintf(w, "%s of %s are left in %s\n%s", size(best), size(line), out, best)
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(w, "interrupted: it may be shorter still")
+	}
+	return errors.Join(err, write)
+}
+
+// size is how long a timeline is, without its end.
+func size(t *timeline.Timeline) string {
+	return fmt.Sprintf("%d steps in %s", len(t.Steps)-1, t.Length())
+}

@@ -1,0 +1,115 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// Failure is a run that failed, as what a shorter timeline has to show again: a loss of a class that it had. It is the
+// timeline.Runner of minimising.
+type Failure struct {
+	Timeline *Timeline
+	Options  Options  // of each trial, but for its folder and timeline
+	Classes  []string // of the losses, sorted
+}
+
+// OpenFailure reads a failed run's folder. The options say what the trials need and the folder does not tell: where programs
+// and caches are, the deadline; and the subject, when a file described it. Every error is a UsageError.
+func OpenFailure(dir string, o Options) (*Failure, error) {
+	h, err := reports.OpenHistory(dir)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	r, err := reports.Build(h)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	if r.Verdict != reports.Fail {
+		return nil, usagef("the run in %s has the verdict %s: only one that failed can be made shorter", dir, r.Verdict)
+	}
+	file := filepath.Join(dir, "history", reports.TimelineFile)
+	if _, err := os.Stat(file); err != nil {
+		file = filepath.Join(dir, reports.TimelineFile) // the folder of the history itself
+	}
+	line, err := ReadTimeline(file)
+	if err != nil {
+		return nil, err
+	}
+	run := h.Run
+	o.ControlPlane, o.Kernel, o.Clock, o.Seed = run.ControlPlane, run.Kernel.Kind, run.Clock, run.Seed
+	spec, err := subjectOf(run, o.Subject)
+	if err != nil {
+		return nil, err
+	}
+	o.Subject = spec.String()
+	if spec.Exec == nil && run.Parameters["terminatingFallback"] != spec.DefaultFallback() {
+		o.Set = map[string]string{"terminatingFallback": run.Parameters["terminatingFallback"]}
+	}
+	return &Failure{Timeline: line, Options: o, Classes: lossesOf(r)}, nil
+}
+
+// subjectOf is the subject of a run. A file that described it has to be named again.
+func subjectOf(run reports.Run, named string) (subject.Spec, error) {
+	if named != "" {
+		spec, err := subject.Parse(named)
+		if err != nil {
+			return spec, UsageError{err}
+		}
+		return spec, nil
+	}
+	text := run.Subject.Name
+	if text == "kube-proxy" {
+		text += "@" + run.Subject.Version + "/" + run.Subject.Mode
+	}
+	spec, err := subject.Parse(text)
+	if err != nil {
+		return spec, usagef("the run's subject was %s, which a file described: name it again with --subject exec:FILE", text)
+	}
+	return spec, nil
+}
+
+// lossesOf are the classes of a report's losses.
+func lossesOf(r *reports.Report) (classes []string) {
+	for class, n := range r.Totals.ByClass {
+		if n > 0 && class != reports.OK.String() && class != reports.Probe.String() {
+			classes = append(classes, class)
+		}
+	}
+	slices.Sort(classes)
+	return classes
+}
+
+// Fails runs a timeline and says whether it fails as the run did: by the verdict, with a loss of a class that the run had.
+// A run that cannot be trusted does not.
+func (f *Failure) Fails(ctx context.Context, t *timeline.Timeline) (bool, error) {
+	dir, err := os.MkdirTemp("", "hitless-minimize-")
+	if err != nil {
+		return false, fmt.Errorf("making a folder for the trial: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	o := f.Options
+	o.Timeline, o.Out = &Timeline{t, f.Timeline.File}, dir
+	result, err := Run(ctx, o)
+	if errors.As(err, new(*InvalidError)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return f.same(result.Report), nil
+}
+
+// same reports whether a report shows the failure.
+func (f *Failure) same(r *reports.Report) bool {
+	return r.Verdict == reports.Fail && slices.ContainsFunc(lossesOf(r), func(class string) bool { return slices.Contains(f.Classes, class) })
+}
+
+var _ timeline.Runner = (*Failure)(nil)

@@ -1,0 +1,186 @@
+package timeline
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Runner does a timeline and says whether that failed in the way that is searched for. An error ends the search.
+type Runner interface {
+	Fails(ctx context.Context, t *Timeline) (bool, error)
+}
+
+// Trial tells of one candidate that was run.
+type Trial struct {
+	Number    int // from 1
+	Candidate *Timeline
+	Failed    bool      // it fails too: it is the best so far
+	Best      *Timeline // the shortest so far that fails
+}
+
+// Minimize takes steps out of a timeline that fails, as long as it still fails: first steps together with what waits for
+// them, then single ones (Zeller's delta debugging, ddmin), and at last it brings the end nearer. What is left is the
+// shortest in the sense that without any one of its steps it no longer fails. What cannot be done without the steps that
+// were taken out goes with them, and is not run. It tells each trial, and returns the best so far with the error when one
+// ends the search.
+//
+// The timeline itself is not run: its failure is what the caller knows.
+func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Timeline, error) {
+	m := &minimizer{ctx: ctx, runner: r, tell: tell, best: t, ran: map[string]bool{t.String(): true}}
+	for _, units := range []func([]Step) [][]Step{withWaits, singly} {
+		if err := m.reduce(units(m.best.Steps[:len(m.best.Steps)-1])); err != nil {
+			return m.best, err
+		}
+	}
+	return m.best, m.shorten()
+}
+
+type minimizer struct {
+	ctx    context.Context
+	runner Runner
+	tell   func(Trial)
+	best   *Timeline
+	trials int
+	ran    map[string]bool // by text
+}
+
+// withWaits are the steps, each with what directly after it waits.
+func withWaits(steps []Step) (units [][]Step) {
+	for _, s := range steps {
+		waits := strings.HasPrefix(s.Verb, "expect ") || strings.HasPrefix(s.Verb, "await ")
+		if n := len(units); waits && n > 0 {
+			units[n-1] = append(units[n-1], s)
+			continue
+		}
+		units = append(units, []Step{s})
+	}
+	return units
+}
+
+func singly(steps []Step) (units [][]Step) {
+	for _, s := range steps {
+		units = append(units, []Step{s})
+	}
+	return units
+}
+
+// reduce is ddmin: it leaves out one part of n, of ever smaller parts, until no single unit can be left out.
+func (m *minimizer) reduce(units [][]Step) error {
+	for n := 2; len(units) > 0; {
+		n = min(n, len(units))
+		smaller := false
+		for part := range n {
+			from, to := part*len(units)/n, (part+1)*len(units)/n
+			rest := slices.Concat(units[:from], units[to:])
+			candidate := m.of(rest)
+			fails, err := m.fails(candidate)
+			if err != nil {
+				return err
+			}
+			if fails {
+				units, n, smaller = kept(rest, candidate), max(2, n-1), true
+				break
+			}
+		}
+		if !smaller && n == len(units) {
+			return nil
+		}
+		if !smaller {
+			n *= 2
+		}
+	}
+	return nil
+}
+
+// of is the best timeline with these steps only, but for those that cannot be done without the others.
+func (m *minimizer) of(units [][]Step) *Timeline {
+	end := m.best.Steps[len(m.best.Steps)-1]
+	t := m.best.With(append(slices.Concat(units...), end))
+	for {
+		i, err := t.firstThatCannot()
+		if err == nil || t.Steps[i].Verb == End {
+			return t
+		}
+		t.Steps = slices.Delete(t.Steps, i, i+1)
+	}
+}
+
+// firstThatCannot is the index of the first step that cannot be done.
+func (t *Timeline) firstThatCannot() (int, error) {
+	c := newChecker(t)
+	for _, s := range slices.Concat(t.Given, t.Lanes) {
+		if err := c.check(s); err != nil {
+			return len(t.Steps) - 1, err
+		}
+	}
+	for i, s := range t.Steps {
+		if err := c.check(s); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// kept are the units without the steps that are not in the candidate.
+func kept(units [][]Step, candidate *Timeline) (left [][]Step) {
+	next := 0
+	for _, unit := range units {
+		var steps []Step
+		for _, s := range unit {
+			if candidate.Steps[next].Equal(s) {
+				steps = append(steps, s)
+				next++
+			}
+		}
+		if len(steps) > 0 {
+			left = append(left, steps)
+		}
+	}
+	return left
+}
+
+// fails runs a candidate. One that was run before is not the way on: had it failed, it would be the best.
+func (m *minimizer) fails(t *Timeline) (bool, error) {
+	text := t.String()
+	if m.ran[text] {
+		return false, nil
+	}
+	if err := m.ctx.Err(); err != nil {
+		return false, err
+	}
+	fails, err := m.runner.Fails(m.ctx, t)
+	if err != nil {
+		return false, err
+	}
+	if m.ran[text] = true; fails {
+		m.best = t
+	}
+	m.trials++
+	m.tell(Trial{m.trials, t, fails, m.best})
+	return fails, nil
+}
+
+// shortest is how near the end is brought to the last step.
+const shortest = time.Second
+
+// shorten halves the time after the last step as long as the timeline fails.
+func (m *minimizer) shorten() error {
+	for {
+		n := len(m.best.Steps)
+		var last time.Duration
+		if n > 1 {
+			last = m.best.Steps[n-2].At
+		}
+		tail := ((m.best.Length() - last) / 2).Truncate(shortest)
+		if tail < shortest {
+			return nil
+		}
+		t := m.best.With(m.best.Steps)
+		t.Steps[n-1].At = last + tail
+		if fails, err := m.fails(t); err != nil || !fails {
+			return err
+		}
+	}
+}
