@@ -21,6 +21,7 @@ func k8s71515() Entry {
 		Scenario: "flap",
 		// Each of two pods flaps while the other one serves: whoever refuses connections has no excuse.
 		Set:       map[string]string{"trafficPolicy": "Cluster", "replicas": "2"},
+		Timelines: true,
 		Signature: refusedEachMinute,
 	}
 }

@@ -51,6 +51,8 @@ func TestK8s71515(t *testing.T) {
 		"no pod became unready":    {gone(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
 		"watched for two minutes":  {ended(flapped(minutely("node-1", 2, 12_000, 60_000, reports.Rejected)...), 160_000), CannotTell, "were watched for 2m0"},
 		"another traffic policy":   {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
+		"a timeline":               {as(flapped(minutely("node-1", 3, 12_000, 60_000, reports.Rejected)...), "timeline"), Seen, "node-1"},
+		"a timeline without loss":  {as(flapped(), "timeline"), NotSeen, ""},
 		"a rollout":                {as(flapped(), "rollout"), CannotTell, "needs flap"},
 		"the detector not proved":  {unproved(flapped()), CannotTell, "invalid"},
 		"refused in the flap only": {flapped(loss{"node-1", ms(20_000), ms(25_000), reports.Rejected}), NotSeen, ""},

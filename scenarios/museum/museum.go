@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // Entry is one bug. Adding one is a value in All and one signature.
@@ -23,6 +24,9 @@ type Entry struct {
 	Fixed    string // the version, and the change if it is known
 	Scenario string
 	Set      map[string]string // parameters of the scenario that the bug needs; the others keep their defaults
+	// Timelines says that the signature sees for itself whether all that the bug needs was done, so that it can judge what a
+	// timeline did as well.
+	Timelines bool
 	// Signature looks for the bug in the record of a run of the scenario that can be trusted.
 	Signature func(r *Record) Finding
 }
@@ -131,7 +135,7 @@ func (e Entry) Judge(r *Record) Finding {
 	if v := r.Report.Verdict; v != reports.Pass && v != reports.Fail {
 		return Finding{CannotTell, append([]string{"the run is " + string(v)}, r.Report.Reasons...)}
 	}
-	if r.Report.Run.Scenario != e.Scenario {
+	if s := r.Report.Run.Scenario; s != e.Scenario && (s != scenarios.ReplayName || !e.Timelines) {
 		return cannotTell("the run is of the scenario %s; %s needs %s", r.Report.Run.Scenario, e.ID, e.Scenario)
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Set)) {

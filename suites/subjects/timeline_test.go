@@ -1,0 +1,55 @@
+//go:build lab
+
+package subjects
+
+import (
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites"
+)
+
+// A bug in ten lines of text, with the version that has it and one that does not; and what the failing run wrote down
+// does the same again.
+var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
+	var dir string
+	replay := func(ctx SpecContext, file, version string) (*run.Result, *reports.History) {
+		GinkgoHelper()
+		line, err := run.ReadTimeline(file)
+		Expect(err).NotTo(HaveOccurred())
+		result, history, err := suites.Begin(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, ControlPlane: "replay",
+			Subject: "kube-proxy@" + version + "/ipvs"}).Wait()
+		Expect(err).NotTo(HaveOccurred())
+		return result, history
+	}
+	judge := func(history *reports.History) museum.Answer {
+		GinkgoHelper()
+		entry, err := museum.Find("k8s-71515")
+		Expect(err).NotTo(HaveOccurred())
+		record, err := museum.Open(history)
+		Expect(err).NotTo(HaveOccurred())
+		finding := entry.Judge(record)
+		AddReportEntry("finding", finding.Reasons)
+		return finding.Answer
+	}
+	BeforeAll(func() { dir = filepath.Join("..", "..", "docs", "examples") })
+
+	It("brings it out in v1.12.2, and so does the timeline that this run wrote", func(ctx SpecContext) {
+		first, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
+		Expect(first.Report.Verdict).To(Equal(reports.Fail))
+		Expect(judge(history)).To(Equal(museum.Seen))
+		second, history := replay(ctx, filepath.Join(first.Dir, "history", reports.TimelineFile), "v1.12.2")
+		Expect(second.Report.Verdict).To(Equal(reports.Fail))
+		Expect(judge(history)).To(Equal(museum.Seen))
+	})
+	It("does not in v1.12.4", func(ctx SpecContext) {
+		result, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.4")
+		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
+		Expect(judge(history)).To(Equal(museum.NotSeen))
+	})
+})
