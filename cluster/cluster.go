@@ -19,10 +19,23 @@ type Cluster struct {
 	Klient klient.Client // of e2e-framework, for scenarios
 	Client kubernetes.Interface
 	Server string // address of the API server
+
+	patience *patience
 }
 
-// requestDeadline bounds one request, watches apart: an API server that does not answer is an error, not a run that hangs.
-const requestDeadline = 20 * time.Second
+// How long an API server may be away, how often it is asked meanwhile, and how long it may take to answer.
+const (
+	awayAtMost  = 90 * time.Second
+	askAgain    = time.Second
+	answersSoon = 20 * time.Second
+)
+
+// Away has the function told, from now on, of each time in which the API server did not answer.
+func (c *Cluster) Away(tell func(from, to time.Time)) {
+	c.patience.mu.Lock()
+	defer c.patience.mu.Unlock()
+	c.patience.tell = tell
+}
 
 // Open reads the kubeconfig and makes clients; it asks the cluster nothing yet. An empty context is the kubeconfig's current
 // one.
@@ -39,17 +52,29 @@ func Open(file, context string) (*Cluster, error) {
 func New(config *rest.Config) (*Cluster, error) {
 	// A live cluster is somebody's: hitless asks it at most so often, which is five times client-go's default and far below
 	// what a controller does.
+	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 25, 50
 	config.UserAgent = "hitless"
+	// One for both clients: what one of them finds out, the other need not.
+	p := &patience{most: awayAtMost, pause: askAgain, try: answersSoon}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reaching %s: %w", config.Host, err)
+	}
+	p.next = transport
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reaching %s: %w", config.Host, err)
+	}
+	config = &rest.Config{Host: server.String(), APIPath: config.APIPath, QPS: config.QPS, Burst: config.Burst, UserAgent: config.UserAgent, Transport: p,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}} // what people can read in a proxy's log
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	short := rest.CopyConfig(config)
-	short.Timeout = requestDeadline
-	k, err := klient.New(short)
+	k, err := klient.New(rest.CopyConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	return &Cluster{Klient: k, Client: client, Server: config.Host}, nil
+	return &Cluster{Klient: k, Client: client, Server: config.Host, patience: p}, nil
 }

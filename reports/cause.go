@@ -111,7 +111,9 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 	if node != "" {
 		consider(byNode[node], 1, func(*suspect) bool { return true })
 	}
-	if l.local || service == "" {
+	// A balancer of somebody else's gave the attempt to a node that nobody knows: then it is any node's backend.
+	anywhere := node == "" && len(a.tables[l.frontend()]) == 0
+	if service == "" || l.local && !anywhere {
 		return best // only pods on the path's own node can answer
 	}
 	for _, other := range slices.Sorted(maps.Keys(byNode)) {

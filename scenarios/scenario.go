@@ -259,7 +259,7 @@ func (w *World) Until(ctx context.Context, what string, most time.Duration, hold
 		waited := w.Clock.Now() - begin
 		if waited >= most {
 			if err != nil {
-				seen = err.Error()
+				return fmt.Errorf("waited %s for %s; last seen: %w", most, what, err)
 			}
 			return fmt.Errorf("waited %s for %s; last seen: %s", most, what, seen)
 		}

@@ -209,7 +209,7 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 
 // available waits until the Deployment has rolled out and none of its old pods is left.
 func (k *workload) available(ctx context.Context, w *World, most time.Duration) error {
-	return w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
+	err := w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
 		var d appsv1.Deployment
 		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
 			return false, "", err
@@ -222,6 +222,45 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "" })
 		return len(pods) == k.replicas, fmt.Sprintf("rolled out, %d pods, want %d", len(pods), k.replicas), err
 	})
+	if err != nil {
+		if why := k.trouble(ctx, w); why != "" {
+			err = fmt.Errorf("%w; %s", err, why)
+		}
+	}
+	return err
+}
+
+// trouble is what the cluster says of why the workload has not come up: no pod may be made (a quota, a policy), none has a
+// node, or an image cannot be pulled. Empty when it says nothing.
+func (k *workload) trouble(ctx context.Context, w *World) string {
+	var all []string
+	add := func(text string) {
+		if text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	var d appsv1.Deployment
+	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err == nil {
+		for _, c := range d.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				add(c.Message)
+			}
+		}
+	}
+	pods, _ := k.pods(ctx, w) // the first error has been told
+	for _, pod := range pods {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				add("pod " + pod.Name + " has no node: " + c.Message)
+			}
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				add("pod " + pod.Name + " waits (" + c.State.Waiting.Reason + "): " + c.State.Waiting.Message)
+			}
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {

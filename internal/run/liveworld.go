@@ -37,6 +37,11 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer programs.StopAll(time.Second)
+	r.cluster.Away(func(from, to time.Time) {
+		w.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: what it would have told of is late in this record, or missing",
+				to.Sub(from).Seconds(), from.Sub(begin).Seconds())})
+	})
 	lanes, err := r.startProber(programs, w, now)
 	if err != nil {
 		return err

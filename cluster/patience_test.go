@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// absent is the way to a server that is not there until it is back.
+type absent struct {
+	back  chan struct{}
+	tries chan struct{} // told of the first
+	done  atomic.Int32  // requests that the server answered
+}
+
+func (a *absent) RoundTrip(*http.Request) (*http.Response, error) {
+	select {
+	case <-a.back:
+		a.done.Add(1)
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	default:
+	}
+	select {
+	case a.tries <- struct{}{}:
+	default:
+	}
+	return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+}
+
+// An API server that comes back is asked once, whatever it is asked for, and the time without it is told.
+func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
+		told := 0
+		p := &patience{next: a, most: time.Hour, pause: time.Millisecond, try: time.Hour, tell: func(from, to time.Time) { told++ }}
+		r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() {
+			answer, err := p.RoundTrip(r)
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			done <- err
+		}()
+		<-a.tries // in vain
+		close(a.back)
+		if err := <-done; err != nil || a.done.Load() != 1 || told != 1 {
+			t.Errorf("%s: %v, answered %d times, told %d times; want once", method, err, a.done.Load(), told)
+		}
+	}
+}
+
+// breaking loses the connection after the request was sent.
+type breaking struct{ sent int }
+
+func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
+	b.sent++
+	return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+}
+
+// What may have been done is not asked for twice; what reads is asked for until the patience ends.
+func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
+	for method, most := range map[string]int{http.MethodPost: 1, http.MethodGet: 1 << 20} {
+		b := &breaking{}
+		p := &patience{next: b, most: 50 * time.Millisecond, pause: time.Millisecond, try: 30 * time.Second}
+		r, err := http.NewRequest(method, "http://192.0.2.1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.RoundTrip(r); err == nil || b.sent > most || method == http.MethodGet && b.sent < 2 {
+			t.Errorf("%s: %v, sent %d times", method, err, b.sent)
+		}
+	}
+}
+
+// A server that takes a request and says nothing is not waited for without end.
+func TestASilentAPIServerIsAnError(t *testing.T) {
+	quiet := make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-quiet:
+		case <-r.Context().Done():
+		}
+	}))
+	defer api.Close()
+	defer close(quiet)
+	p := &patience{next: &http.Transport{DisableKeepAlives: true}, most: time.Millisecond, pause: time.Millisecond, try: 20 * time.Millisecond}
+	r, err := http.NewRequest(http.MethodGet, api.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.RoundTrip(r); !errors.Is(err, errNoAnswer) || !strings.Contains(Explain(err).Error(), "still reaches it") {
+		t.Errorf("%v, want %v", err, errNoAnswer)
+	}
+}

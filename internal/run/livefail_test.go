@@ -1,0 +1,237 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/controllers"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+)
+
+// A live run starts its probe worker from the program that it is: here, from the test.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == probes.WorkerName {
+		if err := probes.Work(context.Background(), os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// refuse answers those requests with an error of the API for which when holds.
+func refuse(why *apierrors.StatusError, when func(r *http.Request) bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !when(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(why.ErrStatus.Code))
+			status := why.ErrStatus
+			status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+			_ = json.NewEncoder(w).Encode(status)
+		})
+	}
+}
+
+var (
+	expired    = apierrors.NewUnauthorized("Unauthorized")
+	namespaces = schema.GroupResource{Resource: "namespaces"}
+)
+
+func posts(r *http.Request, what string) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+what)
+}
+
+// spacesOf are the names of the namespaces that runs have left.
+func spacesOf(t *testing.T, kubeconfig string) []string {
+	t.Helper()
+	list, err := clientOf(t, kubeconfig).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, ns := range list.Items {
+		names = append(names, ns.Name)
+	}
+	return names
+}
+
+func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+// What stands in the way before anything was made is a usage error that says what to do, and nothing is left.
+func TestALiveRunThatCannotBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrap func(http.Handler) http.Handler
+		want []string
+	}{
+		"an expired token": {refuse(expired, func(*http.Request) bool { return true }), []string{"expired", "log in again"}},
+		"a verb that is missing": {func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !posts(r, "selfsubjectaccessreviews") {
+					next.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				var review map[string]any
+				_ = json.NewDecoder(r.Body).Decode(&review)
+				asked := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
+				review["status"] = map[string]any{"allowed": !(asked["verb"] == "patch" && asked["resource"] == "services")}
+				_ = json.NewEncoder(w).Encode(review)
+			})
+		}, []string{"lacks", "patch services", "docs/clusters.md"}},
+		"no room for a namespace": {refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
+			func(r *http.Request) bool { return posts(r, "namespaces") }), []string{"namespace", "exceeded quota", "raise it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, kubeconfig := stranger(t, 3, c.wrap)
+			_, _, err := runOn(t, kubeconfig, "rollout", nil)
+			if !run.IsUsage(err) {
+				t.Fatalf("%v, want a usage error", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// A token that expires on the way ends the run as invalid, and what can no longer be deleted is named.
+func TestATokenThatExpiresOnTheWay(t *testing.T) {
+	var over atomic.Bool
+	_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+		late := refuse(expired, func(*http.Request) bool { return true })(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if over.Load() {
+				late.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+			if posts(r, "deployments") {
+				over.Store(true)
+			}
+		})
+	})
+	var said []string
+	out, _, err := runOn(t, kubeconfig, "rollout", func(o *run.Options) { o.Progress = func(text string) { said = append(said, text) } })
+	if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), "log in again") || !strings.Contains(err.Error(), "Service web") {
+		t.Errorf("%v, want an invalid run that says what it did last and what to do", err)
+	}
+	last := said[len(said)-1]
+	if !strings.Contains(last, "hitless-rollout-") || !strings.Contains(last, "hitless clean") {
+		t.Errorf("the last word was %q, want the namespace that is left and what deletes it", last)
+	}
+	over.Store(false)
+	if names := spacesOf(t, kubeconfig); len(names) != 1 || !strings.Contains(last, names[0]) {
+		t.Errorf("%v are left, said was %q", names, last)
+	}
+	host, err := os.ReadFile(filepath.Join(out, "host.json"))
+	if err != nil || !strings.Contains(string(host), "hitless-rollout-") {
+		t.Errorf("host.json does not name the namespace that is left: %v", err)
+	}
+	if err := run.Clean(t.Context(), run.Live{Kubeconfig: kubeconfig}, time.Minute, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if names := spacesOf(t, kubeconfig); len(names) != 0 {
+		t.Errorf("%v are left after hitless clean", names)
+	}
+}
+
+// A cluster that gives no load balancer has no lane that could be measured: skipped, never green, and nothing is left.
+func TestAServiceThatNeverGetsAnAddressIsSkipped(t *testing.T) {
+	_, kubeconfig := stranger(t, 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	client := clientOf(t, kubeconfig)
+	played := make(chan error, 2)
+	go func() { played <- controllers.Run(ctx, client, []string{"worker-1", "worker-2", "worker-3"}) }()
+	go func() { played <- playKubelet(ctx, client) }()
+	out, r, err := runOn(t, kubeconfig, "quiet", func(o *run.Options) { o.Live.Patience = time.Millisecond })
+	cancel()
+	for range 2 {
+		if err := <-played; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+	if err != nil || r.Report == nil {
+		t.Fatalf("%v, want a report", err)
+	}
+	why := strings.Join(r.Report.Reasons, "; ")
+	if r.Report.Verdict != reports.Skipped || r.Report.Verdict.ExitCode() != 2 || !strings.Contains(why, "lane tcp-new was skipped") || !strings.Contains(why, "--target nodeport") {
+		t.Errorf("%s: %s", r.Report.Verdict, why)
+	}
+	if again, err := reports.Judge(out, nil); err != nil || again.Verdict != reports.Skipped {
+		t.Errorf("judged again: %+v, %v", again, err)
+	}
+	if names := spacesOf(t, kubeconfig); len(names) != 0 {
+		t.Errorf("%v are left", names)
+	}
+}
+
+// playKubelet makes pods ready.
+func playKubelet(ctx context.Context, client kubernetes.Interface) error {
+	for ctx.Err() == nil {
+		pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if len(pod.Status.Conditions) == 0 {
+				pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.2", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+				_, _ = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) // a conflict is met again
+			}
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// A namespace that does not go is named with what keeps it, in the cluster's words.
+func TestANamespaceThatIsStuck(t *testing.T) {
+	server, kubeconfig := stranger(t, 1, refuse(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}},
+		func(r *http.Request) bool { return r.Method == http.MethodDelete }))
+	for name, labels := range map[string]map[string]string{"hitless-rollout-abcde": {"app.kubernetes.io/managed-by": "hitless"}, "shop": nil} {
+		ns := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: []corev1.NamespaceCondition{{
+				Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue,
+				Message: "Some content in the namespace has finalizers remaining: service.kubernetes.io/load-balancer-cleanup in 1 resource instances"}}}}
+		if _, err := server.Apply(ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := run.Clean(t.Context(), run.Live{Kubeconfig: kubeconfig}, 10*time.Millisecond, func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "hitless-rollout-abcde") || !strings.Contains(err.Error(), "load-balancer-cleanup") || strings.Contains(err.Error(), "shop") {
+		t.Errorf("%v, want the namespace of the run alone, and what keeps it", err)
+	}
+}
