@@ -218,3 +218,36 @@ func TestACauseIsNotCarriedForEver(t *testing.T) {
 		}
 	}
 }
+
+// With somebody else's balancer nobody knows an attempt's node: the ends of pods explain what was lost all the same. Ten seconds
+// off they explain half of it at most, because the loss in a rollout lasts longer than that; and a stranger's pods none.
+func TestWithoutABalancersTableTheAPIExplains(t *testing.T) {
+	of := func(change func(e *Event)) *Report {
+		o := failing()
+		s := o.start(o.lab())
+		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventBalancer || e.Kind == EventHealth })
+		for i := range s.events {
+			switch e := &s.events[i]; e.Kind {
+			case EventLane:
+				e.Attrs["service"] = "default/" + e.Object
+			case EventPod, EventEndpoint:
+				change(e)
+			}
+		}
+		return s.report(t)
+	}
+	r := of(func(*Event) {})
+	if first := outages(t, r)[0]; r.Unexplained.Share > 0.05 || first.Cause.Event != "pod terminating" {
+		t.Errorf("%.2f of the losses are unexplained; the first outage is by %+v", r.Unexplained.Share, first.Cause)
+	}
+	if off := of(func(e *Event) { e.At = max(0, e.At-10*time.Second) }); off.Unexplained.Share < 0.4 {
+		t.Errorf("10 s off, %.2f are unexplained", off.Unexplained.Share)
+	}
+	if other := of(func(e *Event) {
+		if e.Attrs["service"] != "" {
+			e.Attrs["service"] = "shop/other"
+		}
+	}); other.Unexplained.Share < 1 {
+		t.Errorf("the pods of another Service explain all but %.2f", other.Unexplained.Share)
+	}
+}

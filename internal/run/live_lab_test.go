@@ -1,0 +1,128 @@
+//go:build lab
+
+package run_test
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// labUp brings a lab up in a process of its own, until the test ends, and returns its kubeconfig.
+func labUp(t *testing.T, subject string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	cmd := exec.Command(program, "lab", "up", "--subject", subject, "--kubeconfig", file)
+	var said output
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		<-ended
+	})
+	for end := time.Now().Add(10 * time.Minute); !strings.Contains(said.String(), "the lab is up"); time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-ended:
+			if strings.Contains(said.String(), "was refused") {
+				t.Skip(said.String())
+			}
+			t.Fatalf("the lab ended:\n%s", said.String())
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the lab did not come up:\n%s", said.String())
+		}
+	}
+	return file
+}
+
+// output is what a program has said so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// A process that knows nothing of the lab but its kubeconfig finds what a run inside finds: a rollout that loses nothing, and one
+// behind a proxy without the fallback to terminating endpoints, whose losses come from the old pod's end. The probe
+// runs by the real clock, so a machine that is too busy for its low rate cannot tell: then the run itself says so.
+func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
+	for subject, want := range map[string]reports.Verdict{"kube-proxy@v1.26.0/iptables": reports.Pass, "kube-proxy@v1.25.3/iptables": reports.Fail} {
+		t.Run(subject, func(t *testing.T) {
+			kubeconfig, out := labUp(t, subject), filepath.Join(t.TempDir(), "out")
+			run := exec.Command(program, "lab", "shell", "--kubeconfig", kubeconfig, "--", program, "run", "rollout", "--kubeconfig", kubeconfig,
+				"--rate", "10", "--set", "rollouts=1", "--set", "baseline=15s", "--set", "settle=5s", "--out", out)
+			said, err := run.CombinedOutput()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			r, err := reports.ReadReport(filepath.Join(out, "report.json"))
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, said)
+			}
+			if busy := strings.Join(r.Reasons, "; "); r.Verdict == reports.Invalid && strings.Contains(busy, "fell behind") {
+				t.Skip("this machine is too busy for the real clock: " + busy)
+			}
+			if r.Verdict != want || run.ProcessState.ExitCode() != want.ExitCode() {
+				t.Fatalf("%s with exit code %d, want %s:\n%s", r.Verdict, run.ProcessState.ExitCode(), want, said)
+			}
+			if want == reports.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
+				t.Errorf("%.0f %% of the losses are not explained, and the worst is told so: %s", 100*r.Unexplained.Share, r.Sentence())
+			}
+			left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
+			if err != nil || !strings.Contains(string(left), "nothing is left") {
+				t.Errorf("the run left %s (%v)", left, err)
+			}
+		})
+	}
+}
+
+// A run that is killed leaves its namespace, which `hitless clean` finds and deletes with all that is in it.
+func TestCleanAfterAKill(t *testing.T) {
+	kubeconfig := labUp(t, "kube-proxy@v1.37.1/nftables")
+	run := exec.Command(program, "run", "quiet", "--kubeconfig", kubeconfig, "--out", t.TempDir())
+	var said output
+	run.Stdout, run.Stderr = &said, &said
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !strings.Contains(said.String(), "deploy web"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = run.Process.Kill()
+			t.Fatalf("the run did not begin:\n%s", said.String())
+		}
+	}
+	_ = run.Process.Kill()
+	_ = run.Wait()
+	out, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "deleted the namespace hitless-quiet-") {
+		t.Errorf("%v: %s", err, out)
+	}
+	left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig).CombinedOutput()
+	if err != nil || !strings.Contains(string(left), "nothing is left") {
+		t.Errorf("%v: %s is left", err, left)
+	}
+}
