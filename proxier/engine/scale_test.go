@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/kernel"
 )
 
 // fleet is many Services of four pods, the last of which comes and goes in the first Service.
@@ -83,6 +84,35 @@ func TestOneChangeAmongManyServices(t *testing.T) {
 		if ops := k.Ops()[before:]; len(ops) != 1 || r.Services != 1 {
 			t.Errorf("with %d Services, the end of one endpoint took %v", n, ops)
 		}
+	}
+}
+
+// counting is a kernel that counts exchanges.
+type counting struct {
+	kernel.Batcher
+	exchanges, operations int
+}
+
+func (c *counting) Apply(op kernel.Op) error {
+	c.exchanges, c.operations = c.exchanges+1, c.operations+1
+	return c.Batcher.Apply(op)
+}
+
+func (c *counting) ApplyAll(ops []kernel.Op) []error {
+	c.exchanges, c.operations = c.exchanges+1, c.operations+len(ops)
+	return c.Batcher.ApplyAll(ops)
+}
+
+// A start does all that it has to in a hundredth of the exchanges.
+func TestAStartTakesFewExchanges(t *testing.T) {
+	f, k, _ := newFleet(1000)
+	c := &counting{Batcher: k}
+	e := New(c, f, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return time.Unix(0, 0) }})
+	if _, err := e.Full(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if c.operations < 6000 || c.exchanges > c.operations/100 || len(k.Ops()) != c.operations {
+		t.Errorf("%d operations (the kernel had %d) took %d exchanges", c.operations, len(k.Ops()), c.exchanges)
 	}
 }
 
