@@ -7,11 +7,10 @@ runs=${RUNS:-8} rows=${ROWS:-rollout,flap,restart,kill,upgrade,api-away,relist}
 twins=suites/selfcheck/faulty
 CGO_ENABLED=0 ${GO:-go} build -trimpath -ldflags '-s -w' -o out/zero-loss/ ./$twins
 
-compare() { # row, the twin's file or none, then the words of `hitless compare`
+compare() { # row, the twin's file, then the words of `hitless compare`
   row=$1 twin=$2 status=0; shift 2
   [[ ",$rows," == *",$row,"* ]] || return 0
-  subjects=(--subject bundled --subject kube-proxy@v1.37.1/ipvs)
-  [ "$twin" = none ] || subjects+=(--subject "exec:$twins/$twin.yaml")
+  subjects=(--subject bundled --subject kube-proxy@v1.37.1/ipvs --subject "exec:$twins/$twin.yaml")
   bin/hitless compare "$@" "${subjects[@]}" --controlplane replay --runs "$runs" --out "out/results/zero-loss-$row" || status=$?
   [ "$status" -le 1 ] || { echo "comparing $row ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
   mkdir -p docs/results
@@ -24,7 +23,7 @@ open=(--set lanes=tcp-new,tcp-long "${short[@]}") # what is open must survive to
 roll=(--rate 50 --set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
 
 compare rollout keeps-endpoints rollout --set rollouts=1 --set shutdownDelay=20s --set gracePeriod=30s "${short[@]}"
-compare flap none flap --rate 20 --nodes 1 --set flaps=100 --set antiAffinity=off --set openConnections=8 --set askEvery=25ms \
+compare flap readds-endpoints flap --rate 10 --nodes 1 --set flaps=100 --set antiAffinity=off --set openConnections=8 --set askEvery=200ms \
   --set unready=1100ms --set stayOpen=1s --set watch=10s "${short[@]}" # of 2 pods
 compare restart flush-on-restart restart "${open[@]}"
 compare kill flush-on-restart restart --set signal=KILL "${open[@]}"

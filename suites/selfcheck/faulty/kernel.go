@@ -31,6 +31,7 @@ type faulty struct {
 	kernel.Kernel
 	began            time.Duration
 	keepTCP, keepUDP bool
+	readds           bool
 
 	mu      sync.Mutex // faults come from goroutines of their own
 	flushed map[kernel.Key]window
@@ -83,6 +84,9 @@ func (k *faulty) Apply(op kernel.Op) error {
 	if k.forbidden(op) {
 		return nil
 	}
+	if o, is := op.(kernel.SetWeight); is && k.readds && o.Weight > 0 && o.Key.Addr == web {
+		return k.readd(o)
+	}
 	asked := monotonic()
 	err := k.Kernel.Apply(op)
 	if add, is := op.(kernel.AddReal); is && err == nil {
@@ -92,6 +96,18 @@ func (k *faulty) Apply(op kernel.Op) error {
 		}
 	}
 	return err
+}
+
+// readdAfter is a few hundred times what kube-proxy needs from the one to the other, so that each connection meets it soon.
+const readdAfter = 20 * time.Millisecond
+
+// readd is what kube-proxy does in the place of a change of weight.
+func (k *faulty) readd(o kernel.SetWeight) error {
+	if err := k.Kernel.Apply(kernel.DeleteReal{Key: o.Key, Real: o.Real}); err != nil {
+		return err
+	}
+	time.Sleep(readdAfter)
+	return k.Kernel.Apply(kernel.AddReal(o))
 }
 
 func (k *faulty) forbidden(op kernel.Op) bool {

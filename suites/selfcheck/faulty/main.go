@@ -49,6 +49,7 @@ const (
 	wrongBackend = "wrong-backend"  // another Service's pod instead of its own
 	staleTCP     = "stale-endpoint" // TCP: no real server is ever taken out
 	staleUDP     = "udp-left"       // UDP: no real server is ever taken out, no flow ever forgotten
+	readds       = "re-add"         // TCP: a real server that is wanted again is deleted and, a moment later, added
 	lyingHealth  = "lying-health"   // the health check goes on saying that a local endpoint is there
 )
 
@@ -96,6 +97,8 @@ func spoil(parts *proxier.Config, node string, texts []string) error {
 		switch {
 		case f.kind == lyingHealth:
 			parts.Checks = lying{parts.Checks, map[types.NamespacedName]bool{}}
+		case f.kind == readds:
+			k.readds = true
 		case f.kind == staleTCP:
 			k.keepTCP = true
 		case f.kind == staleUDP:
