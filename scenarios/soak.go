@@ -12,6 +12,9 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// RecordKey is the parameter that says whether the record of a run is thinned, see reports.Thinner. Without it all is recorded.
+const RecordKey = "record"
+
 // soak is days of ordinary life: what shows only after hours of churn, such as a graceful termination that hangs
 // (kubernetes#71071, which took its finders days of repeated testing).
 func soak() Scenario {
@@ -39,6 +42,8 @@ func soak() Scenario {
 			{"gracePeriod", "90s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
 			{"idleCollection", "off", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff},
 			{"settle", "1m", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
+			{RecordKey, reports.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
+				oneOf("all", reports.RecordThinned)},
 		},
 		BriefCanary: true,
 		Run:         func(ctx context.Context, w *World) error { return w.soak(ctx) },

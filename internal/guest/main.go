@@ -9,6 +9,8 @@ import (
 
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // heap is from when on the runner collects its garbage.
@@ -46,6 +48,9 @@ func Run(ctx context.Context, region []byte) error {
 	now := func() time.Duration { return time.Since(begin) }
 	r := newRecorder(vm.NewFrameWriter(region))
 	plan, err := readPlan(data)
+	if plan.Parameters[scenarios.RecordKey] == reports.RecordThinned {
+		r.thin()
+	}
 	if err == nil {
 		err = execute(ctx, plan, r, now)
 	}

@@ -14,6 +14,7 @@ type recorder struct {
 	mu       sync.Mutex
 	frames   *vm.FrameWriter
 	attempts *reports.AttemptWriter
+	thinner  *reports.Thinner // nil when every attempt is recorded
 	pending  bytes.Buffer
 	err      error
 }
@@ -24,11 +25,17 @@ func newRecorder(frames *vm.FrameWriter) *recorder {
 	return r
 }
 
+// thin thins the record from now on: before anything was recorded.
+func (r *recorder) thin() { r.thinner = reports.NewThinner(r.attempts) }
+
 // Event records an event.
 func (r *recorder) Event(e reports.Event) {
 	line, err := json.Marshal(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.thinner != nil {
+		r.thinner.Event(e)
+	}
 	if err == nil {
 		err = r.frames.Write(vm.FrameEvent, append(line, '\n'))
 	}
@@ -46,7 +53,11 @@ func (r *recorder) Journal(text string) {
 func (r *recorder) Attempt(a reports.Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keep(r.attempts.Write(a))
+	if r.thinner != nil {
+		r.keep(r.thinner.Attempt(a))
+	} else {
+		r.keep(r.attempts.Write(a))
+	}
 	const piece = 32 << 10
 	if r.pending.Len() >= piece {
 		r.flush()
@@ -70,6 +81,11 @@ func (r *recorder) flushAll() {
 
 // close writes what is pending and the trailer with the reason why the run ended early, if any.
 func (r *recorder) close(reason error) {
+	if r.thinner != nil {
+		r.mu.Lock()
+		r.keep(r.thinner.Close())
+		r.mu.Unlock()
+	}
 	r.flushAll()
 	r.mu.Lock()
 	defer r.mu.Unlock()

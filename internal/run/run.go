@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // Result is a run that has come to its end.
@@ -127,7 +128,12 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 }
 
 func (o Options) header(plan guest.Plan, spec subject.Spec, boot *prepared) reports.Run {
+	record := plan.Parameters[scenarios.RecordKey]
+	if record != reports.RecordThinned {
+		record = ""
+	}
 	return reports.Run{
+		Record:        record,
 		SchemaVersion: reports.HistoryVersion, Scenario: plan.Scenario, Parameters: plan.Parameters, Seed: plan.Seed,
 		Kernel: boot.kernel, Clock: boot.clock,
 		Subject:      reports.Subject{Name: spec.Name, Version: boot.subjectVersion, Mode: spec.Mode},
