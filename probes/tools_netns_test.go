@@ -131,9 +131,10 @@ func (r *benchRow) blackhole(t *testing.T, tool benchTool) {
 	r.Blackhole, r.BoundsMs, r.InjectedMs = &told, m.bounds, (f.ended[0]-f.began[1]).Seconds()*1e3
 }
 
-// runHitless runs the probe worker, as every run of hitless does, and has its record judged.
+// runHitless runs the probe worker, as every run of hitless by the real clock does, and has its record judged.
 func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os.ProcessState) {
-	c := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), WorkerName)
+	c := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), WorkerName, "--short-turns")
+	c.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=128MiB")
 	in, out := pipes(t, c)
 	w.client.must(t, c.Start)
 	orders, err := NewOrders(in, base, base)
