@@ -18,5 +18,7 @@ if [ ! -x "$tools/vegeta" ] || [ ! -x "$tools/fortio" ]; then
 fi
 mkdir -p out/bench
 export HITLESS_BENCH_TOOLS="$tools" HITLESS_BENCH_PROGRAM="$PWD/bin/hitless" HITLESS_BENCH_OUT="$PWD/out/bench/probes.json"
-unshare -rnm go test -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
+# A session of its own whose turns come first, where that is allowed: otherwise other work on the machine is measured, too.
+setsid -w bash -c '{ echo -19 > /proc/self/autogroup; } 2>/dev/null || true; exec "$@"' bench \
+  unshare -rnm go test -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
 column -t -s '|' <<<"$(tail -n +1 "${HITLESS_BENCH_OUT%.json}.md" | sed 's/^| *//; s/ *|$//; /^-/d')"
