@@ -25,11 +25,7 @@ func TestWatchOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, _ := target(t)
-	out := t.TempDir()
-	if err := unix.Mount("tmpfs", out, "tmpfs", 0, "size=512k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(out, 0) })
+	out, full := smallDisk(t), smallDisk(t)
 	started(t, address, out)
 	takeAllRoom(t, out)
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // it writes each second, until it cannot
@@ -44,12 +40,24 @@ func TestWatchOnAFullDisk(t *testing.T) {
 			t.Errorf("exit %d, want %d and that the disk is full:\n%s", code, exitUsage, text)
 		}
 	}
-	if code, text := call(t, "watch", "start", address, "--out", out); code != exitUsage || !strings.Contains(text, "no space left on device") {
+	takeAllRoom(t, full)
+	if code, text := call(t, "watch", "start", address, "--out", full); code != exitUsage || !strings.Contains(text, "no space left on device") {
 		t.Errorf("a start on a full disk: exit %d:\n%s", code, text)
 	}
-	if _, err := watch.Status(out); err == nil {
+	if _, err := watch.Status(full); err == nil {
 		t.Error("something runs on a full disk")
 	}
+}
+
+// smallDisk is a folder with little room.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	return dir
 }
 
 // takeAllRoom takes all the room that is left.
