@@ -58,9 +58,10 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 	return out, nil
 }
 
-// foreign records that something foreign begins or ends to stand on a node; what names it in a clause.
-func (w *World) foreign(node, state, what string) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventForeign, Node: node, Object: w.Params["what"],
+// foreign records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
+// the command: a rule is in force before the command that puts it in has ended.
+func (w *World) foreign(at time.Duration, node, state, what string) {
+	w.Recorder.Event(reports.Event{At: at, Kind: reports.EventForeign, Node: node, Object: w.Params["what"],
 		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
 }
 
@@ -82,6 +83,7 @@ func (w *World) flushRuleset(ctx context.Context, node string) error {
 	if before == 0 {
 		return fmt.Errorf("%s has no rule in nftables: there is nothing to flush", node)
 	}
+	at := w.Clock.Now()
 	if _, err := w.nft(ctx, node, "flush", "ruleset"); err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (w *World) flushRuleset(ctx context.Context, node string) error {
 	if after >= before {
 		return fmt.Errorf("%s has %d rules after the flush and had %d: nothing was flushed", node, after, before)
 	}
-	w.foreign(node, "begin", fmt.Sprintf("`nft flush ruleset` took the %d rules of %s away", before, node))
+	w.foreign(at, node, "begin", fmt.Sprintf("`nft flush ruleset` took the %d rules of %s away", before, node))
 	end := w.Clock.Now() + w.Params.duration("lasts")
 	for repaired := false; w.Clock.Now() < end; {
 		if err := w.Clock.Sleep(ctx, time.Second); err != nil {
@@ -104,7 +106,7 @@ func (w *World) flushRuleset(ctx context.Context, node string) error {
 		}
 		if !repaired && now >= before {
 			repaired = true
-			w.foreign(node, "end", fmt.Sprintf("%s has %d rules again", node, now))
+			w.foreign(w.Clock.Now(), node, "end", fmt.Sprintf("%s has %d rules again", node, now))
 		}
 	}
 	return nil
@@ -170,10 +172,11 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
+	at := w.Clock.Now()
 	if err := w.addStale(ctx, node, match, "drop", staleDrop); err != nil {
 		return err
 	}
-	w.foreign(node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
+	w.foreign(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
 	return w.drops(ctx, node)
 }
 
@@ -199,10 +202,11 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	case packets[staleAllow] == 0 || packets[staleDrop] != 0:
 		return fmt.Errorf("the stale allow met %d packets and the drop behind it %d: it hid nothing", packets[staleAllow], packets[staleDrop])
 	}
+	at := w.Clock.Now()
 	if _, err := w.nft(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
 		return err
 	}
-	w.foreign(node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
+	w.foreign(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
 		staleRule(match, "accept"), node, staleRule(match, "drop")))
 	return w.drops(ctx, node)
 }
@@ -219,7 +223,7 @@ func (w *World) drops(ctx context.Context, node string) error {
 	if _, err := w.nft(ctx, node, "delete", "table", "inet", staleTable); err != nil {
 		return err
 	}
-	w.foreign(node, "end", "the foreign rule on "+node+" is gone")
+	w.foreign(w.Clock.Now(), node, "end", "the foreign rule on "+node+" is gone")
 	if packets[staleDrop] == 0 {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}

@@ -52,7 +52,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
 }
 
 // Find returns the scenario of that name; the error lists the known ones.

@@ -38,6 +38,22 @@ func upgrade() Scenario {
 	}
 }
 
+// migrate is upgrade with the defaults of the way from one mode to another as upstream documents it: the old mode's rules are
+// cleaned up before the new proxy starts, and it has to work back as well. Nothing but the cleanup ends what flows by the old rules.
+func migrate() Scenario {
+	s := upgrade()
+	s.Name, s.Summary = "migrate", "moves each node's proxy to another mode and back, with the old one's cleanup: upgrade with other defaults"
+	for i, p := range s.Parameters {
+		switch p.Key {
+		case "back", "cleanup":
+			s.Parameters[i].Default = "on"
+		case lanesParameter.Key:
+			s.Parameters[i].Default = tcpNew + "," + tcpLong
+		}
+	}
+	return s
+}
+
 // upgradeAll puts what a timeline calls `to` into each node's place.
 func (w *World) upgradeAll(ctx context.Context, name, to string) error {
 	for _, node := range w.Nodes {

@@ -87,3 +87,27 @@ func TestUpgradeThatChangesNothingIsAnError(t *testing.T) {
 		t.Errorf("an upgrade that left the old process gave %v", err)
 	}
 }
+
+// The way between modes that upstream documents cleans up first, and goes back.
+func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
+	s, err := Find("migrate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, err := s.Fill(map[string]string{"to": "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &changing{runs: map[string]string{"node-1": "old"}}
+	w := &World{Nodes: []string{"node-1"}, Proxies: p, Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params}
+	if err := s.Run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"node-1 stop", "node-1 cleanup old", "node-1 start new", "node-1 stop", "node-1 cleanup new", "node-1 start old"}
+	if !slices.Equal(p.done, want) {
+		t.Errorf("done was %q, want %q", p.done, want)
+	}
+	if u, _ := Find("upgrade"); u.Parameters[slices.IndexFunc(u.Parameters, func(p Parameter) bool { return p.Key == "cleanup" })].Default != "off" {
+		t.Error("the defaults of upgrade went with those of migrate")
+	}
+}
