@@ -26,14 +26,14 @@ func TestAForeignRuleExplainsWhatFailsWhileItStands(t *testing.T) {
 	}
 }
 
-// The red twins: a rule that is gone, one that is not there yet, and one of another node explain nothing.
+// The red twins: a rule that is gone, one that is not there yet, and behind Local one of another node explain nothing.
 func TestAForeignRuleThatDoesNotStandExplainsNothing(t *testing.T) {
 	for name, put := range map[string]func(s *lab){
 		"gone":         func(s *lab) { foreign(s, lossAt-12*time.Second, lossAt-6*time.Second) },
 		"later":        func(s *lab) { foreign(s, lossAt+10*time.Second, 0) },
 		"another node": func(s *lab) { foreign(s, lossAt-time.Second, 0); s.events[len(s.events)-1].Node = "node-1" },
 	} {
-		s := dropOnNode2(false)
+		s := dropOnNode2(name == "another node")
 		put(s)
 		if c := causeOf(t, s); c.Event == "foreign begin" {
 			t.Errorf("%s: %+v", name, c)
