@@ -24,10 +24,11 @@ const FirstPassed = regionFd + 1
 // passedVariable tells the first process how many files follow the region.
 const passedVariable = "HITLESS_PASSED"
 
-// passed are the files for the runner, the region first.
+// passed are the files for the runner, the region first. What was told of them is not for the guest.
 func passed() []*os.File {
 	files := []*os.File{os.NewFile(regionFd, "region")}
 	more, _ := strconv.Atoi(os.Getenv(passedVariable)) // 0 when it is not there
+	os.Unsetenv(passedVariable)
 	for i := range more {
 		files = append(files, os.NewFile(uintptr(FirstPassed+i), "passed"))
 	}
