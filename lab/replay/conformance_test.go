@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -260,6 +262,20 @@ func TestStatusIsWrittenApart(t *testing.T) {
 			t.Errorf("status patch gave type %s, status %v, error %v", got.Spec.Type, got.Status, err)
 		}
 	})
+}
+
+func TestApplyWithoutStatusKeepsIt(t *testing.T) {
+	l := start(t, nil)
+	web := service("web", "10.96.0.10")
+	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
+	l.apply(t, web)
+	l.apply(t, &unstructured.Unstructured{Object: map[string]any{ // a typed Service always has one
+		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "web"},
+		"spec": map[string]any{"clusterIP": "10.96.0.10", "ports": []any{map[string]any{"port": int64(81)}}},
+	}})
+	if _, _, body := l.curl(t, http.MethodGet, "/api/v1/services", "", "", ""); !strings.Contains(body, `"ip":"203.0.113.10"`) || !strings.Contains(body, `"port":81`) {
+		t.Error(body)
+	}
 }
 
 func TestPatches(t *testing.T) {
