@@ -24,7 +24,10 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-var only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; all when empty")
+var (
+	only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; all when empty")
+	seed = flag.Int64("guest.seed", 1, "seed of the guest: another one moves everything in time a little")
+)
 
 // packages have tests with the tag netns that need IPVS.
 var packages = []string{"proxier/linux", "proxier", "suites/proxier/migration"}
@@ -63,7 +66,7 @@ func TestOnTheRealKernel(t *testing.T) {
 func boot(t *testing.T, line func(string)) []string {
 	t.Helper()
 	image, kernel := image(t)
-	plan, err := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: 1}.Marshal()
+	plan, err := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: *seed}.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func boot(t *testing.T, line func(string)) []string {
 		t.Fatal(err)
 	}
 	defer os.Remove(file) // it has this test's programs in it, which no other run asks for
-	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Plan: plan, Seed: 1, MemoryMB: 2048,
+	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Plan: plan, Seed: *seed, MemoryMB: 2048,
 		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)
