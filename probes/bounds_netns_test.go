@@ -70,12 +70,22 @@ func (w *wires) during(base int64, from, length time.Duration, lay func(*nftable
 // judgedOutages has attempts judged as those of a run, and returns the outages of their lane.
 func judgedOutages(t *testing.T, l Lane, attempts []reports.Attempt) []reports.OutageReport {
 	t.Helper()
+	return judged(t, []Lane{l}, attempts).Lanes[0].Outages
+}
+
+// judged has attempts of some lanes judged as those of a run.
+func judged(t *testing.T, lanes []Lane, attempts []reports.Attempt) *reports.Report {
+	t.Helper()
 	dir := t.TempDir()
 	w, err := reports.NewHistoryWriter(dir, reports.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Event(l.Event(0))
+	for _, l := range lanes {
+		for _, e := range l.Events(0) {
+			w.Event(e)
+		}
+	}
 	for _, a := range attempts {
 		w.Attempt(a)
 	}
@@ -90,7 +100,7 @@ func judgedOutages(t *testing.T, l Lane, attempts []reports.Attempt) []reports.O
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Lanes[0].Outages
+	return r
 }
 
 // Whatever the router does for a while, on every protocol there is one outage, of the class that it must have, and its

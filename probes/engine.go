@@ -124,7 +124,7 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 	l = l.WithDefaults()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known[l.ID] {
+	if e.known[l.ID] || (l.Fresh != 0 && e.known[l.Fresh]) {
 		return fmt.Errorf("starting lane %d (%s): the id was used before in this run; sequence numbers would repeat", l.ID, l.Name)
 	}
 	if err := e.overlap(l); err != nil {
@@ -133,7 +133,18 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 	e.known[l.ID] = true
 	stats := newLaneStats(l)
 	e.stats = append(e.stats, stats)
-	return e.command(func(now time.Duration) { e.begin(l, at, stats, now) })
+	var fresh *LaneStats
+	if l.Fresh != 0 {
+		e.known[l.Fresh] = true
+		fresh = newLaneStats(l.FreshLane())
+		e.stats = append(e.stats, fresh)
+	}
+	return e.command(func(now time.Duration) {
+		n := e.begin(l, at, stats, now)
+		if fresh != nil {
+			e.beginFresh(n, at, fresh, now)
+		}
+	})
 }
 
 // overlap refuses prefixes that share some addresses but not all: their walks do not know of each other.
@@ -239,7 +250,7 @@ func (e *Engine) obey() {
 	}
 }
 
-func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) {
+func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) *lane {
 	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
 	n.late, n.protocol = max(e.lateLimit, l.Gap()), e.protocols[l.Protocol]
 	n.source = e.sourceOf(l, now)
@@ -247,7 +258,12 @@ func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Dura
 	if e.closed {
 		n.end = at
 	}
-	i, _ := slices.BinarySearchFunc(e.lanes, l.ID, func(n *lane, id uint16) int { return int(n.ID) - int(id) })
+	e.insert(n)
+	return n
+}
+
+func (e *Engine) insert(n *lane) {
+	i, _ := slices.BinarySearchFunc(e.lanes, n.ID, func(n *lane, id uint16) int { return int(n.ID) - int(id) })
 	e.lanes = slices.Insert(e.lanes, i, n)
 }
 
@@ -298,8 +314,9 @@ func (e *Engine) launch() {
 	}
 	now := e.host.now()
 	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool {
-		over := n.over() && n.inFlight == 0 && !n.holds(now)
+		over := n.over() && n.inFlight == 0 && !n.holds(now) && (n.beside == nil || n.beside.gone)
 		if over {
+			n.gone = true
 			n.protocol.leave(n)
 		}
 		return over
@@ -334,7 +351,7 @@ func (e *Engine) tuple(f *flight) (ok bool) {
 // expire ends what has waited too long.
 func (e *Engine) expire(now time.Duration) {
 	for _, n := range e.lanes {
-		for _, list := range []*flightList{&n.dialing, &n.waiting} {
+		for _, list := range [...]*flightList{&n.dialing, &n.waiting, &n.overdue} {
 			for list.first != nil && list.first.deadline <= now {
 				n.protocol.expire(list.first)
 			}
@@ -346,7 +363,7 @@ func (e *Engine) expire(now time.Duration) {
 func (e *Engine) next() time.Duration {
 	until, now := never, e.host.now()
 	for _, n := range e.lanes {
-		until = min(until, n.due(), n.dialing.deadline(), n.waiting.deadline())
+		until = min(until, n.due(), n.dialing.deadline(), n.waiting.deadline(), n.overdue.deadline())
 		if n.over() && n.holds(now) {
 			until = min(until, n.end)
 		}

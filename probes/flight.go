@@ -16,10 +16,14 @@ type lane struct {
 	source   source
 	request  []byte // the request up to the attempt's number
 	inFlight int
-	// Flights by what they wait for. Each list has one deadline for all, so it is in the order of the deadlines.
-	dialing, waiting flightList
-	stats            *LaneStats
-	deaf             *deafness // a known fault, for a while
+	// Flights by what they wait for. Each list has one deadline for all, so it is in the order of the deadlines. Those that
+	// are overdue have waited for an answer until the stall threshold of their lane.
+	dialing, waiting, overdue flightList
+	stats                     *LaneStats
+	deaf                      *deafness // a known fault, for a while
+	fresh                     *lane     // of the new connections that are tried when one of this lane fails; nil for none
+	beside                    *lane     // whose fresh lane this is; nil for any other
+	gone                      bool      // the engine has let go of it
 }
 
 // holds reports whether the lane has something beyond its attempts that it keeps up to its end.

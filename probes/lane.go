@@ -101,7 +101,13 @@ type Lane struct {
 	// answer, its body is not looked at, and only the X-Hitless headers say who answered. 0 (default) demands the strict
 	// answer that backends give: 200, a short body, and nothing after it.
 	Status  int  `json:"status,omitempty"`
-	Control bool `json:"control,omitempty"` // proves the detector; never counts as the subject's
+	Control bool `json:"control,omitempty"` // for evidence alone; never counts as the subject's
+	// Role and Beside say what a control lane is for, as reports.EventLane has them; empty on one that proves the detector.
+	Role   string `json:"role,omitempty"`
+	Beside string `json:"beside,omitempty"`
+	// Fresh is the id of the lane on which a new connection is tried at the moment at which an established one of this lane
+	// fails, or begins to stall, see FreshLane; 0 for none. It is above ID. Lanes that keep no connection have none.
+	Fresh uint16 `json:"fresh,omitempty"`
 	// InFlight caps the attempts under way; what would exceed it is recorded as class probe. The default, 4 x rate x
 	// (both deadlines), is out of reach unless the engine itself is broken.
 	InFlight int `json:"inFlight,omitempty"`
@@ -170,6 +176,8 @@ func (l Lane) Validate() error {
 		return fail("path %q does not begin with /", l.Path)
 	case l.Status != 0 && (l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse):
 		return fail("a lane of %s must read whole answers, so it needs the short ones of known backends, not a status", l.Protocol)
+	case l.Fresh != 0 && (l.Fresh <= l.ID || !l.Keeps()):
+		return fail("the lane of its fresh connections is %d; only lanes that keep connections have one, with a higher number", l.Fresh)
 	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
 		return fail("status %d is none; give 100 to 599, or 0 for the answer of a known backend", l.Status)
 	}
@@ -212,6 +220,9 @@ func (l Lane) datagrams() bool {
 	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
 }
 
+// Keeps reports whether connections of the lane outlive attempts.
+func (l Lane) Keeps() bool { return l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse }
+
 // reuseInterval returns the interval of a reuse policy, or 0 for fresh five-tuples.
 func (l Lane) reuseInterval() (time.Duration, error) {
 	if l.Policy == PolicyFresh {
@@ -251,6 +262,11 @@ func (l Lane) Event(at time.Duration) reports.Event {
 	}
 	if l.Control {
 		attrs["control"] = "true"
+	}
+	for key, value := range map[string]string{"role": l.Role, "beside": l.Beside} {
+		if value != "" {
+			attrs[key] = value
+		}
 	}
 	if l.Protocol == ProtocolTCPLong {
 		attrs["connections"] = strconv.Itoa(l.Connections)

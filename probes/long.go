@@ -24,6 +24,7 @@ type long struct {
 // connection is one place of a tcp-long lane: the connection that is open there now, and those that came before.
 type connection struct {
 	long       *long
+	lane       *lane
 	token      int32
 	generation int32 // counts the connections, so that a late event of an earlier one is known as such
 	fd         int   // -1 while there is none
@@ -33,6 +34,7 @@ type connection struct {
 	queue      []*flight     // attempts without an answer, oldest first; during the handshake, the first waits for its end
 	partial    []byte        // of an answer that comes in pieces
 	died       death         // that no attempt has told yet
+	looked     bool          // a new connection was tried because this one is silent
 }
 
 // death is how a connection ended; the zero value is none.
@@ -49,7 +51,7 @@ func (l *long) of(f *flight) *connection {
 	if all == nil {
 		all = make([]*connection, f.lane.Connections)
 		for i := range all {
-			all[i] = &connection{long: l, fd: -1}
+			all[i] = &connection{long: l, lane: f.lane, fd: -1}
 			all[i].token = l.tcp.engine.hold(all[i])
 		}
 		l.lanes[f.lane] = all
@@ -80,15 +82,33 @@ func (l *long) start(f *flight) {
 // ready is for flights that have a socket of their own, and there are none in these lanes.
 func (l *long) ready(*flight, uint32) {}
 
-// expire gives up the connection on which an attempt has waited too long, as its user would.
+// expire gives up the connection on which an attempt has waited too long, as its user would. Before that, at the stall
+// threshold, it looks once what becomes of a new one.
 func (l *long) expire(f *flight) {
 	c := l.of(f)
-	if c.open {
+	switch {
+	case !c.open:
+		f.Retrans = l.tcp.sockets.retransmits(c.fd)
+		c.die(death{class: reports.ConnectTimeout})
+	case f.list == &f.lane.waiting && c.patience() < f.lane.ReplyDeadline:
+		deadline := f.deadline - c.patience() + f.lane.ReplyDeadline
+		f.leave()
+		f.lane.overdue.add(f, deadline)
+		if !c.looked {
+			c.looked = true
+			l.tcp.engine.look(c.lane, c.source)
+		}
+	default:
 		c.die(death{class: reports.ReplyTimeout})
-		return
 	}
-	f.Retrans = l.tcp.sockets.retransmits(c.fd)
-	c.die(death{class: reports.ConnectTimeout})
+}
+
+// patience is how long an attempt waits for its answer until something is done about it.
+func (c *connection) patience() time.Duration {
+	if c.lane.fresh == nil {
+		return c.lane.ReplyDeadline
+	}
+	return c.lane.StallAfter
 }
 
 // cancel aborts the connection of the attempt, once for all that wait on it.
@@ -198,7 +218,7 @@ func (c *connection) connected(events uint32) {
 // ask sends an attempt's request; false means that the connection died of it.
 func (c *connection) ask(f *flight) bool {
 	t := c.long.tcp
-	f.lane.waiting.add(f, t.engine.host.now()+f.lane.ReplyDeadline)
+	f.lane.waiting.add(f, t.engine.host.now()+c.patience())
 	request := t.requestOf(f)
 	n, errno := sysTransfer(unix.SYS_WRITE, c.fd, request)
 	switch {
@@ -263,6 +283,7 @@ func (c *connection) judge(answer []byte) {
 		class, detail = reports.Stalled, DetailSlow
 	}
 	c.queue = append(c.queue[:0], c.queue[1:]...)
+	c.looked = false
 	t.engine.finish(f, class, detail)
 }
 
@@ -294,9 +315,10 @@ func (c *connection) failStream(errno unix.Errno) {
 	c.die(death{class, detail})
 }
 
-// die ends the connection and every attempt that waits on it, or remembers the death for the next one.
+// die ends the connection and every attempt that waits on it, or remembers the death for the next one. When it was
+// established, a new one is tried at once.
 func (c *connection) die(d death) {
-	queue := c.queue
+	queue, established := c.queue, c.open
 	c.queue = nil
 	c.close(true)
 	if len(queue) == 0 {
@@ -305,10 +327,13 @@ func (c *connection) die(d death) {
 	for _, f := range queue {
 		c.long.tcp.engine.finish(f, d.class, d.detail)
 	}
+	if established && d.class.Dropped() {
+		c.long.tcp.engine.look(c.lane, c.source)
+	}
 }
 
 // close lets go of the socket. What waits on the connection is the caller's.
 func (c *connection) close(abort bool) {
 	c.long.tcp.sockets.close(c.fd, abort)
-	c.fd, c.open, c.queue, c.partial = -1, false, nil, c.partial[:0]
+	c.fd, c.open, c.queue, c.partial, c.looked = -1, false, nil, c.partial[:0], false
 }

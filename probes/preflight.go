@@ -114,6 +114,9 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 	var sockets float64
 	for _, l := range lanes {
 		l = l.WithDefaults()
+		if l.Fresh != 0 {
+			sockets += mostFresh
+		}
 		if l.Protocol == ProtocolTCPLong {
 			sockets += float64(l.Connections)
 			continue

@@ -31,6 +31,7 @@ func newReuse(e *Engine, p *poller) *reuse {
 // keptSocket is the connection that a lane keeps.
 type keptSocket struct {
 	reuse      *reuse
+	lane       *lane
 	token      int32
 	generation int32 // counts the connections, so that a late event of an earlier one is known as such
 	fd         int   // -1 while there is none
@@ -44,7 +45,7 @@ type keptSocket struct {
 func (r *reuse) of(n *lane) *keptSocket {
 	k := r.lanes[n]
 	if k == nil {
-		k = &keptSocket{reuse: r, fd: -1}
+		k = &keptSocket{reuse: r, lane: n, fd: -1}
 		k.token = r.tcp.engine.hold(k)
 		r.lanes[n] = k
 	}
@@ -126,6 +127,7 @@ func (r *reuse) over(f *flight, class reports.Class, detail string) (reports.Cla
 		if (class == reports.Reset || class == reports.Closed) && len(f.partial) == 0 {
 			class, detail = reports.Reset, DetailRetried
 		}
+		k.look(class)
 		return class, detail, false
 	case !good || k.fd >= 0:
 		return class, detail, false
@@ -171,5 +173,13 @@ func (k *keptSocket) alive() bool {
 	case n > 0:
 		k.died = death{reports.Misrouted, "bytes after the answer"}
 	}
+	k.look(k.died.class)
 	return false
+}
+
+// look tries a new connection when the kept one has failed.
+func (k *keptSocket) look(class reports.Class) {
+	if class.Dropped() && class != 0 {
+		k.reuse.tcp.engine.look(k.lane, k.source)
+	}
 }

@@ -16,6 +16,7 @@ type evenSource struct {
 	target netip.AddrPort
 	seed   uint32
 	nodes  int
+	like   netip.AddrPort // when valid: go the way of this one, whatever the attempt's number
 }
 
 const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
@@ -33,6 +34,9 @@ func (s evenSource) next(k uint64, now time.Duration) (tuple netip.AddrPort, age
 	share := 1 << 32 / n
 	moved := share / 2 * (k / n * golden >> 32) >> 32 // in the middle half: the quarters beside it are what a hash may be off
 	want, within := uint32(k%n*share+share/4+moved), spreadWithin(s.nodes)
+	if s.like.IsValid() {
+		want = reports.FlowHash(s.like, s.target, s.seed)
+	}
 	for range spreadTries * int(drawn(s.nodes)) {
 		tuple, age, ok = s.fresh.next(k, now)
 		// The sum wraps, as the range does.

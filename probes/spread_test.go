@@ -15,7 +15,7 @@ func TestAnEvenLaneLeavesNoNodeAlone(t *testing.T) {
 		for _, nodes := range []int{1, 2, 3, 4, 5, 10, 50} {
 			walk := newWalk(netip.MustParsePrefix("10.200.0.0/16"), int64(seed))
 			for healthy := 1; healthy <= nodes; healthy++ {
-				even, most := longestWait(evenSource{freshSource{walk}, target, seed, nodes}, target, seed, healthy), nodes
+				even, most := longestWait(evenSource{fresh: freshSource{walk}, target: target, seed: seed, nodes: nodes}, target, seed, healthy), nodes
 				if healthy < nodes && nodes > 3 {
 					most *= 8
 				}
@@ -23,7 +23,7 @@ func TestAnEvenLaneLeavesNoNodeAlone(t *testing.T) {
 					t.Errorf("seed %d, %d of %d nodes: one waited %d attempts for its turn", seed, healthy, nodes, even)
 				}
 			}
-			even := longestWait(evenSource{freshSource{walk}, target, seed, nodes}, target, seed, nodes)
+			even := longestWait(evenSource{fresh: freshSource{walk}, target: target, seed: seed, nodes: nodes}, target, seed, nodes)
 			if plain := longestWait(freshSource{walk}, target, seed, nodes); nodes > 1 && plain < 2*even {
 				t.Errorf("seed %d, %d nodes: a random walk leaves a node alone for only %d attempts: the measure shows nothing", seed, nodes, plain)
 			}

@@ -25,6 +25,8 @@ type lane struct {
 	service                                string         // when the declaration says so
 	control, local                         bool
 	partial                                bool                        // the scenario ends it before the run is over
+	role, beside                           string                      // of a control lane that does not prove the detector
+	connections                            int                         // that it keeps open; 0 when it does not say
 	records                                []record                    // ordered by actual start, then number
 	attempts                               int                         // in records
 	folded                                 folded                      // what records has of buckets
@@ -72,7 +74,7 @@ func laneOf(e Event) (*lane, error) {
 	}
 	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
 		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true",
-		partial: a["partial"] == "true", declared: e.At}
+		partial: a["partial"] == "true", role: a["role"], beside: a["beside"], declared: e.At}
 	l.name = cmp.Or(l.name, "lane-"+a["id"])
 	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
 		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])
@@ -84,6 +86,9 @@ func laneOf(e Event) (*lane, error) {
 			return nil, fmt.Errorf("lane %s declares %s=%q: %w", l.name, key, a[key], err)
 		}
 		l.deadline += time.Duration(ms * float64(time.Millisecond))
+	}
+	if l.connections, err = strconv.Atoi(cmp.Or(a["connections"], "0")); err != nil {
+		return nil, fmt.Errorf("lane %s declares connections=%q: %w", l.name, a["connections"], err)
 	}
 	if address, err := netip.ParseAddrPort(l.target); err == nil {
 		l.address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())

@@ -18,6 +18,7 @@ type outage struct {
 	before       time.Duration // start of the last good attempt before, or the beginning of the path
 	struck       time.Duration // when the first failed attempt had certainly met the fault
 	after        time.Duration // when the path was good again for certain, or its end
+	told         time.Duration // when the last outcome of the failed attempts was known
 	classes      map[Class]int
 	failed       int
 	backends     map[uint32]int // of the failed attempts that were answered
@@ -107,6 +108,7 @@ func (p *pathState) take(l *lane, r *record) *outage {
 	}
 	o := p.current
 	o.from, o.to = min(o.from, r.intended), max(o.to, r.intended)
+	o.told = max(o.told, r.start()+time.Duration(r.total)*time.Microsecond)
 	o.classes[r.class]++
 	o.failed++
 	if r.backend != 0 {

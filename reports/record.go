@@ -43,9 +43,9 @@ type Kind string
 // The kinds of event. The attributes (Event.Attrs) that each kind carries are part of the history format.
 const (
 	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs service,
-	// local=true behind externalTrafficPolicy: Local, control=true for lanes that prove the detector and never count as
-	// the subject's, partial=true for lanes that the scenario ends before the run is over; with tcp-long also
-	// connections and stallMs.
+	// local=true behind externalTrafficPolicy: Local, control=true for lanes that are evidence and never count as the
+	// subject's, partial=true for lanes that the scenario ends before the run is over; with tcp-long also connections and
+	// stallMs. Control lanes that do not prove the detector have a role: see RoleFresh, with beside, the name of a lane.
 	EventLane Kind = "lane"
 	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"
@@ -129,6 +129,11 @@ type Run struct {
 	Budget        Budget            `json:"budget"`
 	Record        string            `json:"record,omitempty"` // RecordThinned, or empty: every attempt stands in the record
 }
+
+// RoleFresh is the role of a control lane without a schedule: each of its attempts is a new connection, tried at the moment
+// at which an established connection of the lane that it is beside failed, or began to stall. Its declared rate is that
+// lane's. Its outcomes tell what was lost, and are no loss of their own.
+const RoleFresh = "fresh"
 
 // RecordThinned says that the record has buckets of attempts where nothing happened, see Thinner.
 const RecordThinned = "thinned"

@@ -50,7 +50,7 @@ type Report struct {
 	Lanes          []LaneReport   `json:"lanes"`
 	Events         []ReportEvent  `json:"events"`
 	Unexplained    Unexplained    `json:"unexplained"`
-	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector; never part of totals
+	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector or are other evidence; never part of totals
 }
 
 // ReportRun says what was run.
@@ -93,6 +93,8 @@ type Totals struct {
 // LaneReport is what one lane saw.
 type LaneReport struct {
 	Name             string         `json:"name"`
+	Role             string         `json:"role"`   // measured, proof (of the detector), or RoleFresh
+	Beside           string         `json:"beside"` // the lane that it is evidence for; empty when it is not for one
 	Client           string         `json:"client"`
 	Target           string         `json:"target"`
 	Protocol         string         `json:"protocol"`
@@ -142,7 +144,14 @@ type OutageReport struct {
 	Classes map[string]int `json:"classes"` // failed attempts by class; only classes that occur
 	Node    string         `json:"node"`
 	Backend string         `json:"backend"` // that answered the failed attempts, or else the last good one before
+	Fresh   FreshReport    `json:"fresh"`
 	Cause   CauseReport    `json:"cause"`
+}
+
+// FreshReport is what became of the new connections that were tried at the moments at which established ones failed.
+type FreshReport struct {
+	Tried   int            `json:"tried"`
+	Classes map[string]int `json:"classes"` // by outcome; only classes that occur
 }
 
 // Failed is how many attempts failed in the outage.
@@ -271,7 +280,7 @@ func (p *proof) report() DetectionFloor {
 }
 
 func (a *analysis) laneReport(l *lane) LaneReport {
-	r := LaneReport{Name: l.name, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
+	r := LaneReport{Name: l.name, Role: l.roleWord(), Beside: l.beside, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
 		Attempts: l.attempts, DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
 		Outages: []OutageReport{}}
 	paths, slowest := make([]PathReport, len(a.nodes)), l.folded.slowest
@@ -310,7 +319,7 @@ func (a *analysis) laneReport(l *lane) LaneReport {
 
 func (a *analysis) outageReport(o *outage) OutageReport {
 	r := OutageReport{From: seconds(o.from), To: seconds(o.to), LowerMs: millisDown(o.lower), UpperMs: millisUp(o.upper),
-		Classes: map[string]int{}, Node: a.nodes[o.node], Backend: a.backends[o.backend()].name}
+		Classes: map[string]int{}, Node: a.nodes[o.node], Backend: a.backends[o.backend()].name, Fresh: a.freshBeside(o).report()}
 	for c, n := range o.classes {
 		r.Classes[c.String()] = n
 	}

@@ -139,6 +139,9 @@ func (a *analysis) badLanes() []string {
 		why = append(why, "no lane measured the subject")
 	}
 	for _, l := range a.lanes {
+		if l.role != "" { // evidence beside a lane: no verdict rests on it
+			continue
+		}
 		if len(l.records) == 0 {
 			why = append(why, fmt.Sprintf("lane %s made no attempt", l.name))
 			continue

@@ -137,6 +137,9 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	lane := probes.Lane{ID: p.enter(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
 		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN,
 		SpreadSeed: p.cfg.SpreadSeed, SpreadNodes: p.cfg.SpreadNodes, Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
+	if lane.Keeps() {
+		lane.Fresh = p.enterControl()
+	}
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
 	}
@@ -144,12 +147,13 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		return nil, err
 	}
 	begin := p.cfg.Now() + lead
-	e := lane.Event(begin)
-	e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
-	if s.Partial {
-		e.Attrs["partial"] = "true"
+	for _, e := range lane.Events(begin) {
+		e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
+		if s.Partial {
+			e.Attrs["partial"] = "true"
+		}
+		p.cfg.Record.Event(e)
 	}
-	p.cfg.Record.Event(e)
 	if err := p.orders.Start(lane, begin); err != nil {
 		return nil, err
 	}
@@ -168,6 +172,15 @@ func (p *Prober) enter(s scenarios.LaneSpec) uint16 {
 	defer p.mu.Unlock()
 	p.last++
 	p.controls[p.last], p.lanes[s.Name] = s.Control, p.last
+	return p.last
+}
+
+// enterControl gives a number to a lane that is evidence beside another.
+func (p *Prober) enterControl() uint16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	p.controls[p.last] = true
 	return p.last
 }
 

@@ -187,7 +187,9 @@ func (m *meter) take() Second {
 }
 
 func (m *meter) start(l probes.Lane, at time.Duration) error {
-	m.record.Event(l.Event(at))
+	for _, e := range l.Events(at) {
+		m.record.Event(e)
+	}
 	return m.orders.Start(l, at)
 }
 

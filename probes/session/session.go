@@ -51,6 +51,7 @@ const (
 	measuredID = 1
 	canaryID   = 2
 	canaryName = "canary"
+	freshID    = 3 // of the new connections beside a lane that keeps some
 )
 
 // The proof: the canary begins with the measured lane, on the same engine to the same target, and is made deaf twice.
@@ -120,7 +121,7 @@ func canaryOf(l probes.Lane) probes.Lane {
 	} else {
 		l.Protocol = probes.ProtocolTCPNew
 	}
-	l.Connections, l.StallAfter = 0, 0
+	l.Connections, l.StallAfter, l.Fresh = 0, 0, 0
 	l.ID, l.Name, l.Control = canaryID, canaryName, true
 	l.Rate, l.InFlight = max(l.Rate, canaryRate), 0
 	l.Policy = probes.PolicyFresh

@@ -42,6 +42,9 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	}
 	l = l.WithDefaults()
 	l.Name = l.Protocol
+	if l.Keeps() {
+		l.Fresh = freshID
+	}
 	if err := l.Validate(); err != nil {
 		return l, err
 	}

@@ -1,0 +1,127 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The words for what a lane is for; see LaneReport.
+const (
+	roleMeasured = "measured"
+	roleProof    = "proof"
+)
+
+func (l *lane) roleWord() string {
+	switch {
+	case l.role != "":
+		return l.role
+	case l.control:
+		return roleProof
+	}
+	return roleMeasured
+}
+
+// looks are the new connections that were tried because established ones failed in the course of an outage.
+type looks struct {
+	tried   int
+	classes map[Class]int
+}
+
+// lookSlack bounds what passes between a failure and the start of the new connection, and between two readings of the clock.
+const lookSlack = 5 * time.Millisecond
+
+// freshBeside finds the new connections of an outage. One that dies while nobody waits on it is told by the next attempt
+// that is due on it, and the new one was tried when it died; so the time begins as much before the outage as a connection
+// waits for its next turn. When some went over the outage's own node only these count: others are of other connections.
+func (a *analysis) freshBeside(o *outage) looks {
+	i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.role == RoleFresh && l.beside == o.lane.name })
+	if i < 0 {
+		return looks{}
+	}
+	from := min(o.before, o.from-o.lane.gap*time.Duration(max(1, o.lane.connections))) - lookSlack
+	var all, own looks
+	fresh := a.lanes[i]
+	for _, r := range fresh.records[fresh.recordAt(from):] {
+		if r.start() > o.told+lookSlack {
+			break
+		}
+		if r.class == Probe {
+			continue
+		}
+		all.add(r.class)
+		if r.node == o.node {
+			own.add(r.class)
+		}
+	}
+	if own.tried > 0 {
+		return own
+	}
+	return all
+}
+
+func (s *looks) add(c Class) {
+	if s.classes == nil {
+		s.classes = map[Class]int{}
+	}
+	s.tried++
+	s.classes[c]++
+}
+
+func (s looks) report() FreshReport {
+	r := FreshReport{Tried: s.tried, Classes: map[string]int{}}
+	for c, n := range s.classes {
+		r.Classes[c.String()] = n
+	}
+	return r
+}
+
+// losses say in the past tense how established connections failed.
+var losses = map[Class]string{Reset: "reset", Closed: "closed", ReplyTimeout: "silent", Stalled: "stalled", Misrouted: "answered wrongly"}
+
+// text tells a loss of what was open from one of the way: a clause without the time.
+func (s looks) text(o *outage) string {
+	var how []string
+	for _, c := range Classes() {
+		if word := losses[c]; word != "" && o.classes[c] > 0 {
+			how = append(how, word)
+		}
+	}
+	what, news := "the established connection", "a new one at that moment"
+	if s.tried > 1 {
+		what, news = "established connections", fmt.Sprintf("%d new ones at those moments", s.tried)
+	}
+	if len(how) > 0 {
+		verb := " was "
+		if s.tried > 1 {
+			verb = " were "
+		}
+		what += verb + strings.Join(how, " or ")
+	} else {
+		what += " failed"
+	}
+	good, late := s.classes[OK], s.classes[Delayed]
+	switch {
+	case good == s.tried && s.tried == 1:
+		return what + ", and " + news + " was answered at once"
+	case good == s.tried:
+		return what + ", and all of " + news + " were answered at once"
+	case good+late == 0:
+		return what + ", and nothing answered " + news + " either" + s.failures()
+	case s.tried == 1:
+		return what + ", and " + news + " got an answer late" + s.failures()
+	}
+	return fmt.Sprintf("%s, and only %d of %s got an answer at once%s", what, good, news, s.failures())
+}
+
+// failures lists the classes other than ok, in brackets.
+func (s looks) failures() string {
+	var parts []string
+	for _, c := range Classes() {
+		if n := s.classes[c]; n > 0 && c != OK {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
