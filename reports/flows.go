@@ -101,6 +101,8 @@ func (a *analysis) way(l *lane, at *Attempt) choice {
 	key := l.frontend()
 	ts := a.tables[key]
 	switch {
+	case l.over != "":
+		return choice{l.over, -1}
 	case ts.logged():
 	case ts.sticky() && l.protocol == protocolSticky:
 		return l.chooseKept(ts, at)

@@ -43,9 +43,10 @@ type Kind string
 // The kinds of event. The attributes (Event.Attrs) that each kind carries are part of the history format.
 const (
 	// EventLane declares a lane: id name client target protocol policy close rate dialMs replyMs service,
-	// local=true behind externalTrafficPolicy: Local, control=true for lanes that are evidence and never count as the
-	// subject's, partial=true for lanes that the scenario ends before the run is over; with tcp-long also connections and
-	// stallMs. Control lanes that do not prove the detector have a role: see RoleFresh, with beside, the name of a lane.
+	// local=true behind externalTrafficPolicy: Local, node where no balancer chooses one and all attempts go over that,
+	// control=true for lanes that are evidence and never count as the subject's, partial=true for lanes that the scenario
+	// ends before the run is over; with tcp-long also connections and stallMs. Control lanes that do not prove the detector
+	// have a role: see RoleFresh, with beside, the name of a lane.
 	EventLane Kind = "lane"
 	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"

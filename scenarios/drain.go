@@ -23,7 +23,7 @@ func drain() Scenario {
 	return Scenario{
 		Name:      "drain",
 		Summary:   "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
-		Unwritten: true,
+		Unwritten: true, NodesLeave: true,
 		Parameters: []Parameter{
 			lanesParameter,
 			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +

@@ -71,7 +71,10 @@ func (w *World) namedLanes() []LaneSpec {
 	var specs []LaneSpec
 	for _, name := range w.Params.lanes() {
 		spec := w.mainLane(name)
-		spec.Protocol = name
+		spec.Protocol, spec.Target = name, w.main.at(name)
+		if name == tcpNew || name == udpFresh {
+			spec.Policy = w.policyWord()
+		}
 		if name == tcpLong {
 			spec.Connections = min(mostLong, max(1, int(2*w.Rate)))
 		}

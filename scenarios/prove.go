@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hitless/hitless/reports"
 )
 
 // The control lanes: one of new connections to the canary, one of datagrams where the run measures with datagrams, and one
 // that takes the measured Service for the canary, so that every answer comes from a wrong pod.
 const (
+	canaryName   = "canary" // of its Deployment and Service
 	canaryLane   = "canary"
 	canaryUDP    = "canary-udp"
 	canaryWrong  = "canary-misrouted"
@@ -79,8 +78,8 @@ func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 
 // controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
-	return LaneSpec{Name: name, Service: to.name, Target: to.target, Rate: w.canaryRate(), Control: true, Protocol: protocol,
-		Local: to.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
+	return LaneSpec{Name: name, Service: to.name, Target: to.at(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
+		Local: to.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
 		Backends: []string{w.canary.name + "-"}, Host: w.canary.name}
 }
 

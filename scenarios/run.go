@@ -18,7 +18,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
 		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.Gated || w.Params.on("gated"), datagrams: w.Params.Datagrams()}
-	w.canary = &workload{name: "canary", replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.Datagrams()}
+	w.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.Datagrams()}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
 			return err
@@ -77,7 +77,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 // mainLane is a lane to the measured Service.
 func (w *World) mainLane(name string) LaneSpec {
 	return LaneSpec{Name: name, Service: w.main.name, Target: w.main.target, Rate: w.Rate,
-		Local: w.main.policy == corev1.ServiceExternalTrafficPolicyLocal, Terminated: w.terminated(),
+		Local: w.main.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
 		Backends: []string{w.main.name + "-"}, Host: w.main.name}
 }
 

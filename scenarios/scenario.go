@@ -42,6 +42,8 @@ type Scenario struct {
 	// BriefCanary says that the canary Service is taken away when it has proved the detector: over days its health checks would
 	// cost more than all the rest.
 	BriefCanary bool
+	// NodesLeave says that it takes nodes away, so that neither a client nor a target can be on one.
+	NodesLeave bool
 	// Unwritten says that a timeline has no verbs for all that the scenario does yet: its runs write none.
 	Unwritten bool
 	// Prepare does what is to be done before any traffic flows; nil for nothing.
@@ -79,7 +81,7 @@ func (s Scenario) AllParameters() []Parameter {
 		own[p.Key] = true
 	}
 	all := slices.Clone(s.Parameters)
-	for _, p := range Common() {
+	for _, p := range append(s.laneParameters(), Common()...) {
 		if !own[p.Key] {
 			all = append(all, p)
 		}
@@ -211,6 +213,12 @@ type LaneSpec struct {
 	Protocol string
 	// Connections is how many connections a tcp-long lane keeps open.
 	Connections int
+	// Close is how connections end: fin (when empty) or rst.
+	Close string
+	// Policy is the connection policy: fresh (when empty) or reuse:INTERVAL.
+	Policy string
+	// Node is the one that all attempts go over; empty when a balancer chooses.
+	Node string
 	// Partial says that the scenario ends the lane itself, before the run is over.
 	Partial bool
 	// Backends are the prefixes of the names of the pods that may answer.

@@ -33,8 +33,8 @@ type workload struct {
 	// datagrams says that the Service has a UDP port too, of the same number.
 	datagrams bool
 	special   []corev1.ServicePort // instead of the usual ports; nil for those
-	// target is address:port where lanes go, once it is known.
-	target string
+	// target is address:port where lanes go, once it is known; udpTarget where those of UDP go, if that is another one.
+	target, udpTarget string
 }
 
 // The ports of the backend, by default those of agnhost netexec.
@@ -54,8 +54,13 @@ func (k *workload) ports() []corev1.ServicePort {
 	return all
 }
 
+// local reports whether only pods on an attempt's own node can answer it.
+func (k *workload) local(w *World) bool {
+	return k.policy == corev1.ServiceExternalTrafficPolicyLocal && w.Params.ThroughBalancer()
+}
+
 func (k *workload) service(w *World) *corev1.Service {
-	return &corev1.Service{
+	return k.shape(w, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{
 			Type:                  cmp.Or(w.ServiceType, corev1.ServiceTypeLoadBalancer),
@@ -63,7 +68,7 @@ func (k *workload) service(w *World) *corev1.Service {
 			Selector:              map[string]string{"app": k.name},
 			Ports:                 k.ports(),
 		},
-	}
+	})
 }
 
 // deployment rolls one new pod at a time and never goes below the wanted number: what a careful user configures.
@@ -160,22 +165,21 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	return k.reachable(ctx, w)
 }
 
-// addressed waits until it is known where the Service can be reached from outside.
+// addressed waits until it is known where the Service can be reached.
 func (k *workload) addressed(ctx context.Context, w *World) error {
 	if w.Target != nil {
 		var err error
 		k.target, err = w.Target(ctx, k.service(w))
 		return err
 	}
-	return w.Until(ctx, "an external address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
+	return w.Until(ctx, "an address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
 		var s corev1.Service
 		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &s); err != nil {
 			return false, "", err
 		}
-		for _, in := range s.Status.LoadBalancer.Ingress {
-			k.target = in.IP + ":" + strconv.Itoa(port)
-		}
-		return k.target != "", "no ingress in its status", nil
+		var err error
+		k.target, k.udpTarget, err = k.findTarget(ctx, w, &s)
+		return k.target != "", missing(w.Params), err
 	})
 }
 
@@ -191,10 +195,14 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 		networks = append(networks, "udp")
 	}
 	for _, network := range networks {
-		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, k.target, network)
+		target := k.target
+		if network == "udp" {
+			target = k.at(udpFresh)
+		}
+		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
 			for range answersInARow {
-				if err := w.Reach(ctx, network, k.target); err != nil {
+				if err := w.Reach(ctx, network, target); err != nil {
 					return false, "", err
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/topology"
@@ -145,22 +146,30 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	if err != nil {
 		return fmt.Errorf("reaching the lab's control plane: %w", err)
 	}
-	prober, err := newProber(l, plan, r, now)
+	from, err := clientOf(l, plan.Parameters)
+	if err != nil {
+		return err
+	}
+	lanes, err := newProber(l, from, plan, r, now)
 	if err != nil {
 		return err
 	}
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: prober,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: lanes,
 		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
-		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: prober.Failures,
+		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: lanes.Failures,
 		Journal: r.Journal, Seed: plan.Seed,
 		Reach: func(ctx context.Context, network, target string) error {
-			return reach(ctx, l.Net.Client, network, target)
+			return reach(ctx, from.Namespace, network, target)
 		},
 		Hold: func(ctx context.Context, target string) (io.Closer, error) {
-			return l.Net.Client.DialContext(ctx, "tcp", target)
+			return from.DialContext(ctx, "tcp", target)
 		},
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
+	}
+	if !from.through { // the balancer's faults would meet nothing
+		w.OnlyHere, w.Faults = true, prober.Deaf{Prober: lanes}
+		w.Balanced = func(string) ([]string, bool) { return nil, false }
 	}
 	if l.Replay != nil {
 		w.ControlPlane = apiServer{l.Replay, l.Net.Nodes}
@@ -170,7 +179,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	if err := errors.Join(err, prober.Close(), l.Proxies.RecordSaid()); err != nil {
+	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordSaid()); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

@@ -152,17 +152,25 @@ func (a apiServer) Watching(node string) (resources []string) {
 }
 
 // newProber starts the probe worker, a program of its own in the client's namespace.
-func newProber(l *lab.Lab, plan Plan, record reports.Recorder, now func() time.Duration) (*prober.Prober, error) {
+func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now func() time.Duration) (*prober.Prober, error) {
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	return prober.Start(prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: "client", Sources: topology.ClientSources,
-		SpreadSeed: l.Balancer.HashSeed(), SpreadNodes: len(l.Net.Nodes), Places: places(l.Net)},
+	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
+	if from.outside {
+		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = topology.ClientSources, l.Balancer.HashSeed(), len(l.Net.Nodes)
+	} else {
+		cfg.Limits = from.limits
+	}
+	if from.Namespace != l.Net.Client && from.Namespace != l.Net.Nodes[0].Namespace {
+		cfg.Places = append(cfg.Places, placeOf(from.Namespace))
+	}
+	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
 				Env:   []string{"GOGC=off", "GOMEMLIMIT=128MiB"}, // as the runner's: see Run
-				Enter: l.Net.Client.Enter, Stdin: in, Stdout: out})
+				Enter: from.Enter, Stdin: in, Stdout: out})
 		})
 }
 

@@ -30,6 +30,8 @@ type Config struct {
 	SpreadSeed  uint32
 	SpreadNodes int
 	Places      []probes.Place // whose conntrack the attempts fill
+	// Limits are those of where the worker runs; nil is here.
+	Limits func() (probes.Limits, error)
 }
 
 // Worker is a probe worker that runs.
@@ -59,7 +61,10 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
 	p := &Prober{cfg: cfg, input: orders, read: make(chan error, 1), lanes: map[string]uint16{}, controls: map[uint16]bool{}}
-	limits, err := probes.LocalLimits()
+	if cfg.Limits == nil {
+		cfg.Limits = probes.LocalLimits
+	}
+	limits, err := cfg.Limits()
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +140,11 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
 	}
 	lane := probes.Lane{ID: p.enter(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
-		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: probes.CloseFIN,
-		SpreadSeed: p.cfg.SpreadSeed, SpreadNodes: p.cfg.SpreadNodes, Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
+		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: s.Close, Policy: s.Policy,
+		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
+	if lane.Policy == probes.PolicyFresh && s.Node == "" {
+		lane.SpreadSeed, lane.SpreadNodes = p.cfg.SpreadSeed, p.cfg.SpreadNodes
+	}
 	if lane.Keeps() {
 		lane.Fresh = p.enterControl()
 	}
@@ -149,6 +157,9 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	begin := p.cfg.Now() + lead
 	for _, e := range lane.Events(begin) {
 		e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
+		if s.Node != "" {
+			e.Attrs["node"] = s.Node
+		}
 		if s.Partial {
 			e.Attrs["partial"] = "true"
 		}

@@ -30,7 +30,7 @@ type Live struct {
 }
 
 // notOfCluster are the parameters that a lab obeys and a cluster does not.
-var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback"}
+var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback", "target", "client"}
 
 // liveRun is a run on a live cluster.
 type liveRun struct {
@@ -91,7 +91,9 @@ func planLive(o Options) (*liveRun, error) {
 		return nil, usagef("scenario %s needs the processes and kernels of the nodes, which no kubeconfig leads to; with --kubeconfig there are %s", s.Name, byAPI())
 	}
 	for _, key := range notOfCluster {
-		if value, given := o.Set[key]; given {
+		if value, given := o.Set[key]; given && key == "target" {
+			return nil, usagef("--set target=%s: with --kubeconfig that is the flag --target, loadbalancer or nodeport", value)
+		} else if given {
 			return nil, usagef("--set %s=%s: with --kubeconfig the cluster has the balancer and the proxy that it has; leave that out", key, value)
 		}
 	}

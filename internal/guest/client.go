@@ -1,0 +1,44 @@
+package guest
+
+import (
+	"fmt"
+
+	"github.com/hitless/hitless/lab"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// client is where the lanes start.
+type client struct {
+	*topology.Namespace
+	name    string // in the record
+	through bool   // the external load balancer
+	outside bool
+}
+
+// clientOf readies the place that the parameters name, and the way to their target.
+func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
+	p, first := scenarios.Params(params), l.Net.Nodes[0]
+	c = client{Namespace: l.Net.Client, name: "client", through: p.ThroughBalancer(), outside: true}
+	switch p["client"] {
+	case scenarios.OnNode:
+		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
+	case scenarios.InPod:
+		c.name, c.outside = "a pod on "+first.Name, false
+		c.Namespace, err = l.Net.AddClientPod(first)
+	}
+	if err == nil && p["target"] == scenarios.ToExternalIP {
+		err = l.Net.RouteTo(scenarios.ExternalIPs, first)
+	}
+	if err != nil {
+		return c, fmt.Errorf("making a place for the client: %w", err)
+	}
+	return c, nil
+}
+
+// limits are those of the client's namespace.
+func (c client) limits() (l probes.Limits, err error) {
+	err = c.Do(func() (inner error) { l, inner = probes.LocalLimits(); return inner })
+	return l, err
+}
