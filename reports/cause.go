@@ -166,6 +166,9 @@ func (a *analysis) causeText(o *outage) string {
 			text += fmt.Sprintf(" and lasted %s", msText(millis(s.until-s.at)))
 		}
 	}
+	if whose := podsText(a.podsBeside(o)); whose != "" {
+		text += "; " + whose
+	}
 	if seen := a.freshBeside(o); seen.tried > 0 {
 		text += "; " + seen.text(o)
 	}

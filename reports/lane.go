@@ -26,6 +26,7 @@ type lane struct {
 	control, local                         bool
 	partial                                bool                        // the scenario ends it before the run is over
 	role, beside                           string                      // of a control lane that does not prove the detector
+	pod                                    string                      // whose own address it goes to; empty for other roles
 	over                                   string                      // the node that all attempts go over; empty when a balancer chooses
 	connections                            int                         // that it keeps open; 0 when it does not say
 	records                                []record                    // ordered by actual start, then number
@@ -75,7 +76,7 @@ func laneOf(e Event) (*lane, error) {
 	}
 	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
 		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true",
-		partial: a["partial"] == "true", role: a["role"], beside: a["beside"], over: a["node"], declared: e.At}
+		partial: a["partial"] == "true", role: a["role"], beside: a["beside"], pod: a["pod"], over: a["node"], declared: e.At}
 	l.name = cmp.Or(l.name, "lane-"+a["id"])
 	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
 		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])

@@ -46,7 +46,7 @@ const (
 	// local=true behind externalTrafficPolicy: Local, node where no balancer chooses one and all attempts go over that,
 	// control=true for lanes that are evidence and never count as the subject's, partial=true for lanes that the scenario
 	// ends before the run is over; with tcp-long also connections and stallMs. Control lanes that do not prove the detector
-	// have a role: see RoleFresh, with beside, the name of a lane.
+	// have a role: see RoleFresh, with beside, the name of a lane, and RolePod, with pod.
 	EventLane Kind = "lane"
 	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"
@@ -135,6 +135,10 @@ type Run struct {
 // at which an established connection of the lane that it is beside failed, or began to stall. Its declared rate is that
 // lane's. Its outcomes tell what was lost, and are no loss of their own.
 const RoleFresh = "fresh"
+
+// RolePod is the role of a control lane to the own address of a pod of the measured Service, past its proxies. What fails
+// there too is the pod's loss or the network's.
+const RolePod = "pod"
 
 // RecordThinned says that the record has buckets of attempts where nothing happened, see Thinner.
 const RecordThinned = "thinned"

@@ -93,7 +93,7 @@ type Totals struct {
 // LaneReport is what one lane saw.
 type LaneReport struct {
 	Name             string         `json:"name"`
-	Role             string         `json:"role"`   // measured, proof (of the detector), or RoleFresh
+	Role             string         `json:"role"`   // measured, proof (of the detector), RoleFresh or RolePod
 	Beside           string         `json:"beside"` // the lane that it is evidence for; empty when it is not for one
 	Client           string         `json:"client"`
 	Target           string         `json:"target"`
@@ -145,6 +145,7 @@ type OutageReport struct {
 	Node    string         `json:"node"`
 	Backend string         `json:"backend"` // that answered the failed attempts, or else the last good one before
 	Fresh   FreshReport    `json:"fresh"`
+	Pods    []PodReport    `json:"pods"` // that could have answered, and were asked at their own addresses meanwhile
 	Cause   CauseReport    `json:"cause"`
 }
 
@@ -161,6 +162,14 @@ func (o OutageReport) Failed() int {
 		n += k
 	}
 	return n
+}
+
+// PodReport is what a pod said at its own address while an outage lasted.
+type PodReport struct {
+	Pod    string `json:"pod"`
+	Node   string `json:"node"`
+	Tried  int    `json:"tried"`
+	Failed int    `json:"failed"` // dropped or delayed
 }
 
 // CauseReport is the event that explains an outage best. Event is empty when none does.
@@ -319,7 +328,8 @@ func (a *analysis) laneReport(l *lane) LaneReport {
 
 func (a *analysis) outageReport(o *outage) OutageReport {
 	r := OutageReport{From: seconds(o.from), To: seconds(o.to), LowerMs: millisDown(o.lower), UpperMs: millisUp(o.upper),
-		Classes: map[string]int{}, Node: a.nodes[o.node], Backend: a.backends[o.backend()].name, Fresh: a.freshBeside(o).report()}
+		Classes: map[string]int{}, Node: a.nodes[o.node], Backend: a.backends[o.backend()].name, Fresh: a.freshBeside(o).report(),
+		Pods: podReports(a.podsBeside(o))}
 	for c, n := range o.classes {
 		r.Classes[c.String()] = n
 	}

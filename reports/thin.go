@@ -23,7 +23,7 @@ const (
 //
 // What it keeps one by one: all attempts that are not plainly good, or started more than 2 ms late; those within 2 s of
 // such a one or of an event; and on each path the good ones before and after. It keeps whole lanes that prove the
-// detector, that make fewer than ten attempts a second, or that a balancer serves and whose path cannot be told from an
+// detector or have no schedule, that make fewer than ten attempts a second, or that a balancer serves and whose path cannot be told from an
 // attempt alone: all but tcp-new and udp-fresh, and all where the balancer's log tells it.
 //
 // An attempt waits until all that decides about it is known: 3 s and the lane's deadlines. That, and a bucket or two for
@@ -73,7 +73,7 @@ func (t *Thinner) Event(e Event) {
 	before := len(t.known.lanes)
 	t.known.take(e)
 	for _, l := range t.known.lanes[before:] {
-		if !l.control && l.rate >= thinRate {
+		if (!l.control || l.role == RolePod) && l.rate >= thinRate {
 			t.lanes[l.id] = &thinLane{lane: l, paths: map[pathKey]*thinPath{}}
 		}
 	}

@@ -71,8 +71,19 @@ func kept(t testing.TB, h *History) (single, bucketed int) {
 // sameReport demands that the report of a thinned record is that of the whole one: all of it, but that quantiles of the
 // latency may differ by 1 %.
 func sameReport(whole, thin *Report) error {
-	for i := range whole.Lanes {
-		w, t := &whole.Lanes[i].Latency, &thin.Lanes[i].Latency
+	lanes := func(r *Report) (all []*LaneReport) {
+		for _, list := range [...][]LaneReport{r.Lanes, r.Controls} {
+			for i := range list {
+				all = append(all, &list[i])
+			}
+		}
+		return all
+	}
+	if len(lanes(whole)) != len(lanes(thin)) {
+		return fmt.Errorf("%d lanes, of the thinned record %d", len(lanes(whole)), len(lanes(thin)))
+	}
+	for i, lane := range lanes(whole) {
+		w, t := &lane.Latency, &lanes(thin)[i].Latency
 		for _, q := range [...]struct{ whole, thin *float64 }{{&w.P50, &t.P50}, {&w.P99, &t.P99}} {
 			if math.Abs(*q.whole-*q.thin) > 0.01**q.whole+2e-6 {
 				return fmt.Errorf("a quantile of the latency is %v s, of the thinned record %v s", *q.whole, *q.thin)

@@ -40,6 +40,7 @@ var (
 		"externalIP (routed to the first node) or clusterIP", oneOf(toLoadBalancer, toNodePort, ToExternalIP, toClusterIP)}
 	clientParameter = Parameter{"client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", oneOf(Outside, OnNode, InPod)}
 	closeParameter  = Parameter{"close", "fin", "how the client ends a connection: fin, or rst, which conntrack forgets after 10 s instead of 120 s", oneOf("fin", "rst")}
+	directParameter = Parameter{"direct", "off", "whether each ready pod is asked at its own address too, past balancer and proxies: what fails there as well is not the proxy's loss", onOff}
 	reuseParameter  = Parameter{"reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseAfter}
 )
 
@@ -62,7 +63,7 @@ func (s Scenario) laneParameters() []Parameter {
 	if !slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == lanesParameter.Key }) {
 		return nil
 	}
-	all := []Parameter{closeParameter, reuseParameter}
+	all := []Parameter{closeParameter, directParameter, reuseParameter}
 	if !s.NodesLeave {
 		all = append(all, targetParameter, clientParameter)
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -33,6 +34,10 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	if err := w.startLanes(ctx, s); err != nil {
+		return err
+	}
+	leave, err := w.askPods(ctx)
+	if err != nil {
 		return err
 	}
 	begin := w.Clock.Now()
@@ -63,6 +68,9 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	}
 	w.phase("settle")
 	if err := w.Clock.Sleep(ctx, w.Params.duration("settle")); err != nil {
+		return err
+	}
+	if err := leave(); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.lanes)) {
@@ -104,6 +112,20 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 		}
 	}
 	return nil
+}
+
+// askPods has each ready pod of the measured Service asked at its own address, if the parameters say so, from where the other
+// lanes start and at their rate.
+func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
+	if !w.Params.on(directParameter.Key) {
+		return func() error { return nil }, nil
+	}
+	stop, err = w.Direct(ctx, LaneSpec{Service: w.main.name, Rate: w.Rate, Control: true, Role: reports.RolePod, Protocol: tcpNew,
+		Close: w.Params[closeParameter.Key], Backends: []string{w.main.name + "-"}, Host: w.main.name}, httpPort)
+	if err != nil {
+		return nil, fmt.Errorf("asking the pods at their own addresses: %w", err)
+	}
+	return stop, nil
 }
 
 // stopLane ends a measured lane.

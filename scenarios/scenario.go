@@ -124,6 +124,10 @@ type World struct {
 	// Hold opens one connection to address:port from where the lanes start, and keeps it open.
 	Hold func(ctx context.Context, target string) (io.Closer, error)
 
+	// Direct keeps a lane like the given one to the own address of each ready pod of its Service, at the port, until stop is
+	// called.
+	Direct func(ctx context.Context, like LaneSpec, port int) (stop func() error, err error)
+
 	// Journal takes the run's timeline while it happens: its head, and a line for each step, with their newlines; nil for none.
 	Journal func(text string)
 	// Seed is what Random is drawn from, for the head of the timeline.
@@ -219,6 +223,8 @@ type LaneSpec struct {
 	Policy string
 	// Node is the one that all attempts go over; empty when a balancer chooses.
 	Node string
+	// Role and Pod are those of a lane to a pod's own address: reports.RolePod and its name; empty for others.
+	Role, Pod string
 	// Partial says that the scenario ends the lane itself, before the run is over.
 	Partial bool
 	// Backends are the prefixes of the names of the pods that may answer.

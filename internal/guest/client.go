@@ -1,8 +1,15 @@
 package guest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/evidence"
+	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/probes"
@@ -41,4 +48,15 @@ func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 func (c client) limits() (l probes.Limits, err error) {
 	err = c.Do(func() (inner error) { l, inner = probes.LocalLimits(); return inner })
 	return l, err
+}
+
+// followPods tells pods of endpoints as the API does, until stop is called.
+func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() time.Duration) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan error, 1)
+	go func() { over <- evidence.Endpoints(ctx, l.Client, metav1.NamespaceDefault, pods, now) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-over, pods.Close())
+	}
 }

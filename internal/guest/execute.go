@@ -167,6 +167,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		},
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
+	w.Direct = func(ctx context.Context, like scenarios.LaneSpec, port int) (func() error, error) {
+		return followPods(ctx, l, prober.NewPods(ctx, lanes, like, port), now), nil
+	}
 	if !from.through { // the balancer's faults would meet nothing
 		w.OnlyHere, w.Faults = true, prober.Deaf{Prober: lanes}
 		w.Balanced = func(string) ([]string, bool) { return nil, false }

@@ -24,7 +24,7 @@ func (d Deaf) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 	}
 	from := d.cfg.Now() + lead
 	until := from + f.For
-	if err := d.orders.Deafen(id, from, until); err != nil {
+	if err := d.order(func() error { return d.orders.Deafen(id, from, until) }); err != nil {
 		return err
 	}
 	// The next fault may be ordered only when this one can no longer meet an attempt, see probes.Engine.Deafen.

@@ -40,7 +40,7 @@ type Worker interface {
 	ExitText() string      // how it ended; "exit status 0" when it did so by itself
 }
 
-// Prober runs lanes. It is safe for concurrent use but for StartLane and what that returns.
+// Prober runs lanes. It is safe for concurrent use.
 type Prober struct {
 	cfg    Config
 	orders *probes.Orders
@@ -48,6 +48,8 @@ type Prober struct {
 	worker Worker
 	read   chan error
 	guards *probes.Guards
+
+	ordering sync.Mutex // held while an order is written
 
 	mu       sync.Mutex
 	lanes    map[string]uint16 // the id of each lane that runs, by its name
@@ -154,18 +156,22 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if err := p.guards.Start(lane, p.cfg.Now()); err != nil {
 		return nil, err
 	}
+	lane.Role = s.Role
 	begin := p.cfg.Now() + lead
 	for _, e := range lane.Events(begin) {
 		e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
 		if s.Node != "" {
 			e.Attrs["node"] = s.Node
 		}
+		if s.Pod != "" {
+			e.Attrs["pod"] = s.Pod
+		}
 		if s.Partial {
 			e.Attrs["partial"] = "true"
 		}
 		p.cfg.Record.Event(e)
 	}
-	if err := p.orders.Start(lane, begin); err != nil {
+	if err := p.order(func() error { return p.orders.Start(lane, begin) }); err != nil {
 		return nil, err
 	}
 	if err := sleep(ctx, lead); err != nil {
@@ -173,8 +179,15 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	}
 	return func() error {
 		p.guards.Stop(lane.ID)
-		return p.orders.Stop(lane.ID, p.cfg.Now())
+		return p.order(func() error { return p.orders.Stop(lane.ID, p.cfg.Now()) })
 	}, nil
+}
+
+// order writes an order; there is one writer at a time.
+func (p *Prober) order(write func() error) error {
+	p.ordering.Lock()
+	defer p.ordering.Unlock()
+	return write()
 }
 
 // enter gives the lane a number of its own.

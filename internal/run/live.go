@@ -30,7 +30,7 @@ type Live struct {
 }
 
 // notOfCluster are the parameters that a lab obeys and a cluster does not.
-var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback", "target", "client"}
+var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback", "target", "client", "direct"}
 
 // liveRun is a run on a live cluster.
 type liveRun struct {

@@ -1,0 +1,182 @@
+package prober
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// tape is a recorder that keeps everything.
+type tape struct {
+	mu       sync.Mutex
+	lanes    []reports.Event
+	attempts map[string]int // by the lane's number
+}
+
+func (r *tape) Event(e reports.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Kind == reports.EventLane {
+		r.lanes = append(r.lanes, e)
+	}
+}
+
+func (r *tape) Attempt(a reports.Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attempts == nil {
+		r.attempts = map[string]int{}
+	}
+	if a.Class == reports.OK {
+		r.attempts[r.lanes[a.Lane-1].Object]++
+	}
+}
+
+// good is how many attempts of the lane were answered so far.
+func (r *tape) good(lane string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts[lane]
+}
+
+// inProcess is a probe worker in this process.
+type inProcess struct {
+	done chan struct{}
+	err  error
+}
+
+func (w *inProcess) Done() <-chan struct{} { return w.done }
+func (w *inProcess) ExitText() string {
+	if w.err != nil {
+		return w.err.Error()
+	}
+	return "exit status 0"
+}
+
+func startHere(t *testing.T, record reports.Recorder) *Prober {
+	t.Helper()
+	begin := time.Now()
+	p, err := Start(Config{Record: record, Now: func() time.Duration { return time.Since(begin) }, Seed: 1, Client: "here"},
+		func(in io.Reader, out io.Writer) (Worker, error) {
+			w := &inProcess{done: make(chan struct{})}
+			go func() {
+				defer close(w.done)
+				w.err = probes.Work(context.Background(), in, out)
+			}()
+			return w, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// awaitMore waits until the lane has had more good attempts.
+func awaitMore(t *testing.T, r *tape, lane string) {
+	t.Helper()
+	before := r.good(lane)
+	for deadline := time.Now().Add(time.Minute); r.good(lane) == before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute the lane %s has no more than %d good attempts", lane, before)
+		}
+	}
+}
+
+// A lane to a pod lasts as long as its endpoint is ready, has a name of its own each time, and says whose it is.
+func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "web-1") }))
+	defer server.Close()
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := &tape{}
+	p := startHere(t, record)
+	like := scenarios.LaneSpec{Service: "web", Rate: 50, Control: true, Role: reports.RolePod, Protocol: probes.ProtocolTCPNew, Backends: []string{"web-"}}
+	pods := NewPods(t.Context(), p, like, number)
+	tell := func(service, state string) {
+		pods.Event(reports.Event{Kind: reports.EventEndpoint, Node: "node-1",
+			Attrs: map[string]string{"service": service, "address": host, "pod": "web-1", "state": state}})
+	}
+	tell("other", "ready")
+	tell("web", "unready")
+	if len(record.lanes) != 0 {
+		t.Fatalf("lanes %+v before an endpoint of the Service was ready", record.lanes)
+	}
+	tell("web", "ready")
+	tell("web", "ready")
+	awaitMore(t, record, "pod-web-1")
+	tell("web", "serving-terminating")
+	tell("web", "removed")
+	tell("web", "ready")
+	awaitMore(t, record, "pod-web-1-2")
+	if err := pods.Close(); err != nil {
+		t.Error(err)
+	}
+	tell("web", "removed")
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(record.lanes) != 2 {
+		t.Fatalf("%d lanes, want one each time that the endpoint was ready: %+v", len(record.lanes), record.lanes)
+	}
+	for _, e := range record.lanes {
+		a := e.Attrs
+		if a["role"] != reports.RolePod || a["control"] != "true" || a["pod"] != "web-1" || a["node"] != "node-1" || a["service"] != "web" {
+			t.Errorf("the lane says %v", a)
+		}
+	}
+}
+
+// A lane that keeps connections brings the lane of its fresh ones with it, and neither that nor a pod's counts as a failure.
+func TestOnlyMeasuredLanesFail(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := listener.Addr().String()
+	listener.Close() // nobody answers
+	record := &tape{}
+	p := startHere(t, record)
+	for _, l := range []scenarios.LaneSpec{
+		{Name: "tcp-long", Target: target, Rate: 50, Protocol: probes.ProtocolTCPLong, Connections: 2},
+		{Name: "pod", Target: target, Rate: 50, Control: true, Role: reports.RolePod},
+	} {
+		if _, err := p.StartLane(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, e := range record.lanes {
+		names = append(names, e.Attrs["id"]+" "+e.Object+" "+e.Attrs["control"])
+	}
+	if got, want := strings.Join(names, ", "), "1 tcp-long , 2 tcp-long-fresh true, 3 pod true"; got != want {
+		t.Errorf("lanes %s, want %s", got, want)
+	}
+	if p.Failures() == 0 {
+		t.Error("nobody answers, and no attempt of tcp-long failed")
+	}
+	measured := p.Failures()
+	p.count(reports.Attempt{Lane: 2, Class: reports.Reset})
+	p.count(reports.Attempt{Lane: 3, Class: reports.Reset})
+	if p.Failures() != measured {
+		t.Error("an attempt on a lane that is evidence counts as a failure")
+	}
+}

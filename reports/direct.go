@@ -1,0 +1,83 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+)
+
+// asked is what a pod said at its own address while an outage of its Service lasted.
+type asked struct {
+	pod, node      string
+	tried, failing int
+}
+
+// down reports whether the pod failed as the Service did: in at least half of the attempts, since one that is lost at the
+// edge of a moment explains no outage.
+func (p asked) down() bool { return 2*p.failing >= p.tried }
+
+// podsBeside are the pods that an outage of a measured lane could have been answered by, as far as they were asked at their
+// own addresses meanwhile, in the order of their lanes. Attempts within two gaps of the outage count as of the same instant.
+func (a *analysis) podsBeside(o *outage) []asked {
+	if o.lane.control {
+		return nil
+	}
+	var all []asked
+	service := a.serviceOf(o.lane)
+	for _, l := range a.lanes {
+		if l.role != RolePod || !sameService(l.service, service) || (o.lane.local && l.over != a.nodes[o.node]) {
+			continue
+		}
+		p := asked{pod: l.pod, node: l.over}
+		for _, r := range l.records[l.recordAt(o.from-2*l.gap):] {
+			if r.start() > o.to+2*l.gap {
+				break
+			}
+			if r.class == Probe || r.bucket() {
+				continue
+			}
+			p.tried++
+			if r.class.Dropped() || r.class == Delayed {
+				p.failing++
+			}
+		}
+		if p.tried > 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// podsText says whose loss an outage is, by what the pods said themselves: a clause, empty when none was asked.
+func podsText(all []asked) string {
+	var down []string
+	tried, failing := 0, 0
+	for _, p := range all {
+		if p.down() {
+			down = append(down, p.pod)
+			tried, failing = tried+p.tried, failing+p.failing
+		}
+	}
+	counts := fmt.Sprintf(" at the same time (%s of %s attempts failed)", thousands(failing), thousands(tried))
+	switch {
+	case len(all) == 0:
+		return ""
+	case len(down) == 0 && len(all) == 1:
+		return "the pod " + all[0].pod + " answered at its own address all the while: the loss is the proxy's, or the way's to it"
+	case len(down) == 0:
+		return fmt.Sprintf("all of %d pods answered at their own addresses all the while: the loss is the proxy's, or the way's to it", len(all))
+	case len(down) == len(all) && len(all) == 1:
+		return "the pod " + down[0] + " failed at its own address" + counts + ": the loss is the backend's or the network's, not the proxy's"
+	case len(down) == len(all):
+		return fmt.Sprintf("all of %d pods failed at their own addresses%s: the loss is the backends' or the network's, not the proxy's", len(all), counts)
+	}
+	return fmt.Sprintf("%d of %d pods failed at their own addresses%s: what was sent to %s is no loss of the proxy's", len(down), len(all),
+		counts, strings.Join(down, " and "))
+}
+
+func podReports(all []asked) []PodReport {
+	out := []PodReport{}
+	for _, p := range all {
+		out = append(out, PodReport{Pod: p.pod, Node: p.node, Tried: p.tried, Failed: p.failing})
+	}
+	return out
+}
