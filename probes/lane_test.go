@@ -121,6 +121,9 @@ func TestPreflight(t *testing.T) {
 		return l
 	}
 	const wide = "10.200.0.0/16"
+	another, datagrams := lane(200, CloseFIN, ""), lane(200, CloseFIN, "")
+	another.Target = netip.MustParseAddrPort("203.0.113.11:80")
+	datagrams.Protocol = ProtocolUDPFresh
 	reuse := lane(2000, CloseFIN, wide)
 	reuse.Policy = "reuse:10s"
 	for _, test := range []struct {
@@ -142,6 +145,10 @@ func TestPreflight(t *testing.T) {
 		{"kernel's ports", []Lane{lane(200, CloseFIN, "")}, limits, nil},
 		{"kernel's ports in TIME_WAIT", []Lane{lane(250, CloseFIN, "")}, limits, []string{"ports"}},
 		{"kernel's ports not fresh", []Lane{lane(250, CloseRST, "")}, limits, []string{"ports"}},
+		{"kernel's ports for two lanes", []Lane{lane(200, CloseFIN, ""), lane(200, CloseFIN, "")}, limits, []string{"ports"}},
+		{"for two targets, which can share them", []Lane{lane(200, CloseFIN, ""), another}, limits, nil},
+		{"for two protocols, likewise", []Lane{lane(200, CloseFIN, ""), datagrams}, limits, nil},
+		{"for more than the second target has", []Lane{lane(200, CloseFIN, ""), another, another}, limits, []string{"ports"}},
 		{"small prefix", []Lane{lane(218, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},
 		{"small prefix that fits", []Lane{lane(217, CloseRST, "10.200.0.1/32")}, limits, nil},
 		{"shared prefix", []Lane{lane(110, CloseRST, "10.200.0.1/32"), lane(110, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},

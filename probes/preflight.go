@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -131,19 +132,36 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 }
 
 // localPortReason guards lanes whose ports the kernel chooses. connect(2) searches one half of the range first; when
-// TIME_WAIT fills it, each call searches it all, and the rate collapses without any error.
+// TIME_WAIT fills it, each call searches it all, and the rate collapses without any error. A port that is taken by a
+// connection to one target is free for another, and for the other protocol.
 func localPortReason(lanes []Lane, limits Limits) string {
-	var timeWait, recent float64
-	for _, l := range lanes {
-		l = l.WithDefaults()
-		if l.SourcePrefix.IsValid() || l.Policy != PolicyFresh {
-			continue
+	for i, first := range lanes {
+		var timeWait, recent float64
+		alike := func(l Lane) bool {
+			l, first := l.WithDefaults(), first.WithDefaults()
+			return l.Target == first.Target && l.datagrams() == first.datagrams()
 		}
-		recent += l.dials() * FreshFor.Seconds()
-		if l.Close == CloseFIN && !l.datagrams() {
-			timeWait += l.dials() * socketTimeWait.Seconds()
+		if slices.ContainsFunc(lanes[:i], alike) {
+			continue // told with the first
+		}
+		for _, l := range lanes {
+			if l = l.WithDefaults(); !alike(l) || l.SourcePrefix.IsValid() || l.Policy != PolicyFresh {
+				continue
+			}
+			recent += l.dials() * FreshFor.Seconds()
+			if l.Close == CloseFIN && !l.datagrams() {
+				timeWait += l.dials() * socketTimeWait.Seconds()
+			}
+		}
+		if reason := portReason(timeWait, recent, limits); reason != "" {
+			return reason
 		}
 	}
+	return ""
+}
+
+// portReason compares the sockets to one target that are in TIME_WAIT and the ports that were used of late with the limits.
+func portReason(timeWait, recent float64, limits Limits) string {
 	switch {
 	case limits.LocalPorts == 0:
 		return ""
