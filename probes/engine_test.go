@@ -21,6 +21,7 @@ type fakeHost struct {
 	at    time.Duration
 	late  func(until time.Duration) time.Duration // how much later than asked a wait ends; nil is never late
 	onEnd func(now time.Duration)                 // sees every end of a wait
+	more  func(now time.Duration) bool            // whether events are left; nil is no
 	waits int
 }
 
@@ -40,7 +41,7 @@ func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 	if h.onEnd != nil {
 		h.onEnd(h.at)
 	}
-	return nil, true, nil
+	return nil, h.more == nil || !h.more(h.at), nil
 }
 
 // fakeProtocol gives each attempt an outcome after a time, both a function of its number.

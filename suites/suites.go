@@ -112,3 +112,32 @@ func (f *Future) Wait() (*run.Result, *reports.History, error) {
 	h, err := reports.OpenHistory(f.result.Dir)
 	return f.result, h, err
 }
+
+// What runs nothing has seen nothing: words that focus or skip, or a label that no spec has, can leave a suite empty without
+// anybody's noticing.
+var _ = ginkgo.ReportAfterSuite("something runs", func(r ginkgo.Report) {
+	if why := ranNothing(r); why != "" {
+		ginkgo.Fail(why)
+	}
+})
+
+// knownFilters are the label filters of this house, which leave some suites without a spec on purpose.
+var knownFilters = []string{"", smoke, "!nightly", "nightly"}
+
+// ranNothing says why a suite that ran no spec cannot be taken for one that passed; empty when it can.
+func ranNothing(r ginkgo.Report) string {
+	ran := slices.ContainsFunc(r.SpecReports, func(s types.SpecReport) bool {
+		return s.LeafNodeType == types.NodeTypeIt && !s.State.Is(types.SpecStateSkipped|types.SpecStatePending)
+	})
+	c := r.SuiteConfig
+	words := slices.Concat(c.FocusStrings, c.SkipStrings, c.FocusFiles, c.SkipFiles)
+	switch {
+	case ran || c.DryRun:
+		return ""
+	case len(words) > 0:
+		return fmt.Sprintf("no spec ran: %q left none; spell it as the specs do", words)
+	case !slices.Contains(knownFilters, c.LabelFilter):
+		return fmt.Sprintf("no spec ran: the label filter %q left none; the labels are %s and nightly", c.LabelFilter, smoke)
+	}
+	return ""
+}

@@ -1,0 +1,84 @@
+package hitless_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// tryAgain are the ways to have a test tried until it passes.
+var tryAgain = regexp.MustCompile(`(?i)flake-?attempts|must-?pass-?repeatedly|until-it-fails|gotestsum[^\n]*rerun|--rerun-fails|nick-fields/retry|continue-on-error: *true`)
+
+// What passes at the third try has failed twice. Nothing that runs tests here asks for that; neither may a run's verdict be
+// the best of some: each run of a comparison and each seed of a soak counts.
+func TestNothingIsTriedUntilItPasses(t *testing.T) {
+	looked := 0
+	for _, root := range []string{".github", ".ci", "hack", "suites", "Makefile"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			looked++
+			for i, line := range strings.Split(string(text), "\n") {
+				if found := tryAgain.FindString(line); found != "" {
+					t.Errorf("%s:%d: %q has something tried until it passes", path, i+1, found)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if looked < 10 {
+		t.Errorf("only %d files were looked at", looked)
+	}
+	for _, bad := range []string{`FlakeAttempts(3)`, `ginkgo --flake-attempts=2`, `MustPassRepeatedly(2)`, `continue-on-error: true`} {
+		if !tryAgain.MatchString(bad) {
+			t.Errorf("%q would not be found", bad)
+		}
+	}
+}
+
+// The table of pitfalls in docs/measuring.md names tests that there are.
+func TestThePitfallsHaveTheirTests(t *testing.T) {
+	page, err := os.ReadFile("docs/measuring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| pitfall | held by |")
+	table, _, ended := strings.Cut(table, "\n\n")
+	if !found || !ended {
+		t.Fatal("docs/measuring.md has no table of pitfalls")
+	}
+	tests := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			tests[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(table, -1)
+	if len(named) < 9 {
+		t.Errorf("the table names only %d tests", len(named))
+	}
+	for _, m := range named {
+		if !tests[m[1]] {
+			t.Errorf("docs/measuring.md names %s, and there is no such test", m[1])
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package probes
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The ways in which other harnesses went blind, as far as they lie in the engine. docs/measuring.md has the whole list, and
+// where each is tested.
+
+// An answer whose body breaks off is no answer, though its head was good.
+func TestHalfABodyIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	const half = "HTTP/1.1 200 OK\r\nX-Hitless-Pod: web-1\r\nContent-Length: 50\r\n\r\nweb-1"
+	for name, abort := range map[string]bool{"closed": false, "reset": true} {
+		for _, protocol := range []string{ProtocolTCPNew, ProtocolTCPLong, ProtocolHTTPReuse} {
+			t.Run(protocol+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				l := loopbackLane(listen(t, func(l net.Listener) {
+					dialogue(l, func(c *net.TCPConn, _, _ int) bool {
+						_, _ = io.WriteString(c, half)
+						if abort {
+							_ = c.SetLinger(0)
+						}
+						return false
+					})
+				}), 5) // slow, so that no second request lies unread when the server closes: that would make it a reset
+				if l.Protocol = protocol; protocol == ProtocolTCPLong {
+					l = longLane(l.Target, 5, 1)
+				}
+				want := reports.Closed
+				if abort {
+					want = reports.Reset
+				}
+				attempts := probe(t, l, 4)
+				for _, a := range attempts {
+					if a.Class != want {
+						t.Errorf("attempt %d is %v (%s), want %v", a.Seq, a.Class, a.Detail, want)
+					}
+				}
+				if len(attempts) < 4 {
+					t.Errorf("%d attempts of 4", len(attempts))
+				}
+			})
+		}
+	}
+}
+
+// A lane without a target would probe its own machine: an empty address is one there, and so are those that mean all.
+func TestALaneDoesNotProbeItsOwnMachineByMistake(t *testing.T) {
+	for _, target := range []netip.AddrPort{{}, netip.MustParseAddrPort("0.0.0.0:80"), netip.MustParseAddrPort("[::]:80"),
+		netip.MustParseAddrPort("[::ffff:0.0.0.0]:80"), netip.MustParseAddrPort("203.0.113.10:0")} {
+		l := testLane(10)
+		l.Target, l.SourcePrefix = target, netip.Prefix{}
+		if l.Validate() == nil {
+			t.Errorf("a lane to %v was accepted", target)
+		}
+	}
+}
+
+// A deadline that passed while the engine had no turn is nobody's failure as long as events lie unread: the answer may be
+// among them.
+func TestAnAnswerThatLiesUnreadIsNoTimeout(t *testing.T) {
+	const deadline, read = 10 * time.Millisecond, 50 * time.Millisecond
+	for name, unread := range map[string]bool{"an answer among the events": true, "no event is left": false} {
+		trial := newTrial()
+		trial.protocol.takes = after(deadline)
+		trial.protocol.becomes = func(uint64) reports.Class { return reports.ConnectTimeout }
+		trial.host.late = func(time.Duration) time.Duration { return time.Millisecond }
+		trial.host.more = func(now time.Duration) bool { return unread && now < read }
+		got := false
+		trial.host.onEnd = func(now time.Duration) {
+			if now >= read && !got {
+				got = true
+				for _, f := range trial.flights { // as dispatch does with an answer
+					if f.lane != nil {
+						trial.finish(f, reports.OK, "")
+					}
+				}
+			}
+		}
+		if err := trial.Start(testLane(1), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := trial.Stop(1, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		trial.commands = append(trial.commands, func(time.Duration) { trial.closed = true })
+		if err := trial.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := reports.ConnectTimeout
+		if unread {
+			want = reports.OK
+		}
+		if len(trial.attempts) != 1 || trial.attempts[0].Class != want {
+			t.Errorf("%s: %+v, want one attempt that is %v", name, trial.attempts, want)
+		}
+	}
+}
