@@ -1,7 +1,12 @@
 package probes
 
 import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,4 +51,131 @@ func heldBytes() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// The bounds of an hour at 200 attempts a second from end to end: what engine, worker and record hold more at its end than
+// after ten minutes, and what the folder takes, the reports included.
+const (
+	heldEndToEnd = 8 << 20
+	hourOnDisk   = 16 << 20
+)
+
+// A soak of an hour of virtual time at 200 attempts a second, from the schedule to the reports, with three outages and the
+// detector's proof: memory and disk are bounded, every attempt is accounted for, and the verdict is the one that it must be.
+func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
+	const rate, hour = 200, time.Hour
+	dir := t.TempDir()
+	record, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{SchemaVersion: reports.HistoryVersion, Scenario: "soak", Record: reports.RecordThinned})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, out := io.Pipe()
+	copied := make(chan error, 1)
+	var sent, written atomic.Int64
+	go func() { copied <- copyAttempts(pipe, record, &written) }()
+	sink := newSink(out, func(err error) { t.Error(err) })
+	// The fake machine's time waits for nobody. So that the spool is not what is measured, it waits for the record here.
+	settle := func() {
+		sink.flush()
+		for deadline := time.Now().Add(time.Minute); written.Load() < sent.Load() && time.Now().Before(deadline); {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	var early, late int64
+	trial := &trial{host: &fakeHost{}}
+	trial.Engine = newEngine(Config{Seed: 1, Flush: sink.flush, Record: func(a reports.Attempt) {
+		a.Backend, a.Node = "web-1", "node-1"
+		sent.Add(1)
+		sink.record(a)
+		switch {
+		case a.Lane == 1 && a.Seq == 10*60*rate:
+			settle()
+			early = heldBytes()
+		case a.Lane == 1 && a.Seq == 60*60*rate-1:
+			settle()
+			late = heldBytes()
+		case a.Seq%(10*rate) == 0:
+			settle()
+		}
+	}}, trial.host)
+	failing := func(seq uint64) reports.Class { // half a second at minutes 10, 30 and 50
+		if second := seq / rate; (second == 600 || second == 1800 || second == 3000) && seq%rate < rate/2 {
+			return reports.ReplyTimeout
+		}
+		return reports.OK
+	}
+	proving := func(seq uint64) reports.Class { // from 2.0 s to 2.2 s
+		if seq >= 2*rate && seq < 2*rate+rate/5 {
+			return reports.ReplyTimeout
+		}
+		return reports.OK
+	}
+	trial.protocols = map[string]protocol{
+		ProtocolTCPNew:   &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: failing},
+		ProtocolUDPFresh: &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: proving}}
+	web, canary := testLane(rate), testLane(rate)
+	canary.ID, canary.Name, canary.Protocol, canary.Control = 2, "canary", ProtocolUDPFresh, true
+	for _, l := range []Lane{web, canary} {
+		record.Event(l.Event(0))
+	}
+	tell := func(at time.Duration, kind reports.Kind, object string, attrs map[string]string) {
+		record.Event(reports.Event{At: at, Kind: kind, Object: object, Text: object, Attrs: attrs})
+	}
+	tell(0, reports.EventPhase, "baseline", nil)
+	for _, e := range Injected("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
+		record.Event(e)
+	}
+	tell(5*time.Second, reports.EventPhase, "scenario", nil)
+	tell(5*time.Second, reports.EventStep, "soak", map[string]string{"state": "begin"})
+	if err := errors.Join(trial.Start(canary, 0), trial.Stop(canary.ID, 5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	trial.run(t, web, 0, hour)
+	tell(hour, reports.EventStep, "soak", map[string]string{"state": "end"})
+	tell(hour, reports.EventPhase, "end", nil)
+	if err := errors.Join(sink.close(), out.Close(), <-copied, record.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := reports.OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reports.WriteAll(dir, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != reports.Fail || r.Totals.Attempts != 3600*rate || r.Totals.Dropped != 3*rate/2 || len(r.Lanes[0].Outages) != 3 || r.DetectionFloor.Ms == nil {
+		t.Errorf("%s %q: %d attempts, %d dropped in %d outages; want %d, %d and 3", r.Verdict, r.Reasons, r.Totals.Attempts, r.Totals.Dropped,
+			len(r.Lanes[0].Outages), 3600*rate, 3*rate/2)
+	}
+	if late-early > heldEndToEnd {
+		t.Errorf("%d bytes more are held after an hour than after ten minutes; %d are allowed", late-early, int64(heldEndToEnd))
+	}
+	var disk int64
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if info, statErr := d.Info(); err == nil && statErr == nil && !d.IsDir() {
+			disk += info.Size()
+		}
+		return err
+	})
+	if err != nil || disk > hourOnDisk {
+		t.Errorf("the folder has %d bytes, %d are allowed (%v)", disk, int64(hourOnDisk), err)
+	}
+	t.Logf("%d bytes on disk, %d more held", disk, late-early)
+}
+
+// copyAttempts records what a worker writes, as those who start one do.
+func copyAttempts(from io.Reader, record *reports.HistoryWriter, written *atomic.Int64) error {
+	r := reports.NewAttemptReader(from)
+	for {
+		a, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		record.Attempt(a)
+		written.Add(1)
+	}
 }

@@ -281,9 +281,9 @@ func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
 // The bounds of a record that is thinned, at 200 a second with a failure each minute. All three are a sum: what an hour
 // without failures needs, and what is kept one by one near each of them. What is held while it is recorded does not grow.
 const (
-	thinHourBytes    = 6 << 20  // on disk, an hour without failures
-	thinFailureBytes = 64 << 10 // on disk, for each failure (4 s, one by one)
-	thinHeldBytes    = 4 << 20  // of memory while it is recorded
+	thinHourBytes    = thinnedSecondBytes * 3600 // on disk, an hour without failures
+	thinFailureBytes = 64 << 10                  // on disk, for each failure (4 s, one by one)
+	thinHeldBytes    = 4 << 20                   // of memory while it is recorded
 )
 
 func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/hitless/hitless/reports"
 )
 
 // The words for a lane's protocol, as the probes have them.
@@ -45,15 +48,48 @@ func (p Params) lanes() []string {
 	return slices.DeleteFunc(Protocols(), func(name string) bool { return !slices.Contains(named, name) })
 }
 
-// Attempts is how many attempts a run of the scenario makes at least on its measured lanes, each at a rate a second, where
-// its parameters say how long it lasts; 0 elsewhere.
-func (p Params) Attempts(rate float64) float64 {
+// Length is how long the lanes of a run are measured at least, where its parameters say that; 0 elsewhere.
+func (p Params) Length() time.Duration {
 	length := p.duration("for") + p.duration("quietFor") // no scenario has both, and a key that is not there is 0
-	if length == 0 {
-		return 0
+	if length > 0 {
+		length += p.duration("baseline") + p.duration("settle")
 	}
-	length += p.duration("baseline") + p.duration("settle")
-	return rate * float64(len(p.lanes())) * length.Seconds()
+	return length
+}
+
+// Room bounds the bytes that the record of a run takes for its lanes, each at a rate a second, where the parameters say how
+// long it lasts; 0 elsewhere. A thinned record of a soak that ends at its first failure has only what is near an event one by
+// one; a soak that goes on may have any number of failures, and then as much as a record of everything.
+func (p Params) Room(rate float64) float64 {
+	length, bytes := p.Length().Seconds(), 0.0
+	thinned := p[RecordKey] == reports.RecordThinned && !p.on("keepGoing")
+	names := p.lanes()
+	if p.on(directParameter.Key) {
+		for range p.number("replicas") + 1 { // one comes before another goes
+			names = append(names, tcpNew)
+		}
+	}
+	for _, name := range names {
+		if thinned && (name == tcpNew || name == udpFresh) {
+			bytes += reports.ThinnedLaneBytes(rate, length, p.eventful().Seconds())
+		} else {
+			bytes += reports.LaneBytes(rate, length)
+		}
+	}
+	return bytes
+}
+
+// nearOne is how much of a soak is near the events of one disturbance, for each pod and the proxy: three times of what was seen.
+const nearOne = 30 * time.Second
+
+// eventful bounds how much of a soak is near an event.
+func (p Params) eventful() time.Duration {
+	disturbances := 0
+	for _, key := range []string{"rolloutsPerHour", "restartsPerHour", "scalesPerHour"} {
+		disturbances += int(p.duration("for").Hours() * float64(p.number(key)))
+	}
+	whole := p.Length() - p.duration("for")
+	return whole + time.Duration(disturbances*(p.number("replicas")+1))*nearOne
 }
 
 // Datagrams reports whether a lane speaks UDP.

@@ -14,7 +14,6 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -128,7 +127,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
-	if err := checkRoom(o.attempts(params)); err != nil {
+	if err := checkRoom(o.room(params)); err != nil {
 		return p, spec, err
 	}
 	p.Next, err = o.next(params, spec)
@@ -171,14 +170,13 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 }
 
 // checkRoom refuses a run whose record cannot be sure of its room: it would be invalid, after hours.
-func checkRoom(attempts float64) error {
-	const share = 0.9 // the rest is for events and logs
-	room := share * vm.RegionSize / reports.AttemptBytes
-	if attempts <= room {
+func checkRoom(bytes float64) error {
+	const room = 0.9 * vm.RegionSize // the rest is for events and logs
+	if bytes <= room {
 		return nil
 	}
-	return usagef("%.0f attempts may take %.0f MB; the record of a run has room for %.0f of them: "+
-		"probe less often, name fewer lanes, or run for less long", attempts, attempts*reports.AttemptBytes/1e6, room)
+	return usagef("the attempts of this run may take %.0f MB, and its record has room for %.0f MB of them: "+
+		"probe less often, name fewer lanes, or run for less long; a soak with keepGoing=off and record=thinned needs less", bytes/1e6, room/1e6)
 }
 
 func (o *Options) checkNumbers() error {

@@ -28,7 +28,7 @@ func TestBadInput(t *testing.T) {
 		"controlplane": {Options{Scenario: "rollout", ControlPlane: "k3s"}, "kube or replay"},
 		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
 		"kernel":       {Options{Scenario: "rollout", Kernel: "docker"}, "auto, host or vm"},
-		"room": {Options{Scenario: "soak", Rate: 200, Set: map[string]string{"for": "3h", "lanes": "tcp-new,udp-fresh"}},
+		"room": {Options{Scenario: "soak", Rate: 200, Set: map[string]string{"for": "100h", "lanes": "tcp-new,udp-fresh"}},
 			"name fewer lanes"},
 		"host clock": {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
 	} {
@@ -44,15 +44,38 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// An hour at 200 attempts a second has its room, and so has a day of what `hitless soak` does by default.
+// An hour at 200 attempts a second has its room, and so has a day of what `hitless soak` does by default. What is thinned
+// takes less than what is not, and what may fail for days is not thinned for certain.
 func TestSoaksHaveTheirRoom(t *testing.T) {
-	for length, rate := range map[string]float64{"1h": 200, "24h": 0.1, "5h": 200} {
-		o := Options{Scenario: "soak", Rate: rate, Set: map[string]string{"for": length}, Cache: t.TempDir()}
+	for _, c := range []struct {
+		length string
+		rate   float64
+		set    map[string]string
+		fits   bool
+	}{
+		{"1h", 200, nil, true},
+		{"24h", 0.1, nil, true},
+		{"5h", 200, map[string]string{"record": "all"}, true},
+		{"10h", 200, nil, true},
+		{"10h", 200, map[string]string{"record": "all"}, false},
+		{"10h", 200, map[string]string{"keepGoing": "on"}, false},
+		{"10h", 200, map[string]string{"lanes": "tcp-new,udp-sticky"}, false}, // the second is kept whole
+		{"24h", 50, nil, true},
+		{"24h", 50, map[string]string{"record": "all"}, false},
+		{"24h", 50, map[string]string{"direct": "on"}, false},
+		{"24h", 50, map[string]string{"direct": "on", "rolloutsPerHour": "1"}, false},
+		{"240h", 0.1, map[string]string{"keepGoing": "on"}, true},
+		{"744h", 1000, nil, false},
+	} {
+		o := Options{Scenario: "soak", Rate: c.rate, Set: map[string]string{"for": c.length}, Cache: t.TempDir()}
+		for key, value := range c.set {
+			o.Set[key] = value
+		}
 		if err := o.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.plan(); err != nil {
-			t.Errorf("%s at %g a second: %v", length, rate, err)
+		if _, _, err := o.plan(); (err == nil) != c.fits || (err != nil && !strings.Contains(err.Error(), "its record has room for 242 MB")) {
+			t.Errorf("%s at %g a second with %v: %v, want it to fit: %v", c.length, c.rate, c.set, err, c.fits)
 		}
 	}
 }

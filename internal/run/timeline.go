@@ -7,6 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -117,10 +118,10 @@ func (o *Options) settings() map[string]string {
 	return all
 }
 
-// attempts is how many attempts the run makes at least on its measured lanes.
-func (o *Options) attempts(p scenarios.Params) float64 {
+// room bounds the bytes that the attempts of the run's measured lanes take in its record.
+func (o *Options) room(p scenarios.Params) float64 {
 	if o.Timeline != nil {
-		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)
+		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate) * reports.AttemptBytes
 	}
-	return p.Attempts(o.Rate)
+	return p.Room(o.Rate)
 }
