@@ -16,6 +16,7 @@ const HostFile = "host.json"
 // RunFolder is a run with what its folder tells about it.
 type RunFolder struct {
 	Report  *Report
+	History *History
 	Origin  Origin
 	Started time.Time // by the clock of the host; zero when no host.json tells
 }
@@ -26,7 +27,7 @@ func OpenRun(dir string) (*RunFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &RunFolder{}
+	f := &RunFolder{History: h}
 	if f.Report, err = Build(h); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ func TestForms(t *testing.T) {
 			"summary.md":   func(w io.Writer) error { return WriteMarkdown(w, r, origin) },
 			"junit.xml":    func(w io.Writer) error { return WriteJUnit(w, r, origin) },
 			"report.json":  func(w io.Writer) error { return WriteJSON(w, r) },
+			"lanes.txt":    func(w io.Writer) error { return WriteLanes(w, r, h) },
 			"page.txt": func(w io.Writer) error {
 				var b bytes.Buffer
 				err := WritePage(&b, r, h)

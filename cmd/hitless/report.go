@@ -28,6 +28,9 @@ var forms = map[string]struct {
 	"markdown": {true, func(w io.Writer, runs []*reports.RunFolder) error {
 		return reports.WriteMarkdown(w, runs[0].Report, runs[0].Origin)
 	}},
+	"lanes": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+		return reports.WriteLanes(w, runs[0].Report, runs[0].History)
+	}},
 	"openmetrics": {false, reports.WriteOpenMetrics},
 	"benchmark":   {false, reports.WriteBenchmark},
 	"conformance": {false, reports.WriteConformance},
@@ -42,7 +45,7 @@ func reportCommand() *cobra.Command {
 Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md.
 
 With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict. These forms take one run:
-terminal, json, junit, markdown. These take one or more:
+terminal, json, junit, markdown, and lanes, which draws the scenario as lines of text. These take one or more:
 
   openmetrics   samples with time stamps, for a time-series database to load; they begin when the run was started by the
                 clock of its host, as host.json tells
