@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,16 +68,5 @@ func resultsCommand() *cobra.Command {
 			}
 			return reports.WriteResults(cmd.OutOrStdout(), all)
 		},
-	}
-}
-
-// progressTo prints lines of progress with the time since now. It may be called from several goroutines.
-func progressTo(cmd *cobra.Command) func(string) {
-	begin := time.Now()
-	var mu sync.Mutex
-	return func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(cmd.ErrOrStderr(), "[%4.0fs] %s\n", time.Since(begin).Seconds(), text)
 	}
 }

@@ -32,6 +32,7 @@ that makes it shorter, and stays there when the search is interrupted.`,
 			if out == "" {
 				out = filepath.Join(args[0], "minimized.timeline")
 			}
+			o.Pulse = newScreen(cmd.ErrOrStderr()).pulse
 			f, err := run.OpenFailure(args[0], o)
 			if err != nil {
 				return err

@@ -26,7 +26,10 @@ The lab is a virtual machine with a stock kernel and, by default, a virtual cloc
 the same history, byte for byte. With --kernel host it lives in namespaces of this machine's own kernel instead, without
 root where the system allows it, with the real clock; nothing repeats there. With --kubeconfig it is done to a live cluster,
 in a namespace of its own that is deleted in the end. Results go to --out: report.html,
-report.json, junit.xml, summary.md, history/, logs/ and host.json.`,
+report.json, junit.xml, summary.md, history/, logs/ and host.json.
+
+On a terminal the last line tells about once a second what is going on: the stage, connections per second, what was dropped
+and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere only phases and steps are told, a line each.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
@@ -90,7 +93,8 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 
 // fill completes the options with what is no flag of its own.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
-	o.Scenario, o.Progress = scenario, progressTo(cmd)
+	s := newScreen(cmd.ErrOrStderr())
+	o.Scenario, o.Progress, o.Pulse = scenario, s.progress, s.pulse
 	o.Set, err = parseSet(set)
 	return err
 }

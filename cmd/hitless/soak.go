@@ -97,6 +97,7 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
 		pace := pacer{now: time.Now}
 		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, pace.tell(line))) }
+		one.Pulse = run.Named(fmt.Sprintf("seed %d", one.Seed), o.Pulse)
 		group.Go(func() error {
 			if cmd.Context().Err() == nil {
 				all[i].result, all[i].err = run.Run(cmd.Context(), one)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -157,7 +158,7 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
+	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net), Measured: pulses(plan, os.Stdout)}
 	if from.outside {
 		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = topology.ClientSources, l.Balancer.HashSeed(), len(l.Net.Nodes)
 	} else {

@@ -32,6 +32,8 @@ type Config struct {
 	Places      []probes.Place // whose conntrack the attempts fill
 	// Limits are those of where the worker runs; nil is here.
 	Limits func() (probes.Limits, error)
+	// Measured, if there is one, is told of each attempt on a measured lane, one at a time.
+	Measured func(reports.Attempt)
 }
 
 // Worker is a probe worker that runs.
@@ -116,8 +118,14 @@ func (p *Prober) copy(attempts io.Reader) error {
 func (p *Prober) count(a reports.Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.Class != reports.OK && !p.controls[a.Lane] {
+	if p.controls[a.Lane] {
+		return
+	}
+	if a.Class != reports.OK {
 		p.failures++
+	}
+	if p.cfg.Measured != nil {
+		p.cfg.Measured(a)
 	}
 }
 

@@ -50,6 +50,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
 				one.Out = filepath.Join(o.Out, name)
 				one.Progress = func(line string) { o.Progress(name + ": " + line) }
+				one.Pulse = Named(name, o.Pulse)
 				result, err := Run(ctx, one)
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)

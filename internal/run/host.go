@@ -130,7 +130,7 @@ func (o Options) prepareHost(img *vm.Image, plan guest.Plan, data []byte) (*prep
 	p.notes = append(p.notes, "the lab lived in namespaces of this machine's kernel; nothing makes such runs repeat")
 	p.where = "starting in namespaces of this machine's kernel " + p.kernel.Release
 	job := host.Job{Program: filepath.Clean(o.Program), Args: hostInit, Files: img.Files(), Plan: data, OwnCPU: scenarioOfLab(plan),
-		Deadline: o.deadline(plan), Line: o.guestLine}
+		Deadline: o.deadline(plan), Line: o.teller().console}
 	p.start = func(ctx context.Context, _ func([]byte)) (*vm.Outcome, error) { return host.Run(ctx, job) }
 	return p, nil
 }

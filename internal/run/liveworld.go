@@ -42,12 +42,13 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: what it would have told of is late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(begin).Seconds())})
 	})
-	lanes, err := r.startProber(programs, w, now)
+	tell := r.teller()
+	lanes, err := r.startProber(programs, w, now, tell)
 	if err != nil {
 		return err
 	}
 	stop := r.watch(ctx, w, now)
-	err = r.run(ctx, w, lanes, now)
+	err = r.run(ctx, said{w, tell.progress}, lanes, now)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
 		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: r.params["lanes"], Text: missing.Reason})
@@ -55,9 +56,10 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	return errors.Join(err, lanes.Close())
 }
 
-func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
+func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration, tell *teller) (*prober.Prober, error) {
 	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
-	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here}},
+	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here},
+		Measured: prober.Pulses(time.Second, tell.measured)},
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return programs.Start(procs.Spec{Name: "probe-worker", Path: r.Program, Args: []string{probes.WorkerName, "--short-turns"}, Stdin: in, Stdout: out})
 		})
@@ -79,7 +81,7 @@ func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *probe
 	}
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
 		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: nodes,
-		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: said{record, r.Progress}, Clock: wall{now},
+		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: record, Clock: wall{now},
 		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
 		Balanced: func(string) ([]string, bool) { return nil, false },
 		Reach:    reachFromHere,

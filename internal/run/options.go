@@ -35,7 +35,8 @@ type Options struct {
 	MemoryMB     int           // of the VM; what the control plane needs when 0
 	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	Progress     func(string)
-	Live         *Live // the live cluster to run on; nil for a lab
+	Pulse        func(Pulse) // nil when nobody watches
+	Live         *Live       // the live cluster to run on; nil for a lab
 	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its own nodes, rate, seed and settings count where
 	// these options say nothing.
 	Timeline *Timeline

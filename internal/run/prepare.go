@@ -107,12 +107,12 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: o.memoryMB(),
 		MemoryGroups: plan.Scenario == bench.Scenario, RealTime: p.clock == "real", Deadline: o.deadline(plan)}
 	p.start = func(ctx context.Context, kept func([]byte)) (*vm.Outcome, error) {
-		boot := boot
+		boot, tell := boot, o.teller()
 		boot.Line = func(line string, region []byte) {
 			if checkpointLine.MatchString(line) {
 				kept(region)
 			}
-			o.guestLine(line)
+			tell.console(line)
 		}
 		return vm.Run(ctx, boot)
 	}
@@ -127,13 +127,6 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 
 // checkpointLine is how a guest tells a checkpoint: with the time of the run before it.
 var checkpointLine = regexp.MustCompile(`^hitless: \+[0-9.]+s ` + scenarios.Checkpoint + ` `)
-
-// guestLine passes on what the guest says of its progress; the kernel's own lines stay in the console.
-func (o Options) guestLine(line string) {
-	if text, is := strings.CutPrefix(line, "hitless: "); is {
-		o.Progress(text)
-	}
-}
 
 // addPrograms puts the control plane, the subject and the subject's tools into the guest.
 func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan, spec subject.Spec) error {

@@ -49,6 +49,9 @@ func (e *InvalidError) Error() string {
 // Run runs a plan and judges its history. A UsageError means that nothing was run; an InvalidError that the guest did not
 // come to a good end. What was recorded until then stands in the folder all the same.
 func Run(ctx context.Context, o Options) (*Result, error) {
+	if o.Pulse != nil {
+		defer o.Pulse(Pulse{Over: true})
+	}
 	if o.Live != nil {
 		return runLive(ctx, o)
 	}
@@ -178,7 +181,5 @@ func earlyEnd(console []string) string {
 	}
 	return "the guest ended before its history was complete"
 }
-
-func lastLines(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
