@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/tables"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/reports"
 )
@@ -36,9 +38,11 @@ type Config struct {
 	SubjectEnv   []string          // added to the subjects' environment
 	Balancer     balancer.Config   // kind and health checks; the lab fills in the rest
 	Rhythm       *topology.Rhythm  // of the namespaces; nil for none
-	Recorder     reports.Recorder
-	Now          func() time.Duration
-	Progress     func(string)
+	// QuietTables has the nodes' IPVS tables looked at only while attempts fail, not after each event: a look wakes the machine.
+	QuietTables bool
+	Recorder    reports.Recorder
+	Now         func() time.Duration
+	Progress    func(string)
 }
 
 // Lab is a cluster that runs.
@@ -50,6 +54,7 @@ type Lab struct {
 	Replay     *replay.Server // nil with a real control plane
 	Proxies    *subject.Fleet
 	Balancer   *balancer.Balancer
+	Tables     *tables.Watcher // nil where no subject uses IPVS
 
 	cfg    Config
 	table  *balancerTable
@@ -78,6 +83,9 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if l.Net, err = topology.NewInRhythm(l.cfg.Nodes, l.cfg.Rhythm); err != nil {
 		return err
 	}
+	if err := l.watchTables(ctx); err != nil {
+		return err
+	}
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
 	if err := l.controlPlane(ctx); err != nil {
 		return err
@@ -97,6 +105,33 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	})
 	l.cfg.Progress("starting " + l.cfg.Subjects[0].Spec.String() + " on each node")
 	return l.subject(ctx)
+}
+
+// watchTables watches the nodes' IPVS tables, if a subject of this lab uses them.
+func (l *Lab) watchTables(ctx context.Context) (err error) {
+	if !slices.ContainsFunc(l.cfg.Subjects, func(p subject.Program) bool { return p.Spec.Mode == "ipvs" }) {
+		return nil
+	}
+	if l.Tables, err = tables.New(l.Net.Nodes, l.cfg.Recorder, l.cfg.Now); err != nil {
+		return err
+	}
+	if !l.cfg.QuietTables {
+		l.cfg.Recorder = telling{l.cfg.Recorder, l.Tables}
+	}
+	l.part(ctx, "the watcher of the nodes' tables", l.Tables.Run)
+	return nil
+}
+
+// telling passes events on, and tells the watcher of tables of them.
+type telling struct {
+	reports.Recorder
+	watcher *tables.Watcher
+}
+
+// Event records the event, then has the tables looked at that it may change.
+func (t telling) Event(e reports.Event) {
+	t.Recorder.Event(e)
+	t.watcher.Happened(e.Kind)
 }
 
 // part runs a part of the lab until the lab goes down; its failure is told through Failed.

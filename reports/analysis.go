@@ -15,6 +15,7 @@ type analysis struct {
 	lanes    []*lane // in order of their ids
 	tables   map[frontend]tables
 	flows    map[frontend]flowLog
+	kernel   map[kernelKey]kernelTables
 	nodes    []string // 0 is the empty node: no balancer, or no node in its table
 	backends []backend
 	phases   []phase
@@ -56,7 +57,7 @@ func analyse(h *History) (*analysis, error) {
 }
 
 func newAnalysis(run Run) *analysis {
-	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, nodes: []string{""}, backends: []backend{{}}}
+	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, kernel: map[kernelKey]kernelTables{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
 func (a *analysis) damaged(format string, args ...any) {
@@ -105,7 +106,7 @@ func (a *analysis) readEvents(h *History) error {
 	return nil
 }
 
-// take takes note of a lane and of a table of the balancer; other events need none.
+// take takes note of a lane, of a table of the balancer and of one of a kernel; other events need none.
 func (a *analysis) take(e Event) {
 	switch e.Kind {
 	case EventLane:
@@ -124,6 +125,13 @@ func (a *analysis) take(e Event) {
 			return
 		}
 		a.tables[key] = a.tables[key].add(t)
+	case EventTable:
+		key, t, err := kernelTableOf(e)
+		if err != nil {
+			a.damaged("%v", err)
+			return
+		}
+		a.kernel[key] = append(a.kernel[key], t)
 	}
 }
 

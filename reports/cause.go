@@ -166,6 +166,11 @@ func (a *analysis) causeText(o *outage) string {
 			text += fmt.Sprintf(" and lasted %s", msText(millis(s.until-s.at)))
 		}
 	}
+	if rule := a.ruleText(o); rule != "" && o.cause.suspect == nil {
+		text = "no event explains it, but " + rule
+	} else if rule != "" {
+		text += "; " + rule
+	}
 	if whose := podsText(a.podsBeside(o)); whose != "" {
 		text += "; " + whose
 	}

@@ -23,7 +23,7 @@ var eventRows = [...]eventRow{
 	{"proxy", []Kind{EventProxy}, "proxy"},
 	{"pods", []Kind{EventPod}, "pod"},
 	{"endpoints", []Kind{EventEndpoint}, "endpoint"},
-	{"kernel tables", []Kind{EventKernel}, "kernel"},
+	{"kernel tables", []Kind{EventKernel, EventTable}, "kernel"},
 	{"health checks", []Kind{EventHealth}, "health"},
 	{"load balancer", []Kind{EventBalancer}, "balancer"},
 	{"log lines", []Kind{EventLog}, "log"},

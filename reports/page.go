@@ -102,11 +102,13 @@ type dataEvt struct {
 // pageOutage is an outage with its evidence.
 type pageOutage struct {
 	laneOutage
+	found    *outage
 	ID       int
 	At       string
 	Bounds   string
 	Failed   string
 	Evidence []evidence
+	Kernel   *kernelView
 	More     int
 	Strip    []area
 	Ticks    []tick
@@ -296,7 +298,7 @@ func (a *analysis) pageOutages(r *Report) ([]pageOutage, int) {
 			continue
 		}
 		for k := range r.Lanes[i].Outages {
-			all = append(all, pageOutage{laneOutage: laneOutage{l.name, r.Lanes[i].Outages[k]}, ID: len(all) + 1})
+			all = append(all, pageOutage{laneOutage: laneOutage{l.name, r.Lanes[i].Outages[k]}, ID: len(all) + 1, found: l.outages[k]})
 		}
 	}
 	more := max(0, len(all)-pageOutages)
@@ -316,7 +318,7 @@ func (a *analysis) detail(p *pageOutage) {
 	begin := time.Duration(p.From * 1e9)
 	from, to := begin-evidenceSpan, time.Duration(p.To*1e9)+evidenceSpan
 	for _, e := range a.events {
-		if e.Kind == EventLane || e.At < from || e.At > to {
+		if e.Kind == EventLane || e.At < from || e.At > to || (e.Kind == EventTable && e.Node != p.Node) {
 			continue
 		}
 		if len(p.Evidence) == pageEvidence {
@@ -326,6 +328,7 @@ func (a *analysis) detail(p *pageOutage) {
 		p.Evidence = append(p.Evidence, evidence{Relative: relativeText(e.At - begin), At: atText(seconds(e.At)), Kind: e.Kind,
 			Node: nodeOf(e), Text: clipped(e.Text), Same: nodeOf(e) != "" && nodeOf(e) == p.Node})
 	}
+	p.Kernel = a.kernelView(p.found)
 	a.strip(p, max(0, from), to)
 }
 

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,13 @@ import (
 type pods struct {
 	byName    map[string]*podLife
 	byAddress map[string]string
+	processes map[string][]processChange // by the pod's address, in order of time
+}
+
+// processChange is when the process behind an address began or exited.
+type processChange struct {
+	at     time.Duration
+	exited bool
 }
 
 type podLife struct {
@@ -24,7 +32,7 @@ type podChange struct {
 }
 
 func podsOf(events []Event) pods {
-	p := pods{byName: map[string]*podLife{}, byAddress: map[string]string{}}
+	p := pods{byName: map[string]*podLife{}, byAddress: map[string]string{}, processes: map[string][]processChange{}}
 	for _, e := range events {
 		name := podOf(e)
 		switch e.Kind {
@@ -35,6 +43,10 @@ func podsOf(events []Event) pods {
 			}
 			if ip := e.Attrs["ip"]; ip != "" {
 				p.byAddress[ip] = name
+				switch state := e.Attrs["state"]; state {
+				case "created", "started", "ready", "exited":
+					p.processes[ip] = append(p.processes[ip], processChange{e.At, state == "exited"})
+				}
 			}
 			switch state := e.Attrs["state"]; state {
 			case "ready", "unready", "terminating", "exited", "removed":
@@ -89,6 +101,17 @@ func (l *podLife) readyBefore(at time.Duration) bool {
 		ready = c.ready
 	}
 	return ready
+}
+
+// exitOf is when the process behind an address exited, if it had by then and no other has taken its place.
+func (p pods) exitOf(address netip.Addr, by time.Duration) (at time.Duration, exited bool) {
+	for _, c := range p.processes[address.String()] {
+		if c.at > by {
+			break
+		}
+		at, exited = c.at, c.exited
+	}
+	return at, exited
 }
 
 // podOf is the pod that an event is about, if any.

@@ -81,6 +81,10 @@ const (
 	// EventKernel is a change of a node's tables, as the kernel or the proxy's own log tells it: attr table=ipvs,
 	// change=added|removed|weight, service (address:port), backend, weight.
 	EventKernel Kind = "kernel"
+	// EventTable is a virtual server of a node's kernel, told when a look found it other than the look before: Node, attr
+	// table=ipvs, address, port, protocol, state=present|absent, backends (see FormatBackends; in order, empty for none),
+	// fromNs: the look before, absent at a node's first. At is when it was found.
+	EventTable Kind = "table"
 	// EventInjected is a known fault put in on purpose: attr fault=drop|refuse|flush, state=begin|end, id, lane (the lane
 	// that must see it), control=true when it proves the detector.
 	EventInjected Kind = "injected"
@@ -95,7 +99,7 @@ const (
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
 	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
-		EventBalancer, EventFlows, EventKernel, EventInjected, EventLog, EventSkipped, EventGuard}
+		EventBalancer, EventFlows, EventKernel, EventTable, EventInjected, EventLog, EventSkipped, EventGuard}
 }
 
 // Event is something that happened to the system, or a step that hitless took.

@@ -124,7 +124,7 @@ func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, er
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
 	return lab.Config{
-		SubjectEnv: env, Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		QuietTables: plan.Scenario == "soak", SubjectEnv: env, Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
 		Rhythm: rhythm, Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
 		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/prober"
@@ -16,6 +17,7 @@ import (
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/tables"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
@@ -166,6 +168,18 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	}
 	if from.Namespace != l.Net.Client && from.Namespace != l.Net.Nodes[0].Namespace {
 		cfg.Places = append(cfg.Places, placeOf(from.Namespace))
+	}
+	if l.Tables != nil {
+		tell := cfg.Measured
+		cfg.Begins = func(target netip.AddrPort, protocol string) {
+			l.Tables.Watch(tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp")})
+		}
+		cfg.Measured = func(a reports.Attempt) {
+			tell(a)
+			if a.Class != reports.OK {
+				l.Tables.Failed()
+			}
+		}
 	}
 	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {

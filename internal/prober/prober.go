@@ -32,7 +32,8 @@ type Config struct {
 	Places      []probes.Place // whose conntrack the attempts fill
 	// Limits are those of where the worker runs; nil is here.
 	Limits func() (probes.Limits, error)
-	// Measured, if there is one, is told of each attempt on a measured lane, one at a time.
+	// Begins, if there is one, is told of each measured lane, and Measured of each attempt on one, one at a time.
+	Begins   func(target netip.AddrPort, protocol string)
 	Measured func(reports.Attempt)
 }
 
@@ -181,6 +182,9 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	}
 	if err := p.order(func() error { return p.orders.Start(lane, begin) }); err != nil {
 		return nil, err
+	}
+	if p.cfg.Begins != nil && !s.Control {
+		p.cfg.Begins(target, s.Protocol)
 	}
 	if err := sleep(ctx, lead); err != nil {
 		return nil, err

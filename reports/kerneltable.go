@@ -1,0 +1,303 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kernelTable is a virtual server of a node's kernel, as looks at it found it from some time on.
+type kernelTable struct {
+	from, at time.Duration // the last look that found it otherwise, and the first that found it so
+	absent   bool
+	backends []realServer
+}
+
+type realServer struct {
+	address netip.AddrPort
+	weight  int // 0: it gets no new connections
+}
+
+// kernelKey is where a virtual server stands.
+type kernelKey struct {
+	node string
+	frontend
+}
+
+// kernelTableOf reads an EventTable.
+func kernelTableOf(e Event) (kernelKey, kernelTable, error) {
+	address, err := frontendOf(e)
+	key, t := kernelKey{e.Node, address}, kernelTable{from: e.At, at: e.At, absent: e.Attrs["state"] == "absent"}
+	if err != nil {
+		return key, t, err
+	}
+	if text := e.Attrs["fromNs"]; text != "" {
+		from, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return key, t, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
+		}
+		t.from = min(max(time.Duration(from), 0), e.At)
+	}
+	for _, word := range list(e.Attrs["backends"]) {
+		backend, weight, _ := strings.Cut(word, "=")
+		var s realServer
+		if s.address, err = netip.ParseAddrPort(backend); err == nil {
+			s.weight, err = strconv.Atoi(weight)
+		}
+		if err != nil {
+			return key, t, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
+		}
+		t.backends = append(t.backends, s)
+	}
+	return key, t, nil
+}
+
+// FormatBackends writes the attribute backends of an EventTable; the weights are those of the real servers.
+func FormatBackends(weights map[netip.AddrPort]int) string {
+	var words []string
+	for address, weight := range weights {
+		words = append(words, fmt.Sprintf("%s=%d", address, weight))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}
+
+// weight is what a real server has in the table; -1 when it is not in it.
+func (t kernelTable) weight(address netip.AddrPort) int {
+	for _, s := range t.backends {
+		if s.address == address {
+			return s.weight
+		}
+	}
+	return -1
+}
+
+// takes reports whether new connections go to any real server.
+func (t kernelTable) takes() bool {
+	return slices.ContainsFunc(t.backends, func(s realServer) bool { return s.weight > 0 })
+}
+
+// kernelTables are the states of one virtual server on one node, in order of time.
+type kernelTables []kernelTable
+
+// inForce is the number of the state at an instant, -1 before the first look.
+func (ts kernelTables) inForce(at time.Duration) int {
+	i, _ := slices.BinarySearchFunc(ts, at, func(t kernelTable, at time.Duration) int {
+		if t.at <= at {
+			return -1
+		}
+		return 1
+	})
+	return i - 1
+}
+
+// seenAround reports whether a look found the state number i while an outage lasted, or not long before. Else nobody knows
+// whether it was still so: in a soak days lie between two looks.
+func (ts kernelTables) seenAround(i int, o *outage) bool {
+	last, _, ended := ts.until(i)
+	return !ended || max(last, ts[i].at) >= o.from-causeWindow
+}
+
+// until bounds when the state number i ended; it has not when ended is false.
+func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
+	if i+1 >= len(ts) {
+		return 0, 0, false
+	}
+	return ts[i+1].from, ts[i+1].at, true
+}
+
+// kernelOf is what is known of the virtual server that an outage's attempts met on their node, if they met one.
+func (a *analysis) kernelOf(o *outage) kernelTables {
+	if a.tables[o.lane.frontend()].logged() || !a.usesIPVS(a.nodes[o.node], o.from) {
+		return nil // such a balancer goes to the nodes' own ports; and other proxies have tables elsewhere
+	}
+	return a.kernel[kernelKey{a.nodes[o.node], o.lane.frontend()}]
+}
+
+// usesIPVS reports whether the proxy that a node had at an instant has its tables in IPVS.
+func (a *analysis) usesIPVS(node string, at time.Duration) bool {
+	ipvs := a.run.Subject.Mode == modeIPVS
+	for _, e := range a.events {
+		if e.At > at {
+			break
+		}
+		if e.Kind == EventProxy && e.Node == node && e.Object != "" {
+			ipvs = e.Object == "bundled" || strings.HasSuffix(e.Object, "/"+modeIPVS)
+		}
+	}
+	return ipvs
+}
+
+const modeIPVS = "ipvs"
+
+// keptServer is a real server that got new connections after its process had exited.
+type keptServer struct {
+	address      netip.AddrPort
+	exited       time.Duration
+	lower, upper time.Duration // how long after that it was still in the table
+	still        bool          // it was there at the last look
+}
+
+// keptAfterExit finds the real server that a node's table kept after its process had exited, as the outage met it: the one
+// that exited last before it ended.
+func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
+	ts := a.kernelOf(o)
+	var found keptServer
+	ok := false
+	for i := max(0, ts.inForce(o.from)-1); i < len(ts) && ts[i].from <= o.to; i++ {
+		for _, s := range ts[i].backends {
+			exited, has := a.pods.exitOf(s.address.Addr(), o.to)
+			if s.weight <= 0 || !has || (ok && exited <= found.exited) {
+				continue
+			}
+			k := i
+			for k+1 < len(ts) && ts[k+1].weight(s.address) > 0 {
+				k++
+			}
+			last, gone, ended := ts.until(k)
+			if ended && (gone < o.from || last <= exited || !ts.seenAround(k, o)) {
+				continue // it was out before anything failed, or may have been
+			}
+			if !ended {
+				last, gone = a.end, a.end
+			}
+			found, ok = keptServer{s.address, exited, max(0, last-exited), gone - exited, !ended}, true
+		}
+	}
+	return found, ok
+}
+
+// ruleText tells what the node's kernel did with the connections of an outage, empty when its table explains nothing.
+func (a *analysis) ruleText(o *outage) string {
+	node := a.nodes[o.node]
+	if k, ok := a.keptAfterExit(o); ok {
+		long := "for " + rangeText(millisDown(k.lower), millisUp(k.upper))
+		if k.still {
+			long = "until the end of the record"
+		}
+		return fmt.Sprintf("%s kept %s in IPVS %s after its process exited; %s", node, k.address.Addr(), long, o.fateText())
+	}
+	ts := a.kernelOf(o)
+	i := ts.inForce(max(o.from, o.struck))
+	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
+		return ""
+	}
+	what := "no real server that takes new connections to "
+	if ts[i].absent {
+		what = "no virtual server for "
+	}
+	text := fmt.Sprintf("%s had %s%s in IPVS", node, what, o.lane.address)
+	if lower, upper, ended := ts.until(i); ended {
+		text += " for " + rangeText(millisDown(max(0, lower-ts[i].at)), millisUp(upper-ts[i].from))
+	}
+	return text + "; " + o.fateText()
+}
+
+// fateText tells what became of an outage's attempts: 31 new connections were refused.
+func (o *outage) fateText() string {
+	noun := "attempt"
+	if o.lane.opens() {
+		noun = "new connection"
+	}
+	var words []string
+	for _, c := range Classes() {
+		n := o.classes[c]
+		if n == 0 {
+			continue
+		}
+		was := "were"
+		if n == 1 {
+			was = "was"
+		}
+		switch c {
+		case Refused, Rejected, Delayed, Reset, Closed, Stalled, Misrouted:
+			words = append(words, fmt.Sprintf("%s %s %s", plural(n, noun), was, c))
+		default:
+			words = append(words, fmt.Sprintf("%s ended as %s", plural(n, noun), c))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// kernelView is a virtual server before, at and after an outage.
+type kernelView struct {
+	Caption string
+	Columns []string
+	Rows    []kernelRow
+}
+
+type kernelRow struct {
+	Address, Pod string
+	Cells        []string
+}
+
+// kernelView shows the table that an outage's attempts met; nil when nobody looked at it.
+func (a *analysis) kernelView(o *outage) *kernelView {
+	ts := a.kernelOf(o)
+	if len(ts) == 0 {
+		return nil
+	}
+	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.address, a.nodes[o.node])}
+	var shown []int
+	for _, moment := range [...]struct {
+		name string
+		at   time.Duration
+	}{{"before", o.before}, {"first failure", max(o.from, o.struck)}, {"last failure", o.to}, {"2 s later", o.to + evidenceSpan}} {
+		v.Columns = append(v.Columns, moment.name+", "+atText(seconds(moment.at)))
+		shown = append(shown, ts.inForce(moment.at))
+	}
+	var all []netip.AddrPort
+	for _, i := range shown {
+		if i >= 0 {
+			for _, s := range ts[i].backends {
+				if !slices.Contains(all, s.address) {
+					all = append(all, s.address)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	if len(all) == 0 {
+		all = []netip.AddrPort{{}}
+	}
+	for _, address := range all {
+		row := kernelRow{Address: "none"}
+		if address.IsValid() {
+			row.Address, row.Pod = address.String(), a.podText(address.Addr(), o.to)
+		}
+		for _, i := range shown {
+			row.Cells = append(row.Cells, ts.cell(i, address))
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+func (ts kernelTables) cell(i int, address netip.AddrPort) string {
+	switch {
+	case i < 0:
+		return "not looked at"
+	case ts[i].absent:
+		return "no virtual server"
+	}
+	switch w := ts[i].weight(address); w {
+	case -1:
+		return "–"
+	case 0:
+		return "weight 0: no new connections"
+	default:
+		return "weight " + strconv.Itoa(w)
+	}
+}
+
+func (a *analysis) podText(address netip.Addr, by time.Duration) string {
+	text := cmp.Or(a.pods.byAddress[address.String()], "no known pod")
+	if at, exited := a.pods.exitOf(address, by); exited {
+		text += ", exited at " + atText(seconds(at))
+	}
+	return text
+}

@@ -1,0 +1,232 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// look tells a state of the web's virtual server on a node, which a look at from had found otherwise.
+func (s *lab) look(node string, from, at time.Duration, backends string) {
+	attrs := []string{"table", "ipvs", "address", webAddress.Addr().String(), "port", strconv.Itoa(int(webAddress.Port())), "protocol", "tcp",
+		"state", "present", "backends", backends, "fromNs", strconv.FormatInt(int64(from), 10)}
+	if backends == "absent" {
+		attrs[9], attrs[11] = "absent", ""
+	}
+	s.event(at, EventTable, node, webAddress.String(), "IPVS of "+node+" has "+backends, attrs...)
+}
+
+const staleFor = 4100 * time.Millisecond
+
+// staleLab is a cluster where the process of one of two pods exits at died, and the node keeps it in its table for staleFor; looks
+// are blur apart.
+func staleLab(died, blur time.Duration) *lab {
+	s := newLab(3)
+	s.services[webAddress] = &service{name: "default/web", seed: 7}
+	s.balance(webAddress, 2*time.Second, "node-2")
+	s.pod(simPod{name: "web-1", node: "node-2", address: "10.244.2.7", service: "default/web", ready: 2 * time.Second, gone: died})
+	s.pod(simPod{name: "web-2", node: "node-3", address: "10.244.3.7", service: "default/web", ready: 2 * time.Second})
+	s.phase("baseline", 3*time.Second)
+	s.phase("scenario", 8*time.Second)
+	s.phase("end", 30*time.Second)
+	s.look("node-2", 0, 2500*time.Millisecond, "10.244.2.7:8080=1,10.244.3.7:8080=1")
+	s.look("node-2", died+staleFor-blur, died+staleFor+blur, "10.244.3.7:8080=1")
+	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: died, to: died + staleFor, class: Refused})
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+	return s
+}
+
+func onlyOutage(t testing.TB, s *lab) OutageReport {
+	t.Helper()
+	r := s.report(t)
+	if len(r.Lanes[0].Outages) != 1 {
+		t.Fatalf("%d outages, want one: %+v", len(r.Lanes[0].Outages), r.Lanes[0].Outages)
+	}
+	return r.Lanes[0].Outages[0]
+}
+
+// The rule's state is told: which dead backend it kept, for how long, and what that cost.
+func TestAKeptBackendIsNamed(t *testing.T) {
+	o := onlyOutage(t, staleLab(10*time.Second, 5*time.Millisecond))
+	want := fmt.Sprintf("node-2 kept 10.244.2.7 in IPVS for 4.09–4.11 s after its process exited; %d new connections were refused", o.Failed())
+	if !strings.Contains(o.Cause.Text, want) || o.Cause.Event != "pod exited" {
+		t.Errorf("event %q, want %q in: %s", o.Cause.Event, want, o.Cause.Text)
+	}
+}
+
+// The twins: nothing is said of a backend whose process lives, that had weight 0, that was out before anything failed, that
+// stood in the table of another node, or whose address another pod had got.
+func TestABackendThatWasNotKeptIsNotNamed(t *testing.T) {
+	died := 10 * time.Second
+	for name, change := range map[string]func(e *Event){
+		"it lives": func(e *Event) {
+			if e.Attrs["state"] == "exited" {
+				e.Attrs["state"] = "unready"
+			}
+		},
+		"weight 0": func(e *Event) {
+			e.Attrs["backends"] = strings.Replace(e.Attrs["backends"], "2.7:8080=1", "2.7:8080=0", 1)
+		},
+		"out before": func(e *Event) {
+			if e.Attrs["fromNs"] != "0" && e.Kind == EventTable {
+				e.At, e.Attrs["fromNs"] = died-time.Second, strconv.FormatInt(int64(died-2*time.Second), 10)
+			}
+		},
+		"another node": func(e *Event) {
+			if e.Kind == EventTable {
+				e.Node = "node-3"
+			}
+		},
+		"another pod": func(e *Event) {
+			if e.Attrs["state"] == "exited" {
+				e.At = 2100 * time.Millisecond
+			} else if e.Attrs["state"] == "ready" && e.Attrs["pod"] == "web-1" && e.Kind == EventPod {
+				e.At = 2200 * time.Millisecond
+			}
+		},
+	} {
+		s := staleLab(died, 5*time.Millisecond)
+		for i := range s.events {
+			if s.events[i].Attrs != nil {
+				change(&s.events[i])
+			}
+		}
+		if o := onlyOutage(t, s); strings.Contains(o.Cause.Text, "kept") {
+			t.Errorf("%s: %s", name, o.Cause.Text)
+		}
+	}
+}
+
+// However far apart the looks are, the bounds hold how long the backend was kept.
+func TestTheBoundsOfAKeptBackendHoldTheTruth(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		died := time.Duration(rapid.IntRange(9_000, 14_000).Draw(rt, "died")) * time.Millisecond
+		blur := time.Duration(rapid.IntRange(0, 6_000).Draw(rt, "blur")) * time.Millisecond
+		a, err := analyse(staleLab(died, blur).write(t))
+		if err != nil || len(a.damage) > 0 || len(a.lanes[0].outages) != 1 {
+			rt.Fatalf("%v, %v, %d outages", err, a.damage, len(a.lanes[0].outages))
+		}
+		k, ok := a.keptAfterExit(a.lanes[0].outages[0])
+		if !ok && blur >= staleFor {
+			return // nobody looked while it was kept, and so nobody claims it
+		}
+		if !ok || k.exited != died || k.lower > staleFor || k.upper < staleFor || k.address.String() != "10.244.2.7:8080" {
+			rt.Fatalf("%+v, %v; the truth is %v after %v", k, ok, staleFor, died)
+		}
+	})
+}
+
+// Where looks are far apart, what the last one found is no longer known: a soak looks at its tables when its lanes begin, and
+// again when attempts fail, days later. Nor is an IPVS table to blame while another proxy serves.
+func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
+	died, failed := 10*time.Second, 25*time.Second
+	for name, c := range map[string]struct {
+		before string // what the lane's first look found
+		mode   string
+		want   string
+	}{
+		"a backend that went long ago": {"10.244.2.7:8080=1,10.244.3.7:8080=1", "bundled", ""},
+		"no virtual server long ago":   {"absent", "bundled", ""},
+		"no real server long ago":      {"", "bundled", ""},
+		"looked at, and kept":          {"looked", "bundled", "kept 10.244.2.7 in IPVS for"},
+		"another proxy's":              {"looked", "kube-proxy@v1.37.1/nftables", ""},
+	} {
+		s := staleLab(died, 5*time.Millisecond)
+		s.attempts, s.faults = nil, []fault{{anyLane: true, from: failed, to: failed + 500*time.Millisecond, class: Refused}}
+		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+		first := 2500 * time.Millisecond
+		if c.before == "looked" {
+			s.look("node-2", 0, first, "10.244.2.7:8080=1,10.244.3.7:8080=1")
+			first = failed - time.Second
+		} else {
+			s.look("node-2", 0, first, c.before)
+		}
+		s.look("node-2", first, failed+100*time.Millisecond, "10.244.3.7:8080=1")
+		s.event(1500*time.Millisecond, EventProxy, "node-2", c.mode, "the proxy on node-2 is ready", "state", "ready")
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+		if got := onlyOutage(t, s).Cause.Text; (c.want == "" && strings.Contains(got, "IPVS")) || !strings.Contains(got, c.want) {
+			t.Errorf("%s: want %q in: %s", name, c.want, got)
+		}
+	}
+}
+
+func TestAnEmptyTableIsNamed(t *testing.T) {
+	from, to := 10*time.Second, 12*time.Second
+	for backends, want := range map[string]string{
+		"":                  "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.02 s",
+		"10.244.3.7:8080=0": "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.02 s",
+		"absent":            "node-2 had no virtual server for 203.0.113.10:80 in IPVS for 1.99–2.02 s",
+		"10.244.3.7:8080=1": "",
+	} {
+		s := staleLab(29*time.Second, 5*time.Millisecond)
+		s.events = s.events[:len(s.events)-2] // the lane's declaration, and the look that would find the dead backend out
+		s.attempts, s.faults = nil, []fault{{anyLane: true, from: from, to: to, class: Rejected}}
+		s.look("node-2", from-10*time.Millisecond, from, backends)
+		s.look("node-2", to-10*time.Millisecond, to+10*time.Millisecond, "10.244.3.7:8080=1")
+		for i := range s.pods {
+			s.pods[i].gone = 0
+		}
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+		o := onlyOutage(t, s)
+		if got := o.Cause.Text; (want == "" && strings.Contains(got, "IPVS")) || !strings.Contains(got, want) {
+			t.Errorf("%q: want %q in: %s", backends, want, got)
+		}
+	}
+}
+
+// The page shows the table before, at and after the outage, and leaves the looks at other nodes out of the evidence.
+func TestThePageShowsTheKernelsTable(t *testing.T) {
+	s := staleLab(10*time.Second, 5*time.Millisecond)
+	s.look("node-3", 10*time.Second, 10100*time.Millisecond, "10.244.9.9:8080=1")
+	h := s.write(t)
+	r, err := Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WritePage(&b, r, h); err != nil {
+		t.Fatal(err)
+	}
+	page := html.UnescapeString(b.String())
+	_, outage, _ := strings.Cut(page, `<details class="outage"`)
+	outage, _, _ = strings.Cut(outage, "</details>")
+	for _, must := range []string{"Virtual server 203.0.113.10:80 in IPVS of node-2",
+		"<tr><td>10.244.2.7:8080</td><td>web-1, exited at +10.000 s</td><td>weight 1</td><td>weight 1</td><td>weight 1</td><td>–</td></tr>",
+		"<tr><td>10.244.3.7:8080</td><td>web-2</td><td>weight 1</td><td>weight 1</td><td>weight 1</td><td>weight 1</td></tr>"} {
+		if !strings.Contains(outage, must) {
+			t.Errorf("the outage lacks %s:\n%s", must, outage)
+		}
+	}
+	if strings.Contains(outage, "10.244.9.9") {
+		t.Error("the evidence has a look at another node")
+	}
+}
+
+func TestDamagedLooksAreTold(t *testing.T) {
+	for key, value := range map[string]string{"address": "x", "fromNs": "soon", "backends": "10.244.2.7:8080"} {
+		s := staleLab(10*time.Second, time.Millisecond)
+		for i := range s.events {
+			if s.events[i].Kind == EventTable {
+				s.events[i].Attrs[key] = value
+			}
+		}
+		if r := s.report(t); r.Verdict != Invalid {
+			t.Errorf("%s=%s: verdict %s", key, value, r.Verdict)
+		}
+	}
+}
+
+func TestBackendsAreWrittenInOrder(t *testing.T) {
+	got := FormatBackends(map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.2:1"): 0, netip.MustParseAddrPort("10.0.0.1:2"): 7})
+	if got != "10.0.0.1:2=7,10.0.0.2:1=0" || FormatBackends(nil) != "" {
+		t.Errorf("%q", got)
+	}
+}
