@@ -17,6 +17,7 @@ import (
 
 	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/conntrack"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kube"
 	"github.com/hitless/hitless/lab/procs"
@@ -55,6 +56,7 @@ type Lab struct {
 	Proxies    *subject.Fleet
 	Balancer   *balancer.Balancer
 	Tables     *tables.Watcher // nil where no subject uses IPVS
+	Conntrack  *conntrack.Asker
 
 	cfg    Config
 	table  *balancerTable
@@ -86,6 +88,10 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if err := l.watchTables(ctx); err != nil {
 		return err
 	}
+	if l.Conntrack, err = conntrack.New(l.Net.Nodes, l.cfg.Recorder, l.cfg.Now); err != nil {
+		return err
+	}
+	l.part(ctx, "connection tracking's asker", l.Conntrack.Run)
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
 	if err := l.controlPlane(ctx); err != nil {
 		return err

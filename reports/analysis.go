@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -16,7 +17,8 @@ type analysis struct {
 	tables   map[frontend]tables
 	flows    map[frontend]flowLog
 	kernel   map[kernelKey]kernelTables
-	nodes    []string // 0 is the empty node: no balancer, or no node in its table
+	choices  map[choiceKey]netip.AddrPort // what the kernel gave failed attempts
+	nodes    []string                     // 0 is the empty node: no balancer, or no node in its table
 	backends []backend
 	phases   []phase
 	end      time.Duration // of the run
@@ -57,7 +59,8 @@ func analyse(h *History) (*analysis, error) {
 }
 
 func newAnalysis(run Run) *analysis {
-	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, kernel: map[kernelKey]kernelTables{}, nodes: []string{""}, backends: []backend{{}}}
+	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, kernel: map[kernelKey]kernelTables{},
+		choices: map[choiceKey]netip.AddrPort{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
 func (a *analysis) damaged(format string, args ...any) {
@@ -91,6 +94,15 @@ func (a *analysis) readEvents(h *History) error {
 				a.damaged("%v", err)
 			}
 			a.flows[key] = append(a.flows[key], flows...)
+			continue
+		}
+		if e.Kind == EventChoice { // likewise
+			key, backend, err := choiceOf(e)
+			if err != nil {
+				a.damaged("%v", err)
+				continue
+			}
+			a.choices[key] = backend
 			continue
 		}
 		a.events = append(a.events, e)

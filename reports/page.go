@@ -109,6 +109,7 @@ type pageOutage struct {
 	Failed   string
 	Evidence []evidence
 	Kernel   *kernelView
+	Choices  []choiceRow
 	More     int
 	Strip    []area
 	Ticks    []tick
@@ -328,7 +329,7 @@ func (a *analysis) detail(p *pageOutage) {
 		p.Evidence = append(p.Evidence, evidence{Relative: relativeText(e.At - begin), At: atText(seconds(e.At)), Kind: e.Kind,
 			Node: nodeOf(e), Text: clipped(e.Text), Same: nodeOf(e) != "" && nodeOf(e) == p.Node})
 	}
-	p.Kernel = a.kernelView(p.found)
+	p.Kernel, p.Choices = a.kernelView(p.found), a.choiceRows(p.found)
 	a.strip(p, max(0, from), to)
 }
 

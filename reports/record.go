@@ -85,6 +85,9 @@ const (
 	// table=ipvs, address, port, protocol, state=present|absent, backends (see FormatBackends; in order, empty for none),
 	// fromNs: the look before, absent at a node's first. At is when it was found.
 	EventTable Kind = "table"
+	// EventChoice is which backend a node's kernel gave a failed attempt, as its connection tracking had it afterwards: Node that
+	// had the connection, attr lane, seq, backend (address:port); both are empty when no node had it.
+	EventChoice Kind = "choice"
 	// EventInjected is a known fault put in on purpose: attr fault=drop|refuse|flush, state=begin|end, id, lane (the lane
 	// that must see it), control=true when it proves the detector.
 	EventInjected Kind = "injected"
@@ -99,7 +102,7 @@ const (
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
 	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
-		EventBalancer, EventFlows, EventKernel, EventTable, EventInjected, EventLog, EventSkipped, EventGuard}
+		EventBalancer, EventFlows, EventKernel, EventTable, EventChoice, EventInjected, EventLog, EventSkipped, EventGuard}
 }
 
 // Event is something that happened to the system, or a step that hitless took.

@@ -147,6 +147,8 @@ type OutageReport struct {
 	Fresh   FreshReport    `json:"fresh"`
 	Pods    []PodReport    `json:"pods"` // that could have answered, and were asked at their own addresses meanwhile
 	Cause   CauseReport    `json:"cause"`
+	// Chosen are the backends that the kernel gave the failed attempts, where it was asked; the most frequent first.
+	Chosen []ChosenReport `json:"chosen,omitempty"`
 }
 
 // FreshReport is what became of the new connections that were tried at the moments at which established ones failed.
@@ -333,7 +335,7 @@ func (a *analysis) outageReport(o *outage) OutageReport {
 	for c, n := range o.classes {
 		r.Classes[c.String()] = n
 	}
-	r.Cause.Text = a.causeText(o)
+	r.Cause.Text, r.Chosen = a.causeText(o), a.chosenReport(o)
 	if s := o.cause.suspect; s != nil {
 		r.Cause.Event, r.Cause.AfterMs = s.event, millis(o.cause.after)
 	}

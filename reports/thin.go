@@ -63,7 +63,7 @@ type openGood struct {
 
 // Event takes note of an event.
 func (t *Thinner) Event(e Event) {
-	if e.Kind == EventFlows || e.Kind == EventLog {
+	if e.Kind == EventFlows || e.Kind == EventChoice || e.Kind == EventLog {
 		return
 	}
 	t.mark(e.At)

@@ -10,11 +10,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/conntrack"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/tables"
@@ -160,7 +162,7 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net), Measured: pulses(plan, os.Stdout)}
+	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
 	if from.outside {
 		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = topology.ClientSources, l.Balancer.HashSeed(), len(l.Net.Nodes)
 	} else {
@@ -169,24 +171,49 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	if from.Namespace != l.Net.Client && from.Namespace != l.Net.Nodes[0].Namespace {
 		cfg.Places = append(cfg.Places, placeOf(from.Namespace))
 	}
-	if l.Tables != nil {
-		tell := cfg.Measured
-		cfg.Begins = func(target netip.AddrPort, protocol string) {
-			l.Tables.Watch(tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp")})
-		}
-		cfg.Measured = func(a reports.Attempt) {
-			tell(a)
-			if a.Class != reports.OK {
-				l.Tables.Failed()
-			}
-		}
-	}
+	cfg.Begins, cfg.Measured = watchers(l, plan)
 	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
 				Env:   []string{"GOGC=off", "GOMEMLIMIT=128MiB"}, // as the runner's: see Run
 				Enter: from.Enter, Stdin: in, Stdout: out})
 		})
+}
+
+// watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, and tells how the
+// measurement goes.
+func watchers(l *lab.Lab, plan Plan) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
+	servers := map[uint16]tables.Server{}
+	var mu sync.Mutex
+	tell := pulses(plan, os.Stdout)
+	begins = func(lane uint16, target netip.AddrPort, protocol string) {
+		s := tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp")}
+		mu.Lock()
+		servers[lane] = s
+		mu.Unlock()
+		if l.Tables != nil {
+			l.Tables.Watch(s)
+		}
+	}
+	// A balancer that terminates connections makes others to the nodes, of which attempts know nothing.
+	passed := plan.Parameters["loadBalancer"] != balancer.KindHAProxy
+	measured = func(a reports.Attempt) {
+		tell(a)
+		if a.Class == reports.OK {
+			return
+		}
+		if l.Tables != nil {
+			l.Tables.Failed()
+		}
+		mu.Lock()
+		s, known := servers[a.Lane]
+		mu.Unlock()
+		// The kernel forgets a connection whose only answer is a reset.
+		if known && passed && a.Source.IsValid() && a.Class != reports.Refused {
+			l.Conntrack.Ask(conntrack.Question{Lane: a.Lane, Seq: a.Seq, Tuple: conntrack.Tuple{Source: a.Source, Target: s.Address, UDP: s.UDP}})
+		}
+	}
+	return begins, measured
 }
 
 // places are the namespaces whose conntrack the probes fill.

@@ -33,7 +33,7 @@ type Config struct {
 	// Limits are those of where the worker runs; nil is here.
 	Limits func() (probes.Limits, error)
 	// Begins, if there is one, is told of each measured lane, and Measured of each attempt on one, one at a time.
-	Begins   func(target netip.AddrPort, protocol string)
+	Begins   func(lane uint16, target netip.AddrPort, protocol string)
 	Measured func(reports.Attempt)
 }
 
@@ -184,7 +184,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		return nil, err
 	}
 	if p.cfg.Begins != nil && !s.Control {
-		p.cfg.Begins(target, s.Protocol)
+		p.cfg.Begins(lane.ID, target, s.Protocol)
 	}
 	if err := sleep(ctx, lead); err != nil {
 		return nil, err

@@ -12,18 +12,30 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// lookerOf opens the IPVS table of a node for looking. What it returns keeps the node's namespace by its socket, and is for
-// one goroutine.
+// lookerOf returns what looks at the IPVS table of a node. It keeps the node's namespace by its socket, takes the new one when
+// the node has been made anew, and is for one goroutine.
 func lookerOf(node *topology.Node) (look func([]Server) (Table, error), err error) {
 	var handle *ipvs.Handle
-	err = node.Do(func() (err error) {
-		handle, err = ipvs.New("")
-		return err
-	})
-	if err != nil {
+	life := 0
+	open := func() error {
+		life = node.Life()
+		return node.Do(func() (err error) {
+			handle, err = ipvs.New("")
+			return err
+		})
+	}
+	if err := open(); err != nil {
 		return nil, err
 	}
-	return func(targets []Server) (Table, error) { return lookFor(handle, targets) }, nil
+	return func(targets []Server) (Table, error) {
+		if node.Life() != life {
+			handle.Close()
+			if err := open(); err != nil {
+				return nil, err
+			}
+		}
+		return lookFor(handle, targets)
+	}, nil
 }
 
 // lookFor reads those of the virtual servers that are there.

@@ -19,6 +19,14 @@ type Namespace struct {
 
 	mu   sync.RWMutex // held for reading while somebody goes through file
 	file *os.File
+	life int
+}
+
+// Life counts how often another namespace has taken this one's place: what was opened in it before is of a former one.
+func (ns *Namespace) Life() int {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+	return ns.life
 }
 
 // become makes ns stand for the namespace other, which is given away. Whoever holds ns is in the new one from now on.
@@ -27,6 +35,7 @@ func (ns *Namespace) become(other *Namespace) error {
 	defer ns.mu.Unlock()
 	old := ns.file
 	ns.file = other.file
+	ns.life++
 	return old.Close()
 }
 

@@ -1,0 +1,128 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// choiceKey is the attempt that a choice is about.
+type choiceKey struct {
+	lane uint16
+	seq  uint64
+}
+
+// choiceOf reads an EventChoice. The address is not valid where no node had the connection.
+func choiceOf(e Event) (choiceKey, netip.AddrPort, error) {
+	var key choiceKey
+	var backend netip.AddrPort
+	lane, err := strconv.ParseUint(e.Attrs["lane"], 10, 16)
+	if err == nil {
+		key.lane = uint16(lane)
+		key.seq, err = strconv.ParseUint(e.Attrs["seq"], 10, 64)
+	}
+	if text := e.Attrs["backend"]; err == nil && text != "" {
+		backend, err = netip.ParseAddrPort(text)
+	}
+	if err != nil {
+		return key, backend, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
+	}
+	return key, backend, nil
+}
+
+// chosen is a backend that the kernel gave attempts of an outage.
+type chosen struct {
+	address  netip.AddrPort // not valid: none was chosen
+	attempts int
+}
+
+// chosenIn counts what the kernel chose for those of an outage's attempts that it was asked about; the most frequent first.
+func (a *analysis) chosenIn(o *outage) []chosen {
+	if len(a.choices) == 0 {
+		return nil
+	}
+	var all []chosen
+	l := o.lane
+	for i := l.recordAt(o.from); i < len(l.records) && l.records[i].start() <= o.to+time.Second; i++ {
+		r := &l.records[i]
+		if !r.failed() || r.node != o.node || r.intended < o.from || r.intended > o.to {
+			continue
+		}
+		address, asked := a.choices[choiceKey{l.id, uint64(r.seq)}]
+		if !asked {
+			continue
+		}
+		k := slices.IndexFunc(all, func(c chosen) bool { return c.address == address })
+		if k < 0 {
+			k, all = len(all), append(all, chosen{address: address})
+		}
+		all[k].attempts++
+	}
+	slices.SortFunc(all, func(x, y chosen) int {
+		return cmp.Or(cmp.Compare(y.attempts, x.attempts), x.address.Compare(y.address))
+	})
+	return all
+}
+
+// ChosenReport is a backend that the kernel of an outage's node gave failed attempts.
+type ChosenReport struct {
+	Backend  string `json:"backend"`  // address and port; empty when the kernel chose none
+	Pod      string `json:"pod"`      // at that address, by the time of the outage; empty when unknown
+	Attempts int    `json:"attempts"` // of those that were asked about
+	// RuleAgeMs is for how long the backend had been in the node's table when the outage began, at least; null when the table
+	// was not looked at.
+	RuleAgeMs *float64 `json:"ruleAgeMs"`
+}
+
+func (a *analysis) chosenReport(o *outage) []ChosenReport {
+	var all []ChosenReport
+	for _, c := range a.chosenIn(o) {
+		r := ChosenReport{Attempts: c.attempts}
+		if c.address.IsValid() {
+			r.Backend, r.Pod = c.address.String(), a.pods.byAddress[c.address.Addr().String()]
+			if age, known := a.kernelOf(o).age(c.address, o.from); known {
+				ms := millis(age)
+				r.RuleAgeMs = &ms
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// choiceRow is a backend that the kernel chose, as the page shows it.
+type choiceRow struct {
+	Backend, Pod, Age string
+	Attempts          int
+}
+
+func (a *analysis) choiceRows(o *outage) []choiceRow {
+	var rows []choiceRow
+	for _, c := range a.chosenIn(o) {
+		row := choiceRow{Backend: "none: no node had the connection", Attempts: c.attempts}
+		if c.address.IsValid() {
+			row.Backend, row.Pod, row.Age = c.address.String(), a.podText(c.address.Addr(), o.to), "not looked at"
+			if age, known := a.kernelOf(o).age(c.address, o.from); known {
+				row.Age = "at least " + msText(millis(age))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// age is for how long a real server had been in the table at an instant: since the first look that found it there without a
+// gap. It is known only where it was in the table.
+func (ts kernelTables) age(address netip.AddrPort, at time.Duration) (time.Duration, bool) {
+	i := ts.inForce(at)
+	if i < 0 || ts[i].weight(address) < 0 {
+		return 0, false
+	}
+	for i > 0 && ts[i-1].weight(address) >= 0 {
+		i--
+	}
+	return at - ts[i].at, true
+}

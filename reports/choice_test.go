@@ -1,0 +1,103 @@
+package reports
+
+import (
+	"bytes"
+	"cmp"
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// choose tells for failed attempts what the kernel had chosen; of the attempts for which backend says nothing, nobody asked.
+func (s *lab) choose(backend func(failed int) (node, address string, asked bool)) {
+	slices.SortFunc(s.attempts, func(x, y Attempt) int { return cmp.Compare(x.Seq, y.Seq) })
+	n := 0
+	for _, a := range s.attempts {
+		if a.Class == OK {
+			continue
+		}
+		if node, address, asked := backend(n); asked {
+			s.event(a.Start+a.Total+time.Millisecond, EventChoice, node, a.Source.String(), "chosen", "lane", strconv.Itoa(int(a.Lane)),
+				"seq", strconv.FormatUint(a.Seq, 10), "backend", address)
+		}
+		n++
+	}
+}
+
+// Each failed attempt that the kernel was asked about is joined with the backend, its pod's life and the rule's age.
+func TestWhatTheKernelChoseIsTold(t *testing.T) {
+	s := staleLab(10*time.Second, 5*time.Millisecond)
+	s.choose(func(i int) (string, string, bool) {
+		switch {
+		case i%2 == 1:
+			return "", "", false
+		case i < 4:
+			return "", "", true
+		}
+		return "node-2", "10.244.2.7:8080", true
+	})
+	h, r, _ := s.built(t)
+	o := r.Lanes[0].Outages[0]
+	age := millis(time.Duration(o.From*1e9) - 2500*time.Millisecond)
+	want := []ChosenReport{{Backend: "10.244.2.7:8080", Pod: "web-1", Attempts: (o.Failed()+1)/2 - 2, RuleAgeMs: &age}, {Attempts: 2}}
+	if diff := gocmp.Diff(want, o.Chosen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, e := range r.Events {
+		if e.Kind == EventChoice {
+			t.Fatalf("the report's events have one for each attempt: %+v", e)
+		}
+	}
+	checkSchema(t, r)
+	var page bytes.Buffer
+	if err := WritePage(&page, r, h); err != nil {
+		t.Fatal(err)
+	}
+	text := html.UnescapeString(page.String())
+	for _, must := range []string{"<tr><td>10.244.2.7:8080</td><td>web-1, exited at +10.000 s</td><td>at least 7.50 s</td><td class=\"n\">" + strconv.Itoa(want[0].Attempts) + "</td></tr>",
+		"<tr><td>none: no node had the connection</td><td></td><td></td><td class=\"n\">2</td></tr>"} {
+		if !strings.Contains(text, must) {
+			t.Errorf("the page lacks %s", must)
+		}
+	}
+}
+
+// The twins: what was chosen for other attempts is not an outage's, and no rule's age is told of a table that nobody looked at.
+func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
+	s := staleLab(10*time.Second, 5*time.Millisecond)
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable })
+	first, asked := true, 0
+	s.choose(func(int) (string, string, bool) {
+		defer func() { first = false }()
+		return "node-2", "10.244.2.7:8080", first
+	})
+	for i := range s.events {
+		if s.events[i].Kind == EventChoice {
+			asked++
+		}
+	}
+	for _, a := range s.attempts[:50] { // good ones
+		s.event(a.Start, EventChoice, "node-2", "x", "chosen", "lane", "0", "seq", strconv.FormatUint(a.Seq, 10), "backend", "10.244.9.9:8080")
+	}
+	o := s.report(t).Lanes[0].Outages[0]
+	if want := []ChosenReport{{Backend: "10.244.2.7:8080", Pod: "web-1", Attempts: 1}}; asked != 1 || gocmp.Diff(want, o.Chosen) != "" {
+		t.Errorf("%d were asked about, chosen is %+v", asked, o.Chosen)
+	}
+	for _, key := range []string{"lane", "seq", "backend"} {
+		damaged := staleLab(10*time.Second, 5*time.Millisecond)
+		damaged.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
+		for i := range damaged.events {
+			if damaged.events[i].Kind == EventChoice {
+				damaged.events[i].Attrs[key] = "x"
+			}
+		}
+		if r := damaged.report(t); r.Verdict != Invalid {
+			t.Errorf("%s=x: verdict %s", key, r.Verdict)
+		}
+	}
+}
