@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"html"
 	"os"
 	"os/exec"
@@ -22,20 +23,22 @@ var faultsOfPage = regexp.MustCompile(`data-faults="([^"]*)"`)
 // fault; the page's policy has the browser say there what it is asked for from outside.
 func TestThePageInABrowser(t *testing.T) {
 	for _, name := range []string{"fail", "mixed"} {
-		t.Run(name, func(t *testing.T) { useInBrowser(t, writtenPage(t, name), "browser.js") })
+		for _, width := range []int{1280, 500} {
+			t.Run(fmt.Sprintf("%s, %d wide", name, width), func(t *testing.T) { useInBrowser(t, writtenPage(t, name), "browser.js", width) })
+		}
 	}
 }
 
 // The same for the page of a comparison, with testdata/compare.js.
 func TestTheComparisonInABrowser(t *testing.T) {
 	dir := comparedFolder(t)
-	useInBrowser(t, filepath.Join(dir, ComparisonPageFile), "compare.js")
+	useInBrowser(t, filepath.Join(dir, ComparisonPageFile), "compare.js", 1280)
 }
 
-// useInBrowser uses a page with a script of testdata.
-func useInBrowser(t *testing.T, file, script string) {
+// useInBrowser uses a page with a script of testdata, in a window of that width.
+func useInBrowser(t *testing.T, file, script string, width int) {
 	t.Helper()
-	page, said := inBrowser(t, file, string(contents(t, "testdata", script)[0]))
+	page, said := inBrowser(t, file, string(contents(t, "testdata", script)[0]), width)
 	if said != "" {
 		t.Errorf("the console says:\n%s", said)
 	}
@@ -65,14 +68,14 @@ func writtenPage(t *testing.T, name string) string {
 // The twin: a page that asks for something, and one with an error, are found out.
 func TestTheBrowserTestSeesRequestsAndErrors(t *testing.T) {
 	for _, script := range []string{`const i = document.createElement("img"); i.src = "file:///nowhere.png"; document.body.append(i)`, `nothing.here()`} {
-		if _, said := inBrowser(t, writtenPage(t, "fail"), script); said == "" {
+		if _, said := inBrowser(t, writtenPage(t, "fail"), script, 1280); said == "" {
 			t.Errorf("%s: the console says nothing", script)
 		}
 	}
 }
 
 // inBrowser opens a page to which a script was added, and returns what became of it and what the console said.
-func inBrowser(t *testing.T, page, script string) (document, console string) {
+func inBrowser(t *testing.T, page, script string, width int) (document, console string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -85,7 +88,7 @@ func inBrowser(t *testing.T, page, script string) (document, console string) {
 	file := put(t, dir, PageFile, []byte(text))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	args := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", "--window-size=1280,900", "--virtual-time-budget=2000", "--user-data-dir=" + filepath.Join(dir, "profile"), "--dump-dom"}
+	args := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=2000", "--user-data-dir=" + filepath.Join(dir, "profile"), "--dump-dom"}
 	if os.Getuid() == 0 {
 		args = append(args, "--no-sandbox")
 	}

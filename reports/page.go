@@ -147,7 +147,7 @@ func (a *analysis) writePage(w io.Writer, r *Report, o Origin) error {
 }
 
 func (a *analysis) page(r *Report, o Origin) *page {
-	p := &page{Report: r, Origin: o, Headline: r.headline(), Notes: r.notes(), Floor: r.floorText(), Unexplained: r.unexplainedText(),
+	p := &page{Report: r, Origin: o, Headline: r.headline(), Notes: r.notes(), Floor: r.floorText(), Unexplained: strings.ReplaceAll(r.unexplainedText(), " %", "\u00a0%"),
 		WorstGap: "none", Duration: msText(r.Run.Duration * 1e3), Timeline: a.timeline(), Style: template.CSS(pageStyle),
 		Script: template.JS(pageScript), Width: drawingWidth, Left: plotLeft - 8,
 		PlotLeft: plotLeft, PlotRight: plotLeft + plotWidth, Middle: plotLeft + plotWidth/2}

@@ -48,6 +48,9 @@
   check(outages.length > 1, 'the page shows ' + outages.length + ' outages');
   outages[0].querySelector('summary').click();
   check(outages[0].open && outages[0].querySelectorAll('tbody tr').length > 0, 'an outage does not open');
+  for (const o of all('details')) o.open = true;
+  check(document.documentElement.scrollWidth <= innerWidth, 'with its details open the page is too wide');
+  for (const o of all('details')) o.open = o === outages[0];
   outages[0].querySelector('.locate').click();
   check(!isWhole() && document.activeElement === $('#timeline'), 'an outage is not shown in the time line');
   check($('#readout').textContent.includes('dropped'), 'the cursor does not stand on the outage: ' + $('#readout').textContent);
