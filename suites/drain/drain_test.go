@@ -52,6 +52,7 @@ func report(name string) *reports.Report {
 	result, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	Expect(result.Report.Verdict).NotTo(Equal(reports.Invalid), "%v", result.Report.Reasons)
 	return result.Report
 }

@@ -73,6 +73,7 @@ func report(kernel, subject string) *reports.Report {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	return result.Report
 }
 

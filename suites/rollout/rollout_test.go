@@ -59,6 +59,7 @@ func finished(f *suites.Future) (*run.Result, *reports.History) {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed(), "totals, seconds and history must agree")
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	return result, history
 }
 

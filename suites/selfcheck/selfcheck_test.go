@@ -86,6 +86,7 @@ func finished(f *suites.Future) (*run.Result, *reports.History) {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	Expect(reports.CheckPaths(history)).To(Succeed())
 	Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
 	return result, history

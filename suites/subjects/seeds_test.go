@@ -61,6 +61,7 @@ func report(name string) *reports.Report {
 	result, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	return result.Report
 }
 
@@ -73,6 +74,8 @@ func drops(name string) {
 	for _, o := range r.Lanes[0].Outages {
 		if o.UpperMs >= 9_500 {
 			Expect(o.LowerMs).To(BeNumerically("<=", 16_000))
+			Expect(o.Cause.Event).To(Equal("pod terminating"), "%+v", o)
+			Expect(o.Cause.Text).To(HavePrefix("the only local pod web-"), "%+v", o)
 			long++
 		}
 	}

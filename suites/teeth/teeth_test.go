@@ -41,6 +41,7 @@ func report(f *suites.Future) *reports.Report {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.Explained(result.Report)).To(Succeed())
 	Expect(reports.CheckPaths(history)).To(Succeed())
 	return result.Report
 }
@@ -54,6 +55,7 @@ var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 		Expect(o.Node).To(Equal("node-2"))
 		Expect(o.LowerMs).To(BeNumerically("<=", 700))
 		Expect(o.UpperMs).To(BeNumerically(">=", 700))
+		Expect(o.Cause.Event).To(Equal("proxy flushed"), "%+v", o)
 		gap := 1000 / pathRate(r, "node-2")
 		Expect(o.UpperMs - o.LowerMs).To(BeNumerically("<=", 3*gap))
 	})
