@@ -144,7 +144,7 @@ func (s *settings) run(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	counters := metrics.New()
-	kernel, err := s.openKernel(counters, false)
+	kernel, err := s.openKernel(counters, log, false)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *settings) run(ctx context.Context) error {
 // once opens the kernel, which sets what only root may set and tries what is needed, and perhaps cleans it up. What the next
 // start finds to be right already, it leaves alone.
 func (s *settings) once(log *slog.Logger) error {
-	kernel, err := s.openKernel(metrics.New(), false)
+	kernel, err := s.openKernel(metrics.New(), log, false)
 	if err != nil {
 		return err
 	}
@@ -229,9 +229,13 @@ func (s *settings) client() (*rest.Config, error) {
 	return config, nil
 }
 
-func (s *settings) openKernel(counters *metrics.Metrics, readOnly bool) (*linux.Kernel, error) {
+func (s *settings) openKernel(counters *metrics.Metrics, log *slog.Logger, readOnly bool) (*linux.Kernel, error) {
+	remade := func(what string) {
+		counters.Repaired(1)
+		log.Warn("repaired", "operation", "made "+what+" again")
+	}
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
-		Timeouts: s.timeouts, Lost: counters.Reopened, ReadOnly: readOnly}
+		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, ReadOnly: readOnly}
 	if err := s.local(&options); err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (m *migration) run(ctx context.Context) (err error) {
 	if m.left, err = linux.FindKubeProxy(); err != nil {
 		return err
 	}
-	if m.linux, err = m.openKernel(metrics.New(), m.dryRun); err != nil {
+	if m.linux, err = m.openKernel(metrics.New(), m.log, m.dryRun); err != nil {
 		return err
 	}
 	defer m.linux.Close()

@@ -70,11 +70,12 @@ type Proxier struct {
 	engine  *engine.Engine
 	backoff time.Duration
 	clocks  clocks
+	damaged <-chan struct{} // nil when the kernel cannot tell
 }
 
 // clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
 type clocks struct {
-	sync, retry, drain, flows, reconcile clock
+	sync, retry, drain, flows, reconcile, restore clock
 }
 
 // clock is a timer that knows whether it runs.
@@ -104,8 +105,12 @@ func (c *clock) stop() {
 
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
-	return &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
-		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock()}}
+	p := &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
+		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), newClock()}}
+	if k, watched := c.Kernel.(kernel.Watched); watched {
+		p.damaged = k.Damaged()
+	}
+	return p
 }
 
 // Run works until the context ends, and leaves the kernel as it is then: the node goes on forwarding. An error means that
@@ -139,8 +144,17 @@ func (p *Proxier) step(ctx context.Context) {
 	if p.clocks.sync.running {
 		changed = nil // the last pass was less than MinSync ago; changes gather meanwhile
 	}
+	damaged := p.damaged
+	if p.clocks.restore.running {
+		damaged = nil
+	}
 	select {
 	case <-ctx.Done():
+	case <-damaged:
+		p.restore(ctx)
+		p.clocks.restore.start(betweenRestores)
+	case <-p.clocks.restore.C:
+		p.clocks.restore.running = false
 	case <-changed:
 		p.sync(ctx)
 		p.clocks.sync.start(p.Periods.MinSync)
@@ -185,6 +199,16 @@ func (p *Proxier) full(ctx context.Context) error {
 		p.Log.Error("health checks", "error", failed)
 	}
 	return err
+}
+
+// betweenRestores is the least time between two of them, lest two programs that undo each other's rules do nothing else.
+const betweenRestores = 100 * time.Millisecond
+
+// restore is a pass over the filter sets and the rules that use them, after somebody took some away.
+func (p *Proxier) restore(ctx context.Context) {
+	begin := time.Now()
+	report, err := p.engine.Restore(ctx)
+	p.finish(ctx, pass{"damage", nil, report, err, time.Since(begin)})
 }
 
 func (p *Proxier) drain(ctx context.Context) {

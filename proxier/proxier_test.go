@@ -79,12 +79,17 @@ type rig struct {
 }
 
 func start(t *testing.T, periods Periods) *rig {
+	return startOn(t, periods, func(k *fake.Kernel) kernel.Kernel { return k })
+}
+
+// startOn is start with a kernel that is made of the rig's fake.
+func startOn(t *testing.T, periods Periods, made func(*fake.Kernel) kernel.Kernel) *rig {
 	t.Helper()
 	r := &rig{kernel: fake.New(), metrics: metrics.New(), log: &bytes.Buffer{}}
 	r.node = health.NewNode(30*time.Second, time.Now, nil)
 	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := New(Config{Source: r.source, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
+	p := New(Config{Source: r.source, Kernel: made(r.kernel), Node: r.node, Metrics: r.metrics, Periods: periods,
 		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: time.Hour, Gone: time.Hour}, Now: time.Now},
 		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))})
 	done := make(chan error, 1)
@@ -308,6 +313,61 @@ func TestMinSyncPeriodGathersChanges(t *testing.T) {
 		r.served(t, "10.244.1.2")
 		time.Sleep(time.Second)
 		r.served(t, "10.244.1.3")
+	})
+}
+
+// What `nft flush ruleset` takes away is back at once, and said and counted; a kernel that does not tell of it waits for the
+// reconciliation. When it happens again and again, so does the repair, but no more than ten times a second.
+func TestFlushIsRepaired(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := startOn(t, periods, func(k *fake.Kernel) kernel.Kernel {
+				if watched {
+					return k
+				}
+				return struct{ kernel.Kernel }{k}
+			})
+			defer r.stop()
+			all := len(r.kernel.State().Elements())
+			repaired := func() bool { synctest.Wait(); return all > 0 && len(r.kernel.State().Elements()) == all }
+			if r.kernel.Flush(); repaired() != watched {
+				t.Errorf("watched %v: of %d elements %v are there at once", watched, all, r.kernel.State().Elements())
+			}
+			time.Sleep(16 * time.Minute)
+			if !repaired() || r.counted("hitless_proxier_repairs_total") != "1" || strings.Count(r.logged(), `msg=repaired operation="change-sets +`) != 1 {
+				t.Errorf("watched %v: after the reconciliation %d of %d elements, %s repairs:\n%s", watched,
+					len(r.kernel.State().Elements()), all, r.counted("hitless_proxier_repairs_total"), r.logged())
+			}
+			if !watched {
+				return
+			}
+			for range 1000 {
+				r.kernel.Flush()
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			if n := strings.Count(r.logged(), "msg=repaired"); !repaired() || n < 8 || n > 12 {
+				t.Errorf("a second of flushes was repaired %d times, in the end: %v", n, repaired())
+			}
+		})
+	}
+}
+
+// A repair that fails is tried again.
+func TestRepairIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		all := len(r.kernel.State().Elements())
+		r.kernel.FailAt(0, fake.Refuse)
+		r.kernel.Flush()
+		if synctest.Wait(); len(r.kernel.State().Elements()) != 0 {
+			t.Fatal("the repair did not fail")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); len(r.kernel.State().Elements()) != all {
+			t.Errorf("after 2 s there are %v, want %d elements", r.kernel.State().Elements(), all)
+		}
 	})
 }
 

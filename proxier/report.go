@@ -12,7 +12,7 @@ const linesPerPass = 50
 // tell logs and counts what a pass did. A pass that found nothing to do is counted only.
 func (p *Proxier) tell(done pass, complete bool) {
 	r := done.report
-	if done.over != "drains" {
+	if done.over == "everything" || done.over == "changes" {
 		p.Metrics.Pass(done.over == "everything", done.took, complete, time.Now())
 	}
 	p.Metrics.Tables(p.engine.Size(), p.engine.Draining())

@@ -129,7 +129,7 @@ type Report struct {
 	Failures   []error
 	Moves      []Move
 	Refused    []desired.Refusal // refused now and not before
-	Repairs    []string          // operations that a full pass needed although nothing had changed in the API
+	Repairs    []string          // operations that a pass needed although nothing had changed in the API
 	Cancelled  int               // drains that ended because the real server was wanted again
 
 	changed map[kernel.Key]bool // in a full pass but the first: what has to change anyway

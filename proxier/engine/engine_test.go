@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,25 @@ func TestReconciliationSaysWhatItRepaired(t *testing.T) {
 	b.world.services[0].pods[3] = ready // a change that the engine was not told of is no repair
 	if r = b.report(b.engine.Full(context.Background())); len(r.Repairs) > 0 || r.Operations != 1 {
 		t.Errorf("a late change is reported as %v", r.Repairs)
+	}
+}
+
+// Restoring reads the filter sets only, puts back what is missing there, and touches nothing else.
+func TestRestoring(t *testing.T) {
+	b := newBench(t)
+	b.kernel.Connect(vip, pod0, 8, 0)
+	want := b.kernel.State().Elements()
+	b.ops()
+	b.kernel.Flush()
+	r := b.report(b.engine.Restore(context.Background()))
+	if got := b.kernel.State().Elements(); !slices.Equal(got, want) || len(r.Repairs) != 1 || len(b.ops()) != 1 || b.kernel.Cut() > 0 {
+		t.Errorf("restored %v, want %v; repairs %v", got, want, r.Repairs)
+	}
+	if r = b.report(b.engine.Restore(context.Background())); r.Operations > 0 || len(r.Repairs) > 0 {
+		t.Errorf("with nothing missing it did %d operations, %v", r.Operations, r.Repairs)
+	}
+	if _, err := New(b.kernel, b.world, Options{}).Restore(context.Background()); err == nil {
+		t.Error("an engine that has read nothing restores")
 	}
 }
 

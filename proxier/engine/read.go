@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -107,6 +109,18 @@ func (p *pending) element(el kernel.Element) {
 	default:
 		p.keys[el.Key] = true
 	}
+}
+
+// Restore puts back what somebody took out of the filter sets, and makes the rules again that use them. It reads nothing else, so
+// that it takes a moment only: while they are missing, connections are lost. What it had to do is in the report as repairs.
+func (e *Engine) Restore(ctx context.Context) (Report, error) {
+	var r Report
+	if !e.adopted {
+		return r, errors.New("restoring before the kernel was read: call Full first")
+	}
+	r.changed = maps.Clone(e.pending.keys)
+	e.suspect.elements = true
+	return r, e.update(ctx, &r)
 }
 
 // reread reads again what failed operations left in doubt.

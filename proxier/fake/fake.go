@@ -8,7 +8,7 @@
 //   - Any operation can fail, take effect and lose its reply, or be the last before the process dies (FailAt, Poison, Revive).
 //     A new process on the same fake finds what the old one left.
 //   - It keeps connection counts that a test sets (Connect), and counts those that operations cut (Cut).
-//   - Others can change it behind the back of the code under test (Do).
+//   - Others can change it behind the back of the code under test (Do, Flush).
 //
 // It forwards no packets of TCP and has no timers. Of UDP it knows what makes flows hang: where a packet went first, the
 // next ones go (Send). What it does not know of a kernel, the tests of package linux ask a real one.
@@ -51,6 +51,8 @@ type Kernel struct {
 	dead   bool
 	cut    int
 	after  func(kernel.Op)
+
+	damaged chan struct{}
 }
 
 type target struct {
@@ -66,11 +68,14 @@ type sender struct {
 	client netip.AddrPort
 }
 
-var _ kernel.Batcher = (*Kernel)(nil)
+var (
+	_ kernel.Batcher = (*Kernel)(nil)
+	_ kernel.Watched = (*Kernel)(nil)
+)
 
 // New returns an empty kernel of a node that has the given addresses.
 func New(node ...netip.Addr) *Kernel {
-	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}, lacks: map[string]bool{}}
+	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}, lacks: map[string]bool{}, damaged: make(chan struct{}, 1)}
 }
 
 // After sets a function that is called after each operation that took effect. It may read State, and nothing else.
@@ -203,6 +208,20 @@ func (k *Kernel) Do(ops ...kernel.Op) error {
 	}
 	return nil
 }
+
+// Flush empties all filter sets behind the proxier's back, as `nft flush ruleset` does, and tells it through Damaged.
+func (k *Kernel) Flush() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state.SetElements(nil)
+	select {
+	case k.damaged <- struct{}{}:
+	default:
+	}
+}
+
+// Damaged implements kernel.Watched.
+func (k *Kernel) Damaged() <-chan struct{} { return k.damaged }
 
 // Apply implements kernel.Kernel.
 func (k *Kernel) Apply(op kernel.Op) error {

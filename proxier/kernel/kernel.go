@@ -171,6 +171,14 @@ type Kernel interface {
 	Apply(Op) error
 }
 
+// Watched is a Kernel that notices when somebody takes rules or sets of the proxier away, as `nft flush ruleset` does.
+type Watched interface {
+	Kernel
+	// Damaged receives after that happened, once for whatever happened since the last time. Elements makes what is missing again,
+	// without the elements that were in it.
+	Damaged() <-chan struct{}
+}
+
 // Batcher is a Kernel that carries out many operations with few exchanges.
 type Batcher interface {
 	Kernel

@@ -165,6 +165,7 @@ func (f *filter) read() ([]kernel.Element, error) {
 			if err := f.prepare(); err != nil {
 				return nil, err
 			}
+			f.options.Remade("the rules and sets of " + family.String())
 		}
 		for _, name := range kernel.Sets() {
 			found, err := c.GetSetElements(family.set(name))

@@ -29,7 +29,8 @@ type Options struct {
 	Timeouts           Timeouts
 	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
 	Lost               func(table string)
-	Proc               string // where /proc is; empty for /proc
+	Remade             func(what string) // is told of rules and sets that had to be made again
+	Proc               string            // where /proc is; empty for /proc
 }
 
 // Timeouts say for how long IPVS remembers idle connections. 0 leaves the kernel's own: 15 min, 2 min and 5 min.
@@ -45,11 +46,15 @@ type Kernel struct {
 	addresses *addresses
 	filter    *filter
 	conntrack conntrack
+	damage    *damage // nil when read only
 	noIPv6    error
 	readOnly  bool
 }
 
-var _ kernel.Batcher = (*Kernel)(nil)
+var (
+	_ kernel.Batcher = (*Kernel)(nil)
+	_ kernel.Watched = (*Kernel)(nil)
+)
 
 // Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
 // addresses, and the filter table. It changes no virtual server, address or set element that is there already.
@@ -59,6 +64,9 @@ func Open(o Options) (*Kernel, error) {
 	}
 	if o.Lost == nil {
 		o.Lost = func(string) {}
+	}
+	if o.Remade == nil {
+		o.Remade = func(string) {}
 	}
 	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
 		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}, readOnly: o.ReadOnly}
@@ -83,7 +91,10 @@ func Open(o Options) (*Kernel, error) {
 		families = append(families, ipv6)
 	}
 	k.filter = newFilter(o, families...)
-	if err := k.filter.prepare(); err != nil {
+	if err = k.filter.prepare(); err == nil {
+		k.damage, err = watchDamage()
+	}
+	if err != nil {
 		k.Close()
 		return nil, err
 	}
@@ -127,6 +138,17 @@ func (k *Kernel) Close() {
 	if k.addresses != nil {
 		k.addresses.close()
 	}
+	if k.damage != nil {
+		k.damage.close()
+	}
+}
+
+// Damaged implements kernel.Watched. A kernel that is only read never tells of anything.
+func (k *Kernel) Damaged() <-chan struct{} {
+	if k.damage == nil {
+		return nil
+	}
+	return k.damage.received
 }
 
 // Scheduler implements kernel.Kernel. It makes and deletes a virtual server; a kernel that is only read is believed to have it.

@@ -61,7 +61,7 @@ func New() *Metrics {
 		reopened:   f.counters("hitless_proxier_netlink_reopened_total", "Netlink handles given up because no reply came in time.", "table"),
 		moves:      f.counters("hitless_proxier_real_servers_total", "What happened to real servers.", "what"),
 		refused:    f.counters("hitless_proxier_refused_total", "What the API asked for and the proxier did not program.", "reason"),
-		repairs:    f.counter("hitless_proxier_repairs_total", "Operations that a full pass needed although nothing had changed in the API."),
+		repairs:    f.counter("hitless_proxier_repairs_total", "Rules and sets that were made again, and operations that a pass needed although nothing had changed in the API."),
 		draining:   f.gauge("hitless_proxier_draining_real_servers", "Real servers at weight 0 that still have connections."),
 		virtuals:   f.gauge("hitless_proxier_virtual_servers", "Virtual servers in the kernel."),
 	}

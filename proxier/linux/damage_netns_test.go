@@ -1,0 +1,80 @@
+//go:build netns
+
+package linux
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	mdnetlink "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/proxier/kernel"
+)
+
+// Whatever takes something of the proxier's tables away is noticed, and what is gone is made again, and told of.
+func TestDamageIsNoticed(t *testing.T) {
+	for _, command := range []string{"flush ruleset", "delete table ip " + Table, "flush chain ip " + Table + " postrouting", "flush table ip6 " + Table} {
+		t.Run(command, func(t *testing.T) {
+			inNamespace(t)
+			var remade []string
+			f := newTestFilter(t, Options{Remade: func(what string) { remade = append(remade, what) }})
+			d, err := watchDamage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.close()
+			nft(t, command)
+			select {
+			case <-d.received:
+			case <-time.After(30 * time.Second):
+				t.Fatal("it was not noticed")
+			}
+			if elements(t, f); len(remade) == 0 || !strings.Contains(remade[0], Table) {
+				t.Errorf("made again were %q", remade)
+			}
+			if remade = nil; len(elements(t, f)) != 0 || len(remade) != 0 {
+				t.Errorf("after the repair, made again were %q", remade)
+			}
+		})
+	}
+}
+
+// What others do to their own tables wakes nobody, nor does what the proxier does to its elements.
+func TestNoDamage(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{})
+	conn, err := mdnetlink.Dial(unix.NETLINK_NETFILTER, &mdnetlink.Config{Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	own := []kernel.Element{port(kernel.Masquerade, "203.0.113.10", 80), hairpin("10.244.1.5")}
+	if err := f.change(own, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.change(nil, own); err != nil {
+		t.Fatal(err)
+	}
+	nft(t, "add table ip other; add chain ip other c; add rule ip other c accept; delete table ip other; add table ip last")
+	last := func(m mdnetlink.Message) bool { return bytes.Contains(m.Data, []byte("last\x00")) }
+	for heard := 0; ; {
+		messages, err := conn.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heard += len(messages); slices.ContainsFunc(messages, takesOurs) {
+			t.Error(fmt.Sprint("one of these is damage: ", messages))
+		}
+		if slices.ContainsFunc(messages, last) {
+			if heard < 8 {
+				t.Errorf("only %d messages were heard", heard)
+			}
+			return
+		}
+	}
+}
