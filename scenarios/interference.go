@@ -15,21 +15,21 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// interference has another program meddle with a node's rules, as a firewall's reload does (rke2#10469), or the agent of a
-// NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
+// interference has another program meddle with a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or the agent
+// of a NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
 func interference() Scenario {
 	return Scenario{
 		Name:      "interference",
-		Summary:   "has another program meddle with a node's rules: flush them, or leave a stale drop or a stale allow",
+		Summary:   "has another program meddle with a node's rules: flush them, load its own anew, or leave a stale drop or a stale allow",
 		Tools:     true,
 		Unwritten: true,
 		Parameters: []Parameter{
 			lanesParameter,
-			{"what", "flush", "flush (`nft flush ruleset`), stale-drop (a rule that drops what goes to the node's pods) or stale-allow " +
-				"(a rule that hides such a drop, and is cleaned up)", oneOf("flush", "stale-drop", "stale-allow")},
+			{"what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods) or stale-allow " +
+				"(a rule that hides such a drop, and is cleaned up)", oneOf("flush", "reload", "stale-drop", "stale-allow")},
 			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty},
 			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour)},
-			{"lasts", "10s", "how long the stale rule drops; with flush, how long the proxy has to repair", durationIn(time.Second, time.Hour)},
+			{"lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", durationIn(time.Second, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
@@ -39,7 +39,11 @@ func interference() Scenario {
 			}
 			switch w.Params["what"] {
 			case "flush":
-				return w.Step(ctx, "flush the ruleset of "+node, node, func(ctx context.Context) error { return w.flushRuleset(ctx, node) })
+				return w.Step(ctx, "flush the ruleset of "+node, node, func(ctx context.Context) error {
+					return w.flushRuleset(ctx, node, "`nft flush ruleset`", "flush", "ruleset")
+				})
+			case "reload":
+				return w.Step(ctx, "reload the firewall of "+node, node, func(ctx context.Context) error { return w.reloadFirewall(ctx, node) })
 			case "stale-drop":
 				return w.Step(ctx, "leave a stale drop on "+node, node, func(ctx context.Context) error { return w.staleDrop(ctx, node) })
 			default:
@@ -68,15 +72,20 @@ func (w *World) foreign(at time.Duration, node, state, what string) {
 // ruleLine is a rule in the listing of `nft -a list ruleset`: tables, chains, sets and maps have a handle too.
 var ruleLine = regexp.MustCompile(`(?m)^\t\t\S.* # handle \d+$`)
 
-func (w *World) rulesOf(ctx context.Context, node string) (int, error) {
+// tableLine is a table in that listing, with its handle: one that is made again gets another.
+var tableLine = regexp.MustCompile(`(?m)^table .* # handle \d+$`)
+
+// ruleset returns the tables of a node and how many rules they have.
+func (w *World) ruleset(ctx context.Context, node string) (tables []string, rules int, err error) {
 	out, err := w.nft(ctx, node, "-a", "list", "ruleset")
-	return len(ruleLine.FindAllString(out, -1)), err
+	return tableLine.FindAllString(out, -1), len(ruleLine.FindAllString(out, -1)), err
 }
 
-// flushRuleset empties nftables on a node, what iptables wrote there too, and gives the proxy time to put its rules back.
-// Whether it does is for the traffic to show, and for the event of the end.
-func (w *World) flushRuleset(ctx context.Context, node string) error {
-	before, err := w.rulesOf(ctx, node)
+// flushRuleset has a command of nft take all rules of a node away, what iptables wrote there too, and gives the proxy time to put its
+// rules back. Whether it does is for the traffic to show, and for the event of the end. A proxy may be faster than the next look, so
+// it is the tables themselves that must be others.
+func (w *World) flushRuleset(ctx context.Context, node, what string, command ...string) error {
+	old, before, err := w.ruleset(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -84,32 +93,76 @@ func (w *World) flushRuleset(ctx context.Context, node string) error {
 		return fmt.Errorf("%s has no rule in nftables: there is nothing to flush", node)
 	}
 	at := w.Clock.Now()
-	if _, err := w.nft(ctx, node, "flush", "ruleset"); err != nil {
+	if _, err := w.nft(ctx, node, command...); err != nil {
 		return err
 	}
-	after, err := w.rulesOf(ctx, node)
+	tables, rules, err := w.ruleset(ctx, node)
 	if err != nil {
 		return err
 	}
-	if after >= before {
-		return fmt.Errorf("%s has %d rules after the flush and had %d: nothing was flushed", node, after, before)
+	if kept := common(old, tables); len(kept) > 0 {
+		return fmt.Errorf("%s still has %s: nothing was flushed", node, strings.Join(kept, ", "))
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("`nft flush ruleset` took the %d rules of %s away", before, node))
+	w.foreign(at, node, "begin", fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
+	return w.repairs(ctx, node, before, rules)
+}
+
+// repairs watches until the time is over whether a node that has some rules has as many again as before.
+func (w *World) repairs(ctx context.Context, node string, before, now int) error {
 	end := w.Clock.Now() + w.Params.duration("lasts")
-	for repaired := false; w.Clock.Now() < end; {
-		if err := w.Clock.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-		now, err := w.rulesOf(ctx, node)
-		if err != nil {
-			return err
-		}
+	for repaired := false; ; {
 		if !repaired && now >= before {
 			repaired = true
 			w.foreign(w.Clock.Now(), node, "end", fmt.Sprintf("%s has %d rules again", node, now))
 		}
+		if w.Clock.Now() >= end {
+			return nil
+		}
+		if err := w.Clock.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		var err error
+		if _, now, err = w.ruleset(ctx, node); err != nil {
+			return err
+		}
 	}
-	return nil
+}
+
+// common are the strings that are in both lists.
+func common(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+}
+
+const firewall = "host-firewall"
+
+// firewallRules is the file of a firewall, as /etc/nftables.conf has it: it flushes everything and loads its own, in one transaction.
+// It drops nothing that a proxy serves.
+var firewallRules = strings.Join([]string{
+	"flush ruleset",
+	"add table inet " + firewall,
+	"add chain inet " + firewall + " forward { type filter hook forward priority 0 ; policy accept ; }",
+	"add rule inet " + firewall + " forward ct state established,related counter accept",
+	"add rule inet " + firewall + " forward counter accept",
+}, "; ")
+
+// reloadFirewall gives a node a firewall that stands beside the proxy's rules, and has it load its rules anew.
+func (w *World) reloadFirewall(ctx context.Context, node string) error {
+	beside := strings.TrimPrefix(firewallRules, "flush ruleset; ")
+	if _, err := w.nft(ctx, node, beside); err != nil {
+		return err
+	}
+	if err := w.flushRuleset(ctx, node, "the reload of the firewall `table inet "+firewall+"`", firewallRules); err != nil {
+		return err
+	}
+	tables, _, err := w.ruleset(ctx, node)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(tables, func(t string) bool { return strings.HasPrefix(t, "table inet "+firewall+" ") }) {
+		return fmt.Errorf("%s has no firewall after its reload: it was not loaded anew", node)
+	}
+	_, err = w.nft(ctx, node, "delete", "table", "inet", firewall)
+	return err
 }
 
 const (

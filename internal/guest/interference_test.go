@@ -15,6 +15,9 @@ type ruleset struct {
 	powered
 	rules []string // of the foreign table: verdict and comment
 	own   int      // rules of the proxy
+	table int      // handle of its table
+	wall  int      // handle of the firewall's; 0 for none
+	quick bool     // the proxy has its rules back before anybody looks
 	blind bool     // no packet meets a foreign rule
 	deaf  bool     // a flush takes nothing away
 }
@@ -22,11 +25,25 @@ type ruleset struct {
 func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string, error) {
 	switch what := strings.Join(words[1:], " "); {
 	case what == "-a list ruleset":
-		return "table ip proxy { # handle 1\n" + strings.Repeat("\t\tcounter # handle 7\n", r.own) + "}\n", nil
-	case what == "flush ruleset":
-		if !r.deaf {
+		text := fmt.Sprintf("table ip proxy { # handle %d\n", r.table) + strings.Repeat("\t\tcounter # handle 7\n", r.own) + "}\n"
+		if r.wall > 0 {
+			text += fmt.Sprintf("table inet host-firewall { # handle %d\n}\n", r.wall)
+		}
+		return text, nil
+	case strings.HasPrefix(what, "flush ruleset"):
+		if r.deaf {
+			break
+		}
+		if r.table += 2; !r.quick {
 			r.own = 0
 		}
+		if r.wall = 0; strings.Contains(what, "add table inet host-firewall") {
+			r.wall = r.table + 1
+		}
+	case strings.HasPrefix(what, "add table inet host-firewall"):
+		r.wall = r.table + 1
+	case what == "delete table inet host-firewall":
+		r.wall = 0
 	case strings.HasPrefix(what, "add rule"):
 		r.rules = append(r.rules, words[len(words)-3]+" comment "+words[len(words)-1])
 	case strings.HasPrefix(what, "-a list table"):
@@ -73,6 +90,7 @@ func runInterference(t *testing.T, r *ruleset, what string) ([]reports.Event, er
 func TestInterferenceNamesWhatMeddled(t *testing.T) {
 	for what, want := range map[string]string{
 		"flush":       "`nft flush ruleset` took the 3 rules of node-1 away",
+		"reload":      "the reload of the firewall `table inet host-firewall` took the 3 rules of node-1 away",
 		"stale-drop":  "the foreign rule `table inet stale-policy { ip daddr { 10.244.1.",
 		"stale-allow": "the stale allow `table inet stale-policy { ip daddr { 10.244.1.",
 	} {
@@ -81,8 +99,18 @@ func TestInterferenceNamesWhatMeddled(t *testing.T) {
 		if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Attrs["what"], want) || events[0].Node != "node-1" {
 			t.Errorf("%s: %+v, %v; want %q", what, events, err, want)
 		}
-		if len(r.rules) > 0 {
-			t.Errorf("%s left %q", what, r.rules)
+		if len(r.rules) > 0 || r.wall > 0 {
+			t.Errorf("%s left %q and the firewall %d", what, r.rules, r.wall)
+		}
+	}
+}
+
+// A proxy that repairs a flush before anybody looks was disturbed all the same.
+func TestFlushThatIsRepairedAtOnce(t *testing.T) {
+	for _, what := range []string{"flush", "reload"} {
+		events, err := runInterference(t, &ruleset{own: 3, quick: true}, what)
+		if err != nil || len(events) != 2 || events[1].Text != "node-1 has 3 rules again" {
+			t.Errorf("%s: %+v, %v", what, events, err)
 		}
 	}
 }
@@ -94,6 +122,7 @@ func TestInterferenceThatDidNotHappenIsAnError(t *testing.T) {
 		want  string
 	}{
 		"flush":       {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
+		"reload":      {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
 		"stale-drop":  {&ruleset{blind: true}, "met no packet"},
 		"stale-allow": {&ruleset{blind: true}, "it hid nothing"},
 	} {
