@@ -116,7 +116,7 @@ func (w *World) writeHead(s Scenario) {
 	t := timeline.New()
 	t.Nodes, t.Rate, t.Seed, t.Given = len(w.Nodes), w.Rate, w.Seed, w.given
 	params := maps.Clone(w.Params)
-	if s.Gated {
+	if s.gates(w.Params) {
 		params["gated"] = "on"
 	}
 	if s.BriefCanary {

@@ -23,7 +23,8 @@ func restart() Scenario {
 			{"signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", oneOf("TERM", "KILL", "STOP")},
 			{"which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", oneOf("one", "each", "all")},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
-			{"change", "off", "whether the node's pod is deleted meanwhile, so that the proxy comes back to other endpoints", onOff},
+			{"change", "off", "what happens to the node's pod meanwhile, so that the proxy comes back to other endpoints: on (it is deleted), " +
+				"ready (it was unready before, and becomes ready again) or off", oneOf("on", changeReady, "off")},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
@@ -65,8 +66,11 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 	}
 	return w.Step(ctx, name, node, func(ctx context.Context) error {
 		during := func(ctx context.Context) error { return nil }
-		if w.Params.on("change") {
+		switch w.Params["change"] {
+		case "on":
 			during = func(ctx context.Context) error { return w.deletePod(ctx, nodes[0]) }
+		case changeReady:
+			return w.readyMeanwhile(ctx, nodes)
 		}
 		if err := w.restartProxies(ctx, nodes, during); err != nil || !w.Params.on("change") {
 			return err
@@ -75,6 +79,37 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 			return err
 		}
 		return w.see(ctx, "balanced", w.main.name, w.detectWithin())
+	})
+}
+
+// changeReady, as what changes meanwhile, is a pod that is ready again.
+const changeReady = "ready"
+
+// proxiesFollow is more than proxies take to heed an endpoint that became unready.
+const proxiesFollow = 5 * time.Second
+
+// readyMeanwhile makes the node's pod unready, restarts the proxies, and makes the pod ready again while they are away: what the
+// old proxy began with the endpoint, the new one has to end (kubernetes#92019).
+func (w *World) readyMeanwhile(ctx context.Context, nodes []string) error {
+	n, _, err := w.podOf(ctx, nodes[0])
+	if err != nil {
+		return err
+	}
+	ref := fmt.Sprintf("%s#%d", w.main.name, n+1)
+	if err := w.act(ctx, "pod unready", ref); err != nil {
+		return err
+	}
+	if err := w.see(ctx, "unready", ref, readinessWithin); err != nil {
+		return err
+	}
+	if err := w.Clock.Sleep(ctx, proxiesFollow); err != nil {
+		return err
+	}
+	return w.restartProxies(ctx, nodes, func(ctx context.Context) error {
+		if err := w.act(ctx, "pod ready", ref); err != nil {
+			return err
+		}
+		return w.see(ctx, "ready", ref, readinessWithin)
 	})
 }
 
@@ -111,18 +146,25 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 	return nil
 }
 
-// deletePod deletes the node's pod of the Deployment, or its first where the node has none, and returns when the pod is
-// on its way out.
-func (w *World) deletePod(ctx context.Context, node string) error {
+// podOf is the node's pod of the Deployment, or its first where the node has none, and its number from 0 on.
+func (w *World) podOf(ctx context.Context, node string) (n int, pod corev1.Pod, err error) {
 	pods, err := w.main.oldestFirst(ctx, w)
+	if err != nil {
+		return 0, pod, err
+	}
+	if len(pods) == 0 {
+		return 0, pod, errors.New("the Deployment has no pod: no endpoint can change")
+	}
+	n = max(0, slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil }))
+	return n, pods[n], nil
+}
+
+// deletePod deletes the node's pod of the Deployment, and returns when the pod is on its way out.
+func (w *World) deletePod(ctx context.Context, node string) error {
+	n, victim, err := w.podOf(ctx, node)
 	if err != nil {
 		return err
 	}
-	if len(pods) == 0 {
-		return errors.New("the Deployment has no pod: no endpoint can change")
-	}
-	n := max(0, slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil }))
-	victim := pods[n]
 	if err := w.act(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.main.name, n+1)); err != nil {
 		return err
 	}

@@ -54,7 +54,12 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), soak(), upgrade()}
+	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), scale(), soak(), upgrade()}
+}
+
+// gates says whether the measured pods have a readiness gate.
+func (s Scenario) gates(p Params) bool {
+	return s.Gated || p.on("gated") || p["change"] == changeReady
 }
 
 // Find returns the scenario of that name; the error lists the known ones.

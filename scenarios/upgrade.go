@@ -24,16 +24,21 @@ func upgrade() Scenario {
 			{"to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given", func(string) error { return nil }},
 			{"back", "off", "whether they become again what they were, node by node, after that", onOff},
 			{"cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts", onOff},
+			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
 			{"between", "5s", "time between two nodes", durationIn(0, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			first := w.Proxies.Subject(w.Nodes[0])
-			if err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"]); err != nil || !w.Params.on("back") {
+			err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"])
+			if err == nil && w.Params.on("back") {
+				err = w.upgradeAll(ctx, first, timeline.Subject)
+			}
+			if err != nil || !w.Params.on("roll") {
 				return err
 			}
-			return w.upgradeAll(ctx, first, timeline.Subject)
+			return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
 		},
 	}
 }

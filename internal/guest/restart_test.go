@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,5 +64,67 @@ func TestARestartCanComeBackToOtherEndpoints(t *testing.T) {
 	}
 	if len(before) != 2 || stayed != 1 || len(pods()) != 2 {
 		t.Errorf("before %v, when the proxy came back %v, in the end %v: one of two pods had to go meanwhile", before, during, pods())
+	}
+}
+
+// The pod is unready when the proxy ends, and ready again when it starts.
+func TestARestartCanComeBackToAPodThatIsReadyAgain(t *testing.T) {
+	s := newStage(t, "restart", map[string]string{"replicas": "1", "change": "ready", "which": "one"})
+	var now corev1.ConditionStatus
+	var seen []corev1.ConditionStatus
+	p := &renewed{start: func() { seen = append(seen, now) }}
+	s.world.Proxies = ending{p, func() { seen = append(seen, now) }}
+	s.kubelet = func(pod *corev1.Pod, _, should corev1.ConditionStatus) corev1.ConditionStatus {
+		if pod.Labels["app"] == "web" {
+			now = should
+		}
+		return should
+	}
+	scenario, err := scenarios.Find("restart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(seen, []corev1.ConditionStatus{"False", "True"}) {
+		t.Errorf("when the proxy ended and started the pod's readiness was %v", seen)
+	}
+}
+
+// ending tells when the proxy is about to end.
+type ending struct {
+	*renewed
+	ends func()
+}
+
+func (e ending) Stop(context.Context, string) error {
+	e.ends()
+	return nil
+}
+
+// A Service that is scaled to zero has no pod in between, and as many as before in the end.
+func TestScalingToZeroAndBack(t *testing.T) {
+	s := newStage(t, "scale", map[string]string{"antiAffinity": "off"})
+	least, most, last := 99, 0, 0
+	s.kubelet = func(_ *corev1.Pod, _, should corev1.ConditionStatus) corev1.ConditionStatus {
+		list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = len(list.Items); most > 0 || last > 0 {
+			least, most = min(least, last), max(most, last)
+		}
+		return should
+	}
+	scenario, err := scenarios.Find("scale")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
+		t.Fatal(err)
+	}
+	if steps := s.steps("scale to "); least != 0 || most != 2 || last != 2 || !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
+		t.Errorf("there were %d to %d pods, and %d in the end; steps %v", least, most, last, steps)
 	}
 }

@@ -62,7 +62,7 @@ func makeVerbs() map[string]verb {
 		"object delete":    {object: reference, keys: []key{{"grace", false, duration(0, time.Hour)}}},
 		"workload deploy":  {object: newWorkload, keys: []key{{"replicas", false, number(1, 100)}, {"policy", false, oneOf("Local", "Cluster")}, {"gated", false, oneOf("on", "off")}, {"ports", false, number(1, 1000)}}},
 		"workload rollout": {object: aWorkload},
-		"workload scale":   {object: aWorkload, keys: []key{{"replicas", true, number(1, 100)}}},
+		"workload scale":   {object: aWorkload, keys: []key{{"replicas", true, number(0, 100)}}},
 		"endpoints create": {object: newService, keys: []key{{"addresses", true, addresses}}},
 		"endpoints set":    {object: someService, keys: []key{{"addresses", true, addresses}}},
 		"pod start":        {object: newPod, keys: []key{{"workload", true, name}, {"node", true, name}}},

@@ -1,0 +1,49 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// scale takes all pods of the Service away and brings others, as an autoscaler does that goes to zero: what proxies forgot of flows
+// of UDP then was lost for as long as somebody sent (kubernetes#139628, #48370).
+func scale() Scenario {
+	return Scenario{
+		Name:    "scale",
+		Summary: "scales the Deployment to zero and back while traffic flows",
+		ByAPI:   true,
+		Parameters: []Parameter{
+			lanesParameter,
+			{"away", "20s", "how long there is no pod", durationIn(0, time.Hour)},
+			{"replicas", "2", "pods of the Deployment, before and after", numberIn(1, 100)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+			{"shutdownDelay", "5s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
+			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			replicas := w.main.replicas
+			if err := w.scaleTo(ctx, 0); err != nil {
+				return err
+			}
+			if err := w.Clock.Sleep(ctx, w.Params.duration("away")); err != nil {
+				return err
+			}
+			return w.scaleTo(ctx, replicas)
+		},
+	}
+}
+
+// scaleTo changes the number of pods, and waits until there are as many and the balancer has followed.
+func (w *World) scaleTo(ctx context.Context, replicas int) error {
+	return w.Step(ctx, fmt.Sprintf("scale to %d", replicas), "", func(ctx context.Context) error {
+		if err := w.act(ctx, "workload scale", w.main.name, "replicas", strconv.Itoa(replicas)); err != nil {
+			return err
+		}
+		if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+			return err
+		}
+		return w.followed(ctx)
+	})
+}
