@@ -20,14 +20,15 @@ import (
 func interference() Scenario {
 	return Scenario{
 		Name:      "interference",
-		Summary:   "has another program meddle with a node's rules: flush them, load its own anew, or leave a stale drop or a stale allow",
+		Summary:   "has another program meddle with a node's rules: flush them, load its own anew, leave a stale drop, a stale allow or a second proxy",
 		Tools:     true,
 		Unwritten: true,
 		Parameters: []Parameter{
 			lanesParameter,
-			{"what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods) or stale-allow " +
-				"(a rule that hides such a drop, and is cleaned up)", oneOf("flush", "reload", "stale-drop", "stale-allow")},
+			{"what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods), stale-allow " +
+				"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", oneOf("flush", "reload", "stale-drop", "stale-allow", Second)},
 			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty},
+			{"to", "", "with second: the proxy that runs beside the subject, such as kube-proxy@v1.37.1/iptables", func(string) error { return nil }},
 			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour)},
 			{"lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", durationIn(time.Second, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
@@ -44,6 +45,8 @@ func interference() Scenario {
 				})
 			case "reload":
 				return w.Step(ctx, "reload the firewall of "+node, node, func(ctx context.Context) error { return w.reloadFirewall(ctx, node) })
+			case Second:
+				return w.Step(ctx, "leave a second proxy running on "+node, node, func(ctx context.Context) error { return w.secondProxy(ctx, node) })
 			case "stale-drop":
 				return w.Step(ctx, "leave a stale drop on "+node, node, func(ctx context.Context) error { return w.staleDrop(ctx, node) })
 			default:
@@ -281,4 +284,42 @@ func (w *World) drops(ctx context.Context, node string) error {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}
 	return nil
+}
+
+// Second, as what meddles, is another proxy that was left running beside the subject.
+const Second = "second"
+
+// secondProxy starts another proxy beside the node's own, and, once its rules are there, replaces a pod: both have to follow. A second
+// one that ends, or writes nothing, disturbs nobody.
+func (w *World) secondProxy(ctx context.Context, node string) error {
+	_, before, err := w.ruleset(ctx, node)
+	if err != nil {
+		return err
+	}
+	at, other := w.Clock.Now(), w.Params["to"]
+	alive, err := w.Proxies.Beside(node, other)
+	if err != nil {
+		return err
+	}
+	err = w.Until(ctx, "rules of "+other+" on "+node, time.Minute, func(ctx context.Context) (bool, string, error) {
+		_, now, err := w.ruleset(ctx, node)
+		return now > before, fmt.Sprintf("%d rules, as before %d", now, before), errors.Join(alive(), err)
+	})
+	if err != nil {
+		return err
+	}
+	w.foreign(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, w.Proxies.Subject(node)))
+	if err := w.deletePod(ctx, node); err != nil {
+		return err
+	}
+	if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+		return err
+	}
+	if err := w.followed(ctx); err != nil {
+		return err
+	}
+	if err := w.Clock.Sleep(ctx, w.Params.duration("lasts")); err != nil {
+		return err
+	}
+	return alive()
 }

@@ -174,6 +174,8 @@ type Proxies interface {
 	Change(node, subject string) error
 	// Cleanup has the node's proxy, which has ended, take everything of it out of the kernel.
 	Cleanup(ctx context.Context, node string) error
+	// Beside starts another subject on a node whose proxy runs. The function says how it has ended, nil while it runs.
+	Beside(node, subject string) (alive func() error, err error)
 	// Subject names what runs on the node.
 	Subject(node string) string
 	// Quiet is for how long the log of the node's proxy has had no new line.

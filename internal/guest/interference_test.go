@@ -2,7 +2,9 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,6 +113,47 @@ func TestFlushThatIsRepairedAtOnce(t *testing.T) {
 		events, err := runInterference(t, &ruleset{own: 3, quick: true}, what)
 		if err != nil || len(events) != 2 || events[1].Text != "node-1 has 3 rules again" {
 			t.Errorf("%s: %+v, %v", what, events, err)
+		}
+	}
+}
+
+// besides is a fleet in which a second proxy writes rules, or ends.
+type besides struct {
+	idle
+	rules *ruleset
+	adds  int
+	ends  error
+}
+
+func (b *besides) Subject(string) string { return "bundled" }
+func (b *besides) Beside(string, string) (func() error, error) {
+	b.rules.own += b.adds
+	return func() error { return b.ends }, nil
+}
+
+func TestASecondProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		adds int
+		ends error
+		want string
+	}{
+		"left running": {adds: 5},
+		"ends":         {adds: 5, ends: errors.New("address in use"), want: "address in use"},
+		"does nothing": {want: "3 rules, as before 3"},
+	} {
+		s := newStage(t, "interference", map[string]string{"what": "second", "to": "kube-proxy@v1.37.1/iptables", "replicas": "2", "lasts": "1s"})
+		r := &ruleset{own: 3}
+		s.world.Machines, s.world.Proxies = r, &besides{rules: r, adds: c.adds, ends: c.ends}
+		scenario, err := scenarios.Find("interference")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = scenarios.Run(t.Context(), scenario, &s.world)
+		told := slices.ContainsFunc(s.events, func(e reports.Event) bool {
+			return e.Kind == reports.EventForeign && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
+		})
+		if c.want == "" && (err != nil || !told) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, told: %v; want %q", name, err, told, c.want)
 		}
 	}
 }

@@ -143,9 +143,19 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 		to = o.Timeline.Other()
 		has = to != ""
 	}
+	if what := params["what"]; has && what != "" && what != scenarios.Second { // a scenario that needs it for one thing only
+		if to != "" {
+			return nil, usagef("--set to=%s: scenario %s needs no other proxy with what=%s; it does with what=%s", to, o.Scenario, what, scenarios.Second)
+		}
+		has = false
+	}
 	switch {
 	case !has:
 		return nil, nil
+	case to == scenarios.Itself && params["what"] == scenarios.Second:
+		return nil, usagef("--set to=itself: a second proxy has to be another one")
+	case to == "" && params["what"] == scenarios.Second:
+		return nil, usagef("scenario %s needs to know what was left running: --set to=SUBJECT, such as --set to=kube-proxy@v1.37.1/iptables", o.Scenario)
 	case to == "":
 		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
 	}

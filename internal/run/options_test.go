@@ -105,6 +105,28 @@ func TestFallbackFollowsTheSubject(t *testing.T) {
 	}
 }
 
+// A scenario that needs another proxy for one thing only asks for it then, and refuses it otherwise.
+func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
+	const other = "kube-proxy@v1.37.1/iptables"
+	for _, c := range []struct{ what, to, next, refused string }{
+		{"flush", "", "", ""}, {"second", other, other, ""}, {"second", "", "", "what was left running"},
+		{"second", "bundled", "", "subject already"}, {"second", "itself", "", "another one"}, {"flush", other, "", "what=second"},
+	} {
+		o := Options{Scenario: "interference", Subject: "bundled", Cache: t.TempDir(), Set: map[string]string{"what": c.what, "to": c.to}}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		p, _, err := o.plan()
+		next := ""
+		if p.Next != nil {
+			next = p.Next.Subject
+		}
+		if next != c.next || c.refused == "" && err != nil || c.refused != "" && (!IsUsage(err) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("what=%s to=%s: next %q, %v", c.what, c.to, next, err)
+		}
+	}
+}
+
 // The default stays what it was: a VM, whatever this machine's kernel can do.
 func TestVirtualClockNeedsTheVM(t *testing.T) {
 	for _, o := range []Options{{}, {Clock: "virtual"}, {Kernel: "vm", Clock: "real"}} {
