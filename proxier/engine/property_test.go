@@ -451,6 +451,21 @@ func (r *rig) vandal(t *rapid.T) {
 	}
 }
 
+// flush takes all elements away, and the proxier is told of it: it puts them back without reading anything else.
+func (r *rig) flush() {
+	if r.blind {
+		return // only a full pass finds out what else was changed
+	}
+	r.blind = true
+	r.kernel.Flush()
+	report, err := r.engine.Restore(context.Background())
+	if err != nil {
+		r.t.Fatalf("restore: %v", err)
+	}
+	r.blind = false
+	r.settle(report)
+}
+
 // fault makes one of the next operations fail; the process survives all but the last kind.
 func (r *rig) fault(t *rapid.T) {
 	f := rapid.SampledFrom([]fake.Fault{fake.Refuse, fake.Lose, fake.Die}).Draw(t, "fault")
@@ -480,6 +495,7 @@ func TestHistories(t *testing.T) {
 			"restart":     func(*rapid.T) { r.start() },
 			"fault":       r.fault,
 			"vandal":      r.vandal,
+			"flush":       func(*rapid.T) { r.flush() },
 			"time passes": func(*rapid.T) { r.now = r.now.Add(time.Second) },
 			"reconcile":   func(*rapid.T) { r.full() },
 		})
