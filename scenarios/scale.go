@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// scale takes all pods of the Service away and brings others, as an autoscaler does that goes to zero: what proxies forgot of flows
-// of UDP then was lost for as long as somebody sent (kubernetes#139628, #48370).
+// scale takes all pods of the Service away and brings others, as an autoscaler does that goes to zero: flows of UDP that were there
+// before went on to pods that were gone (kubernetes#139628), or were lost when there were pods again (kubernetes#48370).
 func scale() Scenario {
 	return Scenario{
 		Name:    "scale",
