@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test smoke netns browser results bench-probes bench-proxier zero-loss versions nightly lint clean packages
+.PHONY: help build demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss versions nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ browser: ## the report's page in headless Chromium (the package chromium)
 
 results: packages build ## run the comparisons that belong in docs/results, and write the README's table (20 minutes)
 	@hack/results.sh
+
+disruptions: packages build ## run every disruption against four proxies, seed 1, and write the table of docs/disruptions.md (an hour); what is there is not run again
+	@hack/disruptions.sh
 
 bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh

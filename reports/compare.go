@@ -64,6 +64,11 @@ func ComparedRunOf(r *Report, path, history string) ComparedRun {
 		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history, Failures: failuresOf(r)}
 }
 
+// InvalidRun is the entry of a run that has no report, because it came to no good end.
+func InvalidRun(seed int64, path, history string) ComparedRun {
+	return ComparedRun{Seed: seed, Verdict: Invalid, Report: path, HistorySha256: history}
+}
+
 // Compare pairs the runs of the subjects by their seeds. At least two subjects are needed, each with a run; the order
 // of the subjects is kept. It is deterministic: the resampling has a fixed seed.
 func Compare(scenario string, subjects []ComparedSubject) (*Comparison, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -52,6 +53,45 @@ func WriteResults(w io.Writer, all []*Comparison) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// WriteRuns writes comparisons as one Markdown table, a row for each run: how it ended, what it lost in which way, and the hash of its
+// history, which whoever repeats it must get.
+func WriteRuns(w io.Writer, all []*Comparison) error {
+	var b bytes.Buffer
+	b.WriteString("| scenario | subject | verdict | attempts | dropped | delayed | failures by class | worst gap | seed | history |\n")
+	b.WriteString("|---|---|---|---:|---:|---:|---|---:|---:|---|\n")
+	for _, c := range all {
+		for _, s := range c.Subjects {
+			for _, r := range s.Runs {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %d | `%.8s` |\n", cell(disturbance(c)), cell(s.Subject), r.Verdict,
+					thousands(r.Attempts), thousands(r.Dropped), thousands(r.Delayed), cell(byClass(r)), worstGap([]ComparedRun{r}), r.Seed, r.HistorySha256)
+			}
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// disturbance is the title of a comparison without the windows before and after it.
+func disturbance(c *Comparison) string {
+	words := strings.Fields(TitleOf(c.Scenario, c.Command))
+	return strings.Join(slices.DeleteFunc(words, func(s string) bool {
+		return strings.HasPrefix(s, "baseline=") || strings.HasPrefix(s, "settle=")
+	}), " ")
+}
+
+// byClass counts the failures of a run by their class.
+func byClass(r ComparedRun) string {
+	counted := map[string]int{}
+	for _, f := range r.Failures {
+		counted[f.Class] += f.Connections
+	}
+	var words []string
+	for _, class := range slices.Sorted(maps.Keys(counted)) {
+		words = append(words, class+" "+thousands(counted[class]))
+	}
+	return strings.Join(words, ", ")
 }
 
 // TitleOf is a scenario with the parameters that the command of the run set: runs with the same title can be compared.

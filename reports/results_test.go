@@ -37,6 +37,27 @@ func TestResultsHaveARowForEachSubject(t *testing.T) {
 	}
 }
 
+func TestRunsHaveARowEach(t *testing.T) {
+	lossy := subject("b", 5)
+	lossy.Runs[0].Failures = []ComparedFailures{{"tcp-new", "refused", "proxy stop", 1000}, {"tcp-long", "reset", "", 2}, {"tcp-long", "refused", "", 3}}
+	lossy.Runs[0].HistorySha256 = strings.Repeat("ab", 32)
+	broken := ComparedSubject{Subject: "c", Runs: []ComparedRun{InvalidRun(1, "report.json", "")}}
+	c, err := Compare("restart", []ComparedSubject{subject("a", 0), lossy, broken})
+	if err != nil || c.Verdict != Invalid {
+		t.Fatal(c, err)
+	}
+	c.Command = "hitless compare restart --subject a --set baseline=10s --set signal=KILL --set settle=10s --runs 1"
+	var b bytes.Buffer
+	if err := WriteRuns(&b, []*Comparison{c}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| restart signal=KILL | a | pass |", "| restart signal=KILL | b | fail |", "| 5 | 0 | refused 1,003, reset 2 |", "| 1 | `abababab` |", "| restart signal=KILL | c | invalid | 0 |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
 func TestComparisonsThatCannotBeRead(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "another file": `{"verdict":"pass","lanes":[]}`, "the future": `{"schemaVersion":99,"subjects":[{"subject":"a"}]}`} {
 		file := filepath.Join(t.TempDir(), "compare.json")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,21 +13,39 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-var update = flag.Bool("update", false, "write the README's table and picture from docs/results")
+var update = flag.Bool("update", false, "write the tables and the picture of README.md and docs/disruptions.md from docs/results")
 
 const (
-	tableBegin = "<!-- The table below is made by `make results`. -->\n"
-	tableEnd   = "<!-- end of the table -->\n"
+	readme      = "../../README.md"
+	disruptions = "../../docs/disruptions.md"
+
+	tableEnd = "<!-- end of the table -->\n"
 
 	pictureBegin = "<!-- The picture below is made by `make results`. -->\n"
 	pictureEnd   = "<!-- end of the picture -->\n"
 )
 
+// tableBegin is what stands before the table that a target of make writes.
+func tableBegin(target string) string {
+	return "<!-- The table below is made by `make " + target + "`. -->\n"
+}
+
 // The README claims nothing that was not measured: its table is the one of the committed comparisons.
 func TestTheReadmeHasTheCommittedResults(t *testing.T) {
-	files, err := filepath.Glob("../../docs/results/*.json")
+	holds(t, readme, tableBegin("results"), tableOf(t, "../../docs/results/*.json", reports.WriteResults), tableEnd)
+}
+
+// Nor does the page of the disruptions, whose table has each committed run.
+func TestTheDocsHaveTheCommittedRuns(t *testing.T) {
+	holds(t, disruptions, tableBegin("disruptions"), tableOf(t, "../../docs/results/disruptions/*.json", reports.WriteRuns), tableEnd)
+}
+
+// tableOf is the table of committed comparisons. What has no hash of its history cannot be repeated, and is no result.
+func tableOf(t *testing.T, pattern string, write func(io.Writer, []*reports.Comparison) error) string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no committed comparisons in docs/results: %v", err)
+		t.Fatalf("no committed comparisons in %s: %v", pattern, err)
 	}
 	var all []*reports.Comparison
 	for _, file := range files {
@@ -44,10 +63,10 @@ func TestTheReadmeHasTheCommittedResults(t *testing.T) {
 		all = append(all, c)
 	}
 	var table bytes.Buffer
-	if err := reports.WriteResults(&table, all); err != nil {
+	if err := write(&table, all); err != nil {
 		t.Fatal(err)
 	}
-	readmeHolds(t, tableBegin, "\n"+table.String()+"\n", tableEnd)
+	return "\n" + table.String() + "\n"
 }
 
 // Its picture is drawn from a run, too: the first of the comparison beside it, which has the hash of the run's history.
@@ -64,29 +83,28 @@ func TestTheReadmeHasTheCommittedPicture(t *testing.T) {
 	if dropped := strings.Count(strings.ReplaceAll(string(picture), ",", ""), strconv.Itoa(run.Dropped)+" of "); run.Dropped == 0 || dropped != 1 {
 		t.Errorf("the picture is not of the first run of rollout.json, which dropped %d connections; `make results` draws it again", run.Dropped)
 	}
-	readmeHolds(t, pictureBegin, "\n```\n"+string(picture)+"```\n\n", pictureEnd)
+	holds(t, readme, pictureBegin, "\n```\n"+string(picture)+"```\n\n", pictureEnd)
 }
 
-// readmeHolds checks a part of the README, or writes it with -update.
-func readmeHolds(t *testing.T, begin, want, end string) {
+// holds checks a part of a page, or writes it with -update.
+func holds(t *testing.T, page, begin, want, end string) {
 	t.Helper()
-	const readme = "../../README.md"
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, begins := strings.Cut(string(text), begin)
 	old, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		t.Fatalf("%s has no place for what stands between %q and %q", readme, begin, end)
+		t.Fatalf("%s has no place for what stands between %q and %q", page, begin, end)
 	}
 	if old == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("the README has not what is committed in docs/results between %q and %q; `go test ./cmd/hitless -run Readme -update` writes it", begin, end)
+		t.Fatalf("%s has not what is committed in docs/results between %q and %q; `go test ./cmd/hitless -run Committed -update` writes it", page, begin, end)
 	}
-	if err := os.WriteFile(readme, []byte(before+begin+want+end+after), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -20,7 +21,8 @@ func ComparisonFolder(o Options) string {
 }
 
 // Compare runs a scenario against each subject with the seeds 1 to runs, interleaved, so that what changes on the machine
-// meanwhile meets all of them alike. Deterministic runs vary by seed alone: the seeds are the samples. It writes
+// meanwhile meets all of them alike. Deterministic runs vary by seed alone: the seeds are the samples. A run whose guest came to no
+// good end, as when the disturbance did not happen, makes the comparison invalid, and the others are run all the same. It writes
 // compare.json, compare.html and compare.md into o.Out, and each run into a folder of its own below it.
 func Compare(ctx context.Context, o Options, subjects []string, runs int) (*reports.Comparison, error) {
 	if len(subjects) < 2 || runs < 1 {
@@ -52,6 +54,11 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				one.Progress = func(line string) { o.Progress(name + ": " + line) }
 				one.Pulse = Named(name, o.Pulse)
 				result, err := Run(ctx, one)
+				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
+					one.Progress(invalid.Error())
+					compared[i].Runs[seed-1] = reports.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
+					return nil
+				}
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
 				}
