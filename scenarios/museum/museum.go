@@ -32,7 +32,9 @@ type Entry struct {
 }
 
 // All lists the entries by their ids.
-func All() []Entry { return []Entry{k8s71071(), k8s71515(), k8s85643()} }
+func All() []Entry {
+	return []Entry{k8s122740(), k8s139628(), k8s71071(), k8s71515(), k8s85643(), k8s92019()}
+}
 
 // Find returns the entry of that id; the error lists the known ones.
 func Find(id string) (Entry, error) {
@@ -51,7 +53,18 @@ type Record struct {
 	Report *reports.Report
 	Events []reports.Event // with their attributes, in order of time
 	Open   map[string]bool // pods to which connections were open, and answered, before the scenario began
+	Moves  []Move          // of the flow of a udp-sticky lane
+	Flow   Answered        // that flow
 }
+
+// Move is an answer from another pod than the one before it.
+type Move struct {
+	At       time.Duration // when the datagram was sent
+	From, To string        // pods
+}
+
+// Answered says when the first and the last datagrams were sent that were answered; both are 0 when none was.
+type Answered struct{ First, Last time.Duration }
 
 // Open reads the record of a run.
 func Open(h *reports.History) (*Record, error) {
@@ -67,30 +80,44 @@ func Open(h *reports.History) (*Record, error) {
 		r.Events = append(r.Events, e)
 	}
 	slices.SortStableFunc(r.Events, func(x, y reports.Event) int { return cmp.Compare(x.At, y.At) })
-	return r, r.readOpen(h)
+	return r, r.readAttempts(h)
 }
 
-// readOpen finds the pods to which connections were open.
-func (r *Record) readOpen(h *reports.History) error {
+// readAttempts finds the pods to which connections were open, and those that answered a flow of datagrams.
+func (r *Record) readAttempts(h *reports.History) error {
 	r.Open = map[string]bool{}
-	long, scenario := map[string]bool{}, r.Report.Run.Duration
+	long, sticky, scenario := map[string]bool{}, map[string]bool{}, r.Report.Run.Duration
 	for _, e := range r.Events {
 		switch {
+		case e.Kind == reports.EventLane && e.Attrs["control"] == "true":
 		case e.Kind == reports.EventLane && e.Attrs["protocol"] == "tcp-long":
 			long[e.Attrs["id"]] = true
+		case e.Kind == reports.EventLane && e.Attrs["protocol"] == "udp-sticky":
+			sticky[e.Attrs["id"]] = true
 		case e.Kind == reports.EventPhase && e.Object == "scenario":
 			scenario = e.At.Seconds()
 		}
 	}
-	if len(long) == 0 {
+	if len(long)+len(sticky) == 0 {
 		return nil
 	}
+	pod := ""
 	for a, err := range h.Attempts() {
 		if err != nil {
 			return fmt.Errorf("reading the attempts: %w", err)
 		}
-		if long[strconv.Itoa(int(a.Lane))] && a.Class == reports.OK && a.Start.Seconds() < scenario {
+		lane := strconv.Itoa(int(a.Lane))
+		if long[lane] && a.Class == reports.OK && a.Start.Seconds() < scenario {
 			r.Open[a.Backend] = true
+		}
+		if sticky[lane] && a.Class == reports.OK {
+			if pod != "" && a.Backend != pod {
+				r.Moves = append(r.Moves, Move{a.Start, pod, a.Backend})
+			}
+			if pod = a.Backend; r.Flow.First == 0 {
+				r.Flow.First = a.Start
+			}
+			r.Flow.Last = a.Start
 		}
 	}
 	return nil

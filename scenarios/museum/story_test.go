@@ -23,6 +23,10 @@ type story struct {
 	end      time.Duration // 90 s when 0
 	onePod   bool          // all of these connections go to the pod web-1
 	long     time.Duration // until when connections are open and asked on a lane of their own; 0 for none
+	// flow is the pod that answers a flow of datagrams at a time, empty for none; nil without such a flow.
+	flow func(at time.Duration) string
+	// flowClass is how a datagram fails that nobody answers: as one that is lost when nil.
+	flowClass func(at time.Duration) reports.Class
 }
 
 // loss is a time in which every attempt over a node fails.
@@ -86,6 +90,10 @@ func (s *story) record(t *testing.T) *Record {
 		s.event(time.Second, reports.EventLane, "", "tcp-long", "id", "2", "name", "tcp-long", "service", "web", "target", webAddress.String(),
 			"protocol", "tcp-long", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000", "partial", "true")
 	}
+	if s.flow != nil {
+		s.event(time.Second, reports.EventLane, "", "udp-sticky", "id", "3", "name", "udp-sticky", "service", "web", "target", webAddress.String(),
+			"protocol", "udp-sticky", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000")
+	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
@@ -117,6 +125,17 @@ func (s *story) write(t *testing.T) *Record {
 			a := s.attempt(2, uint64(seq), at, webAddress)
 			if seq%2 == 1 && !s.onePod {
 				a.Backend = "web-2"
+			}
+			w.Attempt(a)
+		}
+		if s.flow != nil {
+			a := s.attempt(3, uint64(seq), at, webAddress)
+			a.Source = netip.MustParseAddrPort("10.200.0.9:2000")
+			a.Class, a.Connect, a.Backend = reports.OK, 0, s.flow(at)
+			if a.Backend == "" {
+				if a.Class = reports.ReplyTimeout; s.flowClass != nil {
+					a.Class = s.flowClass(at)
+				}
 			}
 			w.Attempt(a)
 		}

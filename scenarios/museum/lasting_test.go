@@ -1,0 +1,161 @@
+package museum
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// told is a made-up run of an entry's scenario, of 120 s, with steps that have a name, a node, a begin and an end each.
+func told(e Entry, losses ...loss) *story {
+	s := &story{scenario: e.Scenario, losses: losses, params: map[string]string{}, end: ms(120_000)}
+	maps.Copy(s.params, e.Set)
+	s.pod(ms(500), "web-1", "node-1", "ready")
+	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
+	return s
+}
+
+func (s *story) step(name, node string, begin, end int) *story {
+	s.event(ms(begin), reports.EventStep, node, name, "state", "begin")
+	s.event(ms(end), reports.EventStep, node, name, "state", "end")
+	return s
+}
+
+// flowing gives a story a flow of datagrams.
+func flowing(s *story, pod func(at time.Duration) string) *story {
+	s.flow = pod
+	return s
+}
+
+// verdict is what an entry should say of a made-up run.
+type verdict struct {
+	story *story
+	want  Answer
+	say   string
+}
+
+func judged(t *testing.T, e Entry, cases map[string]verdict) {
+	t.Helper()
+	for name, c := range cases {
+		f := e.Judge(c.story.record(t))
+		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
+			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.say)
+		}
+	}
+}
+
+func lost(node string, from, to int, class reports.Class) loss {
+	return loss{node, ms(from), ms(to), class}
+}
+
+func TestK8s92019(t *testing.T) {
+	run := func(losses ...loss) *story {
+		s := told(k8s92019(), losses...).step("restart the proxy of node-1", "node-1", 20_000, 30_000)
+		s.pod(ms(20_100), "web-1", "node-1", "unready")
+		s.pod(ms(26_000), "web-1", "node-1", "ready")
+		return s
+	}
+	short := lost("node-2", 20_200, 26_500, reports.Rejected)
+	judged(t, k8s92019(), map[string]verdict{
+		"the bug":                     {run(lost("node-1", 20_200, 120_000, reports.Rejected), short), Seen, "node-1 lost connections from 20.2 s on"},
+		"served again":                {run(lost("node-1", 20_200, 30_500, reports.Rejected), short), NotSeen, "node-1 served again"},
+		"nothing lost":                {run(), NotSeen, ""},
+		"served again after a minute": {run(lost("node-1", 20_200, 90_000, reports.Rejected), short), NotSeen, ""},
+		"lost, not refused":           {run(lost("node-1", 20_200, 120_000, reports.ConnectTimeout), short), NotSeen, ""},
+		"lost before":                 {run(lost("node-1", 15_000, 120_000, reports.Rejected)), NotSeen, ""},
+		"lost much later":             {run(lost("node-1", 50_000, 120_000, reports.Rejected)), NotSeen, ""},
+		"lost on all nodes":           {run(lost("node-1", 20_200, 120_000, reports.Rejected), lost("node-2", 20_200, 120_000, reports.Rejected)), CannotTell, "node-2, whose proxy was not restarted"},
+		"the pod stayed ready":        {gone(run(), "unready"), CannotTell, "no pod became unready"},
+		"the pod stayed unready":      {gone(run(), "ready"), CannotTell, "no pod became unready and"},
+		"nobody restarted a proxy":    {without(run(), reports.EventStep), CannotTell, "no proxy was restarted"},
+		"not watched for long":        {ended(run(lost("node-1", 20_200, 80_000, reports.Rejected)), 80_000), CannotTell, "traffic flowed on for 50s"},
+		"the pod deleted":             {with(run(), "change", "on"), CannotTell, "needs change=ready"},
+		"the detector not proved":     {unproved(run()), CannotTell, "invalid"},
+	})
+}
+
+func TestK8s139628(t *testing.T) {
+	// The flow is lost from 25 s on, and from a time on it is refused, until another.
+	run := func(refused, again int, tcp ...loss) *story {
+		if tcp == nil {
+			tcp = []loss{lost("node-1", 25_000, 61_000, reports.Rejected), lost("node-2", 25_000, 61_000, reports.Rejected)}
+		}
+		s := told(k8s139628(), tcp...).step("scale to 0", "", 20_000, 26_000).step("scale to 2", "", 60_000, 62_000)
+		s.flowClass = func(at time.Duration) reports.Class {
+			if at >= ms(refused) {
+				return reports.Rejected
+			}
+			return reports.ReplyTimeout
+		}
+		return flowing(s, func(at time.Duration) string {
+			if at > ms(25_000) && at < ms(again) {
+				return ""
+			}
+			return "web-1"
+		})
+	}
+	judged(t, k8s139628(), map[string]verdict{
+		"the bug":               {run(999_000, 62_000), Seen, "was lost and not refused"},
+		"the bug, and for ever": {run(999_000, 120_000), Seen, ""},
+		"refused soon":          {run(27_000, 62_000), NotSeen, "lost datagrams were refused"},
+		"a few are refused":     {run(59_500, 62_000), Seen, "rejected 125"},
+		"refused at once":       {run(25_000, 62_000), NotSeen, ""},
+		"answered meanwhile":    {run(999_000, 40_000), CannotTell, "was answered while"},
+		"TCP is not refused":    {run(999_000, 62_000, lost("node-1", 25_000, 61_000, reports.ConnectTimeout)), CannotTell, "does not refuse"},
+		"TCP is not lost":       {run(999_000, 62_000, lost("node-1", 25_000, 25_100, reports.Rejected)), CannotTell, "does not refuse"},
+		"nobody scaled":         {without(run(999_000, 62_000), reports.EventStep), CannotTell, "not scaled"},
+		"never answered":        {flowing(run(999_000, 62_000), nil), CannotTell, "no flow of datagrams was answered"},
+		"a scenario of its own": {as(run(999_000, 62_000), "flap"), CannotTell, "needs scale"},
+		"without the UDP lane":  {with(run(999_000, 62_000), "lanes", "tcp-new"), CannotTell, "needs lanes="},
+		"without for a moment":  {without60(run(999_000, 62_000)), CannotTell, "too short"},
+	})
+}
+
+// without60 is the story in which the Service had pods again soon.
+func without60(s *story) *story {
+	for i, e := range s.events {
+		if e.Object == "scale to 2" {
+			s.events[i].At -= 25 * time.Second
+		}
+	}
+	return s
+}
+
+func TestK8s122740(t *testing.T) {
+	run := func(pod func(at time.Duration) string) *story {
+		s := flowing(told(k8s122740()), pod)
+		return s.step("restart the proxy of node-1", "node-1", 20_000, 23_000).step("restart the proxy of node-2", "node-2", 28_000, 31_000)
+	}
+	moves := func(at int) func(time.Duration) string {
+		return func(now time.Duration) string {
+			if now < ms(at) {
+				return "web-1"
+			}
+			return "web-2"
+		}
+	}
+	stays := func(time.Duration) string { return "web-1" }
+	dying := run(moves(24_000))
+	dying.pod(ms(22_000), "web-1", "node-1", "terminating")
+	silent := run(func(at time.Duration) string {
+		if at < ms(15_000) {
+			return "web-1"
+		}
+		return ""
+	})
+	judged(t, k8s122740(), map[string]verdict{
+		"the bug":                       {run(moves(22_500)), Seen, "from web-1 to web-2 at 22.5 s"},
+		"at the second restart":         {run(moves(33_000)), Seen, `while "restart the proxy of node-2"`},
+		"stays":                         {run(stays), NotSeen, "stayed with its pod while 2 proxies"},
+		"moved before":                  {run(moves(15_000)), NotSeen, ""},
+		"moved long after":              {run(moves(60_000)), NotSeen, ""},
+		"its pod went":                  {dying, NotSeen, ""},
+		"lost since before the restart": {silent, CannotTell, "after the proxies were restarted"},
+		"never answered":                {run(nil), CannotTell, "before a proxy was restarted"},
+		"nobody restarted a proxy":      {without(run(stays), reports.EventStep), CannotTell, "no proxy was restarted"},
+		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=10"},
+	})
+}
