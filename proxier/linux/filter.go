@@ -70,6 +70,9 @@ type filter struct {
 }
 
 func newFilter(o Options, families ...family) *filter {
+	if o.Remade == nil {
+		o.Remade = func(string) {}
+	}
 	return &filter{options: o, families: families}
 }
 

@@ -65,9 +65,6 @@ func Open(o Options) (*Kernel, error) {
 	if o.Lost == nil {
 		o.Lost = func(string) {}
 	}
-	if o.Remade == nil {
-		o.Remade = func(string) {}
-	}
 	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
 		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}, readOnly: o.ReadOnly}
 	if o.ReadOnly {
