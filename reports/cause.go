@@ -33,6 +33,8 @@ const (
 	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
+	// The exit of the very pod that the kernel gave the failed attempts weighs more than anything else of its age.
+	metShare = 2
 	// The pods of a node without power stay endpoints until the node lifecycle controller has missed its heartbeats for 50 s
 	// (--node-monitor-grace-period) and the proxies have followed; so long does it explain what fails over other nodes.
 	nodeLost = 2 * time.Minute
@@ -44,7 +46,10 @@ func (a *analysis) attribute() {
 	for _, l := range a.lanes {
 		service := a.serviceOf(l)
 		last := map[uint16]*outage{}
+		dead := map[deadKey]*outage{}
 		for _, o := range l.outages {
+			o.chosen = a.chosenIn(o)
+			o.met = a.podsMet(o)
 			o.cause = a.explain(byNode, l, o, service)
 			if s := a.standingCause(standing, l, o, service); s.score > o.cause.score {
 				o.cause = s
@@ -53,7 +58,30 @@ func (a *analysis) attribute() {
 				o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: max(0, o.from-p.cause.suspect.at)}
 			}
 			last[o.node] = o
+			a.goOn(dead, o)
 		}
+	}
+}
+
+// deadKey is a path's node and a pod that the kernel there gives connections to, although it has exited: then the exit explains
+// outage after outage, for as long as they follow each other.
+type deadKey struct {
+	node uint16
+	pod  string
+}
+
+const podExited = "pod exited"
+
+// goOn gives an outage the cause of an earlier one on its path, whose dead pod the kernel still gives connections to.
+func (a *analysis) goOn(dead map[deadKey]*outage, o *outage) {
+	for _, pod := range o.met {
+		if p := dead[deadKey{o.node, pod}]; p != nil && o.from-p.to <= carryWindow {
+			o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: o.from - p.cause.suspect.at}
+			break
+		}
+	}
+	if s := o.cause.suspect; s != nil && s.event == podExited && slices.Contains(o.met, s.pod) {
+		dead[deadKey{o.node, s.pod}] = o
 	}
 }
 
@@ -94,6 +122,9 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 			score := share * s.weight / (1 + float64(age)/float64(causeHalf+blur))
 			if s.at > o.struck {
 				score *= laterShare
+			}
+			if s.event == podExited && slices.Contains(o.met, s.pod) {
+				score *= metShare
 			}
 			if score >= best.score {
 				best = cause{suspect: s, score: score, after: age}

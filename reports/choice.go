@@ -67,6 +67,28 @@ func (a *analysis) chosenIn(o *outage) []chosen {
 	return all
 }
 
+// podsMet are the pods at the addresses that the kernel gave an outage's failed attempts.
+func (a *analysis) podsMet(o *outage) (met []string) {
+	for _, c := range o.chosen {
+		if pod := a.pods.byAddress[c.address.Addr().String()]; c.address.IsValid() && pod != "" {
+			met = append(met, pod)
+		}
+	}
+	return met
+}
+
+// gave reports whether the kernel gave failed attempts of the outage to a backend; it may have where it told of none.
+func (o *outage) gave(backend netip.AddrPort) bool {
+	told := false
+	for _, c := range o.chosen {
+		if c.address == backend {
+			return true
+		}
+		told = told || c.address.IsValid()
+	}
+	return !told
+}
+
 // ChosenReport is a backend that the kernel of an outage's node gave failed attempts.
 type ChosenReport struct {
 	Backend  string `json:"backend"`  // address and port; empty when the kernel chose none
@@ -79,7 +101,7 @@ type ChosenReport struct {
 
 func (a *analysis) chosenReport(o *outage) []ChosenReport {
 	var all []ChosenReport
-	for _, c := range a.chosenIn(o) {
+	for _, c := range o.chosen {
 		r := ChosenReport{Attempts: c.attempts}
 		if c.address.IsValid() {
 			r.Backend, r.Pod = c.address.String(), a.pods.byAddress[c.address.Addr().String()]
@@ -101,7 +123,7 @@ type choiceRow struct {
 
 func (a *analysis) choiceRows(o *outage) []choiceRow {
 	var rows []choiceRow
-	for _, c := range a.chosenIn(o) {
+	for _, c := range o.chosen {
 		row := choiceRow{Backend: "none: no node had the connection", Attempts: c.attempts}
 		if c.address.IsValid() {
 			row.Backend, row.Pod, row.Age = c.address.String(), a.podText(c.address.Addr(), o.to), "not looked at"

@@ -101,3 +101,37 @@ func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
 		}
 	}
 }
+
+// A dead pod among several that the kernel goes on to give connections to explains each of the outages, however long that
+// lasts and whatever happens elsewhere meanwhile; without the kernel's word nobody knows.
+func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
+	died, goesOn := 8*time.Second, 20*time.Second
+	stale := func(asked bool) *Report {
+		s := staleLab(died, 5*time.Millisecond)
+		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+		s.attempts, s.faults = nil, nil
+		for from := died; from < died+goesOn; from += 400 * time.Millisecond {
+			s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+		}
+		s.pod(simPod{name: "web-3", node: "node-3", address: "10.244.3.8", service: "default/web", ready: 2 * time.Second,
+			terminating: died + 3*time.Second, gone: died + 5*time.Second})
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+		s.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", asked })
+		return s.report(t)
+	}
+	named := func(r *Report) (right int) {
+		for _, o := range r.Lanes[0].Outages {
+			if o.Cause.Event == "pod exited" && strings.HasPrefix(o.Cause.Text, "pod web-1 ") {
+				right++
+			}
+		}
+		return right
+	}
+	r := stale(true)
+	if n := len(r.Lanes[0].Outages); n < 45 || named(r) != n || r.Unexplained.Count > 0 {
+		t.Errorf("%d of %d outages have the dead pod's end as their cause; unexplained %+v", named(r), n, r.Unexplained)
+	}
+	if r := stale(false); named(r) == len(r.Lanes[0].Outages) {
+		t.Error("the same is told without the kernel's word")
+	}
+}

@@ -125,8 +125,8 @@ func (a *analysis) usesIPVS(node string, at time.Duration) bool {
 		if e.At > at {
 			break
 		}
-		if e.Kind == EventProxy && e.Node == node && e.Object != "" {
-			ipvs = e.Object == "bundled" || strings.HasSuffix(e.Object, "/"+modeIPVS)
+		if e.Kind == EventProxy && e.Node == node && strings.HasPrefix(e.Object, "kube-proxy@") { // others have one mode, the run's
+			ipvs = strings.HasSuffix(e.Object, "/"+modeIPVS)
 		}
 	}
 	return ipvs
@@ -151,7 +151,7 @@ func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
 	for i := max(0, ts.inForce(o.from)-1); i < len(ts) && ts[i].from <= o.to; i++ {
 		for _, s := range ts[i].backends {
 			exited, has := a.pods.exitOf(s.address.Addr(), o.to)
-			if s.weight <= 0 || !has || (ok && exited <= found.exited) {
+			if s.weight <= 0 || !has || !o.gave(s.address) || (ok && exited <= found.exited) {
 				continue
 			}
 			k := i
@@ -183,6 +183,9 @@ func (a *analysis) ruleText(o *outage) string {
 	}
 	ts := a.kernelOf(o)
 	i := ts.inForce(max(o.from, o.struck))
+	if k := i + 1; i >= 0 && ts[i].takes() && k < len(ts) && ts[k].at <= o.to && !ts[k].takes() {
+		i = k // it was found so as soon as failures had it looked at
+	}
 	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
 		return ""
 	}
@@ -192,7 +195,14 @@ func (a *analysis) ruleText(o *outage) string {
 	}
 	text := fmt.Sprintf("%s had %s%s in IPVS", node, what, o.lane.address)
 	if lower, upper, ended := ts.until(i); ended {
-		text += " for " + rangeText(millisDown(max(0, lower-ts[i].at)), millisUp(upper-ts[i].from))
+		from := ts[i].from
+		if o.lane.opens() { // what was connected over the node before and after had a real server
+			from = max(from, o.before)
+			if !o.open && o.left == 0 {
+				upper = min(upper, o.after)
+			}
+		}
+		text += " for " + rangeText(millisDown(max(0, lower-ts[i].at)), millisUp(max(upper-from, lower-ts[i].at)))
 	}
 	return text + "; " + o.fateText()
 }

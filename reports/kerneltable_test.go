@@ -161,9 +161,9 @@ func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
 func TestAnEmptyTableIsNamed(t *testing.T) {
 	from, to := 10*time.Second, 12*time.Second
 	for backends, want := range map[string]string{
-		"":                  "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.02 s",
-		"10.244.3.7:8080=0": "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.02 s",
-		"absent":            "node-2 had no virtual server for 203.0.113.10:80 in IPVS for 1.99–2.02 s",
+		"":                  "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
+		"10.244.3.7:8080=0": "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
+		"absent":            "node-2 had no virtual server for 203.0.113.10:80 in IPVS for 1.99–2.01 s",
 		"10.244.3.7:8080=1": "",
 	} {
 		s := staleLab(29*time.Second, 5*time.Millisecond)

@@ -26,6 +26,8 @@ type outage struct {
 	left         time.Duration  // when the balancer left the path while it was failing; 0 when it did not
 	open         bool           // it lasted until the end of the lane
 	cause        cause
+	chosen       []chosen // what the kernel gave those of the failed attempts that it was asked about
+	met          []string // the pods among them
 }
 
 // pathKey tells the paths of a lane apart. A node that left the balancer's table and came back is another path: what

@@ -146,6 +146,8 @@ func expectTruth(t truth, o reports.OutageReport, history *reports.History, l re
 	Expect(o.LowerMs).To(BeNumerically("<=", t.most), "%s", t)
 	Expect(o.UpperMs).To(BeNumerically(">=", t.least), "%s", t)
 	Expect(o.UpperMs-o.LowerMs).To(BeNumerically("<=", 12*1000/l.Rate), "%s: bounds %v to %v", t, o.LowerMs, o.UpperMs)
+	Expect(o.Cause.Event).To(Equal("proxy exited"), "%s: %+v", t, o.Cause)
+	Expect(o.Cause.Text).To(HavePrefix("the proxy on "+t.node+" "), "%s", t)
 	class := classOf[t.kind+" "+t.protocol]
 	Expect(o.Classes[class.String()]).To(BeNumerically(">=", max(1, o.Failed()-edges)), "%s: %v", t, o.Classes)
 	if class == reports.Misrouted {
@@ -177,6 +179,8 @@ var _ = Describe("a proxier that keeps what is gone", func() {
 		for _, o := range outages {
 			Expect(o.Node).To(Equal("node-2"))
 			Expect(o.From).To(BeNumerically(">=", first.at-0.1))
+			Expect(o.Cause.Event).To(Equal("pod exited"), "%+v", o)
+			Expect(o.Cause.Text).To(ContainSubstring(" kept "), "%+v", o)
 		}
 		Expect(outages[0].Cause.Text).To(ContainSubstring(first.pod))
 	})
