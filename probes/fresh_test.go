@@ -104,7 +104,7 @@ func TestAFreshConnectionIsTriedWhenOneStalls(t *testing.T) {
 	silence := func(c *net.TCPConn) bool { _, _ = io.Copy(io.Discard, c); return false }
 	l := longLane(listen(t, failing(silence, true)), 5, 1)
 	l.StallAfter, l.ReplyDeadline = time.Second, 2500*time.Millisecond
-	own, fresh := probeBoth(t, l, 12)
+	own, fresh := probeBoth(t, l, 6)
 	silent := firstFailed(t, own)
 	if silent.Class != reports.ReplyTimeout {
 		t.Fatalf("the first that failed is %v (%s), want reply-timeout", silent.Class, silent.Detail)
@@ -138,7 +138,7 @@ func TestAFreshConnectionIsTriedWhenAnIdleOneDies(t *testing.T) {
 			if l.Protocol = protocol; protocol == ProtocolTCPLong {
 				l = longLane(target, 1, 1)
 			}
-			own, fresh := probeBoth(t, l, 4)
+			own, fresh := probeBoth(t, l, 3)
 			if own[2].Class != reports.Reset || len(fresh) != 1 || fresh[0].Class != reports.OK {
 				t.Fatalf("the attempt after the death is %v, fresh connections %+v; want reset, and one that is ok", own[2].Class, fresh)
 			}
@@ -171,8 +171,8 @@ func TestNoFreshConnectionWithoutAFailure(t *testing.T) {
 			if l.Protocol = test.protocol; test.protocol == ProtocolTCPLong {
 				l = longLane(l.Target, 5, 2)
 			}
-			if own, fresh := probeBoth(t, l, 8); len(own) != 8 || len(fresh) != 0 {
-				t.Errorf("%d attempts and %d fresh connections, want 8 and none: %+v", len(own), len(fresh), fresh)
+			if own, fresh := probeBoth(t, l, 5); len(own) != 5 || len(fresh) != 0 {
+				t.Errorf("%d attempts and %d fresh connections, want 5 and none: %+v", len(own), len(fresh), fresh)
 			}
 		})
 	}

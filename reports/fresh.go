@@ -111,6 +111,8 @@ func (s looks) text(o *outage) string {
 		return what + ", and nothing answered " + news + " either" + s.failures()
 	case s.tried == 1:
 		return what + ", and " + news + " got an answer late" + s.failures()
+	case good == 0:
+		return what + ", and none of " + news + " got an answer at once" + s.failures()
 	}
 	return fmt.Sprintf("%s, and only %d of %s got an answer at once%s", what, good, news, s.failures())
 }

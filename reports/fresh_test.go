@@ -77,6 +77,8 @@ func TestFreshConnectionsTellALostConnectionFromALostWay(t *testing.T) {
 			"only 1 of 2 new ones at those moments got an answer at once (1 delayed)"},
 		{"late", Reset, lostAt, []Class{Delayed}, FreshReport{1, map[string]int{"delayed": 1}},
 			"the established connection was reset, and a new one at that moment got an answer late (1 delayed)"},
+		{"none at once", Stalled, lostAt, []Class{Delayed, ConnectTimeout}, FreshReport{2, map[string]int{"delayed": 1, "connect-timeout": 1}},
+			"established connections were stalled, and none of 2 new ones at those moments got an answer at once (1 delayed, 1 connect-timeout)"},
 		{"none was tried", Reset, lostAt, nil, FreshReport{0, map[string]int{}}, ""},
 		{"those long before say nothing", Reset, lostAt - 2*time.Second, []Class{OK, OK}, FreshReport{0, map[string]int{}}, ""},
 		{"nor those long after", Reset, lostAt + 6*time.Second, []Class{OK, OK}, FreshReport{0, map[string]int{}}, ""},
