@@ -18,7 +18,7 @@ func (m *migration) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.served(ctx); err != nil {
+	if err := m.served(ctx, addrs.Bound); err != nil {
 		return err
 	}
 	elements, err := m.kernel.Elements()
@@ -61,10 +61,10 @@ func (m *migration) apply(op kernel.Op, n int) error {
 	return m.kernel.Apply(op)
 }
 
-// served is an error unless kube-proxy runs in the mode to go to, and its rules are in the kernel.
-func (m *migration) served(ctx context.Context) error {
+// served is an error unless kube-proxy runs in the mode to go to, and its rules for these addresses' families are in the kernel.
+func (m *migration) served(ctx context.Context, addrs []netip.Addr) error {
 	mode := m.running(ctx)
-	serves, err := m.left.Serves(m.to)
+	serves, err := m.left.Serves(m.to, addrs)
 	if err != nil {
 		return fmt.Errorf("looking whether kube-proxy serves already: %w", err)
 	}

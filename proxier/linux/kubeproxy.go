@@ -163,51 +163,79 @@ func nftConn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *mdnetlink.Conn) error { return c.SetDeadline(time.Now().Add(kubeProxyDeadline)) }))
 }
 
-// Serves reports whether a kube-proxy that has just started has done its first pass: it writes its rules by one transaction, at
-// the end in mode ipvs.
-func (p *KubeProxy) Serves(mode string) (bool, error) {
+// Serves reports whether a kube-proxy that has just started has done its first pass for each family of these addresses, or for
+// one of the two where there are none: the families have a pass each, which writes its rules by one transaction, at the end in
+// mode ipvs.
+func (p *KubeProxy) Serves(mode string, addrs []netip.Addr) (bool, error) {
 	c, err := nftConn()
 	if err != nil {
 		return false, err
 	}
-	if mode == "nftables" {
-		return p.servesByMap(c)
-	}
-	found := false
 	if p.Device != (mode == "ipvs") {
 		return false, nil
 	}
+	served, err := p.servedByRules(c)
+	if mode == "nftables" {
+		served, err = p.servedByMap(c)
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, addr := range addrs {
+		if !served[tableFamily(addr)] {
+			return false, nil
+		}
+	}
+	return len(served) > 0, nil
+}
+
+func tableFamily(addr netip.Addr) nftables.TableFamily {
+	if addr.Is4() {
+		return nftables.TableFamilyIPv4
+	}
+	return nftables.TableFamilyIPv6
+}
+
+// servedByRules are the families whose chain of Services has rules.
+func (p *KubeProxy) servedByRules(c *nftables.Conn) (map[nftables.TableFamily]bool, error) {
+	served := map[nftables.TableFamily]bool{}
 	for _, chain := range p.chains {
 		if chain.Table.Name != "nat" || chain.Name != "KUBE-SERVICES" {
 			continue
 		}
 		rules, err := c.GetRules(chain.Table, chain)
-		if err != nil || len(rules) == 0 {
-			return false, err
+		if err != nil {
+			return nil, err
 		}
-		found = true
+		if len(rules) > 0 {
+			served[chain.Table.Family] = true
+		}
 	}
-	return found, nil
+	return served, nil
 }
 
-// servesByMap reports whether the map of Services has something in it, for one family.
-func (p *KubeProxy) servesByMap(c *nftables.Conn) (bool, error) {
+// servedByMap are the families whose map of Services has something in it.
+func (p *KubeProxy) servedByMap(c *nftables.Conn) (map[nftables.TableFamily]bool, error) {
+	served := map[nftables.TableFamily]bool{}
 	for _, table := range p.tables {
 		sets, err := c.GetSets(table)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		for _, set := range sets {
 			if set.Name != "service-ips" {
 				continue
 			}
 			elements, err := c.GetSetElements(set)
-			if err != nil || len(elements) > 0 {
-				return len(elements) > 0, err
+			if err != nil {
+				return nil, err
+			}
+			if len(elements) > 0 {
+				served[table.Family] = true
 			}
 		}
 	}
-	return false, nil
+	return served, nil
 }
 
 func (p *KubeProxy) findRules() error {

@@ -4,6 +4,7 @@ package linux
 
 import (
 	"net"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -138,6 +139,40 @@ func TestRulesOfKubeProxyGo(t *testing.T) {
 }
 
 // The device goes with its addresses, but not with those that the proxier has too.
+// The families have a pass each, so one that is served says nothing of the other.
+func TestServedByFamily(t *testing.T) {
+	inNamespace(t)
+	first, second := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")
+	want := func(mode string, addrs []netip.Addr, want bool) {
+		t.Helper()
+		if serves, err := find(t).Serves(mode, addrs); err != nil || serves != want {
+			t.Errorf("kube-proxy in mode %s serves %v: %v, %v; want %v", mode, addrs, serves, err, want)
+		}
+	}
+	both, one := []netip.Addr{first, second}, []netip.Addr{first}
+	want("iptables", nil, false)
+	for _, family := range []string{"ip", "ip6"} {
+		nft(t, "add", "table", family, "nat")
+		nft(t, "add", "chain", family, "nat", "KUBE-SERVICES")
+		nft(t, "add", "table", family, "kube-proxy")
+		nft(t, "add", "map", family, "kube-proxy", "service-ips", "{ type inet_service : verdict ; }")
+	}
+	want("iptables", one, false)
+	want("nftables", one, false)
+	nft(t, "add", "rule", "ip", "nat", "KUBE-SERVICES", "accept")
+	nft(t, "add", "element", "ip", "kube-proxy", "service-ips", "{ 80 : accept }")
+	for _, mode := range []string{"iptables", "nftables"} {
+		want(mode, nil, true)
+		want(mode, one, true)
+		want(mode, both, false)
+	}
+	nft(t, "add", "rule", "ip6", "nat", "KUBE-SERVICES", "accept")
+	nft(t, "add", "element", "ip6", "kube-proxy", "service-ips", "{ 80 : accept }")
+	want("iptables", both, true)
+	want("nftables", both, true)
+	want("ipvs", both, false) // there is no device
+}
+
 func TestDeviceOfKubeProxyGoes(t *testing.T) {
 	inNamespace(t)
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: kubeProxyDevice}}); err != nil { // not every kernel has dummy devices
