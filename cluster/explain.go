@@ -27,7 +27,7 @@ func Explain(err error) error {
 	case errors.As(err, new(net.Error)):
 		hint = "the API server did not answer; see whether this machine still reaches it"
 	}
-	if hint == "" {
+	if hint == "" || strings.Contains(err.Error(), hint) {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, hint)
