@@ -35,10 +35,11 @@ func TestTheComparisonInABrowser(t *testing.T) {
 	useInBrowser(t, filepath.Join(dir, ComparisonPageFile), "compare.js", 1280)
 }
 
-// useInBrowser uses a page with a script of testdata, in a window of that width.
+// useInBrowser uses a page with a script of testdata and what hand.js has for all of them, in a window of that width.
 func useInBrowser(t *testing.T, file, script string, width int) {
 	t.Helper()
-	page, said := inBrowser(t, file, string(contents(t, "testdata", script)[0]), width)
+	scripts := contents(t, "testdata", "hand.js", script)
+	page, said := inBrowser(t, file, string(scripts[0])+string(scripts[1]), width)
 	if said != "" {
 		t.Errorf("the console says:\n%s", said)
 	}

@@ -1,18 +1,8 @@
 // Uses the page as a reader would, and leaves what went wrong as an attribute of the document.
 (function () {
-  const faults = window.faults;
-  const check = function (ok, what) { if (!ok) faults.push(what); };
-  const $ = function (selector) { return document.querySelector(selector); };
-  const all = function (selector) { return Array.from(document.querySelectorAll(selector)); };
-  const box = function () { return $('#timeline svg').getBoundingClientRect(); };
-  const pointer = function (kind, share) {
-    $('#timeline svg').dispatchEvent(new PointerEvent(kind, { bubbles: true, clientX: box().left + box().width * share, clientY: box().top + 50, button: 0, pointerType: 'mouse' }));
-  };
-  const key = function (name) { $('#timeline').dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true })); };
   const places = function () {
     return all('#timeline rect').map(function (r) { return Math.round(r.getAttribute('x')) + '+' + Math.round(r.getAttribute('width')) + r.style.display; }).join();
   };
-  const isWhole = function () { return $('#whole').disabled; };
 
   const before = places();
   check(!$('#tools').hidden && isWhole(), 'the tools are not offered');

@@ -1,16 +1,5 @@
 // Uses the page of a comparison as a reader would, and leaves what went wrong as an attribute of the document.
 (function () {
-  const faults = window.faults;
-  const check = function (ok, what) { if (!ok) faults.push(what); };
-  const $ = function (selector) { return document.querySelector(selector); };
-  const all = function (selector) { return Array.from(document.querySelectorAll(selector)); };
-  const box = function () { return $('#timeline svg').getBoundingClientRect(); };
-  const pointer = function (kind, share) {
-    $('#timeline svg').dispatchEvent(new PointerEvent(kind, { bubbles: true, clientX: box().left + box().width * share, clientY: box().top + 50, button: 0, pointerType: 'mouse' }));
-  };
-  const key = function (name) { $('#timeline').dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true })); };
-  const isWhole = function () { return $('#whole').disabled; };
-
   check(!$('#tools').hidden && isWhole(), 'the tools are not offered');
   check(document.documentElement.scrollWidth <= innerWidth, 'the page is too wide');
   check(all('.row.run').length === all('a[href$="/report.html"]').length, 'the rows are not those of the table');
