@@ -23,16 +23,21 @@ func scale() Scenario {
 			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			replicas := w.main.replicas
-			if err := w.scaleTo(ctx, 0); err != nil {
-				return err
-			}
-			if err := w.Clock.Sleep(ctx, w.Params.duration("away")); err != nil {
-				return err
-			}
-			return w.scaleTo(ctx, replicas)
+			return w.withoutPods(ctx, func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("away")) })
 		},
 	}
+}
+
+// withoutPods scales to zero before something is done, and back after it.
+func (w *World) withoutPods(ctx context.Context, do func(context.Context) error) error {
+	replicas := w.main.replicas
+	if err := w.scaleTo(ctx, 0); err != nil {
+		return err
+	}
+	if err := do(ctx); err != nil {
+		return err
+	}
+	return w.scaleTo(ctx, replicas)
 }
 
 // scaleTo changes the number of pods, and waits until there are as many and the balancer has followed.

@@ -25,22 +25,30 @@ func upgrade() Scenario {
 			{"back", "off", "whether they become again what they were, node by node, after that", onOff},
 			{"cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts", onOff},
 			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff},
+			{"empty", "off", "whether the Deployment is scaled to zero before the first node, and back in the end, so that what an old proxy refuses shows", onOff},
 			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
 			{"between", "5s", "time between two nodes", durationIn(0, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			first := w.Proxies.Subject(w.Nodes[0])
-			err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"])
-			if err == nil && w.Params.on("back") {
-				err = w.upgradeAll(ctx, first, timeline.Subject)
+			upgrade := w.upgradeThereAndBack
+			if w.Params.on("empty") {
+				upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeThereAndBack) }
 			}
-			if err != nil || !w.Params.on("roll") {
+			if err := upgrade(ctx); err != nil || !w.Params.on("roll") {
 				return err
 			}
 			return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
 		},
 	}
+}
+
+func (w *World) upgradeThereAndBack(ctx context.Context) error {
+	first := w.Proxies.Subject(w.Nodes[0])
+	if err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"]); err != nil || !w.Params.on("back") {
+		return err
+	}
+	return w.upgradeAll(ctx, first, timeline.Subject)
 }
 
 // migrate is upgrade with the defaults of the way from one mode to another as upstream documents it: the old mode's rules are

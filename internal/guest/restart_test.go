@@ -98,6 +98,10 @@ type ending struct {
 	ends func()
 }
 
+func (ending) Subject(string) string { return "old" }
+
+func (ending) Change(string, string) error { return nil }
+
 func (e ending) Stop(context.Context, string) error {
 	e.ends()
 	return nil
@@ -126,5 +130,30 @@ func TestScalingToZeroAndBack(t *testing.T) {
 	}
 	if steps := s.steps("scale to "); least != 0 || most != 2 || last != 2 || !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
 		t.Errorf("there were %d to %d pods, and %d in the end; steps %v", least, most, last, steps)
+	}
+}
+
+// The proxies change while the Service has no pod, and in the end it has as many as before.
+func TestAnUpgradeCanMeetAServiceWithoutPods(t *testing.T) {
+	s := newStage(t, "upgrade", map[string]string{"to": "new", "empty": "on", "antiAffinity": "off"})
+	pods := func() int {
+		list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	var met []int
+	meet := func() { met = append(met, pods()) }
+	s.world.Proxies = ending{&renewed{start: meet}, meet}
+	scenario, err := scenarios.Find("upgrade")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
+		t.Fatal(err)
+	}
+	if len(met) == 0 || slices.Max(met) != 0 || pods() != 3 {
+		t.Errorf("the proxies ended and started with %v pods, and in the end there are %d; none and 3 were wanted", met, pods())
 	}
 }

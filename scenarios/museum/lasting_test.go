@@ -2,6 +2,7 @@ package museum
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,5 +158,33 @@ func TestK8s122740(t *testing.T) {
 		"never answered":                {run(nil), CannotTell, "before a proxy was restarted"},
 		"nobody restarted a proxy":      {without(run(stays), reports.EventStep), CannotTell, "no proxy was restarted"},
 		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=10"},
+	})
+}
+
+func TestTheSwitchOfModes(t *testing.T) {
+	run := func(losses ...loss) *story {
+		s := told(modeSwitch(), losses...).step("scale to 0", "", 20_000, 24_000)
+		s.step("put b in the place of a on node-1", "node-1", 24_000, 28_000).step("put b in the place of a on node-2", "node-2", 33_000, 37_000)
+		return s.step("scale to 3", "", 42_000, 44_000)
+	}
+	while := func(node string) loss { return lost(node, 22_000, 43_000, reports.Rejected) }
+	unchanged := func() *story {
+		s := run(lost("node-1", 22_000, 120_000, reports.Rejected))
+		s.events = slices.DeleteFunc(s.events, func(e reports.Event) bool { return strings.HasPrefix(e.Object, "put ") })
+		return s
+	}
+	judged(t, modeSwitch(), map[string]verdict{
+		"the bug":                      {run(lost("node-1", 22_000, 120_000, reports.Rejected), while("node-2")), Seen, "node-1 lost connections from 22.0 s on"},
+		"refused while there was none": {run(while("node-1"), while("node-2")), NotSeen, "2 proxies changed"},
+		"nothing lost":                 {run(), NotSeen, ""},
+		"served again after a minute":  {run(lost("node-1", 22_000, 105_000, reports.Rejected)), NotSeen, ""},
+		"lost, not refused":            {run(lost("node-1", 22_000, 120_000, reports.ConnectTimeout)), NotSeen, ""},
+		"lost before":                  {run(lost("node-1", 15_000, 120_000, reports.Rejected)), NotSeen, ""},
+		"lost much later":              {run(lost("node-1", 70_000, 120_000, reports.Rejected)), NotSeen, ""},
+		"no proxy was changed":         {unchanged(), CannotTell, "no proxy was changed"},
+		"changed with pods":            {unchanged().step("put b in the place of a on node-1", "node-1", 12_000, 16_000), CannotTell, "there were pods"},
+		"never scaled":                 {without(run(), reports.EventStep), CannotTell, "no proxy was changed"},
+		"with pods":                    {with(run(), "empty", "off"), CannotTell, "needs empty=on"},
+		"not watched for long":         {ended(run(lost("node-1", 22_000, 90_000, reports.Rejected)), 90_000), CannotTell, "traffic flowed on for 46s"},
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 // Entry is one bug. Adding one is a value in All and one signature.
 type Entry struct {
-	ID       string // k8s-85643: where it was reported, and its number there
+	ID       string // k8s-85643: where it was reported, and its number there; a name when nobody has reported it
 	Title    string // one line: what loses traffic when
 	Affected string // versions that have the bug
 	Fixed    string // the version, and the change if it is known
@@ -33,7 +33,7 @@ type Entry struct {
 
 // All lists the entries by their ids.
 func All() []Entry {
-	return []Entry{k8s122740(), k8s139628(), k8s71071(), k8s71515(), k8s85643(), k8s92019()}
+	return []Entry{modeSwitch(), k8s122740(), k8s139628(), k8s71071(), k8s71515(), k8s85643(), k8s92019()}
 }
 
 // Find returns the entry of that id; the error lists the known ones.
