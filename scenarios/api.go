@@ -18,6 +18,7 @@ func api() Scenario {
 		Parameters: []Parameter{
 			{"away", "5m", "how long the API server is away; 0s for not at all", durationIn(0, 24*time.Hour)},
 			{"relists", "3", "how often the watches end and expire", numberIn(0, 1000)},
+			{"delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", durationIn(0, time.Hour)},
 			lanesParameter,
 			{"replicas", "2", "pods of the Deployment; fewer than nodes, or it cannot be rolled", numberIn(1, 100)},
 		},
@@ -41,9 +42,24 @@ func api() Scenario {
 					return err
 				}
 			}
+			if delay := w.Params.duration("delay"); delay > 0 {
+				name := fmt.Sprintf("roll while what the proxy of %s watches is %s late", w.Nodes[0], delay)
+				return w.Step(ctx, name, w.Nodes[0], func(ctx context.Context) error { return w.rollLate(ctx, w.Nodes[0], delay) })
+			}
 			return nil
 		},
 	}
+}
+
+// rollLate rolls while one node's proxy learns of everything late, as it does from an API server that is overloaded.
+func (w *World) rollLate(ctx context.Context, node string, delay time.Duration) error {
+	if err := w.act(ctx, "api delay", node, "by", delay.String()); err != nil {
+		return err
+	}
+	if err := w.roll(ctx); err != nil {
+		return err
+	}
+	return w.act(ctx, "api delay", node, "by", "0s")
 }
 
 // watchesWithin bounds the time until every proxy watches again: clients wait up to half a minute between two tries.
