@@ -81,13 +81,18 @@ type Future struct {
 	result *run.Result
 	err    error
 	log    bytes.Buffer
+	joint  JointRun
 }
 
 // Begin starts a run; it takes a CPU of its own when one is free. The results go to a folder below dir.
 func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
 	f := &Future{done: make(chan struct{})}
+	begun.Lock()
+	begun.runs = append(begun.runs, f)
+	begun.Unlock()
 	go func() {
 		defer close(f.done)
+		defer func() { f.joint = jointOf(o, f.result) }()
 		if o.Program, f.err = Program(); f.err != nil {
 			return
 		}

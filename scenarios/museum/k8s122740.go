@@ -16,8 +16,8 @@ func k8s122740() Entry {
 		Affected: "kube-proxy up to v1.31 in iptables mode",
 		Fixed:    "v1.32",
 		Scenario: "restart",
-		// Among many pods, a flow that is given a pod anew hardly gets its own again: one time in ten.
-		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "10", "antiAffinity": "off",
+		// Among many pods, a flow that is given a pod anew hardly gets its own again: one time in 30.
+		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "30", "antiAffinity": "off",
 			"which": "each", "change": "off", "signal": "TERM"},
 		Signature: flowMoves,
 	}

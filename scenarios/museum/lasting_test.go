@@ -157,7 +157,7 @@ func TestK8s122740(t *testing.T) {
 		"lost since before the restart": {silent, CannotTell, "after the proxies were restarted"},
 		"never answered":                {run(nil), CannotTell, "before a proxy was restarted"},
 		"nobody restarted a proxy":      {without(run(stays), reports.EventStep), CannotTell, "no proxy was restarted"},
-		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=10"},
+		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=30"},
 	})
 }
 
