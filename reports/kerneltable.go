@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// kernelTable is a virtual server of a node's kernel, as looks at it found it from some time on.
+// kernelTable is a virtual server of a node's kernel, of IPVS or as the rules of nftables make it, as looks at it found it from
+// some time on.
 type kernelTable struct {
 	from, at time.Duration // the last look that found it otherwise, and the first that found it so
 	absent   bool
@@ -24,14 +25,15 @@ type realServer struct {
 
 // kernelKey is where a virtual server stands.
 type kernelKey struct {
-	node string
+	table string // the attribute
+	node  string
 	frontend
 }
 
 // kernelTableOf reads an EventTable.
 func kernelTableOf(e Event) (kernelKey, kernelTable, error) {
 	address, err := frontendOf(e)
-	key, t := kernelKey{e.Node, address}, kernelTable{from: e.At, at: e.At, absent: e.Attrs["state"] == "absent"}
+	key, t := kernelKey{cmp.Or(e.Attrs["table"], modeIPVS), e.Node, address}, kernelTable{from: e.At, at: e.At, absent: e.Attrs["state"] == "absent"}
 	if err != nil {
 		return key, t, err
 	}
@@ -112,27 +114,39 @@ func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
 
 // kernelOf is what is known of the virtual server that an outage's attempts met on their node, if they met one.
 func (a *analysis) kernelOf(o *outage) kernelTables {
-	if a.tables[o.lane.frontend()].logged() || !a.usesIPVS(a.nodes[o.node], o.from) {
+	mode := a.proxyMode(o)
+	if a.tables[o.lane.frontend()].logged() || modeNames[mode] == "" {
 		return nil // such a balancer goes to the nodes' own ports; and other proxies have tables elsewhere
 	}
-	return a.kernel[kernelKey{a.nodes[o.node], o.lane.frontend()}]
+	table := modeNFTables
+	if mode == modeIPVS {
+		table = modeIPVS
+	}
+	return a.kernel[kernelKey{table, a.nodes[o.node], o.lane.frontend()}]
 }
 
-// usesIPVS reports whether the proxy that a node had at an instant has its tables in IPVS.
-func (a *analysis) usesIPVS(node string, at time.Duration) bool {
-	ipvs := a.run.Subject.Mode == modeIPVS
+// proxyMode is the mode of the proxy that an outage's node had when it began.
+func (a *analysis) proxyMode(o *outage) string {
+	mode := a.run.Subject.Mode
 	for _, e := range a.events {
-		if e.At > at {
+		if e.At > o.from {
 			break
 		}
-		if e.Kind == EventProxy && e.Node == node && strings.HasPrefix(e.Object, "kube-proxy@") { // others have one mode, the run's
-			ipvs = strings.HasSuffix(e.Object, "/"+modeIPVS)
+		if e.Kind == EventProxy && e.Node == a.nodes[o.node] && strings.HasPrefix(e.Object, "kube-proxy@") { // others have one mode, the run's
+			mode = e.Object[strings.LastIndex(e.Object, "/")+1:]
 		}
 	}
-	return ipvs
+	return mode
 }
 
-const modeIPVS = "ipvs"
+// modeNames are the modes whose tables are watched, as sentences call them. The rules of iptables are in nftables, too.
+var modeNames = map[string]string{modeIPVS: "IPVS", modeNFTables: "nftables", modeIPTables: "iptables"}
+
+const (
+	modeIPVS     = "ipvs"
+	modeNFTables = "nftables"
+	modeIPTables = "iptables"
+)
 
 // keptServer is a real server that got new connections after its process had exited.
 type keptServer struct {
@@ -173,13 +187,13 @@ func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
 
 // ruleText tells what the node's kernel did with the connections of an outage, empty when its table explains nothing.
 func (a *analysis) ruleText(o *outage) string {
-	node := a.nodes[o.node]
+	node, mode := a.nodes[o.node], a.proxyMode(o)
 	if k, ok := a.keptAfterExit(o); ok {
 		long := "for " + rangeText(millisDown(k.lower), millisUp(k.upper))
 		if k.still {
 			long = "until the end of the record"
 		}
-		return fmt.Sprintf("%s kept %s in IPVS %s after its process exited; %s", node, k.address.Addr(), long, o.fateText())
+		return fmt.Sprintf("%s kept %s in %s %s after its process exited; %s", node, k.address.Addr(), modeNames[mode], long, o.fateText())
 	}
 	ts := a.kernelOf(o)
 	i := ts.inForce(max(o.from, o.struck))
@@ -190,10 +204,12 @@ func (a *analysis) ruleText(o *outage) string {
 		return ""
 	}
 	what := "no real server that takes new connections to "
-	if ts[i].absent {
+	if ts[i].absent && mode == modeIPVS {
 		what = "no virtual server for "
+	} else if ts[i].absent {
+		what = "no rule to a backend for "
 	}
-	text := fmt.Sprintf("%s had %s%s in IPVS", node, what, o.lane.address)
+	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.lane.address, modeNames[mode])
 	if lower, upper, ended := ts.until(i); ended {
 		from := ts[i].from
 		if o.lane.opens() { // what was connected over the node before and after had a real server
@@ -251,7 +267,11 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 	if len(ts) == 0 {
 		return nil
 	}
+	mode := a.proxyMode(o)
 	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.address, a.nodes[o.node])}
+	if mode != modeIPVS {
+		v.Caption = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.lane.address, modeNames[mode], a.nodes[o.node])
+	}
 	var shown []int
 	for _, moment := range [...]struct {
 		name string
@@ -280,24 +300,28 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 			row.Address, row.Pod = address.String(), a.podText(address.Addr(), o.to)
 		}
 		for _, i := range shown {
-			row.Cells = append(row.Cells, ts.cell(i, address))
+			row.Cells = append(row.Cells, ts.cell(i, address, mode))
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	return v
 }
 
-func (ts kernelTables) cell(i int, address netip.AddrPort) string {
+func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
 	switch {
 	case i < 0:
 		return "not looked at"
-	case ts[i].absent:
+	case ts[i].absent && mode == modeIPVS:
 		return "no virtual server"
+	case ts[i].absent:
+		return "no rule"
 	}
-	switch w := ts[i].weight(address); w {
-	case -1:
+	switch w := ts[i].weight(address); {
+	case w < 0:
 		return "–"
-	case 0:
+	case mode != modeIPVS:
+		return "in the rules"
+	case w == 0:
 		return "weight 0: no new connections"
 	default:
 		return "weight " + strconv.Itoa(w)

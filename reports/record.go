@@ -82,8 +82,9 @@ const (
 	// change=added|removed|weight, service (address:port), backend, weight.
 	EventKernel Kind = "kernel"
 	// EventTable is a virtual server of a node's kernel, told when a look found it other than the look before: Node, attr
-	// table=ipvs, address, port, protocol, state=present|absent, backends (see FormatBackends; in order, empty for none),
-	// fromNs: the look before, absent at a node's first. At is when it was found.
+	// table=ipvs|nftables, address, port, protocol, state=present|absent, backends (see FormatBackends; in order, empty for
+	// none; of nftables, those of iptables too, what new connections of the lanes may be translated to), fromNs: it changed
+	// after this, absent at a node's first, by: the program that changed it, where the kernel tells. At is when it was found.
 	EventTable Kind = "table"
 	// EventChoice is which backend a node's kernel gave a failed attempt, as its connection tracking had it afterwards: Node that
 	// had the connection, attr lane, seq, backend (address:port); both are empty when no node had it.
