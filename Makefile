@@ -36,6 +36,7 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 	unshare -rnm $(GO) test -count=1 -tags netns ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/conntrack
+	unshare -rnm $(GO) test -count=1 -tags netns ./lab/tables
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns ./internal/bench
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless

@@ -55,7 +55,7 @@ type Lab struct {
 	Replay     *replay.Server // nil with a real control plane
 	Proxies    *subject.Fleet
 	Balancer   *balancer.Balancer
-	Tables     *tables.Watcher // nil where no subject uses IPVS
+	Tables     *tables.Watcher // nil where no subject is known to use any
 	Conntrack  *conntrack.Asker
 
 	cfg    Config
@@ -113,17 +113,19 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	return l.subject(ctx)
 }
 
-// watchTables watches the nodes' IPVS tables, if a subject of this lab uses them.
+// watchTables watches those tables of the nodes that a subject of this lab uses.
 func (l *Lab) watchTables(ctx context.Context) (err error) {
-	if !slices.ContainsFunc(l.cfg.Subjects, func(p subject.Program) bool { return p.Spec.Mode == "ipvs" }) {
+	in := func(modes ...string) bool {
+		return slices.ContainsFunc(l.cfg.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
+	}
+	use := tables.Use{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), Quiet: l.cfg.QuietTables}
+	if !use.IPVS && !use.NFTables {
 		return nil
 	}
-	if l.Tables, err = tables.New(l.Net.Nodes, l.cfg.Recorder, l.cfg.Now); err != nil {
+	if l.Tables, err = tables.New(l.Net.Nodes, use, l.cfg.Recorder, l.cfg.Now); err != nil {
 		return err
 	}
-	if !l.cfg.QuietTables {
-		l.cfg.Recorder = telling{l.cfg.Recorder, l.Tables}
-	}
+	l.cfg.Recorder = telling{l.cfg.Recorder, l.Tables}
 	l.part(ctx, "the watcher of the nodes' tables", l.Tables.Run)
 	return nil
 }

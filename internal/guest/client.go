@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,17 +23,20 @@ type client struct {
 	name    string // in the record
 	through bool   // the external load balancer
 	outside bool
+	sources netip.Prefix // its addresses
 }
 
 // clientOf readies the place that the parameters name, and the way to their target.
 func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 	p, first := scenarios.Params(params), l.Net.Nodes[0]
-	c = client{Namespace: l.Net.Client, name: "client", through: p.ThroughBalancer(), outside: true}
+	c = client{Namespace: l.Net.Client, name: "client", through: p.ThroughBalancer(), outside: true, sources: topology.ClientSources}
 	switch p["client"] {
 	case scenarios.OnNode:
 		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
+		c.sources = netip.PrefixFrom(first.Addr, first.Addr.BitLen())
 	case scenarios.InPod:
 		c.name, c.outside = "a pod on "+first.Name, false
+		c.sources = netip.PrefixFrom(topology.ClientPodAddr, topology.ClientPodAddr.BitLen())
 		c.Namespace, err = l.Net.AddClientPod(first)
 	}
 	if err == nil && p["target"] == scenarios.ToExternalIP {

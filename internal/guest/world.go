@@ -171,7 +171,7 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	if from.Namespace != l.Net.Client && from.Namespace != l.Net.Nodes[0].Namespace {
 		cfg.Places = append(cfg.Places, placeOf(from.Namespace))
 	}
-	cfg.Begins, cfg.Measured = watchers(l, plan)
+	cfg.Begins, cfg.Measured = watchers(l, from, plan)
 	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
@@ -182,12 +182,12 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 
 // watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, and tells how the
 // measurement goes.
-func watchers(l *lab.Lab, plan Plan) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
+func watchers(l *lab.Lab, from client, plan Plan) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
 	servers := map[uint16]tables.Server{}
 	var mu sync.Mutex
 	tell := pulses(plan, os.Stdout)
 	begins = func(lane uint16, target netip.AddrPort, protocol string) {
-		s := tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp")}
+		s := tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp"), From: from.sources}
 		mu.Lock()
 		servers[lane] = s
 		mu.Unlock()

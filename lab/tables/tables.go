@@ -1,6 +1,6 @@
-// Package tables watches the IPVS tables of the nodes. The kernel tells nobody when they change, and to keep asking would
-// wake the machine up all the time: so they are looked at again and again for a while after whatever may change them, and
-// while attempts fail. It is not for changing them.
+// Package tables watches the IPVS tables and the nftables of the nodes. Of nftables the kernel tells when they change. Of IPVS
+// it tells nobody, and to keep asking would wake the machine up all the time: so those are looked at again and again for a while
+// after whatever may change them, and while attempts fail. It is not for changing them.
 package tables
 
 import (
@@ -35,10 +35,14 @@ const (
 	leisure = 20
 )
 
-// Server is a virtual server of IPVS.
+// What tables are called in the record.
+const tableIPVS, tableNFTables = "ipvs", "nftables"
+
+// Server is a virtual server: of IPVS, or what the rules of nftables translate.
 type Server struct {
 	Address netip.AddrPort
 	UDP     bool
+	From    netip.Prefix // where its connections come from; rules may tell by it
 }
 
 func (s Server) protocol() string {
@@ -51,9 +55,18 @@ func (s Server) protocol() string {
 // Table is what a look found: the weights of the real servers of each virtual server.
 type Table map[Server]map[netip.AddrPort]int
 
+// Use says which tables are watched.
+type Use struct {
+	IPVS, NFTables bool
+	// Quiet has IPVS looked at only while attempts fail, not after each event.
+	Quiet bool
+}
+
 // Watcher watches the tables of several nodes.
 type Watcher struct {
-	nodes []*watched
+	nodes     []*watched
+	followers []*follower
+	quiet     bool
 
 	mu      sync.Mutex
 	targets []Server
@@ -61,6 +74,7 @@ type Watcher struct {
 
 type watched struct {
 	name   string
+	table  string
 	look   func() (Table, error)
 	record reports.Recorder
 	now    func() time.Duration
@@ -71,21 +85,30 @@ type watched struct {
 	looked          bool
 }
 
-// New prepares to watch the nodes' tables. A kernel without IPVS is an error.
-func New(nodes []*topology.Node, record reports.Recorder, now func() time.Duration) (*Watcher, error) {
-	w := &Watcher{}
+// New prepares to watch the nodes' tables. A kernel without them is an error.
+func New(nodes []*topology.Node, use Use, record reports.Recorder, now func() time.Duration) (*Watcher, error) {
+	w := &Watcher{quiet: use.Quiet}
 	for _, n := range nodes {
-		look, err := lookerOf(n)
-		if err != nil {
-			return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
+		if use.IPVS {
+			look, err := lookerOf(n)
+			if err != nil {
+				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
+			}
+			w.nodes = append(w.nodes, watch(n.Name, tableIPVS, func() (Table, error) { return look(w.watched()) }, record, now))
 		}
-		w.nodes = append(w.nodes, watch(n.Name, func() (Table, error) { return look(w.watched()) }, record, now))
+		if use.NFTables {
+			f, err := follow(n, 0, w.watched, record, now)
+			if err != nil {
+				return nil, err
+			}
+			w.followers = append(w.followers, f)
+		}
 	}
 	return w, nil
 }
 
-func watch(name string, look func() (Table, error), record reports.Recorder, now func() time.Duration) *watched {
-	return &watched{name: name, look: look, record: record, now: now, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1)}
+func watch(name, table string, look func() (Table, error), record reports.Recorder, now func() time.Duration) *watched {
+	return &watched{name: name, table: table, look: look, record: record, now: now, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1)}
 }
 
 // Watch has a virtual server watched on every node from now on.
@@ -97,7 +120,8 @@ func (w *Watcher) Watch(s Server) {
 	}
 	w.targets = append(w.targets, s)
 	w.mu.Unlock()
-	w.wake(func(n *watched) chan struct{} { return n.changed })
+	w.lookAtIPVS()
+	w.lookAtRules()
 }
 
 func (w *Watcher) watched() []Server {
@@ -112,27 +136,48 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for _, n := range w.nodes {
 		all.Go(func() { n.run(ctx) })
 	}
+	for _, f := range w.followers {
+		all.Go(func() { f.run(ctx) })
+	}
 	all.Wait()
 	return nil
 }
 
-// Happened tells of an event of the lab: of some, proxies change their tables.
+// Happened tells of an event of the lab: of some, proxies change their tables, and a node may be made anew.
 func (w *Watcher) Happened(kind reports.Kind) {
 	switch kind {
 	case reports.EventPod, reports.EventEndpoint, reports.EventProxy, reports.EventInjected:
-		w.wake(func(n *watched) chan struct{} { return n.changed })
+		if !w.quiet {
+			w.lookAtIPVS()
+		}
+	case reports.EventNode:
+		w.lookAtRules()
+	}
+}
+
+func (w *Watcher) lookAtIPVS() {
+	for _, n := range w.nodes {
+		n.wake(n.changed)
+	}
+}
+
+func (w *Watcher) lookAtRules() {
+	for _, f := range w.followers {
+		f.wake(f.changed)
 	}
 }
 
 // Failed tells that an attempt has failed.
-func (w *Watcher) Failed() { w.wake(func(n *watched) chan struct{} { return n.failed }) }
-
-func (w *Watcher) wake(which func(*watched) chan struct{}) {
+func (w *Watcher) Failed() {
 	for _, n := range w.nodes {
-		select {
-		case which(n) <- struct{}{}:
-		default: // it has been told, and has not come to it yet
-		}
+		n.wake(n.failed)
+	}
+}
+
+func (n *watched) wake(which chan struct{}) {
+	select {
+	case which <- struct{}{}:
+	default: // it has been told, and has not come to it yet
 	}
 }
 
@@ -166,8 +211,7 @@ func (n *watched) run(ctx context.Context) {
 		case <-timer.C:
 			began := time.Now()
 			if err := n.compare(); err != nil {
-				n.record.Event(reports.Event{At: n.now(), Kind: reports.EventLog, Node: n.name, Object: "ipvs", Attrs: map[string]string{"program": "hitless", "level": "warning"},
-					Text: fmt.Sprintf("the IPVS table of %s is watched no longer: %v", n.name, err)})
+				n.giveUp(err)
 				return
 			}
 			ended := time.Now()
@@ -189,16 +233,45 @@ func (n *watched) compare() error {
 	if err != nil {
 		return err
 	}
-	at := n.now()
+	n.tell(found, n.lastAt, n.now(), "")
+	n.last, n.lastAt, n.looked = found, began, true
+	return nil
+}
+
+// tell records what is other than before: since an instant after from, and found so at another.
+func (n *watched) tell(found Table, from, at time.Duration, by string) {
 	for _, server := range servers(n.last, found) {
 		weights, present := found[server]
 		before, was := n.last[server]
-		if present != was || !maps.Equal(weights, before) {
-			n.record.Event(n.event(server, weights, present, at))
+		if present == was && maps.Equal(weights, before) {
+			continue
 		}
+		e := n.event(server, weights, present, at)
+		if n.looked {
+			e.Attrs["fromNs"] = strconv.FormatInt(int64(from), 10)
+		}
+		if by != "" {
+			e.Attrs["by"] = by
+		}
+		n.record.Event(e)
 	}
-	n.last, n.lastAt, n.looked = found, began, true
-	return nil
+}
+
+func (n *watched) giveUp(err error) {
+	n.warn(fmt.Sprintf("%s of %s is watched no longer: %v", n.title(), n.name, err))
+}
+
+func (n *watched) warn(text string) {
+	n.record.Event(reports.Event{At: n.now(), Kind: reports.EventLog, Node: n.name, Object: n.table, Text: text,
+		Attrs: map[string]string{"program": "hitless", "level": "warning"}})
+}
+
+// title is what texts call the table.
+func (n *watched) title() string {
+	if n.table == tableIPVS {
+		return "IPVS"
+	}
+	return n.table
 }
 
 // servers are those of both tables, in a fixed order.
@@ -218,10 +291,13 @@ func servers(a, b Table) []Server {
 
 func (n *watched) event(s Server, weights map[netip.AddrPort]int, present bool, at time.Duration) reports.Event {
 	backends := reports.FormatBackends(weights)
-	attrs := map[string]string{"table": "ipvs", "address": s.Address.Addr().String(), "port": strconv.Itoa(int(s.Address.Port())),
+	attrs := map[string]string{"table": n.table, "address": s.Address.Addr().String(), "port": strconv.Itoa(int(s.Address.Port())),
 		"protocol": s.protocol(), "state": "present", "backends": backends}
-	text := fmt.Sprintf("IPVS of %s has for %s %s", n.name, s.protocol(), s.Address)
+	text := fmt.Sprintf("%s of %s has for %s %s", n.title(), n.name, s.protocol(), s.Address)
 	switch {
+	case !present && n.table == tableNFTables:
+		attrs["state"] = "absent"
+		text += " no rule to a backend"
 	case !present:
 		attrs["state"] = "absent"
 		text += " no virtual server"
@@ -229,9 +305,6 @@ func (n *watched) event(s Server, weights map[netip.AddrPort]int, present bool, 
 		text += " no real server"
 	default:
 		text += ": " + strings.ReplaceAll(backends, ",", ", ")
-	}
-	if n.looked {
-		attrs["fromNs"] = strconv.FormatInt(int64(n.lastAt), 10)
 	}
 	return reports.Event{At: at, Kind: reports.EventTable, Node: n.name, Object: s.Address.String(), Text: text, Attrs: attrs}
 }

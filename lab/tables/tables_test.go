@@ -69,7 +69,7 @@ func (b *bench) told() ([]reports.Event, int) {
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{begin: time.Now(), table: Table{web: {pod: 1}}}
-		b.Watcher = &Watcher{nodes: []*watched{watch("node-2", b.look, b, b.now)}}
+		b.Watcher = &Watcher{nodes: []*watched{watch("node-2", tableIPVS, b.look, b, b.now)}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() { _ = b.Run(ctx) })
