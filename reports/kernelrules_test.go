@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,5 +117,27 @@ func TestAMissingRuleIsNamed(t *testing.T) {
 	want := "node-2 had no rule to a backend for 203.0.113.10:80 in nftables for 1.99–2.01 s"
 	if o := onlyOutage(t, s); !strings.Contains(o.Cause.Text, want) {
 		t.Errorf("want %q in: %s", want, o.Cause.Text)
+	}
+}
+
+// The instants of the table that the page shows do not go back, however late the only failure met the fault.
+func TestTheKernelsTableIsShownInOrderOfTime(t *testing.T) {
+	s := staleRules("nftables")
+	s.attempts, s.faults = nil, []fault{{anyLane: true, node: "node-2", from: 11 * time.Second, to: 11*time.Second + 9*time.Millisecond, class: Refused}}
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane })
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+	a, err := analyse(s.write(t))
+	if err != nil || len(a.lanes[0].outages) != 1 {
+		t.Fatal(err, len(a.lanes[0].outages))
+	}
+	o := a.lanes[0].outages[0]
+	o.struck = o.to + 5*time.Millisecond
+	var times []string
+	for _, column := range a.kernelView(o).Columns {
+		_, at, _ := strings.Cut(column, ", ")
+		times = append(times, at)
+	}
+	if !slices.IsSorted(times) || len(times) != 4 {
+		t.Errorf("%q", times)
 	}
 }

@@ -252,6 +252,7 @@ func (o *outage) fateText() string {
 // kernelView is a virtual server before, at and after an outage.
 type kernelView struct {
 	Caption string
+	Backend string // what the table has, as the head of its column
 	Columns []string
 	Rows    []kernelRow
 }
@@ -268,15 +269,16 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 		return nil
 	}
 	mode := a.proxyMode(o)
-	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.address, a.nodes[o.node])}
+	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.address, a.nodes[o.node]), Backend: "real server"}
 	if mode != modeIPVS {
-		v.Caption = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.lane.address, modeNames[mode], a.nodes[o.node])
+		v.Caption, v.Backend = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.lane.address, modeNames[mode], a.nodes[o.node]), "backend"
 	}
+	first := max(o.from, o.struck)
 	var shown []int
 	for _, moment := range [...]struct {
 		name string
 		at   time.Duration
-	}{{"before", o.before}, {"first failure", max(o.from, o.struck)}, {"last failure", o.to}, {"2 s later", o.to + evidenceSpan}} {
+	}{{"before", o.before}, {"first failure", first}, {"last failure", max(first, o.to)}, {"2 s later", o.to + evidenceSpan}} {
 		v.Columns = append(v.Columns, moment.name+", "+atText(seconds(moment.at)))
 		shown = append(shown, ts.inForce(moment.at))
 	}

@@ -95,7 +95,7 @@
       } else if (e.matches('.tick,.grid')) {
         moving.push({ e: e, kind: 'tick' });
       } else {
-        moving.push({ e: e, kind: 'label', x: number(e, 'x') });
+        moving.push({ e: e, kind: 'label', x: number(e, 'x'), room: Math.max(e.getComputedTextLength(), 20) });
       }
     });
     svg.appendChild(clip);
@@ -132,7 +132,7 @@
       case 'label': {
         const x = to(m.x);
         m.e.setAttribute('x', x);
-        m.e.style.display = x < left - 1 || x > right - 20 ? 'none' : '';
+        m.e.style.display = x < left - 1 || x > right - m.room ? 'none' : '';
         break;
       }
       case 'tick':
