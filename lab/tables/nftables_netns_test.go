@@ -306,7 +306,7 @@ func TestTheBackendsAreThoseOfTheClient(t *testing.T) {
 	}
 }
 
-// With two proxies' rules in one kernel, those win that come first.
+// With two proxies' rules in one kernel, those win that come first; with the same priority, either may.
 func TestTheFirstTableWins(t *testing.T) {
 	outside := server("203.0.113.10:80", "10.200.0.0/16")
 	g := newGround(t, 0, outside)
@@ -315,6 +315,9 @@ func TestTheFirstTableWins(t *testing.T) {
 	g.lastIs(t, outside, "10.244.9.9:80=1")
 	g.load(t, "nft -f -", `delete table inet first`)
 	g.lastIs(t, outside, "10.244.2.8:8080=1")
+	g.load(t, "nft -f -", `table ip second { chain c { type nat hook prerouting priority -100; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.244.9.9:80; }; }`)
+	g.lastIs(t, outside, "10.244.2.8:8080=1,10.244.9.9:80=1")
+	g.load(t, "nft -f -", `delete table ip second`)
 	g.load(t, "nft -f -", `table ip first { chain c { type nat hook prerouting priority -150; ip daddr 203.0.113.10 accept; }; }`)
 	g.load(t, "nft -f -", `table ip after { chain c { type nat hook prerouting priority -50; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.244.9.9:80; }; }`)
 	g.load(t, "nft -f -", `delete table ip kube-proxy`)

@@ -252,6 +252,7 @@ func (n *watched) tell(found Table, from, at time.Duration, by string) {
 		}
 		if by != "" {
 			e.Attrs["by"] = by
+			e.Text += ", made so by " + by
 		}
 		n.record.Event(e)
 	}

@@ -41,14 +41,19 @@ func backends(r ruleset, node netip.Addr, s Server) (map[netip.AddrPort]int, err
 	if err != nil {
 		return nil, err
 	}
+	var last *nftables.Chain
 	for _, base := range bases {
+		// A connection is translated once. Which of two chains of one priority comes first, the kernel does not tell.
+		if last != nil && *last.Priority != *base.Priority {
+			break
+		}
 		w.table, w.passed = base.Table, false
 		back, err := w.chain(base.Name)
 		if err != nil {
 			return nil, fmt.Errorf("the table %s: %w", base.Table.Name, err)
 		}
 		if !back && !w.passed {
-			break // a connection is translated once
+			last = base
 		}
 	}
 	return w.found, nil

@@ -21,7 +21,7 @@ type written struct {
 }
 
 func (w written) bases(family nftables.TableFamily, _ nftables.ChainHook) ([]*nftables.Chain, error) {
-	return []*nftables.Chain{{Name: "base", Table: &nftables.Table{Name: "t", Family: family}}}, nil
+	return []*nftables.Chain{{Name: "base", Table: &nftables.Table{Name: "t", Family: family}, Priority: nftables.ChainPriorityNATDest}}, nil
 }
 
 func (w written) rules(_ *nftables.Table, chain string) (all []*nftables.Rule, _ error) {
