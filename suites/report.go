@@ -1,0 +1,55 @@
+package suites
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Report waits for the run and returns its report, if a spec may believe what it says: its measurement can be trusted, it agrees
+// with the history that it was made from, and events explain what was lost.
+func (f *Future) Report() (*reports.Report, error) {
+	result, history, err := f.Wait()
+	if err != nil {
+		return nil, err
+	}
+	r := result.Report
+	if r.Verdict == reports.Invalid {
+		return r, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
+	}
+	if err := reports.CheckAgreement(history, r); err != nil {
+		return r, err
+	}
+	return r, Explained(r)
+}
+
+// Lossless says what a run lost that was to lose nothing; nil when its verdict is pass and no connection was dropped or delayed.
+func Lossless(r *reports.Report) error {
+	if r.Verdict == reports.Pass && r.Totals.Dropped+r.Totals.Delayed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d dropped and %d delayed of %d attempts: %s", r.Verdict, r.Totals.Dropped, r.Totals.Delayed, r.Totals.Attempts,
+		strings.Join(r.Reasons, "; "))
+}
+
+// Lane is the measured lane with that name.
+func Lane(r *reports.Report, name string) (reports.LaneReport, error) {
+	i := slices.IndexFunc(r.Lanes, func(l reports.LaneReport) bool { return l.Name == name })
+	if i < 0 {
+		return reports.LaneReport{}, fmt.Errorf("the report has no lane %s, it has %d others", name, len(r.Lanes))
+	}
+	return r.Lanes[i], nil
+}
+
+// When is the time, in seconds from the start of the run, of the first event after a time that is of the kind, on the node, and has
+// the words in its text.
+func When(r *reports.Report, after float64, kind reports.Kind, node, words string) (float64, error) {
+	for _, e := range r.Events {
+		if e.At > after && e.Kind == kind && e.Node == node && strings.Contains(e.Text, words) {
+			return e.At, nil
+		}
+	}
+	return 0, fmt.Errorf("no event %s on %q after +%.3f s has %q in its text", kind, node, after, words)
+}

@@ -1,0 +1,55 @@
+package suites
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hitless/hitless/reports"
+)
+
+func TestARunThatDidNotComeToItsEndHasNoReport(t *testing.T) {
+	f := &Future{done: make(chan struct{}), err: errors.New("the guest ended early")}
+	close(f.done)
+	if _, err := f.Report(); !errors.Is(err, f.err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLossless(t *testing.T) {
+	for name, test := range map[string]struct {
+		verdict reports.Verdict
+		totals  reports.Totals
+		want    bool
+	}{
+		"all is well":             {reports.Pass, reports.Totals{Attempts: 9}, true},
+		"one dropped":             {reports.Fail, reports.Totals{Attempts: 9, Dropped: 1}, false},
+		"within its budget":       {reports.Pass, reports.Totals{Attempts: 9, Delayed: 1}, false},
+		"failed without a loss":   {reports.Fail, reports.Totals{Attempts: 9}, false},
+		"skipped, nothing looked": {reports.Skipped, reports.Totals{}, false},
+	} {
+		if err := Lossless(&reports.Report{Verdict: test.verdict, Totals: test.totals}); (err == nil) != test.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
+	pod := func(at float64, node, text string) reports.ReportEvent {
+		return reports.ReportEvent{At: at, Kind: reports.EventPod, Node: node, Text: text}
+	}
+	r := &reports.Report{Lanes: []reports.LaneReport{{Name: "tcp-new"}, {Name: "tcp-long", Attempts: 7}}, Events: []reports.ReportEvent{
+		pod(1, "node-1", "pod web-1 ready"), {At: 2, Kind: reports.EventProxy, Node: "node-1", Text: "it is ready"},
+		pod(3, "node-2", "pod web-2 ready"), pod(4, "node-1", "pod web-1 unready"), pod(5, "node-1", "pod web-1 ready")}}
+	if l, err := Lane(r, "tcp-long"); err != nil || l.Attempts != 7 {
+		t.Errorf("got %+v and %v", l, err)
+	}
+	if l, err := Lane(r, "udp-fresh"); err == nil {
+		t.Errorf("got %+v, want an error", l)
+	}
+	if at, err := When(r, 1, reports.EventPod, "node-1", " ready"); err != nil || at != 5 {
+		t.Errorf("got %v and %v, want 5", at, err)
+	}
+	if at, err := When(r, 5, reports.EventPod, "node-1", " ready"); err == nil {
+		t.Errorf("got %v, want an error", at)
+	}
+}
