@@ -157,6 +157,9 @@ func (w *watch) run(present []*object) error {
 		if end == running {
 			w.sent = upTo
 			w.flush()
+			if len(events) > 0 {
+				continue // while these were late others may have come, and a delay takes their wake for its own
+			}
 			end = w.wait(nil)
 		}
 		switch end {

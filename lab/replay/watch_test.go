@@ -377,6 +377,23 @@ func TestWhoIsAwayGetsNoAnswer(t *testing.T) {
 	}
 }
 
+// What is written while an earlier event is late comes as late as that, and does not wait for what is written next.
+func TestEventsThatComeDuringADelayAreNotForgotten(t *testing.T) {
+	const delay, between = 300 * time.Millisecond, 50 * time.Millisecond
+	l := start(t, nil)
+	w := follow(t, l.client(t), metav1.ListOptions{})
+	defer l.Fault(replay.DelayWatches{Scope: replay.Scope{UserAgent: "replay-test", Resource: "configmaps"}, By: delay})()
+	var want []string
+	for i, name := range []string{"a", "b", "c", "d"} {
+		if i > 0 {
+			<-time.After(between)
+		}
+		l.apply(t, configMap(name, nil))
+		want = append(want, fmt.Sprintf("ADDED %s %d", name, i+2))
+	}
+	expect(t, w, want...)
+}
+
 func TestDelayCountsFromTheWrite(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	l := start(t, nil)
