@@ -101,6 +101,25 @@ func TestThePageNeedsNoNetwork(t *testing.T) {
 	}
 }
 
+// Nothing that was measured is no zero: the page of such a record does not say that nothing was dropped.
+func TestThePageOfNothingClaimsNothing(t *testing.T) {
+	good := rolling{seed: 1, fallback: true, rollouts: 1}
+	for say, s := range map[string]*lab{"no connection was measured": newLab(3), "no connection was dropped or delayed": good.start(good.lab())} {
+		h := s.write(t)
+		r, err := Build(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := WritePage(&b, r, h); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), say) || strings.Count(b.String(), ">no connection was ") != 1 {
+			t.Errorf("the page lacks %q", say)
+		}
+	}
+}
+
 // Whatever the texts of a history are, they are text on the page.
 func TestTextsAreNeverMarkup(t *testing.T) {
 	o := rolling{seed: 1, rollouts: 1}
