@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/onsi/ginkgo/v2"
+
 	"github.com/hitless/hitless/reports"
 )
 
@@ -16,6 +18,7 @@ func (f *Future) Report() (*reports.Report, error) {
 		return nil, err
 	}
 	r := result.Report
+	fmt.Fprintln(ginkgo.GinkgoWriter, strings.Join(r.Reasons, "; ")) // what was seen, also where all is as it should be
 	if r.Verdict == reports.Invalid {
 		return r, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
 	}

@@ -1,0 +1,136 @@
+//go:build lab
+
+// Package upgrade promises what becomes of connections when another version or mode takes the place of each node's proxy.
+package upgrade
+
+import (
+	"context"
+	"maps"
+	"math"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestUpgrade(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "upgrade")
+}
+
+var runs = map[string]*suites.Future{}
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.Clean)
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	begin := func(name, subject, to string, set map[string]string) {
+		all := map[string]string{"to": to, "lanes": "tcp-new,tcp-long", "trafficPolicy": "Cluster", "baseline": "10s", "settle": "10s"}
+		maps.Copy(all, set)
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "upgrade", ControlPlane: "replay", Seed: 1, Rate: 50, Subject: subject, Set: all})
+	}
+	empty := func(name, cleanup string) {
+		begin(name, "kube-proxy@v1.37.1/iptables", "kube-proxy@v1.37.1/ipvs", map[string]string{"empty": "on", "cleanup": cleanup,
+			"lanes": "tcp-new", "shutdownDelay": "5s", "gracePeriod": "10s"})
+	}
+	begin("itself", "bundled", "itself", nil)
+	if suites.Whole() {
+		empty("left", "off")
+	}
+	if suites.Selected(suites.Nightly) {
+		empty("cleaned up", "on")
+		begin("ipvs", "kube-proxy@v1.36.1/ipvs", "kube-proxy@v1.37.1/ipvs", nil)
+		begin("iptables", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.26.0/iptables", nil)
+	}
+})
+
+func report(name string) *reports.Report {
+	GinkgoHelper()
+	r, err := runs[name].Report()
+	Expect(err).NotTo(HaveOccurred())
+	return r
+}
+
+var _ = Describe("an upgrade of each node's proxy, one after the other", func() {
+	It("costs no connection, new or open, from the bundled proxier to itself", suites.Smoke, func() {
+		Expect(suites.Lossless(report("itself"))).To(Succeed())
+	})
+
+	It("costs none from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
+		Expect(suites.Lossless(report("ipvs"))).To(Succeed())
+	})
+
+	It("costs none from kube-proxy v1.25.3 to v1.26.0 in mode iptables", suites.Nightly, func() {
+		Expect(suites.Lossless(report("iptables"))).To(Succeed())
+	})
+})
+
+// There is no pod while the proxies change, so that all is refused, and that is right. What is wrong begins when there are pods again.
+var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has no pod", func() {
+	It("has a node refuse that Service for ever, when the old rules are not cleaned up", func() {
+		r := report("left")
+		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		gone, again := podless(r)
+		end, err := suites.When(r, again, reports.EventPhase, "", "phase end")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(end-again).To(BeNumerically(">", 9), "long enough for a proxy that is merely late")
+		// The proxy of node-1 ends at once, and may not have come to refuse by then.
+		for _, node := range nodes[1:] {
+			o := only(r.Lanes[0], node)
+			Expect(o.From).To(BeNumerically("~", gone, 1), "%+v", o)
+			Expect(o.To).To(BeNumerically("~", end, 0.5), "%+v", o)
+			Expect(float64(o.Classes[reports.Rejected.String()])/float64(o.Failed())).To(BeNumerically(">", 0.9), "%+v", o)
+			Expect(o.Cause.Event).To(Or(Equal("pod exited"), Equal("pod terminating")), "%+v", o)
+			Expect(o.Cause.Text).To(HaveSuffix("it lasted until the lane ended"), "%+v", o)
+		}
+	})
+
+	It("has every node serve it as soon as there are pods, after the old proxy's --cleanup", suites.Nightly, func() {
+		r := report("cleaned up")
+		gone, again := podless(r)
+		for _, node := range nodes {
+			o := only(r.Lanes[0], node)
+			Expect(o.From).To(BeNumerically(">", gone-0.5), "%+v", o)
+			Expect(o.To).To(BeNumerically("<", again+4), "a proxy of this kind writes once a second: %+v", o)
+		}
+	})
+})
+
+var nodes = []string{"node-1", "node-2", "node-3"}
+
+// only is the one outage over the node.
+func only(l reports.LaneReport, node string) reports.OutageReport {
+	GinkgoHelper()
+	var found []reports.OutageReport
+	for _, o := range l.Outages {
+		if o.Node == node {
+			found = append(found, o)
+		}
+	}
+	Expect(found).To(HaveLen(1), node)
+	return found[0]
+}
+
+// podless is when the first pod ended at the scaling to zero, and when the first was ready again.
+func podless(r *reports.Report) (gone, again float64) {
+	GinkgoHelper()
+	scaled, err := suites.When(r, 0, reports.EventStep, "", "scale to 0")
+	Expect(err).NotTo(HaveOccurred())
+	first := func(after float64, words string) float64 {
+		at := math.Inf(1)
+		for _, node := range nodes {
+			if t, err := suites.When(r, after, reports.EventPod, node, words); err == nil {
+				at = min(at, t)
+			}
+		}
+		Expect(math.IsInf(at, 1)).To(BeFalse(), "no pod did: %s", words)
+		return at
+	}
+	gone = first(scaled, " exited")
+	return gone, first(gone, " ready: ")
+}
