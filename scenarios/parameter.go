@@ -99,7 +99,7 @@ func numberIn(low, high int) func(string) error {
 func durationIn(low, high time.Duration) func(string) error {
 	return func(value string) error {
 		if d, err := time.ParseDuration(value); err != nil || d < low || d > high {
-			return fmt.Errorf("give a duration from %s to %s, such as 5s", low, high)
+			return fmt.Errorf("give a duration from %s to %s, such as %s", low, high, max(low, min(5*time.Second, high)))
 		}
 		return nil
 	}

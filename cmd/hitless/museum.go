@@ -98,6 +98,7 @@ func visitMuseum(cmd *cobra.Command, o run.Options, set []string, entries []muse
 			fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", reason)
 		}
 		printHashes(cmd, result)
+		printPlace(cmd, result)
 	}
 	if code := museum.ExitCode(answers...); code != exitPass {
 		return exitError{code: code}

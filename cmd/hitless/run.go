@@ -61,7 +61,10 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	result, err := run.Run(cmd.Context(), o)
 	if result != nil && result.Dir != "" {
-		defer printHashes(cmd, result)
+		defer printPlace(cmd, result)
+		if result.Report == nil { // which tells them itself
+			defer printHashes(cmd, result)
+		}
 	}
 	if err != nil {
 		return err
@@ -119,10 +122,12 @@ func parseSet(pairs []string) (map[string]string, error) {
 }
 
 func printHashes(cmd *cobra.Command, r *run.Result) {
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "inputs sha256   %s\nhistory sha256  %s\n", r.InputsSha256, r.HistorySha256)
+	fmt.Fprintf(cmd.OutOrStdout(), "inputs sha256    %s\nhistory sha256   %s\n", r.InputsSha256, r.HistorySha256)
+}
+
+func printPlace(cmd *cobra.Command, r *run.Result) {
 	if r.Report != nil {
-		fmt.Fprintf(out, "report          %s/report.html\n", r.Dir)
+		fmt.Fprintf(cmd.OutOrStdout(), "report           %s/report.html\n", r.Dir)
 	}
 }
 

@@ -125,7 +125,7 @@ func word(value string) error {
 func duration(low, high time.Duration) func(string) error {
 	return func(value string) error {
 		if d, err := time.ParseDuration(value); err != nil || d < low || d > high {
-			return fmt.Errorf("%q is not a duration from %s to %s, such as 5s", value, low, high)
+			return fmt.Errorf("%q is not a duration from %s to %s, such as %s", value, low, high, max(low, min(5*time.Second, high)))
 		}
 		return nil
 	}
