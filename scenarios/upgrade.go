@@ -33,7 +33,7 @@ func upgrade() Scenario {
 		Run: func(ctx context.Context, w *World) error {
 			upgrade := w.upgradeThereAndBack
 			if w.Params.on("empty") {
-				upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeThereAndBack) }
+				upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeAfterAWhile) }
 			}
 			if err := upgrade(ctx); err != nil || !w.Params.on("roll") {
 				return err
@@ -41,6 +41,14 @@ func upgrade() Scenario {
 			return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
 		},
 	}
+}
+
+// upgradeAfterAWhile gives the first node's proxy the time to write what it does without pods.
+func (w *World) upgradeAfterAWhile(ctx context.Context) error {
+	if err := w.Clock.Sleep(ctx, w.Params.duration("between")); err != nil {
+		return err
+	}
+	return w.upgradeThereAndBack(ctx)
 }
 
 func (w *World) upgradeThereAndBack(ctx context.Context) error {

@@ -196,6 +196,11 @@ func AddTools(img *vm.Image) error {
 			return err
 		}
 	}
+	// What it would load is there. Without it kube-proxy takes the kernel for one that has no IPVS, and leaves its table behind when
+	// it changes to another mode.
+	if err := img.AddProgram("/usr/sbin/modprobe", "/usr/bin/true"); err != nil {
+		return err
+	}
 	img.Text("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n") // ipset asks for the names
 	return addIptables(img)
 }

@@ -48,7 +48,7 @@ var _ = BeforeSuite(func() {
 	}
 	begin("moved ipvs", moved("ipvs"), "bundled", "on", "off")
 	if suites.Whole() {
-		begin("to nftables", describe(ctx, dir, "ipvs", ""), "kube-proxy@"+version+"/nftables", "off", "on")
+		begin("to nftables", "kube-proxy@"+version+"/ipvs", "kube-proxy@"+version+"/nftables", "off", "on")
 	}
 	if suites.Selected(suites.Nightly) {
 		begin("moved iptables", moved("iptables"), "bundled", "on", "off")
@@ -56,8 +56,8 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// describe writes the description of kube-proxy in a mode, as it is installed: with modprobe, without which it takes the kernel for
-// one that has no IPVS, and cleans nothing of that up. What it loads is there. A cleanup takes the place of its own.
+// describe writes the description of kube-proxy in a mode, as it is installed, with another program in the place of its cleanup: with
+// modprobe, without which it takes the kernel for one that has no IPVS. What that would load is there.
 func describe(ctx context.Context, dir, mode, cleanup string) string {
 	GinkgoHelper()
 	cache, err := run.CacheDir()
@@ -67,27 +67,21 @@ func describe(ctx context.Context, dir, mode, cleanup string) string {
 	Expect(err).NotTo(HaveOccurred())
 	modprobe, err := exec.LookPath("true")
 	Expect(err).NotTo(HaveOccurred())
-	name, more := "kube-proxy-"+mode, ""
-	if cleanup != "" { // then the bundled proxier follows; where another kube-proxy does, the lab has the names for it
-		protocols := filepath.Join(dir, "protocols") // ipset asks for the names
-		Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
-		name, more = name+"-moved", ", {from: "+protocols+", to: /etc/protocols}"
-	}
+	protocols := filepath.Join(dir, "protocols") // ipset asks for the names
+	Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
 	text := fmt.Sprintf(`name: kube-proxy-as-installed
 version: %[1]s
 mode: %[2]s
 program: %[3]s
 args: ["--proxy-mode=%[2]s", "--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}",
   "--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"]
-files: [{from: %[4]s, to: /usr/bin/modprobe}%[5]s]
+files: [{from: %[4]s, to: /usr/bin/modprobe}, {from: %[5]s, to: /etc/protocols}]
 tools: [iptables, ipset, nft, conntrack]
 ready: {url: "http://127.0.0.1:10256/healthz"}
 terminatingFallback: on
-`, version, mode, built[0].Path, modprobe, more)
-	if cleanup != "" {
-		text += "cleanup: " + cleanup + "\n"
-	}
-	file := filepath.Join(dir, name+".yaml")
+cleanup: %[6]s
+`, version, mode, built[0].Path, modprobe, protocols, cleanup)
+	file := filepath.Join(dir, "kube-proxy-"+mode+".yaml")
 	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
 	return "exec:" + file
 }
