@@ -112,8 +112,9 @@ func (l *lane) opening(ts tables, a *Attempt) *Attempt {
 
 // choose computes the path of an attempt from the table at its start, where each attempt is a new flow. While
 // a change is under way (and when the first packet may have met it) the answering pod's node decides if pods only answer
-// what reached their own node (local); without an answer, the table before the change holds for attempts that started
-// before it began, and the table after it for the others.
+// what reached their own node (local). Other attempts that came through belong to the table after it, if they started when it had begun,
+// and those that did not to the one before: a balancer that takes a node out does so because it fails, and the last of its failures
+// would else count as one of a node that is well.
 func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 	answered := ""
 	if local && a.Class != Misrouted {
@@ -131,7 +132,8 @@ func (ts tables) choose(a *Attempt, target netip.AddrPort, local bool) choice {
 		}
 	}
 	i := before
-	if last > before && (before < 0 || a.Start >= ts[before+1].from) {
+	through := a.Connect > 0 || !a.Class.Dropped()
+	if last > before && (before < 0 || through && a.Start >= ts[before+1].from) {
 		i = last
 	}
 	if i < 0 {
