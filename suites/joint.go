@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/onsi/ginkgo/v2"
@@ -75,6 +76,10 @@ func jointOf(o run.Options, result *run.Result) JointRun {
 	j.ComparedRun = reports.ComparedRunOf(result.Report, "", result.HistorySha256)
 	if h, err := reports.OpenHistory(result.Dir); err == nil {
 		j.Command = h.Run.Command
+	}
+	if file, ok := strings.CutPrefix(o.Subject, "exec:"); ok { // its folder is gone with the suite
+		j.Subject = "exec:" + filepath.Base(file)
+		j.Command = strings.ReplaceAll(j.Command, o.Subject, j.Subject)
 	}
 	return j
 }

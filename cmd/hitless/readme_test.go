@@ -11,13 +11,15 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
 )
 
-var update = flag.Bool("update", false, "write the tables and the picture of README.md and docs/disruptions.md from docs/results")
+var update = flag.Bool("update", false, "write the tables and the picture of README.md and of docs from docs/results")
 
 const (
 	readme      = "../../README.md"
 	disruptions = "../../docs/disruptions.md"
+	nightly     = "../../docs/nightly.md"
 
 	tableEnd = "<!-- end of the table -->\n"
 
@@ -38,6 +40,32 @@ func TestTheReadmeHasTheCommittedResults(t *testing.T) {
 // Nor does the page of the disruptions, whose table has each committed run.
 func TestTheDocsHaveTheCommittedRuns(t *testing.T) {
 	holds(t, disruptions, tableBegin("disruptions"), tableOf(t, "../../docs/results/disruptions/*.json", reports.WriteRuns), tableEnd)
+}
+
+// Nor does the page of the night's suites, each row of which can be repeated.
+func TestTheDocsHaveTheNight(t *testing.T) {
+	files, err := filepath.Glob("../../docs/results/suites/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no joint report is committed: %v", err)
+	}
+	var all []*suites.Joint
+	for _, file := range files {
+		j, err := suites.ReadJoint(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range j.Runs {
+			if len(r.HistorySha256) != 64 || r.Command == "" {
+				t.Errorf("%s: the run of %s in %s has no hash of its history, or no command", file, r.Subject, r.Scenario)
+			}
+		}
+		all = append(all, j)
+	}
+	var table bytes.Buffer
+	if err := suites.WriteTable(&table, all); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, nightly, tableBegin("nightly"), "\n"+table.String()+"\n", tableEnd)
 }
 
 // tableOf is the table of committed comparisons. What has no hash of its history cannot be repeated, and is no result.
