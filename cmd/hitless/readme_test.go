@@ -44,12 +44,8 @@ func TestTheDocsHaveTheCommittedRuns(t *testing.T) {
 
 // Nor does the page of the night's suites, each row of which can be repeated.
 func TestTheDocsHaveTheNight(t *testing.T) {
-	files, err := filepath.Glob("../../docs/results/suites/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no joint report is committed: %v", err)
-	}
 	var all []*suites.Joint
-	for _, file := range files {
+	for _, file := range committed(t, "../../docs/results/suites/*.json") {
 		j, err := suites.ReadJoint(file)
 		if err != nil {
 			t.Fatal(err)
@@ -68,15 +64,21 @@ func TestTheDocsHaveTheNight(t *testing.T) {
 	holds(t, nightly, tableBegin("nightly"), "\n"+table.String()+"\n", tableEnd)
 }
 
-// tableOf is the table of committed comparisons. What has no hash of its history cannot be repeated, and is no result.
-func tableOf(t *testing.T, pattern string, write func(io.Writer, []*reports.Comparison) error) string {
+// committed are the results in files; none is not enough.
+func committed(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no committed comparisons in %s: %v", pattern, err)
+		t.Fatalf("no committed results in %s: %v", pattern, err)
 	}
+	return files
+}
+
+// tableOf is the table of committed comparisons. What has no hash of its history cannot be repeated, and is no result.
+func tableOf(t *testing.T, pattern string, write func(io.Writer, []*reports.Comparison) error) string {
+	t.Helper()
 	var all []*reports.Comparison
-	for _, file := range files {
+	for _, file := range committed(t, pattern) {
 		c, err := reports.ReadComparison(file)
 		if err != nil {
 			t.Fatal(err)

@@ -26,16 +26,34 @@ func (r *renewed) Start(context.Context, string) error {
 	return nil
 }
 
+// play runs a scenario on the stage to its end.
+func play(t *testing.T, s *stage, name string) {
+	t.Helper()
+	scenario, err := scenarios.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// webPods are the pods of the Deployment, terminating ones included.
+func webPods(t *testing.T, s *stage) []corev1.Pod {
+	t.Helper()
+	list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
 // The proxy comes back to other endpoints than it left, and in the end there are as many pods as before.
 func TestARestartCanComeBackToOtherEndpoints(t *testing.T) {
 	s := newStage(t, "restart", map[string]string{"replicas": "2", "change": "on", "which": "one", "antiAffinity": "off"})
 	pods := func() map[string]bool {
-		list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			t.Fatal(err)
-		}
 		names := map[string]bool{}
-		for _, pod := range list.Items {
+		for _, pod := range webPods(t, s) {
 			names[pod.Name] = pod.DeletionTimestamp == nil
 		}
 		return names
@@ -49,13 +67,7 @@ func TestARestartCanComeBackToOtherEndpoints(t *testing.T) {
 		}
 		return should
 	}
-	scenario, err := scenarios.Find("restart")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
-		t.Fatal(err)
-	}
+	play(t, s, "restart")
 	stayed := 0
 	for name := range before {
 		if during[name] {
@@ -80,13 +92,7 @@ func TestARestartCanComeBackToAPodThatIsReadyAgain(t *testing.T) {
 		}
 		return should
 	}
-	scenario, err := scenarios.Find("restart")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
-		t.Fatal(err)
-	}
+	play(t, s, "restart")
 	if !slices.Equal(seen, []corev1.ConditionStatus{"False", "True"}) {
 		t.Errorf("when the proxy ended and started the pod's readiness was %v", seen)
 	}
@@ -112,22 +118,12 @@ func TestScalingToZeroAndBack(t *testing.T) {
 	s := newStage(t, "scale", map[string]string{"antiAffinity": "off"})
 	least, most, last := 99, 0, 0
 	s.kubelet = func(_ *corev1.Pod, _, should corev1.ConditionStatus) corev1.ConditionStatus {
-		list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last = len(list.Items); most > 0 || last > 0 {
+		if last = len(webPods(t, s)); most > 0 || last > 0 {
 			least, most = min(least, last), max(most, last)
 		}
 		return should
 	}
-	scenario, err := scenarios.Find("scale")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
-		t.Fatal(err)
-	}
+	play(t, s, "scale")
 	if steps := s.steps("scale to "); least != 0 || most != 2 || last != 2 || !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
 		t.Errorf("there were %d to %d pods, and %d in the end; steps %v", least, most, last, steps)
 	}
@@ -136,23 +132,11 @@ func TestScalingToZeroAndBack(t *testing.T) {
 // The proxies change while the Service has no pod, and in the end it has as many as before.
 func TestAnUpgradeCanMeetAServiceWithoutPods(t *testing.T) {
 	s := newStage(t, "upgrade", map[string]string{"to": "new", "empty": "on", "antiAffinity": "off"})
-	pods := func() int {
-		list, err := s.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list.Items)
-	}
+	pods := func() int { return len(webPods(t, s)) }
 	var met []int
 	meet := func() { met = append(met, pods()) }
 	s.world.Proxies = ending{&renewed{start: meet}, meet}
-	scenario, err := scenarios.Find("upgrade")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
-		t.Fatal(err)
-	}
+	play(t, s, "upgrade")
 	if len(met) == 0 || slices.Max(met) != 0 || pods() != 3 {
 		t.Errorf("the proxies ended and started with %v pods, and in the end there are %d; none and 3 were wanted", met, pods())
 	}

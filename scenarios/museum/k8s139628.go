@@ -36,7 +36,7 @@ func flowGoesToGonePod(r *Record) Finding {
 		return cannotTell("no flow of datagrams was answered before the Service was scaled to zero")
 	case watched < leastWithout || floor == nil || *floor > millis(leastWithout):
 		return cannotTell("the Service was without endpoints for %s, which is too short", max(0, watched))
-	case len(r.during("tcp-new", gone, back)) == 0 || refusals(r.during("tcp-new", gone, back)) == 0:
+	case len(r.during("tcp-new", gone, back)) == 0 || refusals(r.during("tcp-new", gone, back)...) == 0:
 		return cannotTell("new connections were not refused while the Service had no endpoint: the proxy does not refuse")
 	case len(r.during("udp-sticky", gone, back)) == 0:
 		return cannotTell("the flow of datagrams was answered while the Service had no endpoint")
@@ -46,11 +46,11 @@ func flowGoesToGonePod(r *Record) Finding {
 	for _, o := range flow {
 		failed += o.Failed()
 	}
-	if 2*refusals(flow) < failed {
+	if 2*refusals(flow...) < failed {
 		return Finding{Seen, []string{fmt.Sprintf("while the Service had no endpoint, the flow of datagrams over %s was lost and not refused (%s), as new connections were",
 			flow[0].Node, classesOf(flow[0]))}}
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("%d of %d lost datagrams were refused while the Service had no endpoint", refusals(flow), failed)}}
+	return Finding{NotSeen, []string{fmt.Sprintf("%d of %d lost datagrams were refused while the Service had no endpoint", refusals(flow...), failed)}}
 }
 
 // leastWithout is how long a Service must be without endpoints to see what becomes of its flows.
@@ -69,7 +69,7 @@ func (r *Record) during(protocol string, from, to time.Duration) (found []report
 }
 
 // refusals counts the attempts that were refused in any way.
-func refusals(all []reports.OutageReport) (n int) {
+func refusals(all ...reports.OutageReport) (n int) {
 	for _, o := range all {
 		n += o.Classes[reports.Rejected.String()] + o.Classes[reports.Refused.String()]
 	}

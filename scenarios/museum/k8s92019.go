@@ -40,11 +40,10 @@ func weightStaysZero(r *Record) Finding {
 	}
 	var seen []string
 	for _, o := range r.lasting(s) {
-		refusals := o.Classes[reports.Rejected.String()] + o.Classes[reports.Refused.String()]
 		switch {
 		case o.Node != s.node:
 			return cannotTell("%s, whose proxy was not restarted, lost connections to the end as well", o.Node)
-		case refusals == o.Failed():
+		case refusals(o) == o.Failed():
 			seen = append(seen, never(o))
 		}
 	}

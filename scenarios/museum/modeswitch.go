@@ -1,10 +1,6 @@
 package museum
 
-import (
-	"fmt"
-
-	"github.com/hitless/hitless/reports"
-)
+import "fmt"
 
 // modeSwitch has no issue: it was read in kube-proxy's source, whose platformCleanup takes ipvs and iptables for one family, and
 // removes nothing of the other at the change from one to the other. The rule with which the iptables mode refuses a Service that has
@@ -37,7 +33,7 @@ func refusedForEver(r *Record) Finding {
 	}
 	var seen []string
 	for _, o := range r.lasting(gone) {
-		if 10*refusals([]reports.OutageReport{o}) >= 9*o.Failed() { // the first may have met a pod that was just going
+		if 10*refusals(o) >= 9*o.Failed() { // the first may have met a pod that was just going
 			seen = append(seen, never(o))
 		}
 	}

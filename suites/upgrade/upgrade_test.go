@@ -79,7 +79,7 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 		end, err := suites.When(r, again, reports.EventPhase, "", "phase end")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(end-again).To(BeNumerically(">", 9), "long enough for a proxy that is merely late")
-		// The proxy of node-1 ends at once, and may not have come to refuse by then.
+		// Those of the other nodes had longer to come to refuse than that of node-1, which is the first to end.
 		for _, node := range nodes[1:] {
 			o := only(r.Lanes[0], node)
 			Expect(o.From).To(BeNumerically("~", gone, 1), "%+v", o)
