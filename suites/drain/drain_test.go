@@ -49,12 +49,9 @@ var _ = BeforeSuite(func() {
 // report is that of a run in which the disturbance really happened, or it would be invalid.
 func report(name string) *reports.Report {
 	GinkgoHelper()
-	result, history, err := runs[name].Wait()
+	r, err := runs[name].Report()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.Explained(result.Report)).To(Succeed())
-	Expect(result.Report.Verdict).NotTo(Equal(reports.Invalid), "%v", result.Report.Reasons)
-	return result.Report
+	return r
 }
 
 // when is the time of the first event of the kind.
@@ -71,9 +68,7 @@ func when(r *reports.Report, kind reports.Kind, text string) float64 {
 
 func dropsNothing(name string) {
 	GinkgoHelper()
-	r := report(name)
-	Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
-	Expect(r.Totals.Dropped + r.Totals.Delayed).To(BeZero())
+	Expect(suites.Lossless(report(name))).To(Succeed())
 }
 
 var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", func() {
