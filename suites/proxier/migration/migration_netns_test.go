@@ -193,11 +193,19 @@ type program struct {
 	ended  chan error
 }
 
+// path is where the programs of the node find their tools, modprobe among them.
+const path = "/usr/sbin:/usr/bin:/sbin:/bin"
+
 func start(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	return startIn(t, path, name, args...)
+}
+
+func startIn(t *testing.T, path, name string, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2")
+	p.cmd.Env = append(os.Environ(), "PATH="+path, "GOMAXPROCS=2")
 	must(t, p.cmd.Start())
 	go func() { p.ended <- p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
@@ -212,7 +220,12 @@ func (p *program) stop(t *testing.T) {
 
 func (c place) kubeProxy(t *testing.T, mode string) *program {
 	t.Helper()
-	p := start(t, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
+	return c.kubeProxyIn(t, path, mode)
+}
+
+func (c place) kubeProxyIn(t *testing.T, path, mode string) *program {
+	t.Helper()
+	p := startIn(t, path, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
 	until(t, "kube-proxy in mode "+mode+" to be healthy", p, func() bool { return status("/healthz") == http.StatusOK })
 	return p
@@ -457,6 +470,35 @@ func TestCleanupFirst(t *testing.T) {
 	bundled.stop(t)
 }
 
+// withoutModprobe is a path that leads to nft alone. Kube-proxy flushes IPVS whenever it starts in mode nftables, whosever virtual
+// servers there are, but where it finds no modprobe to ask for ip_vs (pkg/proxy/ipvs/cleanup.go of v1.37.1).
+func withoutModprobe(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Symlink("/usr/sbin/nft", dir+"/nft"))
+	return dir
+}
+
+// The twin of the way back to nftables: with modprobe the virtual servers go when kube-proxy starts, before it has its own rules.
+func TestStartWithModprobeFlushes(t *testing.T) {
+	c := newPlace(t)
+	bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
+	until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
+	traffic := c.traffic(t)
+	bundled.stop(t)
+	if lost := traffic.losses(); len(lost) > 0 {
+		t.Errorf("lost before kube-proxy came: %v", lost)
+	}
+	proxy := c.kubeProxy(t, "nftables")
+	close(traffic.stop)
+	<-traffic.ended
+	lost := traffic.losses()
+	if t.Logf("%d lost: %v", len(lost), lost); len(lost) == 0 {
+		t.Error("kube-proxy flushed IPVS and lost nothing, so that going without modprobe says nothing")
+	}
+	proxy.stop(t)
+}
+
 // There and back, from and to each mode of kube-proxy, no connection is lost and nothing stays behind.
 func TestMigration(t *testing.T) {
 	for _, mode := range []string{"ipvs", "iptables", "nftables"} {
@@ -501,7 +543,11 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	if out, err := c.migrate("--from=bundled", "--to="+mode); err == nil || !strings.Contains(out, "does not serve") {
 		t.Errorf("without kube-proxy: %v: %s", err, out)
 	}
-	proxy := c.kubeProxy(t, mode)
+	tools := path
+	if mode == "nftables" {
+		tools = withoutModprobe(t)
+	}
+	proxy := c.kubeProxyIn(t, tools, mode)
 	until(t, "kube-proxy to serve", proxy, func() bool {
 		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
 		return err == nil
