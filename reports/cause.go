@@ -43,10 +43,11 @@ const (
 // attribute finds the cause of every outage.
 func (a *analysis) attribute() {
 	byNode, standing := a.suspectsOf()
+	exits := exitsIn(byNode)
 	for _, l := range a.lanes {
 		service := a.serviceOf(l)
 		last := map[uint16]*outage{}
-		dead := map[deadKey]*outage{}
+		dead := map[deadKey]deadPod{}
 		for _, o := range l.outages {
 			o.chosen = a.chosenIn(o)
 			o.met = a.podsMet(o)
@@ -58,31 +59,66 @@ func (a *analysis) attribute() {
 				o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: max(0, o.from-p.cause.suspect.at)}
 			}
 			last[o.node] = o
-			a.goOn(dead, o)
+			o.goOn(dead, exits)
 		}
 	}
 }
 
-// deadKey is a path's node and a pod that the kernel there gives connections to, although it has exited: then the exit explains
-// outage after outage, for as long as they follow each other.
+// deadKey is a path's node and a pod that the kernel there gives connections to, although it has exited.
 type deadKey struct {
 	node uint16
 	pod  string
 }
 
+// deadPod is the exit of such a pod, which explains outage after outage for as long as they follow each other, and the end of
+// the last of them.
+type deadPod struct {
+	exit *suspect
+	last time.Duration
+}
+
 const podExited = "pod exited"
 
-// goOn gives an outage the cause of an earlier one on its path, whose dead pod the kernel still gives connections to.
-func (a *analysis) goOn(dead map[deadKey]*outage, o *outage) {
+// exitsIn are the exits of each pod, in order of time: a pod has one node.
+func exitsIn(byNode map[string][]suspect) map[string][]*suspect {
+	exits := map[string][]*suspect{}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		for i := range byNode[node] {
+			if s := &byNode[node][i]; s.event == podExited {
+				exits[s.pod] = append(exits[s.pod], s)
+			}
+		}
+	}
+	return exits
+}
+
+// goOn gives an outage the exit of a pod that it met for its cause, if that explained an earlier one on its path or could have.
+func (o *outage) goOn(dead map[deadKey]deadPod, exits map[string][]*suspect) {
 	for _, pod := range o.met {
-		if p := dead[deadKey{o.node, pod}]; p != nil && o.from-p.to <= carryWindow {
-			o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: o.from - p.cause.suspect.at}
+		if d, known := dead[deadKey{o.node, pod}]; known && o.from-d.last <= carryWindow {
+			o.cause = cause{suspect: d.exit, score: d.exit.weight * metShare, after: max(0, o.from-d.exit.at)}
 			break
 		}
 	}
-	if s := o.cause.suspect; s != nil && s.event == podExited && slices.Contains(o.met, s.pod) {
-		dead[deadKey{o.node, s.pod}] = o
+	for _, pod := range o.met {
+		d, known := dead[deadKey{o.node, pod}]
+		if !known || o.from-d.last > carryWindow {
+			d.exit = o.justExited(exits[pod])
+		}
+		if d.exit != nil {
+			dead[deadKey{o.node, pod}] = deadPod{d.exit, o.to}
+		}
 	}
+}
+
+// justExited is the last of a pod's exits that is as near to the outage as a cause has to be; nil for none.
+func (o *outage) justExited(exits []*suspect) *suspect {
+	for _, s := range slices.Backward(exits) {
+		if s.at <= o.struck+watcherLag && o.from-s.at <= causeWindow {
+			return s
+		}
+	}
+	return nil
 }
 
 // serviceOf is the service behind a lane, as the balancer names it if there is one.

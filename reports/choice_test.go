@@ -135,3 +135,38 @@ func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
 		t.Error("the same is told without the kernel's word")
 	}
 }
+
+// Of two dead pods that the same outages meet, each explains what comes when the other is met no more.
+func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
+	const died, parted = 8 * time.Second, 20 * time.Second
+	s := staleLab(died, 5*time.Millisecond)
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+	s.attempts, s.faults = nil, nil
+	for from := died; from < parted; from += 400 * time.Millisecond {
+		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+	}
+	s.pod(simPod{name: "web-3", node: "node-2", address: "10.244.2.8", service: "default/web", ready: 2 * time.Second, gone: died + time.Second})
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+	failed := 0
+	for _, a := range s.attempts {
+		if a.Class != OK {
+			failed++
+		}
+	}
+	s.choose(func(i int) (string, string, bool) {
+		if address := "10.244.2.7:8080"; i%2 == 0 && i < failed-12 {
+			return "node-2", address, true
+		}
+		return "node-2", "10.244.2.8:8080", true
+	})
+	outages := s.report(t).Lanes[0].Outages
+	for _, o := range outages {
+		if o.Cause.Event != podExited {
+			t.Errorf("the outage at %v that met %+v has the cause %+v", o.From, o.Chosen, o.Cause)
+		}
+	}
+	last := outages[len(outages)-1]
+	if len(last.Chosen) != 1 || !strings.HasPrefix(last.Cause.Text, "pod web-3 ") {
+		t.Errorf("the last one met %+v and has the cause %+v", last.Chosen, last.Cause)
+	}
+}
