@@ -17,6 +17,7 @@ type analysis struct {
 	tables   map[frontend]tables
 	flows    map[frontend]flowLog
 	kernel   map[kernelKey]kernelTables
+	modes    map[string][]modeChange      // of each node's kube-proxies, in order of time
 	choices  map[choiceKey]netip.AddrPort // what the kernel gave failed attempts
 	nodes    []string                     // 0 is the empty node: no balancer, or no node in its table
 	backends []backend
@@ -60,7 +61,7 @@ func analyse(h *History) (*analysis, error) {
 
 func newAnalysis(run Run) *analysis {
 	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, kernel: map[kernelKey]kernelTables{},
-		choices: map[choiceKey]netip.AddrPort{}, nodes: []string{""}, backends: []backend{{}}}
+		modes: map[string][]modeChange{}, choices: map[choiceKey]netip.AddrPort{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
 func (a *analysis) damaged(format string, args ...any) {
@@ -118,7 +119,7 @@ func (a *analysis) readEvents(h *History) error {
 	return nil
 }
 
-// take takes note of a lane, of a table of the balancer and of one of a kernel; other events need none.
+// take takes note of a lane, of a table of the balancer, of one of a kernel and of a proxy's mode; other events need none.
 func (a *analysis) take(e Event) {
 	switch e.Kind {
 	case EventLane:
@@ -144,6 +145,8 @@ func (a *analysis) take(e Event) {
 			return
 		}
 		a.kernel[key] = append(a.kernel[key], t)
+	case EventProxy:
+		a.takeMode(e)
 	}
 }
 

@@ -125,18 +125,31 @@ func (a *analysis) kernelOf(o *outage) kernelTables {
 	return a.kernel[kernelKey{table, a.nodes[o.node], o.lane.frontend()}]
 }
 
+// modeChange is a proxy that a node has from then on.
+type modeChange struct {
+	at   time.Duration
+	mode string
+}
+
+// takeMode takes note of a kube-proxy's mode: only those change in a run, others have one, the run's.
+func (a *analysis) takeMode(e Event) {
+	if !strings.HasPrefix(e.Object, "kube-proxy@") {
+		return
+	}
+	mode, changes := e.Object[strings.LastIndex(e.Object, "/")+1:], a.modes[e.Node]
+	if n := len(changes); n == 0 || changes[n-1].mode != mode {
+		a.modes[e.Node] = append(changes, modeChange{e.At, mode})
+	}
+}
+
 // proxyMode is the mode of the proxy that an outage's node had when it began.
 func (a *analysis) proxyMode(o *outage) string {
-	mode := a.run.Subject.Mode
-	for _, e := range a.events {
-		if e.At > o.from {
-			break
-		}
-		if e.Kind == EventProxy && e.Node == a.nodes[o.node] && strings.HasPrefix(e.Object, "kube-proxy@") { // others have one mode, the run's
-			mode = e.Object[strings.LastIndex(e.Object, "/")+1:]
+	for _, c := range slices.Backward(a.modes[a.nodes[o.node]]) {
+		if c.at <= o.from {
+			return c.mode
 		}
 	}
-	return mode
+	return a.run.Subject.Mode
 }
 
 // modeNames are the modes whose tables are watched, as sentences call them. The rules of iptables are in nftables, too.
@@ -278,7 +291,7 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 	for _, moment := range [...]struct {
 		name string
 		at   time.Duration
-	}{{"before", o.before}, {"first failure", first}, {"last failure", max(first, o.to)}, {"2 s later", o.to + evidenceSpan}} {
+	}{{"before", o.before}, {"first failure", first}, {"last failure", max(first, o.to)}, {"2 s later", o.to + EvidenceSpan}} {
 		v.Columns = append(v.Columns, moment.name+", "+atText(seconds(moment.at)))
 		shown = append(shown, ts.inForce(moment.at))
 	}

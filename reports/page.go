@@ -28,8 +28,11 @@ const (
 	pageEvidence = 30
 	pageEvents   = 1000
 	pageSeconds  = 1000
-	evidenceSpan = 2 * time.Second // before and after an outage
+	pageLines    = 10 // of logs, in the evidence of an outage: they are not to hide its events
 )
+
+// EvidenceSpan is how long before and after an outage what happened is its evidence.
+const EvidenceSpan = 2 * time.Second
 
 // WritePage writes report.html: one file that needs no network, works from disk, and is a function of the history alone.
 func WritePage(w io.Writer, r *Report, h *History) error {
@@ -317,12 +320,17 @@ func (a *analysis) pageOutages(r *Report) ([]pageOutage, int) {
 func (a *analysis) detail(p *pageOutage) {
 	p.At, p.Bounds, p.Failed = atText(p.From), rangeText(p.LowerMs, p.UpperMs), classesText(p.Classes)
 	begin := time.Duration(p.From * 1e9)
-	from, to := begin-evidenceSpan, time.Duration(p.To*1e9)+evidenceSpan
+	from, to := begin-EvidenceSpan, time.Duration(p.To*1e9)+EvidenceSpan
+	lines := 0
 	for _, e := range a.events {
-		if e.Kind == EventLane || e.At < from || e.At > to || (e.Kind == EventTable && e.Node != p.Node) {
+		elsewhere := e.Node != "" && e.Node != p.Node && (e.Kind == EventTable || e.Kind == EventLog && p.Node != "")
+		if e.Kind == EventLane || e.At < from || e.At > to || elsewhere {
 			continue
 		}
-		if len(p.Evidence) == pageEvidence {
+		if e.Kind == EventLog {
+			lines++
+		}
+		if len(p.Evidence) == pageEvidence || e.Kind == EventLog && lines > pageLines {
 			p.More++
 			continue
 		}

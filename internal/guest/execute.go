@@ -150,7 +150,8 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	if err != nil {
 		return err
 	}
-	lanes, err := newProber(l, from, plan, r, now)
+	failed := newFailures()
+	lanes, err := newProber(l, from, plan, failed, r, now)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordSaid()); err != nil {
+	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordSaid(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

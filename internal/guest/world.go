@@ -157,7 +157,7 @@ func (a apiServer) Watching(node string) (resources []string) {
 }
 
 // newProber starts the probe worker, a program of its own in the client's namespace.
-func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now func() time.Duration) (*prober.Prober, error) {
+func newProber(l *lab.Lab, from client, plan Plan, failed *failures, record reports.Recorder, now func() time.Duration) (*prober.Prober, error) {
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
@@ -171,7 +171,7 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 	if from.Namespace != l.Net.Client && from.Namespace != l.Net.Nodes[0].Namespace {
 		cfg.Places = append(cfg.Places, placeOf(from.Namespace))
 	}
-	cfg.Begins, cfg.Measured = watchers(l, from, plan)
+	cfg.Begins, cfg.Measured = watchers(l, from, plan, failed)
 	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
@@ -180,9 +180,9 @@ func newProber(l *lab.Lab, from client, plan Plan, record reports.Recorder, now 
 		})
 }
 
-// watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, and tells how the
-// measurement goes.
-func watchers(l *lab.Lab, from client, plan Plan) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
+// watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, notes failures, and tells
+// how the measurement goes.
+func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
 	servers := map[uint16]tables.Server{}
 	var mu sync.Mutex
 	tell := pulses(plan, os.Stdout)
@@ -202,6 +202,7 @@ func watchers(l *lab.Lab, from client, plan Plan) (begins func(lane uint16, targ
 		if a.Class == reports.OK {
 			return
 		}
+		failed.add(a)
 		if l.Tables != nil {
 			l.Tables.Failed()
 		}

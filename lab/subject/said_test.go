@@ -1,17 +1,42 @@
 package subject
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/reports"
 )
 
-func TestSaid(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC)
+// listen reads a log of a run that is 297 s old at five minutes past midnight.
+func listen(near func(time.Duration) bool, lines ...string) (events []reports.Event) {
+	s := sayings{node: "node-1", file: "proxy-node-1.log", near: near, now: time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC), at: 297 * time.Second,
+		kept: map[time.Duration]int{}}
+	for _, line := range lines {
+		if e, is := s.event(line); is {
+			events = append(events, e)
+		}
+	}
+	if e, is := s.rest(); is {
+		events = append(events, e)
+	}
+	return events
+}
+
+func never(time.Duration) bool { return false }
+
+// What graceful termination says of the table is recorded whenever it was.
+func TestDeletionsAreRecorded(t *testing.T) {
 	const line = "I0101 00:01:27.741309     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080"
-	e, is := said("node-1", line, now, 297*time.Second)
-	if !is || e.At != 84741309*time.Microsecond || e.Node != "node-1" || e.Attrs["service"] != "203.0.113.10:80" ||
+	events := listen(never, line)
+	if len(events) != 1 {
+		t.Fatalf("%+v", events)
+	}
+	e := events[0]
+	if e.Kind != reports.EventKernel || e.At != 84741309*time.Microsecond || e.Node != "node-1" || e.Attrs["service"] != "203.0.113.10:80" ||
 		e.Attrs["backend"] != "10.244.1.2:8080" || e.Attrs["change"] != "removed" {
-		t.Errorf("%v, %+v", is, e)
+		t.Errorf("%+v", e)
 	}
 	for name, other := range map[string]string{
 		"another line of the same file":    "I0101 00:01:27.741237     114 graceful_termination.go:160] Trying to delete rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
@@ -19,8 +44,53 @@ func TestSaid(t *testing.T) {
 		"a time before the run":            "I1231 23:59:59.000000     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
 		"what another program might write": "Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
 	} {
-		if e, is := said("node-1", other, now, 297*time.Second); is {
-			t.Errorf("%s: %+v", name, e)
+		if events := listen(never, other); len(events) > 0 {
+			t.Errorf("%s: %+v", name, events)
 		}
+	}
+}
+
+// Near failures, lines are recorded as they are, with their own time and level; elsewhere they are not.
+func TestLinesNearFailuresAreRecorded(t *testing.T) {
+	near := func(at time.Duration) bool { return at > 80*time.Second }
+	events := listen(near,
+		`I0101 00:01:00.000000     114 proxier.go:1] long before`,
+		`E0101 00:01:27.741309     114 proxier.go:822] "Failed to sync" err="x"`,
+		`time=2026-01-01T00:01:28.5Z level=WARN msg=refused service=default/web`,
+		`time="2026-01-01T00:01:29Z" level=warning msg="Running modprobe ip_vs failed"`,
+		`	goroutine 1 [running]:`,
+		`time=yesterday level=INFO msg=x`)
+	want := []struct {
+		at          time.Duration
+		level, text string
+	}{
+		{84741309 * time.Microsecond, "error", `the proxy of node-1: proxier.go:822] "Failed to sync" err="x"`},
+		{85500 * time.Millisecond, "warn", "the proxy of node-1: msg=refused service=default/web"},
+		{86 * time.Second, "warning", `the proxy of node-1: msg="Running modprobe ip_vs failed"`},
+	}
+	if len(events) != len(want) {
+		t.Fatalf("%+v", events)
+	}
+	for i, w := range want {
+		if e := events[i]; e.Kind != reports.EventLog || e.At != w.at || e.Attrs["level"] != w.level || e.Text != w.text || e.Node != "node-1" {
+			t.Errorf("%+v, want %+v", e, w)
+		}
+	}
+}
+
+// A flood is cut short, and what is left out is told.
+func TestAFloodOfLinesIsCutShort(t *testing.T) {
+	var lines []string
+	for i := range 280 { // 20 a second from +1 s on, of which 10 are kept
+		lines = append(lines, fmt.Sprintf("W0101 00:00:%02d.%06d     114 proxier.go:1] again", 4+i/20, i%20))
+	}
+	for i := range 2000 {
+		lines = append(lines, fmt.Sprintf("W0101 00:%02d:%02d.000000     114 proxier.go:1] again", 1+i/10/60, i/10%60))
+	}
+	events := listen(func(time.Duration) bool { return true }, lines...)
+	last := events[len(events)-1]
+	if len(events) != linesOfAProxy+1 || last.At != time.Second+10*time.Microsecond ||
+		!strings.Contains(last.Text, fmt.Sprintf(" %d lines are in logs/proxy-node-1.log alone", 2280-linesOfAProxy)) {
+		t.Errorf("%d events, the last one %+v", len(events), last)
 	}
 }
