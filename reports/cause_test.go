@@ -134,6 +134,8 @@ func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 		{"what came before rather than what was seen late", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * ms}, {pod("node-2", "web-node-2", "exited"), -15 * ms}},
 			"pod terminating", ""},
 		{"a pod that ends as soon as it is told to", true, []at{{pod("node-2", "web-node-2", "terminating"), 40 * ms}, {pod("node-2", "web-node-2", "exited"), 2 * ms}}, "pod terminating", ""},
+		{"its cleanup rather than its end", true, []at{{on(EventProxy, "node-2", "bundled", "state", "exited"), 5 * ms}, {on(EventProxy, "node-2", "bundled", "state", "cleanup"), 4 * ms}},
+			"proxy cleanup", "the proxy on node-2 began to clean up "},
 		{"its tables rather than its process", true, []at{{on(EventProxy, "node-2", "bundled", "state", "stopped"), 5 * ms}, {on(EventProxy, "node-2", "bundled", "state", "flushed"), 4 * ms}},
 			"proxy flushed", "the proxy on node-2 had its tables emptied "},
 		{"decoy: an event after it began", true, []at{{pod("node-2", "web-node-2", "exited"), -100 * ms}}, "", ""},

@@ -32,10 +32,10 @@ var (
 	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
 		"sigterm": "got SIGTERM", "removed": "was removed"}
 	endpointWeights = map[string]float64{"serving-terminating": 0.7, "terminating": 0.7, "unready": 0.7, "removed": 0.6}
-	proxyWeights    = map[string]float64{"flushed": 0.97, "killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5,
+	proxyWeights    = map[string]float64{"flushed": 0.97, "cleanup": 0.97, "killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5,
 		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
 	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
-		"started": "started", "ready": "became ready", "continued": "was continued", "synced": "wrote its tables"}
+		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
 	kernelWeights = map[string]float64{"removed": 0.55, "weight": 0.45}
 )
 

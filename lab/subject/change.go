@@ -2,7 +2,9 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"syscall"
 	"time"
@@ -26,7 +28,8 @@ func (f *Fleet) Change(node, subject string) error {
 }
 
 // Cleanup runs the node's subject once more to take everything of it out of the kernel, as its documentation tells users
-// to: --cleanup, or the command that a file names. The proxy must have ended.
+// to: --cleanup, or the command that a file names. The proxy must have ended. A kube-proxy that ends its own cleanup with a code
+// other than 0 has been told to clean up all the same, and what it left is part of what is measured: the record has it.
 func (f *Fleet) Cleanup(ctx context.Context, name string) error {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
@@ -38,11 +41,26 @@ func (f *Fleet) Cleanup(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.command(ctx, node, start); err != nil {
+	err = f.command(ctx, node, start)
+	if code := exitCode(err); code > 0 && spec.Exec == nil && spec.Name != Bundled.Name {
+		f.record(name, "cleanup-failed", fmt.Sprintf("%s ended its cleanup on %s with exit code %d; its last line: %s",
+			spec, name, code, f.cfg.Procs.Tail(start.Name, 1)))
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", spec, err)
 	}
 	f.record(name, "clean", spec.String()+" has cleaned up on "+name)
 	return nil
+}
+
+// exitCode is that of a program that ended by itself, as an error tells it; -1 for all else.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
 }
 
 // cleanup is how the cleanup of the node's subject is started.

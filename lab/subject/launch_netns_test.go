@@ -108,3 +108,43 @@ func TestExecThatFails(t *testing.T) {
 		t.Error("a ready command that hangs was waited for without end")
 	}
 }
+
+type listRecorder struct{ events []reports.Event }
+
+func (r *listRecorder) Event(e reports.Event)   { r.events = append(r.events, e) }
+func (r *listRecorder) Attempt(reports.Attempt) {}
+
+// A kube-proxy whose own cleanup fails is told of and goes on; one that is killed, and the bundled proxier's, are errors.
+func TestCleanupOfKubeProxyThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec, script string
+		goesOn       bool
+	}{
+		"fails":       {"kube-proxy@v1.37.1/ipvs", "echo CHAIN_DEL failed; exit 1", true},
+		"works":       {"kube-proxy@v1.37.1/ipvs", "exit 0", true},
+		"killed":      {"kube-proxy@v1.37.1/ipvs", "kill -9 $$", false},
+		"the bundled": {"bundled", "echo no kernel; exit 1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := fleetOf(t, func(*Exec) {})
+			recorded := &listRecorder{}
+			f.cfg.Recorder = recorded
+			program := filepath.Join(t.TempDir(), "program")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			spec, err := Parse(c.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.runs["node-1"] = Program{Spec: spec, Path: program, Fallback: "on"}
+			if err := f.Cleanup(t.Context(), "node-1"); (err == nil) != c.goesOn {
+				t.Errorf("it gave %v", err)
+			}
+			last := recorded.events[len(recorded.events)-1]
+			if name == "fails" && (last.Attrs["state"] != "cleanup-failed" || !strings.Contains(last.Text, "exit code 1; its last line: CHAIN_DEL failed")) {
+				t.Errorf("the record has %+v", last)
+			}
+		})
+	}
+}
