@@ -46,11 +46,11 @@ terminatingFallback: on
 	return "exec:" + file
 }
 
-// startReready begins a run in which two pods become unready and ready again, 200 times in all, while four connections to each are
-// asked a hundred times a second.
+// startReready begins a run in which two pods become unready and ready again, 50 times in all, while four connections to each are
+// asked 250 times a second: about six requests meet a gap of 60 µs.
 func startReready(ctx context.Context, dir, name, subject string) {
 	runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "flap", ControlPlane: "replay", Seed: 1, Rate: 2, Nodes: 1, Subject: subject,
-		Set: map[string]string{"antiAffinity": "off", "flaps": "100", "unready": "100ms", "openConnections": "8", "askEvery": "10ms",
+		Set: map[string]string{"antiAffinity": "off", "flaps": "25", "unready": "100ms", "openConnections": "8", "askEvery": "4ms",
 			"stayOpen": "1s", "watch": "0s", "baseline": "10s", "settle": "10s"}})
 }
 
