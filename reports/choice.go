@@ -45,22 +45,17 @@ func (a *analysis) chosenIn(o *outage) []chosen {
 		return nil
 	}
 	var all []chosen
-	l := o.lane
-	for i := l.recordAt(o.from); i < len(l.records) && l.records[i].start() <= o.to+time.Second; i++ {
-		r := &l.records[i]
-		if !r.failed() || r.node != o.node || r.intended < o.from || r.intended > o.to {
-			continue
-		}
-		address, asked := a.choices[choiceKey{l.id, uint64(r.seq)}]
+	o.eachFailed(func(r *record) {
+		address, asked := a.choices[choiceKey{o.lane.id, uint64(r.seq)}]
 		if !asked {
-			continue
+			return
 		}
 		k := slices.IndexFunc(all, func(c chosen) bool { return c.address == address })
 		if k < 0 {
 			k, all = len(all), append(all, chosen{address: address})
 		}
 		all[k].attempts++
-	}
+	})
 	slices.SortFunc(all, func(x, y chosen) int {
 		return cmp.Or(cmp.Compare(y.attempts, x.attempts), x.address.Compare(y.address))
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,39 @@ func TestLinesOfLogsAreEvidence(t *testing.T) {
 	} {
 		if strings.Contains(rows, want) != is {
 			t.Errorf("%v: %s", !is, want)
+		}
+	}
+}
+
+// What the client saw is told by the way in which attempts failed: how many, how they ended, and who said so.
+func TestWhatTheClientSawIsEvidence(t *testing.T) {
+	s := staleLab(10*time.Second, 5*time.Millisecond)
+	n := 0
+	for i := range s.attempts {
+		a := &s.attempts[i]
+		if a.Class == OK || a.Lane != 0 {
+			continue
+		}
+		if n++; n == 1 {
+			a.Source, a.Retrans, a.Total = netip.MustParseAddrPort("198.51.100.9:4242"), 1, 1200*time.Millisecond
+			a.Detail, a.Offender = "EHOSTUNREACH", netip.MustParseAddr("10.0.0.12")
+			continue
+		}
+		a.Detail, a.Total = "ECONNREFUSED", 2*time.Millisecond
+	}
+	h, r, _ := s.built(t)
+	o := r.Lanes[0].Outages[0]
+	var page bytes.Buffer
+	if err := WritePage(&page, r, h); err != nil {
+		t.Fatal(err)
+	}
+	text := html.UnescapeString(page.String())
+	for _, must := range []string{
+		fmt.Sprintf(`<td>refused</td><td>ECONNREFUSED</td><td></td><td class="n">%d</td><td class="n">0</td><td class="n">0</td><td>2.0 ms</td>`, o.Failed()-1),
+		fmt.Sprintf(`<td>refused</td><td>EHOSTUNREACH</td><td>10.0.0.12</td><td class="n">1</td><td class="n">0</td><td class="n">1</td><td>1.20 s</td><td>198.51.100.9:4242 at +%.3f s</td>`, o.From),
+	} {
+		if !strings.Contains(text, must) {
+			t.Errorf("the page lacks %s; its rows are %s", must, text[strings.Index(text, "What the client saw"):][:1500])
 		}
 	}
 }

@@ -79,7 +79,7 @@ func WriteAll(dir string, h *History) (*Report, error) {
 		write func(io.Writer) error
 	}{
 		{ReportFile, func(w io.Writer) error { return WriteJSON(w, r) }},
-		{PageFile, func(w io.Writer) error { return a.writePage(w, r, origin) }},
+		{PageFile, func(w io.Writer) error { return a.writePage(w, r, origin, h) }},
 		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r, origin) }},
 		{SummaryFile, func(w io.Writer) error { return WriteMarkdown(w, r, origin) }},
 	} {

@@ -44,7 +44,7 @@ func WritePage(w io.Writer, r *Report, h *History) error {
 	if err != nil {
 		return fmt.Errorf("making the page: %w", err)
 	}
-	return a.writePage(w, r, origin)
+	return a.writePage(w, r, origin, h)
 }
 
 // page is what the template shows.
@@ -113,6 +113,9 @@ type pageOutage struct {
 	Evidence []evidence
 	Kernel   *kernelView
 	Choices  []choiceRow
+	Seen     []seenRow
+	MoreSeen int
+	Unseen   int // failed attempts that Seen does not tell of
 	More     int
 	Strip    []area
 	Ticks    []tick
@@ -135,14 +138,16 @@ type evidence struct {
 	Same     bool // on the outage's own node
 }
 
-func (a *analysis) writePage(w io.Writer, r *Report, o Origin) error {
+func (a *analysis) writePage(w io.Writer, r *Report, o Origin, h *History) error {
 	parsed, err := template.New("page").Funcs(template.FuncMap{"thousands": thousands, "ms": msText, "at": atText,
 		"node": nodeText, "classes": classesText, "milli": func(s float64) string { return msText(s * 1e3) }}).Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the page's template: %w", err)
 	}
 	var b bytes.Buffer
-	if err := parsed.Execute(&b, a.page(r, o)); err != nil {
+	p := a.page(r, o)
+	a.witness(h, p.Outages)
+	if err := parsed.Execute(&b, p); err != nil {
 		return fmt.Errorf("filling the page's template: %w", err)
 	}
 	_, err = w.Write(b.Bytes())

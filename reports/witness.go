@@ -1,0 +1,99 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// What the page tells of an outage's attempts: how many ways to fail, of how many of them.
+const (
+	pageWays     = 8
+	pageAttempts = 10_000
+)
+
+// seenRow is what the client saw of an outage's attempts that failed in one way.
+type seenRow struct {
+	Class, Detail string
+	Offender      string // who sent the ICMP error
+	Attempts      int
+	Connected     int // of them had their connection established
+	Again         int // of them had sent something again
+	Took          string
+	Example       string // the first one's address, to be found in a packet trace
+
+	shortest, longest, first time.Duration
+}
+
+// witness adds to the outages what the client saw of their failed attempts. A record that is damaged has them as far as it goes.
+func (a *analysis) witness(h *History, outages []pageOutage) {
+	of := map[choiceKey]*pageOutage{}
+	for i := range outages {
+		p, n := &outages[i], 0
+		p.found.eachFailed(func(r *record) {
+			if n++; n <= pageAttempts {
+				of[choiceKey{p.found.lane.id, uint64(r.seq)}] = p
+			}
+		})
+		p.Unseen = max(0, n-pageAttempts)
+	}
+	for e, err := range h.Entries() {
+		if err != nil {
+			break
+		}
+		if p := of[choiceKey{e.Attempt.Lane, e.Attempt.Seq}]; p != nil && e.Bucket == nil {
+			p.see(&e.Attempt)
+		}
+	}
+	for i := range outages {
+		p := &outages[i]
+		slices.SortStableFunc(p.Seen, func(x, y seenRow) int {
+			return cmp.Or(cmp.Compare(y.Attempts, x.Attempts), cmp.Compare(x.first, y.first))
+		})
+		p.MoreSeen = max(0, len(p.Seen)-pageWays)
+		p.Seen = p.Seen[:len(p.Seen)-p.MoreSeen]
+		for k := range p.Seen {
+			s := &p.Seen[k]
+			if s.Took = msText(millis(s.longest)); s.shortest < s.longest {
+				s.Took = fmt.Sprintf("%s to %s", msText(millis(s.shortest)), s.Took)
+			}
+		}
+	}
+}
+
+// see counts an attempt among those that failed in its way.
+func (p *pageOutage) see(a *Attempt) {
+	way := seenRow{Class: a.Class.String(), Detail: a.Detail, shortest: a.Total, longest: a.Total, first: a.Start}
+	if a.Offender.IsValid() {
+		way.Offender = a.Offender.String()
+	}
+	i := slices.IndexFunc(p.Seen, func(s seenRow) bool {
+		return s.Class == way.Class && s.Detail == way.Detail && s.Offender == way.Offender
+	})
+	if i < 0 {
+		i, p.Seen = len(p.Seen), append(p.Seen, way)
+	}
+	s := &p.Seen[i]
+	s.Attempts++
+	s.shortest, s.longest = min(s.shortest, a.Total), max(s.longest, a.Total)
+	if a.Connect > 0 {
+		s.Connected++
+	}
+	if a.Retrans > 0 {
+		s.Again++
+	}
+	if s.Example == "" || a.Start < s.first {
+		s.first, s.Example = a.Start, fmt.Sprintf("%v at %s", a.Source, atText(seconds(a.Start)))
+	}
+}
+
+// eachFailed visits the outage's failed attempts.
+func (o *outage) eachFailed(visit func(*record)) {
+	l := o.lane
+	for i := l.recordAt(o.from); i < len(l.records) && l.records[i].start() <= o.to+time.Second; i++ {
+		if r := &l.records[i]; r.failed() && r.node == o.node && r.intended >= o.from && r.intended <= o.to {
+			visit(r)
+		}
+	}
+}
