@@ -11,7 +11,7 @@ packages: ## install the system packages that a run needs, if they are missing (
 	@hack/packages.sh
 
 build: ## build bin/hitless, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
 demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the report goes to out/demo
 	bin/hitless run rollout --out out/demo

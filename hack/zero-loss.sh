@@ -5,7 +5,7 @@
 set -euo pipefail
 runs=${RUNS:-8} rows=${ROWS:-rollout,flap,restart,kill,upgrade,api-away,relist}
 twins=suites/selfcheck/faulty
-CGO_ENABLED=0 ${GO:-go} build -trimpath -ldflags '-s -w' -o out/zero-loss/ ./$twins
+CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-s -w' -o out/zero-loss/ ./$twins
 
 compare() { # row, the twin's file, then the words of `hitless compare`
   row=$1 twin=$2 status=0; shift 2

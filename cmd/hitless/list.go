@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -117,14 +120,36 @@ func doctorCommand() *cobra.Command {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version, and the program's sha256, on which hashes of runs depend", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version := "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {
 				version = info.Main.Version + " " + info.GoVersion
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "hitless", version)
+			sum, err := ownSum()
+			if err != nil {
+				return fmt.Errorf("reading the running program: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "hitless %s sha256 %x\n", version, sum)
 			return nil
 		},
 	}
+}
+
+// ownSum is the sha256 of the program that runs: the same sources give the same, from whichever commit they are built.
+func ownSum() ([]byte, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
 }

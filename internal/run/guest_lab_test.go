@@ -5,6 +5,7 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "hitless")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	code := 1
@@ -174,5 +175,20 @@ func spin(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
+	}
+}
+
+// A commit that changes no source must not change what runs come to, and the program is one of a run's inputs.
+func TestTheProgramHasNoStampOfACommit(t *testing.T) {
+	for _, file := range []string{program, "../../bin/hitless"} { // the latter is what `make build` makes
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			t.Fatalf("%v; `make build` comes first", err)
+		}
+		for _, s := range info.Settings {
+			if strings.HasPrefix(s.Key, "vcs") {
+				t.Errorf("%s has %s=%s", file, s.Key, s.Value)
+			}
+		}
 	}
 }

@@ -21,7 +21,7 @@ func example() string {
 	GinkgoHelper()
 	const source = "../../docs/examples/exec-nftables"
 	dir := GinkgoT().TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "github.com/hitless/hitless/docs/examples/exec-nftables")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "github.com/hitless/hitless/docs/examples/exec-nftables")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
