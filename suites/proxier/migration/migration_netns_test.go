@@ -196,12 +196,7 @@ type program struct {
 // path is where the programs of the node find their tools, modprobe among them.
 const path = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-func start(t *testing.T, name string, args ...string) *program {
-	t.Helper()
-	return startIn(t, path, name, args...)
-}
-
-func startIn(t *testing.T, path, name string, args ...string) *program {
+func start(t *testing.T, path, name string, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
@@ -218,14 +213,17 @@ func (p *program) stop(t *testing.T) {
 	<-p.ended
 }
 
-func (c place) kubeProxy(t *testing.T, mode string) *program {
+// bundled starts the bundled proxier, and waits until it serves.
+func (c place) bundled(t *testing.T) *program {
 	t.Helper()
-	return c.kubeProxyIn(t, path, mode)
+	p := start(t, path, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
+	until(t, "the proxier", p, func() bool { return status("/readyz") == http.StatusOK })
+	return p
 }
 
-func (c place) kubeProxyIn(t *testing.T, path, mode string) *program {
+func (c place) kubeProxy(t *testing.T, path, mode string) *program {
 	t.Helper()
-	p := startIn(t, path, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
+	p := start(t, path, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
 	until(t, "kube-proxy in mode "+mode+" to be healthy", p, func() bool { return status("/healthz") == http.StatusOK })
 	return p
@@ -382,6 +380,17 @@ func (tr *traffic) judge(t *testing.T, when string) {
 	t.Logf("%s: %d held connections, %d new ones so far", when, len(tr.held), tr.attempts.Load())
 }
 
+// lose ends a twin's traffic, of which something must have been lost.
+func (tr *traffic) lose(t *testing.T, otherwise string) {
+	t.Helper()
+	close(tr.stop)
+	<-tr.ended
+	lost := tr.losses()
+	if t.Logf("%d lost: %v", len(lost), lost); len(lost) == 0 {
+		t.Error(otherwise)
+	}
+}
+
 // kernelSays is all that proxies leave in a kernel, as its own tools show it.
 func kernelSays(t *testing.T) string {
 	t.Helper()
@@ -428,7 +437,7 @@ func free(t *testing.T, of string, words ...string) {
 // serving starts a kube-proxy, and traffic once it serves.
 func (c place) serving(t *testing.T, mode string) (*program, *traffic) {
 	t.Helper()
-	proxy := c.kubeProxy(t, mode)
+	proxy := c.kubeProxy(t, path, mode)
 	until(t, "the Service", proxy, func() (served bool) {
 		inside(c.client, func() {
 			served = true
@@ -459,14 +468,8 @@ func TestCleanupFirst(t *testing.T) {
 	device, err := netlink.LinkByName("kube-ipvs0")
 	must(t, err)
 	must(t, netlink.LinkDel(device))
-	bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
-	until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
-	close(traffic.stop)
-	<-traffic.ended
-	lost := traffic.losses()
-	if t.Logf("%d lost: %v", len(lost), lost); len(lost) == 0 {
-		t.Error("cleaning up first lost nothing, so that the zeros of the right order say nothing")
-	}
+	bundled := c.bundled(t)
+	traffic.lose(t, "cleaning up first lost nothing, so that the zeros of the right order say nothing")
 	bundled.stop(t)
 }
 
@@ -482,20 +485,14 @@ func withoutModprobe(t *testing.T) string {
 // The twin of the way back to nftables: with modprobe the virtual servers go when kube-proxy starts, before it has its own rules.
 func TestStartWithModprobeFlushes(t *testing.T) {
 	c := newPlace(t)
-	bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
-	until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
+	bundled := c.bundled(t)
 	traffic := c.traffic(t)
 	bundled.stop(t)
 	if lost := traffic.losses(); len(lost) > 0 {
 		t.Errorf("lost before kube-proxy came: %v", lost)
 	}
-	proxy := c.kubeProxy(t, "nftables")
-	close(traffic.stop)
-	<-traffic.ended
-	lost := traffic.losses()
-	if t.Logf("%d lost: %v", len(lost), lost); len(lost) == 0 {
-		t.Error("kube-proxy flushed IPVS and lost nothing, so that going without modprobe says nothing")
-	}
+	proxy := c.kubeProxy(t, path, "nftables")
+	traffic.lose(t, "kube-proxy flushed IPVS and lost nothing, so that going without modprobe says nothing")
 	proxy.stop(t)
 }
 
@@ -528,8 +525,7 @@ func TestMigration(t *testing.T) {
 			}
 			traffic.judge(t, "served by the bundled proxier")
 			free(t, "kube-proxy", "KUBE-", "kube-")
-			bundled := start(t, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
-			until(t, "the proxier", bundled, func() bool { return status("/readyz") == http.StatusOK })
+			bundled := c.bundled(t)
 			traffic.judge(t, "the proxier has taken over what is there")
 			bundled.stop(t)
 			c.back(t, mode, traffic)
@@ -547,7 +543,7 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	if mode == "nftables" {
 		tools = withoutModprobe(t)
 	}
-	proxy := c.kubeProxyIn(t, tools, mode)
+	proxy := c.kubeProxy(t, tools, mode)
 	until(t, "kube-proxy to serve", proxy, func() bool {
 		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
 		return err == nil
