@@ -58,13 +58,19 @@ var Program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "hitless")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "github.com/hitless/hitless/cmd/hitless")
+	return program, Build("github.com/hitless/hitless/cmd/hitless", program)
+})
+
+// Build makes a static program of a package, stripped, and without a stamp of the commit: what runs in a guest decides its history, so
+// the same sources must give the same program. An error has what the compiler said.
+func Build(source, program string) error {
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building hitless: %w: %s", err, out)
+		return fmt.Errorf("building %s: %w: %s", source, err, out)
 	}
-	return program, nil
-})
+	return nil
+}
 
 // Clean removes the binary that Program built.
 func Clean() error {

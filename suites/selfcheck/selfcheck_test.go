@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,10 +58,7 @@ var _ = BeforeSuite(func() {
 func build(dir string) string {
 	GinkgoHelper()
 	program := filepath.Join(dir, "faulty")
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "github.com/hitless/hitless/suites/selfcheck/faulty")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := c.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	Expect(suites.Build("github.com/hitless/hitless/suites/selfcheck/faulty", program)).To(Succeed())
 	return program
 }
 
