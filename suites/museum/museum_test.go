@@ -28,11 +28,12 @@ func TestMuseum(t *testing.T) {
 var visits = []struct {
 	id, has, hasNot string
 	set, hasNotSet  map[string]string
+	label           Labels
 }{
-	{id: "k8s-92019", has: "kube-proxy@v1.25.3/ipvs", hasNot: "kube-proxy@v1.26.0/ipvs"},
-	{id: "k8s-122740", has: "kube-proxy@v1.26.0/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
-	{id: "k8s-139628", has: "kube-proxy@v1.36.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
-	{id: "ipvs-mode-switch", has: "kube-proxy@v1.37.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables",
+	{id: "k8s-92019", label: suites.Smoke, has: "kube-proxy@v1.25.3/ipvs", hasNot: "kube-proxy@v1.26.0/ipvs"},
+	{id: "k8s-122740", label: suites.Nightly, has: "kube-proxy@v1.26.0/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
+	{id: "k8s-139628", label: suites.Nightly, has: "kube-proxy@v1.36.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
+	{id: "ipvs-mode-switch", label: suites.Nightly, has: "kube-proxy@v1.37.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables",
 		set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}, hasNotSet: map[string]string{"cleanup": "on"}},
 }
 
@@ -42,14 +43,14 @@ const rate = 50
 var runs = map[string]*suites.Future{}
 
 var _ = BeforeSuite(func() {
-	if !suites.Selected(suites.Nightly) {
-		return
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	for _, v := range visits {
+		if !suites.Selected(v.label) {
+			continue
+		}
 		entry, err := museum.Find(v.id)
 		Expect(err).NotTo(HaveOccurred())
 		begin := func(name, subject string, more ...map[string]string) {
@@ -77,9 +78,9 @@ func finds(id, name string, want museum.Answer) {
 	Expect(f.Answer).To(Equal(want), "%q", f.Reasons)
 }
 
-var _ = Describe("the signature of a bug", suites.Nightly, func() {
+var _ = Describe("the signature of a bug", func() {
 	for _, v := range visits {
-		It("of "+v.id+" is seen with "+v.has, func() { finds(v.id, v.id+" seen", museum.Seen) })
-		It(fmt.Sprintf("of %s is not seen with %s %v", v.id, v.hasNot, v.hasNotSet), func() { finds(v.id, v.id+" not seen", museum.NotSeen) })
+		It("of "+v.id+" is seen with "+v.has, v.label, func() { finds(v.id, v.id+" seen", museum.Seen) })
+		It(fmt.Sprintf("of %s is not seen with %s %v", v.id, v.hasNot, v.hasNotSet), v.label, func() { finds(v.id, v.id+" not seen", museum.NotSeen) })
 	}
 })
