@@ -73,6 +73,7 @@ func jointOf(o run.Options, result *run.Result) JointRun {
 	if result == nil || result.Report == nil {
 		return j
 	}
+	j.Scenario = result.Report.Run.Scenario // a replay's options have none
 	j.ComparedRun = reports.ComparedRunOf(result.Report, "", result.HistorySha256)
 	if h, err := reports.OpenHistory(result.Dir); err == nil {
 		j.Command = h.Run.Command
