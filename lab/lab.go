@@ -35,15 +35,21 @@ type Config struct {
 	Dir          string            // for state and logs, on a tmpfs
 	Program      string            // the hitless binary: it plays backends and the bundled proxier
 	Binaries     string            // folder of the control plane's programs
-	Subjects     []subject.Program // the first is started on each node; another may take its place
-	SubjectEnv   []string          // added to the subjects' environment
-	Balancer     balancer.Config   // kind and health checks; the lab fills in the rest
 	Rhythm       *topology.Rhythm  // of the namespaces; nil for none
+	Recorder     reports.Recorder
+	Now          func() time.Duration
+	Progress     func(string)
+	// Choose is asked once, when the control plane is up and the nodes are registered: all labs are the same until then.
+	Choose func() (Choice, error)
+}
+
+// Choice is what is put into a cluster that is up.
+type Choice struct {
+	Subjects   []subject.Program // the first is started on each node; another may take its place
+	SubjectEnv []string          // added to the subjects' environment
+	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
 	// QuietTables has the nodes' IPVS tables looked at only while attempts fail, not after each event: a look wakes the machine.
 	QuietTables bool
-	Recorder    reports.Recorder
-	Now         func() time.Duration
-	Progress    func(string)
 }
 
 // Lab is a cluster that runs.
@@ -59,6 +65,7 @@ type Lab struct {
 	Conntrack  *conntrack.Asker
 
 	cfg    Config
+	choice Choice
 	table  *balancerTable
 	stop   context.CancelFunc
 	nodes  map[string]*power // by name
@@ -85,6 +92,13 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if l.Net, err = topology.NewInRhythm(l.cfg.Nodes, l.cfg.Rhythm); err != nil {
 		return err
 	}
+	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
+	if err := l.controlPlane(ctx); err != nil {
+		return err
+	}
+	if l.choice, err = l.cfg.Choose(); err != nil {
+		return err
+	}
 	if err := l.watchTables(ctx); err != nil {
 		return err
 	}
@@ -92,10 +106,6 @@ func (l *Lab) up(ctx context.Context) (err error) {
 		return err
 	}
 	l.part(ctx, "connection tracking's asker", l.Conntrack.Run)
-	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
-	if err := l.controlPlane(ctx); err != nil {
-		return err
-	}
 	if l.Client, err = kube.NewClient(l.Kubeconfig, ""); err != nil {
 		return err
 	}
@@ -109,16 +119,16 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	l.part(ctx, "the watcher of endpoints", func(ctx context.Context) error {
 		return evidence.Endpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
 	})
-	l.cfg.Progress("starting " + l.cfg.Subjects[0].Spec.String() + " on each node")
+	l.cfg.Progress("starting " + l.choice.Subjects[0].Spec.String() + " on each node")
 	return l.subject(ctx)
 }
 
 // watchTables watches those tables of the nodes that a subject of this lab uses.
 func (l *Lab) watchTables(ctx context.Context) (err error) {
 	in := func(modes ...string) bool {
-		return slices.ContainsFunc(l.cfg.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
+		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
 	}
-	use := tables.Use{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), Quiet: l.cfg.QuietTables}
+	use := tables.Use{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), Quiet: l.choice.QuietTables}
 	if !use.IPVS && !use.NFTables {
 		return nil
 	}
@@ -205,7 +215,7 @@ func (l *Lab) replay(ctx context.Context) error {
 }
 
 func (l *Lab) balancer(ctx context.Context) (err error) {
-	cfg := l.cfg.Balancer
+	cfg := l.choice.Balancer
 	cfg.Net, cfg.Client, cfg.Procs, cfg.Now, cfg.Recorder = l.Net, l.Client, l.Procs, l.cfg.Now, l.table
 	if l.Balancer, err = balancer.New(cfg); err != nil {
 		return err
@@ -215,8 +225,8 @@ func (l *Lab) balancer(ctx context.Context) (err error) {
 }
 
 func (l *Lab) subject(ctx context.Context) (err error) {
-	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.cfg.Subjects, Net: l.Net, Procs: l.Procs,
-		Kubeconfig: l.Kubeconfig, Env: l.cfg.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
+		Kubeconfig: l.Kubeconfig, Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
 		return err
 	}

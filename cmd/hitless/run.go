@@ -88,6 +88,7 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
+	f.BoolVar(&o.Cold, "cold", false, "boot the guest anew, in place of beginning from one saved when its control plane was up; the history is the same")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, `KEY=VALUE`; hitless scenarios lists them")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")

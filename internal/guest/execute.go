@@ -34,7 +34,15 @@ const (
 	stateDir = "/tmp/lab"
 )
 
-func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+// execute does what the plan says. All that it knows of it at first is its base; settle returns the whole.
+func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
+	if base.lab() {
+		return inLab(ctx, base, settle, r, now)
+	}
+	plan, err := settle()
+	if err != nil {
+		return err
+	}
 	switch plan.Scenario {
 	case ToyScenario:
 		return toy(ctx, plan, r, now)
@@ -44,18 +52,13 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		return tests(ctx, plan.Parameters)
 	case LabScenario:
 		return hold(ctx, plan, r, now)
-	case bench.Scenario:
-		return measure(ctx, plan, r, now)
 	}
-	scenario, err := plan.scenario()
-	if err != nil {
-		return err
-	}
-	cfg, err := labConfig(plan, r, now)
-	if err != nil {
-		return err
-	}
-	if plan.Kernel != KernelHost { // whose limits are not ours
+	return measure(ctx, plan, r, now)
+}
+
+// inLab runs a scenario in a lab.
+func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
+	if base.Kernel != KernelHost { // whose limits are not ours
 		if err := raiseLimits(); err != nil {
 			return fmt.Errorf("giving the lab room for its connections: %w", err)
 		}
@@ -65,6 +68,18 @@ func execute(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var plan Plan
+	var scenario scenarios.Scenario
+	cfg := labConfig(base, r, now)
+	cfg.Choose = func() (choice lab.Choice, err error) {
+		if plan, err = settle(); err != nil {
+			return choice, err
+		}
+		if scenario, err = plan.scenario(); err != nil {
+			return choice, err
+		}
+		return plan.choice()
+	}
 	l, err := lab.Up(ctx, cfg)
 	if err != nil {
 		r.saveLogs(filepath.Join(stateDir, "logs"))
@@ -103,31 +118,36 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	return err
 }
 
-func labConfig(plan Plan, r *recorder, now func() time.Duration) (lab.Config, error) {
-	programs, err := plan.programs()
-	if err != nil {
-		return lab.Config{}, err
-	}
-	p := plan.Parameters
-	interval, err := time.ParseDuration(p["checkInterval"])
-	if err != nil {
-		return lab.Config{}, fmt.Errorf("reading checkInterval: %w", err)
-	}
-	fall, _ := strconv.Atoi(p["checkFall"])
-	rise, _ := strconv.Atoi(p["checkRise"])
+// labConfig is the lab as the base of a plan has it.
+func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 	var rhythm *topology.Rhythm
-	if plan.Kernel != KernelHost { // where time costs nothing while nothing happens
+	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
 		rhythm = vm.InRhythm()
 	}
+	return lab.Config{Nodes: base.Nodes, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		Rhythm: rhythm, Recorder: r, Now: now, Progress: progress(now)}
+}
+
+// choice is what the plan has put into a lab whose control plane is up.
+func (p Plan) choice() (lab.Choice, error) {
+	programs, err := p.programs()
+	if err != nil {
+		return lab.Choice{}, err
+	}
+	set := p.Parameters
+	interval, err := time.ParseDuration(set["checkInterval"])
+	if err != nil {
+		return lab.Choice{}, fmt.Errorf("reading checkInterval: %w", err)
+	}
+	fall, _ := strconv.Atoi(set["checkFall"])
+	rise, _ := strconv.Atoi(set["checkRise"])
 	var env []string
-	if p["idleCollection"] == "off" {
+	if set["idleCollection"] == "off" {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Config{
-		QuietTables: plan.Scenario == "soak", SubjectEnv: env, Nodes: plan.Nodes, ControlPlane: plan.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Rhythm: rhythm, Subjects: programs, Recorder: r, Now: now, Progress: progress(now),
-		Balancer: balancer.Config{Kind: p["loadBalancer"], Seed: uint32(plan.Seed), CheckTarget: p["checkTarget"],
-			Interval: interval, Fall: fall, Rise: rise, Flows: p["flows"]},
+	return lab.Choice{Subjects: programs, SubjectEnv: env, QuietTables: p.Scenario == "soak",
+		Balancer: balancer.Config{Kind: set["loadBalancer"], Seed: uint32(p.Seed), CheckTarget: set["checkTarget"],
+			Interval: interval, Fall: fall, Rise: rise, Flows: set["flows"]},
 	}, nil
 }
 

@@ -38,11 +38,8 @@ func hold(ctx context.Context, plan Plan, r *recorder, now func() time.Duration)
 	defer listener.Close()
 	told := os.NewFile(host.FirstPassed+1, "ready")
 	defer told.Close()
-	cfg, err := labConfig(plan, r, now)
-	if err != nil {
-		return err
-	}
-	cfg.Recorder = nobody{}
+	cfg := labConfig(plan, r, now)
+	cfg.Recorder, cfg.Choose = nobody{}, plan.choice
 	l, err := lab.Up(ctx, cfg)
 	if err != nil {
 		return err

@@ -9,8 +9,6 @@ import (
 
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
-	"github.com/hitless/hitless/scenarios"
 )
 
 // heap is from when on the runner collects its garbage.
@@ -40,23 +38,46 @@ func Run(ctx context.Context, region []byte) error {
 	// guest does. The limit is far below what the smallest guest has.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heap)
-	data, err := vm.GetPlan(region)
-	if err != nil {
-		return err
-	}
 	begin := time.Now()
 	now := func() time.Duration { return time.Since(begin) }
 	r := newRecorder(vm.NewFrameWriter(region))
-	plan, err := readPlan(data)
-	if plan.Parameters[scenarios.RecordKey] == reports.RecordThinned {
-		r.thin()
-	}
+	base, err := regionPlan(region)
 	if err == nil {
-		err = execute(ctx, plan, r, now)
+		err = execute(ctx, base, func() (Plan, error) { return settle(base, region, r) }, r, now)
 	}
 	r.close(err)
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "hitless: the run ended early:", err)
 	}
 	return nil
+}
+
+func regionPlan(region []byte) (Plan, error) {
+	data, err := vm.GetPlan(region)
+	if err != nil {
+		return Plan{}, err
+	}
+	return readPlan(data)
+}
+
+// settle pauses the guest, so that it may be saved, and reads what it is to do from here. The seed comes in here too: what began before
+// is the same for all seeds.
+func settle(base Plan, region []byte, r *recorder) (Plan, error) {
+	if base.Kernel == KernelHost {
+		r.settle(base)
+		return base, nil
+	}
+	if err := vm.Pause(); err != nil {
+		return Plan{}, err
+	}
+	data, err := vm.GetPlan(region)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := settled(base, data)
+	if err != nil {
+		return Plan{}, err
+	}
+	r.settle(plan)
+	return plan, vm.SeedPool(plan.Seed)
 }

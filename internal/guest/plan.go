@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
+	"slices"
 
+	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -38,6 +41,20 @@ const KernelHost = "host"
 
 // planVersion is the version of the plan that this program writes and reads.
 const planVersion = 1
+
+// Base is what the guest must know before its pause (vm.Pause): all plans with the same Base begin with the same cluster, whatever is
+// then tested there, with whatever seed.
+func (p Plan) Base() Plan {
+	if !p.lab() {
+		return Plan{Scenario: p.Scenario}
+	}
+	return Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes}
+}
+
+// lab says whether the plan is that of a run in a cluster.
+func (p Plan) lab() bool {
+	return !slices.Contains([]string{ToyScenario, TryScenario, TestsScenario, LabScenario, bench.Scenario}, p.Scenario)
+}
 
 // Marshal writes the plan; the same plan gives the same bytes.
 func (p Plan) Marshal() ([]byte, error) {
@@ -87,6 +104,18 @@ func (p Plan) programs() ([]subject.Program, error) {
 		}
 	}
 	return all, nil
+}
+
+// settled reads what is to be done now that the guest goes on: what has been done up to here must have been for it.
+func settled(base Plan, data []byte) (Plan, error) {
+	p, err := readPlan(data)
+	if err != nil {
+		return p, err
+	}
+	if begun, asked := base.Base(), p.Base(); !reflect.DeepEqual(begun, asked) {
+		return p, fmt.Errorf("this guest has begun as %+v and cannot go on as %+v: its snapshot is another's", begun, asked)
+	}
+	return p, nil
 }
 
 func readPlan(data []byte) (Plan, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // recorder writes the record of a run into the region. The first error sticks; the trailer carries it to the host.
@@ -23,6 +24,15 @@ func newRecorder(frames *vm.FrameWriter) *recorder {
 	r := &recorder{frames: frames}
 	r.attempts = reports.NewAttemptWriter(&r.pending)
 	return r
+}
+
+// settle records from now on as the plan says: before anything was measured.
+func (r *recorder) settle(plan Plan) {
+	if plan.Parameters[scenarios.RecordKey] == reports.RecordThinned {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.thin()
+	}
 }
 
 // thin thins the record from now on: before anything was recorded.

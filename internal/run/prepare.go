@@ -104,8 +104,20 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	boot := vm.Boot{Kernel: kernel, Initrd: file, Plan: data, Seed: plan.Seed, MemoryMB: o.memoryMB(),
+	base, err := plan.Base().Marshal()
+	if err != nil {
+		return nil, err
+	}
+	version, err := qemuVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	boot := vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: data, MemoryMB: o.memoryMB(),
 		MemoryGroups: plan.Scenario == bench.Scenario, RealTime: p.clock == "real", Deadline: o.deadline(plan)}
+	if !o.Cold {
+		boot.Snapshots = filepath.Join(o.Cache, "snapshots")
+		boot.Key = inputsDigest(string(base), digest, kernel.Package, version, fmt.Sprint(boot.MemoryMB, boot.MemoryGroups))[:24]
+	}
 	p.start = func(ctx context.Context, kept func([]byte)) (*vm.Outcome, error) {
 		boot, tell := boot, o.teller()
 		boot.Line = func(line string, region []byte) {
@@ -117,10 +129,6 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 		return vm.Run(ctx, boot)
 	}
 	p.where = fmt.Sprintf("booting %s with %d MB", kernel.Release, boot.MemoryMB)
-	version, err := qemuVersion(ctx)
-	if err != nil {
-		return nil, err
-	}
 	p.inputs = inputsDigest(string(data), digest, kernel.Package, version, p.clock)
 	return p, nil
 }

@@ -39,6 +39,9 @@ func initialise(runner string, args []string) error {
 			return fmt.Errorf("mounting %s: %w", m.at, err)
 		}
 	}
+	if err := SeedPool(0); err != nil { // else whoever first asks for random numbers waits a second for them
+		return err
+	}
 	InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
 	if err := loadModules(); err != nil {
 		return err
@@ -114,27 +117,4 @@ func loadModules() error {
 		}
 	}
 	return nil
-}
-
-// OpenRegion maps the region inside the guest: the second memory range of the ivshmem-plain device (PCI 1af4:1110),
-// which needs no driver.
-func OpenRegion() ([]byte, error) {
-	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
-	for _, dev := range devices {
-		vendor, _ := os.ReadFile(filepath.Join(dev, "vendor"))
-		device, _ := os.ReadFile(filepath.Join(dev, "device"))
-		if strings.TrimSpace(string(vendor)) != "0x1af4" || strings.TrimSpace(string(device)) != "0x1110" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dev, "enable"), []byte("1"), 0); err != nil {
-			return nil, fmt.Errorf("enabling the region's device: %w", err)
-		}
-		f, err := os.OpenFile(filepath.Join(dev, "resource2"), os.O_RDWR, 0)
-		if err != nil {
-			return nil, fmt.Errorf("opening the region: %w", err)
-		}
-		defer f.Close()
-		return MapRegion(f)
-	}
-	return nil, errors.New("the guest has no device with the region: it was not booted by hitless")
 }

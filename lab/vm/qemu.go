@@ -19,11 +19,15 @@ import (
 
 // Boot says what to boot and for how long at most.
 type Boot struct {
-	Kernel   Kernel
-	Initrd   string // from Image.Pack
-	Plan     []byte
-	Seed     int64
-	MemoryMB int
+	Kernel Kernel
+	Initrd string // from Image.Pack
+	// Base is what the region holds when the guest boots, and Plan what it holds when the guest goes on after its pause. Up to there
+	// guests with the same Base are the same.
+	Base, Plan []byte
+	MemoryMB   int
+	// Snapshots is the folder for guests that were saved at their pause, empty for none; Key is what tells this one from others, of
+	// letters and digits. A guest that begins from a snapshot does what it does after a boot, instruction for instruction.
+	Snapshots, Key string
 	// RealTime lets the guest's clock follow the host's; otherwise its time is a function of executed instructions.
 	RealTime bool
 	// MemoryGroups has the kernel account memory by control group, which wakes it every two seconds.
@@ -58,7 +62,7 @@ const QEMU = "qemu-system-x86_64"
 
 // commandLine is the guest's part of design: nothing from outside reaches it while it runs. See docs/determinism.md for what each
 // switch guards.
-func (b Boot) commandLine(dir string) []string {
+func (b Boot) commandLine(dir string, restored bool) []string {
 	args := []string{"-nodefaults", "-no-user-config", "-name", "hitless,debug-threads=on", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
 		"-smp", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-m", fmt.Sprint(b.MemoryMB),
 		"-display", "none", "-monitor", "none", "-no-reboot"}
@@ -72,14 +76,21 @@ func (b Boot) commandLine(dir string) []string {
 	}
 	kernelArgs := "console=ttyS0 panic=-1 quiet mitigations=off nowatchdog nokaslr tsc=reliable " +
 		"psi=0 " + // accounting that wakes the kernel every two seconds, for nobody
-		"random.trust_bootloader=off random.trust_cpu=off hitless.seed=" + fmt.Sprint(b.Seed)
+		"random.trust_bootloader=off random.trust_cpu=off"
 	if !b.MemoryGroups {
 		kernelArgs += " cgroup_disable=memory"
+	}
+	if b.pauses() {
+		args = append(args, "-device", "pvpanic-pci", "-action", "panic=pause")
+		args = append(args, monitorArgs...)
+	}
+	if restored {
+		args = append(args, "-incoming", "defer")
 	}
 	return append(args,
 		"-serial", "file:"+filepath.Join(dir, "console.log"),
 		"-object", fmt.Sprintf("memory-backend-file,id=region,share=on,size=%d,mem-path=%s", RegionSize, filepath.Join(dir, "region")),
-		"-device", "ivshmem-plain,memdev=region",
+		"-device", "ivshmem-plain,memdev=region,master=on", // the master's memory is saved with the guest
 		"-kernel", b.Kernel.Image, "-initrd", b.Initrd, "-append", kernelArgs)
 }
 
@@ -95,38 +106,66 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 		return nil, err
 	}
 	defer image.Close()
+	line := func(string, []byte) {}
+	if b.Line != nil {
+		line = b.Line
+	}
+	cpu, err := TakeCPU(ctx, func(text string) { line(text, nil) })
+	if err != nil {
+		return nil, err
+	}
+	defer cpu.Release()
+	snapshot := b.snapshot()
+	if snapshot != nil {
+		defer snapshot.Close()
+	}
+	out, err := b.once(ctx, path, cpu.Number, snapshot)
+	if refused := new(snapshotError); errors.As(err, &refused) {
+		line("hitless: booting, since the saved guest does not start: "+err.Error(), nil)
+		err = errors.Join(os.Remove(snapshot.Name()), out.Close())
+		if err == nil {
+			out, err = b.once(ctx, path, cpu.Number, nil)
+		}
+	}
+	return out, err
+}
+
+// pauses says whether the guest stops itself, which it does where its clock is its own.
+func (b Boot) pauses() bool { return !b.RealTime && !b.KVM }
+
+// snapshot is the guest as it was saved by another run, or nil.
+func (b Boot) snapshot() *os.File {
+	if !b.pauses() || b.Snapshots == "" {
+		return nil
+	}
+	return openSnapshot(b.Snapshots, b.Key)
+}
+
+// once runs the guest, from the snapshot if there is one. An error after which it may be run again is a snapshotError.
+func (b Boot) once(ctx context.Context, path string, cpu int, snapshot *os.File) (*Outcome, error) {
 	own, err := newFolder()
 	if err != nil {
 		return nil, err
 	}
 	defer own.remove()
-	dir := own.path
-	out, err := mapRegion(filepath.Join(dir, "region"))
+	out, err := mapRegion(filepath.Join(own.path, "region"))
 	if err != nil {
 		return nil, err
 	}
-	if err := PutPlan(out.Region, b.Plan); err != nil {
+	first := b.Base
+	if !b.pauses() {
+		first = b.Plan
+	}
+	if err := PutPlan(out.Region, first); err != nil {
 		out.Close()
 		return nil, err
 	}
-	line := func(text string) {
-		if b.Line != nil {
-			b.Line(text, out.Region)
-		}
-	}
-	cpu, err := TakeCPU(ctx, line)
-	if err != nil {
-		out.Close()
-		return nil, err
-	}
-	defer cpu.Release()
-	out.CPU = cpu.Number
-	args := b.commandLine(dir)
+	out.CPU = cpu
+	args := b.commandLine(own.path, snapshot != nil)
 	for _, a := range args {
-		out.Args = append(out.Args, strings.ReplaceAll(a, dir+"/", ""))
+		out.Args = append(out.Args, strings.ReplaceAll(a, own.path+"/", ""))
 	}
-	err = b.supervise(ctx, path, args, filepath.Join(dir, "console.log"), line, out)
-	return out, err
+	return out, b.supervise(ctx, path, args, own.path, snapshot, out)
 }
 
 func mapRegion(path string) (*Outcome, error) {
@@ -162,7 +201,7 @@ func MapRegion(f *os.File) ([]byte, error) {
 
 // supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits that thread's CPU and dies
 // with it (PR_SET_PDEATHSIG).
-func (b Boot) supervise(ctx context.Context, path string, args []string, console string, line func(string), out *Outcome) error {
+func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, snapshot *os.File, out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not come to its end within %s of wall time", b.Deadline))
@@ -172,6 +211,15 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, console
 	cmd := exec.Command(path, args...)
 	cmd.Stderr = &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	var m *monitor
+	if b.pauses() {
+		ours, theirs, err := newMonitor()
+		if err != nil {
+			return err
+		}
+		defer ours.conn.Close() // when QEMU has ended: one that closes would wake it while the guest runs
+		m, cmd.ExtraFiles = ours, []*os.File{theirs}
+	}
 	ended := make(chan error, 1)
 	begin := time.Now()
 	started := make(chan error)
@@ -181,19 +229,33 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, console
 		if err == nil {
 			err = cmd.Start()
 		}
-		started <- err
 		if err == nil {
 			orderThreads(cmd.Process.Pid)
+		}
+		started <- err
+		if err == nil {
 			ended <- cmd.Wait()
 		}
 	}()
-	if err := <-started; err != nil {
+	err := <-started
+	for _, f := range cmd.ExtraFiles {
+		f.Close() // or its end would never be told to ours
+	}
+	if err != nil {
 		return fmt.Errorf("starting %s: %w", QEMU, err)
 	}
-	tail := followConsole(console, line)
+	line := func(text string) {
+		if b.Line != nil {
+			b.Line(text, out.Region)
+		}
+	}
+	tail := followConsole(filepath.Join(dir, "console.log"), line)
+	led := b.lead(m, snapshot, out.Region, line)
 	var exit, cause error
 	select {
 	case exit = <-ended:
+	case cause = <-led:
+		endGuest(cmd.Process, ended)
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 		endGuest(cmd.Process, ended)

@@ -66,7 +66,12 @@ func TestOnTheRealKernel(t *testing.T) {
 func boot(t *testing.T, line func(string)) []string {
 	t.Helper()
 	image, kernel := image(t)
-	plan, err := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: *seed}.Marshal()
+	plan := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: *seed}
+	base, err := plan.Base().Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := plan.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +84,7 @@ func boot(t *testing.T, line func(string)) []string {
 		t.Fatal(err)
 	}
 	defer os.Remove(file) // it has this test's programs in it, which no other run asks for
-	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Plan: plan, Seed: *seed, MemoryMB: 2048,
+	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: whole, MemoryMB: 2048,
 		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,111 @@
+//go:build lab
+
+package run_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/internal/run"
+)
+
+// cacheOfItsOwn is a cache whose kernel and packed files are everybody's, and whose snapshots are this test's.
+func cacheOfItsOwn(t *testing.T) string {
+	t.Helper()
+	everybodys, err := run.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	for _, name := range []string{"kernel", "initramfs"} {
+		if err := os.MkdirAll(filepath.Join(everybodys, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(everybodys, name), filepath.Join(cache, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cache
+}
+
+func snapshots(t *testing.T, cache string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(cache, "snapshots", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A guest that begins from a snapshot does what it does after a boot, instruction for instruction; whoever made the snapshot, with
+// whatever seed. A damaged one is found before anything runs.
+func TestSnapshotChangesNothing(t *testing.T) {
+	cache := cacheOfItsOwn(t)
+	begin := func(name string, seed int64, cold, fromSnapshot bool) string {
+		t.Helper()
+		said := false
+		result, _, err := toy(t, func(o *run.Options) {
+			o.Cache, o.Seed, o.Cold = cache, seed, cold
+			o.Progress = func(line string) {
+				t.Log(name+":", line)
+				said = said || strings.Contains(line, "begun from a saved guest")
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said != fromSnapshot {
+			t.Fatalf("%s: the guest began from a snapshot: %t, want %t", name, said, fromSnapshot)
+		}
+		return result.HistorySha256
+	}
+	one := begin("cold", 1, true, false)
+	if files := snapshots(t, cache); len(files) != 0 {
+		t.Fatalf("a cold run left %q", files)
+	}
+	if got := begin("the run that saves the guest", 1, false, false); got != one {
+		t.Errorf("saving the guest has changed its history: %s, want %s", got, one)
+	}
+	files := snapshots(t, cache)
+	if len(files) != 1 {
+		t.Fatalf("%d snapshots were made, want 1", len(files))
+	}
+	if got := begin("from the snapshot", 1, false, true); got != one {
+		t.Errorf("a guest from a snapshot has another history: %s, want %s", got, one)
+	}
+	two := begin("another seed from the snapshot", 2, false, true)
+	if two == one {
+		t.Error("seeds 1 and 2 gave the same history from one snapshot: the seed is not read again")
+	}
+	if got := begin("another seed, cold", 2, true, false); got != two {
+		t.Errorf("seed 2 has another history after a boot: %s, want %s", got, two)
+	}
+	damage(t, files[0])
+	if got := begin("with a damaged snapshot", 1, false, false); got != one {
+		t.Errorf("a damaged snapshot has changed the history: %s, want %s", got, one)
+	}
+}
+
+// damage changes one byte in the middle of a file.
+func damage(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,74 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The guest's devices of the host, by vendor and number.
+const (
+	regionDevice = "0x1af4 0x1110" // ivshmem-plain
+	pauseDevice  = "0x1b36 0x0011" // pvpanic-pci
+)
+
+// pciDevice is the folder of the guest's device, enabled, and empty when there is none. It needs no driver.
+func pciDevice(name string) (string, error) {
+	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
+	for _, dev := range devices {
+		vendor, _ := os.ReadFile(filepath.Join(dev, "vendor"))
+		device, _ := os.ReadFile(filepath.Join(dev, "device"))
+		if strings.TrimSpace(string(vendor))+" "+strings.TrimSpace(string(device)) != name {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dev, "enable"), []byte("1"), 0); err != nil {
+			return "", fmt.Errorf("enabling the device %s: %w", name, err)
+		}
+		return dev, nil
+	}
+	return "", nil
+}
+
+// Pause stops the guest between two of its instructions until the host lets it go on, with another plan in the region. A machine
+// saved meanwhile begins there, any number of times, and the guest cannot tell: not even its clock has gone on. Where the clock is
+// the host's nothing is stopped.
+//
+// The device is the one by which a guest tells that it has panicked (QEMU's docs/specs/pvpanic), and QEMU stops it for that.
+func Pause() error {
+	dev, err := pciDevice(pauseDevice)
+	if dev == "" || err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dev, "resource0"), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("opening the device that stops the guest: %w", err)
+	}
+	defer f.Close()
+	register, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping the device that stops the guest: %w", err)
+	}
+	register[0] = 1
+	return unix.Munmap(register)
+}
+
+// OpenRegion maps the region inside the guest: the second memory range of its device.
+func OpenRegion() ([]byte, error) {
+	dev, err := pciDevice(regionDevice)
+	if err != nil {
+		return nil, err
+	}
+	if dev == "" {
+		return nil, errors.New("the guest has no device with the region: it was not booted by hitless")
+	}
+	f, err := os.OpenFile(filepath.Join(dev, "resource2"), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the region: %w", err)
+	}
+	defer f.Close()
+	return MapRegion(f)
+}
