@@ -1,0 +1,97 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keep writes a file of that content as the snapshot of a key, and returns its name.
+func keep(t *testing.T, dir, key, content string, age time.Duration) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "it"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, snapshotSum(f, key))
+	used := time.Now().Add(-age)
+	if err := os.Rename(f.Name(), name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(name, used, used); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func there(name string) bool { _, err := os.Stat(name); return err == nil }
+
+func TestOnlyAWholeSnapshotOfThatKeyIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	name := keep(t, dir, "one", "memory", time.Hour)
+	if f := openSnapshot(dir, "two"); f != nil {
+		t.Errorf("the snapshot of another key was opened: %s", f.Name())
+	}
+	f := openSnapshot(dir, "one")
+	if f == nil {
+		t.Fatal("a whole snapshot was not opened")
+	}
+	f.Close()
+	if err := os.WriteFile(name, []byte("memorY"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := openSnapshot(dir, "one"); f != nil || there(name) {
+		t.Error("a damaged snapshot was opened, or is still there")
+	}
+}
+
+func TestSnapshotsUsedLastAreKept(t *testing.T) {
+	dir := t.TempDir()
+	var names []string
+	for i := range keptSnapshots + 3 {
+		names = append(names, keep(t, dir, fmt.Sprint("key", i), "memory", time.Duration(i)*time.Hour))
+	}
+	// One of the three that are too many is being used.
+	held := openSnapshot(dir, fmt.Sprint("key", keptSnapshots))
+	if held == nil {
+		t.Fatal("a snapshot was not opened")
+	}
+	defer held.Close()
+	old := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(held.Name(), old, old); err != nil {
+		t.Fatal(err)
+	}
+	half, making := filepath.Join(dir, halfPrefix+"dead"), filepath.Join(dir, halfPrefix+"alive")
+	for _, name := range []string{half, making} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alive, err := os.Open(making)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.Close()
+	if err := unix.Flock(int(alive.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweepSnapshots(dir); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if want := i <= keptSnapshots; there(name) != want {
+			t.Errorf("snapshot %d of %d, the newest first, is there: %t, want %t", i, len(names), !want, want)
+		}
+	}
+	if there(half) || !there(making) {
+		t.Errorf("what a dead run left is there: %t; what is being made: %t", there(half), there(making))
+	}
+}
