@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
@@ -54,8 +55,13 @@ func named(reference string) (k8s.Object, error) {
 	return o, nil
 }
 
-// applyObject creates an object, or replaces it with its status, if it has one.
+// applyObject creates an object, or replaces it with its status, if it has one. What somebody else writes at the same time,
+// as a controller that gives the object what it lacks, is replaced too.
 func (w *World) applyObject(ctx context.Context, s timeline.Step) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return w.applyOnce(ctx, s) })
+}
+
+func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 	reference, err := s.Refers()
 	if err != nil {
 		return err

@@ -100,9 +100,12 @@ func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 
 // tellRollout tells the end of a rollout when the last step that waits for it is done.
 func (w *World) tellRollout(s, next timeline.Step) {
+	if w.deeds().rolling == 0 {
+		return
+	}
 	what := func(s timeline.Step) string { _, what, _ := strings.Cut(s.Verb, " "); return what }
 	waits := s.Object == w.main.name && (what(s) == "rolled-out" || what(s) == "balanced")
-	if w.deeds().rolling > 0 && waits && what(next) != "balanced" {
+	if waits && what(next) != "balanced" {
 		w.rolledOut()
 	}
 }

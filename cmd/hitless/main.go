@@ -93,7 +93,7 @@ external IP at a fixed rate, and reports every dropped connection, second by sec
 Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cannot be trusted, 130 interrupted.`),
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(runCommand(), replayCommand(), minimizeCommand(), labCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
+	cmd.AddCommand(runCommand(), replayCommand(), recordCommand(), minimizeCommand(), labCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
 		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(),
 		hidden(benchProxierCommand()), hidden(probes.Command()), guestCommand())
 	return cmd

@@ -67,19 +67,29 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 	if err := o.Timeline.checkOther(); err != nil {
 		return scenarios.Scenario{}, err
 	}
+	there := &Timeline{&here, o.Timeline.File}
 	var err error
-	if p.Timeline, err = guest.PackTimeline(&here); err != nil {
+	if p.Timeline, err = there.pack(); err != nil {
 		return scenarios.Scenario{}, err
 	}
-	if len(p.Timeline) > mostTimeline {
-		return scenarios.Scenario{}, fmt.Errorf("%s: its %d steps and %d objects take %d bytes packed; a run has room for %d: record for less long, or fewer Services",
-			o.Timeline.File, len(here.Steps), len(here.Given), len(p.Timeline), mostTimeline)
+	if err := there.checkLab(o.ControlPlane); err != nil {
+		return scenarios.Scenario{}, err
 	}
 	if s, needs := here.NeedsReplay(); needs && o.ControlPlane != "replay" {
 		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %s needs --controlplane replay: a real API server does not do such things when it is told to",
 			o.Timeline.File, s.Line, s.Does())
 	}
 	return scenarios.Replay(&here), nil
+}
+
+// pack is the timeline as a plan has it; an error when it has no room there.
+func (t *Timeline) pack() ([]byte, error) {
+	packed, err := guest.PackTimeline(t.Timeline)
+	if err == nil && len(packed) > mostTimeline {
+		err = fmt.Errorf("%s: its %d steps and %d objects take %d bytes packed; a run has room for %d: record for less long, or fewer Services",
+			t.File, len(t.Steps), len(t.Given), len(packed), mostTimeline)
+	}
+	return packed, err
 }
 
 // mostTimeline is how large a packed timeline may be: a plan carries it in base64, in the first MiB of the region.

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+)
+
+func recordCommand() *cobra.Command {
+	var l run.Live
+	var o run.RecordOptions
+	cmd := &cobra.Command{
+		Use: "record --kubeconfig FILE --out FILE.timeline", Short: "Make a timeline of what happens on a live cluster", Args: cobra.NoArgs,
+		Long: `Make a timeline of what happens on a live cluster: of its Services, EndpointSlices, Nodes and Pods, as its API tells it. The
+cluster is only read (list and watch). hitless replay does the same to any proxy in the lab, with --controlplane replay.
+
+What is kept is what proxies act upon: addresses, ports, policies, conditions. Annotations, environments, images, secrets and
+other labels are never kept. With --anonymous names, addresses and node ports are replaced as well: the same by the same, and
+by addresses that the lab does not have.
+
+It ends after --for, or by Ctrl-C, with a whole timeline either way. Until then its name is FILE.timeline.part; after a kill
+that is what is left, and hitless replay says that it is cut off.`,
+		Example: `  hitless record --kubeconfig ~/.kube/staging --for 24h --anonymous --out staging.timeline
+  hitless replay staging.timeline --subject kube-proxy@v1.37.1/nftables --controlplane replay`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			begin := time.Now()
+			o.Begun = func() {
+				length := "until Ctrl-C"
+				if o.For > 0 {
+					length = "for " + o.For.String()
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "everything is listed; recording %s\n", length)
+			}
+			sum, err := run.Record(cmd.Context(), l, o)
+			if sum.Text != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", o.File, sum.Text)
+			}
+			if sum.Unfit != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "hitless replay will refuse it: %v\n", sum.Unfit)
+			}
+			if err == nil && o.For > 0 && cmd.Context().Err() != nil {
+				return fmt.Errorf("interrupted after %s of %s; what was recorded until then is whole", time.Since(begin).Round(time.Second), o.For)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&l.Kubeconfig, "kubeconfig", "", "of the cluster, a `FILE`")
+	f.StringVar(&l.Context, "context", "", "context of the kubeconfig (default its current one)")
+	f.StringVar(&o.File, "out", "", "`FILE` for the timeline; it must not be there yet")
+	f.DurationVar(&o.For, "for", 0, "how long to record (default until Ctrl-C)")
+	f.BoolVar(&o.Anonymous, "anonymous", false, "replace names, addresses and node ports by others")
+	return cmd
+}

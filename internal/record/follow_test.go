@@ -1,0 +1,279 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+const patience = time.Minute
+
+// eventually asks until something holds.
+func eventually(t tb, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", patience, what)
+		}
+	}
+}
+
+// recording is one that runs.
+type recording struct {
+	file string
+	stop context.CancelFunc
+	done chan struct{}
+	sum  Summary
+	err  error
+}
+
+// recorded begins to record a plane and returns when all is listed.
+func recorded(t tb, client kubernetes.Interface, o Options) *recording {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	dir, err := os.MkdirTemp("", "record-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	r := &recording{file: filepath.Join(dir, "f.timeline"), stop: stop, done: make(chan struct{})}
+	o.File, o.Pause, o.Begun = r.file, time.Millisecond, func() { close(begun) }
+	go func() {
+		defer close(r.done)
+		r.sum, r.err = Record(ctx, client, o)
+	}()
+	t.Cleanup(func() { stop(); <-r.done; os.RemoveAll(dir) })
+	select {
+	case <-begun:
+	case <-r.done:
+		t.Fatalf("the recording ended before it began: %v", r.err)
+	}
+	return r
+}
+
+// sees waits until the recording has these words.
+func (r *recording) sees(t tb, words ...string) {
+	t.Helper()
+	eventually(t, "the recording to have "+strings.Join(words, ", "), func() bool {
+		text, err := os.ReadFile(r.file + part)
+		for _, w := range words {
+			if err != nil || !strings.Contains(string(text), w) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// ended ends the recording as Ctrl-C does, and returns it.
+func (r *recording) ended(t tb) string {
+	t.Helper()
+	r.stop()
+	<-r.done
+	text, err := os.ReadFile(r.file)
+	if r.err != nil || err != nil {
+		t.Fatal(r.err, err)
+	}
+	return string(text)
+}
+
+// mark makes one object of each kind, after everything that was done before.
+func (p plane) mark(t tb) (names []string) {
+	t.Helper()
+	last := metav1.ObjectMeta{Name: "z-last", Namespace: "z"}
+	for _, o := range []client{
+		&corev1.Service{ObjectMeta: last}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-last"}}, &corev1.Pod{ObjectMeta: last},
+		&discoveryv1.EndpointSlice{ObjectMeta: last, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}},
+	} {
+		if _, err := p.Apply(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range kinds {
+		names = append(names, `"kind":"`+kind+`","metadata":{"name":"z-last"`)
+	}
+	return names
+}
+
+// Over the wire, too: watches are cut and answered with 410 while things change, and what was missed is found by lists.
+func TestARecordingSurvivesItsWatches(t *testing.T) {
+	relists := 0
+	rapid.Check(t, func(t *rapid.T) {
+		live := newPlane(t)
+		live.Keep = rapid.SampledFrom([]int{2, 10000}).Draw(t, "events kept")
+		for range rapid.IntRange(0, 4).Draw(t, "changes before") {
+			live.disturb(t)
+		}
+		r := recorded(t, live.client, Options{})
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			scope := replay.Scope{Resource: drawn(t, "resource", "", "services", "endpointslices", "nodes", "pods")}
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				live.Fault(replay.CutWatches{Scope: scope})
+			case 1:
+				live.Fault(replay.ExpireNextWatch{Scope: scope})
+				live.Fault(replay.CutWatches{Scope: scope})
+			default:
+				live.disturb(t)
+			}
+		}
+		r.sees(t, live.mark(t)...)
+		text := r.ended(t)
+		relists += strings.Count(text, "was lost;")
+		again := newPlane(t)
+		again.do(t, text)
+		if diff := cmp.Diff(live.shown(t), again.shown(t)); diff != "" {
+			t.Fatalf("(-was there +replayed)\n%s\n%s", diff, text)
+		}
+	})
+	if relists == 0 {
+		t.Error("no recording had to list anything again: nothing was shown of lost watches")
+	}
+}
+
+// The steps stand where they happened, and the end where the recording ended.
+func TestStepsStandAtTheirTime(t *testing.T) {
+	live := newPlane(t)
+	begin := time.Now()
+	r := recorded(t, live.client, Options{Now: func() time.Duration { return time.Since(begin) * 60 }}) // a minute in a second
+	before := time.Since(begin) * 60
+	if _, err := live.Apply(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(t, `"name":"n"`)
+	after := time.Since(begin) * 60
+	line, err := timeline.Parse("f", []byte(r.ended(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(line.Steps) != 2 || line.Steps[0].At > after || line.Length() > time.Since(begin)*60 || line.Length() < line.Steps[0].At || r.sum.Length != line.Length() || r.sum.Steps != 1 {
+		t.Errorf("recorded from %s to %s, told %+v:\n%s", before, after, r.sum, line)
+	}
+}
+
+// A recording without an end is never taken for a whole one: it has another name, and says so when it is replayed.
+func TestWhatAKillLeavesIsCutOff(t *testing.T) {
+	live := newPlane(t)
+	r := recorded(t, live.client, Options{})
+	r.sees(t, live.mark(t)...)
+	text, err := os.ReadFile(r.file + part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(r.file); err == nil {
+		t.Error("the recording has its name before its end")
+	}
+	if _, err := timeline.Parse("f", text); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("f:%d: the timeline is cut off", strings.Count(string(text), "\n"))) {
+		t.Errorf("what is there before the end is read: %v", err)
+	}
+	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "another recording writes it, or was killed") {
+		t.Errorf("a second recording of the name: %v", err)
+	}
+	r.ended(t)
+	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a recording over another: %v", err)
+	}
+	if _, err := os.Stat(r.file + part); err == nil {
+		t.Error("an ended recording leaves its part")
+	}
+}
+
+// It ends by itself when its time is over.
+func TestARecordingEndsByItself(t *testing.T) {
+	live := newPlane(t)
+	r := recorded(t, live.client, Options{For: time.Millisecond})
+	<-r.done
+	if _, err := os.Stat(r.file); r.err != nil || err != nil {
+		t.Error(r.err, err)
+	}
+}
+
+// What may not be read is no recording; what may not be read any more ends one, with what was recorded until then.
+func TestWhatMayNotBeRead(t *testing.T) {
+	live := newPlane(t)
+	forbid := make(chan struct{})
+	handler := live.Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-forbid:
+			if strings.HasSuffix(r.URL.Path, "/pods") {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"pods is forbidden"}`)
+				return
+			}
+		default:
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL, QPS: -1})
+	r := recorded(t, client, Options{})
+	close(forbid)
+	live.Fault(replay.CutWatches{})
+	select {
+	case <-r.done:
+	case <-time.After(patience):
+		t.Fatal("the recording goes on without its pods")
+	}
+	text, err := os.ReadFile(r.file)
+	if !apierrors.IsForbidden(r.err) || err != nil || !strings.HasSuffix(string(text), " end\n") {
+		t.Errorf("%v, left is %q, %v", r.err, text, err)
+	}
+	other := filepath.Join(t.TempDir(), "f")
+	if _, err := Record(t.Context(), client, Options{File: other}); !apierrors.IsForbidden(errors.Unwrap(err)) {
+		t.Errorf("it began with %v", err)
+	}
+	if left, _ := filepath.Glob(other + "*"); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// A disk that is full ends the recording, with an error and what was written.
+func TestAFullDisk(t *testing.T) {
+	s := newScribe(&full{room: 4096}, func() time.Duration { return 0 }, false)
+	for _, kind := range kinds {
+		s.list(kind, nil)
+	}
+	for i := range 100 {
+		s.seen(kindNode, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+	}
+	select {
+	case <-s.failed:
+	default:
+		t.Error("the recording goes on")
+	}
+	if _, err := s.end(); !errors.Is(err, errFull) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+var errFull = errors.New("no space left on device")
+
+type full struct{ room int }
+
+func (f *full) Write(data []byte) (int, error) {
+	if f.room -= len(data); f.room < 0 {
+		return 0, errFull
+	}
+	return len(data), nil
+}

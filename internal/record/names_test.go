@@ -1,0 +1,191 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// labs are the addresses that the lab has.
+var labs = []netip.Prefix{topology.ServiceCIDR, topology.ClusterCIDR, topology.ExternalCIDR, topology.ClientSources,
+	netip.PrefixFrom(topology.ControlAddr, 24).Masked(), netip.PrefixFrom(topology.ClientAddr, 24).Masked()}
+
+func TestMovedAddressesAreNotOfTheLab(t *testing.T) {
+	for _, ranges := range []map[role]netip.Prefix{ranges4, ranges6} {
+		for _, moved := range ranges {
+			for _, lab := range labs {
+				if moved.Overlaps(lab) {
+					t.Errorf("%s overlaps %s, which is the lab's", moved, lab)
+				}
+			}
+			for _, other := range ranges {
+				if other != moved && other.Overlaps(moved) {
+					t.Errorf("%s overlaps %s", moved, other)
+				}
+			}
+		}
+	}
+}
+
+// The same becomes the same, another becomes another, and what was there at the beginning keeps its order.
+func TestAnonymousNames(t *testing.T) {
+	addresses := rapid.Custom(func(t *rapid.T) netip.Addr {
+		return netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address")))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		n := newNames()
+		words, addrs := rapid.SliceOf(rapid.StringMatching(`[a-z]{1,3}`)).Draw(t, "words"), rapid.SliceOf(addresses).Draw(t, "addresses")
+		ports := rapid.SliceOf(rapid.Int32Range(1, 65535)).Draw(t, "ports")
+		known := rapid.IntRange(0, len(words)).Draw(t, "known")
+		for _, w := range words[:known] {
+			n.word("svc", w)
+		}
+		for _, a := range addrs {
+			n.address(ofWorkload, a)
+		}
+		for _, p := range ports {
+			n.nodePort(p)
+		}
+		n.settle()
+		to, back := map[string]string{}, map[string]string{}
+		for _, w := range words {
+			to[w], back[n.word("svc", w)] = n.word("svc", w), w
+		}
+		if len(to) != len(back) {
+			t.Fatalf("two names became one: %v", to)
+		}
+		slices.Sort(words[:known])
+		if moved := mapped(words[:known], func(w string) string { return n.word("svc", w) }); !slices.IsSorted(moved) {
+			t.Fatalf("%v became %v", words[:known], moved)
+		}
+		slices.SortFunc(addrs, netip.Addr.Compare)
+		if moved := mapped(addrs, func(a netip.Addr) netip.Addr { return n.address(ofWorkload, a) }); !slices.IsSortedFunc(moved, netip.Addr.Compare) {
+			t.Fatalf("%v became %v", addrs, moved)
+		}
+		slices.Sort(ports)
+		if moved := mapped(ports, n.nodePort); !slices.IsSorted(moved) {
+			t.Fatalf("%v became %v", ports, moved)
+		}
+	})
+}
+
+func mapped[A, B any](all []A, f func(A) B) (out []B) {
+	for _, a := range all {
+		out = append(out, f(a))
+	}
+	return out
+}
+
+func TestNth(t *testing.T) {
+	for n, want := range map[int]string{1: "10.112.0.1", 255: "10.112.0.255", 256: "10.112.1.0", 70_000: "10.113.17.112", 1<<20 - 1: "10.127.255.255"} {
+		if got := nth(ranges4[ofService], n); got.String() != want {
+			t.Errorf("address %d is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// Nothing of a cluster's own is left in an anonymous recording, and what belongs together still does.
+func TestAnAnonymousRecording(t *testing.T) {
+	shape := regexp.MustCompile(`^((ns|svc|slice|pod|recorded-node|zone|port|proxy)-\d{5}|recorded)$`)
+	private := []netip.Prefix{netip.MustParsePrefix("10.112.0.0/12"), netip.MustParsePrefix("10.128.0.0/10"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("0.0.0.0/32")}
+	rapid.Check(t, func(t *rapid.T) {
+		live := newPlane(t)
+		var out bytes.Buffer
+		at := time.Duration(0)
+		s := newScribe(&out, func() time.Duration { at += time.Second; return at }, true)
+		for range 3 {
+			for range 5 {
+				live.disturb(t)
+			}
+			live.tell(t, s)
+		}
+		if _, err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		for _, m := range regexp.MustCompile(`"(?:name|namespace|nodeName|zone|kubernetes.io/service-name|topology.kubernetes.io/zone)":"([^"]*)"`).FindAllStringSubmatch(text, -1) {
+			if !shape.MatchString(m[1]) {
+				t.Fatalf("%s stands in\n%s", m[0], text)
+			}
+		}
+		for _, m := range regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`).FindAllString(text, -1) {
+			if a := netip.MustParseAddr(m); !slices.ContainsFunc(private, func(p netip.Prefix) bool { return p.Contains(a) }) {
+				t.Fatalf("%s stands in\n%s", m, text)
+			}
+		}
+		for _, m := range regexp.MustCompile(`"(?:nodePort|healthCheckNodePort)":(\d+)`).FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(m[1], "310") {
+				t.Fatalf("%s stands in\n%s", m[0], text)
+			}
+		}
+		if strings.Contains(text, secret) {
+			t.Fatalf("it has what it must not keep:\n%s", text)
+		}
+		again := newPlane(t)
+		again.do(t, text)
+		if want, got := len(live.shown(t)), len(again.shown(t)); want != got {
+			t.Fatalf("it leads to %d objects, there are %d\n%s", got, want, text)
+		}
+	})
+}
+
+// A Service, its slice, its node and its pod still know each other.
+func TestAnonymousObjectsStillBelongTogether(t *testing.T) {
+	var out bytes.Buffer
+	s := newScribe(&out, func() time.Duration { return 0 }, true)
+	s.list(kindNode, []any{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-b"}}})
+	s.list(kindService, []any{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "pay", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.9", ClusterIPs: []string{"10.0.0.9"},
+		Ports: []corev1.ServicePort{{Name: "grpc", Port: 80}}}}})
+	s.list(kindPod, []any{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pay-1", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "worker-b"}, Status: corev1.PodStatus{PodIP: "10.1.2.3"}}})
+	s.list(kindSlice, []any{&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "pay-x", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "pay"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr("grpc")}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.2.3"}, NodeName: ptr("worker-b")}}}})
+	if _, err := s.end(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := timeline.Parse("f", out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`"name":"recorded-node-00001"`, `"name":"recorded-node-00002"`,
+		`"clusterIP":"10.112.0.1","clusterIPs":["10.112.0.1"]`,
+		`"addresses":["10.128.0.1"],"conditions":{},"nodeName":"recorded-node-00002"`,
+		`"nodeName":"recorded-node-00002"`,
+	} {
+		if !strings.Contains(line.Given[i].JSON, want) {
+			t.Errorf("given %d is %s, without %s", i, line.Given[i].JSON, want)
+		}
+	}
+	for i, want := range map[int]string{2: `"name":"port-00001"`, 3: `"name":"port-00001"`, 4: `"podIP":"10.128.0.1"`} {
+		if !strings.Contains(line.Given[i].JSON, want) {
+			t.Errorf("given %d is %s, without %s", i, line.Given[i].JSON, want)
+		}
+	}
+	if want := fmt.Sprintf(`"%s":"svc-00001"`, discoveryv1.LabelServiceName); !strings.Contains(line.Given[3].JSON, want) || !strings.Contains(line.Given[2].JSON, `"name":"svc-00001"`) {
+		t.Errorf("the slice is not the Service's: %s", line.Given[3].JSON)
+	}
+}
+
+func TestARangeThatIsTooSmall(t *testing.T) {
+	n := newNames()
+	n.settle()
+	n.used[ranges4[ofOutside].String()] = 1<<20 - 1
+	n.addr(ofOutside, "192.0.2.1")
+	if n.err == nil || !strings.Contains(n.err.Error(), "172.16.0.0/12") {
+		t.Errorf("got %v", n.err)
+	}
+}

@@ -1,0 +1,123 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+// liveOf is a cluster that has these Services, and its kubeconfig.
+func liveOf(t *testing.T, services ...*corev1.Service) Live {
+	t.Helper()
+	plane := replay.New()
+	for _, s := range services {
+		if _, err := plane.Apply(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(plane.Handler())
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, server.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Live{Kubeconfig: file}
+}
+
+func shop(address string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: address, Ports: []corev1.ServicePort{{Port: 80}}}}
+}
+
+// recordAll records what there is, and ends.
+func recordAll(t *testing.T, l Live, o RecordOptions) (Recording, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Begun = cancel
+	return Record(ctx, l, o)
+}
+
+// What was recorded under its own names and addresses may meet those of the lab; that is told at once, and refused with the
+// line. An anonymous recording meets nothing, and is one that a run takes.
+func TestARecordingIsOneThatARunTakes(t *testing.T) {
+	live := liveOf(t, shop("10.96.0.10"))
+	file := filepath.Join(t.TempDir(), "own.timeline")
+	r, err := recordAll(t, live, RecordOptions{File: file})
+	const why = "own.timeline:5: Service/shop/shop: the lab may give its own Services the address 10.96.0.10"
+	if err != nil || r.Unfit == nil || !strings.Contains(r.Unfit.Error(), why) || !strings.HasPrefix(r.Text, "1 Services, 0 EndpointSlices") {
+		t.Errorf("recorded %+v, %v", r, err)
+	}
+	if _, _, err := planOf(t, file, "replay"); !IsUsage(err) || !strings.Contains(err.Error(), why) {
+		t.Errorf("a replay of it gave %v", err)
+	}
+	file = filepath.Join(t.TempDir(), "new", "anonymous.timeline")
+	if r, err = recordAll(t, live, RecordOptions{File: file, Anonymous: true}); err != nil || r.Unfit != nil {
+		t.Errorf("recorded %+v, %v", r, err)
+	}
+	if _, _, err := planOf(t, file, "replay"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := planOf(t, file, "kube"); !IsUsage(err) || !strings.Contains(err.Error(), "anonymous.timeline:5: Service/ns-00001/svc-00001: a real API server gives no address outside 10.96.0.0/16") {
+		t.Errorf("a replay with the real control plane gave %v", err)
+	}
+}
+
+func TestWhatMeetsTheLab(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-2"}}`:                                                             "the lab has a node of this name",
+		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-3"}}`:                                                             "",
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"}}`:                                                             "the lab has a Service of this name",
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"}}`:                                          "",
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"selector":{"app":"web"}}}`:                           "",
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"ports":[{"port":1},{"port":2,"nodePort":30001}]}}`:     "the node port 30001",
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"clusterIP":"10.96.9.9","ports":[{"nodePort":31000}]}}`: "",
+	} {
+		line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\nnodes 2\n+1s object apply "+object+"\n+2s end\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := line.checkLab("replay"); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), ":3: ") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gave %v, want %q", object, err, want)
+		}
+	}
+}
+
+func planOf(t *testing.T, file, controlPlane string) (any, any, error) {
+	t.Helper()
+	line, err := ReadTimeline(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Timeline: line, ControlPlane: controlPlane, Cache: t.TempDir()}
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	p, spec, err := o.plan()
+	return p, spec, err
+}
+
+func TestRecordNeedsAClusterAndAFile(t *testing.T) {
+	for want, call := range map[string]struct {
+		l Live
+		o RecordOptions
+	}{
+		"--kubeconfig": {Live{}, RecordOptions{File: "f"}},
+		"--out":        {Live{Kubeconfig: "k"}, RecordOptions{}},
+		"--for":        {Live{Kubeconfig: "k"}, RecordOptions{File: "f", For: -1}},
+		"none/of/it":   {Live{Kubeconfig: "none/of/it"}, RecordOptions{File: filepath.Join(t.TempDir(), "f")}},
+	} {
+		if _, err := Record(t.Context(), call.l, call.o); !IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a usage error with %q", err, want)
+		}
+	}
+}
