@@ -55,6 +55,37 @@ func named(reference string) (k8s.Object, error) {
 	return o, nil
 }
 
+// makeObject is applyObject for one that is most likely not there: a recording has thousands of them.
+func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
+	reference, o, err := objectIn(s)
+	if err != nil {
+		return err
+	}
+	switch err := w.Cluster.Create(ctx, o); {
+	case apierrors.IsAlreadyExists(err):
+		return w.applyObject(ctx, s)
+	case err != nil:
+		return fmt.Errorf("creating %s: %w", reference, err)
+	}
+	return w.applyStatus(ctx, reference, s.JSON)
+}
+
+// objectIn is the object that a step applies, and its name.
+func objectIn(s timeline.Step) (reference string, o k8s.Object, err error) {
+	if reference, err = s.Refers(); err != nil {
+		return "", nil, err
+	}
+	if o, err = named(reference); err != nil {
+		return "", nil, err
+	}
+	space := o.GetNamespace()
+	if err := json.Unmarshal([]byte(s.JSON), o); err != nil {
+		return "", nil, fmt.Errorf("reading %s: %w", reference, err)
+	}
+	o.SetNamespace(space)
+	return reference, o, nil
+}
+
 // applyObject creates an object, or replaces it with its status, if it has one. What somebody else writes at the same time,
 // as a controller that gives the object what it lacks, is replaced too.
 func (w *World) applyObject(ctx context.Context, s timeline.Step) error {
@@ -62,11 +93,7 @@ func (w *World) applyObject(ctx context.Context, s timeline.Step) error {
 }
 
 func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
-	reference, err := s.Refers()
-	if err != nil {
-		return err
-	}
-	o, err := named(reference)
+	reference, o, err := objectIn(s)
 	if err != nil {
 		return err
 	}
@@ -74,12 +101,7 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	name, space := o.GetName(), o.GetNamespace()
-	if err := json.Unmarshal([]byte(s.JSON), o); err != nil {
-		return fmt.Errorf("reading %s: %w", reference, err)
-	}
-	o.SetNamespace(space)
-	switch err := w.Cluster.Get(ctx, name, space, there); {
+	switch err := w.Cluster.Get(ctx, there.GetName(), there.GetNamespace(), there); {
 	case apierrors.IsNotFound(err):
 		err = w.Cluster.Create(ctx, o)
 		if err != nil {

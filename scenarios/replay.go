@@ -27,7 +27,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Prepare: func(ctx context.Context, w *World) error {
 			w.given = t.Given
 			for _, s := range t.Given {
-				if err := w.applyObject(ctx, s); err != nil {
+				if err := w.makeObject(ctx, s); err != nil {
 					return err
 				}
 			}

@@ -11,6 +11,10 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
+// ObjectBytes is what an object of a timeline takes in the lab, nearly all of it in the runner: it is the control plane, its
+// controllers, the kubelets and the balancer.
+const ObjectBytes = 100 << 10
+
 // heap is from when on the runner collects its garbage.
 const heap = 256 << 20
 
@@ -63,21 +67,23 @@ func regionPlan(region []byte) (Plan, error) {
 // settle pauses the guest, so that it may be saved, and reads what it is to do from here. The seed comes in here too: what began before
 // is the same for all seeds.
 func settle(base Plan, region []byte, r *recorder) (Plan, error) {
-	if base.Kernel == KernelHost {
-		r.settle(base)
-		return base, nil
+	inVM := base.Kernel != KernelHost
+	if inVM {
+		if err := vm.Pause(); err != nil {
+			return Plan{}, err
+		}
 	}
-	if err := vm.Pause(); err != nil {
-		return Plan{}, err
-	}
-	data, err := vm.GetPlan(region)
+	plan, err := regionPlan(region)
 	if err != nil {
-		return Plan{}, err
+		return plan, err
 	}
-	plan, err := settled(base, data)
-	if err != nil {
-		return Plan{}, err
+	if err := plan.follows(base); err != nil {
+		return plan, err
 	}
 	r.settle(plan)
-	return plan, vm.SeedPool(plan.Seed)
+	debug.SetMemoryLimit(heap + int64(plan.Objects)*ObjectBytes/2) // or it would do nothing else but collect
+	if inVM {
+		err = vm.SeedPool(plan.Seed)
+	}
+	return plan, err
 }

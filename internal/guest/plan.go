@@ -28,6 +28,7 @@ type Plan struct {
 	Rate          float64           `json:"rate"`
 	Kernel        string            `json:"kernel,omitempty"`   // KernelHost, or empty in a VM
 	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario that does what it says; see PackTimeline
+	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
 }
 
 // Next is the subject that takes another's place in the course of a run.
@@ -106,16 +107,12 @@ func (p Plan) programs() ([]subject.Program, error) {
 	return all, nil
 }
 
-// settled reads what is to be done now that the guest goes on: what has been done up to here must have been for it.
-func settled(base Plan, data []byte) (Plan, error) {
-	p, err := readPlan(data)
-	if err != nil {
-		return p, err
-	}
+// follows says whether what has been done for the base was done for this plan.
+func (p Plan) follows(base Plan) error {
 	if begun, asked := base.Base(), p.Base(); !reflect.DeepEqual(begun, asked) {
-		return p, fmt.Errorf("this guest has begun as %+v and cannot go on as %+v: its snapshot is another's", begun, asked)
+		return fmt.Errorf("this guest has begun as %+v and cannot go on as %+v: its snapshot is another's", begun, asked)
 	}
-	return p, nil
+	return nil
 }
 
 func readPlan(data []byte) (Plan, error) {

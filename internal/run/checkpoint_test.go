@@ -18,7 +18,7 @@ import (
 // What a guest has recorded until a checkpoint can be judged from the run's folder, and a later checkpoint replaces it.
 func TestACheckpointIsKept(t *testing.T) {
 	o := Options{Out: t.TempDir(), Scenario: "soak", Subject: "bundled"}
-	region := make([]byte, 4<<20)
+	region := make([]byte, 8<<20)
 	frames := vm.NewFrameWriter(region)
 	record := func(object string, at time.Duration) {
 		line, err := json.Marshal(reports.Event{At: at, Kind: reports.EventPhase, Object: object, Text: "phase " + object})

@@ -52,7 +52,16 @@ func (o Options) memoryMB() int {
 	if o.MemoryMB > 0 {
 		return o.MemoryMB
 	}
-	return memoryMB(o.ControlPlane)
+	return memoryMB(o.ControlPlane) + o.objectsMB()
+}
+
+// objectsMB is what the objects of a timeline take: in the control plane, and in whoever watches them. A recording of 10,000 Services
+// with 4 endpoints each has 20,000 that proxies watch.
+func (o Options) objectsMB() int {
+	if o.Timeline == nil {
+		return 0
+	}
+	return objectsOf(o.Timeline.Timeline) * guest.ObjectBytes >> 20
 }
 
 func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec) (*prepared, error) {
@@ -269,14 +278,26 @@ func qemuVersion(ctx context.Context) (string, error) {
 func checkMachine(o Options, plan guest.Plan) error {
 	need := o.memoryMB()*2/3 + 256
 	if plan.Kernel == guest.KernelHost {
-		need = hostMemoryMB(o.ControlPlane)
+		need = hostMemoryMB(o.ControlPlane) + o.objectsMB()
 	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
 		return usagef("%s is not installed; `apt-get install qemu-system-x86` brings it", vm.QEMU)
 	}
-	if free := availableMB(); free < need {
-		return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB", free, o.ControlPlane, need)
+	if err := o.checkMemory(availableMB(), need, plan.Objects); err != nil {
+		return err
 	}
 	return checkDisk(o)
+}
+
+// checkMemory refuses a run that needs more than is free, in MB.
+func (o Options) checkMemory(free, need, objects int) error {
+	if free >= need {
+		return nil
+	}
+	why := ""
+	if mb := o.objectsMB(); mb > 0 {
+		why = fmt.Sprintf(", %d MB of them for the %d objects of %s", mb, objects, o.Timeline.File)
+	}
+	return usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB%s", free, o.ControlPlane, need, why)
 }
 
 // availableMB is MemAvailable of /proc/meminfo (proc(5)), 1 TB when it cannot be read: then the guest's start tells.

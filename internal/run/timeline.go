@@ -7,6 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -72,6 +73,7 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 	if p.Timeline, err = there.pack(); err != nil {
 		return scenarios.Scenario{}, err
 	}
+	p.Objects = objectsOf(&here)
 	if err := there.checkLab(o.ControlPlane); err != nil {
 		return scenarios.Scenario{}, err
 	}
@@ -80,6 +82,16 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 			o.Timeline.File, s.Line, s.Does())
 	}
 	return scenarios.Replay(&here), nil
+}
+
+// objectsOf is how many objects a timeline makes or replaces.
+func objectsOf(t *timeline.Timeline) (n int) {
+	for _, s := range t.Steps {
+		if s.Verb == "object apply" {
+			n++
+		}
+	}
+	return n + len(t.Given)
 }
 
 // pack is the timeline as a plan has it; an error when it has no room there.
@@ -92,8 +104,8 @@ func (t *Timeline) pack() ([]byte, error) {
 	return packed, err
 }
 
-// mostTimeline is how large a packed timeline may be: a plan carries it in base64, in the first MiB of the region.
-const mostTimeline = 700 << 10
+// mostTimeline is how large a packed timeline may be, in bytes: a plan carries it in base64, beside what else it has.
+const mostTimeline = (vm.PlanSize - 64<<10) / 4 * 3
 
 // checkOther sees that the other subject is written as the lab knows it.
 func (t *Timeline) checkOther() error {
@@ -131,7 +143,8 @@ func (o *Options) settings() map[string]string {
 // room bounds the bytes that the attempts of the run's measured lanes take in its record.
 func (o *Options) room(p scenarios.Params) float64 {
 	if o.Timeline != nil {
-		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate) * reports.AttemptBytes
+		// The run writes its own timeline too.
+		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)*reports.AttemptBytes + float64(len(o.Timeline.String()))
 	}
 	return p.Room(o.Rate)
 }

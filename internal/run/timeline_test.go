@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -93,23 +95,52 @@ func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
 	}
 }
 
-// 10,000 Services with their endpoints fit into a plan; what does not fit is refused with figures.
-func TestARecordingOfTenThousandServices(t *testing.T) {
-	recording := func(services int, noise func(i int) string) *Timeline {
-		var text strings.Builder
-		text.WriteString("hitless timeline 1\n")
-		for i := range services {
-			fmt.Fprintf(&text, `given {"apiVersion":"v1","kind":"Service","metadata":{"name":"s%d","annotations":{"a":"%s"}},"spec":{"clusterIP":"10.112.%d.%d","ports":[{"port":80,"targetPort":8080}]}}`+"\n", i, noise(i), i/250, i%250+1)
-			fmt.Fprintf(&text, `given {"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"s%d-1","labels":{"kubernetes.io/service-name":"s%d"}},"addressType":"IPv4","endpoints":[{"addresses":["192.168.%d.%d"],"conditions":{"ready":true}}],"ports":[{"port":8080}]}`+"\n", i, i, i/250, i%250+1)
-		}
-		text.WriteString("+10s end\n")
-		line, err := ReadTimeline(timelineFile(t, text.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return line
+// recordingOf is a recording of Services with four endpoints each, and their pods, as `hitless record --anonymous` writes it.
+func recordingOf(services int, pods bool, noise func() string) string {
+	var text strings.Builder
+	text.WriteString("hitless timeline 1\n")
+	given := func(format string, args ...any) { fmt.Fprintf(&text, "given "+format+"\n", args...) }
+	for i := range services {
+		given(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"svc-%05d%s","namespace":"ns-%05d"},"spec":{"clusterIP":"10.112.%d.%d","internalTrafficPolicy":"Cluster","ports":[{"name":"port-00001","port":80,"protocol":"TCP","targetPort":8080}],"sessionAffinity":"None","type":"ClusterIP"}}`,
+			i, noise(), i/20, i>>8, i&255)
 	}
-	o := Options{Timeline: recording(10_000, func(int) string { return "" }), ControlPlane: "replay", Cache: t.TempDir()}
+	addresses := func(i, j int) string { return fmt.Sprintf("10.%d.%d.%d", 128+i>>14, i>>6&255, i&63<<2|j) }
+	for i := range services {
+		var endpoints []string
+		for j := range 4 {
+			endpoints = append(endpoints, fmt.Sprintf(`{"addresses":["%s"],"conditions":{"ready":true,"serving":true,"terminating":false},"nodeName":"recorded-node-%05d"}`, addresses(i, j), (i*7+j*13)%97))
+		}
+		given(`{"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[%s],"kind":"EndpointSlice","metadata":{"labels":{"kubernetes.io/service-name":"svc-%05d"},"name":"slice-%05d","namespace":"ns-%05d"},"ports":[{"name":"port-00001","port":8080,"protocol":"TCP"}]}`,
+			strings.Join(endpoints, ","), i, i, i/20)
+	}
+	for i := range services {
+		for j := 0; pods && j < 4; j++ {
+			given(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"pod-%05d","namespace":"ns-%05d"},"spec":{"containers":[{"image":"recorded","name":"recorded","resources":{}}],"nodeName":"recorded-node-%05d"},"status":{"conditions":[{"status":"True","type":"Ready"}],"phase":"Running","podIP":"%[4]s","podIPs":[{"ip":"%[4]s"}]}}`,
+				i*4+j, i/20, (i*7+j*13)%97, addresses(i, j))
+		}
+	}
+	text.WriteString("+10s end\n")
+	return text.String()
+}
+
+// 10,000 Services with four endpoints each, and 40,000 pods, are read in bounded time and memory, and fit into a plan, which says
+// how many objects there are; what does not fit is refused with figures, and so is a machine without the memory for them.
+func TestARecordingOfTenThousandServices(t *testing.T) {
+	begin := time.Now()
+	var before, after runtime.MemStats
+	file := timelineFile(t, recordingOf(10_000, true, func() string { return "" }))
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	line, err := ReadTimeline(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 256<<20 || time.Since(begin) > time.Minute {
+		t.Errorf("60,000 objects were read in %s and take %d MB", time.Since(begin), held>>20)
+	}
+	o := Options{Timeline: line, ControlPlane: "replay", Cache: t.TempDir()}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +155,46 @@ func TestARecordingOfTenThousandServices(t *testing.T) {
 	if err := vm.PutPlan(make([]byte, vm.RegionSize), data); err != nil {
 		t.Error(err)
 	}
-	t.Logf("10,000 Services are %d bytes of plan", len(data))
+	if p.Objects != 60_000 || o.memoryMB() != 2048+60_000*100/1024 {
+		t.Errorf("a run of %d objects gets %d MB", p.Objects, o.memoryMB())
+	}
+	t.Logf("10,000 Services and 40,000 pods are %d bytes of plan", len(data))
+}
+
+// What has no room is refused before anything is started, with figures.
+func TestATimelineWithoutRoom(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
-	o.Timeline = recording(3000, func(int) string { return fmt.Sprintf("%x", noise(random)) })
-	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "6000 objects take") {
+	line, err := ReadTimeline(timelineFile(t, recordingOf(3000, false, func() string { return fmt.Sprintf("%x", noise(random, 60)) })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := line.pack(); err != nil {
+		t.Error(err)
+	}
+	text := new(strings.Builder)
+	text.WriteString("hitless timeline 1\n")
+	for i := range 9000 {
+		fmt.Fprintf(text, `given {"apiVersion":"v1","kind":"Service","metadata":{"name":"s%d","annotations":{"a":"%x"}}}`+"\n", i, noise(random, 400))
+	}
+	text.WriteString("+1s end\n")
+	o := Options{ControlPlane: "replay", Cache: t.TempDir()}
+	if o.Timeline, err = ReadTimeline(timelineFile(t, text.String())); err == nil {
+		err = o.fillDefaults()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), "a run has room for 3096558:") {
 		t.Errorf("what has no room in a plan gave %v", err)
+	}
+	if err := o.checkMemory(1000, o.memoryMB(), 9000); !IsUsage(err) || !strings.Contains(err.Error(), "878 MB of them for the 9000 objects of ") {
+		t.Errorf("a machine without the memory gave %v", err)
 	}
 }
 
 // noise is text that nothing can pack.
-func noise(random *rand.ChaCha8) []byte {
-	out := make([]byte, 300)
+func noise(random *rand.ChaCha8, n int) []byte {
+	out := make([]byte, n)
 	_, _ = random.Read(out) // never fails
 	return out
 }

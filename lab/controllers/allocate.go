@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,9 @@ const firstNodePort = 30000
 
 // allocate gives a Service what the API server would have given it, and reports whether something was missing.
 func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed bool, err error) {
+	if !lacks(s) {
+		return false, nil
+	}
 	s = s.DeepCopy()
 	if s.Spec.ClusterIP == "" {
 		s.Spec.ClusterIP = c.nextAddr.String()
@@ -22,18 +26,16 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 		c.nextAddr = c.nextAddr.Next()
 		changed = true
 	}
-	external := s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort
 	for i := range s.Spec.Ports {
-		if external && s.Spec.Ports[i].NodePort == 0 {
+		if external(s) && s.Spec.Ports[i].NodePort == 0 {
 			s.Spec.Ports[i].NodePort = c.port()
 			changed = true
 		}
 	}
-	local := s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	if local && s.Spec.HealthCheckNodePort == 0 {
+	if local(s) && s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = c.port()
 		changed = true
-	} else if !local && s.Spec.HealthCheckNodePort != 0 {
+	} else if !local(s) && s.Spec.HealthCheckNodePort != 0 {
 		s.Spec.HealthCheckNodePort = 0
 		changed = true
 	}
@@ -41,6 +43,21 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 		_, err = c.client.CoreV1().Services(s.Namespace).Update(ctx, s, metav1.UpdateOptions{})
 	}
 	return changed, err
+}
+
+// lacks reports whether a Service has not all that the API server would have given it, or more. It is asked of each Service
+// after each change of anything.
+func lacks(s *corev1.Service) bool {
+	noPort := func(p corev1.ServicePort) bool { return p.NodePort == 0 }
+	return s.Spec.ClusterIP == "" || local(s) != (s.Spec.HealthCheckNodePort != 0) || external(s) && slices.ContainsFunc(s.Spec.Ports, noPort)
+}
+
+func external(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort
+}
+
+func local(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 func (c *controller) port() int32 {

@@ -15,17 +15,19 @@ import (
 //	0      magic "hitless region 1"
 //	16     length of the plan (uint32), then its CRC-32C (uint32)
 //	24     the plan
-//	1 MiB  frames: length, number, kind, CRC-32C of kind and payload (four uint32, little endian), payload, padding to 8
+//	4 MiB  frames: length, number, kind, CRC-32C of kind and payload (four uint32, little endian), payload, padding to 8
 //
 // Frames are numbered from 1 without gaps. The last one is a trailer that says how many there were; without it the run
 // ended early. An all-zero frame header is the end of what was written.
 const (
 	regionMagic  = "hitless region 1"
 	planOffset   = 24
-	framesOffset = 1 << 20
+	framesOffset = 4 << 20
 	frameHeader  = 16
 	// RegionSize is the size of the region in bytes. A history that does not fit makes the run invalid.
 	RegionSize = 256 << 20
+	// PlanSize is how large a plan may be, in bytes: what a recording of 10,000 Services with 40,000 pods takes, twice.
+	PlanSize = framesOffset - planOffset
 )
 
 // FrameKind says what a frame carries.
@@ -47,8 +49,8 @@ var ErrRegionFull = errors.New("the history is larger than the region between gu
 
 // PutPlan writes the plan into a fresh region.
 func PutPlan(region []byte, plan []byte) error {
-	if len(plan) > framesOffset-planOffset {
-		return fmt.Errorf("a plan of %d bytes does not fit; at most %d do", len(plan), framesOffset-planOffset)
+	if len(plan) > PlanSize {
+		return fmt.Errorf("a plan of %d bytes does not fit; at most %d do", len(plan), PlanSize)
 	}
 	copy(region, regionMagic)
 	binary.LittleEndian.PutUint32(region[16:], uint32(len(plan)))
@@ -63,7 +65,7 @@ func GetPlan(region []byte) ([]byte, error) {
 		return nil, errors.New("the region has no plan of a version that this program reads")
 	}
 	n := binary.LittleEndian.Uint32(region[16:])
-	if int(n) > framesOffset-planOffset {
+	if int(n) > PlanSize {
 		return nil, fmt.Errorf("the region claims a plan of %d bytes: it is damaged", n)
 	}
 	plan := append([]byte(nil), region[planOffset:planOffset+int(n)]...)
