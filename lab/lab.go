@@ -31,11 +31,11 @@ import (
 // Config says what lab to bring up.
 type Config struct {
 	Nodes        int
-	ControlPlane string            // kube or replay
-	Dir          string            // for state and logs, on a tmpfs
-	Program      string            // the hitless binary: it plays backends and the bundled proxier
-	Binaries     string            // folder of the control plane's programs
-	Rhythm       *topology.Rhythm  // of the namespaces; nil for none
+	ControlPlane string           // kube or replay
+	Dir          string           // for state and logs, on a tmpfs
+	Program      string           // the hitless binary: it plays backends and the bundled proxier
+	Binaries     string           // folder of the control plane's programs
+	Rhythm       *topology.Rhythm // of the namespaces; nil for none
 	Recorder     reports.Recorder
 	Now          func() time.Duration
 	Progress     func(string)

@@ -21,7 +21,7 @@ func liveFlags(f *pflag.FlagSet, l *run.Live) {
 }
 
 // ofLab are the flags that only a lab can obey.
-var ofLab = []string{"subject", "controlplane", "kernel", "clock", "nodes", "binaries", "deadline", "cold"}
+var ofLab = []string{"subject", "controlplane", "kernel", "clock", "nodes", "binaries", "deadline", "cold", "stop-at"}
 
 // onCluster takes a live cluster into the options, if one is named.
 func onCluster(f *pflag.FlagSet, o *run.Options, l *run.Live) error {

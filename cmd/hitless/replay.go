@@ -42,6 +42,7 @@ cannot be read is an error with its line, before anything is started.`,
 	f.Int64Var(&o.Seed, "seed", 1, "seed of the run instead of the file's")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/timeline)")
 	rateFlag(f, &o)
+	stopFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }

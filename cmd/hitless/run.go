@@ -52,6 +52,7 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)
+	stopFlag(f, &o)
 	commonFlags(f, &o, &set)
 	liveFlags(f, &live)
 	return cmd
@@ -60,6 +61,13 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 // runAndConclude runs, prints the report, and turns its verdict into an exit code.
 func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	result, err := run.Run(cmd.Context(), o)
+	if err == nil && result.Looked != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "stopped at %s\nlooked           %s\nhistory          %s/history, the same until then as without the stop\n", o.StopAt, result.Looked, result.Dir)
+		return nil
+	}
+	if err == nil && o.StopAt > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the run was over before %s: it did not stop\n", o.StopAt)
+	}
 	if result != nil && result.Dir != "" {
 		defer printPlace(cmd, result)
 		if result.Report == nil { // which tells them itself
@@ -81,6 +89,10 @@ func subjectFlag(f *pflag.FlagSet, o *run.Options) {
 
 func rateFlag(f *pflag.FlagSet, o *run.Options) {
 	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
+}
+
+func stopFlag(f *pflag.FlagSet, o *run.Options) {
+	f.DurationVar(&o.StopAt, "stop-at", 0, "stop at this time of the run, as reports have them, and write what is in the kernels of the lab into the run's folder: docs/timeline.md")
 }
 
 // commonFlags are those of every command that runs scenarios.

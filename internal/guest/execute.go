@@ -90,9 +90,24 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 			cancel(err)
 		}
 	}()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		select {
+		case <-r.stopped:
+			stopAndLook(ctx, l, r, now)
+			cancel(errors.New(Stopped))
+		case <-ctx.Done():
+		}
+	}()
 	err = runScenario(ctx, scenario, plan, l, r, now)
+	cancel(nil)
+	<-looked
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
+	}
+	if r.hasStopped() {
+		err = errors.New(Stopped) // whatever became of the scenario when its proxies stood still
 	}
 	l.Down()
 	r.saveLogs(filepath.Join(stateDir, "logs"))

@@ -44,7 +44,7 @@ func Run(ctx context.Context, region []byte) error {
 	debug.SetMemoryLimit(heap)
 	begin := time.Now()
 	now := func() time.Duration { return time.Since(begin) }
-	r := newRecorder(vm.NewFrameWriter(region))
+	r := newRecorder(vm.NewFrameWriter(region), vm.GetStop(region))
 	base, err := regionPlan(region)
 	if err == nil {
 		err = execute(ctx, base, func() (Plan, error) { return settle(base, region, r) }, r, now)
@@ -80,7 +80,7 @@ func settle(base Plan, region []byte, r *recorder) (Plan, error) {
 	if err := plan.follows(base); err != nil {
 		return plan, err
 	}
-	r.settle(plan)
+	r.settle(plan, vm.GetStop(region))
 	debug.SetMemoryLimit(heap + int64(plan.Objects)*ObjectBytes/2) // or it would do nothing else but collect
 	if inVM {
 		err = vm.SeedPool(plan.Seed)

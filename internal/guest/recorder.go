@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
@@ -18,19 +19,26 @@ type recorder struct {
 	thinner  *reports.Thinner // nil when every attempt is recorded
 	pending  bytes.Buffer
 	err      error
+
+	// stopAt is from when on nothing is recorded. It is compared with each time, in every run: so a run that stops does the same
+	// until then as one that does not.
+	stopAt  time.Duration
+	stopped chan struct{} // closed then
+	over    bool
 }
 
-func newRecorder(frames *vm.FrameWriter) *recorder {
-	r := &recorder{frames: frames}
+func newRecorder(frames *vm.FrameWriter, stopAt time.Duration) *recorder {
+	r := &recorder{frames: frames, stopAt: stopAt, stopped: make(chan struct{})}
 	r.attempts = reports.NewAttemptWriter(&r.pending)
 	return r
 }
 
-// settle records from now on as the plan says: before anything was measured.
-func (r *recorder) settle(plan Plan) {
+// settle records from now on as the plan says, until a time: before anything was measured.
+func (r *recorder) settle(plan Plan, stopAt time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopAt = stopAt
 	if plan.Parameters[scenarios.RecordKey] == reports.RecordThinned {
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.thin()
 	}
 }
@@ -43,6 +51,9 @@ func (r *recorder) Event(e reports.Event) {
 	line, err := json.Marshal(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.past(e.At) {
+		return
+	}
 	if r.thinner != nil {
 		r.thinner.Event(e)
 	}
@@ -56,6 +67,9 @@ func (r *recorder) Event(e reports.Event) {
 func (r *recorder) Journal(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
 	r.keep(r.frames.Write(vm.FrameTimeline, []byte(text)))
 }
 
@@ -63,6 +77,9 @@ func (r *recorder) Journal(text string) {
 func (r *recorder) Attempt(a reports.Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.past(a.Start + a.Total) {
+		return
+	}
 	if r.thinner != nil {
 		r.keep(r.thinner.Attempt(a))
 	} else {
@@ -72,6 +89,28 @@ func (r *recorder) Attempt(a reports.Attempt) {
 	if r.pending.Len() >= piece {
 		r.flush()
 	}
+}
+
+// past reports whether the run is to stop, because something is recorded of that time or later. It is called with r.mu held.
+func (r *recorder) past(at time.Duration) bool {
+	if at >= r.stopAt && !r.over {
+		r.over = true
+		close(r.stopped)
+	}
+	return r.over
+}
+
+func (r *recorder) hasStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// file sends a file to the run's folder, also when the run has stopped.
+func (r *recorder) file(name string, content []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep(r.frames.Write(vm.FrameFile, append([]byte(name+"\x00"), content...)))
 }
 
 func (r *recorder) flush() {

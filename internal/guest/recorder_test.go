@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func TestARecorderLosesNoAttempt(t *testing.T) {
 		if err := vm.PutPlan(region, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		r := newRecorder(vm.NewFrameWriter(region))
+		r := newRecorder(vm.NewFrameWriter(region), math.MaxInt64)
 		if thin {
 			r.thin()
 		}
@@ -63,6 +65,73 @@ func TestARecorderLosesNoAttempt(t *testing.T) {
 		}
 		if single+bucketed != n || (bucketed > n*9/10) != thin {
 			t.Errorf("thinned %v: %d attempts by themselves and %d in buckets, of %d", thin, single, bucketed, n)
+		}
+	}
+}
+
+// recordUntil is what a recorder writes of the same minute when it stops at a time: the bytes of each kind of frame.
+func recordUntil(t *testing.T, stopAt time.Duration, thin bool) (frames map[vm.FrameKind]string, r *recorder) {
+	t.Helper()
+	region := make([]byte, 8<<20)
+	if err := vm.PutPlan(region, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	r = newRecorder(vm.NewFrameWriter(region), stopAt)
+	if thin {
+		r.thin()
+	}
+	r.Event(reports.Event{Kind: reports.EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
+		"protocol": "tcp-new", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
+	for i := range 6000 {
+		at := time.Duration(i) * 10 * time.Millisecond
+		r.Attempt(reports.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: reports.OK})
+		if i%100 == 99 {
+			r.Event(reports.Event{At: at + 3*time.Millisecond, Kind: reports.EventStep, Object: "step", Text: "step " + strconv.Itoa(i)})
+			r.Journal("+" + at.String() + " proxy stop node-1\n")
+		}
+	}
+	r.close(nil)
+	frames = map[vm.FrameKind]string{}
+	for reader := vm.NewFrameReader(region); ; {
+		kind, data, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return frames, r
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames[kind] += string(data)
+	}
+}
+
+// What a run recorded when it stopped is how the record without the stop begins, and has all that was until then.
+func TestARecordThatStopsIsTheBeginningOfTheWhole(t *testing.T) {
+	for _, thin := range []bool{false, true} {
+		whole, unstopped := recordUntil(t, math.MaxInt64, thin)
+		if unstopped.hasStopped() {
+			t.Fatal("a run that is not to stop has stopped")
+		}
+		for _, at := range []time.Duration{0, time.Nanosecond, 995 * time.Millisecond, 30 * time.Second, 59990 * time.Millisecond} {
+			part, r := recordUntil(t, at, thin)
+			if !r.hasStopped() {
+				t.Errorf("nothing stopped at %s", at)
+			}
+			select {
+			case <-r.stopped:
+			default:
+				t.Errorf("nobody is told of the stop at %s", at)
+			}
+			for _, kind := range []vm.FrameKind{vm.FrameEvent, vm.FrameTimeline} {
+				if !strings.HasPrefix(whole[kind], part[kind]) {
+					t.Errorf("stopped at %s, the frames of kind %d are not how the whole begins", at, kind)
+				}
+			}
+			if want := int((at - 3*time.Millisecond + time.Second - 990*time.Millisecond) / time.Second); at > time.Second && strings.Count(part[vm.FrameTimeline], "\n") != want {
+				t.Errorf("stopped at %s, %d steps are recorded, want %d", at, strings.Count(part[vm.FrameTimeline], "\n"), want)
+			}
+			if !thin && !strings.HasPrefix(whole[vm.FrameAttempts], part[vm.FrameAttempts]) {
+				t.Errorf("stopped at %s, the attempts are not how the whole begins", at)
+			}
 		}
 	}
 }

@@ -21,21 +21,24 @@ import (
 type Options struct {
 	Scenario     string
 	Set          map[string]string
-	Subject      string        // bundled
-	ControlPlane string        // kube
-	Kernel       string        // auto
-	Clock        string        // auto
-	Seed         int64         // 1
-	Nodes        int           // 3
-	Rate         float64       // 100 attempts a second
-	Out          string        // folder; made when missing
-	Binaries     string        // folder of ready programs, instead of building them
-	Cache        string        // $HITLESS_CACHE, or hitless in the user's cache folder
-	Program      string        // the hitless binary that the guest runs; this one when empty
-	MemoryMB     int           // of the VM; what the control plane needs when 0
-	Deadline     time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
+	Subject      string  // bundled
+	ControlPlane string  // kube
+	Kernel       string  // auto
+	Clock        string  // auto
+	Seed         int64   // 1
+	Nodes        int     // 3
+	Rate         float64 // 100 attempts a second
+	Out          string  // folder; made when missing
+	Binaries     string  // folder of ready programs, instead of building them
+	Cache        string  // $HITLESS_CACHE, or hitless in the user's cache folder
+	Program      string  // the hitless binary that the guest runs; this one when empty
+	// StopAt is a time of the run at which it stops and looks at the kernels of the lab, instead of going on; 0 for none. It is
+	// no part of the plan: until then the run is the same.
+	StopAt time.Duration
 	// Cold boots the guest anew, in place of beginning from one that was saved when its control plane was up. The history is the same.
 	Cold     bool
+	MemoryMB int           // of the VM; what the control plane needs when 0
+	Deadline time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	Progress func(string)
 	Pulse    func(Pulse) // nil when nobody watches
 	Live     *Live       // the live cluster to run on; nil for a lab

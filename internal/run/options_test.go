@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
 )
 
 // Bad input is a UsageError that names what is valid, before anything is made.
@@ -174,5 +177,24 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	o.Kernel = "host"
 	if got := o.command(); !strings.Contains(got, " --kernel host") {
 		t.Errorf("command %q does not say that the host's kernel was used", got)
+	}
+}
+
+// A run stops only where it would be the same run without the stop.
+func TestWhereARunCanStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		plan guest.Plan
+		want string
+	}{
+		"nowhere":           {Options{}, guest.Plan{Kernel: guest.KernelHost}, ""},
+		"in a VM":           {Options{StopAt: time.Second}, guest.Plan{}, ""},
+		"before it begins":  {Options{StopAt: -time.Second}, guest.Plan{}, "--stop-at -1s"},
+		"the real clock":    {Options{StopAt: time.Second, Clock: "real"}, guest.Plan{}, "needs the virtual clock"},
+		"the host's kernel": {Options{StopAt: time.Second}, guest.Plan{Kernel: guest.KernelHost}, "needs the virtual clock"},
+	} {
+		if err := c.o.checkStop(c.plan); (err == nil) != (c.want == "") || err != nil && (!IsUsage(err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -38,6 +38,12 @@ func makeOut(o *Options) error {
 
 // clearOut empties the folder of an earlier run. Its host.json, by which the next run knows it, goes last.
 func clearOut(dir string) error {
+	looked, _ := filepath.Glob(filepath.Join(dir, "at-*s")) // the pattern is none that fails
+	for _, path := range looked {
+		if err := os.RemoveAll(path); err != nil {
+			return usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
+		}
+	}
 	for _, name := range results {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)

@@ -121,7 +121,7 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	boot := vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: data, MemoryMB: o.memoryMB(),
+	boot := vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: data, StopAt: o.StopAt, MemoryMB: o.memoryMB(),
 		MemoryGroups: plan.Scenario == bench.Scenario, RealTime: p.clock == "real", Deadline: o.deadline(plan)}
 	if !o.Cold {
 		boot.Snapshots = filepath.Join(o.Cache, "snapshots")

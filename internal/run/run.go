@@ -27,6 +27,7 @@ type Result struct {
 	Report        *reports.Report // nil for the toy
 	InputsSha256  string
 	HistorySha256 string
+	Looked        string // the folder with what was there when the run stopped, as StopAt says; empty when it did not
 	Wall          time.Duration
 	CPUTime       time.Duration // of the host, as far as it is known: what the wall time is on a machine with nothing else to do
 }
@@ -63,6 +64,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if err := o.chooseKernel(ctx, &plan, spec); err != nil {
+		return nil, err
+	}
+	if err := o.checkStop(plan); err != nil {
 		return nil, err
 	}
 	if err := makeOut(&o); err != nil {
@@ -117,6 +121,9 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 		return result, &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}
 	case !left.trailer:
 		return result, &InvalidError{earlyEnd(outcome.Console), lastLines(outcome.Console, 20)}
+	case o.StopAt > 0 && left.reason == guest.Stopped:
+		result.Looked = filepath.Join(o.Out, guest.LookDir(o.StopAt))
+		return result, nil
 	case left.reason != "":
 		return result, &InvalidError{left.reason, nil}
 	case plan.Scenario == guest.ToyScenario:
@@ -128,6 +135,17 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 	}
 	result.Report, err = reports.WriteAll(o.Out, h)
 	return result, err
+}
+
+// checkStop sees that a run can stop where it is to.
+func (o Options) checkStop(plan guest.Plan) error {
+	switch {
+	case o.StopAt < 0:
+		return usagef("--stop-at %s: give a time of the run, such as 35s, as its report has them", o.StopAt)
+	case o.StopAt > 0 && (plan.Kernel == guest.KernelHost || o.Clock == "real"):
+		return usagef("--stop-at %s needs the virtual clock, with which a run is the same each time; leave --kernel and --clock out", o.StopAt)
+	}
+	return nil
 }
 
 func (o Options) header(plan guest.Plan, spec subject.Spec, boot *prepared) reports.Run {

@@ -20,7 +20,7 @@ func (b Boot) lead(m *monitor, snapshot *os.File, region []byte, line func(strin
 	go func() {
 		ready, err := b.toPause(m, snapshot, line)
 		if ready && err == nil {
-			if err = PutPlan(region, b.Plan); err == nil {
+			if err = b.putPlan(region); err == nil {
 				err = m.resume()
 			}
 		}

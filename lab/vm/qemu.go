@@ -24,7 +24,9 @@ type Boot struct {
 	// Base is what the region holds when the guest boots, and Plan what it holds when the guest goes on after its pause. Up to there
 	// guests with the same Base are the same.
 	Base, Plan []byte
-	MemoryMB   int
+	// StopAt is when the guest stops and looks, in the run's time; 0 for never.
+	StopAt   time.Duration
+	MemoryMB int
 	// Snapshots is the folder for guests that were saved at their pause, empty for none; Key is what tells this one from others, of
 	// letters and digits. A guest that begins from a snapshot does what it does after a boot, instruction for instruction.
 	Snapshots, Key string
@@ -152,11 +154,12 @@ func (b Boot) once(ctx context.Context, path string, cpu int, snapshot *os.File)
 	if err != nil {
 		return nil, err
 	}
-	first := b.Base
-	if !b.pauses() {
-		first = b.Plan
+	if b.pauses() {
+		err = PutPlan(out.Region, b.Base)
+	} else {
+		err = b.putPlan(out.Region)
 	}
-	if err := PutPlan(out.Region, first); err != nil {
+	if err != nil {
 		out.Close()
 		return nil, err
 	}
@@ -166,6 +169,17 @@ func (b Boot) once(ctx context.Context, path string, cpu int, snapshot *os.File)
 		out.Args = append(out.Args, strings.ReplaceAll(a, own.path+"/", ""))
 	}
 	return out, b.supervise(ctx, path, args, own.path, snapshot, out)
+}
+
+// putPlan tells the guest all that it is to do.
+func (b Boot) putPlan(region []byte) error {
+	if err := PutPlan(region, b.Plan); err != nil {
+		return err
+	}
+	if b.StopAt > 0 {
+		PutStop(region, b.StopAt)
+	}
+	return nil
 }
 
 func mapRegion(path string) (*Outcome, error) {

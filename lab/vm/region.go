@@ -6,22 +6,27 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"sync"
+	"time"
 )
 
 // The region is the memory that host and guest share (an ivshmem-plain device in the guest, a file on the host). The
 // plan goes in through its first part, the history comes out through the rest:
 //
-//	0      magic "hitless region 1"
+//	0      magic "hitless region 2"
 //	16     length of the plan (uint32), then its CRC-32C (uint32)
-//	24     the plan
+//	24     when to stop and look: nanoseconds of the run's time (int64). It is no part of the plan, and always there: the guest
+//	       does the same with every value of it until that time has come
+//	32     the plan
 //	4 MiB  frames: length, number, kind, CRC-32C of kind and payload (four uint32, little endian), payload, padding to 8
 //
 // Frames are numbered from 1 without gaps. The last one is a trailer that says how many there were; without it the run
 // ended early. An all-zero frame header is the end of what was written.
 const (
-	regionMagic  = "hitless region 1"
-	planOffset   = 24
+	regionMagic  = "hitless region 2"
+	stopOffset   = 24
+	planOffset   = 32
 	framesOffset = 4 << 20
 	frameHeader  = 16
 	// RegionSize is the size of the region in bytes. A history that does not fit makes the run invalid.
@@ -56,7 +61,21 @@ func PutPlan(region []byte, plan []byte) error {
 	binary.LittleEndian.PutUint32(region[16:], uint32(len(plan)))
 	binary.LittleEndian.PutUint32(region[20:], crc32.Checksum(plan, castagnoli))
 	copy(region[planOffset:], plan)
+	PutStop(region, never)
 	return nil
+}
+
+// never is a time that no run comes to.
+const never = time.Duration(math.MaxInt64)
+
+// PutStop has the guest stop and look at a time of the run, after PutPlan.
+func PutStop(region []byte, at time.Duration) {
+	binary.LittleEndian.PutUint64(region[stopOffset:], uint64(at))
+}
+
+// GetStop is when the guest is to stop and look: later than any run lasts when it is not to.
+func GetStop(region []byte) time.Duration {
+	return time.Duration(binary.LittleEndian.Uint64(region[stopOffset:]))
 }
 
 // GetPlan reads the plan out of a region.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 )
 
 func region(t *testing.T, plan string, size int) []byte {
@@ -18,6 +19,13 @@ func region(t *testing.T, plan string, size int) []byte {
 
 func TestPlanGoesInAndFramesComeOut(t *testing.T) {
 	r := region(t, "the plan", framesOffset+1<<16)
+	if at := GetStop(r); at < 100*365*24*time.Hour {
+		t.Errorf("a run that is not to stop stops after %s", at)
+	}
+	PutStop(r, 7*time.Second)
+	if at := GetStop(r); at != 7*time.Second {
+		t.Errorf("the run stops at %s, want 7s", at)
+	}
 	plan, err := GetPlan(r)
 	if err != nil || string(plan) != "the plan" {
 		t.Fatalf("plan %q, %v", plan, err)

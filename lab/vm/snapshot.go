@@ -21,9 +21,9 @@ const (
 	snapshotPrefix = "lab-"
 	snapshotSuffix = ".guest"
 	halfPrefix     = "new-"
-	keptSnapshots  = 6
+	keptSnapshots  = 4
 	// snapshotRoom is what stays free on the disk, in bytes, or none is made: they are a help only.
-	snapshotRoom = 4 << 30
+	snapshotRoom = 8 << 30
 )
 
 // openSnapshot opens the snapshot of that key, or returns nil when there is none, or none that is whole. While it is open nobody
