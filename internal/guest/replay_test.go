@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,46 @@ given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"po
 	pods, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
 		t.Errorf("web-own is there after it was ended: %v", err)
+	}
+}
+
+// What was recorded stays as it was recorded beside the lab's own controllers, and is nothing that the measured Service takes
+// for its own: recorded pods have no labels, recorded Services no selector.
+func TestARecordingIsReplayedBesideTheLabsControllers(t *testing.T) {
+	t.Parallel()
+	const local = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"svc-00001","namespace":"ns-00001"},"spec":{"clusterIP":"10.112.0.1","externalTrafficPolicy":"Local","healthCheckNodePort":31000,"loadBalancerClass":"hitless/recorded","ports":[{"nodePort":31001,"port":80,"protocol":"TCP","targetPort":8080}],"type":"LoadBalancer"},"status":{"loadBalancer":%s}}`
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"pod-00001","namespace":"ns-00001"},"spec":{"containers":[{"image":"recorded","name":"recorded","resources":{}}],"nodeName":"recorded-node-00001"},"status":{"conditions":[{"status":"True","type":"Ready"}],"phase":"Running","podIP":"10.128.0.1","podIPs":[{"ip":"10.128.0.1"}]}}`
+	const slice = `{"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[%s],"kind":"EndpointSlice","metadata":{"labels":{"kubernetes.io/service-name":"svc-00001"},"name":"slice-00001","namespace":"ns-00001"},"ports":[{"name":"","port":8080,"protocol":"TCP"}]}`
+	balanced, endpoint := `{"ingress":[{"ip":"172.16.0.1"}]}`, `{"addresses":["10.128.0.1"],"conditions":{"ready":true},"nodeName":"recorded-node-00001"}`
+	text := []string{"hitless timeline 1", "nodes 2",
+		`given {"apiVersion":"v1","kind":"Node","metadata":{"name":"recorded-node-00001"},"status":{"addresses":[{"type":"InternalIP","address":"10.128.0.2"}],"conditions":null}}`,
+		"given " + fmt.Sprintf(local, balanced), "given " + fmt.Sprintf(slice, endpoint), "given " + pod,
+		"+1s object apply " + fmt.Sprintf(slice, ""), "+1s object delete Pod/ns-00001/pod-00001 grace=30s", "+2s object apply " + fmt.Sprintf(local, "null"),
+		"+3s object apply " + fmt.Sprintf(slice, endpoint), "+3s object delete Pod/ns-00001/pod-00001 grace=0s", "+4s object apply " + pod, "+5s end\n"}
+	line, err := timeline.Parse("f", []byte(strings.Join(text, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, scenario := replayed(t, line)
+	recorded(t, s, scenario)
+	ctx := t.Context()
+	got, err := s.client.CoreV1().Services("ns-00001").Get(ctx, "svc-00001", metav1.GetOptions{})
+	if err != nil || got.Spec.ClusterIP != "10.112.0.1" || got.Spec.HealthCheckNodePort != 31000 || got.Spec.Ports[0].NodePort != 31001 || len(got.Status.LoadBalancer.Ingress) != 0 {
+		t.Errorf("the recorded Service is %+v, %v", got, err)
+	}
+	slices, err := s.client.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slice := range slices.Items {
+		for _, e := range slice.Endpoints {
+			if own := slice.Namespace == "ns-00001"; own != (e.Addresses[0] == "10.128.0.1") {
+				t.Errorf("%s/%s has the endpoint %v", slice.Namespace, slice.Name, e.Addresses)
+			}
+		}
+	}
+	if left, err := s.client.CoreV1().Pods("ns-00001").Get(ctx, "pod-00001", metav1.GetOptions{}); err != nil || left.DeletionTimestamp != nil || left.Status.PodIP != "10.128.0.1" {
+		t.Errorf("the pod that came again is %+v, %v", left, err)
 	}
 }
 
