@@ -37,6 +37,9 @@ func (c *Cluster) Away(tell func(from, to time.Time)) {
 	c.patience.tell = tell
 }
 
+// By has the cluster waited for by another clock than the wall's. It must be called before anything is asked.
+func (c *Cluster) By(clock Clock) { c.patience.clock = clock }
+
 // Open reads the kubeconfig and makes clients; it asks the cluster nothing yet. An empty context is the kubeconfig's current
 // one.
 func Open(file, context string) (*Cluster, error) {
@@ -56,7 +59,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	config.QPS, config.Burst = 25, 50
 	config.UserAgent = "hitless"
 	// One for both clients: what one of them finds out, the other need not.
-	p := &patience{most: awayAtMost, pause: askAgain, try: answersSoon}
+	p := &patience{most: awayAtMost, pause: askAgain, try: answersSoon, clock: Wall{}}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reaching %s: %w", config.Host, err)

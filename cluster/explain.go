@@ -18,7 +18,7 @@ func Explain(err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		hint = "the cluster does not know who asks: the kubeconfig's token or certificate has expired or was revoked; log in again"
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+	case strings.Contains(err.Error(), "exceeded quota"): // also in the words of a Deployment that gets no pod
 		hint = "a quota of the cluster is too small: raise it, or run with fewer --set replicas"
 	case apierrors.IsForbidden(err):
 		hint = "the kubeconfig's user may not do that; `hitless run ... --dry-run` lists what a run needs"

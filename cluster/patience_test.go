@@ -37,7 +37,7 @@ func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
 		told := 0
-		p := &patience{next: a, most: time.Hour, pause: time.Millisecond, try: time.Hour, tell: func(from, to time.Time) { told++ }}
+		p := &patience{next: a, most: time.Hour, pause: time.Millisecond, try: time.Hour, clock: Wall{}, tell: func(from, to time.Time) { told++ }}
 		r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
 func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	for method, most := range map[string]int{http.MethodPost: 1, http.MethodGet: 1 << 20} {
 		b := &breaking{}
-		p := &patience{next: b, most: 50 * time.Millisecond, pause: time.Millisecond, try: 30 * time.Second}
+		p := &patience{next: b, most: 50 * time.Millisecond, pause: time.Millisecond, try: 30 * time.Second, clock: Wall{}}
 		r, err := http.NewRequest(method, "http://192.0.2.1", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestASilentAPIServerIsAnError(t *testing.T) {
 	}))
 	defer api.Close()
 	defer close(quiet)
-	p := &patience{next: &http.Transport{DisableKeepAlives: true}, most: time.Millisecond, pause: time.Millisecond, try: 20 * time.Millisecond}
+	p := &patience{next: &http.Transport{DisableKeepAlives: true}, most: time.Millisecond, pause: time.Millisecond, try: 20 * time.Millisecond, clock: Wall{}}
 	r, err := http.NewRequest(http.MethodGet, api.URL, nil)
 	if err != nil {
 		t.Fatal(err)

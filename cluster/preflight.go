@@ -36,7 +36,7 @@ const InRun = "*"
 func Needs() []Verb {
 	all := []Verb{{"create", "", "namespaces", "", ""}, {"get", "", "namespaces", "", ""}, {"delete", "", "namespaces", "", ""}, {"list", "", "nodes", "", ""}}
 	for _, r := range []struct{ group, resource, verbs string }{
-		{"apps", "deployments", "create get update"}, {"", "services", "create get patch"}, {"", "pods", "list get watch"},
+		{"apps", "deployments", "create get update"}, {"", "services", "create get"}, {"", "pods", "list watch"},
 		{"discovery.k8s.io", "endpointslices", "list watch"},
 	} {
 		for verb := range strings.FieldsSeq(r.verbs) {
@@ -45,9 +45,6 @@ func Needs() []Verb {
 	}
 	return all
 }
-
-// NeedsGates is what a run needs besides when its pods have readiness gates.
-func NeedsGates() Verb { return Verb{"patch", "", "pods", "status", InRun} }
 
 // Denied asks the cluster which of the verbs the kubeconfig's user lacks (SelfSubjectAccessReview).
 func (c *Cluster) Denied(ctx context.Context, verbs []Verb) ([]Verb, error) {

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // The labels of a run's namespace, by which `hitless clean` finds it.
@@ -40,16 +39,16 @@ func (c *Cluster) Remove(ctx context.Context, name string, most time.Duration) e
 	}
 	var last *corev1.Namespace
 	var lost error
-	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
+	gone := c.until(ctx, most, func(ctx context.Context) bool {
 		now, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		lost = err
 		if err == nil {
 			last = now
 		}
-		return apierrors.IsNotFound(err), nil
+		return apierrors.IsNotFound(err)
 	})
 	switch {
-	case err == nil:
+	case gone:
 		return nil
 	case lost != nil:
 		return fmt.Errorf("the namespace %s is being deleted, but whether it is gone is not known: %w; `hitless clean` looks again", name, Explain(lost))

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // NoTargetError says that a Service cannot be reached from here, so that no lane can be measured there.
@@ -19,28 +18,22 @@ type NoTargetError struct{ Reason string }
 // Error is the reason.
 func (e *NoTargetError) Error() string { return e.Reason }
 
-// answerWithin is how long one question to the API server may take.
-const answerWithin = 30 * time.Second
-
 // Target waits until a Service has an address for clients outside the cluster, and returns it with its first port: the load
 // balancer's for the type LoadBalancer, a node's with the node port for NodePort. A Service that has none in time gives a
 // NoTargetError.
 func (c *Cluster) Target(ctx context.Context, namespace, service string, nodes []Node, most time.Duration) (string, error) {
 	var target string
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, most, true, func(context.Context) (bool, error) {
-		// A question that is asked is heard out: one that the end of the wait cuts short would look like a server that is away.
-		ctx, cancel := context.WithTimeout(ctx, answerWithin)
-		defer cancel()
+	found := c.until(ctx, most, func(ctx context.Context) bool {
 		s, err := c.Client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 		if err == nil {
 			target, err = targetOf(ctx, s, nodes)
 		}
 		last = err
-		return target != "", nil
+		return target != ""
 	})
 	switch {
-	case err == nil:
+	case found:
 		return target, nil
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

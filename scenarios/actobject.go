@@ -217,12 +217,7 @@ func (w *World) scaleWorkload(ctx context.Context, s timeline.Step) error {
 		return err
 	}
 	k.replicas = s.Number("replicas", k.replicas)
-	var d appsv1.Deployment
-	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
-		return fmt.Errorf("reading the Deployment: %w", err)
-	}
-	d.Spec.Replicas = ptr(int32(k.replicas))
-	if err := w.Cluster.Update(ctx, &d); err != nil {
+	if err := w.updateDeployment(ctx, k, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr(int32(k.replicas)) }); err != nil {
 		return fmt.Errorf("scaling the Deployment to %d: %w", k.replicas, err)
 	}
 	return nil

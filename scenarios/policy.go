@@ -20,6 +20,7 @@ func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
 		ByAPI:   true,
+		Needs:   []Need{{"patch", "", "services", ""}},
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
 		Parameters: []Parameter{
 			{"changes", "all", "which changes, in this order: all, or some of " + strings.Join(changeNames(), ","), listOf(append(changeNames(), "all")...)},
@@ -113,13 +114,14 @@ func (w *World) changeService(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkPort waits until the Service has a port for health checks exactly when its policy wants one.
+// checkPort waits until the Service has a port for health checks exactly when its policy wants one; only one for a load balancer
+// ever does.
 func (w *World) checkPort(ctx context.Context) error {
 	return w.Until(ctx, "a health check port for externalTrafficPolicy: Local and none for Cluster", time.Minute,
 		func(ctx context.Context) (bool, string, error) {
 			var s corev1.Service
 			err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s)
-			local := w.main.policy == corev1.ServiceExternalTrafficPolicyLocal
+			local := s.Spec.Type == corev1.ServiceTypeLoadBalancer && w.main.policy == corev1.ServiceExternalTrafficPolicyLocal
 			return local == (s.Spec.HealthCheckNodePort != 0), fmt.Sprintf("%s with port %d", w.main.policy, s.Spec.HealthCheckNodePort), err
 		})
 }

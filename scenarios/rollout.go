@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hitless/hitless/reports"
 )
@@ -82,21 +83,36 @@ func (w *World) replacePods(ctx context.Context, k *workload, number int) error 
 		return fmt.Errorf("%d replicas that keep to different nodes on %d nodes: a new pod has nowhere to come before an old one goes; "+
 			"give fewer replicas, more nodes, or --set antiAffinity=off", k.replicas, len(w.Nodes))
 	}
-	var d appsv1.Deployment
-	if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
-		return fmt.Errorf("reading the Deployment: %w", err)
-	}
-	if d.Spec.Template.Annotations == nil {
-		d.Spec.Template.Annotations = map[string]string{}
-	}
-	d.Spec.Template.Annotations["hitless/rollout"] = strconv.Itoa(number)
-	if err := w.Cluster.Update(ctx, &d); err != nil {
+	err := w.updateDeployment(ctx, k, func(d *appsv1.Deployment) {
+		if d.Spec.Template.Annotations == nil {
+			d.Spec.Template.Annotations = map[string]string{}
+		}
+		d.Spec.Template.Annotations["hitless/rollout"] = strconv.Itoa(number)
+	})
+	if err != nil {
 		return fmt.Errorf("changing the pod template: %w", err)
 	}
 	if k == w.main {
 		w.recordRollout("begin", number)
 	}
 	return nil
+}
+
+// conflicts is how often a write may meet another one in a row: its controller writes a Deployment too, but only so often.
+const conflicts = 10
+
+// updateDeployment reads, changes and writes the workload's Deployment, again where somebody else has written it meanwhile.
+func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d *appsv1.Deployment)) error {
+	for n := 1; ; n++ {
+		var d appsv1.Deployment
+		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
+			return fmt.Errorf("reading the Deployment: %w", err)
+		}
+		change(&d)
+		if err := w.Cluster.Update(ctx, &d); !apierrors.IsConflict(err) || n == conflicts {
+			return err
+		}
+	}
 }
 
 // perPod bounds the replacement of one pod: it takes its grace period to go and some seconds to come.

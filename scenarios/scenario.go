@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
@@ -36,6 +37,8 @@ type Scenario struct {
 	ReplayOnly bool
 	// ByAPI says that the API server alone is asked for what it does, so that it can be done to any cluster.
 	ByAPI bool
+	// Needs are the verbs that it needs on a live cluster besides those of every run.
+	Needs []Need
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
@@ -56,6 +59,9 @@ type Scenario struct {
 func All() []Scenario {
 	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), scale(), soak(), upgrade()}
 }
+
+// Need is a verb that a scenario needs on a live cluster, as RBAC has it.
+type Need struct{ Verb, Group, Resource, Subresource string }
 
 // gates says whether the measured pods have a readiness gate.
 func (s Scenario) gates(p Params) bool {
@@ -276,6 +282,9 @@ func (w *World) Until(ctx context.Context, what string, most time.Duration, hold
 		ok, seen, err := holds(ctx)
 		if ok && err == nil {
 			return nil
+		}
+		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) { // which waiting does not heal
+			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 		waited := w.Clock.Now() - begin
 		if waited >= most {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/hitless/hitless/cluster"
 )
 
 // Clean deletes the namespaces that runs have made on a cluster, also those of runs that were killed, and waits for each to be
@@ -15,9 +13,9 @@ func Clean(ctx context.Context, l Live, within time.Duration, say func(string)) 
 	if l.Kubeconfig == "" {
 		return usagef("which cluster? name its kubeconfig with --kubeconfig FILE")
 	}
-	c, err := cluster.Open(l.Kubeconfig, l.Context)
+	c, err := l.open()
 	if err != nil {
-		return UsageError{err}
+		return err
 	}
 	spaces, err := c.Spaces(ctx)
 	if err != nil {

@@ -27,6 +27,20 @@ type Live struct {
 	// Patience is how long the Service may take to get its address; 3 minutes when 0.
 	Patience time.Duration
 	DryRun   bool // say what would be done, and stop
+	// Clock is what the cluster is waited for by; the wall's when nil. Lanes run by the real clock in any case.
+	Clock cluster.Clock
+}
+
+// open makes clients for the cluster. The error is a UsageError.
+func (l *Live) open() (*cluster.Cluster, error) {
+	c, err := cluster.Open(l.Kubeconfig, l.Context)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	if l.Clock != nil {
+		c.By(l.Clock)
+	}
+	return c, nil
 }
 
 // notOfCluster are the parameters that a lab obeys and a cluster does not.
@@ -51,8 +65,8 @@ func runLive(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.cluster, err = cluster.Open(r.Live.Kubeconfig, r.Live.Context); err != nil {
-		return nil, UsageError{err}
+	if r.cluster, err = r.Live.open(); err != nil {
+		return nil, err
 	}
 	if err := r.preflight(ctx); err != nil {
 		return nil, err
@@ -109,6 +123,9 @@ func planLive(o Options) (*liveRun, error) {
 	if live.Patience == 0 {
 		r.Live.Patience = 3 * time.Minute
 	}
+	if live.Clock == nil {
+		r.Live.Clock = cluster.Wall{}
+	}
 	switch live.Target {
 	case "":
 		r.Live.Target = "loadbalancer"
@@ -136,10 +153,7 @@ func byAPI() string {
 
 // preflight finds out what the cluster is and whether the run may do what it needs to, and says what it will touch.
 func (r *liveRun) preflight(ctx context.Context) (err error) {
-	needs := cluster.Needs()
-	if r.scenario.Gated {
-		needs = append(needs, cluster.NeedsGates())
-	}
+	needs := r.needs()
 	denied, err := r.cluster.Denied(ctx, needs)
 	if err != nil {
 		return UsageError{err}
@@ -165,6 +179,15 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 	r.Progress(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
 		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
 	return nil
+}
+
+// needs are the verbs of the run.
+func (r *liveRun) needs() []cluster.Verb {
+	all := cluster.Needs()
+	for _, n := range r.scenario.Needs {
+		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource, Namespace: cluster.InRun})
+	}
+	return all
 }
 
 func fewer(nodes int, replicas string) bool {

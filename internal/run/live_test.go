@@ -23,30 +23,42 @@ import (
 func stranger(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (server *replay.Server, kubeconfig string) {
 	t.Helper()
 	server = replay.New()
-	for _, name := range []string{"worker-1", "worker-2", "worker-3"}[:nodes] {
-		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
-		if _, err := server.Apply(node); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addNodes(t, server, []string{"worker-1", "worker-2", "worker-3"}[:nodes], "192.0.2.1")
 	handler := server.Handler()
 	if wrap != nil {
 		handler = wrap(handler)
 	}
 	api := httptest.NewServer(handler)
 	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
+	return server, writeKubeconfig(t, api.URL)
+}
+
+// addNodes gives a cluster nodes that take pods, all at one address.
+func addNodes(t *testing.T, server *replay.Server, names []string, address string) {
+	t.Helper()
+	for _, name := range names {
+		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
+		if _, err := server.Apply(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// writeKubeconfig writes one that leads to the address, and returns its name.
+func writeKubeconfig(t *testing.T, address string) string {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: address}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "c"
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}
-	return server, kubeconfig
+	return file
 }
 
 // runOn runs a scenario on a live cluster and returns the results' folder with the error.

@@ -20,9 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
 )
 
 // A live run starts its probe worker from the program that it is: here, from the test.
@@ -92,22 +90,6 @@ func TestALiveRunThatCannotBegin(t *testing.T) {
 		want []string
 	}{
 		"an expired token": {refuse(expired, func(*http.Request) bool { return true }), []string{"expired", "log in again"}},
-		"a verb that is missing": {func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !posts(r, "selfsubjectaccessreviews") {
-					next.ServeHTTP(w, r)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				var review map[string]any
-				_ = json.NewDecoder(r.Body).Decode(&review)
-				asked := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
-				review["status"] = map[string]any{"allowed": !(asked["verb"] == "patch" && asked["resource"] == "services")}
-				_ = json.NewEncoder(w).Encode(review)
-			})
-		}, []string{"lacks", "patch services", "docs/clusters.md"}},
-		"no room for a namespace": {refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
-			func(r *http.Request) bool { return posts(r, "namespaces") }), []string{"namespace", "exceeded quota", "raise it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, kubeconfig := stranger(t, 3, c.wrap)
@@ -163,58 +145,6 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 	if names := spacesOf(t, kubeconfig); len(names) != 0 {
 		t.Errorf("%v are left after hitless clean", names)
 	}
-}
-
-// A cluster that gives no load balancer has no lane that could be measured: skipped, never green, and nothing is left.
-func TestAServiceThatNeverGetsAnAddressIsSkipped(t *testing.T) {
-	_, kubeconfig := stranger(t, 3, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	client := clientOf(t, kubeconfig)
-	played := make(chan error, 2)
-	go func() { played <- controllers.Run(ctx, client, []string{"worker-1", "worker-2", "worker-3"}) }()
-	go func() { played <- playKubelet(ctx, client) }()
-	out, r, err := runOn(t, kubeconfig, "quiet", func(o *run.Options) { o.Live.Patience = time.Millisecond })
-	cancel()
-	for range 2 {
-		if err := <-played; err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-	}
-	if err != nil || r.Report == nil {
-		t.Fatalf("%v, want a report", err)
-	}
-	why := strings.Join(r.Report.Reasons, "; ")
-	if r.Report.Verdict != reports.Skipped || r.Report.Verdict.ExitCode() != 2 || !strings.Contains(why, "lane tcp-new was skipped") || !strings.Contains(why, "--target nodeport") {
-		t.Errorf("%s: %s", r.Report.Verdict, why)
-	}
-	if again, err := reports.Judge(out, nil); err != nil || again.Verdict != reports.Skipped {
-		t.Errorf("judged again: %+v, %v", again, err)
-	}
-	if names := spacesOf(t, kubeconfig); len(names) != 0 {
-		t.Errorf("%v are left", names)
-	}
-}
-
-// playKubelet makes pods ready.
-func playKubelet(ctx context.Context, client kubernetes.Interface) error {
-	for ctx.Err() == nil {
-		pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if len(pod.Status.Conditions) == 0 {
-				pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.2", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-				_, _ = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) // a conflict is met again
-			}
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }
 
 // A namespace that does not go is named with what keeps it, in the cluster's words.

@@ -30,8 +30,8 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	begin := time.Now()
-	now := func() time.Duration { return time.Since(begin) }
+	clock := runClock{r.Live.Clock, r.Live.Clock.Now()}
+	now, real := clock.Now, time.Now()
 	programs, err := procs.New(filepath.Join(r.Out, "logs"))
 	if err != nil {
 		return err
@@ -40,15 +40,15 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	r.cluster.Away(func(from, to time.Time) {
 		w.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: what it would have told of is late in this record, or missing",
-				to.Sub(from).Seconds(), from.Sub(begin).Seconds())})
+				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
 	tell := r.teller()
-	lanes, err := r.startProber(programs, w, now, tell)
+	lanes, err := r.startProber(programs, w, func() time.Duration { return time.Since(real) }, tell)
 	if err != nil {
 		return err
 	}
 	stop := r.watch(ctx, w, now)
-	err = r.run(ctx, said{w, tell.progress}, lanes, now)
+	err = r.run(ctx, said{w, tell.progress}, lanes, clock)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
 		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: r.params["lanes"], Text: missing.Reason})
@@ -74,14 +74,14 @@ func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time
 	return func() { cancel(); all.Wait() }
 }
 
-func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, now func() time.Duration) error {
+func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, clock runClock) error {
 	var nodes []string
 	for _, n := range r.facts.Nodes {
 		nodes = append(nodes, n.Name)
 	}
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
 		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: nodes,
-		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: record, Clock: wall{now},
+		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: record, Clock: clock,
 		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
 		Balanced: func(string) ([]string, bool) { return nil, false },
 		Reach:    reachFromHere,
@@ -100,23 +100,14 @@ type theirs struct{ scenarios.Proxies }
 // Fair knows of no failure.
 func (theirs) Fair() error { return nil }
 
-// wall is the real clock.
-type wall struct{ now func() time.Duration }
+// runClock tells the time since the start of the run.
+type runClock struct {
+	cluster.Clock
+	begin time.Time
+}
 
 // Now is the time since the start of the run.
-func (w wall) Now() time.Duration { return w.now() }
-
-// Sleep lets time pass.
-func (w wall) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (c runClock) Now() time.Duration { return c.Clock.Now().Sub(c.begin) }
 
 // said tells of phases and steps as they are recorded.
 type said struct {

@@ -10,7 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/scenarios"
 )
+
+// needsOf are the verbs that a scenario needs besides those of every run.
+func needsOf(s scenarios.Scenario) (verbs []string) {
+	for _, n := range s.Needs {
+		verbs = append(verbs, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource}.String())
+	}
+	return verbs
+}
 
 // The role in the documentation has just what a run asks for, and what `hitless clean` needs.
 func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
@@ -37,11 +46,15 @@ func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
 		}
 	}
 	want := []string{"list namespaces"}
-	for _, v := range append(cluster.Needs(), cluster.NeedsGates()) {
+	for _, v := range cluster.Needs() {
 		want = append(want, v.String())
+	}
+	for _, s := range scenarios.All() {
+		want = append(want, needsOf(s)...)
 	}
 	slices.Sort(has)
 	slices.Sort(want)
+	want = slices.Compact(want)
 	if !slices.Equal(has, want) {
 		t.Errorf("the role has  %s\na run needs   %s", strings.Join(has, ", "), strings.Join(want, ", "))
 	}

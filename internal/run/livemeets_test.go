@@ -1,0 +1,437 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// The twin of every fault: the same run without one comes to its end and leaves nothing. It asks for just what the
+// preflight asks whether it may: no verb is missing there, and none is there that nothing needs.
+func TestALiveRunThatMeetsNothing(t *testing.T) {
+	t.Parallel()
+	for _, scenario := range scenarios.All() {
+		if !scenario.ByAPI {
+			continue
+		}
+		t.Run(scenario.Name, func(t *testing.T) {
+			t.Parallel()
+			var seen asks
+			s := standing(t, seen.note)
+			e := s.run(t.Context(), t, scenario.Name, func(o *run.Options) {
+				if scenario.Name == "flap" { // pauses that the clock skips
+					maps.Copy(o.Set, map[string]string{"unready": "10s", "stayOpen": "10s", "openConnections": "2"})
+				}
+			})
+			e.finished(t)
+			if left := s.left(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+			if logs := e.events(t, reports.EventLog); len(logs) != 0 {
+				t.Errorf("the record has %v", logs)
+			}
+			seen.just(t, scenario)
+		})
+	}
+}
+
+// asks are the requests that were made, as RBAC has them.
+type asks struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// note notes what is asked for.
+func (a *asks) note(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		if a.seen == nil {
+			a.seen = map[string]bool{}
+		}
+		a.seen[asked(r)] = true
+		a.mu.Unlock()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// just fails the test unless what was asked for is what the preflight of the scenario asks about.
+func (a *asks) just(t *testing.T, s scenarios.Scenario) {
+	t.Helper()
+	want := []string{"create selfsubjectaccessreviews.authorization.k8s.io", "get configmaps"} // what anybody may, and what a run can do without
+	for _, v := range cluster.Needs() {
+		// Servers before 1.32 have to be asked for a list before a watch; newer ones send it with the watch.
+		if v.String() != "list endpointslices.discovery.k8s.io" {
+			want = append(want, v.String())
+		}
+	}
+	want = append(want, needsOf(s)...)
+	if s.Name == "quiet" || s.Name == "flap" || s.Name == "policy" { // which do not change the Deployment
+		want = slices.DeleteFunc(want, func(v string) bool { return v == "update deployments.apps" })
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.seen, "")
+	got := slices.Sorted(maps.Keys(a.seen))
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("the run asked for\n%s\nand the preflight knows\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// awayOnce shuts the door of a cluster when its Deployment has begun to roll, and opens it again after the given time by the
+// cluster's clock; never when that is 0.
+func awayOnce(t *testing.T, s *stand, away time.Duration) func(http.Handler) http.Handler {
+	var rolling, gone atomic.Bool
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if rolling.Load() && gone.CompareAndSwap(false, true) {
+				s.door.shut()
+				back := s.clock.Now().Add(away)
+				opened := new(atomic.Bool)
+				opens := func(now time.Time) {
+					if away > 0 && now.After(back) && opened.CompareAndSwap(false, true) {
+						s.clock.rest()
+						if err := s.door.open(); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				s.clock.after.Store(&opens)
+				s.clock.hurry()
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/deployments/web") {
+				rolling.Store(true)
+			}
+		})
+	}
+}
+
+// faulty is a stand whose fault needs to know it.
+func faulty(t *testing.T, fault func(s *stand) func(http.Handler) http.Handler) *stand {
+	var made atomic.Pointer[stand]
+	var once sync.Once
+	var handler http.Handler
+	s := standing(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			once.Do(func() { handler = fault(made.Load())(next) })
+			handler.ServeHTTP(w, r)
+		})
+	})
+	made.Store(s)
+	return s
+}
+
+// An API server that is away for a minute in the middle of a rollout is waited for, and the record says how long it was away.
+func TestALiveRunOutlastsAnAPIServerThatIsAwayForAMinute(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, time.Minute) })
+	e := s.run(t.Context(), t, "rollout", nil)
+	e.finished(t)
+	logs := e.events(t, reports.EventLog)
+	if !slices.ContainsFunc(logs, func(e reports.Event) bool { return minute.MatchString(e.Text) }) {
+		t.Errorf("the record says of the minute: %v", logs)
+	}
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// minute is what the record says of a minute without an API server, and of the second until somebody asks again.
+var minute = regexp.MustCompile(`did not answer for 6[0-9]\.[0-9] s`)
+
+// One that does not come back ends the run as invalid, and says what it did, what it found, and what is left.
+func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, 0) })
+	e := s.run(t.Context(), t, "rollout", nil)
+	e.want(t, 3, "rollout 1", "tried for 1m3", "connection refused", "see whether this machine still reaches it")
+	s.named(t, e, "connection refused")
+	if err := s.door.open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Clean(t.Context(), run.Live{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left after hitless clean", left)
+	}
+}
+
+// named fails the test unless the run's last word and its host.json name the namespace that is left, and its last word says why
+// and what deletes it.
+func (s *stand) named(t *testing.T, e ended, why string) {
+	t.Helper()
+	left := s.left(t)
+	if len(left) != 1 {
+		t.Fatalf("%v are left, want one", left)
+	}
+	for _, word := range []string{left[0], why, "hitless clean"} {
+		if !strings.Contains(e.last(), word) {
+			t.Errorf("the last word lacks %q: %s", word, e.last())
+		}
+	}
+	host, err := os.ReadFile(filepath.Join(e.out, "host.json"))
+	if err != nil || !strings.Contains(string(host), left[0]) {
+		t.Errorf("host.json does not name %s: %v", left[0], err)
+	}
+}
+
+// A load balancer that answers in the server's place says that the server is away, which is outlasted too.
+func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Int32
+	s := standing(t, refuse(apierrors.NewServiceUnavailable("no healthy upstream"), func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/deployments") && refused.Add(1) <= 3
+	}))
+	e := s.run(t.Context(), t, "quiet", nil)
+	e.finished(t)
+	if logs := e.events(t, reports.EventLog); len(logs) == 0 || !strings.Contains(logs[0].Text, "did not answer") {
+		t.Errorf("the record says nothing of it: %v", logs)
+	}
+}
+
+// A token that expires while the Deployment rolls ends the run as invalid, and what can no longer be deleted is named.
+func TestALiveRunWhoseTokenExpiresInTheMiddle(t *testing.T) {
+	t.Parallel()
+	var over atomic.Bool
+	s := standing(t, func(next http.Handler) http.Handler {
+		late := refuse(expired, func(*http.Request) bool { return over.Load() })(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			late.ServeHTTP(w, r)
+			if r.Method == http.MethodPut {
+				over.Store(true)
+			}
+		})
+	})
+	e := s.run(t.Context(), t, "rollout", nil)
+	e.want(t, 3, "rollout 1", "log in again")
+	s.named(t, e, "log in again")
+}
+
+// A namespace that does not go takes nothing from the verdict, and is named with what keeps it, in the cluster's words.
+func TestALiveRunWhoseNamespaceIsStuck(t *testing.T) {
+	t.Parallel()
+	const keeps = "Some content in the namespace has finalizers remaining: service.kubernetes.io/load-balancer-cleanup in 1 resource instances"
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked(r) != "delete namespaces" {
+					next.ServeHTTP(w, r)
+					return
+				}
+				status, _ := json.Marshal(map[string]any{"status": corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: []corev1.NamespaceCondition{
+					{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: keeps}}}})
+				if _, err := s.direct.CoreV1().Namespaces().Patch(r.Context(), filepath.Base(r.URL.Path), types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+					t.Error(err)
+				}
+				s.clock.hurry()
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+			})
+		}
+	})
+	e := s.run(t.Context(), t, "quiet", nil)
+	e.finished(t)
+	s.named(t, e, keeps)
+}
+
+// A quota that leaves no room for a namespace ends the run before anything is made, one for pods while it sets up: both are told in
+// the cluster's words with what to do, and leave nothing.
+func TestALiveRunThatMeetsAQuota(t *testing.T) {
+	t.Parallel()
+	t.Run("of namespaces", func(t *testing.T) {
+		t.Parallel()
+		s := standing(t, refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
+			func(r *http.Request) bool { return asked(r) == "create namespaces" }))
+		e := s.run(t.Context(), t, "rollout", nil)
+		e.want(t, 2, "making the run's namespace", "exceeded quota: team", "raise it")
+		if left := s.left(t); len(left) != 0 {
+			t.Errorf("%v are left", left)
+		}
+	})
+	t.Run("of pods", func(t *testing.T) {
+		t.Parallel()
+		s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+			return func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if asked(r) == "get deployments.apps" {
+						s.clock.hurry()
+						s.noPods(t, r.URL.Path)
+					}
+					next.ServeHTTP(w, r)
+				})
+			}
+		})
+		s.idle() // what would make the pods
+		e := s.run(t.Context(), t, "rollout", nil)
+		e.want(t, 3, "deploy web", "waited 2m", `exceeded quota: compute, requested: pods=1`, "raise it")
+		if left := s.left(t); len(left) != 0 {
+			t.Errorf("%v are left", left)
+		}
+	})
+}
+
+// noPods gives a Deployment the condition of one whose pods a quota forbids.
+func (s *stand) noPods(t *testing.T, path string) {
+	parts := strings.Split(path, "/")
+	status, _ := json.Marshal(map[string]any{"status": appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
+		Status: corev1.ConditionTrue, Message: `pods "web-1" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=10, limited: pods=10`}}}})
+	_, err := s.direct.AppsV1().Deployments(parts[5]).Patch(context.Background(), parts[7], types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A Service that gets no address leaves its lanes skipped, with exit code 2, after as long as was asked for; and nothing is left.
+func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked(r) == "get services" {
+					s.clock.hurry()
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	})
+	e := s.run(t.Context(), t, "quiet", func(o *run.Options) { o.Live.Target = "" })
+	if e.err != nil || e.code() != 2 || e.result.Report.Verdict != reports.Skipped {
+		t.Fatalf("%v, want a run that was skipped", e.err)
+	}
+	why := strings.Join(e.result.Report.Reasons, "; ")
+	for _, word := range []string{"lane tcp-new was skipped", "got no address within 3m0s", "kubectl -n hitless-quiet-", "--target nodeport"} {
+		if !strings.Contains(why, word) {
+			t.Errorf("the reason lacks %q: %s", word, why)
+		}
+	}
+	if again, err := reports.Judge(e.out, nil); err != nil || again.Verdict != reports.Skipped {
+		t.Errorf("judged again: %+v, %v", again, err)
+	}
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// Each verb of a run that RBAC withholds is named before anything is made.
+func TestALiveRunWithoutOneVerb(t *testing.T) {
+	t.Parallel()
+	flap, err := scenarios.Find("flap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cluster.Needs()
+	for _, n := range flap.Needs {
+		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource})
+	}
+	for _, lacks := range all {
+		var made atomic.Bool
+		s := standing(t, func(next http.Handler) http.Handler {
+			without := withhold(lacks)(next)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet && !posts(r, "selfsubjectaccessreviews") {
+					made.Store(true)
+				}
+				without.ServeHTTP(w, r)
+			})
+		})
+		e := s.run(t.Context(), t, "flap", nil)
+		e.want(t, 2, "lacks what this run needs: "+lacks.String()+";", "docs/clusters.md")
+		if made.Load() {
+			t.Errorf("without %s something was made", lacks)
+		}
+	}
+}
+
+// withhold is RBAC without one verb, as an access review tells it.
+func withhold(lacks cluster.Verb) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !posts(r, "selfsubjectaccessreviews") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			var review map[string]any
+			_ = json.NewDecoder(r.Body).Decode(&review)
+			of := func(key string) string {
+				value, _ := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)[key].(string)
+				return value
+			}
+			asked := cluster.Verb{Verb: of("verb"), Group: of("group"), Resource: of("resource"), Subresource: of("subresource")}
+			review["status"] = map[string]any{"allowed": asked.String() != lacks.String()}
+			_ = json.NewEncoder(w).Encode(review)
+		})
+	}
+}
+
+// A verb that is withheld although the review granted it, as a policy engine may, ends the run with the step that needed it and
+// what the cluster says; and what was made is deleted.
+func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
+	t.Parallel()
+	for verb, step := range map[string]string{"create deployments.apps": "deploy web", "create services": "deploy web", "update deployments.apps": "rollout 1"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			s := standing(t, refuse(apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("the policy says no")),
+				func(r *http.Request) bool { return asked(r) == verb }))
+			e := s.run(t.Context(), t, "rollout", nil)
+			e.want(t, 3, step, "the policy says no", "may not do that")
+			if left := s.left(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// Someone who writes the same Deployment at the same time is no reason to give up: the answer 409 means that nothing was done.
+func TestALiveRunThatMeetsAConflict(t *testing.T) {
+	t.Parallel()
+	var conflicts atomic.Int32
+	s := standing(t, refuse(apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("the object has been modified")),
+		func(r *http.Request) bool { return asked(r) == "update deployments.apps" && conflicts.Add(1) == 1 }))
+	s.run(t.Context(), t, "rollout", nil).finished(t)
+}
+
+// Ctrl-C ends a run with exit code 130, and takes everything away.
+func TestALiveRunThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	s := standing(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	e := s.run(ctx, t, "rollout", func(o *run.Options) {
+		say := o.Progress
+		o.Progress = func(text string) {
+			if say(text); strings.Contains(text, "rollout 1") {
+				cancel()
+			}
+		}
+	})
+	e.want(t, 130)
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}

@@ -1,0 +1,405 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/controllers"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/reports"
+)
+
+// stand is a cluster on which a run can come to its end: the replay control plane with its controllers, and kubelets and node
+// ports that are played. What the run asks goes through a door of its own, which faults stand in and which can be shut.
+type stand struct {
+	server     *replay.Server
+	direct     kubernetes.Interface // past the door
+	kubeconfig string
+	door       *door
+	clock      *skipping
+	idle       func() // ends what the cluster does by itself
+}
+
+// standing brings a cluster up until the test ends. The fault, if not nil, stands in the door.
+func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
+	t.Helper()
+	s := &stand{server: replay.New(), clock: &skipping{}}
+	s.clock.shortest.Store(int64(waits))
+	host := ownHost()
+	nodes := []string{"worker-1", "worker-2", "worker-3"}
+	addNodes(t, s.server, nodes, host)
+	inside := httptest.NewServer(s.server.Handler())
+	t.Cleanup(func() { inside.CloseClientConnections(); inside.Close() })
+	s.direct = kubernetes.NewForConfigOrDie(&rest.Config{Host: inside.URL, QPS: -1})
+	handler := s.server.Handler()
+	if fault != nil {
+		handler = fault(handler)
+	}
+	s.door = &door{handler: handler, address: host + ":0"}
+	if err := s.door.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.door.shut)
+	s.kubeconfig = writeKubeconfig(t, "http://"+s.door.address)
+	s.play(t, nodes, host)
+	return s
+}
+
+// play plays what a cluster does by itself, until the test ends.
+func (s *stand) play(t *testing.T, nodes []string, host string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	ports := &nodePorts{host: host, open: map[int32]io.Closer{}}
+	for _, part := range []func() error{
+		func() error { return controllers.Run(ctx, s.direct, nodes) },
+		func() error { return playKubelet(ctx, s.direct) },
+		func() error { return ports.play(ctx, s.direct) },
+	} {
+		all.Go(func() {
+			if err := part(); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.idle = func() { cancel(); all.Wait() }
+	t.Cleanup(s.idle)
+}
+
+// ownHost is a loopback address that no other test has, so that its ports are free.
+func ownHost() string {
+	n := hosts.Add(1)
+	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff, 1+n%250)
+}
+
+var hosts atomic.Uint32
+
+// door is a way to an API server that can be shut: then a connection is refused, and those that were open end.
+type door struct {
+	handler http.Handler
+
+	mu      sync.Mutex
+	address string
+	server  *http.Server
+}
+
+func (d *door) open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, err := net.Listen("tcp", d.address)
+	if err != nil {
+		return err
+	}
+	d.address, d.server = l.Addr().String(), &http.Server{Handler: d.handler}
+	go d.server.Serve(l)
+	return nil
+}
+
+func (d *door) shut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.server != nil {
+		_ = d.server.Close()
+		d.server = nil
+	}
+}
+
+// waits is the shortest of the pauses that are there to let time pass; what is shorter lies between two questions.
+const waits = 10 * time.Second
+
+// skipping is a clock whose long sleeps pass at once, so that a test of minutes takes none. The short ones are real.
+type skipping struct {
+	shortest atomic.Int64 // of the sleeps that are skipped
+	skipped  atomic.Int64
+	after    atomic.Pointer[func(now time.Time)] // told of each skip; nil for nobody
+}
+
+// Now is the time of day, with all that was skipped.
+func (c *skipping) Now() time.Time { return time.Now().Add(time.Duration(c.skipped.Load())) }
+
+// Sleep lets time pass.
+func (c *skipping) Sleep(ctx context.Context, d time.Duration) error {
+	if d >= time.Duration(c.shortest.Load()) {
+		c.skipped.Add(int64(max(d, 0)))
+		if told := c.after.Load(); told != nil {
+			(*told)(c.Now())
+		}
+		return context.Cause(ctx)
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// hurry skips every sleep from now on.
+func (c *skipping) hurry() { c.shortest.Store(0) }
+
+// rest skips only long ones again.
+func (c *skipping) rest() { c.shortest.Store(int64(waits)) }
+
+// ended is how a run came to its end.
+type ended struct {
+	out    string
+	said   []string
+	result *run.Result
+	err    error
+}
+
+// run runs a scenario on the cluster over a node port, by the skipping clock.
+func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change func(*run.Options)) ended {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := ended{out: filepath.Join(t.TempDir(), "out")}
+	o := run.Options{Scenario: scenario, Out: e.out, Program: program, Rate: 10,
+		Set:  map[string]string{"trafficPolicy": "Cluster", "checkInterval": "10s"},
+		Live: &run.Live{Kubeconfig: s.kubeconfig, Target: "nodeport", Clock: s.clock},
+		Progress: func(text string) {
+			e.said = append(e.said, text)
+			switch { // the pauses between the proofs of the detector are short
+			case strings.Contains(text, "phase baseline"):
+				s.clock.shortest.Store(int64(900 * time.Millisecond))
+			case strings.Contains(text, "phase scenario"):
+				s.clock.rest()
+			}
+		}}
+	if change != nil {
+		change(&o)
+	}
+	e.result, e.err = run.Run(ctx, o)
+	return e
+}
+
+// code is the exit code of a run; cmd/hitless makes it of the same.
+func (e ended) code() int {
+	switch {
+	case e.err == nil && e.result.Report != nil:
+		return e.result.Report.Verdict.ExitCode()
+	case e.err == nil:
+		return 0
+	case errors.Is(e.err, context.Canceled):
+		return 130
+	case errors.As(e.err, new(*run.InvalidError)):
+		return 3
+	default:
+		return 2
+	}
+}
+
+// want fails the test unless the run ended with that exit code and the words in its error.
+func (e ended) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if e.code() != code {
+		t.Errorf("exit code %d, want %d: %v", e.code(), code, e.err)
+	}
+	for _, word := range words {
+		if e.err == nil || !strings.Contains(e.err.Error(), word) {
+			t.Errorf("the error lacks %q: %v", word, e.err)
+		}
+	}
+}
+
+// finished fails the test unless the run came to the end of its scenario and was judged. The verdict itself is left
+// open: the pauses are skipped that the lanes, which live by the real clock, would need.
+func (e ended) finished(t *testing.T) {
+	t.Helper()
+	if e.err != nil || e.result == nil || e.result.Report == nil {
+		t.Fatalf("the run did not come to its end: %v\n%s", e.err, strings.Join(e.said, "\n"))
+	}
+	if last := e.events(t, reports.EventPhase); len(last) == 0 || last[len(last)-1].Object != "end" {
+		t.Errorf("the record ends with %v", last)
+	}
+}
+
+// events are those of a kind in the run's record.
+func (e ended) events(t *testing.T, kind reports.Kind) (all []reports.Event) {
+	t.Helper()
+	h, err := reports.OpenHistory(filepath.Join(e.out, "history"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, err := range h.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Kind == kind {
+			all = append(all, event)
+		}
+	}
+	return all
+}
+
+// last is the last thing that the run said.
+func (e ended) last() string {
+	if len(e.said) == 0 {
+		return ""
+	}
+	return e.said[len(e.said)-1]
+}
+
+// left are the names of the namespaces of runs.
+func (s *stand) left(t *testing.T) (names []string) {
+	t.Helper()
+	list, err := s.direct.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range list.Items {
+		names = append(names, ns.Name)
+	}
+	return names
+}
+
+// playKubelet makes pods ready, and lets go those that are to end.
+func playKubelet(ctx context.Context, client kubernetes.Interface) error {
+	none := int64(0)
+	return every(ctx, func() error {
+		pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			switch {
+			case pod.DeletionTimestamp != nil:
+				_ = client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}) // it may be gone
+			case setReady(pod):
+				_, _ = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) // a conflict is met again
+			}
+		}
+		return nil
+	})
+}
+
+// setReady makes a pod that runs as ready as its gates are, and reports whether that is news.
+func setReady(pod *corev1.Pod) (changed bool) {
+	is := func(kind corev1.PodConditionType) bool {
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	}
+	ready := corev1.ConditionTrue
+	for _, g := range pod.Spec.ReadinessGates {
+		if !is(g.ConditionType) {
+			ready = corev1.ConditionFalse
+		}
+	}
+	if pod.Status.PodIP != "" && is(corev1.PodReady) == (ready == corev1.ConditionTrue) {
+		return false
+	}
+	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.244.1.2"
+	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }),
+		corev1.PodCondition{Type: corev1.PodReady, Status: ready})
+	return true
+}
+
+// every does something every 20 ms until ctx ends.
+func every(ctx context.Context, do func() error) error {
+	for ctx.Err() == nil {
+		if err := do(); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// nodePorts answers on the node ports of all Services, as one of a Service's pods would.
+type nodePorts struct {
+	host string
+	open map[int32]io.Closer
+}
+
+func (p *nodePorts) play(ctx context.Context, client kubernetes.Interface) error {
+	defer func() {
+		for _, l := range p.open {
+			_ = l.Close()
+		}
+	}()
+	return every(ctx, func() error {
+		services, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, s := range services.Items {
+			for _, port := range s.Spec.Ports {
+				if err := p.serve(s.Name, port.NodePort); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (p *nodePorts) serve(service string, port int32) error {
+	if port == 0 || p.open[port] != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(p.host, strconv.Itoa(int(port))))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, service+"-1") })}
+	p.open[port] = server
+	go server.Serve(l)
+	return nil
+}
+
+// asked is a request to an API server as RBAC would have it: a verb and a resource.
+func asked(r *http.Request) string {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	group := ""
+	switch {
+	case len(path) > 2 && path[0] == "api":
+		path = path[2:]
+	case len(path) > 3 && path[0] == "apis":
+		group, path = path[1], path[3:]
+	default:
+		return "" // what the server is, which anybody may ask
+	}
+	if len(path) > 2 && path[0] == "namespaces" {
+		path = path[2:]
+	}
+	one := len(path) > 1
+	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get"}[r.Method]
+	switch {
+	case verb == "get" && r.URL.Query().Get("watch") != "":
+		verb = "watch"
+	case verb == "get" && !one:
+		verb = "list"
+	}
+	text := verb + " " + path[0]
+	if len(path) > 2 {
+		text += "/" + path[2]
+	}
+	if group != "" {
+		text += "." + group
+	}
+	return text
+}
