@@ -26,6 +26,7 @@ type deeds struct {
 	pids      map[string]int          // by node: of the proxy that ended last
 	subjects  map[string]string       // by node: what ran before anything was changed
 	rollouts  int
+	restarts  int // of the DaemonSet of a live cluster's proxy
 	rolling   int // number of the rollout whose end is not yet told; 0 for none
 }
 

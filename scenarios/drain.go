@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
@@ -24,6 +26,7 @@ func drain() Scenario {
 		Name:      "drain",
 		Summary:   "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
 		Unwritten: true, NodesLeave: true,
+		Live: drainLive(),
 		Parameters: []Parameter{
 			lanesParameter,
 			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +
@@ -176,18 +179,63 @@ func (w *World) inBalancer(ctx context.Context, node string, want bool) error {
 
 // cordon keeps new pods from a node, and marks it with a taint unless that is empty.
 func (w *World) cordon(ctx context.Context, node, taint string) error {
-	spec := `"unschedulable":true`
-	if taint != "" {
-		spec += fmt.Sprintf(`,"taints":[{"key":%q,"effect":"NoSchedule"}]`, taint)
+	return w.changeNode(ctx, node, Change{Cordoned: true, Taint: taint}, corev1.TaintEffectNoSchedule)
+}
+
+// changeNode cordons or taints a node, or both, and sees in the answer that it is. A patch knows taints only all at once, so that those
+// of others are read and written too, again where the node has been written meanwhile.
+func (w *World) changeNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
+	for n := 1; ; n++ {
+		err := w.tryNode(ctx, node, c, effect)
+		if !apierrors.IsConflict(err) || n == conflicts {
+			return err
+		}
+	}
+}
+
+func (w *World) tryNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
+	now, err := w.node(ctx, node)
+	if err != nil {
+		return err
+	}
+	spec, meta := map[string]any{}, map[string]any{"resourceVersion": now.ResourceVersion}
+	if c.Cordoned {
+		spec["unschedulable"] = true
+	}
+	if c.Taint != "" {
+		spec["taints"] = append(now.Spec.Taints, corev1.Taint{Key: c.Taint, Effect: effect})
+	}
+	if w.Mark != nil {
+		meta["annotations"] = w.Mark(c)
+	}
+	data, err := json.Marshal(map[string]any{"metadata": meta, "spec": spec})
+	if err != nil {
+		return err
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	if err := w.Cluster.Patch(ctx, n, k8s.Patch{PatchType: types.MergePatchType, Data: []byte(`{"spec":{` + spec + `}}`)}); err != nil {
-		return fmt.Errorf("cordoning %s: %w", node, err)
+	if err := w.Cluster.Patch(ctx, n, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
+		return fmt.Errorf("changing the node %s: %w", node, err)
 	}
-	if !n.Spec.Unschedulable || taint != "" && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint }) {
-		return fmt.Errorf("%s is not cordoned after its patch: %+v", node, n.Spec)
+	if c.Cordoned && !n.Spec.Unschedulable || c.Taint != "" && !tainted(n, c.Taint) {
+		return fmt.Errorf("%s is as it was after %s: %+v", node, data, n.Spec)
 	}
 	return nil
+}
+
+// node is a node as it is now.
+func (w *World) node(ctx context.Context, name string) (*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := w.Cluster.GetControllerRuntimeClient().List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
+		return nil, fmt.Errorf("reading the node %s: %w", name, err)
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("there is no node %s", name)
+	}
+	return &list.Items[0], nil
+}
+
+func tainted(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // protect makes the PodDisruptionBudget of the Deployment.
@@ -208,19 +256,26 @@ func (w *World) protect(ctx context.Context) error {
 // evictAll evicts every pod of a node, one after the other, and waits until they are gone. A budget that forbids it is asked
 // again, as `kubectl drain` does every 5 s.
 func (w *World) evictAll(ctx context.Context, node string) ([]corev1.Pod, error) {
-	pods, err := w.podsOn(ctx, node)
+	pods, err := w.leavers(ctx, node)
 	if err != nil {
 		return nil, err
 	}
+	most := time.Duration(len(pods)+1) * w.perPod()
 	for _, pod := range pods {
 		if err := w.evict(ctx, &pod); err != nil {
 			return nil, err
 		}
+		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil { // of pods of others
+			most = max(most, time.Duration(*grace)*time.Second+time.Minute)
+		}
 	}
-	most := time.Duration(len(pods)+1) * w.perPod()
 	return pods, w.Until(ctx, "the evicted pods to be gone", most, func(ctx context.Context) (bool, string, error) {
-		left, err := w.podsOn(ctx, node)
-		return len(left) == 0, fmt.Sprintf("%d pods on %s", len(left), node), err
+		left, err := w.leavers(ctx, node)
+		left = slices.DeleteFunc(left, func(p corev1.Pod) bool {
+			return !slices.ContainsFunc(pods, func(e corev1.Pod) bool { return e.UID == p.UID })
+		})
+		names, _ := describe(left)
+		return len(left) == 0, fmt.Sprintf("%d pods on %s: %s", len(left), node, strings.Join(names, ", ")), err
 	})
 }
 
@@ -234,11 +289,18 @@ func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 
 // evict asks until the budgets let a pod go.
 func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
-	client := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
-	return w.Until(ctx, "the eviction of "+pod.Name, 3*w.perPod(), func(ctx context.Context) (bool, string, error) {
-		err := client.Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}})
+	evictions := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
+	most := 3 * w.perPod()
+	if within := w.Params.duration("evictWithin"); within > 0 {
+		most = within
+	}
+	return w.Until(ctx, "the eviction of "+pod.Namespace+"/"+pod.Name, most, func(ctx context.Context) (bool, string, error) {
+		err := evictions.Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}})
 		if apierrors.IsTooManyRequests(err) { // its budget has no pod to spare now
 			return false, err.Error(), w.Clock.Sleep(ctx, 5*time.Second)
+		}
+		if apierrors.IsNotFound(err) { // it has gone by itself
+			err = nil
 		}
 		return err == nil, "", err
 	})

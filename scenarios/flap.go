@@ -30,7 +30,7 @@ func flap() Scenario {
 		},
 		ByAPI: true,
 		Gated: true,
-		Needs: []Need{{"get", "", "pods", ""}, {"patch", "", "pods", "status"}},
+		Needs: []Need{{"get", "", "pods", "", InRun}, {"patch", "", "pods", "status", InRun}},
 		Lanes: func(w *World) []LaneSpec { return w.openConnections() },
 		Run:   func(ctx context.Context, w *World) error { return w.flapAll(ctx) },
 	}

@@ -20,7 +20,7 @@ func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
 		ByAPI:   true,
-		Needs:   []Need{{"patch", "", "services", ""}},
+		Needs:   []Need{{"patch", "", "services", "", InRun}},
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
 		Parameters: []Parameter{
 			{"changes", "all", "which changes, in this order: all, or some of " + strings.Join(changeNames(), ","), listOf(append(changeNames(), "all")...)},

@@ -27,12 +27,25 @@ func restart() Scenario {
 				"ready (it was unready before, and becomes ready again) or off", oneOf("on", changeReady, "off")},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
+		Run:  func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
+		Live: restartLive(),
+	}
+}
+
+// restartLive is restart where a DaemonSet runs the proxies: its controller ends and starts them as it has been told to.
+func restartLive() *Scenario {
+	return &Scenario{
+		Name: "restart", Summary: "has the DaemonSet of the cluster's proxy replace its pods, as kubectl rollout restart does",
+		Needs: proxyNeeds, Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesSet(ctx) },
+		Parameters: []Parameter{
+			lanesParameter,
+			proxyParameter,
+			{"restarts", "1", "how many times", numberIn(1, 1000)},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+		},
 		Run: func(ctx context.Context, w *World) error {
-			for _, nodes := range w.restartGroups() {
-				if err := w.restartGroup(ctx, nodes); err != nil {
-					return err
-				}
-				if err := w.Clock.Sleep(ctx, 5*time.Second); err != nil {
+			for range w.Params.number("restarts") {
+				if err := w.restartEach(ctx); err != nil {
 					return err
 				}
 			}
@@ -41,8 +54,28 @@ func restart() Scenario {
 	}
 }
 
-// restartGroups are the nodes whose proxies are away at the same time.
+// proxyNeeds are the verbs for what is done to the DaemonSet of a live cluster's proxy.
+var proxyNeeds = []Need{{"get", "apps", "daemonsets", "", InProxy}, {"patch", "apps", "daemonsets", "", InProxy},
+	{"list", "", "pods", "", InProxy}, {"watch", "", "pods", "", InProxy}}
+
+// restartEach restarts the proxies of each group of nodes, one after the other.
+func (w *World) restartEach(ctx context.Context) error {
+	for _, nodes := range w.restartGroups() {
+		if err := w.restartGroup(ctx, nodes); err != nil {
+			return err
+		}
+		if err := w.Clock.Sleep(ctx, 5*time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartGroups are the nodes whose proxies are away at the same time. Which of a DaemonSet's are, its controller decides.
 func (w *World) restartGroups() (groups [][]string) {
+	if _, _, is := w.Params.ProxySet(); is {
+		return [][]string{w.Nodes}
+	}
 	switch w.Params["which"] {
 	case "one":
 		return [][]string{w.Nodes[:1]}
@@ -119,6 +152,9 @@ func (w *World) restartProxy(ctx context.Context, node string) error {
 
 // restartProxies ends or stops the proxies, has something happen, and lets them run again after the downtime.
 func (w *World) restartProxies(ctx context.Context, nodes []string, during func(context.Context) error) error {
+	if _, _, is := w.Params.ProxySet(); is {
+		return w.restartSet(ctx)
+	}
 	away, again := "proxy stop", "proxy start"
 	switch w.Params["signal"] {
 	case "KILL":

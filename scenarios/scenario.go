@@ -39,6 +39,12 @@ type Scenario struct {
 	ByAPI bool
 	// Needs are the verbs that it needs on a live cluster besides those of every run.
 	Needs []Need
+	// Live is the scenario as it is done to a live cluster, by the same steps, where its parameters differ; nil where ByAPI says
+	// all.
+	Live *Scenario
+	// Touches says what it changes on a live cluster that is not the run's own, line by line, without changing anything; nil for
+	// nothing. The error says why it cannot be done there.
+	Touches func(ctx context.Context, w *World) ([]string, error)
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
@@ -59,9 +65,6 @@ type Scenario struct {
 func All() []Scenario {
 	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), scale(), soak(), upgrade()}
 }
-
-// Need is a verb that a scenario needs on a live cluster, as RBAC has it.
-type Need struct{ Verb, Group, Resource, Subresource string }
 
 // gates says whether the measured pods have a readiness gate.
 func (s Scenario) gates(p Params) bool {
@@ -126,6 +129,11 @@ type World struct {
 	Target func(ctx context.Context, s *corev1.Service) (string, error)
 	// OnlyHere says that nothing between client and node is ours: Faults can do no more than drop what arrives here.
 	OnlyHere bool
+	// Mark returns the annotations that go with a change of what belongs to the cluster and not to the run, so that it can be put back
+	// by someone who knows nothing of the run; nil where everything is the run's.
+	Mark func(c Change) map[string]string
+	// PutBack makes what was changed with such annotations what it was.
+	PutBack func(ctx context.Context) error
 	// Balanced returns the nodes that the balancer sends new flows of a Service to, and false when nothing is known of it.
 	Balanced func(service string) ([]string, bool)
 

@@ -30,17 +30,45 @@ func upgrade() Scenario {
 			{"between", "5s", "time between two nodes", durationIn(0, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 		},
+		Run:  func(ctx context.Context, w *World) error { return w.upgradeAndRoll(ctx) },
+		Live: upgradeLive(),
+	}
+}
+
+// upgradeLive is upgrade where a DaemonSet runs the proxies: it gets another image, and its controller replaces its pods.
+func upgradeLive() *Scenario {
+	return &Scenario{
+		Name: "upgrade", Summary: "gives the DaemonSet of the cluster's proxy another image",
+		Needs: proxyNeeds, Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesImage(ctx) },
+		Parameters: []Parameter{
+			lanesParameter,
+			proxyParameter,
+			imageParameter,
+			{"back", "off", "whether it gets the image that it had again, after that", onOff},
+			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff},
+			{"empty", "off", "whether the Deployment is scaled to zero before, and back in the end, so that what an old proxy refuses shows", onOff},
+			{"between", "5s", "time after an upgrade", durationIn(0, time.Hour)},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+		},
 		Run: func(ctx context.Context, w *World) error {
-			upgrade := w.upgradeThereAndBack
-			if w.Params.on("empty") {
-				upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeAfterAWhile) }
-			}
-			if err := upgrade(ctx); err != nil || !w.Params.on("roll") {
+			if err := w.upgradeAndRoll(ctx); err != nil || w.Params.on("back") {
 				return err
 			}
-			return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
+			return w.keepImage(ctx)
 		},
 	}
+}
+
+// upgradeAndRoll upgrades, with what the parameters put before and after it.
+func (w *World) upgradeAndRoll(ctx context.Context) error {
+	upgrade := w.upgradeThereAndBack
+	if w.Params.on("empty") {
+		upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeAfterAWhile) }
+	}
+	if err := upgrade(ctx); err != nil || !w.Params.on("roll") {
+		return err
+	}
+	return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
 }
 
 // upgradeAfterAWhile gives the first node's proxy the time to write what it does without pods.
@@ -52,6 +80,9 @@ func (w *World) upgradeAfterAWhile(ctx context.Context) error {
 }
 
 func (w *World) upgradeThereAndBack(ctx context.Context) error {
+	if _, _, is := w.Params.ProxySet(); is {
+		return w.upgradeSetThereAndBack(ctx)
+	}
 	first := w.Proxies.Subject(w.Nodes[0])
 	if err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"]); err != nil || !w.Params.on("back") {
 		return err
@@ -63,6 +94,7 @@ func (w *World) upgradeThereAndBack(ctx context.Context) error {
 // cleaned up before the new proxy starts, and it has to work back as well. Nothing but the cleanup ends what flows by the old rules.
 func migrate() Scenario {
 	s := upgrade()
+	s.Live = nil
 	s.Name, s.Summary = "migrate", "moves each node's proxy to another mode and back, with the old one's cleanup: upgrade with other defaults"
 	for i, p := range s.Parameters {
 		switch p.Key {

@@ -88,7 +88,7 @@ func (k *workload) deployment(w *World) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					TerminationGracePeriodSeconds: &grace,
-					Affinity:                      k.affinity(p),
+					Affinity:                      k.affinity(w),
 					ReadinessGates:                k.gates(),
 					SecurityContext:               restricted,
 					AutomountServiceAccountToken:  ptr(false),
@@ -129,7 +129,21 @@ func (k *workload) gates() []corev1.PodReadinessGate {
 	return []corev1.PodReadinessGate{{ConditionType: gate}}
 }
 
-func (k *workload) affinity(p Params) *corev1.Affinity {
+func (k *workload) affinity(w *World) *corev1.Affinity {
+	a := k.apart(w.Params)
+	if node := w.Params["node"]; w.OnlyHere && k == w.main && node != "" { // nobody else sees to it that what is disturbed has a pod
+		if a == nil {
+			a = &corev1.Affinity{}
+		}
+		a.NodeAffinity = &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100,
+			Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}
+	}
+	return a
+}
+
+// apart keeps the pods to different nodes.
+func (k *workload) apart(p Params) *corev1.Affinity {
 	if !p.on("antiAffinity") {
 		return nil
 	}

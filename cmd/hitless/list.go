@@ -30,6 +30,10 @@ func scenariosCommand() *cobra.Command {
 			for _, s := range scenarios.All() {
 				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
 				list(s.Parameters)
+				if s.Live != nil {
+					fmt.Fprintf(w, "%s --kubeconfig\t%s\n", s.Live.Name, s.Live.Summary)
+					list(s.Live.Parameters)
+				}
 			}
 			fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
 			list(scenarios.Common())

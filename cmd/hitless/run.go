@@ -35,6 +35,7 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
   hitless run rollout --subject kube-proxy@v1.37.1/nftables --kernel host --rate 50
   hitless run rollout --kubeconfig ~/.kube/staging
+  hitless run restart --kubeconfig ~/.kube/staging --set proxy=kube-system/ds/kube-proxy --dry-run
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {

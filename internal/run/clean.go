@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Clean deletes the namespaces that runs have made on a cluster, also those of runs that were killed, and waits for each to be
-// gone, within at most. It says what it does line by line. The error names what is left.
+// Clean puts back what runs have changed on a cluster and is not theirs, deletes the namespaces that they have made, also those of
+// runs that were killed, and waits for each to be gone, within at most. It says what it does line by line. The error names what
+// is left.
 func Clean(ctx context.Context, l Live, within time.Duration, say func(string)) error {
 	if l.Kubeconfig == "" {
 		return usagef("which cluster? name its kubeconfig with --kubeconfig FILE")
@@ -17,11 +18,12 @@ func Clean(ctx context.Context, l Live, within time.Duration, say func(string)) 
 	if err != nil {
 		return err
 	}
+	found, err := cleanDebts(ctx, c, l.DryRun, say)
+	left := []error{err}
 	spaces, err := c.Spaces(ctx)
 	if err != nil {
-		return err
+		return errors.Join(append(left, err)...)
 	}
-	var left []error
 	for _, ns := range spaces {
 		if l.DryRun {
 			say(fmt.Sprintf("%s, made %s", ns.Name, ns.CreationTimestamp.UTC().Format(time.RFC3339)))
@@ -33,7 +35,7 @@ func Clean(ctx context.Context, l Live, within time.Duration, say func(string)) 
 		}
 		say("deleted the namespace " + ns.Name)
 	}
-	if len(spaces) == 0 {
+	if len(spaces) == 0 && found == 0 && left[0] == nil {
 		say("nothing is left of any run")
 	}
 	return errors.Join(left...)

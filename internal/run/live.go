@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Live struct {
 	// Patience is how long the Service may take to get its address; 3 minutes when 0.
 	Patience time.Duration
 	DryRun   bool // say what would be done, and stop
+	// AllowDisruption says that what is not the run's own may be changed: nodes, and the proxy's DaemonSet.
+	AllowDisruption bool
 	// Clock is what the cluster is waited for by; the wall's when nil. Lanes run by the real clock in any case.
 	Clock cluster.Clock
 }
@@ -101,7 +104,8 @@ func planLive(o Options) (*liveRun, error) {
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	if !s.ByAPI {
+	s, can := s.OnCluster()
+	if !can {
 		return nil, usagef("scenario %s needs the processes and kernels of the nodes, which no kubeconfig leads to; with --kubeconfig there are %s", s.Name, byAPI())
 	}
 	for _, key := range notOfCluster {
@@ -144,7 +148,7 @@ func planLive(o Options) (*liveRun, error) {
 func byAPI() string {
 	var names []string
 	for _, s := range scenarios.All() {
-		if s.ByAPI {
+		if _, can := s.OnCluster(); can {
 			names = append(names, s.Name)
 		}
 	}
@@ -159,7 +163,7 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 		return UsageError{err}
 	}
 	if r.Live.DryRun {
-		r.Progress("it needs these verbs, those after nodes in the namespace that it makes: " + verbs(needs))
+		r.Progress("it needs these verbs " + wheres(needs))
 	}
 	if len(denied) > 0 {
 		return usagef("the user of %s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.Live.Kubeconfig, verbs(denied))
@@ -178,14 +182,21 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 	}
 	r.Progress(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
 		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
-	return nil
+	return r.touches(ctx)
 }
 
 // needs are the verbs of the run.
 func (r *liveRun) needs() []cluster.Verb {
 	all := cluster.Needs()
 	for _, n := range r.scenario.Needs {
-		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource, Namespace: cluster.InRun})
+		where := cluster.InRun
+		switch n.Where {
+		case scenarios.InProxy:
+			where, _, _ = r.params.ProxySet()
+		case scenarios.Anywhere:
+			where = ""
+		}
+		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource, Namespace: where})
 	}
 	return all
 }
@@ -199,9 +210,28 @@ func fewer(nodes int, replicas string) bool {
 func verbs(all []cluster.Verb) string {
 	var words []string
 	for _, v := range all {
-		words = append(words, v.String())
+		if word := v.String(); !slices.Contains(words, word) { // one may be needed in more than one place
+			words = append(words, word)
+		}
 	}
 	return strings.Join(words, ", ")
+}
+
+// wheres are the verbs by where they are needed.
+func wheres(all []cluster.Verb) string {
+	var order, words []string
+	in := map[string][]cluster.Verb{}
+	for _, v := range all {
+		if in[v.Namespace] == nil {
+			order = append(order, v.Namespace)
+		}
+		in[v.Namespace] = append(in[v.Namespace], v)
+	}
+	for _, namespace := range order {
+		where := map[string]string{"": "in the whole cluster", cluster.InRun: "in the namespace that it makes"}[namespace]
+		words = append(words, cmp.Or(where, "in "+namespace)+": "+verbs(in[namespace]))
+	}
+	return strings.Join(words, "; ")
 }
 
 func (r *liveRun) serviceType() corev1.ServiceType {
@@ -218,6 +248,7 @@ func (r *liveRun) inNamespace(ctx context.Context) (err error) {
 	}
 	r.Progress("made the namespace " + r.namespace)
 	err = r.measure(ctx)
+	r.lastPutBack(context.WithoutCancel(ctx))
 	r.Progress("deleting the namespace " + r.namespace)
 	grace := time.Duration(0)
 	for _, key := range []string{"gracePeriod", "preStop"} {

@@ -86,7 +86,7 @@ func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
 		target   string
 		want     string
 	}{
-		"a scenario for nodes":   {"restart", nil, "", "flap, policy, quiet, rollout"},
+		"a scenario for nodes":   {"interference", nil, "", "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
 		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "the cluster has the balancer and the proxy"},
 		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
 		"a target":               {"quiet", nil, "ingress", "loadbalancer or nodeport"},

@@ -35,18 +35,21 @@ import (
 func TestALiveRunThatMeetsNothing(t *testing.T) {
 	t.Parallel()
 	for _, scenario := range scenarios.All() {
-		if !scenario.ByAPI {
+		scenario, can := scenario.OnCluster()
+		if !can {
 			continue
 		}
 		t.Run(scenario.Name, func(t *testing.T) {
 			t.Parallel()
 			var seen asks
 			s := standing(t, seen.note)
-			e := s.run(t.Context(), t, scenario.Name, func(o *run.Options) {
-				if scenario.Name == "flap" { // pauses that the clock skips
-					maps.Copy(o.Set, map[string]string{"unready": "10s", "stayOpen": "10s", "openConnections": "2"})
-				}
-			})
+			s.awaitProxies(t)
+			e := s.run(t.Context(), t, scenario.Name, disrupts(map[string]map[string]string{
+				"flap":    {"unready": "10s", "stayOpen": "10s", "openConnections": "2"}, // pauses that the clock skips
+				"restart": {"proxy": proxySet},
+				"upgrade": {"proxy": proxySet, "image": nextImage},
+				"drain":   {"node": "worker-1"},
+			}[scenario.Name]))
 			e.finished(t)
 			if left := s.left(t); len(left) != 0 {
 				t.Errorf("%v are left", left)
@@ -89,14 +92,16 @@ func (a *asks) just(t *testing.T, s scenarios.Scenario) {
 		}
 	}
 	want = append(want, needsOf(s)...)
-	if s.Name == "quiet" || s.Name == "flap" || s.Name == "policy" { // which do not change the Deployment
+	if s.Name != "rollout" && s.Name != "scale" { // the others do not change the Deployment
 		want = slices.DeleteFunc(want, func(v string) bool { return v == "update deployments.apps" })
 	}
+	slices.Sort(want)
+	want = slices.Compact(want)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.seen, "")
 	got := slices.Sorted(maps.Keys(a.seen))
-	if slices.Sort(want); !slices.Equal(got, want) {
+	if !slices.Equal(got, want) {
 		t.Errorf("the run asked for\n%s\nand the preflight knows\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -341,35 +346,45 @@ func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 // Each verb of a run that RBAC withholds is named before anything is made.
 func TestALiveRunWithoutOneVerb(t *testing.T) {
 	t.Parallel()
-	flap, err := scenarios.Find("flap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := cluster.Needs()
-	for _, n := range flap.Needs {
-		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource})
-	}
-	for _, lacks := range all {
-		var made atomic.Bool
-		s := standing(t, func(next http.Handler) http.Handler {
-			without := withhold(lacks)(next)
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodGet && !posts(r, "selfsubjectaccessreviews") {
-					made.Store(true)
-				}
-				without.ServeHTTP(w, r)
-			})
+	for name, set := range map[string]map[string]string{"flap": nil, "restart": {"proxy": proxySet}, "drain": {"node": "worker-1"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario, err := scenarios.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scenario, _ = scenario.OnCluster()
+			all := needsOf(scenario)
+			for _, v := range cluster.Needs() {
+				all = append(all, v.String())
+			}
+			for _, lacks := range all {
+				t.Run(lacks, func(t *testing.T) {
+					var made atomic.Bool
+					s := standing(t, func(next http.Handler) http.Handler { return notes(&made, withhold(lacks)(next)) })
+					e := s.run(t.Context(), t, name, disrupts(set))
+					e.want(t, 2, "lacks what this run needs: "+lacks+";", "docs/clusters.md")
+					if made.Load() {
+						t.Error("something was made")
+					}
+				})
+			}
 		})
-		e := s.run(t.Context(), t, "flap", nil)
-		e.want(t, 2, "lacks what this run needs: "+lacks.String()+";", "docs/clusters.md")
-		if made.Load() {
-			t.Errorf("without %s something was made", lacks)
-		}
 	}
 }
 
+// notes whether something is written.
+func notes(wrote *atomic.Bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && !posts(r, "selfsubjectaccessreviews") {
+			wrote.Store(true)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // withhold is RBAC without one verb, as an access review tells it.
-func withhold(lacks cluster.Verb) func(http.Handler) http.Handler {
+func withhold(lacks string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !posts(r, "selfsubjectaccessreviews") {
@@ -384,7 +399,7 @@ func withhold(lacks cluster.Verb) func(http.Handler) http.Handler {
 				return value
 			}
 			asked := cluster.Verb{Verb: of("verb"), Group: of("group"), Resource: of("resource"), Subresource: of("subresource")}
-			review["status"] = map[string]any{"allowed": asked.String() != lacks.String()}
+			review["status"] = map[string]any{"allowed": asked.String() != lacks}
 			_ = json.NewEncoder(w).Encode(review)
 		})
 	}
@@ -408,13 +423,19 @@ func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
 	}
 }
 
-// Someone who writes the same Deployment at the same time is no reason to give up: the answer 409 means that nothing was done.
+// Someone who writes the same Deployment or node at the same time is no reason to give up: the answer 409 means that nothing was done.
 func TestALiveRunThatMeetsAConflict(t *testing.T) {
 	t.Parallel()
-	var conflicts atomic.Int32
-	s := standing(t, refuse(apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("the object has been modified")),
-		func(r *http.Request) bool { return asked(r) == "update deployments.apps" && conflicts.Add(1) == 1 }))
-	s.run(t.Context(), t, "rollout", nil).finished(t)
+	for request, scenario := range map[string]string{"update deployments.apps": "rollout", "patch nodes": "drain"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			var asks atomic.Int32 // the first of two is refused, of a drain also that which puts the node back
+			s := standing(t, refuse(apierrors.NewConflict(schema.GroupResource{}, "it", errors.New("the object has been modified")),
+				func(r *http.Request) bool { return asked(r) == request && asks.Add(1)%2 == 1 }))
+			s.run(t.Context(), t, scenario, disrupts(map[string]map[string]string{"drain": {"node": "worker-1"}}[scenario])).finished(t)
+			s.wantNode(t, "worker-1")
+		})
+	}
 }
 
 // Ctrl-C ends a run with exit code 130, and takes everything away.

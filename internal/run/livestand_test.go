@@ -37,7 +37,8 @@ type stand struct {
 	kubeconfig string
 	door       *door
 	clock      *skipping
-	idle       func() // ends what the cluster does by itself
+	idle       func()       // ends what the cluster does by itself
+	controller atomic.Int32 // what that of the proxy's DaemonSet does
 }
 
 // standing brings a cluster up until the test ends. The fault, if not nil, stands in the door.
@@ -61,6 +62,7 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 	}
 	t.Cleanup(s.door.shut)
 	s.kubeconfig = writeKubeconfig(t, "http://"+s.door.address)
+	s.addProxy(t)
 	s.play(t, nodes, host)
 	return s
 }
@@ -74,6 +76,7 @@ func (s *stand) play(t *testing.T, nodes []string, host string) {
 		func() error { return controllers.Run(ctx, s.direct, nodes) },
 		func() error { return playKubelet(ctx, s.direct) },
 		func() error { return ports.play(ctx, s.direct) },
+		func() error { return playProxySet(ctx, s.direct, nodes, &s.controller) },
 	} {
 		all.Go(func() {
 			if err := part(); err != nil && ctx.Err() == nil {
@@ -124,7 +127,7 @@ func (d *door) shut() {
 }
 
 // waits is the shortest of the pauses that are there to let time pass; what is shorter lies between two questions.
-const waits = 10 * time.Second
+const waits = 5 * time.Second
 
 // skipping is a clock whose long sleeps pass at once, so that a test of minutes takes none. The short ones are real.
 type skipping struct {
@@ -301,6 +304,9 @@ func setReady(pod *corev1.Pod) (changed bool) {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 	}
 	ready := corev1.ConditionTrue
+	if pod.Spec.Containers[0].Image == badImage {
+		ready = corev1.ConditionFalse
+	}
 	for _, g := range pod.Spec.ReadinessGates {
 		if !is(g.ConditionType) {
 			ready = corev1.ConditionFalse
@@ -315,14 +321,14 @@ func setReady(pod *corev1.Pod) (changed bool) {
 	return true
 }
 
-// every does something every 20 ms until ctx ends.
+// every does something every 50 ms until ctx ends.
 func every(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		if err := do(); err != nil {
 			return err
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}

@@ -71,18 +71,18 @@ func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time
 	var all sync.WaitGroup
 	all.Go(func() { _ = evidence.Endpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
 	all.Go(func() { _ = evidence.Pods(ctx, r.cluster.Client, r.namespace, w, now) })      // likewise
+	if namespace, selector, known := r.proxySelector(ctx); known {
+		all.Go(func() { _ = evidence.Proxies(ctx, r.cluster.Client, namespace, selector, "cluster", w, now) }) // likewise
+	}
 	return func() { cancel(); all.Wait() }
 }
 
 func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, clock runClock) error {
-	var nodes []string
-	for _, n := range r.facts.Nodes {
-		nodes = append(nodes, n.Name)
-	}
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
-		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: nodes,
+		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: r.nodeNames(),
 		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: record, Clock: clock,
 		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
+		Mark: r.mark, PutBack: r.putBack,
 		Balanced: func(string) ([]string, bool) { return nil, false },
 		Reach:    reachFromHere,
 		Hold: func(ctx context.Context, target string) (io.Closer, error) {

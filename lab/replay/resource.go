@@ -38,6 +38,7 @@ func resources() []*resource {
 		core(resource{plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true, returned: true}),
 		core(resource{plural: "services", kind: "Service", namespaced: true, status: true, returned: true,
 			fields: []string{"spec.clusterIP", "spec.type"}}),
+		{group: "apps", versions: []string{"v1"}, plural: "daemonsets", kind: "DaemonSet", namespaced: true, status: true, counted: true},
 		{group: "apps", versions: []string{"v1"}, plural: "deployments", kind: "Deployment", namespaced: true, status: true, counted: true},
 		{group: "apps", versions: []string{"v1"}, plural: "replicasets", kind: "ReplicaSet", namespaced: true, status: true, counted: true},
 		{group: "authentication.k8s.io", versions: []string{"v1"}, plural: "tokenreviews", kind: "TokenReview", review: true},

@@ -1,0 +1,469 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+)
+
+// disrupts allows a run to change what is not its own, with these parameters.
+func disrupts(set map[string]string) func(*run.Options) {
+	return func(o *run.Options) {
+		o.Live.AllowDisruption = true
+		maps.Copy(o.Set, set)
+	}
+}
+
+// A restart counts when every node has another pod that is ready, and the record has the life of each.
+func TestALiveRestartReplacesThePodsOfTheProxy(t *testing.T) {
+	t.Parallel()
+	s := standing(t, nil)
+	before := s.awaitProxies(t)
+	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
+	e.finished(t)
+	for node, uid := range s.proxies(t) {
+		if uid == before[node] {
+			t.Errorf("%s has the proxy that it had", node)
+		}
+	}
+	seen := map[string]bool{}
+	for _, event := range e.events(t, reports.EventProxy) {
+		seen[event.Node+" "+event.Attrs["state"]] = true
+	}
+	for _, want := range []string{"worker-1 stopped", "worker-2 exited", "worker-3 started", "worker-1 ready"} {
+		if !seen[want] {
+			t.Errorf("the record lacks %q: %v", want, seen)
+		}
+	}
+	s.wantProxy(t, firstImage)
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// awaitProxies waits until every node has its proxy.
+func (s *stand) awaitProxies(t *testing.T) (uids map[string]string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if uids = s.proxies(t); len(uids) == 3 {
+			return uids
+		}
+		if time.Now().After(end) {
+			t.Fatalf("only %v have a proxy", uids)
+		}
+	}
+}
+
+// hurryOn skips all sleeps from the first request of that kind on.
+func hurryOn(request string) func(s *stand) func(http.Handler) http.Handler {
+	return func(s *stand) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked(r) == request {
+					s.clock.hurry()
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	}
+}
+
+// A restart that nobody follows, or that a controller claims to have done while the pods are those that were there, did not
+// happen: the run is invalid and says what it saw last.
+func TestALiveRestartThatDoesNotHappenIsInvalid(t *testing.T) {
+	t.Parallel()
+	for does, seen := range map[int32]string{idles: "its controller has seen generation", claims: "worker-1 has kube-proxy-1, as before; worker-2 has kube-proxy-2, as before"} {
+		t.Run(seen, func(t *testing.T) {
+			t.Parallel()
+			s := faulty(t, hurryOn("patch daemonsets.apps"))
+			s.awaitProxies(t)
+			s.controller.Store(does)
+			e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
+			e.want(t, 3, "restart the proxies of worker-1, worker-2, worker-3", seen)
+			if left := s.left(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// What is not the run's own is changed only by a user who allowed it, who is told before what that is.
+func TestALiveRunDisruptsOnlyWhatItMay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scenario string
+		set      map[string]string
+		told     []string
+	}{
+		"restart": {"restart", map[string]string{"proxy": proxySet}, []string{"DaemonSet kube-system/kube-proxy", "replaces 3 pods", "kube-proxy-1 on worker-1"}},
+		"upgrade": {"upgrade", map[string]string{"proxy": proxySet, "image": nextImage, "back": "on"},
+			[]string{"kube-proxy-2 on worker-2", "the image " + nextImage + " in the place of " + firstImage, "then that again"}},
+		"drain":  {"drain", map[string]string{"node": "worker-2"}, []string{"the node worker-2", "cordoned", "1 pods of others", "shop/cart-1"}},
+		"cordon": {"drain", map[string]string{"node": "worker-2", "what": "cordon"}, []string{"the node worker-2", "no new pods for 60s"}},
+		"taint": {"drain", map[string]string{"node": "worker-2", "what": "taint", "effect": "NoExecute"},
+			[]string{"hitless/taint:NoExecute", "whatever its PodDisruptionBudget says"}},
+	} {
+		for _, dry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s dry=%t", name, dry), func(t *testing.T) {
+				var wrote atomic.Bool
+				s := standing(t, func(next http.Handler) http.Handler { return notes(&wrote, next) })
+				s.awaitProxies(t)
+				s.addPod(t, "shop", "cart-1", "worker-2", "ReplicaSet")
+				e := s.run(t.Context(), t, c.scenario, func(o *run.Options) {
+					maps.Copy(o.Set, c.set)
+					o.Live.DryRun = dry
+				})
+				code, words := 2, []string{"--allow-disruption", "--dry-run"}
+				if dry {
+					code, words = 0, nil
+				}
+				e.want(t, code, words...)
+				for _, word := range c.told {
+					if !strings.Contains(strings.Join(e.said, "\n"), word) {
+						t.Errorf("%q was not told:\n%s", word, strings.Join(e.said, "\n"))
+					}
+				}
+				if wrote.Load() {
+					t.Error("something was changed")
+				}
+			})
+		}
+	}
+}
+
+// addPod puts a pod of somebody's on a node, which a controller of that kind would make again; none for an empty kind.
+func (s *stand) addPod(t *testing.T, namespace, name, node, owner string) {
+	t.Helper()
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: map[string]string{"app": namespace}}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if owner != "" {
+		yes := true
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "o", UID: "u", Controller: &yes}}
+	}
+	if _, err := s.server.Apply(pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be done to the cluster is refused before anything is made, in words that say what to do.
+func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
+	t.Parallel()
+	s := standing(t, nil)
+	s.awaitProxies(t)
+	s.addPod(t, "shop", "alone", "worker-3", "")
+	for name, c := range map[string]struct {
+		scenario string
+		set      map[string]string
+		want     []string
+	}{
+		"no proxy":         {"restart", nil, []string{"--set proxy=kube-system/ds/kube-proxy"}},
+		"no such proxy":    {"restart", map[string]string{"proxy": "kube-system/ds/cilium"}, []string{"no DaemonSet kube-system/cilium", "kubectl get daemonsets -A"}},
+		"no DaemonSet":     {"restart", map[string]string{"proxy": "kube-proxy"}, []string{"NAMESPACE/ds/NAME"}},
+		"no image":         {"upgrade", map[string]string{"proxy": proxySet}, []string{"--set image=IMAGE"}},
+		"the same image":   {"upgrade", map[string]string{"proxy": proxySet, "image": firstImage}, []string{"already", "hitless run restart"}},
+		"no node":          {"drain", nil, []string{"--set node=NAME", "worker-1, worker-2, worker-3"}},
+		"no such node":     {"drain", map[string]string{"node": "worker-9"}, []string{"worker-1, worker-2, worker-3"}},
+		"a pod of nobody":  {"drain", map[string]string{"node": "worker-3"}, []string{"shop/alone", "no controller", "--set evict=own"}},
+		"a lab's key":      {"restart", map[string]string{"proxy": proxySet, "signal": "KILL"}, []string{`no key "signal"`}},
+		"a lab's scenario": {"interference", nil, []string{"drain, flap, policy, quiet, restart, rollout, scale, upgrade"}},
+	} {
+		e := s.run(t.Context(), t, c.scenario, disrupts(c.set))
+		if e.code() != 2 {
+			t.Errorf("%s: exit code %d: %v", name, e.code(), e.err)
+		}
+		for _, word := range c.want {
+			if e.err == nil || !strings.Contains(e.err.Error(), word) {
+				t.Errorf("%s: the error lacks %q: %v", name, word, e.err)
+			}
+		}
+	}
+	d := s.proxy(t)
+	d.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	if _, err := s.direct.AppsV1().DaemonSets("kube-system").Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet})).want(t, 2, "update strategy OnDelete")
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// An upgrade leaves the image that it was asked for, or puts back the one that was there when it was asked to.
+func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
+	t.Parallel()
+	for back, image := range map[string]string{"off": nextImage, "on": firstImage} {
+		t.Run("back="+back, func(t *testing.T) {
+			t.Parallel()
+			s := standing(t, nil)
+			before := s.awaitProxies(t)
+			e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage, "back": back, "between": "10s"}))
+			e.finished(t)
+			s.wantProxy(t, image)
+			for node, uid := range s.proxies(t) {
+				if uid == before[node] {
+					t.Errorf("%s has the proxy that it had", node)
+				}
+			}
+			var steps []string
+			for _, step := range e.events(t, reports.EventStep) {
+				steps = append(steps, step.Object)
+			}
+			all := strings.Join(steps, "\n")
+			if !strings.Contains(all, "put "+nextImage+" in the place of "+firstImage) || strings.Contains(all, "put "+firstImage+" back") != (back == "on") {
+				t.Errorf("the steps were\n%s", all)
+			}
+		})
+	}
+}
+
+// An image that does not come up makes the run invalid, and the one that was there comes back.
+func TestALiveUpgradeThatFailsIsPutBack(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, hurryOn("patch daemonsets.apps"))
+	s.awaitProxies(t)
+	e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": badImage}))
+	e.want(t, 3, "put "+badImage+" in the place of "+firstImage, "waited 12m", "which is not ready")
+	s.wantProxy(t, firstImage)
+	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "put back the DaemonSet kube-system/kube-proxy") {
+		t.Errorf("it was not told that the image was put back:\n%s", said)
+	}
+}
+
+// interruptedAt ends a run by Ctrl-C when it says that.
+func interruptedAt(ctx context.Context, t *testing.T, s *stand, scenario, word string, set map[string]string) ended {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return s.run(ctx, t, scenario, func(o *run.Options) {
+		disrupts(set)(o)
+		say := o.Progress
+		o.Progress = func(text string) {
+			if say(text); strings.Contains(text, word) {
+				cancel()
+			}
+		}
+	})
+}
+
+// Ctrl-C puts back what the run has changed.
+func TestALiveDisruptionThatIsInterruptedIsPutBack(t *testing.T) {
+	t.Parallel()
+	t.Run("an image", func(t *testing.T) {
+		t.Parallel()
+		var s *stand
+		ctx, cancel := context.WithCancel(t.Context())
+		s = standing(t, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r)
+				if asked(r) == "patch daemonsets.apps" {
+					cancel()
+				}
+			})
+		})
+		s.awaitProxies(t)
+		s.run(ctx, t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage})).want(t, 130)
+		s.wantProxy(t, firstImage)
+	})
+	t.Run("a node", func(t *testing.T) {
+		t.Parallel()
+		s := standing(t, nil)
+		interruptedAt(t.Context(), t, s, "drain", "cordon worker-1 done", map[string]string{"node": "worker-1"}).want(t, 130)
+		s.wantNode(t, "worker-1")
+	})
+}
+
+// Of a run that can no longer put back what it changed (as after kill -9) the cluster itself knows what that is: another run keeps
+// off, and `hitless clean` puts it back, but not what somebody else has made of it since.
+func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+		var gone atomic.Bool
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if gone.Load() {
+					s.clock.hurry()
+					s.door.shut()
+					panic(http.ErrAbortHandler)
+				}
+				next.ServeHTTP(w, r)
+				gone.Store(asked(r) == "patch nodes" || asked(r) == "patch daemonsets.apps")
+			})
+		}
+	})
+	s.awaitProxies(t)
+	e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage}))
+	e.want(t, 3, "connection refused")
+	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "may still be changed") || !strings.Contains(said, "hitless clean") {
+		t.Errorf("it was not told that the proxy is still changed:\n%s", said)
+	}
+
+	other := standing(t, nil) // a cluster that is left like that
+	other.awaitProxies(t)
+	other.owes(t, cluster.Debt{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, nextImage)
+	other.owesNode(t, "worker-2", cluster.Debt{Run: "hitless-drain-abcde", Uncordon: true, Untaint: "hitless/taint"})
+	other.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet})).want(t, 2, "hitless-upgrade-abcde", "hitless clean")
+	other.run(t.Context(), t, "drain", disrupts(map[string]string{"node": "worker-1"})).want(t, 2, "worker-2", "hitless-drain-abcde", "hitless clean")
+
+	var said []string
+	clean := func(dry bool) {
+		t.Helper()
+		said = nil
+		if err := run.Clean(t.Context(), run.Live{Kubeconfig: other.kubeconfig, DryRun: dry}, time.Minute, func(text string) { said = append(said, text) }); err != nil {
+			t.Error(err)
+		}
+	}
+	clean(true)
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "worker-2") || !strings.Contains(all, firstImage) || other.proxy(t).Annotations[cluster.DebtAnnotation] == "" {
+		t.Errorf("a dry run said\n%s", all)
+	}
+	clean(false)
+	other.wantProxy(t, firstImage)
+	other.wantNode(t, "worker-2", "team/slow")
+	clean(false)
+	if all := strings.Join(said, "\n"); all != "nothing is left of any run" {
+		t.Errorf("the second time it said %q", all)
+	}
+	other.owes(t, cluster.Debt{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, "registry.example/kube-proxy:v3")
+	clean(false)
+	other.wantProxy(t, "registry.example/kube-proxy:v3")
+}
+
+// owes leaves the proxy's DaemonSet as a run that was killed would.
+func (s *stand) owes(t *testing.T, debt cluster.Debt, image string) {
+	t.Helper()
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []map[string]any{{"name": "kube-proxy", "image": image}}}}}})
+	if _, err := s.direct.AppsV1().DaemonSets("kube-system").Patch(t.Context(), "kube-proxy", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// owesNode leaves a node as a run that was killed would; it has a taint of somebody else's too.
+func (s *stand) owesNode(t *testing.T, name string, debt cluster.Debt) {
+	t.Helper()
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
+		"spec": corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "team/slow", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: debt.Untaint, Effect: corev1.TaintEffectNoSchedule}}}})
+	if _, err := s.direct.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A drain evicts the pods of a node as their budgets allow, leaves those of DaemonSets, and gives the node back.
+func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
+	t.Parallel()
+	var ordered atomic.Int32
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r)
+				if asked(r) == "create pods/eviction" && strings.Contains(r.URL.Path, "/cart-1/") && ordered.Add(1) == 1 {
+					// After the first refusal there is a pod to spare.
+					if err := s.direct.PolicyV1().PodDisruptionBudgets("shop").Delete(context.Background(), "b", metav1.DeleteOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	})
+	s.awaitProxies(t)
+	s.addPod(t, "shop", "cart-1", "worker-1", "ReplicaSet")
+	s.addPod(t, "shop", "agent", "worker-1", "DaemonSet")
+	s.addPod(t, "shop", "cart-2", "worker-2", "ReplicaSet")
+	s.budget(t, "shop", 3)
+	proxies := s.proxies(t)
+	e := s.run(t.Context(), t, "drain", disrupts(map[string]string{"node": "worker-1"}))
+	e.finished(t)
+	s.wantNode(t, "worker-1")
+	if ordered.Load() < 2 {
+		t.Errorf("the eviction was asked for %d times, want once more after it was forbidden", ordered.Load())
+	}
+	var names []string
+	pods, err := s.direct.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		names = append(names, pod.Name)
+	}
+	if got := strings.Join(names, " "); got != "agent cart-2" {
+		t.Errorf("of the others' pods %s are left, want agent cart-2", got)
+	}
+	if now := s.proxies(t); now["worker-1"] != proxies["worker-1"] {
+		t.Error("the proxy's pod was evicted")
+	}
+}
+
+// budget makes a PodDisruptionBudget b for the pods of a namespace.
+func (s *stand) budget(t *testing.T, namespace string, least int) {
+	t.Helper()
+	available := intstr.FromInt(least)
+	_, err := s.direct.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &available, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": namespace}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A budget that never allows it ends the run as invalid after as long as was asked for, and the node takes pods again.
+func TestALiveDrainThatABudgetForbids(t *testing.T) {
+	t.Parallel()
+	s := faulty(t, hurryOn("create pods/eviction"))
+	s.addPod(t, "shop", "cart-1", "worker-1", "ReplicaSet")
+	s.budget(t, "shop", 1)
+	e := s.run(t.Context(), t, "drain", disrupts(map[string]string{"node": "worker-1"}))
+	e.want(t, 3, "evict the pods of worker-1", "waited 5m0s for the eviction of shop/cart-1", "disruption budget")
+	s.wantNode(t, "worker-1")
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// A cordon and a taint are seen on the node while they last, beside the taints of others, and are gone in the end.
+func TestALiveCordonAndTaintArePutBack(t *testing.T) {
+	t.Parallel()
+	for what, want := range map[string]string{"cordon": "unschedulable", "taint": "hitless/taint"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := standing(t, nil)
+			s.owesNode(t, "worker-2", cluster.Debt{Run: "x", Uncordon: true, Untaint: "x"})
+			if err := run.Clean(t.Context(), run.Live{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // so that only a taint of others is left
+				t.Fatal(err)
+			}
+			var during string
+			e := s.run(t.Context(), t, "drain", func(o *run.Options) {
+				disrupts(map[string]string{"node": "worker-2", "what": what})(o)
+				say := o.Progress
+				o.Progress = func(text string) {
+					if say(text); strings.Contains(text, what+" worker-2 done") {
+						n, _ := s.direct.CoreV1().Nodes().Get(context.Background(), "worker-2", metav1.GetOptions{})
+						data, _ := json.Marshal(n)
+						during = string(data)
+					}
+				}
+			})
+			e.finished(t)
+			for _, word := range []string{want, "team/slow", "hitless/put-back", "hitless-drain-"} {
+				if !strings.Contains(during, word) {
+					t.Errorf("while it lasted the node lacked %q: %s", word, during)
+				}
+			}
+			s.wantNode(t, "worker-2", "team/slow")
+		})
+	}
+}

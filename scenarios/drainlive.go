@@ -1,0 +1,149 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// everybodys, as what is evicted, are the pods of all namespaces, as `kubectl drain` takes them.
+const everybodys = "all"
+
+// drainLive is drain where the machines are somebody's: what the API alone can do, and undo.
+func drainLive() *Scenario {
+	return &Scenario{
+		Name: "drain", Summary: "drains, cordons or taints a node, and puts it back", NodesLeave: true,
+		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesNode(ctx) },
+		Needs: []Need{{"patch", "", "nodes", "", Anywhere}, {"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
+			{"create", "policy", "poddisruptionbudgets", "", InRun}},
+		Parameters: []Parameter{
+			lanesParameter,
+			{"what", "drain", "drain (cordon and evict), cordon or taint", oneOf("drain", "cordon", "taint")},
+			{"node", "", "the node; must be given", notEmpty},
+			{"evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", oneOf(everybodys, "own")},
+			{"evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", durationIn(time.Second, time.Hour)},
+			{"taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it", notEmpty},
+			{"effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", oneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
+			{"minAvailable", "1", "of the run's own PodDisruptionBudget; 0 for none", numberIn(0, 100)},
+			{"off", "60s", "how long traffic is watched before the node is put back", durationIn(time.Second, time.Hour)},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			node := w.Params["node"]
+			if err := w.takeOut(ctx, node); err != nil {
+				return err
+			}
+			return w.putBack(ctx, "put "+node+" back", node)
+		},
+	}
+}
+
+// takeOut does to a node what the parameters say, and lets traffic flow on.
+func (w *World) takeOut(ctx context.Context, node string) error {
+	change, effect := Change{Cordoned: true}, corev1.TaintEffect("")
+	switch w.Params["what"] {
+	case "drain":
+		if _, err := w.leavingNode(ctx); err != nil {
+			return err
+		}
+		return w.drainNode(ctx, node)
+	case "taint":
+		change, effect = Change{Taint: w.Params["taint"]}, corev1.TaintEffect(w.Params["effect"])
+	}
+	err := w.Step(ctx, w.Params["what"]+" "+node, node, func(ctx context.Context) error { return w.changeNode(ctx, node, change, effect) })
+	if err != nil {
+		return err
+	}
+	return w.Clock.Sleep(ctx, w.Params.duration("off"))
+}
+
+// leavers are the pods of a node that a drain evicts.
+func (w *World) leavers(ctx context.Context, node string) ([]corev1.Pod, error) {
+	if w.Params["evict"] != everybodys {
+		return w.podsOn(ctx, node)
+	}
+	var list corev1.PodList
+	if err := w.Cluster.GetControllerRuntimeClient().List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s: %w", node, err)
+	}
+	return slices.DeleteFunc(list.Items, stays), nil
+}
+
+// stays reports whether a drain leaves a pod where it is: it is a DaemonSet's or the node's own, or it has ended.
+func stays(pod corev1.Pod) bool {
+	owner := metav1.GetControllerOf(&pod)
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror || owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/") ||
+		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// touchesNode says what is done to the node and which pods have to leave it.
+func (w *World) touchesNode(ctx context.Context) ([]string, error) {
+	node := w.Params["node"]
+	switch {
+	case node == "":
+		return nil, fmt.Errorf("which node? give --set node=NAME; those that take pods are %s", strings.Join(w.Nodes, ", "))
+	case !slices.Contains(w.Nodes, node):
+		return nil, fmt.Errorf("--set node=%s: the nodes that take pods are %s", node, strings.Join(w.Nodes, ", "))
+	}
+	switch w.Params["what"] {
+	case "cordon":
+		return []string{"the node " + node + ": it takes no new pods for " + w.Params["off"] + ", and is uncordoned then"}, nil
+	case "taint":
+		return w.touchesTaint(ctx, node)
+	}
+	pods, err := w.leavers(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{"the node " + node + ": it is cordoned, its pods are evicted, and after " + w.Params["off"] + " it is uncordoned"}
+	if w.Params["evict"] != everybodys {
+		return append(lines, "of its pods only those of this run are evicted"), nil
+	}
+	names, alone := describe(pods)
+	if len(alone) > 0 {
+		return nil, fmt.Errorf("the pods %s on %s have no controller that would make them again; move them, or give --set evict=own", strings.Join(alone, ", "), node)
+	}
+	return append(lines, fmt.Sprintf("%d pods of others are evicted, as their PodDisruptionBudgets allow: %s", len(pods), strings.Join(names, ", "))), nil
+}
+
+// describe names pods, and those that nobody would make again.
+func describe(pods []corev1.Pod) (names, alone []string) {
+	for _, pod := range pods {
+		name := pod.Namespace + "/" + pod.Name
+		if metav1.GetControllerOf(&pod) == nil {
+			alone = append(alone, name)
+		}
+		if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }) {
+			name += " (its emptyDir is lost)"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	slices.Sort(alone)
+	return names, alone
+}
+
+func (w *World) touchesTaint(ctx context.Context, node string) ([]string, error) {
+	n, err := w.node(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	key, effect := w.Params["taint"], w.Params["effect"]
+	if tainted(n, key) {
+		return nil, fmt.Errorf("--set taint=%s: %s has a taint of that key already; give another", key, node)
+	}
+	line := fmt.Sprintf("the node %s: it has the taint %s:%s for %s, which is taken away then", node, key, effect, w.Params["off"])
+	if effect == string(corev1.TaintEffectNoExecute) {
+		line += "; every pod there that does not tolerate it is deleted, whatever its PodDisruptionBudget says"
+	}
+	return []string{line}, nil
+}
