@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/internal/run"
 )
 
 func TestExitCodesAndMessages(t *testing.T) {
@@ -47,6 +51,11 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
 		{"guest init", 2, "hitless calls it itself"},
 		{"build kube-proxy", 2, "NAME@VERSION"},
+		{"run restart --allow-disruption", 2, "--allow-disruption is for live clusters"},
+		{"run restart --kubeconfig none --set proxy=kube-system/ds/kube-proxy", 2, "reading the kubeconfig none"},
+		{"run interference --kubeconfig none", 2, "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
+		{"clean", 2, "--kubeconfig FILE"},
+		{"scenarios", 0, "restart --kubeconfig"},
 		{"probe", 2, "HOST:PORT"},
 		{"probe nowhere", 2, "HOST:PORT"},
 		{"probe 127.0.0.1:80 --policy sometimes", 2, "fresh"},
@@ -60,6 +69,27 @@ func TestExitCodesAndMessages(t *testing.T) {
 		var out bytes.Buffer
 		if code := execute(strings.Fields(c.args), &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {
 			t.Errorf("hitless %s: exit %d, want %d and a word of %q:\n%s", c.args, code, c.code, c.want, out.String())
+		}
+	}
+}
+
+// A run's errors have the exit codes that the help tells.
+func TestExitCodesOfErrors(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		code int
+	}{
+		{context.Background(), nil, 0},
+		{context.Background(), exitError{code: 1}, 1},
+		{context.Background(), run.UsageError{}, 2},
+		{context.Background(), fmt.Errorf("deploying: %w", &run.InvalidError{Reason: "quota"}), 3},
+		{ended, context.Canceled, 130},
+	} {
+		if got := exitCode(c.ctx, c.err); got != c.code {
+			t.Errorf("%T has the exit code %d, want %d", c.err, got, c.code)
 		}
 	}
 }
