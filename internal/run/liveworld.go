@@ -31,7 +31,7 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	clock := runClock{r.Live.Clock, r.Live.Clock.Now()}
-	now, real := clock.Now, time.Now()
+	now, real := clock.Now, time.Now() // the same instant: lanes live by the real clock, whatever the cluster is waited for by
 	programs, err := procs.New(filepath.Join(r.Out, "logs"))
 	if err != nil {
 		return err
