@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss versions nightly lint clean packages
+.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss versions nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -12,6 +12,9 @@ packages: ## install the system packages that a run needs, if they are missing (
 
 build: ## build bin/hitless, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+
+image: build ## put bin/hitless into an OCI image, without Docker, and say what it is made of; writes out/image (IMAGE=hitless:latest)
+	$(GO) run ./deploy/image -program bin/hitless -name "$${IMAGE:-hitless:latest}" -out out/image
 
 demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the report goes to out/demo
 	bin/hitless run rollout --out out/demo
@@ -25,7 +28,7 @@ explore: ## the random tests for longer, with seeds of their own
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
-	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
+	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./deploy/...
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)

@@ -59,6 +59,9 @@ func TestManifest(t *testing.T) {
 		if err := flags.Parse(c.Command[2:]); err != nil {
 			t.Errorf("container %s: %v", c.Name, err)
 		}
+		if as := c.SecurityContext.RunAsUser; as == nil || *as != 0 {
+			t.Errorf("container %s runs as the image's user, who may do nothing to the kernel", c.Name)
+		}
 	}
 	main := pod.Containers[0]
 	if add := main.SecurityContext.Capabilities.Add; len(add) != 1 || add[0] != "NET_ADMIN" || main.SecurityContext.Privileged != nil {
