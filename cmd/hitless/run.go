@@ -17,6 +17,8 @@ func runCommand() *cobra.Command {
 	var o run.Options
 	var set []string
 	var live run.Live
+	var kinds []string
+	var openMetrics bool
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
 		Short: "Run a scenario against a subject and judge what the probes saw",
@@ -25,8 +27,9 @@ func runCommand() *cobra.Command {
 The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
 the same history, byte for byte. With --kernel host it lives in namespaces of this machine's own kernel instead, without
 root where the system allows it, with the real clock; nothing repeats there. With --kubeconfig it is done to a live cluster,
-in a namespace of its own that is deleted in the end. Results go to --out: report.html,
-report.json, junit.xml, summary.md, history/, logs/ and host.json.
+in a namespace of its own that is deleted in the end; with --in-cluster to the one that this pod is in; with --kind to one that
+the program kind makes for the run, and that is deleted in the end too. Results go to --out: report.html,
+report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
 
 On a terminal the last line tells about once a second what is going on: the stage, connections per second, what was dropped
 and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere only phases and steps are told, a line each.`,
@@ -36,14 +39,22 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
   hitless run rollout --subject kube-proxy@v1.37.1/nftables --kernel host --rate 50
   hitless run rollout --kubeconfig ~/.kube/staging
   hitless run restart --kubeconfig ~/.kube/staging --set proxy=kube-system/ds/kube-proxy --dry-run
+  hitless run rollout --kind v1.26.0 --kind v1.25.3
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
+			if len(kinds) > 0 {
+				live.Kind = kinds[0]
+			}
 			if err := onCluster(cmd.Flags(), &o, &live); err != nil {
 				return err
+			}
+			o.OpenMetrics = openMetrics
+			if len(kinds) > 0 {
+				return runOnEach(cmd, o, kinds)
 			}
 			return runAndConclude(cmd, o)
 		},
@@ -56,6 +67,8 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 	stopFlag(f, &o)
 	commonFlags(f, &o, &set)
 	liveFlags(f, &live)
+	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
+	f.BoolVar(&openMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
 	return cmd
 }
 

@@ -11,7 +11,7 @@ import (
 // runs that were killed, and waits for each to be gone, within at most. It says what it does line by line. The error names what
 // is left.
 func Clean(ctx context.Context, l Live, within time.Duration, say func(string)) error {
-	if l.Kubeconfig == "" {
+	if !l.Named() {
 		return usagef("which cluster? name its kubeconfig with --kubeconfig FILE")
 	}
 	c, err := l.open()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/e2e-framework/support"
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/reports"
@@ -23,6 +24,10 @@ import (
 type Live struct {
 	Kubeconfig string
 	Context    string // of the kubeconfig; its current one when empty
+	InCluster  bool   // the cluster that this process is a pod of, instead of a kubeconfig
+	Kind       string // version of Kubernetes of a cluster that is made for the run; Options.Nodes are those that take pods
+	// Provider makes that cluster; kind's when nil.
+	Provider func(context.Context) (support.E2EClusterProvider, error)
 	// Target is where the lanes go: loadbalancer (when empty) or nodeport.
 	Target string
 	// Patience is how long the Service may take to get its address; 3 minutes when 0.
@@ -34,9 +39,18 @@ type Live struct {
 	Clock cluster.Clock
 }
 
+// Named says whether a cluster is named.
+func (l *Live) Named() bool { return l.Kubeconfig != "" || l.InCluster || l.Kind != "" }
+
 // open makes clients for the cluster. The error is a UsageError.
 func (l *Live) open() (*cluster.Cluster, error) {
-	c, err := cluster.Open(l.Kubeconfig, l.Context)
+	var c *cluster.Cluster
+	var err error
+	if l.InCluster {
+		c, err = cluster.OpenInPod()
+	} else {
+		c, err = cluster.Open(l.Kubeconfig, l.Context)
+	}
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -44,6 +58,25 @@ func (l *Live) open() (*cluster.Cluster, error) {
 		c.By(l.Clock)
 	}
 	return c, nil
+}
+
+// who is whose rights a run has.
+func (l *Live) who() string {
+	if l.InCluster {
+		return "this pod's service account"
+	}
+	return "the user of " + l.Kubeconfig
+}
+
+// flags are those that name the cluster, less what is of this machine alone.
+func (l *Live) flags() string {
+	switch {
+	case l.InCluster:
+		return "--in-cluster"
+	case l.Kind != "":
+		return "--kind " + l.Kind
+	}
+	return "--kubeconfig FILE"
 }
 
 // notOfCluster are the parameters that a lab obeys and a cluster does not.
@@ -67,6 +100,9 @@ func runLive(ctx context.Context, o Options) (*Result, error) {
 	r, err := planLive(o)
 	if err != nil {
 		return nil, err
+	}
+	if r.Live.Kind != "" && r.Live.Kubeconfig == "" {
+		return runOnKind(ctx, r.Options)
 	}
 	if r.cluster, err = r.Live.open(); err != nil {
 		return nil, err
@@ -166,7 +202,7 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 		r.Progress("it needs these verbs " + wheres(needs))
 	}
 	if len(denied) > 0 {
-		return usagef("the user of %s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.Live.Kubeconfig, verbs(denied))
+		return usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.Live.who(), verbs(denied))
 	}
 	if r.facts, err = r.cluster.Look(ctx); err != nil {
 		return UsageError{err}
@@ -321,6 +357,6 @@ func (r *liveRun) inputs() string {
 
 // command is the call, less what is of this machine alone.
 func (r *liveRun) command() string {
-	words := []string{"hitless run", r.Scenario, "--kubeconfig FILE", "--target", r.Live.Target}
+	words := []string{"hitless run", r.Scenario, r.Live.flags(), "--target", r.Live.Target}
 	return strings.Join(append(words, r.commonWords()...), " ")
 }

@@ -36,12 +36,13 @@ type Options struct {
 	// no part of the plan: until then the run is the same.
 	StopAt time.Duration
 	// Cold boots the guest anew, in place of beginning from one that was saved when its control plane was up. The history is the same.
-	Cold     bool
-	MemoryMB int           // of the VM; what the control plane needs when 0
-	Deadline time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
-	Progress func(string)
-	Pulse    func(Pulse) // nil when nobody watches
-	Live     *Live       // the live cluster to run on; nil for a lab
+	Cold        bool
+	MemoryMB    int           // of the VM; what the control plane needs when 0
+	Deadline    time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
+	OpenMetrics bool          // write openmetrics.txt too
+	Progress    func(string)
+	Pulse       func(Pulse) // nil when nobody watches
+	Live        *Live       // the live cluster to run on; nil for a lab
 	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its own nodes, rate, seed and settings count where
 	// these options say nothing.
 	Timeline *Timeline

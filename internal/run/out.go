@@ -8,7 +8,7 @@ import (
 )
 
 // results are what a run writes into its folder.
-var results = []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", "host.json"}
+var results = []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", openMetricsFile, "host.json"}
 
 // makeOut makes the run's folder and proves that it can be written, before anything is booted. It takes nothing away:
 // what can still go wrong before the boot must not cost the results of an earlier run. A folder that holds such names

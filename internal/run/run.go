@@ -53,6 +53,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Pulse != nil {
 		defer o.Pulse(Pulse{Over: true})
 	}
+	if o.OpenMetrics {
+		return runAndExpose(ctx, o)
+	}
 	if o.Live != nil {
 		return runLive(ctx, o)
 	}

@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestOutsideOfAPodThereIsNoClusterOfIt(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	if _, err := OpenInPod(); err == nil || !strings.Contains(err.Error(), "--kubeconfig FILE") {
+		t.Errorf("%v, want what to do elsewhere", err)
+	}
+}
+
+// A configuration as a pod has it, a token in a file and the cluster's own certificate, reaches the API server with both clients.
+func TestATokenInAFileIsShown(t *testing.T) {
+	var shown []string
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown = append(shown, r.Header.Get("Authorization"))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"gitVersion":"v1.37.1"}`))
+	}))
+	defer api.Close()
+	dir := t.TempDir()
+	files := map[string][]byte{"token": []byte("of-the-pod"), "ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := New(&rest.Config{Host: api.URL, BearerTokenFile: filepath.Join(dir, "token"), TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := c.Client.Discovery().ServerVersion()
+	if err != nil || version.GitVersion != "v1.37.1" || len(shown) != 1 || shown[0] != "Bearer of-the-pod" {
+		t.Errorf("%v, %v; shown was %q", version, err, shown)
+	}
+}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/e2e-framework/support"
+	"sigs.k8s.io/e2e-framework/support/kind"
+)
+
+// Kind is e2e-framework's provider of clusters in containers. It is asked first whether it can make any here: the framework
+// itself would begin to install what is missing.
+func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
+	program, err := exec.LookPath("kind")
+	if err != nil {
+		return nil, fmt.Errorf("looking for the program kind: %w; --kind makes its clusters with it and a container engine: install both, or name a cluster that there is with --kubeconfig FILE", err)
+	}
+	if said, err := exec.CommandContext(ctx, program, "get", "clusters").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("asking %s for its clusters: %w: %s; it needs a container engine (Docker, Podman or nerdctl) that this user may use",
+			program, err, strings.TrimSpace(string(said)))
+	}
+	return kind.NewProvider().SetDefaults().WithPath(program), nil
+}
+
+// kindVersion is a version of Kubernetes as kind's images have it.
+var kindVersion = regexp.MustCompile(`^v1\.\d+\.\d+$`)
+
+// CheckKindVersion refuses what is no version of an image of kind.
+func CheckKindVersion(version string) error {
+	if !kindVersion.MatchString(version) {
+		return fmt.Errorf("--kind %q: give a version of Kubernetes that kind has an image of, such as v1.26.0", version)
+	}
+	return nil
+}
+
+// Throwaway is a cluster that is made for a run, and deleted after it.
+type Throwaway struct {
+	Name       string // begins with "hitless-"
+	Kubeconfig string // a file
+
+	provider support.E2EClusterProvider
+}
+
+// MakeThrowaway makes a cluster of a Kubernetes version with so many nodes for pods, beside the one of its control plane. What
+// was half made when that fails or is interrupted is deleted again.
+func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, version string, workers int) (t *Throwaway, err error) {
+	// A name that nobody else has: the provider takes a cluster that there is for its own, and it would be deleted in the end.
+	name := fmt.Sprintf("hitless-%s-%08x", strings.ReplaceAll(version, ".", "-"), rand.Uint32())
+	t = &Throwaway{Name: name, provider: provider.WithName(name)}
+	file, err := os.CreateTemp("", "hitless-kind-")
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder", err)
+	}
+	defer os.Remove(file.Name())
+	_, err = file.WriteString(nodesOf(version, workers))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with room", err)
+	}
+	if t.Kubeconfig, err = t.provider.CreateWithConfig(ctx, file.Name()); err != nil {
+		err = fmt.Errorf("making the cluster %s: %w", name, err)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("making the cluster %s: %w", name, context.Cause(ctx))
+		}
+		return nil, errors.Join(err, t.Delete(ctx))
+	}
+	return t, nil
+}
+
+// nodesOf is the configuration of kind for a cluster with these nodes.
+func nodesOf(version string, workers int) string {
+	text := "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n"
+	for _, role := range append([]string{"control-plane"}, strings.Fields(strings.Repeat("worker ", workers))...) {
+		text += "- role: " + role + "\n  image: kindest/node:" + version + "\n"
+	}
+	return text
+}
+
+// deleteWithin is how long a cluster may take to be deleted.
+const deleteWithin = 3 * time.Minute
+
+// Delete deletes the cluster, also for somebody who has been interrupted. The error says how to do it by hand.
+func (t *Throwaway) Delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
+	defer cancel()
+	if err := t.provider.Destroy(ctx); err != nil {
+		return fmt.Errorf("deleting the cluster %s: %w; `kind delete cluster --name %s` tries again", t.Name, err, t.Name)
+	}
+	return nil
+}
+
+// lookWithin is how long one look at a cluster may take, also at one that is only just there.
+const lookWithin = 30 * time.Second
+
+// Settle waits until so many nodes take pods, for as long as most says.
+func (c *Cluster) Settle(ctx context.Context, nodes int, most time.Duration) error {
+	found, last := 0, error(nil)
+	err := wait.PollUntilContextTimeout(ctx, time.Second, most, true, func(context.Context) (bool, error) {
+		// A question that is asked is heard out: one that the end of the wait cuts short would look like a server that is away.
+		ctx, cancel := context.WithTimeout(ctx, lookWithin)
+		defer cancel()
+		var facts Facts
+		facts, last = c.Look(ctx)
+		found = len(facts.Nodes)
+		return found >= nodes, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case last != nil:
+		return fmt.Errorf("waiting %s for %d nodes that take pods: %w", most, nodes, last)
+	}
+	return fmt.Errorf("waited %s for %d nodes that take pods, and there are %d: this machine may be too small for them; give fewer with --nodes", most, nodes, found)
+}

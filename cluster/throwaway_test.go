@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/e2e-framework/support"
+)
+
+// made is a provider that makes no cluster, and remembers what was asked of it.
+type made struct {
+	support.E2EClusterProvider
+	name, config string
+	create       func() error
+	destroy      error
+	destroyed    []string
+	late         error // of the context that Destroy was given
+}
+
+func (m *made) WithName(name string) support.E2EClusterProvider { m.name = name; return m }
+
+func (m *made) CreateWithConfig(_ context.Context, file string) (string, error) {
+	data, err := os.ReadFile(file)
+	m.config = string(data)
+	if err == nil && m.create != nil {
+		err = m.create()
+	}
+	return "a-kubeconfig", err
+}
+
+func (m *made) Destroy(ctx context.Context) error {
+	m.destroyed, m.late = append(m.destroyed, m.name), ctx.Err()
+	return m.destroy
+}
+
+func TestAThrowawayClusterIsMadeAndDeleted(t *testing.T) {
+	m := &made{}
+	c, err := MakeThrowaway(t.Context(), m, "v1.25.3", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Kubeconfig != "a-kubeconfig" || !strings.HasPrefix(c.Name, "hitless-v1-25-3-") || c.Name != m.name {
+		t.Errorf("%+v, and the provider has the name %s", c, m.name)
+	}
+	if strings.Count(m.config, "kindest/node:v1.25.3\n") != 3 || strings.Count(m.config, "role: worker") != 2 || strings.Count(m.config, "role: control-plane") != 1 {
+		t.Errorf("the configuration is\n%s", m.config)
+	}
+	if len(m.destroyed) != 0 {
+		t.Error("it was deleted at once")
+	}
+	other, err := MakeThrowaway(t.Context(), &made{}, "v1.25.3", 2)
+	if err != nil || other.Name == c.Name {
+		t.Errorf("two clusters have the name %s (%v)", c.Name, err)
+	}
+	if err := c.Delete(t.Context()); err != nil || len(m.destroyed) != 1 || m.destroyed[0] != c.Name {
+		t.Errorf("%v, deleted were %q", err, m.destroyed)
+	}
+}
+
+// What was half made is deleted, also for somebody who has been interrupted, and the error says what went wrong.
+func TestAThrowawayClusterThatCannotBeMade(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, c := range map[string]struct {
+		create func() error
+		is     error
+		want   string
+	}{
+		"no image":    {func() error { return errors.New("no such image") }, nil, "no such image"},
+		"interrupted": {func() error { cancel(); return errors.New("signal: killed") }, context.Canceled, "context canceled"},
+	} {
+		m := &made{create: c.create}
+		in := t.Context()
+		if c.is != nil {
+			in = ctx
+		}
+		_, err := MakeThrowaway(in, m, "v1.26.0", 3)
+		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), m.name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(m.destroyed) != 1 || m.late != nil {
+			t.Errorf("%s: deleted were %q, with a context that was over: %v", name, m.destroyed, m.late)
+		}
+	}
+}
+
+func TestAThrowawayClusterThatStaysIsNamed(t *testing.T) {
+	m := &made{destroy: errors.New("the engine is gone")}
+	c, err := MakeThrowaway(t.Context(), m, "v1.26.0", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Delete(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the engine is gone") || !strings.Contains(err.Error(), "kind delete cluster --name "+c.Name) {
+		t.Errorf("%v", err)
+	}
+}
+
+// play puts a program kind in front of all others: a script.
+func play(t *testing.T, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kind"), []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "DIR", dir)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return dir
+}
+
+// Without kind, or without what it makes containers with, nothing is begun, and both are told apart.
+func TestKindIsLookedForFirst(t *testing.T) {
+	play(t, "echo 'ERROR: failed to list clusters: is the docker daemon running?' >&2; exit 1")
+	if _, err := Kind(t.Context()); err == nil || !strings.Contains(err.Error(), "is the docker daemon running?") || !strings.Contains(err.Error(), "container engine") {
+		t.Errorf("%v, want kind's own words and what it needs", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Kind(t.Context()); err == nil || !strings.Contains(err.Error(), "install both") {
+		t.Errorf("%v, want what to install", err)
+	}
+}
+
+// The framework's provider calls kind as kind wants to be called: it makes the cluster with our nodes, gives its kubeconfig, and
+// deletes that cluster and no other.
+func TestKindsProvider(t *testing.T) {
+	const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://192.0.2.1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+current-context: c`
+	dir := play(t, `echo "$*" >> DIR/calls
+case "$1 $2" in
+"get clusters") cat DIR/clusters 2>/dev/null || true ;;
+"create cluster") echo "$4" > DIR/clusters; cp "$6" DIR/config ;;
+"get kubeconfig") cat DIR/kubeconfig ;;
+"delete cluster") [ "$4" = "$(cat DIR/clusters)" ] && rm DIR/clusters ;;
+*) exit 9 ;;
+esac
+`)
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	provider, err := Kind(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := MakeThrowaway(t.Context(), provider, "v1.26.0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(c.Kubeconfig, ""); err != nil {
+		t.Error(err)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "config"))
+	if err != nil || string(config) != nodesOf("v1.26.0", 1) {
+		t.Errorf("kind was given the configuration %q (%v)", config, err)
+	}
+	if err := c.Delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+	if err != nil || !strings.Contains(string(calls), "delete cluster --name "+c.Name+"\n") {
+		t.Errorf("kind was called so (%v):\n%s", err, calls)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "clusters")); !os.IsNotExist(err) {
+		t.Errorf("the cluster is still there: %v", err)
+	}
+	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
+		t.Errorf("%v is left in the folder for temporary files", left[0].Name())
+	}
+}
+
+func TestVersionsOfKind(t *testing.T) {
+	for version, good := range map[string]bool{"v1.26.0": true, "v1.37.1": true, "1.26.0": false, "v1.26": false, "latest": false, "v1.26.0 --image x": false} {
+		if err := CheckKindVersion(version); (err == nil) != good {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}

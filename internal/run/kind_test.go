@@ -1,0 +1,117 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/e2e-framework/support"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/run"
+)
+
+// ready is a provider whose cluster is there already.
+type ready struct {
+	support.E2EClusterProvider
+	kubeconfig string
+	destroyed  atomic.Int32
+	stays      error
+}
+
+func (r *ready) WithName(string) support.E2EClusterProvider { return r }
+
+func (r *ready) CreateWithConfig(context.Context, string) (string, error) { return r.kubeconfig, nil }
+
+func (r *ready) Destroy(ctx context.Context) error {
+	r.destroyed.Add(1)
+	return errors.Join(ctx.Err(), r.stays)
+}
+
+func (r *ready) provide(context.Context) (support.E2EClusterProvider, error) { return r, nil }
+
+// A cluster that was made for a run is deleted whatever becomes of the run, also of an interrupted one; if it stays, it is named.
+func TestTheClusterOfARunIsDeleted(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused bool
+		stays   error
+		is      func(error) bool
+	}{
+		"a run that cannot begin":    {true, nil, run.IsUsage},
+		"a run that is interrupted":  {false, nil, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		"a cluster that cannot go":   {true, errors.New("the engine is gone"), run.IsUsage},
+		"interrupted, it cannot go,": {false, errors.New("the engine is gone"), func(err error) bool { return errors.Is(err, context.Canceled) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+				quota := refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team")), func(r *http.Request) bool { return posts(r, "namespaces") })(next)
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.refused {
+						quota.ServeHTTP(w, r)
+						return
+					}
+					next.ServeHTTP(w, r)
+					if posts(r, "namespaces") { // it has begun
+						cancel()
+					}
+				})
+			})
+			p := &ready{kubeconfig: kubeconfig, stays: c.stays}
+			var said []string
+			_, err := run.Run(ctx, run.Options{Scenario: "quiet", Out: t.TempDir(), Progress: func(text string) { said = append(said, text) },
+				Live: &run.Live{Kind: "v1.26.0", Provider: p.provide}})
+			if !c.is(err) {
+				t.Errorf("the run ended with %v", err)
+			}
+			if p.destroyed.Load() != 1 {
+				t.Errorf("the cluster was deleted %d times", p.destroyed.Load())
+			}
+			last := said[len(said)-1]
+			if named := strings.Contains(last, "kind delete cluster --name hitless-v1-26-0-"); named != (c.stays != nil) {
+				t.Errorf("the last word was %q", last)
+			}
+		})
+	}
+}
+
+// What is wrong with the call is told before a cluster is made.
+func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
+	for what, o := range map[string]run.Options{
+		"a version":  {Scenario: "quiet", Live: &run.Live{Kind: "1.26"}},
+		"a scenario": {Scenario: "fault", Live: &run.Live{Kind: "v1.26.0"}},
+		"a target":   {Scenario: "quiet", Live: &run.Live{Kind: "v1.26.0", Target: "ingress"}},
+		"an engine":  {Scenario: "quiet", Live: &run.Live{Kind: "v1.26.0"}},
+	} {
+		o.Live.Provider = func(context.Context) (support.E2EClusterProvider, error) {
+			if what != "an engine" {
+				t.Errorf("%s: a provider was asked for", what)
+			}
+			return nil, errors.New("there is no engine")
+		}
+		if _, err := run.Run(t.Context(), o); !run.IsUsage(err) {
+			t.Errorf("%s: %v, want a usage error", what, err)
+		}
+	}
+}
+
+// Nodes that do not come are told of, with how many there are.
+func TestNodesThatDoNotCome(t *testing.T) {
+	_, kubeconfig := stranger(t, 2, nil)
+	c, err := cluster.Open(kubeconfig, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Settle(t.Context(), 2, time.Minute); err != nil {
+		t.Error(err)
+	}
+	if err := c.Settle(t.Context(), 3, time.Millisecond); err == nil || !strings.Contains(err.Error(), "there are 2") || !strings.Contains(err.Error(), "--nodes") {
+		t.Errorf("%v, want what there is and what to do", err)
+	}
+}
