@@ -29,6 +29,7 @@ explore: ## the random tests for longer, with seeds of their own
 
 lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./deploy/...
+	cd deploy/foreign && $(GO) test -count=1 .
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)

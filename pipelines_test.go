@@ -106,6 +106,32 @@ func TestPipelinesAreWellFormed(t *testing.T) {
 	}
 }
 
+// What the documentation shows as YAML is YAML, and so what people copy from there is.
+func TestTheDocsShowYAML(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+			block, _, ended := strings.Cut(block, "```")
+			var value any
+			if err := yaml.Unmarshal([]byte(block), &value); err != nil || !ended {
+				t.Errorf("%s: %v in\n%s", page, err, block)
+			}
+			shown++
+		}
+	}
+	if shown < 5 {
+		t.Errorf("only %d blocks were looked at", shown)
+	}
+}
+
 // What a pipeline names is there: targets of make, scripts, actions and inputs.
 func TestPipelinesNameWhatThereIs(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")

@@ -1,0 +1,197 @@
+// Package foreign holds what this project ships for clusters against the programs that others use on it.
+package foreign
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+const base = "../soak"
+
+// The chart with its own values makes the same as the base: who knows one knows both. Only its labels tell that Helm did.
+func TestTheChartIsTheBase(t *testing.T) {
+	all, notes := rendered(t, "hitless", "")
+	want := kustomized(t, base)
+	delete(want, "Namespace/hitless") // helm makes that one, or its user
+	for _, set := range []objects{all, want} {
+		for _, object := range set {
+			withoutHelm(object)
+		}
+	}
+	if d := cmp.Diff(want, all); d != "" {
+		t.Errorf("the base (-) and the chart (+):\n%s", d)
+	}
+	if len(all) != 6 || !strings.Contains(notes, "hitless-rollout: rollout at 17 * * * *") {
+		t.Errorf("%d objects, and the notes:\n%s", len(all), notes)
+	}
+}
+
+// withoutHelm takes the labels away that the chart has and the base has not.
+func withoutHelm(object runtime.Object) {
+	all := []map[string]string{object.(metav1.Object).GetLabels()}
+	switch o := object.(type) {
+	case *batchv1.CronJob:
+		pod := &o.Spec.JobTemplate.Spec.Template
+		all = append(all, pod.Labels, pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector.MatchLabels)
+	case *appsv1.Deployment:
+		all = append(all, o.Spec.Selector.MatchLabels, o.Spec.Template.Labels)
+	}
+	for _, labels := range all {
+		maps.DeleteFunc(labels, func(key, _ string) bool {
+			return slices.Contains([]string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"}, key)
+		})
+	}
+}
+
+func podsOf(all objects) map[string]*corev1.PodTemplateSpec {
+	pods := map[string]*corev1.PodTemplateSpec{}
+	for name, object := range all {
+		switch o := object.(type) {
+		case *batchv1.CronJob:
+			pods[name] = &o.Spec.JobTemplate.Spec.Template
+		case *appsv1.Deployment:
+			pods[name] = &o.Spec.Template
+		}
+	}
+	return pods
+}
+
+// restricted evaluates a pod by the rules of Pod Security, as the API server does, and returns what it breaks.
+func restricted(t *testing.T, pod *corev1.PodTemplateSpec) string {
+	t.Helper()
+	rules, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken []string
+	for _, r := range rules.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
+		if !r.Allowed {
+			broken = append(broken, r.ForbiddenReason+" ("+r.ForbiddenDetail+")")
+		}
+	}
+	return strings.Join(broken, ", ")
+}
+
+// Every pod is admitted where Pod Security is restricted, and one that could become root is not.
+func TestPodsAreRestricted(t *testing.T) {
+	pods := podsOf(kustomized(t, base))
+	if len(pods) != 2 {
+		t.Fatalf("%d kinds of pods, want the runs and the reports", len(pods))
+	}
+	for name, pod := range pods {
+		if broken := restricted(t, pod); broken != "" {
+			t.Errorf("%s: %s", name, broken)
+		}
+		pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+		if restricted(t, pod) == "" {
+			t.Errorf("%s: a container that may become root was admitted", name)
+		}
+	}
+}
+
+// What a user sets is where it belongs, and only there.
+func TestTheValuesOfTheChart(t *testing.T) {
+	all, _ := rendered(t, "soak", `
+image: {repository: registry.example.com/team/hitless, tag: v1}
+imagePullSecrets: [{name: pull}]
+runs:
+- {name: a, schedule: "@daily", scenario: rollout, args: ["--set=rollouts=1"], deadline: 60}
+- {name: b, schedule: "@weekly", scenario: quiet, suspend: true, args: ["--context=\"x\" y"]}
+rbac: {create: false}
+serviceAccount: {create: false, name: theirs}
+storage: {existingClaim: shared, accessMode: ReadWriteMany}
+nodeSelector: {pool: probes}
+tolerations: [{operator: Exists}]
+`)
+	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, []string{"CronJob/soak-a", "CronJob/soak-b", "Deployment/soak-reports"}) {
+		t.Fatalf("it makes %q", names)
+	}
+	a, b := all["CronJob/soak-a"].(*batchv1.CronJob), all["CronJob/soak-b"].(*batchv1.CronJob)
+	if a.Spec.Schedule != "@daily" || *a.Spec.JobTemplate.Spec.ActiveDeadlineSeconds != 60 || a.Spec.Suspend != nil || b.Spec.Suspend == nil || !*b.Spec.Suspend {
+		t.Errorf("%+v\n%+v", a.Spec, b.Spec)
+	}
+	if *b.Spec.JobTemplate.Spec.ActiveDeadlineSeconds != 3000 {
+		t.Error("a run without a deadline has not the default one")
+	}
+	args := b.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+	if want := []string{"run", "quiet", "--in-cluster", "--openmetrics", "--out=/work/$(POD_NAME)", `--context="x" y`}; !slices.Equal(args, want) {
+		t.Errorf("the arguments are %q, want %q", args, want)
+	}
+	for name, pod := range podsOf(all) {
+		s := pod.Spec
+		if s.Containers[0].Image != "registry.example.com/team/hitless:v1" || len(s.ImagePullSecrets) != 1 || s.NodeSelector["pool"] != "probes" || len(s.Tolerations) != 1 ||
+			s.Volumes[0].PersistentVolumeClaim.ClaimName != "shared" || s.Affinity != nil {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if job := strings.HasPrefix(name, "CronJob"); job != (s.ServiceAccountName == "theirs") {
+			t.Errorf("%s has the service account %q", name, s.ServiceAccountName)
+		}
+	}
+	all, _ = rendered(t, "soak", `rbac: {extraRules: [{apiGroups: [""], resources: [pods/status], verbs: [patch]}]}`)
+	rules := all["ClusterRole/soak"].(*rbacv1.ClusterRole).Rules
+	if last := rules[len(rules)-1]; len(rules) < 3 || last.Resources[0] != "pods/status" {
+		t.Errorf("the rules are %+v", rules)
+	}
+	if all, _ := rendered(t, "soak", "runs: []\nreports: {enabled: false}"); len(all) != 4 {
+		t.Errorf("without runs and reports %d objects are made: %q", len(all), slices.Sorted(maps.Keys(all)))
+	}
+}
+
+// Helm takes a value that no template knows without a word; the chart's schema does not.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"image: {repo: x}":                                                "repo",
+		"runs: [{name: a, schedule: x}]":                                  "scenario",
+		"runs: [{name: A_b, schedule: x, scenario: quiet}]":               "name",
+		"runs: [{name: a, schedule: x, scenario: quiet, deadline: soon}]": "deadline",
+		"storage: {accessMode: ReadOnlyMany}":                             "accessMode",
+		"report: {enabled: false}":                                        "report",
+	} {
+		if _, err := render("hitless", values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want a word of %s", values, err, want)
+		}
+	}
+}
+
+// An overlay as the base's comment shows it names the image of both pods.
+func TestAnOverlayNamesTheImage(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := filepath.Rel(dir, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := "resources: [" + to + "]\nimages: [{name: hitless, newName: registry.example.com/team/hitless, newTag: v1}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pods := podsOf(kustomized(t, dir))
+	for name, pod := range pods {
+		if got := pod.Spec.Containers[0].Image; got != "registry.example.com/team/hitless:v1" {
+			t.Errorf("%s runs %s", name, got)
+		}
+	}
+	if len(pods) != 2 {
+		t.Errorf("%d kinds of pods", len(pods))
+	}
+}
