@@ -44,6 +44,7 @@ netns: ## tests in network namespaces of the host's kernel (a user namespace, no
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns ./internal/bench
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
+	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
 
 browser: ## the report's page in headless Chromium (the package chromium)
 	$(GO) test -count=1 -tags browser ./reports -run Browser
