@@ -64,7 +64,6 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --in-cluster --context staging", 2, "leave it out"},
 		{"run rollout --in-cluster --nodes 2", 2, "leave it out"},
 		{"run rollout --dry-run", 2, "--kubeconfig FILE"},
-		{"clean", 2, "--kubeconfig FILE"},
 		{"clean --in-cluster --kubeconfig x", 2, "give one"},
 		{"probe", 2, "HOST:PORT"},
 		{"probe nowhere", 2, "HOST:PORT"},

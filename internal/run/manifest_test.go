@@ -1,0 +1,78 @@
+package run_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hitless/hitless/cluster"
+)
+
+// shipped are the verbs of the role in deploy/soak, which the Helm chart has too.
+func shipped(t *testing.T) (verbs []string) {
+	t.Helper()
+	data, err := os.ReadFile("../../deploy/soak/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(data), "kind: ClusterRole\n")
+	text, _, _ = strings.Cut(text, "\n---\n")
+	var role rbacv1.ClusterRole
+	if err := yaml.Unmarshal([]byte(text), &role); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				verbs = append(verbs, cluster.Verb{Verb: verb, Group: rule.APIGroups[0], Resource: resource}.String())
+			}
+		}
+	}
+	return verbs
+}
+
+// anybody may ask what it may do, and a run can do without the configuration of kube-proxy.
+var anybody = []string{"", "create selfsubjectaccessreviews.authorization.k8s.io"}
+
+// The scheduled run comes to its end with just the rights that are shipped, and uses all of them: the API server of this test
+// forbids everything else.
+func TestTheShippedRoleIsWhatTheScheduledRunUses(t *testing.T) {
+	t.Parallel()
+	may := shipped(t)
+	if len(may) < 10 {
+		t.Fatalf("the role has %q", may)
+	}
+	var seen asks
+	forbid := refuse(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("RBAC: no")),
+		func(r *http.Request) bool {
+			return !slices.Contains(anybody, asked(r)) && !slices.Contains(may, asked(r))
+		})
+	s := standing(t, func(next http.Handler) http.Handler { return seen.note(forbid(next)) })
+	e := s.run(t.Context(), t, "rollout", nil)
+	e.finished(t)
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, verb := range may {
+		// Servers before 1.32 have to be asked for a list before a watch; newer ones send it with the watch.
+		if !seen.seen[verb] && verb != "list endpointslices.discovery.k8s.io" {
+			t.Errorf("nothing needs to %s", verb)
+		}
+	}
+	delete(seen.seen, "get configmaps") // refused, and done without
+	for verb := range seen.seen {
+		if !slices.Contains(may, verb) && !slices.Contains(anybody, verb) {
+			t.Errorf("the run asked to %s, which it may not", verb)
+		}
+	}
+}
