@@ -147,6 +147,10 @@ func (a *analysis) take(e Event) {
 		a.kernel[key] = append(a.kernel[key], t)
 	case EventProxy:
 		a.takeMode(e)
+	case EventClock, EventGap:
+		if err := a.takeFleet(e); err != nil {
+			a.damaged("%v", err)
+		}
 	}
 }
 

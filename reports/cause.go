@@ -114,7 +114,7 @@ func (o *outage) goOn(dead map[deadKey]deadPod, exits map[string][]*suspect) {
 // justExited is the last of a pod's exits that is as near to the outage as a cause has to be; nil for none.
 func (o *outage) justExited(exits []*suspect) *suspect {
 	for _, s := range slices.Backward(exits) {
-		if s.at <= o.struck+watcherLag && o.from-s.at <= causeWindow {
+		if s.at <= o.struck+watcherLag+o.lane.fleet.clock && o.from-s.at <= causeWindow+o.lane.fleet.clock {
 			return s
 		}
 	}
@@ -146,17 +146,18 @@ func (o *outage) carriesTo(next *outage) bool {
 func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, service string) cause {
 	// The true beginning lies between the last good attempt and the first failed one: a slow lane knows it less well.
 	blur := min(max(o.from-o.before, 0), 10*l.gap)
+	clock := l.fleet.clock // of the attempts, against that of the events
 	var best cause
 	consider := func(list []suspect, share float64, fits func(*suspect) bool) {
-		i, _ := slices.BinarySearchFunc(list, o.from-causeWindow-blur, func(s suspect, t time.Duration) int { return cmp.Compare(s.at, t) })
-		for ; i < len(list) && list[i].at <= o.struck+watcherLag; i++ {
+		i, _ := slices.BinarySearchFunc(list, o.from-causeWindow-blur-clock, func(s suspect, t time.Duration) int { return cmp.Compare(s.at, t) })
+		for ; i < len(list) && list[i].at <= o.struck+watcherLag+clock; i++ {
 			s := &list[i]
-			if !fits(s) || !s.concerns(l, service, a.pods) || (s.until > 0 && s.until < o.before) {
+			if !fits(s) || !s.concerns(l, service, a.pods) || (s.until > 0 && s.until < o.before-clock) {
 				continue
 			}
 			age := max(0, o.from-s.at)
 			score := share * s.weight / (1 + float64(age)/float64(causeHalf+blur))
-			if s.at > o.struck {
+			if s.at > o.struck+clock {
 				score *= laterShare
 			}
 			if s.event == podExited && slices.Contains(o.met, s.pod) {
@@ -205,7 +206,7 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 			}
 			share = elsewhere
 		}
-		if s.at > o.struck+watcherLag || (s.until > 0 && s.until < o.before) || !s.concerns(l, service, a.pods) {
+		if clock := l.fleet.clock; s.at > o.struck+watcherLag+clock || (s.until > 0 && s.until < o.before-clock) || !s.concerns(l, service, a.pods) {
 			continue
 		}
 		if score := share * s.weight / (1 + float64(min(age, causeHalf))/float64(causeHalf)); score >= best.score {
@@ -224,9 +225,13 @@ func (a *analysis) causeText(o *outage) string {
 		if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
 			what = "the only local " + what
 		}
+		clock := o.lane.fleet.clock
 		when := " at the same moment"
-		if o.cause.after >= 50*time.Microsecond {
+		if o.cause.after >= max(50*time.Microsecond, clock) {
 			when = " " + msText(millis(o.cause.after)) + " before"
+		}
+		if clock > 0 {
+			when += ", give or take " + msText(millisUp(clock)) + " between two clocks"
 		}
 		text = what + when
 		if s.until > 0 {

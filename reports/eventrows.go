@@ -18,6 +18,7 @@ var eventRows = [...]eventRow{
 	{"steps", []Kind{EventStep}, "step"},
 	{"rollouts", []Kind{EventRollout}, "rollout"},
 	{"faults", []Kind{EventInjected, EventGuard}, "fault"},
+	{"lost workers", []Kind{EventGap}, "fault"},
 	{"nodes", []Kind{EventNode}, "fault"},
 	{"foreign", []Kind{EventForeign}, "fault"},
 	{"proxy", []Kind{EventProxy}, "proxy"},

@@ -29,6 +29,7 @@ type lane struct {
 	pod                                    string                      // whose own address it goes to; empty for other roles
 	over                                   string                      // the node that all attempts go over; empty when a balancer chooses
 	connections                            int                         // that it keeps open; 0 when it does not say
+	fleet                                  worker                      // whose lane it is; of no name for lanes of this machine
 	records                                []record                    // ordered by actual start, then number
 	attempts                               int                         // in records
 	folded                                 folded                      // what records has of buckets
@@ -89,6 +90,9 @@ func laneOf(e Event) (*lane, error) {
 		}
 		l.deadline += time.Duration(ms * float64(time.Millisecond))
 	}
+	if err := l.fleet.declare(a); err != nil {
+		return nil, fmt.Errorf("lane %s: %w", l.name, err)
+	}
 	if l.connections, err = strconv.Atoi(cmp.Or(a["connections"], "0")); err != nil {
 		return nil, fmt.Errorf("lane %s declares connections=%q: %w", l.name, a["connections"], err)
 	}
@@ -146,8 +150,9 @@ func (l *lane) reach(r *record) time.Duration {
 	return l.connect
 }
 
-// lost counts the numbers missing from the lane's sequence and those that stand in it more than once.
-func (l *lane) lost() (missing, twice int) {
+// lost counts the numbers missing from the lane's sequence and those that stand in it more than once. What a stated gap has
+// is missing with notice, and counted apart.
+func (l *lane) lost() (missing, stated, twice int) {
 	spans := slices.Clone(l.folded.spans)
 	for i := range l.records {
 		if r := &l.records[i]; !r.bucket() {
@@ -158,12 +163,13 @@ func (l *lane) lost() (missing, twice int) {
 	var next uint64
 	for _, s := range spans {
 		if s.First > next {
-			missing += int(s.First - next)
+			known := l.fleet.gapBefore(next, s.First)
+			missing, stated = missing+int(s.First-next)-known, stated+known
 		}
 		twice += int(min(s.First+s.Count, max(next, s.First)) - s.First)
 		next = max(next, s.First+s.Count)
 	}
-	return missing, twice
+	return missing, stated, twice
 }
 
 // quantile returns the q-quantile (0 to 1) of ordered values: the smallest value with at least that share at or below it.

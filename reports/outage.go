@@ -146,9 +146,12 @@ func (p *pathState) close(l *lane, good *record) {
 		afterIntended, afterStart, o.left = end, end, p.tenure.until
 	default:
 		o.open = true
+		afterIntended, afterStart = l.fleet.until(afterIntended), l.fleet.until(afterStart)
 	}
 	o.before, o.after = beforeStart, afterStart
 	o.upper = max(afterIntended-beforeIntended, afterStart-beforeStart)
+	// The clock of a worker was compared again between the two ends, so each may be off, and to either side.
+	o.lower, o.upper = max(0, o.lower-2*l.fleet.clock), o.upper+2*l.fleet.clock
 }
 
 // opening is the last instant before the outage that is known to be good, by intended and by actual start; without one

@@ -46,7 +46,8 @@ const (
 	// local=true behind externalTrafficPolicy: Local, node where no balancer chooses one and all attempts go over that,
 	// control=true for lanes that are evidence and never count as the subject's, partial=true for lanes that the scenario
 	// ends before the run is over; with tcp-long also connections and stallMs. Control lanes that do not prove the detector
-	// have a role: see RoleFresh, with beside, the name of a lane, and RolePod, with pod.
+	// have a role: see RoleFresh, with beside, the name of a lane, and RolePod, with pod. The lane of a worker of a fleet has
+	// worker, its name; workers, how many were wanted; and joined=true when it was to begin later than the others.
 	EventLane Kind = "lane"
 	// EventPhase marks setup, baseline, proof, scenario, settle, end; Object is the phase, it lasts until the next.
 	EventPhase Kind = "phase"
@@ -94,6 +95,12 @@ const (
 	EventInjected Kind = "injected"
 	// EventLog is a line of a program's log worth keeping: attr program, level.
 	EventLog Kind = "log"
+	// EventClock is how far the clock of a worker of a fleet was off at most, as it was compared with the run's: attr lane, its
+	// id, boundNs. The times of the lane's attempts are true to within the largest of them.
+	EventClock Kind = "clock"
+	// EventGap is a time in which a worker of a fleet made attempts, or may have, that are not in the record: attr lane, its id,
+	// fromNs, toNs, seq: every number below it is in the record. Text says what became of the worker.
+	EventGap Kind = "gap"
 	// EventSkipped is a lane that the run could not measure: Object is its name, Text why.
 	EventSkipped Kind = "skipped"
 	// EventGuard is a guard of the measurement that tripped: the run is invalid; Text says why.
@@ -103,7 +110,7 @@ const (
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
 	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
-		EventBalancer, EventFlows, EventKernel, EventTable, EventChoice, EventInjected, EventLog, EventSkipped, EventGuard}
+		EventBalancer, EventFlows, EventKernel, EventTable, EventChoice, EventInjected, EventLog, EventClock, EventGap, EventSkipped, EventGuard}
 }
 
 // Event is something that happened to the system, or a step that hitless took.

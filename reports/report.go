@@ -108,6 +108,22 @@ type LaneReport struct {
 	Latency          Latency        `json:"latency"`
 	Paths            []PathReport   `json:"paths"`
 	Outages          []OutageReport `json:"outages"`
+	Fleet            *FleetReport   `json:"fleet,omitempty"` // of the lane of a fleet's worker
+}
+
+// FleetReport is what is known of a worker in the cluster that probed by itself.
+type FleetReport struct {
+	Worker  string      `json:"worker"`
+	Node    string      `json:"node"`
+	ClockMs float64     `json:"clockMs"` // how far its clock was off at most; times of this lane are true to within it
+	Gaps    []GapReport `json:"gaps"`
+}
+
+// GapReport is a time in which attempts were made, or may have been, that are not in the record.
+type GapReport struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Text string  `json:"text"`
 }
 
 // OutagesOn counts the outages on the path over a node.
@@ -293,7 +309,7 @@ func (p *proof) report() DetectionFloor {
 func (a *analysis) laneReport(l *lane) LaneReport {
 	r := LaneReport{Name: l.name, Role: l.roleWord(), Beside: l.beside, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
 		Attempts: l.attempts, DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
-		Outages: []OutageReport{}}
+		Outages: []OutageReport{}, Fleet: l.fleet.report(l.over)}
 	paths, slowest := make([]PathReport, len(a.nodes)), l.folded.slowest
 	latencies := l.folded.latency.append(make([]weighted, 0, len(l.records)))
 	for i := range l.records {

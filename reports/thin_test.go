@@ -335,7 +335,7 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 			t.Errorf("the analysis of an hour with %d failures holds %d bytes, %d are allowed", failures, analysed, most)
 		}
 		l := a.lanes[0]
-		missing, twice := l.lost()
+		missing, _, twice := l.lost()
 		if l.attempts != n || len(l.outages) != failures || missing+twice > 0 {
 			t.Errorf("%d attempts of %d with %d outages of %d, %d missing, %d twice", l.attempts, n, len(l.outages), failures, missing, twice)
 		}

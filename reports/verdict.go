@@ -21,12 +21,12 @@ func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
 		return Skipped, skipped
 	}
 	var why []string
-	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badBaseline,
+	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.badBaseline,
 		func() []string { return a.badProof(p) }} {
 		why = append(why, rule()...)
 	}
 	if len(why) > 0 {
-		return Invalid, why
+		return Invalid, append(why, a.gaps()...)
 	}
 	reasons := []string{r.Sentence()}
 	losses := len(reasons)
@@ -41,7 +41,7 @@ func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
 	if len(reasons) > losses {
 		verdict = Fail
 	}
-	return verdict, append(reasons, skipped...)
+	return verdict, append(append(reasons, skipped...), a.gaps()...)
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.
@@ -65,7 +65,7 @@ func were(n int, noun string) string {
 func (a *analysis) badRecord() []string {
 	why := slices.Clone(a.damage)
 	for _, l := range a.lanes {
-		if missing, twice := l.lost(); missing > 0 || twice > 0 {
+		if missing, _, twice := l.lost(); missing > 0 || twice > 0 {
 			why = append(why, fmt.Sprintf("lane %s lost records: of %s numbers %d are missing and %d stand twice", l.name,
 				thousands(l.attempts+missing-twice), missing, twice))
 		}
@@ -143,7 +143,9 @@ func (a *analysis) badLanes() []string {
 			continue
 		}
 		if len(l.records) == 0 {
-			why = append(why, fmt.Sprintf("lane %s made no attempt", l.name))
+			if !l.fleet.lost() { // else its gap tells
+				why = append(why, fmt.Sprintf("lane %s made no attempt", l.name))
+			}
 			continue
 		}
 		why = append(why, l.distrust()...)
@@ -182,7 +184,8 @@ func (l *lane) distrust() []string {
 		why = append(why, fmt.Sprintf("lane %s fell behind: attempts started %s late (p99), %s is the limit", l.name, msText(millis(p99)), msText(millis(limit))))
 	}
 	expected := l.rate * (l.end - l.begin).Seconds()
-	if float64(l.attempts) < achievedShare*expected-1 { // the schedule's last attempt may be due a gap later
+	_, stated, _ := l.lost()
+	if float64(l.attempts+stated) < achievedShare*expected-1 { // the schedule's last attempt may be due a gap later
 		why = append(why, fmt.Sprintf("lane %s made %s attempts in %s, its rate of %s per second asks for %s", l.name,
 			thousands(l.attempts), msText(millis(l.end-l.begin)), strconv.FormatFloat(l.rate, 'f', -1, 64), thousands(int(expected+0.5))))
 	}
@@ -196,10 +199,10 @@ func (a *analysis) uncovered(l *lane) []string {
 	baseline, began := a.phase("baseline")
 	end, ended := a.phase("end")
 	var why []string
-	if began && l.begin > baseline.from+slack {
+	if began && !l.fleet.joined && l.begin > baseline.from+slack {
 		why = append(why, fmt.Sprintf("lane %s began at %s, the baseline at %s", l.name, atText(seconds(l.begin)), atText(seconds(baseline.from))))
 	}
-	if ended && !l.partial && l.end < end.from-slack-l.deadline {
+	if ended && !l.partial && !l.fleet.lost() && l.end < end.from-slack-l.deadline {
 		why = append(why, fmt.Sprintf("lane %s ended at %s, the run at %s", l.name, atText(seconds(l.end)), atText(seconds(end.from))))
 	}
 	return why
@@ -215,7 +218,7 @@ func (a *analysis) badBaseline() []string {
 	for _, l := range a.measured() {
 		failed, before := 0, 0
 		for i := range l.records {
-			if r := &l.records[i]; r.intended < scenario.from {
+			if r := &l.records[i]; r.intended < scenario.from-l.fleet.clock {
 				before += int(r.n)
 				if r.failed() {
 					failed++
@@ -226,7 +229,7 @@ func (a *analysis) badBaseline() []string {
 			why = append(why, fmt.Sprintf("the baseline is not clean: %d of %s attempts of lane %s failed before the scenario began at %s",
 				failed, thousands(before), l.name, atText(seconds(scenario.from))))
 		}
-		if before == 0 && len(l.records) > 0 {
+		if before == 0 && len(l.records) > 0 && !l.fleet.joined {
 			why = append(why, fmt.Sprintf("lane %s has no attempt before the scenario began: there is no baseline", l.name))
 		}
 	}
