@@ -19,6 +19,7 @@ import (
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/fleet"
 	"github.com/hitless/hitless/proxier"
 )
 
@@ -95,7 +96,7 @@ Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, 3 the measurement cann
 	}
 	cmd.AddCommand(runCommand(), replayCommand(), recordCommand(), minimizeCommand(), labCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
 		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(),
-		hidden(benchProxierCommand()), hidden(probes.Command()), guestCommand())
+		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command(), guestCommand())
 	return cmd
 }
 

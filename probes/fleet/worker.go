@@ -1,0 +1,203 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/reports"
+)
+
+const (
+	// lead is how far ahead of its first attempt a lane is ordered.
+	lead = 50 * time.Millisecond
+	// orphaned is after how long without a question a worker makes no more attempts: whoever started it is gone.
+	orphaned = 15 * time.Minute
+	// linger is how long a worker that was told to go waits for what it has to be fetched.
+	linger = 20 * time.Second
+	// again is how often a worker looks whether its target answers, and whether anybody asks.
+	again = 250 * time.Millisecond
+)
+
+// Serve is a worker: it answers questions on the listener and probes the lane when it is told to. When the context ends it makes no more attempts,
+// answers until everything was fetched, or for 20 s, and returns.
+func Serve(ctx context.Context, listener net.Listener, lane probes.Lane) error {
+	lane.ID = laneID
+	if err := lane.Validate(); err != nil {
+		return err
+	}
+	w, err := newWorker(lane.WithDefaults())
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- w.run(running) }()
+	server := &http.Server{Handler: w.handler(), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	go w.reach(running)
+
+	var failed error
+	select {
+	case <-ctx.Done():
+		w.journal.blame("it was told to go")
+		w.engine.Close()
+		w.await(ran)
+	case failed = <-ran:
+		// What it has is fetched all the same, until it is told to go.
+		select {
+		case <-ctx.Done():
+			w.await(nil)
+		case err := <-served:
+			return errors.Join(failed, err)
+		}
+	case err := <-served:
+		failed = fmt.Errorf("answering on %s: %w", listener.Addr(), err)
+	}
+	return errors.Join(failed, server.Close())
+}
+
+// laneID is the only lane of a worker.
+const laneID = 1
+
+// worker probes, and keeps what it saw.
+type worker struct {
+	lane    probes.Lane
+	engine  *probes.Engine
+	journal *journal
+}
+
+func newWorker(lane probes.Lane) (*worker, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	// A name that no other process has, so that nobody takes this one for the one before; the seed of its ports, too.
+	w := &worker{lane: lane, journal: newJournal(rand.Text())}
+	var seed int64
+	for _, b := range []byte(w.journal.incarnation) {
+		seed = seed*31 + int64(b)
+	}
+	var err error
+	w.engine, err = probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: w.record})
+	return w, err
+}
+
+// run makes the attempts that are ordered.
+func (w *worker) run(ctx context.Context) error {
+	err := w.engine.Run(ctx)
+	if err != nil {
+		w.journal.blame(err.Error())
+	}
+	w.journal.end()
+	return err
+}
+
+func (w *worker) record(a reports.Attempt) {
+	if !w.journal.add(a) {
+		w.journal.blame(fmt.Sprintf("nobody fetched its last %d attempts, and more it does not keep", journalLimit))
+		w.engine.Close()
+	}
+}
+
+// reach looks whether the target answers, until it does, and then whether anybody asks.
+func (w *worker) reach(ctx context.Context) {
+	reached := false
+	for ctx.Err() == nil {
+		if !reached && w.answers(ctx) {
+			reached = true
+			w.journal.reach()
+		}
+		if w.journal.silence(w.engine.Now()) > orphaned {
+			w.journal.blame(fmt.Sprintf("nobody asked for its attempts for %v", orphaned))
+			w.engine.Close()
+			return
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// answers asks the target once, on a connection of its own.
+func (w *worker) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.lane.DialDeadline+w.lane.ReplyDeadline)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.lane.Target.String()+w.lane.Path, nil)
+	if err != nil {
+		return false
+	}
+	r.Host = w.lane.Host
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		return false
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20))
+	return errors.Join(err, answer.Body.Close()) == nil && answer.StatusCode < 500
+}
+
+func (w *worker) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+PathAlive, func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET "+Path, func(out http.ResponseWriter, in *http.Request) {
+		r, err := parseRequest(in.URL.Query())
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.obey(r)
+		body, err := w.journal.answer(r, w.engine.Now()).encode()
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		out.Header().Set("Content-Type", "application/octet-stream")
+		out.Header().Set("Cache-Control", "no-store")
+		_, _ = out.Write(body) // who did not get it asks again
+	})
+	return mux
+}
+
+// obey does what a question that is meant for this process says.
+func (w *worker) obey(r Request) {
+	if r.Incarnation != w.journal.incarnation {
+		return
+	}
+	switch begin := w.engine.Now() + lead; {
+	case r.Do == doRun && w.journal.run(begin):
+		if err := w.engine.Start(w.lane, begin); err != nil {
+			w.journal.blame(err.Error())
+			w.engine.Close()
+		}
+	case r.Do == doEnd:
+		w.engine.Close()
+	}
+}
+
+// await waits until the attempts have ended and were fetched, for as long as linger says.
+func (w *worker) await(ran <-chan error) {
+	late := time.After(linger)
+	for {
+		if ran == nil && w.journal.empty() {
+			return
+		}
+		select {
+		case <-ran:
+			ran = nil
+		case <-time.After(again / 10):
+		case <-late:
+			return
+		}
+	}
+}
