@@ -20,6 +20,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 	Server string // address of the API server
 
+	unpaced  kubernetes.Interface // for what has a pace of its own
 	patience *patience
 }
 
@@ -79,5 +80,10 @@ func New(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	return &Cluster{Klient: k, Client: client, Server: config.Host, patience: p}, nil
+	config.QPS = -1
+	unpaced, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	return &Cluster{Klient: k, Client: client, unpaced: unpaced, Server: config.Host, patience: p}, nil
 }

@@ -20,10 +20,14 @@ const (
 )
 
 // Make makes a namespace for one run. Everything that the run makes stands in it, so that deleting it takes everything away; no
-// finalizer of ours keeps it.
-func (c *Cluster) Make(ctx context.Context, scenario string) (name string, err error) {
+// finalizer of ours keeps it. Its Pod Security is restricted, or privileged when pods are to be in the network of their nodes.
+func (c *Cluster) Make(ctx context.Context, scenario string, onHost bool) (name string, err error) {
+	security := "restricted"
+	if onHost {
+		security = "privileged"
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "hitless-" + scenario + "-",
-		Labels: map[string]string{ManagedBy: Managed, RunLabel: scenario, enforce: "restricted"}}}
+		Labels: map[string]string{ManagedBy: Managed, RunLabel: scenario, enforce: security}}}
 	made, err := c.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("making the run's namespace: %w", Explain(err))

@@ -22,6 +22,12 @@ func liveFlags(f *pflag.FlagSet, l *run.Live) {
 	f.DurationVar(&l.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
 	f.BoolVar(&l.DryRun, "dry-run", false, "say what would be done to the live cluster, and stop")
 	f.BoolVar(&l.AllowDisruption, "allow-disruption", false, "let restart, upgrade and drain change what is not their own on a live cluster: its proxy's DaemonSet, a node, the pods on it")
+	l.Fleet = &run.LiveFleet{}
+	f.IntVar(&l.Fleet.Workers, "fleet", 0, "probes in the live cluster, besides those of this machine: pods of a Deployment, to the Service's cluster IP")
+	f.BoolVar(&l.Fleet.Everywhere, "fleet-everywhere", false, "one such probe on each node, by a DaemonSet, instead of a number")
+	f.BoolVar(&l.Fleet.OnHost, "fleet-on-host", false, "such probes in the network of their nodes (hostNetwork)")
+	f.StringVar(&l.Fleet.Image, "fleet-image", "", "`IMAGE` with hitless that the live cluster can pull")
+	f.Float64Var(&l.Fleet.Rate, "fleet-rate", 0, "new connections per second of each such probe (default 10)")
 }
 
 // ofLab are the flags that only a lab can obey.
@@ -30,7 +36,7 @@ var ofLab = []string{"subject", "controlplane", "kernel", "clock", "nodes", "bin
 // onCluster takes a live cluster into the options, if one is named.
 func onCluster(f *pflag.FlagSet, o *run.Options, l *run.Live) error {
 	if !l.Named() {
-		for _, name := range []string{"context", "target", "address-within", "dry-run", "allow-disruption"} {
+		for _, name := range []string{"context", "target", "address-within", "dry-run", "allow-disruption", "fleet", "fleet-everywhere", "fleet-on-host", "fleet-image", "fleet-rate"} {
 			if f.Changed(name) {
 				return fmt.Errorf("--%s is for live clusters; name one with --kubeconfig FILE", name)
 			}

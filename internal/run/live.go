@@ -32,7 +32,8 @@ type Live struct {
 	Target string
 	// Patience is how long the Service may take to get its address; 3 minutes when 0.
 	Patience time.Duration
-	DryRun   bool // say what would be done, and stop
+	DryRun   bool       // say what would be done, and stop
+	Fleet    *LiveFleet // probes in the cluster; nil for none
 	// AllowDisruption says that what is not the run's own may be changed: nodes, and the proxy's DaemonSet.
 	AllowDisruption bool
 	// Clock is what the cluster is waited for by; the wall's when nil. Lanes run by the real clock in any case.
@@ -160,6 +161,14 @@ func planLive(o Options) (*liveRun, error) {
 	}
 	live := *o.Live
 	r.Live = &live
+	fleet := LiveFleet{}
+	if live.Fleet != nil {
+		fleet = *live.Fleet
+	}
+	r.Live.Fleet = &fleet
+	if err := r.Live.Fleet.check(); err != nil {
+		return nil, err
+	}
 	if live.Patience == 0 {
 		r.Live.Patience = 3 * time.Minute
 	}
@@ -216,8 +225,14 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 		return usagef("--set replicas=%s with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
 			"give fewer replicas, or --set antiAffinity=off", n, len(r.facts.Nodes))
 	}
+	if err := r.Live.Fleet.fits(len(r.facts.Nodes)); err != nil {
+		return err
+	}
 	r.Progress(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
 		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
+	if r.Live.Fleet.wanted() {
+		r.Progress(r.Live.Fleet.touches(len(r.facts.Nodes)))
+	}
 	return r.touches(ctx)
 }
 
@@ -233,6 +248,9 @@ func (r *liveRun) needs() []cluster.Verb {
 			where = ""
 		}
 		all = append(all, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource, Namespace: where})
+	}
+	if r.Live.Fleet.wanted() {
+		all = append(all, cluster.NeedsFleet(r.Live.Fleet.Everywhere)...)
 	}
 	return all
 }
@@ -279,7 +297,7 @@ func (r *liveRun) serviceType() corev1.ServiceType {
 
 // inNamespace makes the run's namespace, runs the scenario in it, and takes it away.
 func (r *liveRun) inNamespace(ctx context.Context) (err error) {
-	if r.namespace, err = r.cluster.Make(ctx, r.Scenario); err != nil {
+	if r.namespace, err = r.cluster.Make(ctx, r.Scenario, r.Live.Fleet.OnHost); err != nil {
 		return err
 	}
 	r.Progress("made the namespace " + r.namespace)
@@ -333,6 +351,9 @@ func (r *liveRun) header() reports.Run {
 		delete(own, key)
 	}
 	own["target"] = r.Live.Target
+	if words := r.Live.Fleet.words(); len(words) > 0 {
+		own["fleet"] = strings.Join(words, " ")
+	}
 	var names []string
 	for _, n := range r.facts.Nodes {
 		names = append(names, n.Name)
@@ -352,11 +373,11 @@ func (r *liveRun) inputs() string {
 	for _, key := range slices.Sorted(maps.Keys(r.params)) {
 		parts = append(parts, key+"="+r.params[key])
 	}
-	return inputsDigest(append(parts, r.Scenario, r.cluster.Server, r.facts.Version, r.Live.Target, fmt.Sprint(r.Rate, r.Seed))...)
+	return inputsDigest(append(parts, r.Scenario, r.cluster.Server, r.facts.Version, r.Live.Target, fmt.Sprint(r.Rate, r.Seed), strings.Join(r.Live.Fleet.words(), " "))...)
 }
 
 // command is the call, less what is of this machine alone.
 func (r *liveRun) command() string {
-	words := []string{"hitless run", r.Scenario, r.Live.flags(), "--target", r.Live.Target}
+	words := append([]string{"hitless run", r.Scenario, r.Live.flags(), "--target", r.Live.Target}, r.Live.Fleet.words()...)
 	return strings.Join(append(words, r.commonWords()...), " ")
 }

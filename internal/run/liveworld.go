@@ -47,8 +47,10 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop := r.watch(ctx, w, now)
-	err = r.run(ctx, said{w, tell.progress}, lanes, clock)
+	stop := r.watch(ctx, besides{w}, now)
+	workers := &fleetProber{Prober: lanes, run: r, record: said{w, tell.progress}, now: now}
+	err = r.run(ctx, said{w, tell.progress}, lanes, workers, clock)
+	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
 		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: r.params["lanes"], Text: missing.Reason})
@@ -77,10 +79,10 @@ func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time
 	return func() { cancel(); all.Wait() }
 }
 
-func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, clock runClock) error {
+func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
 		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: r.nodeNames(),
-		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: lanes, Recorder: record, Clock: clock,
+		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: measured, Recorder: record, Clock: clock,
 		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
 		Mark: r.mark, PutBack: r.putBack,
 		Balanced: func(string) ([]string, bool) { return nil, false },

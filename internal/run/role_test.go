@@ -46,7 +46,7 @@ func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
 		}
 	}
 	want := []string{"list namespaces", "list daemonsets.apps", "patch nodes", "patch daemonsets.apps"} // of clean
-	for _, v := range cluster.Needs() {
+	for _, v := range append(cluster.Needs(), cluster.NeedsFleet(true)...) {
 		want = append(want, v.String())
 	}
 	for _, s := range scenarios.All() {

@@ -57,9 +57,12 @@ func playable(object *corev1.Pod) error {
 // command is what to run for a container: the program that plays agnhost, with the container's arguments, and its
 // environment.
 func (c *container) command() (argv, env []string, err error) {
+	if ours(c.spec.Image) {
+		return c.fleetWorker()
+	}
 	if !strings.Contains(c.spec.Image, "agnhost") {
 		return nil, nil, refusal{reason: "ErrImagePull",
-			message: fmt.Sprintf("the lab pulls no images: it plays agnhost (netexec, pause); %s is not known", c.spec.Image)}
+			message: fmt.Sprintf("the lab pulls no images: it plays agnhost (netexec, pause) and hitless; %s is not known", c.spec.Image)}
 	}
 	values, err := c.environment()
 	if err != nil {
@@ -85,6 +88,30 @@ func (c *container) command() (argv, env []string, err error) {
 		argv = append(argv, expand(word, values))
 	}
 	return argv, values, nil
+}
+
+// ours reports whether an image is one of hitless: its name, without registry, folders, tag and digest, says so.
+func ours(image string) bool {
+	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
+	name, _, _ = strings.Cut(name, ":")
+	return name == "hitless"
+}
+
+// fleetWorker is a container of the image of hitless: this very program, with the container's arguments. Nothing but a worker of a fleet of
+// probes is played, which does nothing that a pod may not.
+func (c *container) fleetWorker() (argv, env []string, err error) {
+	if env, err = c.environment(); err != nil {
+		return nil, nil, err
+	}
+	if len(c.spec.Command) > 0 || len(c.spec.Args) == 0 || c.spec.Args[0] != "fleet-worker" {
+		return nil, nil, refusal{reason: "RunContainerError",
+			message: fmt.Sprintf("the lab plays hitless fleet-worker, not %q", append(append([]string(nil), c.spec.Command...), c.spec.Args...))}
+	}
+	argv = []string{c.pod.k.Backend.Path}
+	for _, word := range c.spec.Args {
+		argv = append(argv, expand(word, env))
+	}
+	return argv, env, nil
 }
 
 // environment is the container's own environment, and who the backend says it is.

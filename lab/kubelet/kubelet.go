@@ -4,7 +4,7 @@
 // which the real controllers conclude what they would with a real kubelet.
 //
 // It is not a container runtime: nothing is pulled, mounted or confined. An image whose name contains "agnhost" is played
-// by the lab's backend; any other image ends in ErrImagePull. What it does not play (init containers, postStart, volumes'
+// by the lab's backend, one that is called "hitless" by this program (fleet-worker); any other image ends in ErrImagePull. What it does not play (init containers, postStart, volumes'
 // contents, values from ConfigMaps and Secrets, gRPC and HTTPS probes, resource limits) is refused with a status that
 // says so, but for volumes and limits, which are ignored.
 package kubelet

@@ -24,7 +24,7 @@ type Member struct {
 
 // Way is how to find workers and to ask them. It is safe for concurrent use.
 type Way interface {
-	// Workers are those that should be there now.
+	// Workers are those that should be there now. Beside them an error may say what is wrong with others.
 	Workers(ctx context.Context) ([]Member, error)
 	// Ask sends a question and returns the body of its answer. An error says that none came, whatever became of the question.
 	Ask(ctx context.Context, worker string, r Request) ([]byte, error)

@@ -1,0 +1,228 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/fleet"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// LiveFleet says which probes run in the cluster besides those of this machine.
+type LiveFleet struct {
+	Workers    int  // pods of a Deployment; 0 for none, unless Everywhere
+	Everywhere bool // one on each node that takes pods, by a DaemonSet
+	OnHost     bool // in the network of their nodes
+	Image      string
+	Rate       float64 // attempts a second of each worker; 10 when 0
+}
+
+const (
+	fleetPort = 7707
+	fleetRate = 10
+	// fleetLane is the first lane of a worker; all below are for what runs here.
+	fleetLane = 1000
+	// fleetEnd is how long workers may take to end and to hand over what they have, beyond the deadlines of an attempt.
+	fleetEnd = 30 * time.Second
+)
+
+func (f LiveFleet) wanted() bool { return f.Workers > 0 || f.Everywhere }
+
+// check says what is wrong with the fleet. Every error is a UsageError.
+func (f *LiveFleet) check() error {
+	switch {
+	case !f.wanted() && (f.OnHost || f.Image != "" || f.Rate != 0):
+		return usagef("there is no fleet to be told that; give --fleet N workers, or --fleet-everywhere")
+	case !f.wanted():
+		return nil
+	case f.Everywhere && f.Workers > 0:
+		return usagef("--fleet %d and --fleet-everywhere: either so many workers, or one on each node", f.Workers)
+	case f.Workers > 1000:
+		return usagef("--fleet %d: at most 1000 workers", f.Workers)
+	case f.Image == "":
+		return usagef("a fleet needs an image with hitless that the cluster can pull; name it with --fleet-image")
+	case f.Rate < 0 || f.Rate > 1000:
+		return usagef("--fleet-rate %v: each worker makes up to 1000 attempts a second", f.Rate)
+	}
+	if f.Rate == 0 {
+		f.Rate = fleetRate
+	}
+	return nil
+}
+
+// fits says what is wrong with the fleet on so many nodes, as a UsageError.
+func (f LiveFleet) fits(nodes int) error {
+	if f.OnHost && f.Workers > nodes {
+		return usagef("--fleet %d with --fleet-on-host: each of them takes port %d of its node, and %d nodes take pods; give at most so many, or --fleet-everywhere",
+			f.Workers, fleetPort, nodes)
+	}
+	return nil
+}
+
+// touches says what the fleet makes.
+func (f LiveFleet) touches(nodes int) string {
+	kind, where := fmt.Sprintf("a Deployment of %d probes", f.Workers), ""
+	if f.Everywhere {
+		kind = fmt.Sprintf("a DaemonSet of probes, on %d nodes", nodes)
+	}
+	if f.OnHost {
+		where = " in the network of their nodes, for which the namespace has Pod Security privileged"
+	}
+	return fmt.Sprintf("it makes %s (%s)%s there, each with %v connections a second to the Service's cluster IP", kind, f.Image, where, f.Rate)
+}
+
+// words are the fleet's part of the command and of the parameters.
+func (f LiveFleet) words() []string {
+	if !f.wanted() {
+		return nil
+	}
+	words := []string{"--fleet", fmt.Sprint(f.Workers)}
+	if f.Everywhere {
+		words = []string{"--fleet-everywhere"}
+	}
+	if f.OnHost {
+		words = append(words, "--fleet-on-host")
+	}
+	return append(words, "--fleet-rate", fmt.Sprint(f.Rate), "--fleet-image", f.Image)
+}
+
+// fleetWay leads to the workers by way of the API server.
+type fleetWay struct {
+	cluster   *cluster.Cluster
+	namespace string
+}
+
+// Workers are the pods that have started.
+func (w fleetWay) Workers(ctx context.Context) ([]fleet.Member, error) {
+	pods, err := w.cluster.Workers(ctx, w.namespace)
+	var all []fleet.Member
+	for _, p := range pods {
+		all = append(all, fleet.Member(p))
+	}
+	return all, err
+}
+
+// Ask asks a pod.
+func (w fleetWay) Ask(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
+	query := map[string]string{}
+	for key, values := range r.Query() {
+		query[key] = values[0]
+	}
+	body, err := w.cluster.AskWorker(ctx, w.namespace, worker, fleetPort, fleet.Path, query)
+	if apierrors.IsNotFound(err) { // workers have no other paths, so it is the pod that is not there
+		return nil, fmt.Errorf("%w: %w", fleet.ErrGone, err)
+	}
+	return body, err
+}
+
+// besides records the lives of the fleet's own pods as lines of a log: they serve nothing, so their ends cost nobody a connection.
+type besides struct{ reports.Recorder }
+
+// Event records an event.
+func (b besides) Event(e reports.Event) {
+	if e.Kind == reports.EventPod && strings.HasPrefix(e.Object, cluster.FleetName+"-") {
+		e.Kind, e.Attrs = reports.EventLog, map[string]string{"program": cluster.FleetName, "level": "info"}
+	}
+	b.Recorder.Event(e)
+}
+
+// fleetProber starts the run's fleet with the first lane that measures, and to the same Service.
+type fleetProber struct {
+	scenarios.Prober
+	run    *liveRun
+	record reports.Recorder
+	now    func() time.Duration
+
+	collector *fleet.Collector
+	stop      func() // ends the collecting; nil before it began
+}
+
+// StartLane starts a lane, and the fleet before the first that measures.
+func (p *fleetProber) StartLane(ctx context.Context, l scenarios.LaneSpec) (func() error, error) {
+	if p.run.Live.Fleet.wanted() && !l.Control && p.collector == nil {
+		if err := p.begin(ctx, l); err != nil {
+			return nil, fmt.Errorf("probes in the cluster: %w", err)
+		}
+	}
+	return p.Prober.StartLane(ctx, l)
+}
+
+func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err error) {
+	r := p.run
+	f := *r.Live.Fleet
+	address, err := r.cluster.ClusterAddress(ctx, r.namespace, l.Service)
+	if err != nil {
+		return err
+	}
+	lane := probes.Lane{ID: 1, Name: "fleet", Client: "cluster", Rate: f.Rate, Close: l.Close, Backends: l.Backends, Host: l.Host}
+	if lane.Target, err = netip.ParseAddrPort(address); err != nil {
+		return err
+	}
+	text, err := json.Marshal(lane)
+	if err != nil {
+		return err
+	}
+	wanted := f.Workers
+	if f.Everywhere {
+		wanted = len(r.facts.Nodes)
+	}
+	p.collector, err = fleet.New(fleet.Config{Way: fleetWay{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
+		FirstLane: fleetLane, Attrs: map[string]string{"service": l.Service, "local": "false"}})
+	if err != nil {
+		return err
+	}
+	p.step("begin", nil)
+	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, OnHost: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
+		Args: []string{fleet.WorkerName, fmt.Sprintf("--listen=:%d", fleetPort)}, Env: map[string]string{fleet.LaneVariable: string(text)}})
+	if err == nil {
+		within, cancel := context.WithTimeoutCause(ctx, r.Live.Patience, fmt.Errorf("not in %v", r.Live.Patience))
+		defer cancel()
+		err = p.collector.Begin(within)
+	}
+	if err != nil {
+		p.step("failed", err)
+		return err
+	}
+	p.step("end", nil)
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.collector.Run(running) }()
+	p.stop = func() { cancel(); <-ended }
+	return nil
+}
+
+func (p *fleetProber) step(state string, err error) {
+	const name = "start the fleet"
+	e := reports.Event{At: p.now(), Kind: reports.EventStep, Object: name, Text: name + ": " + state, Attrs: map[string]string{"state": state}}
+	if err != nil {
+		e.Attrs["error"] = err.Error()
+	}
+	p.record.Event(e)
+}
+
+// end collects what the workers still have and states what is missing, however the run ended. Only a whole run waits for it.
+func (p *fleetProber) end(ctx context.Context, failed error) {
+	if p.collector == nil {
+		return
+	}
+	if p.stop != nil {
+		p.stop()
+	}
+	patience := probes.DefaultDialDeadline + probes.DefaultReplyDeadline + fleetEnd
+	if failed != nil {
+		patience = 2 * time.Second
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, errors.New("the run is over"))
+	defer cancel()
+	p.collector.Finish(ctx)
+}

@@ -1,0 +1,254 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/fleet"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// What a fleet cannot be is refused in words that say what to do.
+func TestAFleetIsRefusedInPlainWords(t *testing.T) {
+	for want, f := range map[string]LiveFleet{
+		"--fleet-image":                {Workers: 20},
+		"either so many":               {Workers: 20, Everywhere: true, Image: "hitless"},
+		"--fleet N":                    {OnHost: true},
+		"at most 1000":                 {Workers: 1001, Image: "hitless"},
+		"up to 1000 attempts":          {Workers: 1, Image: "hitless", Rate: -1},
+		"there is no fleet to be told": {Image: "hitless"},
+	} {
+		_, err := planLive(Options{Scenario: "rollout", Out: t.TempDir(), Program: "hitless", Live: &Live{Kubeconfig: "x", Fleet: &f}})
+		if !IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want a usage error with %q", f, err, want)
+		}
+	}
+	crowd := LiveFleet{Workers: 4, OnHost: true}
+	if err := crowd.fits(3); !IsUsage(err) || !strings.Contains(err.Error(), "3 nodes") || crowd.fits(4) != nil {
+		t.Errorf("%v, want that four do not fit on three nodes", err)
+	}
+	r, err := planLive(Options{Scenario: "rollout", Out: t.TempDir(), Program: "hitless", Live: &Live{Kubeconfig: "x", Fleet: &LiveFleet{Everywhere: true, OnHost: true, Image: "hitless"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := r.Live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
+		t.Errorf("it touches %q, by %q", said, r.command())
+	}
+}
+
+// kept are the events that were recorded.
+type kept struct{ events []reports.Event }
+
+func (k *kept) Event(e reports.Event)   { k.events = append(k.events, e) }
+func (k *kept) Attempt(reports.Attempt) {}
+
+// The end of a worker's pod is evidence, and never the cause of an outage: it serves nothing.
+func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
+	var k kept
+	for _, name := range []string{"web-1", "fleet-1"} {
+		besides{&k}.Event(reports.Event{Kind: reports.EventPod, Node: "node-1", Object: name, Text: name + " is terminating",
+			Attrs: map[string]string{"state": "terminating", "pod": name}})
+	}
+	if len(k.events) != 2 || k.events[0].Kind != reports.EventPod || k.events[1].Kind != reports.EventLog || k.events[1].Attrs["pod"] != "" {
+		t.Errorf("%+v", k.events)
+	}
+}
+
+// noLanes takes lanes and starts none.
+type noLanes struct{ started int }
+
+func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, error) {
+	n.started++
+	return func() error { return nil }, nil
+}
+
+// Without a fleet, lanes are started as ever, and there is nothing to be collected.
+func TestARunWithoutAFleet(t *testing.T) {
+	var n noLanes
+	p := &fleetProber{Prober: &n, run: &liveRun{Options: Options{Live: &Live{Fleet: &LiveFleet{}}}}}
+	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new"}); err != nil || n.started != 1 {
+		t.Errorf("%v, started %d", err, n.started)
+	}
+	p.end(t.Context(), nil)
+}
+
+// recorded keeps what is recorded; it is safe for concurrent use.
+type recorded struct {
+	mu sync.Mutex
+	kept
+	attempts map[uint16]int
+}
+
+func (r *recorded) Event(e reports.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept.Event(e)
+}
+
+func (r *recorded) Attempt(a reports.Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts[a.Lane]++
+}
+
+func (r *recorded) count(kind reports.Kind) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// podsOf plays the kubelet: it starts workers as the fleet's Deployment says, and takes what the API server is to pass on to them.
+type podsOf struct {
+	t       *testing.T
+	server  *replay.Server
+	ctx     context.Context
+	mu      sync.Mutex
+	workers map[string]string // address of each pod
+}
+
+func (p *podsOf) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, rest, is := strings.Cut(r.URL.Path, "/pods/http:"); is {
+			name, path, _ := strings.Cut(rest, ":7707/proxy")
+			p.mu.Lock()
+			address, there := p.workers[name]
+			p.mu.Unlock()
+			if !there {
+				http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`, http.StatusNotFound)
+				return
+			}
+			r.URL.Path = path
+			httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address}).ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/deployments") {
+			p.start()
+		}
+	})
+}
+
+// start starts two workers with the environment that the Deployment gives them.
+func (p *podsOf) start() {
+	api := httptest.NewServer(p.server.Handler())
+	defer api.Close()
+	c, err := cluster.New(&rest.Config{Host: api.URL})
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	d, err := c.Client.AppsV1().Deployments("run").Get(p.ctx, cluster.FleetName, metav1.GetOptions{})
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	var lane probes.Lane
+	if err := json.Unmarshal([]byte(d.Spec.Template.Spec.Containers[0].Env[0].Value), &lane); err != nil {
+		p.t.Error(err)
+	}
+	for i := range *d.Spec.Replicas {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		go func() { _ = fleet.Serve(p.ctx, listener, lane) }() // ends with the test
+		name := fmt.Sprintf("fleet-%d", i)
+		p.mu.Lock()
+		p.workers[name] = listener.Addr().String()
+		p.mu.Unlock()
+		pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: corev1.PodSpec{NodeName: "worker-1"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "run", Labels: d.Spec.Template.Labels}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		if _, err := p.server.Apply(pod); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// A run's fleet is made as a Deployment, finds its target in the Service, is collected through the API server, and tells of a pod that is
+// gone in the end.
+func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "web-1") }))
+	defer backend.Close()
+	_, port, _ := net.SplitHostPort(backend.Listener.Addr().String())
+	number, _ := strconv.Atoi(port)
+	server := replay.New()
+	if _, err := server.Apply(&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "run"},
+		Spec: corev1.ServiceSpec{ClusterIP: "127.0.0.1", Ports: []corev1.ServicePort{{Port: int32(number)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	pods := &podsOf{t: t, server: server, ctx: ctx, workers: map[string]string{}}
+	api := httptest.NewServer(pods.wrap(server.Handler()))
+	defer api.Close()
+	c, err := cluster.New(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := &recorded{attempts: map[uint16]int{}}
+	begin := time.Now()
+	run := &liveRun{namespace: "run", cluster: c, Options: Options{Live: &Live{Patience: time.Minute,
+		Fleet: &LiveFleet{Workers: 2, Image: "hitless", Rate: 20}}}}
+	p := &fleetProber{Prober: &noLanes{}, run: run, record: record, now: func() time.Duration { return time.Since(begin) }}
+	for _, l := range []scenarios.LaneSpec{{Name: "canary", Control: true}, {Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}} {
+		if _, err := p.StartLane(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Control && p.collector != nil {
+			t.Error("the fleet began with the canary")
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		record.mu.Lock()
+		first, second := record.attempts[fleetLane], record.attempts[fleetLane+1]
+		record.mu.Unlock()
+		if first > 0 && second > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d and %d attempts came", first, second)
+		}
+	}
+	pods.mu.Lock()
+	delete(pods.workers, "fleet-1")
+	pods.mu.Unlock()
+	p.end(t.Context(), nil)
+	if record.count(reports.EventLane) != 2 || record.count(reports.EventGap) != 1 || record.count(reports.EventClock) < 2 || record.count(reports.EventStep) != 2 {
+		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the gap of the pod that is gone", record.events)
+	}
+	for _, e := range record.events {
+		if e.Kind == reports.EventLane && (e.Attrs["service"] != "web" || e.Attrs["node"] != "worker-1" || e.Attrs["target"] != "127.0.0.1:"+port) {
+			t.Errorf("declared %v", e.Attrs)
+		}
+		if e.Kind == reports.EventGap && (e.Object != "fleet-1" || !strings.Contains(e.Text, "it is gone")) {
+			t.Errorf("the gap is told as %+v", e)
+		}
+	}
+}
