@@ -128,7 +128,8 @@ func (a *analysis) seen(in *injection) *outage {
 }
 
 // falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began. An
-// attempt that was intended well before a fault, but started late and so met it, is not outside.
+// attempt that was intended well before a fault, but started late and so met it, is not outside; and one that was still on its way when
+// the scenario began may have met what that did first, as a node that lost its power.
 // Later ones may be the subject's doing and are only reported: they must not turn a failed run into an invalid one.
 func (p *proof) falseAlarms(a *analysis) []*outage {
 	until := a.end
@@ -147,7 +148,8 @@ func (p *proof) falseAlarms(a *analysis) []*outage {
 			explained := slices.ContainsFunc(own, func(in injection) bool {
 				return max(o.from, o.struck) >= in.from-l.gap && o.to <= in.to+l.gap
 			})
-			if len(own) > 0 && !explained && o.from < until {
+			before := max(o.from, o.struck)+l.connect < until // there and back again once more
+			if len(own) > 0 && !explained && before {
 				alarms = append(alarms, o)
 			}
 		}

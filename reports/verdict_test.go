@@ -232,6 +232,22 @@ func TestALateAttemptIsNoFalseAlarm(t *testing.T) {
 	}
 }
 
+// An attempt that is on its way when the scenario begins may meet the scenario, as a node that loses power at once.
+func TestAnAttemptOnItsWayIntoTheScenarioIsNoFalseAlarm(t *testing.T) {
+	for before, verdict := range map[time.Duration]Verdict{500 * time.Microsecond: Pass, 60 * time.Millisecond: Invalid} {
+		o := clean()
+		s := o.lab()
+		o.start(s)
+		i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Intended > scenarioAt-before-20*time.Millisecond })
+		a := &s.attempts[i]
+		a.Start, a.Class, a.Connect = scenarioAt-before, ConnectTimeout, 0
+		if r := s.report(t); r.Verdict != verdict {
+			t.Errorf("an attempt of the control lane that started %s before the scenario, and was lost, makes the run %s, want %s: %q",
+				before, r.Verdict, verdict, r.Reasons)
+		}
+	}
+}
+
 // A control lane that fails with the subject during the scenario must not turn a failed run into an invalid one.
 func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
 	o := clean()

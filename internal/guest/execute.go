@@ -90,18 +90,21 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 			cancel(err)
 		}
 	}()
+	running, ended := context.WithCancel(ctx) // the lab's own context goes on until it is down
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
 		select {
 		case <-r.stopped:
+		case <-running.Done():
+		}
+		if r.hasStopped() { // by the last thing that was recorded, too
 			stopAndLook(ctx, l, r, now)
 			cancel(errors.New(Stopped))
-		case <-ctx.Done():
 		}
 	}()
 	err = runScenario(ctx, scenario, plan, l, r, now)
-	cancel(nil)
+	ended()
 	<-looked
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause

@@ -61,6 +61,27 @@ func TestObjectsComeBackAsTheyWereWritten(t *testing.T) {
 	})
 }
 
+// kube-proxy reads the timeout without asking whether there is one.
+func TestAffinityHasATimeoutAndNoAffinityHasNone(t *testing.T) {
+	inBoth(t, func(t *testing.T, _ lab, client kubernetes.Interface) {
+		services := client.CoreV1().Services("default")
+		if _, err := services.Create(t.Context(), service("web", "10.96.0.10"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for affinity, want := range map[string]*corev1.SessionAffinityConfig{
+			"ClientIP": {ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10800))}}, "None": nil,
+		} {
+			s, err := services.Patch(t.Context(), "web", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"sessionAffinity":%q}}`, affinity), metav1.PatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, s.Spec.SessionAffinityConfig); diff != "" {
+				t.Errorf("sessionAffinity %s (-want +got):\n%s", affinity, diff)
+			}
+		}
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	l := start(t, nil)
 	client := l.client(t)

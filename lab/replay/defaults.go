@@ -38,7 +38,7 @@ func setDefaults(u *unstructured.Unstructured) {
 
 func serviceDefaults(spec map[string]any) {
 	fill(spec, "type", "ClusterIP")
-	fill(spec, "sessionAffinity", "None")
+	affinityDefaults(spec)
 	for _, p := range children(spec, "ports") {
 		fill(p, "protocol", "TCP")
 		if target := p["targetPort"]; target == nil || target == int64(0) || target == "" {
@@ -67,6 +67,17 @@ func serviceDefaults(spec map[string]any) {
 		family = "IPv6"
 	}
 	fill(spec, "ipFamilies", []any{family})
+}
+
+// affinityDefaults are the real server's: kube-proxy takes the timeout of ClientIP for granted, and ends without one.
+func affinityDefaults(spec map[string]any) {
+	fill(spec, "sessionAffinity", "None")
+	switch spec["sessionAffinity"] {
+	case "None":
+		delete(spec, "sessionAffinityConfig")
+	case "ClientIP":
+		fill(child(child(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", int64(10800))
+	}
 }
 
 func fill(m map[string]any, key string, value any) {

@@ -359,10 +359,16 @@ func TestAWorkerThatIsToldToGoHandsOverWhatItHas(t *testing.T) {
 	if err := w.workers[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	c.Finish(ctx)
+	// It goes when all was fetched, and nobody orders it to end.
+	running, stop := context.WithCancel(ctx)
+	ran := make(chan struct{})
+	go func() { defer close(ran); c.Run(running) }()
 	if err := w.workers[0].cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
+	stop()
+	<-ran
+	c.Finish(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.lane(name)
