@@ -14,7 +14,7 @@ import (
 
 // A run that stops and looks is the same run until then, and what it saw is the same each time.
 func TestAStopChangesNothingUntilThen(t *testing.T) {
-	text := "hitless timeline 1\nnodes 1\nrate 20\nset baseline=5s\nset settle=1s\n+0s endpoints create busy addresses=192.0.2.1,192.0.2.2\n+1s workload rollout web\n+1s expect rolled-out web within=2m\n+20s end\n"
+	text := "hitless timeline 1\nnodes 2\nrate 20\nset baseline=10s\nset settle=1s\n+0s endpoints create busy addresses=192.0.2.1,192.0.2.2\n+1s workload rollout web\n+1s expect rolled-out web within=2m\n+20s end\n"
 	file := filepath.Join(t.TempDir(), "some.timeline")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

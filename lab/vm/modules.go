@@ -15,6 +15,7 @@ var Modules = []string{
 	"ip_tables", "iptable_nat", "iptable_filter", "iptable_mangle",
 	"xt_comment", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_addrtype", "xt_set", "xt_statistic", "xt_multiport",
 	"xt_tcpudp", "xt_recent", "xt_nfacct", "xt_ipvs", "ipt_REJECT", "ip6t_REJECT", "xt_REDIRECT", "xt_physdev",
+	"tcp_diag", "udp_diag", // what sockets there are, for who looks
 }
 
 // AddModules puts the modules and the order in which to load them into the image. Names that this kernel lacks are
