@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -298,4 +299,46 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection that meets the rest of an earlier one from the same address and port is sent again at once, and was never lost.
+// Without timestamps, and with more data in the earlier one than its sequence numbers would have passed by themselves, the
+// server cannot take the new SYN for a new one (RFC 6191), as it cannot when a proxy has put another client's connection there.
+func TestAServerThatRemembers(t *testing.T) {
+	const much = 64 << 20 // bytes; at 64 ns each, the clock of sequence numbers takes 4.3 s for them
+	w := newWires(t)
+	w.client.sysctl(t, "net.ipv4.tcp_timestamps", "0")
+	w.serve(t, func(l net.Listener) {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.CopyN(io.Discard, c, much)
+			_ = c.Close() // before the client does, so that it is the server that has the connection in TIME_WAIT
+		}
+		serve(l, answer("web-1", "node-1"))
+	})
+	l, base := wiredLane(50), monotonic(t)
+	w.client.must(t, func() error { return upload(newWalk(l.SourcePrefix, base).next(0), vip, much) })
+	for _, a := range w.probe(t, base, 10*time.Millisecond, l, 3) {
+		remembered := a.Seq == 0
+		if a.Class != reports.OK || (a.Detail == DetailRemembered) != remembered || (a.Retrans > 0) != remembered || a.Connect >= synLost {
+			t.Errorf("attempt %d is %v (%s), %d retransmissions, connected after %v", a.Seq, a.Class, a.Detail, a.Retrans, a.Connect)
+		}
+	}
+}
+
+// upload sends so many bytes from the address and waits until the server has closed the connection.
+func upload(from netip.AddrPort, to string, bytes int) error {
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
+	c, err := dialer.Dial("tcp", to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Write(make([]byte, bytes)); err != nil {
+		return err
+	}
+	_, err = c.Read(make([]byte, 1))
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

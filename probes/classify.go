@@ -20,6 +20,7 @@ const (
 	DetailBackend    = "backend not allowed"
 	DetailNoIdentity = "no identity in the answer"
 	DetailSlow       = "answer after the threshold"
+	DetailRemembered = "server remembered an earlier connection" // of the same five-tuple, see synLost; good all the same
 	DetailEnd        = "end of stream"
 	DetailFull       = "requests not taken any more"
 	DetailRetried    = "a client would have sent it again in silence" // http-reuse: the kept connection had died

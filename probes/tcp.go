@@ -198,6 +198,12 @@ func (t *tcp) identify(f *flight, who identity) {
 	f.Terminating = who.terminating
 }
 
+// synLost is the least time after which a connection whose SYN was lost is established: a lost SYN is sent again after 1 s
+// (TCP_TIMEOUT_INIT, RFC 6298), and the half of it leaves room for a kernel that was told otherwise. One that is sent again
+// sooner got an answer, from a socket that remembers a connection from the same address and port: a client answers such an ACK
+// with RST and sends its SYN again after two ticks, 8 ms (TCP_TIMEOUT_MIN, tcp_rcv_synsent_state_process()). Nothing was lost.
+const synLost = 500 * time.Millisecond
+
 // answered names an attempt with a well-formed answer after the time total.
 func answered(a *reports.Attempt, l *Lane, total time.Duration) (reports.Class, string) {
 	switch {
@@ -205,8 +211,10 @@ func answered(a *reports.Attempt, l *Lane, total time.Duration) (reports.Class, 
 		return reports.Misrouted, DetailNoIdentity
 	case !allowed(l.Backends, a.Backend):
 		return reports.Misrouted, DetailBackend
-	case a.Retrans > 0:
+	case a.Retrans > 0 && a.Connect >= synLost:
 		return reports.Delayed, ""
+	case a.Retrans > 0:
+		return reports.OK, DetailRemembered
 	case l.DelayedAfter > 0 && total > l.DelayedAfter:
 		return reports.Delayed, DetailSlow
 	}

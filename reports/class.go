@@ -6,9 +6,10 @@ import "fmt"
 type Class uint8
 
 const (
-	// OK is a complete, correct answer without any retransmission of the SYN.
+	// OK is a complete, correct answer without a lost SYN.
 	OK Class = iota + 1
-	// Delayed is a correct answer that needed a retransmitted SYN (TCP_INFO) or came later than the lane's threshold.
+	// Delayed is a correct answer to a SYN that was lost and sent again (TCP_INFO, and connected no sooner than 500 ms), or one
+	// that came later than the lane's threshold.
 	Delayed
 	// Refused is a RST from a host with no listener; the error queue is empty.
 	Refused
