@@ -38,7 +38,7 @@ func TestTheScheduledRunIsAGoodCall(t *testing.T) {
 	if code := execute(append(args, "--set=rolouts=4"), &out, &out); code != exitUsage || !strings.Contains(out.String(), "rolouts") {
 		t.Errorf("a key that there is not was taken: %d\n%s", code, out.String())
 	}
-	for _, word := range []string{"--in-cluster", "--openmetrics", "--out=/work/$(POD_NAME)"} {
+	for _, word := range []string{"--in-cluster", "--openmetrics", "--out=/data/$(POD_NAME)"} {
 		if !strings.Contains(strings.Join(args, " "), word) {
 			t.Errorf("the run lacks %s", word)
 		}
@@ -53,7 +53,7 @@ func TestThePageOfTheReportsIsAGoodCall(t *testing.T) {
 	var page appsv1.Deployment
 	manifest(t, "reports.yaml", &page)
 	cmd, rest, err := root().Find(page.Spec.Template.Spec.Containers[0].Args)
-	if err != nil || cmd.Name() != "serve" || len(rest) != 1 || rest[0] != "/work" {
+	if err != nil || cmd.Name() != "serve" || len(rest) != 1 || rest[0] != "/data" {
 		t.Fatalf("%v: %s %q", err, cmd.Name(), rest)
 	}
 	if listen := cmd.Flag("listen").DefValue; !strings.HasPrefix(listen, "127.0.0.1:7788") {

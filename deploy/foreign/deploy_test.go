@@ -128,7 +128,7 @@ tolerations: [{operator: Exists}]
 		t.Error("a run without a deadline has not the default one")
 	}
 	args := b.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
-	if want := []string{"run", "quiet", "--in-cluster", "--openmetrics", "--out=/work/$(POD_NAME)", `--context="x" y`}; !slices.Equal(args, want) {
+	if want := []string{"run", "quiet", "--in-cluster", "--openmetrics", "--out=/data/$(POD_NAME)", `--context="x" y`}; !slices.Equal(args, want) {
 		t.Errorf("the arguments are %q, want %q", args, want)
 	}
 	for name, pod := range podsOf(all) {

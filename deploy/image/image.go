@@ -48,7 +48,7 @@ func newImage(p *program) (*image, error) {
 			User:       fmt.Sprintf("%d:%d", user, user),
 			Entrypoint: []string{"/hitless"},
 			Env:        []string{"PATH=/", "HOME=/tmp", "HITLESS_CACHE=/tmp/hitless"},
-			WorkingDir: "/work",
+			WorkingDir: "/data",
 			Labels:     labels,
 		},
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(plain)}},
@@ -71,7 +71,7 @@ func rootFS(p *program) ([]byte, error) {
 	t.file("etc/passwd", 0o644, fmt.Appendf(nil, "hitless:x:%[1]d:%[1]d::/tmp:/sbin/nologin\n", user))
 	t.file("hitless", 0o755, p.bytes)
 	t.folder("tmp/", 0o1777)
-	t.folder("work/", 0o1777)
+	t.folder("data/", 0o1777)
 	err := t.close() // which writes the end
 	return b.Bytes(), err
 }
