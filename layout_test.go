@@ -24,7 +24,7 @@ var rooms = []struct {
 	{"proxier", []string{"proxier"}, "the bundled proxier is a program that stands alone"},
 	{"evidence", []string{"reports"}, "it watches any API, the lab's or a stranger's"},
 	{"lab", []string{"lab", "reports", "evidence"}, "the lab neither disturbs nor measures"},
-	{"cluster", []string{"reports", "evidence"}, "a live cluster is no lab, and its driver neither disturbs nor measures"},
+	{"cluster", []string{"reports", "evidence", "internal/clock"}, "a live cluster is no lab, and its driver neither disturbs nor measures"},
 	{"scenarios", []string{"reports"}, "the same steps drive the lab and a live cluster"},
 }
 

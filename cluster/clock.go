@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/hitless/hitless/internal/clock"
 )
 
 // Clock is the time by which a cluster is waited for.
@@ -19,16 +21,7 @@ type Wall struct{}
 func (Wall) Now() time.Time { return time.Now() }
 
 // Sleep lets time pass.
-func (Wall) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (Wall) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
 
 // askEvery is the least time between two questions about the same thing. What takes minutes is asked for less often.
 const askEvery = 500 * time.Millisecond

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 )
@@ -135,7 +136,7 @@ func (t *trial) settle(ctx context.Context) (time.Duration, error) {
 		if t.Now() > end {
 			return 0, fmt.Errorf("%s was not idle for %s within %s", t.subject, window, within)
 		}
-		if err := sleep(ctx, window); err != nil {
+		if err := clock.Sleep(ctx, window); err != nil {
 			return 0, err
 		}
 		var now time.Duration
@@ -146,17 +147,6 @@ func (t *trial) settle(ctx context.Context) (time.Duration, error) {
 		before = now
 	}
 	return 0, err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // change makes a change in the API, and returns how long the kernel took from there to have it, and what CPU that cost.
@@ -237,7 +227,7 @@ func (t *trial) rollout(ctx context.Context) error {
 	}
 	v, last := t.fleet.roll, len(t.fleet.roll.reals)-1
 	for i := range last {
-		if err := errors.Join(t.fleet.replace(v, i), sleep(ctx, rolloutPace)); err != nil {
+		if err := errors.Join(t.fleet.replace(v, i), clock.Sleep(ctx, rolloutPace)); err != nil {
 			return err
 		}
 	}

@@ -195,7 +195,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	}
 	w := &scenarios.World{
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: lanes,
-		Recorder: announce{r, progress(now)}, Clock: clock{now}, Params: plan.Parameters, Rate: plan.Rate,
+		Recorder: announce{r, progress(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: lanes.Failures,
 		Journal: r.Journal, Seed: plan.Seed,
 		Reach: func(ctx context.Context, network, target string) error {

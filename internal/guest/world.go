@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
@@ -26,20 +27,12 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-type clock struct{ now func() time.Duration }
+// runClock is the run's time, by which scenarios go.
+type runClock struct{ now func() time.Duration }
 
-func (c clock) Now() time.Duration { return c.now() }
+func (c runClock) Now() time.Duration { return c.now() }
 
-func (c clock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (c runClock) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
 
 // announce tells of phases, steps and checkpoints on the console as they are recorded. Before a checkpoint is told, all
 // attempts until then are in the region, where the host finds them.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -28,7 +29,7 @@ func (d Deaf) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 		return err
 	}
 	// The next fault may be ordered only when this one can no longer meet an attempt, see probes.Engine.Deafen.
-	if err := sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
+	if err := clock.Sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
 		return err
 	}
 	for _, e := range probes.Injected(name, f.ID, from, until) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
@@ -186,7 +187,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if p.cfg.Begins != nil && !s.Control {
 		p.cfg.Begins(lane.ID, target, s.Protocol)
 	}
-	if err := sleep(ctx, lead); err != nil {
+	if err := clock.Sleep(ctx, lead); err != nil {
 		return nil, err
 	}
 	return func() error {
@@ -229,15 +230,4 @@ func (p *Prober) Close() error {
 		err = fmt.Errorf("the probe worker ended with %s", text)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
