@@ -78,23 +78,29 @@ func outlineOf(page string) string {
 	return regexp.MustCompile(`\n\s*\n+`).ReplaceAllString(page, "\n")
 }
 
+// writtenPage is a history's report and its page.
+func writtenPage(t *testing.T, h *History) (*Report, string) {
+	t.Helper()
+	r, err := Build(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WritePage(&b, r, h); err != nil {
+		t.Fatal(err)
+	}
+	return r, b.String()
+}
+
 // A page needs nothing but itself.
 func TestThePageNeedsNoNetwork(t *testing.T) {
 	for name, s := range pageLabs() {
-		h := s.write(t)
-		r, err := Build(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		if err := WritePage(&b, r, h); err != nil {
-			t.Fatal(err)
-		}
-		if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(b.String()); found != "" {
+		r, page := writtenPage(t, s.write(t))
+		if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(page); found != "" {
 			t.Errorf("%s: the page asks for something from outside: %s", name, found)
 		}
 		for _, must := range []string{"Content-Security-Policy", r.headline(), thousands(r.Totals.Attempts), r.Run.InputsSha256, "prefers-color-scheme:dark", "@media print"} {
-			if !strings.Contains(html.UnescapeString(b.String()), must) {
+			if !strings.Contains(html.UnescapeString(page), must) {
 				t.Errorf("%s: the page lacks %q", name, must)
 			}
 		}
@@ -105,16 +111,8 @@ func TestThePageNeedsNoNetwork(t *testing.T) {
 func TestThePageOfNothingClaimsNothing(t *testing.T) {
 	good := rolling{seed: 1, fallback: true, rollouts: 1}
 	for say, s := range map[string]*lab{"no connection was measured": newLab(3), "no connection was dropped or delayed": good.start(good.lab())} {
-		h := s.write(t)
-		r, err := Build(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		if err := WritePage(&b, r, h); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(b.String(), say) || strings.Count(b.String(), ">no connection was ") != 1 {
+		_, page := writtenPage(t, s.write(t))
+		if !strings.Contains(page, say) || strings.Count(page, ">no connection was ") != 1 {
 			t.Errorf("the page lacks %q", say)
 		}
 	}
@@ -130,19 +128,11 @@ func TestTextsAreNeverMarkup(t *testing.T) {
 	for i := range s.pods {
 		s.pods[i].name = evil
 	}
-	h := o.start(s).write(t)
-	r, err := Build(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := WritePage(&b, r, h); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(b.String(), "<img") || strings.Contains(b.String(), "<script>alert") {
+	r, page := writtenPage(t, o.start(s).write(t))
+	if strings.Contains(page, "<img") || strings.Contains(page, "<script>alert") {
 		t.Error("a text of the history became markup")
 	}
-	b.Reset()
+	var b bytes.Buffer
 	if err := WriteMarkdown(&b, r, Origin{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"bytes"
 	"fmt"
 	"html"
 	"slices"
@@ -33,15 +32,8 @@ func TestAKeptRuleIsNamed(t *testing.T) {
 		if !strings.Contains(o.Cause.Text, want) || o.Cause.Event != "pod exited" {
 			t.Errorf("event %q, want %q in: %s", o.Cause.Event, want, o.Cause.Text)
 		}
-		r, err := Build(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		if err := WritePage(&b, r, h); err != nil {
-			t.Fatal(err)
-		}
-		page := html.UnescapeString(b.String())
+		_, page := writtenPage(t, h)
+		page = html.UnescapeString(page)
 		for _, must := range []string{"Backends of 203.0.113.10:80 by the rules of " + mode + " on node-2",
 			"<td>10.244.2.7:8080</td><td>web-1, exited at +10.000 s</td><td>in the rules</td><td>in the rules</td><td>in the rules</td><td>–</td></tr>"} {
 			if !strings.Contains(page, must) {

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"bytes"
 	"fmt"
 	"html"
 	"net/netip"
@@ -187,15 +186,8 @@ func TestThePageShowsTheKernelsTable(t *testing.T) {
 	s := staleLab(10*time.Second, 5*time.Millisecond)
 	s.look("node-3", 10*time.Second, 10100*time.Millisecond, "10.244.9.9:8080=1")
 	h := s.write(t)
-	r, err := Build(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := WritePage(&b, r, h); err != nil {
-		t.Fatal(err)
-	}
-	page := html.UnescapeString(b.String())
+	_, page := writtenPage(t, h)
+	page = html.UnescapeString(page)
 	_, outage, _ := strings.Cut(page, `<details class="outage"`)
 	outage, _, _ = strings.Cut(outage, "</details>")
 	for _, must := range []string{"Virtual server 203.0.113.10:80 in IPVS of node-2",
