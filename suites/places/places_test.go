@@ -60,17 +60,21 @@ func reportOf(f *suites.Future) *reports.Report {
 	return result.Report
 }
 
-var _ = Describe("a restart of each proxy", suites.Nightly, Ordered, func() {
+var _ = Describe("a restart of each proxy", Ordered, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
-		runs = begin("restart", map[string]place{"bundled": {"bundled", clusterIP}, "kube-proxy": {"kube-proxy@v1.37.1/ipvs", nodePort}}, nil)
+		at := map[string]place{"bundled": {"bundled", clusterIP}}
+		if suites.Selected(suites.Nightly) {
+			at["kube-proxy"] = place{"kube-proxy@v1.37.1/ipvs", nodePort}
+		}
+		runs = begin("restart", at, nil)
 	})
 
-	It("costs nothing at a cluster IP, asked from a node, with the bundled proxier", func() {
+	It("costs nothing at a cluster IP, asked from a node, with the bundled proxier", suites.Smoke, func() {
 		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(reports.Pass))
 	})
 
-	It("costs nothing at a node port, asked from outside, with kube-proxy v1.37.1 in mode ipvs", func() {
+	It("costs nothing at a node port, asked from outside, with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
 		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(reports.Pass))
 	})
 })
