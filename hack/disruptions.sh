@@ -35,6 +35,8 @@ compare drain-poweroff "$all" drain --set what=poweroff
 compare drain-reboot "$all" drain --set what=reboot --set off=40s
 compare flap "$all" flap --set watch=70s
 compare policy "$all" policy --set between=5s
+compare policy-nodeport "$all" policy --set between=5s --set target=nodePort
+compare recreate "$all" recreate --set away=5s
 compare api "$all" api --set away=40s --set relists=1 --set shutdownDelay=15s
 compare flush "$all" interference --set lasts=40s --set trafficPolicy=Cluster
 compare reload "$all" interference --set what=reload --set lasts=40s --set trafficPolicy=Cluster

@@ -46,7 +46,7 @@ func TestWithAnotherLocalPodItIsNotTheOnlyOne(t *testing.T) {
 
 // The red twin of attribution: what the watchers saw, moved by 10 s, explains nothing.
 func TestEventsShiftedByTenSecondsExplainNothing(t *testing.T) {
-	watched := []Kind{EventPod, EventEndpoint, EventProxy, EventKernel, EventHealth}
+	watched := []Kind{EventPod, EventEndpoint, EventService, EventProxy, EventKernel, EventHealth}
 	for _, shift := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		for _, withBalancer := range []bool{false, true} {
 			o := failing()

@@ -21,6 +21,7 @@ var eventRows = [...]eventRow{
 	{"lost workers", []Kind{EventGap}, "fault"},
 	{"nodes", []Kind{EventNode}, "fault"},
 	{"foreign", []Kind{EventForeign}, "fault"},
+	{"Service", []Kind{EventService}, "step"},
 	{"proxy", []Kind{EventProxy}, "proxy"},
 	{"pods", []Kind{EventPod}, "pod"},
 	{"endpoints", []Kind{EventEndpoint}, "endpoint"},

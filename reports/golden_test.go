@@ -78,8 +78,8 @@ func outlineOf(page string) string {
 	return regexp.MustCompile(`\n\s*\n+`).ReplaceAllString(page, "\n")
 }
 
-// writtenPage is a history's report and its page.
-func writtenPage(t *testing.T, h *History) (*Report, string) {
+// pageFrom is a history's report and its page.
+func pageFrom(t *testing.T, h *History) (*Report, string) {
 	t.Helper()
 	r, err := Build(h)
 	if err != nil {
@@ -95,7 +95,7 @@ func writtenPage(t *testing.T, h *History) (*Report, string) {
 // A page needs nothing but itself.
 func TestThePageNeedsNoNetwork(t *testing.T) {
 	for name, s := range pageLabs() {
-		r, page := writtenPage(t, s.write(t))
+		r, page := pageFrom(t, s.write(t))
 		if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(page); found != "" {
 			t.Errorf("%s: the page asks for something from outside: %s", name, found)
 		}
@@ -111,7 +111,7 @@ func TestThePageNeedsNoNetwork(t *testing.T) {
 func TestThePageOfNothingClaimsNothing(t *testing.T) {
 	good := rolling{seed: 1, fallback: true, rollouts: 1}
 	for say, s := range map[string]*lab{"no connection was measured": newLab(3), "no connection was dropped or delayed": good.start(good.lab())} {
-		_, page := writtenPage(t, s.write(t))
+		_, page := pageFrom(t, s.write(t))
 		if !strings.Contains(page, say) || strings.Count(page, ">no connection was ") != 1 {
 			t.Errorf("the page lacks %q", say)
 		}
@@ -128,7 +128,7 @@ func TestTextsAreNeverMarkup(t *testing.T) {
 	for i := range s.pods {
 		s.pods[i].name = evil
 	}
-	r, page := writtenPage(t, o.start(s).write(t))
+	r, page := pageFrom(t, o.start(s).write(t))
 	if strings.Contains(page, "<img") || strings.Contains(page, "<script>alert") {
 		t.Error("a text of the history became markup")
 	}

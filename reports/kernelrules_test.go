@@ -32,7 +32,7 @@ func TestAKeptRuleIsNamed(t *testing.T) {
 		if !strings.Contains(o.Cause.Text, want) || o.Cause.Event != "pod exited" {
 			t.Errorf("event %q, want %q in: %s", o.Cause.Event, want, o.Cause.Text)
 		}
-		_, page := writtenPage(t, h)
+		_, page := pageFrom(t, h)
 		page = html.UnescapeString(page)
 		for _, must := range []string{"Backends of 203.0.113.10:80 by the rules of " + mode + " on node-2",
 			"<td>10.244.2.7:8080</td><td>web-1, exited at +10.000 s</td><td>in the rules</td><td>in the rules</td><td>in the rules</td><td>–</td></tr>"} {

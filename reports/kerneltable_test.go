@@ -186,7 +186,7 @@ func TestThePageShowsTheKernelsTable(t *testing.T) {
 	s := staleLab(10*time.Second, 5*time.Millisecond)
 	s.look("node-3", 10*time.Second, 10100*time.Millisecond, "10.244.9.9:8080=1")
 	h := s.write(t)
-	_, page := writtenPage(t, h)
+	_, page := pageFrom(t, h)
 	page = html.UnescapeString(page)
 	_, outage, _ := strings.Cut(page, `<details class="outage"`)
 	outage, _, _ = strings.Cut(outage, "</details>")

@@ -61,6 +61,9 @@ const (
 	// EventEndpoint is a change of an endpoint in an EndpointSlice: attr service, address, pod,
 	// state=ready|serving-terminating|terminating|unready|removed.
 	EventEndpoint Kind = "endpoint"
+	// EventService is something that was done to the measured Service: attr service, state=changed|deleted|created, fields: those
+	// of its spec that changed, with commas between them. What was deleted is away until it is created.
+	EventService Kind = "service"
 	// EventProxy is about the subject on a node: attr state=started|ready|exited|killed|stopped|continued|
 	// synced|flushed|restored.
 	EventProxy Kind = "proxy"
@@ -109,7 +112,7 @@ const (
 
 // Kinds are all kinds of event. An event of another kind is damage to the record.
 func Kinds() []Kind {
-	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventProxy, EventNode, EventForeign, EventHealth,
+	return []Kind{EventLane, EventPhase, EventStep, EventRollout, EventPod, EventEndpoint, EventService, EventProxy, EventNode, EventForeign, EventHealth,
 		EventBalancer, EventFlows, EventKernel, EventTable, EventChoice, EventInjected, EventLog, EventClock, EventGap, EventSkipped, EventGuard}
 }
 

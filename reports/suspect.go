@@ -36,7 +36,8 @@ var (
 		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
 	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
 		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
-	kernelWeights = map[string]float64{"removed": 0.55, "weight": 0.45}
+	serviceWeights = map[string]float64{"deleted": 0.96, "changed": 0.6, "created": 0.4}
+	kernelWeights  = map[string]float64{"removed": 0.55, "weight": 0.45}
 )
 
 const (
@@ -120,6 +121,13 @@ func (a *analysis) suspectOf(e Event) suspect {
 		s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " became " + state
 		if state == "removed" {
 			s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " was removed"
+		}
+	case EventService:
+		s.weight, s.what = serviceWeights[state], e.Text
+		if state == "deleted" {
+			s.standing, s.backend = true, true
+			s.until = a.after(e, func(later Event) bool { return later.Attrs["state"] == "created" })
+			return s
 		}
 	case EventProxy:
 		s.weight, s.what = proxyWeights[state], "the proxy"+on+" "+cmp.Or(proxyPhrases[state], "was "+state)

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -107,6 +110,9 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 		if err != nil {
 			return fmt.Errorf("creating %s: %w", reference, err)
 		}
+		if w.measures(o) {
+			w.tellService("created", "")
+		}
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", reference, err)
 	default:
@@ -159,10 +165,37 @@ func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
 	if after.GetResourceVersion() == before.GetResourceVersion() {
 		return fmt.Errorf("%s is as it was after %s: nothing was changed", s.Object, s.JSON)
 	}
-	if service, is := after.(*corev1.Service); is && service.Name == w.main.name && service.Namespace == w.namespace() {
+	if service, is := after.(*corev1.Service); is && w.measures(service) {
 		w.main.policy = service.Spec.ExternalTrafficPolicy
+		w.tellService("changed", fieldsOf(s.JSON))
 	}
 	return nil
+}
+
+// measures reports whether it is the Service that the lanes go to.
+func (w *World) measures(o k8s.Object) bool {
+	_, is := o.(*corev1.Service)
+	return is && o.GetName() == w.main.name && o.GetNamespace() == w.namespace()
+}
+
+// tellService records what was done to the measured Service, since that may take traffic away by itself.
+func (w *World) tellService(state, fields string) {
+	name := w.namespace() + "/" + w.main.name
+	text := "the Service " + name + " was " + state
+	if fields != "" {
+		text += ": " + fields
+	}
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventService, Object: name, Text: text,
+		Attrs: map[string]string{"service": name, "state": state, "fields": fields}})
+}
+
+// fieldsOf are the fields of a spec that a patch changes, in the order of their names.
+func fieldsOf(patch string) string {
+	var p struct{ Spec map[string]any }
+	if err := json.Unmarshal([]byte(patch), &p); err != nil {
+		return "" // it was applied, so that this cannot be
+	}
+	return strings.Join(slices.Sorted(maps.Keys(p.Spec)), ", ")
 }
 
 func (w *World) deleteObject(ctx context.Context, s timeline.Step) error {
@@ -172,6 +205,9 @@ func (w *World) deleteObject(ctx context.Context, s timeline.Step) error {
 	}
 	if err := w.Cluster.Delete(ctx, o, graceOf(s)...); err != nil {
 		return fmt.Errorf("deleting %s: %w", s.Object, err)
+	}
+	if w.measures(o) {
+		w.tellService("deleted", "")
 	}
 	return nil
 }

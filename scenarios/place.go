@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,11 @@ func (p Params) ThroughBalancer() bool {
 // checkPlaces says which of the values do not go together.
 func (p Params) checkPlaces() error {
 	target, client := p[targetParameter.Key], p[clientParameter.Key]
+	for name := range strings.SplitSeq(p[changesKey], ",") {
+		if err := p.checkChange(name); err != nil {
+			return err
+		}
+	}
 	if reuse := p.duration(reuseParameter.Key); reuse > 0 {
 		for _, name := range p.lanes() {
 			if name != tcpNew && name != udpFresh {

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,19 +22,17 @@ func policy() Scenario {
 		Name:    "policy",
 		ByAPI:   true,
 		Needs:   []Need{{"patch", "", "services", "", InRun}},
-		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports",
+		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports, type",
 		Parameters: []Parameter{
-			{"changes", "all", "which changes, in this order: all, or some of " + strings.Join(changeNames(), ","), listOf(append(changeNames(), "all")...)},
+			lanesParameter,
+			{changesKey, "all", "which changes, in this order: all that the target has, or some of " + strings.Join(changeNames(), ","),
+				listOf(append(changeNames(), "all")...)},
 			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour)},
 			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
 			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster")},
 		},
 		Run: func(ctx context.Context, w *World) error {
-			names := strings.Split(w.Params["changes"], ",")
-			if slices.Contains(names, "all") {
-				names = changeNames()
-			}
-			for _, name := range names {
+			for _, name := range w.Params.changes() {
 				if err := w.changeService(ctx, name); err != nil {
 					return err
 				}
@@ -43,9 +42,13 @@ func policy() Scenario {
 	}
 }
 
+// changesKey names the changes.
+const changesKey = "changes"
+
 // change is what a Service becomes, and what it was, as fields of its spec; null takes a field away.
 type change struct {
 	name   string
+	at     []string // where lanes must go for the Service to have it, and to serve them meanwhile; empty for everywhere
 	to     map[string]any
 	back   map[string]any
 	policy corev1.ServiceExternalTrafficPolicy // while it is changed; empty for the workload's own
@@ -57,15 +60,22 @@ func changes(s *corev1.Service) []change {
 	if own == other {
 		other = corev1.ServiceExternalTrafficPolicyCluster
 	}
+	kind := corev1.ServiceTypeLoadBalancer
+	if s.Spec.Type == corev1.ServiceTypeClusterIP {
+		kind = corev1.ServiceTypeNodePort
+	}
 	more := corev1.ServicePort{Name: "more", Port: port + 1, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}
 	return []change{
-		{name: "externalTrafficPolicy", to: map[string]any{"externalTrafficPolicy": other}, back: map[string]any{"externalTrafficPolicy": own}, policy: other},
+		{name: "externalTrafficPolicy", at: []string{toLoadBalancer, toNodePort}, to: map[string]any{"externalTrafficPolicy": other},
+			back: map[string]any{"externalTrafficPolicy": own}, policy: other},
 		{name: "internalTrafficPolicy", to: map[string]any{"internalTrafficPolicy": "Local"}, back: map[string]any{"internalTrafficPolicy": "Cluster"}},
 		{name: "sessionAffinity", to: map[string]any{"sessionAffinity": "ClientIP"}, back: map[string]any{"sessionAffinity": "None", "sessionAffinityConfig": nil}},
 		// Two halves of all addresses: whoever the client is, the rules are there and let it in.
-		{name: "loadBalancerSourceRanges", to: map[string]any{"loadBalancerSourceRanges": []string{"0.0.0.0/1", "128.0.0.0/1"}},
+		{name: "loadBalancerSourceRanges", at: []string{toLoadBalancer}, to: map[string]any{"loadBalancerSourceRanges": []string{"0.0.0.0/1", "128.0.0.0/1"}},
 			back: map[string]any{"loadBalancerSourceRanges": nil}},
 		{name: "ports", to: map[string]any{"ports": append(slices.Clone(s.Spec.Ports), more)}, back: map[string]any{"ports": s.Spec.Ports}},
+		// What it has more as the other type is nothing that the lanes go to; one for a load balancer would lose its address.
+		{name: "type", at: []string{toNodePort, toClusterIP, ToExternalIP}, to: map[string]any{"type": kind}, back: map[string]any{"type": s.Spec.Type}},
 	}
 }
 
@@ -75,6 +85,26 @@ func changeNames() []string {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// changes are the names of the changes that are to be made, all of them such as the target has.
+func (p Params) changes() []string {
+	names := strings.Split(p[changesKey], ",")
+	if !slices.Contains(names, "all") {
+		return names
+	}
+	return slices.DeleteFunc(changeNames(), func(name string) bool { return p.checkChange(name) != nil })
+}
+
+// checkChange says why a change cannot be made where the lanes go.
+func (p Params) checkChange(name string) error {
+	all, target := changes(&corev1.Service{}), cmp.Or(p[targetParameter.Key], toLoadBalancer)
+	i := slices.IndexFunc(all, func(c change) bool { return c.name == name })
+	if i < 0 || len(all[i].at) == 0 || slices.Contains(all[i].at, target) {
+		return nil
+	}
+	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a loss; give target=%s",
+		changesKey, name, target, name, strings.Join(all[i].at, " or target="))
 }
 
 // changeService makes one change, gives it time to be seen, and takes it back.
@@ -132,5 +162,5 @@ func (w *World) patchService(ctx context.Context, spec map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return w.perform(ctx, timeline.Step{Verb: "object patch", Object: "Service/" + w.namespace() + "/" + w.main.name, JSON: string(data)})
+	return w.perform(ctx, timeline.Step{Verb: "object patch", Object: w.serviceName(), JSON: string(data)})
 }

@@ -63,7 +63,7 @@ type Scenario struct {
 
 // All lists the scenarios in the order of their names.
 func All() []Scenario {
-	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), restart(), rollout(), scale(), soak(), upgrade()}
+	return []Scenario{api(), churn(), drain(), fault(), flap(), interference(), migrate(), policy(), quiet(), recreate(), restart(), rollout(), scale(), soak(), upgrade()}
 }
 
 // gates says whether the measured pods have a readiness gate.

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -66,5 +69,76 @@ func TestPolicyChangesTheServiceAndPutsItBack(t *testing.T) {
 	}
 	if ended := slices.DeleteFunc(append(s.steps("change "), s.steps("put back ")...), func(state string) bool { return state != "end" }); len(ended) != 10 {
 		t.Errorf("%d changes ended, want 5 and 5 back", len(ended))
+	}
+}
+
+// Where no load balancer is, the Service becomes one for a balancer, or gets node ports, and loses what that gave it afterwards.
+func TestPolicyChangesTheTypeWhereLanesDoNotNeedIt(t *testing.T) {
+	for target, c := range map[string]struct {
+		set           map[string]string
+		before, while corev1.ServiceType
+	}{
+		"nodePort":  {map[string]string{}, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer},
+		"clusterIP": {map[string]string{"client": "node"}, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort},
+	} {
+		t.Run(target, func(t *testing.T) {
+			c.set["target"], c.set["changes"], c.set["replicas"] = target, "type", "2"
+			s := newStage(t, "policy", c.set)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.world.Nodes[0]},
+				Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}}}}
+			if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			service := func() *corev1.Service {
+				v, err := s.client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v
+			}
+			seen, err := s.client.CoreV1().Services("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=web"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer seen.Stop()
+			play(t, s, "policy")
+			first := (<-seen.ResultChan()).Object.(*corev1.Service)
+			was := false
+			for last := service().ResourceVersion; first.ResourceVersion != last; first = (<-seen.ResultChan()).Object.(*corev1.Service) {
+				was = was || first.Spec.Type == c.while && first.Spec.Ports[0].NodePort != 0
+			}
+			after := service()
+			if !was || after.Spec.Type != c.before || (after.Spec.Ports[0].NodePort != 0) != (c.before == corev1.ServiceTypeNodePort) {
+				t.Errorf("the Service was a %s meanwhile: %v; in the end it is a %s with the ports %v, and was to be a %s", c.while, was,
+					after.Spec.Type, after.Spec.Ports, c.before)
+			}
+		})
+	}
+}
+
+// The Service is gone in between with all that was known of its pods, and has its addresses and ports again in the end.
+func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
+	s := newStage(t, "recreate", map[string]string{"replicas": "2"})
+	seen, err := s.client.DiscoveryV1().EndpointSlices("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seen.Stop()
+	play(t, s, "recreate")
+	for gone := false; !gone; {
+		e := <-seen.ResultChan()
+		gone = e.Type == watch.Deleted && e.Object.(*discoveryv1.EndpointSlice).Labels[discoveryv1.LabelServiceName] == "web"
+	}
+	if steps := append(s.steps("delete the Service"), s.steps("create it again")...); !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
+		t.Errorf("the steps were %v", steps)
+	}
+	var told []string
+	for _, e := range s.events {
+		if e.Kind == reports.EventService {
+			told = append(told, e.Object+" "+e.Attrs["state"])
+		}
+	}
+	if !slices.Equal(told, []string{"default/web deleted", "default/web created"}) {
+		t.Errorf("the record tells of %v", told)
 	}
 }

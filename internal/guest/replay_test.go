@@ -55,10 +55,11 @@ func TestAScenarioIsReplayedFromItsTimeline(t *testing.T) {
 		set  map[string]string
 		want []string // steps among those that must be there
 	}{
-		"flap":    {map[string]string{"flaps": "2"}, []string{"pod unready web#1", "expect unready web#1 within=30s", "pod ready web#2", "lane stop tcp-long"}},
-		"policy":  {map[string]string{"changes": "externalTrafficPolicy,ports", "replicas": "2"}, []string{`object patch Service/default/web {"spec":{"externalTrafficPolicy":"Local"}}`}},
-		"churn":   {map[string]string{"for": "2m", "ports": "4", "rolloutEvery": "1"}, []string{"workload deploy drained replicas=1 policy=Cluster gated=on ports=4", "client open drained each=3", "endpoints set busy addresses=192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5", "workload rollout web"}},
-		"rollout": {nil, []string{"workload rollout web", "expect rolled-out web within=2m0s"}},
+		"flap":     {map[string]string{"flaps": "2"}, []string{"pod unready web#1", "expect unready web#1 within=30s", "pod ready web#2", "lane stop tcp-long"}},
+		"policy":   {map[string]string{"changes": "externalTrafficPolicy,ports", "replicas": "2"}, []string{`object patch Service/default/web {"spec":{"externalTrafficPolicy":"Local"}}`}},
+		"churn":    {map[string]string{"for": "2m", "ports": "4", "rolloutEvery": "1"}, []string{"workload deploy drained replicas=1 policy=Cluster gated=on ports=4", "client open drained each=3", "endpoints set busy addresses=192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5", "workload rollout web"}},
+		"recreate": {map[string]string{"replicas": "2"}, []string{"object delete Service/default/web", "expect balanced web within=1m25s"}},
+		"rollout":  {nil, []string{"workload rollout web", "expect rolled-out web within=2m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,10 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 			s.Spec.Ports[i].NodePort = c.port()
 			changed = true
 		}
+		if !external(s) && s.Spec.Ports[i].NodePort != 0 {
+			s.Spec.Ports[i].NodePort = 0 // of the type that it had
+			changed = true
+		}
 	}
 	if local(s) && s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = c.port()
@@ -48,8 +52,8 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 // lacks reports whether a Service has not all that the API server would have given it, or more. It is asked of each Service
 // after each change of anything.
 func lacks(s *corev1.Service) bool {
-	noPort := func(p corev1.ServicePort) bool { return p.NodePort == 0 }
-	return s.Spec.ClusterIP == "" || local(s) != (s.Spec.HealthCheckNodePort != 0) || external(s) && slices.ContainsFunc(s.Spec.Ports, noPort)
+	wrong := func(p corev1.ServicePort) bool { return external(s) != (p.NodePort != 0) }
+	return s.Spec.ClusterIP == "" || local(s) != (s.Spec.HealthCheckNodePort != 0) || slices.ContainsFunc(s.Spec.Ports, wrong)
 }
 
 func external(s *corev1.Service) bool {

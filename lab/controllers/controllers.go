@@ -101,6 +101,7 @@ func (c *controller) sync(ctx context.Context) {
 		c.report(ctx, "Service "+s.Name, c.syncService(ctx, s))
 		c.report(ctx, "Endpoints "+s.Name, c.syncEndpoints(ctx, s))
 	}
+	c.report(ctx, "what Services left", c.collect(ctx))
 }
 
 // report logs an error. A conflict or an object that is already there comes from a cache that lags: the change on its

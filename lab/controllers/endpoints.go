@@ -17,7 +17,7 @@ func (c *controller) syncEndpoints(ctx context.Context, s *corev1.Service) error
 	if len(s.Spec.Selector) == 0 {
 		return nil
 	}
-	want := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace},
+	want := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, Labels: managed},
 		Subsets: subsets(s, c.podsOf(s.Namespace, s.Spec.Selector))}
 	client := c.client.CoreV1().Endpoints(s.Namespace)
 	have, err := c.endpoints.Endpoints(s.Namespace).Get(want.Name)

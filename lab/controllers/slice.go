@@ -8,6 +8,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // syncService writes the one EndpointSlice of a Service with a selector, with the conditions of KEP-1672.
@@ -20,7 +21,7 @@ func (c *controller) syncService(ctx context.Context, s *corev1.Service) error {
 	}
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name + "-1", Namespace: s.Namespace,
-			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: "hitless"}},
+			Labels: labels.Merge(managed, labels.Set{discoveryv1.LabelServiceName: s.Name})},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 	for _, port := range s.Spec.Ports {

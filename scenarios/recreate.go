@@ -1,0 +1,89 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// recreate deletes the measured Service and creates it again with the addresses and ports that it had, as a deployment tool does
+// that replaces what it cannot change. Proxies that delete late what they create anew at the same address lose it for good
+// (kubernetes#71071 is of this kind).
+func recreate() Scenario {
+	return Scenario{
+		Name:    "recreate",
+		Summary: "deletes the Service and creates it again with the same addresses while traffic flows",
+		Parameters: []Parameter{
+			lanesParameter,
+			{"away", "10s", "how long there is no Service", durationIn(0, time.Hour)},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+		},
+		Run: func(ctx context.Context, w *World) error {
+			var s corev1.Service
+			if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s); err != nil {
+				return fmt.Errorf("reading the Service: %w", err)
+			}
+			if err := w.Step(ctx, "delete the Service", "", w.deleteService); err != nil {
+				return err
+			}
+			if err := w.Clock.Sleep(ctx, w.Params.duration("away")); err != nil {
+				return err
+			}
+			return w.Step(ctx, "create it again", "", func(ctx context.Context) error { return w.createAgain(ctx, &s) })
+		},
+	}
+}
+
+// deleteService waits until the API has no such Service any more.
+func (w *World) deleteService(ctx context.Context) error {
+	if err := w.act(ctx, "object delete", w.serviceName()); err != nil {
+		return err
+	}
+	return w.Until(ctx, "the Service to be gone", time.Minute, func(ctx context.Context) (bool, string, error) {
+		var s corev1.Service
+		err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s)
+		if apierrors.IsNotFound(err) {
+			return true, "", nil
+		}
+		return false, "it is still there", err
+	})
+}
+
+// createAgain waits until the Service has what it had, and the balancer has its nodes.
+func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
+	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: was.Name, Namespace: was.Namespace, Labels: was.Labels, Annotations: was.Annotations}, Spec: was.Spec}
+	for _, in := range was.Status.LoadBalancer.Ingress {
+		s.Spec.LoadBalancerIP = in.IP
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := w.perform(ctx, timeline.Step{Verb: "object apply", JSON: string(data)}); err != nil {
+		return err
+	}
+	err = w.Until(ctx, "the Service to have the addresses and ports that it had", time.Minute, func(ctx context.Context) (bool, string, error) {
+		var now corev1.Service
+		err := w.Cluster.Get(ctx, was.Name, was.Namespace, &now)
+		same := now.Spec.ClusterIP == was.Spec.ClusterIP && reflect.DeepEqual(now.Spec.Ports, was.Spec.Ports) &&
+			reflect.DeepEqual(now.Status.LoadBalancer, was.Status.LoadBalancer)
+		return same, fmt.Sprintf("%s, %v and %v", now.Spec.ClusterIP, now.Spec.Ports, now.Status.LoadBalancer.Ingress), err
+	})
+	if err != nil {
+		return err
+	}
+	return w.followed(ctx)
+}
+
+// serviceName is how a timeline names the measured Service.
+func (w *World) serviceName() string { return "Service/" + w.namespace() + "/" + w.main.name }
