@@ -1,6 +1,8 @@
 package vm
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -36,7 +38,11 @@ func (img *Image) AddModules(k Kernel, names ...string) (missing []string, err e
 	var list strings.Builder
 	for _, file := range files {
 		guest := "/usr/lib/modules/" + filepath.Base(file)
-		img.Add(guest, file, 0o644)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("packing a kernel module: %w", err)
+		}
+		img.Text(guest, string(unsigned(data)))
 		list.WriteString(guest + "\n")
 	}
 	img.Text(ModuleList, list.String())
