@@ -29,7 +29,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"museum lst", 2, "unknown command"},
 		{"run rollout --subject exec:main.go", 2, "main.go:"},
 		{"--help", 0, "Exit codes"},
-		{"run rolout", 2, "quiet, restart, rollout, scale, soak"},
+		{"run rolout", 2, "quiet, recreate, restart, rollout, scale, soak"},
 		{"run", 2, "give one scenario"},
 		{"run rollout --subject cilium", 2, "the subjects are bundled"},
 		{"run rollout --set replica=1", 2, "replicas=1"},
