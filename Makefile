@@ -70,6 +70,7 @@ bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the
 nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs, a day of soak on two seeds
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) test -count=1 ./cmd/hitless -run TestTheDocsHaveTheNight -update
+	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run InTheNight ./internal/run
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
 
 lint: ## gofmt, vet, staticcheck

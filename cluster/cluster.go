@@ -20,7 +20,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 	Server string // address of the API server
 
-	unpaced  kubernetes.Interface // for what has a pace of its own
+	unpaced  kubernetes.Interface // for what has a pace and a patience of its own
 	patience *patience
 }
 
@@ -80,7 +80,9 @@ func New(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	config.QPS = -1
+	// Through the API server pods are asked, and for one that cannot be reached the answer is 503: that is not the API server being
+	// away, and asking again is the fleet's own business.
+	config.QPS, config.Transport = -1, transport
 	unpaced, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)

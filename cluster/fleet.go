@@ -52,12 +52,16 @@ func (c *Cluster) MakeFleet(ctx context.Context, namespace string, f Fleet) erro
 	return nil
 }
 
+// Requests is what a worker's pod asks of its node.
+func (f Fleet) Requests() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+}
+
 func (f Fleet) template(labels map[string]string) corev1.PodTemplateSpec {
 	worker := corev1.Container{
 		Name: "worker", Image: f.Image, Args: f.Args,
-		Ports: []corev1.ContainerPort{{ContainerPort: int32(f.Port)}},
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi")}},
+		Ports:           []corev1.ContainerPort{{ContainerPort: int32(f.Port)}},
+		Resources:       corev1.ResourceRequirements{Requests: f.Requests()},
 		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
 		ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: f.PathAlive, Port: intstr.FromInt(f.Port)}}},
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -107,8 +108,17 @@ func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
 	if _, err := ask("gone"); !apierrors.IsNotFound(err) {
 		t.Errorf("%v, want that the pod is not there", err)
 	}
+	c.Away(func(from, to time.Time) {
+		t.Errorf("the API server is told to have been away for %v, and only a pod was", to.Sub(from))
+	})
 	if _, err := ask("silent"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("%v, want that it does not answer", err)
+	}
+	if _, err := c.Client.CoreV1().Services("run").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
+		t.Error("a Service that is no object")
+	}
+	if len(asked) != 4 {
+		t.Errorf("asked %q, want each question once", asked)
 	}
 	if want := "GET /api/v1/namespaces/run/pods/http:fleet-a:7707/proxy/records?from=7"; asked[0] != want {
 		t.Errorf("asked %s, want %s", asked[0], want)

@@ -27,13 +27,18 @@ type LiveFleet struct {
 	Rate       float64 // attempts a second of each worker; 10 when 0
 }
 
+// timeWait is for how long conntrack remembers a connection that has ended (nf_conntrack_tcp_timeout_time_wait, as kernels have it).
+const timeWait = 120 * time.Second
+
 const (
 	fleetPort = 7707
 	fleetRate = 10
 	// fleetLane is the first lane of a worker; all below are for what runs here.
 	fleetLane = 1000
-	// fleetEnd is how long workers may take to end and to hand over what they have, beyond the deadlines of an attempt.
-	fleetEnd = 30 * time.Second
+	// fleetEnd is how long workers may take to end and to hand over what they have, beyond the deadlines of an attempt; and
+	// each so much more, as a hundred are asked in a second, thrice.
+	fleetEnd     = 30 * time.Second
+	fleetEndEach = 30 * time.Millisecond
 )
 
 func (f LiveFleet) wanted() bool { return f.Workers > 0 || f.Everywhere }
@@ -78,7 +83,13 @@ func (f LiveFleet) touches(nodes int) string {
 	if f.OnHost {
 		where = " in the network of their nodes, for which the namespace has Pod Security privileged"
 	}
-	return fmt.Sprintf("it makes %s (%s)%s there, each with %v connections a second to the Service's cluster IP", kind, f.Image, where, f.Rate)
+	workers := f.Workers
+	if f.Everywhere {
+		workers = nodes
+	}
+	all := float64(workers) * f.Rate
+	return fmt.Sprintf("it makes %s (%s)%s there, each with %v connections a second to the Service's cluster IP: %v in all, of which the conntrack tables "+
+		"of the nodes with its pods hold up to %.0f", kind, f.Image, where, f.Rate, all, all*timeWait.Seconds())
 }
 
 // words are the fleet's part of the command and of the parameters.
@@ -144,6 +155,7 @@ type fleetProber struct {
 	now    func() time.Duration
 
 	collector *fleet.Collector
+	wanted    int    // workers
 	stop      func() // ends the collecting; nil before it began
 }
 
@@ -181,6 +193,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	if err != nil {
 		return err
 	}
+	p.wanted = wanted
 	p.step("begin", nil)
 	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, OnHost: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
 		Args: []string{fleet.WorkerName, fmt.Sprintf("--listen=:%d", fleetPort)}, Env: map[string]string{fleet.LaneVariable: string(text)}})
@@ -218,7 +231,7 @@ func (p *fleetProber) end(ctx context.Context, failed error) {
 	if p.stop != nil {
 		p.stop()
 	}
-	patience := probes.DefaultDialDeadline + probes.DefaultReplyDeadline + fleetEnd
+	patience := probes.DefaultDialDeadline + probes.DefaultReplyDeadline + fleetEnd + time.Duration(p.wanted)*fleetEndEach
 	if failed != nil {
 		patience = 2 * time.Second
 	}

@@ -51,7 +51,7 @@ func TestAFleetIsRefusedInPlainWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := r.Live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
+	if said := r.Live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(said, "70 in all, of which the conntrack tables of the nodes with its pods hold up to 8400") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
 		t.Errorf("it touches %q, by %q", said, r.command())
 	}
 }

@@ -104,6 +104,10 @@ func (s *Server) resourceList(group, version string) metav1.APIResourceList {
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/eviction", Namespaced: true,
 				Group: "policy", Version: "v1", Kind: "Eviction", Verbs: metav1.Verbs{"create"}})
 		}
+		if st.proxied {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/proxy", Namespaced: true,
+				Kind: "PodProxyOptions", Verbs: metav1.Verbs{"get"}})
+		}
 	}
 	return list
 }

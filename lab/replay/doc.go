@@ -4,10 +4,11 @@
 //
 // What is as in the real one: discovery of the known resources, get, list, watch (bookmarks, initial events, 410, too
 // large resource versions, changes of selection), create, update, patch, delete (graceful for pods, finalizers), the
-// status subresource, label and field selectors, optimistic locking, JSON and protobuf as the client asks.
+// status subresource, label and field selectors, optimistic locking, JSON and protobuf as the client asks, and GET of
+// pods/proxy, for pods that something else runs.
 //
 // What is simpler, on purpose: one API server without authentication, admission or quota; namespaces need not exist;
 // nothing is allocated (a Service without clusterIP has none); no paging (limit is ignored); the defaults of defaults.go
-// only; server-side apply merges and never removes fields; subresources other than status are unknown; nobody acts on
+// only; server-side apply merges and never removes fields; subresources other than status, eviction and proxy are unknown; nobody acts on
 // Deployments, ReplicaSets or anything else. It is not a test of controllers, and not for production.
 package replay

@@ -25,6 +25,7 @@ type request struct {
 	media       string // of the answer
 	key         key    // name is empty for the collection; namespace is empty for all namespaces
 	subresource string
+	rest        string // of the path below subresource proxy
 }
 
 // part is what the request may write.
@@ -44,7 +45,8 @@ func (s *Server) Handler() http.Handler {
 		if away {
 			panic(http.ErrAbortHandler) // net/http closes the connection
 		}
-		path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		own, rest := splitProxy(r.URL.Path)
+		path := strings.Split(strings.Trim(own, "/"), "/")
 		if r.Method == http.MethodGet && s.discover(w, path) {
 			return
 		}
@@ -55,6 +57,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		q, err := s.route(r, path, media)
 		if err == nil {
+			q.rest = rest
 			err = s.answer(w, q)
 		}
 		if err != nil {
@@ -97,6 +100,12 @@ func notFound(r *http.Request) error {
 // answer does what the request asks and answers it, unless it returns an error.
 func (s *Server) answer(w http.ResponseWriter, q *request) error {
 	one := q.key.name != ""
+	if q.subresource == "proxy" { // the query is the pod's
+		if q.Method == http.MethodGet {
+			return s.serveProxy(w, q)
+		}
+		return apierrors.NewMethodNotSupported(q.store.gr(), strings.ToLower(q.Method))
+	}
 	if q.URL.Query().Get("dryRun") != "" {
 		return apierrors.NewBadRequest("dryRun is not known to the replay control plane; nothing was written")
 	}

@@ -15,6 +15,7 @@ type resource struct {
 	namespaced bool
 	status     bool     // has a status subresource
 	evicted    bool     // has an eviction subresource
+	proxied    bool     // has a proxy subresource
 	counted    bool     // metadata.generation counts the changes of what is asked for
 	returned   bool     // a delete is answered with the object, not with a Status
 	review     bool     // create only: the answer is computed and nothing is stored
@@ -32,7 +33,7 @@ func resources() []*resource {
 			fields: []string{"involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "reason", "type"}}),
 		core(resource{plural: "namespaces", kind: "Namespace", status: true, fields: []string{"status.phase"}}),
 		core(resource{plural: "nodes", kind: "Node", status: true}),
-		core(resource{plural: "pods", kind: "Pod", namespaced: true, status: true, evicted: true, counted: true, returned: true,
+		core(resource{plural: "pods", kind: "Pod", namespaced: true, status: true, evicted: true, proxied: true, counted: true, returned: true,
 			fields: []string{"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"}}),
 		core(resource{plural: "secrets", kind: "Secret", namespaced: true, fields: []string{"type"}}),
 		core(resource{plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true, returned: true}),
@@ -71,7 +72,7 @@ func (r *resource) gr() schema.GroupResource {
 
 // has reports whether the resource has a subresource; the empty name is the resource itself.
 func (r *resource) has(subresource string) bool {
-	return subresource == "" || subresource == "status" && r.status || subresource == "eviction" && r.evicted
+	return subresource == "" || subresource == "status" && r.status || subresource == "eviction" && r.evicted || subresource == "proxy" && r.proxied
 }
 
 func (r *resource) serves(group, version string) bool {

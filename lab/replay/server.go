@@ -28,6 +28,10 @@ type Server struct {
 	Now func() time.Time
 	// Keep is how many events per resource are kept; a watch that asks for older ones is answered with 410 Gone.
 	Keep int
+	// Dial opens connections to pods, for pods/proxy; those of this process's network when nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	toPods http.RoundTripper // by Dial
 
 	mu      sync.Mutex
 	stores  []*store
@@ -43,6 +47,7 @@ type Server struct {
 // New returns an empty server: no namespaces, no nodes, no Services.
 func New() *Server {
 	s := &Server{Now: time.Now, Keep: DefaultKeep, version: 1} // 0 means "any" to clients
+	s.toPods = &http.Transport{DialContext: s.dialPods, DisableCompression: true, IdleConnTimeout: 90 * time.Second}
 	for _, r := range resources() {
 		s.stores = append(s.stores, &store{resource: r, objects: map[key]*object{}})
 	}

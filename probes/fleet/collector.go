@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ const (
 	// unreached is for how long a worker that joins later may wait for its target to answer once, as the network of a new pod
 	// may take a while; then it begins all the same, and what it loses counts.
 	unreached = 10 * time.Second
+	// hurry lies between two workers that are asked while all are waited for: a hundred of them a second are enough for a
+	// thousand to begin and to end in time, and no burden for an API server that has so many nodes.
+	hurry = 10 * time.Millisecond
 )
 
 // Pace is how often each of so many workers is asked: ten questions a second in all, and none more than once in two seconds.
@@ -69,6 +73,7 @@ func Pace(workers int) time.Duration {
 type Collector struct {
 	cfg   Config
 	every time.Duration // between two attempts of a lane
+	wait  func(context.Context, time.Duration) bool
 
 	mu      sync.Mutex
 	do      string
@@ -90,17 +95,17 @@ func New(cfg Config) (*Collector, error) {
 		return nil, fmt.Errorf("a fleet of %d workers with lanes from %d on: at least one worker is needed, and lane 0 is none", cfg.Wanted, cfg.FirstLane)
 	}
 	cfg.Every, cfg.Within, cfg.AtOnce = cmp.Or(cfg.Every, Pace(cfg.Wanted)), cmp.Or(cfg.Within, askWithin), cmp.Or(cfg.AtOnce, atOnce)
-	return &Collector{cfg: cfg, every: cfg.Lane.Gap(), do: doWait, current: map[string]*history{}}, nil
+	return &Collector{cfg: cfg, every: cfg.Lane.Gap(), wait: wait, do: doWait, current: map[string]*history{}}, nil
 }
 
 // Begin waits until as many workers as are wanted are there and have had an answer of their target, and has all of them run. It
 // returns when each has said that it does.
 func (c *Collector) Begin(ctx context.Context) error {
-	if err := c.until(ctx, func() string { return c.missing((*history).ready, "have had an answer of "+c.cfg.Lane.Target.String()) }); err != nil {
+	if err := c.until(ctx, (*history).ready, func() string { return c.missing((*history).ready, "have had an answer of "+c.cfg.Lane.Target.String()) }); err != nil {
 		return err
 	}
 	c.launch()
-	return c.until(ctx, func() string { return c.missing((*history).runs, "have begun") })
+	return c.until(ctx, (*history).runs, func() string { return c.missing((*history).runs, "have begun") })
 }
 
 // launch has the workers run that are ready; who comes later joins.
@@ -117,6 +122,7 @@ func (c *Collector) launch() {
 
 func (h *history) ready() bool { return h.reached && !h.over() }
 func (h *history) runs() bool  { return h.began && !h.over() }
+func nobody(*history) bool     { return false }
 
 // Run collects until the context ends.
 func (c *Collector) Run(ctx context.Context) {
@@ -125,7 +131,7 @@ func (c *Collector) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			c.round(ctx)
+			c.round(ctx, nobody, c.cfg.Every*9/10)
 		case <-ctx.Done():
 			return
 		}
@@ -136,7 +142,7 @@ func (c *Collector) Run(ctx context.Context) {
 // It is to be called once, with nothing else under way.
 func (c *Collector) Finish(ctx context.Context) {
 	c.order(doEnd)
-	_ = c.until(ctx, c.unfinished) // what is missing is stated
+	_ = c.until(ctx, (*history).over, c.unfinished) // what is missing is stated
 	c.state()
 }
 
@@ -189,30 +195,32 @@ func (c *Collector) missing(so func(*history) bool, words string) string {
 	return text
 }
 
-// until asks round after round until nothing is missing.
-func (c *Collector) until(ctx context.Context, missing func() string) error {
-	pause := max(min(c.cfg.Every/4, 500*time.Millisecond), time.Millisecond)
+// until asks round after round until nothing is missing. Workers that are so as they should be are asked no more often than ever.
+func (c *Collector) until(ctx context.Context, so func(*history) bool, missing func() string) error {
+	// Each round lists the workers' pods, some kilobytes of each, so that of many the pause is longer.
+	pause := max(min(c.cfg.Every/4, 500*time.Millisecond), c.cfg.Every/20, time.Millisecond)
 	for {
-		c.round(ctx)
+		c.round(ctx, so, 0)
 		c.mu.Lock()
 		text := missing()
 		c.mu.Unlock()
 		if text == "" {
 			return nil
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !c.wait(ctx, pause) {
 			return fmt.Errorf("the fleet: only %s: %w", text, context.Cause(ctx))
 		}
 	}
 }
 
-// round asks each worker once, and more often as long as it has more.
-func (c *Collector) round(ctx context.Context) {
-	names := c.members(ctx)
+// round asks each worker once, and more often as long as it has more; but none that is so already and was asked lately. The
+// questions are spread over a time, unless it is 0: then they come one soon after the other.
+func (c *Collector) round(ctx context.Context, so func(*history) bool, over time.Duration) {
+	names := c.members(ctx, so)
+	spread := hurry
+	if over > 0 {
+		spread = over / time.Duration(max(1, len(names)))
+	}
 	queue := make(chan string)
 	var asking sync.WaitGroup
 	for range min(c.cfg.AtOnce, len(names)) {
@@ -224,15 +232,31 @@ func (c *Collector) round(ctx context.Context) {
 			}
 		})
 	}
-	for _, name := range names {
+	for i, name := range names {
+		if i > 0 && !c.wait(ctx, spread) {
+			break
+		}
 		queue <- name
 	}
 	close(queue)
 	asking.Wait()
 }
 
-// members are the names of the workers to be asked: those that should be there, and those of whom something is to come.
-func (c *Collector) members(ctx context.Context) []string {
+// wait lets time pass, and reports whether the context goes on.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// members are the names of the workers to be asked: those that should be there, and those of whom something is to come; less
+// those that are so, until their turn comes.
+func (c *Collector) members(ctx context.Context, so func(*history) bool) []string {
 	asking, cancel := context.WithTimeout(ctx, c.cfg.Within)
 	defer cancel()
 	found, err := c.cfg.Way.Workers(asking)
@@ -247,10 +271,20 @@ func (c *Collector) members(ctx context.Context) []string {
 		}
 	}
 	for name, h := range c.current {
+		h.gone = h.gone || len(found) > 0 && !names[name] && h.lane == 0 // it was never told to run, so there is nothing to ask for
+	}
+	for name, h := range c.current {
 		names[name] = names[name] || h.lane > 0 && !h.over()
 	}
-	maps.DeleteFunc(names, func(_ string, ask bool) bool { return !ask })
-	return slices.Sorted(maps.Keys(names))
+	now := c.cfg.Now()
+	maps.DeleteFunc(names, func(name string, ask bool) bool {
+		h := c.current[name]
+		return !ask || so(h) && now-h.asked < c.cfg.Every
+	})
+	// Who is new comes first: until it has its first order it measures nothing.
+	return slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(c.current[a].incarnation), len(c.current[b].incarnation)), strings.Compare(a, b))
+	})
 }
 
 // ask puts one question to a worker, and reports whether there is more to be asked at once.
@@ -284,6 +318,7 @@ func (c *Collector) question(name string) (*history, Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.current[name]
+	h.asked = c.cfg.Now()
 	c.number++
 	do := doWait
 	if h.lane > 0 {

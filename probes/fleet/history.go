@@ -13,6 +13,7 @@ type history struct {
 	Member
 	incarnation string
 	heard       time.Duration // when it was heard for the first time
+	asked       time.Duration // when it was asked last
 
 	lane   uint16 // its number in the record; 0 until it was to run
 	told   time.Duration

@@ -23,18 +23,36 @@ const (
 	orphaned = 15 * time.Minute
 	// linger is how long a worker that was told to go waits for what it has to be fetched.
 	linger = 20 * time.Second
-	// again is how often a worker looks whether its target answers, and whether anybody asks.
+	// again is how often a worker looks whether its target answers. Whether anybody asks it looks every 30 s.
 	again = 250 * time.Millisecond
 )
+
+// Engine makes the attempts of a worker: a probes.Engine, or what plays one where no connection is to be opened.
+type Engine interface {
+	Now() time.Duration // since it was made
+	Start(lane probes.Lane, at time.Duration) error
+	Close()
+	Run(context.Context) error
+	// Answers looks whether the lane's target answers, on a connection that is no attempt.
+	Answers(ctx context.Context, lane probes.Lane) bool
+}
+
+// NewEngine makes the engine of a process whose name no other has. The attempts that it makes are to be recorded.
+type NewEngine func(process string, record func(reports.Attempt)) (Engine, error)
 
 // Serve is a worker: it answers questions on the listener and probes the lane when it is told to. When the context ends it makes no more attempts,
 // answers until everything was fetched, or for 20 s, and returns.
 func Serve(ctx context.Context, listener net.Listener, lane probes.Lane) error {
+	return ServeBy(ctx, listener, lane, newSockets)
+}
+
+// ServeBy is Serve with another engine.
+func ServeBy(ctx context.Context, listener net.Listener, lane probes.Lane, with NewEngine) error {
 	lane.ID = laneID
 	if err := lane.Validate(); err != nil {
 		return err
 	}
-	w, err := newWorker(lane.WithDefaults())
+	w, err := newWorker(lane.WithDefaults(), with)
 	if err != nil {
 		return err
 	}
@@ -73,24 +91,33 @@ const laneID = 1
 // worker probes, and keeps what it saw.
 type worker struct {
 	lane    probes.Lane
-	engine  *probes.Engine
+	engine  Engine
 	journal *journal
 }
 
-func newWorker(lane probes.Lane) (*worker, error) {
+func newWorker(lane probes.Lane, with NewEngine) (*worker, error) {
+	// A name that no other process has, so that nobody takes this one for the one before.
+	w := &worker{lane: lane, journal: newJournal(rand.Text())}
+	var err error
+	w.engine, err = with(w.journal.incarnation, w.record)
+	return w, err
+}
+
+// sockets is the engine that opens connections.
+type sockets struct{ *probes.Engine }
+
+// newSockets makes one. The process's name is the seed of its ports, too.
+func newSockets(process string, record func(reports.Attempt)) (Engine, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
 	}
-	// A name that no other process has, so that nobody takes this one for the one before; the seed of its ports, too.
-	w := &worker{lane: lane, journal: newJournal(rand.Text())}
 	var seed int64
-	for _, b := range []byte(w.journal.incarnation) {
+	for _, b := range []byte(process) {
 		seed = seed*31 + int64(b)
 	}
-	var err error
-	w.engine, err = probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: w.record})
-	return w, err
+	engine, err := probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: record})
+	return sockets{engine}, err
 }
 
 // run makes the attempts that are ordered.
@@ -112,10 +139,10 @@ func (w *worker) record(a reports.Attempt) {
 
 // reach looks whether the target answers, until it does, and then whether anybody asks.
 func (w *worker) reach(ctx context.Context) {
-	reached := false
+	pause, reached := again, false
 	for ctx.Err() == nil {
-		if !reached && w.answers(ctx) {
-			reached = true
+		if !reached && w.engine.Answers(ctx, w.lane) {
+			pause, reached = orphaned/30, true
 			w.journal.reach()
 		}
 		if w.journal.silence(w.engine.Now()) > orphaned {
@@ -123,22 +150,19 @@ func (w *worker) reach(ctx context.Context) {
 			w.engine.Close()
 			return
 		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
-		}
+		wait(ctx, pause)
 	}
 }
 
-// answers asks the target once, on a connection of its own.
-func (w *worker) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, w.lane.DialDeadline+w.lane.ReplyDeadline)
+// Answers asks the target once.
+func (sockets) Answers(ctx context.Context, lane probes.Lane) bool {
+	ctx, cancel := context.WithTimeout(ctx, lane.DialDeadline+lane.ReplyDeadline)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.lane.Target.String()+w.lane.Path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+lane.Target.String()+lane.Path, nil)
 	if err != nil {
 		return false
 	}
-	r.Host = w.lane.Host
+	r.Host = lane.Host
 	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
 	if err != nil {
 		return false

@@ -1,0 +1,311 @@
+//go:build lab && nightly
+
+package run_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/reports"
+)
+
+// A fleet in the pods of a lab, which real controllers made and a real API server passes questions on to. Twenty workers, of which one
+// process is killed and begins anew, one pod is deleted and another made in its place, and one cannot be reached for as long as the rollout takes:
+// no attempt stands twice in the record, what is not in it is told as a gap of the two, and nobody else has one. Its twin: eleven cannot be
+// reached any more until the end, and the run is not to be trusted.
+func TestInTheNightAFleetInTheLabsPods(t *testing.T) {
+	kubeconfig := labUp(t, "kube-proxy@v1.26.0/iptables")
+	client := clientOf(t, kubeconfig)
+	const workers = 20
+
+	t.Run("two lost and one cut off for a while", func(t *testing.T) {
+		var f *fleetOfLab
+		var lost []string
+		r := runFleet(t, kubeconfig, workers, map[string]func(){
+			"phase scenario": func() {
+				f = findFleet(t, client)
+				pods := slices.Sorted(maps.Keys(f.processes))
+				if len(pods) != workers {
+					t.Fatalf("%d processes of workers, want %d: %v", len(pods), workers, pods)
+				}
+				f.kill(pods[3])
+				f.remove(pods[11])
+				f.cut(pods[7], true)
+				lost = []string{pods[3], pods[11]}
+			},
+			"rollout 1 done": func() { f.healAll() },
+		})
+		r.whole(t, lost)
+		told := strings.Join(r.report.Reasons, "\n")
+		for _, pod := range lost {
+			if !strings.Contains(told, "a gap in the record of worker "+pod) {
+				t.Errorf("nothing is told of %s:\n%s", pod, told)
+			}
+		}
+		if r.joined < 2 {
+			t.Errorf("%d workers joined, want others in the place of the lost ones:\n%s", r.joined, r.said)
+		}
+		tooBusy(t, r.report)
+		if r.report.Verdict != reports.Pass {
+			t.Errorf("%s, want a pass:\n%s", r.report.Verdict, r.said)
+		}
+	})
+	t.Run("most cut off for good", func(t *testing.T) {
+		var lost []string
+		r := runFleet(t, kubeconfig, workers, map[string]func(){
+			"phase scenario": func() {
+				f := findFleet(t, client)
+				lost = slices.Sorted(maps.Keys(f.processes))[:11]
+				for _, pod := range lost {
+					f.cut(pod, true)
+				}
+			},
+		})
+		r.whole(t, lost)
+		if told := strings.Join(r.report.Reasons, "\n"); r.report.Verdict != reports.Invalid || !strings.Contains(told, "of the time of 20 workers is not in the record") ||
+			!strings.Contains(told, "only 9 of 20 workers have a record") {
+			t.Errorf("%s, want invalid, as nine are not half of the fleet:\n%s", r.report.Verdict, r.said)
+		}
+	})
+}
+
+// fleetOfLab are the fleet's pods of a run that is under way, and their processes, which this machine's kernel runs.
+type fleetOfLab struct {
+	t         *testing.T
+	client    kubernetes.Interface
+	namespace string
+	processes map[string]int // pids, by pod
+	away      []string       // pods that are cut off
+}
+
+// findFleet finds the processes of the only run's workers by what their environment says.
+func findFleet(t *testing.T, client kubernetes.Interface) *fleetOfLab {
+	t.Helper()
+	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{LabelSelector: "app=fleet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleetOfLab{t: t, client: client, processes: map[string]int{}}
+	for i := range pods.Items {
+		f.namespace = pods.Items[i].Namespace
+		f.processes[pods.Items[i].Name] = 0
+	}
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range environments {
+		data, _ := os.ReadFile(file) // those of others, and of processes that have ended, say nothing
+		for _, variable := range bytes.Split(data, []byte{0}) {
+			pod, is := strings.CutPrefix(string(variable), "HITLESS_POD=")
+			if _, ours := f.processes[pod]; is && ours {
+				f.processes[pod], _ = strconv.Atoi(strings.Split(file, "/")[2])
+			}
+		}
+	}
+	for pod, pid := range f.processes {
+		if pid == 0 {
+			t.Fatalf("no process of %s in /proc", pod)
+		}
+	}
+	return f
+}
+
+// kill ends a pod's process; its kubelet starts it anew.
+func (f *fleetOfLab) kill(pod string) {
+	if err := syscall.Kill(f.processes[pod], syscall.SIGKILL); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// remove takes a pod away at once, as the loss of its node does in the end.
+func (f *fleetOfLab) remove(pod string) {
+	if err := f.client.CoreV1().Pods(f.namespace).Delete(f.t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// cut keeps a pod's answers from the API server, or lets them go there again. Its probes go on.
+func (f *fleetOfLab) cut(pod string, away bool) {
+	verb := "del"
+	if away {
+		verb = "add"
+		f.away = append(f.away, pod)
+	}
+	pid := strconv.Itoa(f.processes[pod])
+	words := []string{"--target", pid, "--net"}
+	own, _ := os.Readlink("/proc/self/ns/user")
+	if theirs, _ := os.Readlink("/proc/" + pid + "/ns/user"); theirs != own {
+		words = append(words, "--user", "--preserve-credentials")
+	}
+	out, err := exec.Command("nsenter", append(words, "--", "ip", "route", verb, "blackhole", topology.ControlAddr.String())...).CombinedOutput()
+	if err != nil {
+		f.t.Errorf("cutting %s off: %v: %s", pod, err, out)
+	}
+}
+
+func (f *fleetOfLab) healAll() {
+	for _, pod := range f.away {
+		f.cut(pod, false)
+	}
+}
+
+// fleetRun is a run with a fleet, and what its record has of the workers.
+type fleetRun struct {
+	report *reports.Report
+	said   string
+	joined int
+
+	worker map[uint16]string
+	gap    map[uint16]uint64 // the first number that may be missing
+	come   map[uint16]map[uint64]int
+}
+
+// runFleet runs a rollout with a fleet from the lab's client. When the run says one of the lines, what is to be done then is done.
+func runFleet(t *testing.T, kubeconfig string, workers int, when map[string]func()) *fleetRun {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.CommandContext(ctx, program, "lab", "shell", "--kubeconfig", kubeconfig, "--", program, "run", "rollout", "--kubeconfig", kubeconfig, "--rate", "10",
+		"--fleet", strconv.Itoa(workers), "--fleet-rate", "2", "--fleet-image", "registry.example/hitless:1",
+		"--set", "rollouts=1", "--set", "baseline=15s", "--set", "settle=10s", "--out", out)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // it takes its namespace away
+	cmd.WaitDelay = time.Minute
+	r := &fleetRun{worker: map[uint16]string{}, gap: map[uint16]uint64{}, come: map[uint16]map[uint64]int{}}
+	if err := r.follow(cmd, when); err != nil {
+		t.Fatalf("%v:\n%s", err, r.said)
+	}
+	var err error
+	if r.report, err = reports.ReadReport(filepath.Join(out, "report.json")); err != nil {
+		t.Fatalf("%v:\n%s", err, r.said)
+	}
+	if err := r.read(out); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tooBusy skips the rest of a test when a run was invalid because this machine could not keep up with the real clock.
+func tooBusy(t *testing.T, r *reports.Report) {
+	t.Helper()
+	if why := strings.Join(r.Reasons, "; "); r.Verdict == reports.Invalid && (strings.Contains(why, "fell behind") || strings.Contains(why, "failed by the probe's own fault")) {
+		t.Skip("this machine is too busy for the real clock: " + why)
+	}
+}
+
+// follow runs a command, keeps what it says, and does what is to be done at a line, once. How it ended stands in the report.
+func (r *fleetRun) follow(cmd *exec.Cmd, when map[string]func()) error {
+	says, in := io.Pipe()
+	defer says.Close() // so that nothing waits for a reader that a failure has ended
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		ended <- errors.Join(err, in.Close())
+	}()
+	for each := bufio.NewScanner(says); each.Scan(); {
+		r.said += each.Text() + "\n"
+		for said, do := range when {
+			if strings.Contains(each.Text(), said) {
+				delete(when, said)
+				do()
+			}
+		}
+	}
+	if err := <-ended; err != nil && !errors.As(err, new(*exec.ExitError)) {
+		return err
+	}
+	if len(when) > 0 {
+		return fmt.Errorf("it ended and never said %q", slices.Collect(maps.Keys(when)))
+	}
+	return nil
+}
+
+// read takes what the history has of the workers.
+func (r *fleetRun) read(out string) error {
+	h, err := reports.OpenHistory(out)
+	if err != nil {
+		return err
+	}
+	number := func(text string) uint64 {
+		n, failed := strconv.ParseUint(text, 10, 64)
+		err = errors.Join(err, failed)
+		return n
+	}
+	for e, failed := range h.Events() {
+		switch err = errors.Join(err, failed); {
+		case err != nil:
+			return err
+		case e.Kind == reports.EventLane && e.Attrs["worker"] != "":
+			id := uint16(number(e.Attrs["id"]))
+			r.worker[id], r.come[id] = e.Attrs["worker"], map[uint64]int{}
+			if e.Attrs["joined"] != "" {
+				r.joined++
+			}
+		case e.Kind == reports.EventGap:
+			r.gap[uint16(number(e.Attrs["lane"]))] = number(e.Attrs["seq"])
+		}
+	}
+	for a, failed := range h.Attempts() {
+		if err = errors.Join(err, failed); err != nil {
+			return err
+		}
+		if come := r.come[a.Lane]; come != nil {
+			come[a.Seq]++
+		}
+	}
+	return err
+}
+
+// whole holds the record: of each worker the numbers from 0 on once each, up to the last, or to the gap; and only the lost have one.
+func (r *fleetRun) whole(t *testing.T, lost []string) {
+	t.Helper()
+	gaps := map[string]bool{}
+	for id, worker := range r.worker {
+		first, gap := r.gap[id]
+		gaps[worker] = gaps[worker] || gap
+		for seq, times := range r.come[id] {
+			if times != 1 {
+				t.Errorf("attempt %d of %s stands %d times in the record", seq, worker, times)
+			}
+		}
+		if !gap {
+			first = uint64(len(r.come[id]))
+		}
+		for seq := range first {
+			if r.come[id][seq] == 0 {
+				t.Errorf("attempt %d of %s (lane %d) is lost unnoticed", seq, worker, id)
+			}
+		}
+		if first == 0 && !gap {
+			t.Errorf("nothing has come of %s, and no gap is told", worker)
+		}
+	}
+	for worker, gap := range gaps {
+		if gap != slices.Contains(lost, worker) {
+			t.Errorf("%s has a gap: %v; lost were %v\n%s", worker, gap, lost, r.said)
+		}
+	}
+}

@@ -1,0 +1,588 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/fleet"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// nation is a cluster of many nodes with a worker on each, by a clock that skips idle time: workers, wire, journals, collector, the
+// run's way through the API server and the replay control plane are the real ones. Played are the Deployment's controller and the kubelets (deploy),
+// the network (wires), and the sockets of the probes (playedEngine), whose every attempt succeeds and is known here.
+type nation struct {
+	t      *testing.T
+	net    *wires
+	server *replay.Server
+	api    *tally
+
+	mu      sync.Mutex
+	pods    map[string]*playedPod // by name
+	history *reports.HistoryWriter
+	lanes   map[uint16]*heard
+	events  []reports.Event
+	wrong   []string
+	begin   time.Time
+}
+
+// playedPod is a worker's process.
+type playedPod struct {
+	name, host string
+	engine     *playedEngine
+	stop       context.CancelCauseFunc
+	ended      chan struct{}
+}
+
+// heard is what the record has of a lane.
+type heard struct {
+	pod   *playedPod
+	come  []bool        // by number
+	off   time.Duration // the most by which the record's time of an attempt is wrong
+	bound time.Duration // by how much it may be, as told
+	gap   *reports.Event
+}
+
+// playedEngine makes attempts without sockets, by a clock that is wrong.
+type playedEngine struct {
+	born   time.Time
+	was    time.Duration // its clock when it was born
+	rate   float64       // of its clock
+	record func(reports.Attempt)
+	start  chan reports.Attempt // its first attempt
+	source netip.AddrPort
+	gap    time.Duration
+	first  time.Duration // when attempt 0 was intended
+	closed chan struct{}
+	once   sync.Once
+	made   atomic.Uint64
+}
+
+func (e *playedEngine) Now() time.Duration {
+	return e.was + time.Duration(float64(time.Since(e.born))*e.rate)
+}
+
+// truly is the true time of an instant of its clock.
+func (e *playedEngine) truly(own time.Duration) time.Time {
+	return e.born.Add(time.Duration(float64(own-e.was) / e.rate))
+}
+
+func (e *playedEngine) Start(l probes.Lane, at time.Duration) error {
+	e.gap, e.first = l.Gap(), at
+	e.start <- reports.Attempt{Lane: l.ID, Intended: at, Start: at + 40*time.Microsecond, Connect: 400 * time.Microsecond, Total: time.Millisecond,
+		Class: reports.OK, Source: e.source, Backend: "web-7d4b9c9f6d-x2x7k", Node: "node-0007", Generation: "7d4b9c9f6d"}
+	return nil
+}
+
+func (e *playedEngine) Close()                                    { e.once.Do(func() { close(e.closed) }) }
+func (e *playedEngine) Answers(context.Context, probes.Lane) bool { return true }
+
+// Run makes the attempts, those of a second at once.
+func (e *playedEngine) Run(ctx context.Context) error {
+	var next reports.Attempt
+	select {
+	case next = <-e.start:
+	case <-e.closed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for going := true; going; {
+		select {
+		case <-time.After(time.Second):
+		case <-e.closed:
+			going = false
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for now := e.Now(); next.Intended+next.Total <= now; next.Seq++ {
+			e.made.Store(next.Seq + 1)
+			e.record(next)
+			next.Intended, next.Start = next.Intended+e.gap, next.Start+e.gap
+			next.Source = netip.AddrPortFrom(next.Source.Addr(), next.Source.Port()+7|0x8000)
+		}
+	}
+	return nil
+}
+
+// tally counts what the API server is asked.
+type tally struct {
+	next      http.Handler
+	mu        sync.Mutex
+	questions map[int64]int // by second
+	lists     int
+}
+
+func (a *tally) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	if strings.Contains(r.URL.Path, "/proxy/") {
+		a.questions[time.Now().Unix()]++
+	} else {
+		a.lists++
+	}
+	a.mu.Unlock()
+	a.next.ServeHTTP(w, r)
+}
+
+// load is what was asked since the last time.
+type load struct {
+	questions, most, lists int // most: in a second
+	bytes                  int64
+	took                   time.Duration
+}
+
+func (n *nation) load(since time.Time) load {
+	n.api.mu.Lock()
+	defer n.api.mu.Unlock()
+	l := load{lists: n.api.lists, bytes: n.net.passed.Swap(0), took: time.Since(since)}
+	for _, count := range n.api.questions {
+		l.questions, l.most = l.questions+count, max(l.most, count)
+	}
+	n.api.questions, n.api.lists = map[int64]int{}, 0
+	return l
+}
+
+func (n *nation) Event(e reports.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.history.Event(e)
+	n.events = append(n.events, e)
+	number := func(key string) int64 {
+		v, err := strconv.ParseInt(e.Attrs[key], 10, 64)
+		if err != nil {
+			n.wrong = append(n.wrong, fmt.Sprintf("%+v: %v", e, err))
+		}
+		return v
+	}
+	switch e.Kind {
+	case reports.EventLane:
+		n.lanes[uint16(number("id"))] = &heard{pod: n.pods[e.Attrs["worker"]]}
+	case reports.EventClock:
+		n.lanes[uint16(number("lane"))].bound = time.Duration(number("boundNs"))
+	case reports.EventGap:
+		n.lanes[uint16(number("lane"))].gap = &e
+	}
+}
+
+func (n *nation) Attempt(a reports.Attempt) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.history.Attempt(a)
+	h := n.lanes[a.Lane]
+	for uint64(len(h.come)) <= a.Seq {
+		h.come = append(h.come, false)
+	}
+	if h.come[a.Seq] {
+		n.wrong = append(n.wrong, fmt.Sprintf("attempt %d of %s stands twice", a.Seq, h.pod.name))
+	}
+	h.come[a.Seq] = true
+	h.off = max(h.off, (a.Intended - h.pod.intended(a.Seq).Sub(n.begin)).Abs())
+}
+
+// intended is when an attempt was truly intended.
+func (p *playedPod) intended(seq uint64) time.Time {
+	return p.engine.truly(p.engine.first + time.Duration(seq)*p.engine.gap)
+}
+
+// newNation brings up a cluster with an API server that knows nothing but the Service.
+func newNation(t *testing.T, history string) *nation {
+	n := &nation{t: t, net: newWires(), server: replay.New(), pods: map[string]*playedPod{}, lanes: map[uint16]*heard{}, begin: time.Now()}
+	n.server.Dial = n.net.dial
+	if _, err := n.server.Apply(&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "run"},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10", Ports: []corev1.ServicePort{{Port: 80}}}}); err != nil {
+		t.Fatal(err)
+	}
+	n.api = &tally{next: n.server.Handler(), questions: map[int64]int{}}
+	api := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.api.ServeHTTP(w, r)
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/deployments") {
+			n.deploy()
+		}
+	})}
+	listener := n.net.listen("api.test:80")
+	served := make(chan struct{})
+	go func() { defer close(served); _ = api.Serve(listener) }()
+	t.Cleanup(func() { _ = api.Close(); <-served })
+	var err error
+	if n.history, err = reports.NewHistoryWriter(history, reports.Run{Scenario: "quiet", Clock: "real"}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// deploy plays the Deployment's controller and the kubelets.
+func (n *nation) deploy() {
+	template, workers := n.template()
+	for i := range workers {
+		n.spawn(i, template)
+	}
+}
+
+// template is that of the Deployment's pods, and how many there are to be.
+func (n *nation) template() (template *corev1.PodTemplateSpec, workers int) {
+	c, err := cluster.New(&rest.Config{Host: "http://api.test", Dial: n.net.dial})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	d, err := c.Client.AppsV1().Deployments("run").Get(context.Background(), cluster.FleetName, metav1.GetOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return &d.Spec.Template, int(*d.Spec.Replicas)
+}
+
+func podName(number int) string { return fmt.Sprintf("fleet-6c8f9b7d55-%05d", number) }
+
+// spawn starts a worker's pod with the lane that the template gives it. Its clock goes wrong by up to 200 ppm.
+func (n *nation) spawn(number int, template *corev1.PodTemplateSpec) {
+	name, host := podName(number), fmt.Sprintf("10.%d.%d.2", 100+number/250, number%250)
+	var lane probes.Lane
+	if err := json.Unmarshal([]byte(template.Spec.Containers[0].Env[0].Value), &lane); err != nil {
+		n.t.Error(err)
+		return
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	p := &playedPod{name: name, host: host, stop: stop, ended: make(chan struct{}), engine: &playedEngine{born: time.Now(),
+		was: time.Duration(number) * 137 * time.Millisecond, rate: 1 + float64(number*7919%401-200)/1e6, start: make(chan reports.Attempt, 1),
+		closed: make(chan struct{}), source: netip.AddrPortFrom(netip.MustParseAddr(host), uint16(32768+number))}}
+	listener := n.net.listen(host + ":" + strconv.Itoa(fleetPort))
+	go func() {
+		defer close(p.ended)
+		_ = fleet.ServeBy(ctx, listener, lane, func(_ string, record func(reports.Attempt)) (fleet.Engine, error) {
+			p.engine.record = record
+			return p.engine, nil
+		})
+	}()
+	n.mu.Lock()
+	n.pods[name] = p
+	n.mu.Unlock()
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: *template.Spec.DeepCopy(),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "run", Labels: template.Labels}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: host}}
+	pod.Spec.NodeName = fmt.Sprintf("node-%04d", number)
+	if _, err := n.server.Apply(pod); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// kill ends a worker's process with its node, so that nobody is told.
+func (n *nation) kill(p *playedPod) {
+	n.net.cut(p.host, true)
+	p.engine.Close()
+	p.stop(errors.New("killed"))
+}
+
+// judge says what of the workers' attempts stands twice in the record, or is missing from it and from the gaps that are told; and
+// whose gap is told, though it is none of the lost ones.
+func (n *nation) judge(lost map[string]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, wrong := range n.wrong {
+		n.t.Error(wrong)
+	}
+	lanes := map[string]*heard{}
+	for _, h := range n.lanes {
+		lanes[h.pod.name] = h
+		if h.off > h.bound {
+			n.t.Errorf("times of %s are wrong by %v, and %v is told", h.pod.name, h.off, h.bound)
+		}
+		if (h.gap != nil) != lost[h.pod.name] {
+			n.t.Errorf("%s has the gap %+v; lost: %v", h.pod.name, h.gap, lost[h.pod.name])
+		}
+	}
+	for name, p := range n.pods {
+		h, made := lanes[name], int(p.engine.made.Load())
+		if h == nil {
+			n.t.Errorf("%s made %d attempts, and has no lane; each was to have one", name, made)
+			continue
+		}
+		if len(h.come) > made {
+			n.t.Errorf("%s made %d attempts, and %d stand in the record", name, made, len(h.come))
+		}
+		for seq := range made {
+			if there := seq < len(h.come) && h.come[seq]; !there && !h.covers(seq, p.intended(uint64(seq)).Sub(n.begin)) {
+				n.t.Errorf("attempt %d of %s is lost unnoticed", seq, name)
+				break
+			}
+		}
+	}
+}
+
+// covers reports whether the gap that is told has an attempt.
+func (h *heard) covers(seq int, intended time.Duration) bool {
+	if h.gap == nil {
+		return false
+	}
+	first, _ := strconv.Atoi(h.gap.Attrs["seq"])
+	from, _ := strconv.ParseInt(h.gap.Attrs["fromNs"], 10, 64)
+	to, _ := strconv.ParseInt(h.gap.Attrs["toNs"], 10, 64)
+	return seq >= first && time.Duration(from) <= intended && intended <= time.Duration(to)
+}
+
+// disturb has a hundredth of the workers lost with their nodes, another replaced by others, and a tenth cut off for a while.
+func (n *nation) disturb(workers int, away time.Duration) (lost map[string]bool) {
+	template, _ := n.template()
+	lost = map[string]bool{}
+	var cut []*playedPod
+	for i := range workers {
+		p := n.pods[podName(i)]
+		switch {
+		case i%100 == 1:
+			n.kill(p)
+			lost[p.name] = true
+		case i%100 == 2:
+			n.kill(p)
+			lost[p.name] = true
+			if err := n.server.Delete(replay.Ref{Kind: "Pod", Namespace: "run", Name: p.name}, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+				n.t.Error(err)
+			}
+			n.spawn(workers+i, template)
+		case i%10 == 3:
+			n.net.cut(p.host, true)
+			cut = append(cut, p)
+		}
+	}
+	time.Sleep(away)
+	for _, p := range cut {
+		n.net.cut(p.host, false)
+	}
+	return lost
+}
+
+// simulated is what a simulation measured.
+type simulated struct {
+	begin, running, end load
+	attempts            int   // recorded
+	history             int64 // bytes
+	memory              int64 // bytes that the collector holds
+}
+
+// simulate runs a fleet, disturbs it, and holds the record against what happened.
+func simulate(t *testing.T, workers int) (s simulated) {
+	dir := t.TempDir()
+	n := newNation(t, filepath.Join(dir, "history"))
+	c, err := cluster.New(&rest.Config{Host: "http://api.test", Dial: n.net.dialCounted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &liveRun{namespace: "run", cluster: c, Options: Options{Live: &Live{Patience: 3 * time.Minute, Fleet: &LiveFleet{Workers: workers, Image: "hitless", Rate: fleetRate}}}}
+	p := &fleetProber{Prober: &noLanes{}, run: run, record: n, now: func() time.Duration { return time.Since(n.begin) }}
+	phase := func(name string) {
+		n.Event(reports.Event{At: p.now(), Kind: reports.EventPhase, Object: name, Text: name})
+	}
+	since := time.Now()
+	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	s.begin, since = n.load(since), time.Now()
+	phase("baseline")
+	time.Sleep(30 * time.Second)
+	phase("scenario")
+	lost := n.disturb(workers, 2*time.Minute)
+	phase("after")
+	time.Sleep(30 * time.Second)
+	s.running, since = n.load(since), time.Now()
+	phase("end")
+	p.end(t.Context(), nil)
+	s.end = n.load(since)
+	if err := n.history.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.judge(lost)
+	for _, h := range n.lanes {
+		s.attempts += len(h.come)
+	}
+	for _, file := range []string{reports.AttemptsFile, reports.EventsFile} {
+		info, err := os.Stat(filepath.Join(dir, "history", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.history += info.Size()
+	}
+	for _, p := range n.pods {
+		p.stop(errors.New("the test is over"))
+		<-p.ended
+	}
+	time.Sleep(5 * time.Minute) // idle connections are closed
+	s.memory = heap()
+	p.collector = nil
+	s.memory -= heap()
+	return s
+}
+
+// What the page says of an attempt, in bytes. The simulation holds it.
+const (
+	passedEach  = 44 // through the API server, with all that is asked and listed
+	historyEach = 40 // in the run's folder
+)
+
+// A thousand workers, of which ten are lost with their nodes, ten are replaced, and a hundred are cut off for two minutes: every attempt is in the record
+// once or in a gap that is told, only the lost ones have gaps, and the API server is asked as often as the page says. The red twins are
+// those of the fleet's own tests, and the gaps of the lost: were they not told, judge would find their attempts missing.
+func TestAThousandWorkers(t *testing.T) {
+	var s simulated
+	used := cpu(t)
+	synctest.Test(t, func(t *testing.T) { s = simulate(t, 1000) })
+	used = cpu(t) - used
+	t.Logf("%+v", s)
+	t.Logf("%v of CPU for %d attempts of workers, API server and collector together", used.Round(100*time.Millisecond), s.attempts)
+	near := func(what string, got, want float64) {
+		if got < want*0.9 || got > want*1.1 {
+			t.Errorf("%s: %.1f, and docs/thousand-nodes.md says %.1f", what, got, want)
+		}
+	}
+	passed := s.begin.bytes + s.running.bytes + s.end.bytes
+	near("bytes through the API server for an attempt", float64(passed)/float64(s.attempts), passedEach)
+	near("bytes of history for an attempt", float64(s.history)/float64(s.attempts), historyEach)
+	near("questions until all have begun", float64(s.begin.questions), 3000)
+	near("questions at the end", float64(s.end.questions), 3000)
+	if most := s.running.most; most > 40 {
+		t.Errorf("%d questions in a second of the run, and docs/thousand-nodes.md says ten, or forty when some join", most)
+	}
+	if most := max(s.begin.most, s.end.most); most > 210 {
+		t.Errorf("%d questions in a second of its begin and end, and docs/thousand-nodes.md says two hundred", most)
+	}
+	if lists := s.begin.lists + s.running.lists + s.end.lists; lists > 20 {
+		t.Errorf("the pods were listed %d times", lists)
+	}
+	if s.memory > 20e6 {
+		t.Errorf("the collector holds %d bytes, and docs/thousand-nodes.md says less than 20 MB", s.memory)
+	}
+	if each := used / time.Duration(s.attempts); each > 30*time.Microsecond {
+		t.Errorf("%v of CPU for an attempt, of all that take part; five times what was measured", each)
+	}
+}
+
+// cpu is what this process has used so far.
+func cpu(t *testing.T) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// heap is what is in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+var drawThousand = flag.Bool("update", false, "write the table of docs/thousand-nodes.md")
+
+// The page's arithmetic is that of the program's own pace and sizes, and of what the simulation holds.
+func TestTheArithmeticOfAThousandNodes(t *testing.T) {
+	const page, begin, end = "../../docs/thousand-nodes.md", "<!-- The table below is made by `go test ./internal/run -run Arithmetic -update`. -->\n\n", "\n<!-- end of the table -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), begin)
+	old, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s has no place for a table", page)
+	}
+	want := thousandTable()
+	switch {
+	case old == want:
+	case !*drawThousand:
+		t.Errorf("%s has another table; `go test ./internal/run -run Arithmetic -update` writes it (-page +program):\n%s", page, cmp.Diff(old, want))
+	default:
+		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// thousandTable is the arithmetic of some fleets.
+func thousandTable() string {
+	fleets := []struct {
+		workers int
+		rate    float64
+	}{{20, 10}, {100, 10}, {1000, 10}, {1000, 1}}
+	pod := (&cluster.Fleet{}).Requests()
+	rows := []struct {
+		name string
+		of   func(workers, rate float64) string
+	}{
+		{"attempts a second", func(w, r float64) string { return number(w * r) }},
+		{"detection floor of a lane", func(_, r float64) string { return (time.Duration(2/r*1000) * time.Millisecond).String() }},
+		{"each worker is asked every", func(w, _ float64) string { return fleet.Pace(int(w)).String() }},
+		{"questions a second to the API server", func(w, _ float64) string { return number(w / fleet.Pace(int(w)).Seconds()) }},
+		{"bytes a second through the API server", func(w, r float64) string { return size(w * r * passedEach) }},
+		{"attempts that a worker holds meanwhile", func(w, r float64) string { return number(r * fleet.Pace(int(w)).Seconds()) }},
+		{"memory of a worker for them", func(w, r float64) string {
+			return size(r * fleet.Pace(int(w)).Seconds() * float64(unsafe.Sizeof(reports.Attempt{})))
+		}},
+		{"history, an hour", func(w, r float64) string { return size(w * r * 3600 * historyEach) }},
+		{"history, a day", func(w, r float64) string { return size(w * r * 86400 * historyEach) }},
+		{"CPU asked for", func(w, _ float64) string { return number(w*float64(pod.Cpu().MilliValue())/1000) + " cores" }},
+		{"memory asked for", func(w, _ float64) string { return size(w * float64(pod.Memory().Value())) }},
+		{"connections that conntrack remembers, at the Service's pods", func(w, r float64) string { return number(w * r * timeWait.Seconds()) }},
+	}
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, f := range fleets {
+		fmt.Fprintf(&b, " %s workers, %v/s |", number(float64(f.workers)), f.rate)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(fleets)) + "\n")
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %s |", row.name)
+		for _, f := range fleets {
+			fmt.Fprintf(&b, " %s |", row.of(float64(f.workers), f.rate))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// number has commas at its thousands, and a digit behind the point where it is no whole one.
+func number(n float64) string {
+	if n != math.Trunc(n) {
+		return strconv.FormatFloat(n, 'f', 1, 64)
+	}
+	text := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// size is so many bytes with a unit.
+func size(bytes float64) string {
+	for _, unit := range []string{"B", "kB", "MB"} {
+		if bytes < 1000 {
+			return fmt.Sprintf("%.3g %s", bytes, unit)
+		}
+		bytes /= 1000
+	}
+	return fmt.Sprintf("%.3g GB", bytes)
+}
