@@ -78,11 +78,6 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 		if scenario, err = plan.scenario(); err != nil {
 			return choice, err
 		}
-		if plan.Kernel != KernelHost {
-			if err := fitConntrack(plan.Rate); err != nil {
-				return choice, err
-			}
-		}
 		return plan.choice()
 	}
 	l, err := lab.Up(ctx, cfg)

@@ -7,21 +7,21 @@ import "time"
 // (defense_work_handler in net/netfilter/ipvs/ip_vs_ctl.c). Namespaces of different phases wake an idle kernel once a
 // second each, those of one phase once together.
 type Rhythm struct {
-	// Wheel is the kernel's count of ticks (jiffies) as a time, whose steps are those of the kernel's timers.
-	Wheel func() time.Duration
+	// Now is the kernel's monotonic clock, whose zero is near that of its ticks.
+	Now func() time.Duration
 	// Sleep lets time pass.
 	Sleep func(time.Duration)
 }
 
 const (
-	// period is what a timer of one second really takes with 250 ticks a second: the kernel's timer wheel rounds it up to 256
-	// of them (kernel/time/timer.c, "timer wheel has no exact expiry").
+	// period is what a timer of one second really takes with 250 ticks a second, and with 1000: the kernel's timer wheel
+	// rounds it up to 256 of the one and 1024 of the other (kernel/time/timer.c, "timer wheel has no exact expiry").
 	period = 1024 * time.Millisecond
-	// Whatever comes within one step of the wheel, 8 ticks, is rounded to the same end: a timer that is set at tick j runs out at
-	// 8*floor((j+250+8)/8) (calc_index), so a step begins at each j with j+258 divisible by 8. The window is the first part of one,
-	// and what begins within it has ended before the step does. Kernels with another number of ticks a second may have two phases.
-	windowBegin = 24 * time.Millisecond
-	windowEnd   = 44 * time.Millisecond
+	// Whatever comes within one step of the wheel is rounded to the same end. The step of 32 ms begins here with the
+	// kernel that was tried, and what begins within the window has ended before the step does; with another kernel namespaces may
+	// have two phases instead of one.
+	windowBegin = 16 * time.Millisecond
+	windowEnd   = 28 * time.Millisecond
 )
 
 // Await returns within the window of a period: at once, or after the rest of the period. A nil Rhythm never waits.
@@ -29,7 +29,7 @@ func (r *Rhythm) Await() {
 	if r == nil {
 		return
 	}
-	if wait := untilWindow(r.Wheel()); wait > 0 {
+	if wait := untilWindow(r.Now()); wait > 0 {
 		r.Sleep(wait)
 	}
 }

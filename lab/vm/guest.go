@@ -42,6 +42,7 @@ func initialise(runner string, args []string) error {
 	if err := SeedPool(0); err != nil { // else whoever first asks for random numbers waits a second for them
 		return err
 	}
+	InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
 	if err := loadModules(); err != nil {
 		return err
 	}
@@ -97,32 +98,7 @@ func Uptime() time.Duration {
 }
 
 // InRhythm is the rhythm of a guest's namespaces.
-func InRhythm() *topology.Rhythm {
-	ahead := wheelAhead()
-	return &topology.Rhythm{Wheel: func() time.Duration { return Uptime() + ahead }, Sleep: time.Sleep}
-}
-
-// wheelAhead is by how much the kernel's count of ticks is ahead of its monotonic clock, rounded down to a tick. Both are in
-// /proc/timer_list; a kernel without that file has its namespaces in the clock's rhythm, and maybe in two phases.
-func wheelAhead() time.Duration {
-	const tick = 4 * time.Millisecond // of 250 in a second, as Debian's kernels have
-	data, err := os.ReadFile("/proc/timer_list")
-	if err != nil {
-		return 0
-	}
-	var now, ticks int64
-	for line := range strings.Lines(string(data)) {
-		if _, err := fmt.Sscanf(line, "now at %d nsecs", &now); err == nil {
-			continue
-		}
-		if _, err := fmt.Sscanf(line, "jiffies: %d", &ticks); err == nil {
-			return time.Duration(ticks)*tick - time.Duration(now)
-		}
-	}
-	return 0
-}
-
-const ipvsModule = "ip_vs.ko"
+func InRhythm() *topology.Rhythm { return &topology.Rhythm{Now: Uptime, Sleep: time.Sleep} }
 
 func loadModules() error {
 	list, err := os.ReadFile(ModuleList)
@@ -133,9 +109,6 @@ func loadModules() error {
 		f, err := os.Open(path)
 		if err != nil {
 			return fmt.Errorf("loading a module: %w", err)
-		}
-		if filepath.Base(path) == ipvsModule {
-			InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
 		}
 		err = unix.FinitModule(int(f.Fd()), "", 0)
 		f.Close()

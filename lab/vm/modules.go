@@ -1,8 +1,6 @@
 package vm
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -38,11 +36,7 @@ func (img *Image) AddModules(k Kernel, names ...string) (missing []string, err e
 	var list strings.Builder
 	for _, file := range files {
 		guest := "/usr/lib/modules/" + filepath.Base(file)
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("packing a kernel module: %w", err)
-		}
-		img.Text(guest, string(unsigned(data)))
+		img.Add(guest, file, 0o644)
 		list.WriteString(guest + "\n")
 	}
 	img.Text(ModuleList, list.String())
