@@ -172,10 +172,10 @@ func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// measures reports whether it is the Service that the lanes go to.
+// measures reports whether it is the Service that the lanes go to; a timeline may be played where there are none.
 func (w *World) measures(o k8s.Object) bool {
 	_, is := o.(*corev1.Service)
-	return is && o.GetName() == w.main.name && o.GetNamespace() == w.namespace()
+	return is && w.main != nil && o.GetName() == w.main.name && o.GetNamespace() == w.namespace()
 }
 
 // tellService records what was done to the measured Service, since that may take traffic away by itself.
