@@ -180,6 +180,8 @@ func TestAnswered(t *testing.T) {
 		{"not named", reports.Attempt{}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailNoIdentity},
 		{"retransmitted", reports.Attempt{Retrans: 1, Connect: second}, Lane{}, 0, reports.Delayed, ""},
 		{"retransmitted before a SYN is held to be lost", reports.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, reports.OK, DetailRemembered},
+		{"retransmitted soon, and after the threshold", reports.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,
+			reports.Delayed, DetailSlow},
 		{"retransmitted and wrong", reports.Attempt{Retrans: 1, Backend: "x"}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailBackend},
 		{"after the threshold", reports.Attempt{}, Lane{DelayedAfter: second / 2}, second, reports.Delayed, DetailSlow},
 		{"at the threshold", reports.Attempt{}, Lane{DelayedAfter: second}, second, reports.OK, ""},

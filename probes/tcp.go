@@ -213,10 +213,10 @@ func answered(a *reports.Attempt, l *Lane, total time.Duration) (reports.Class, 
 		return reports.Misrouted, DetailBackend
 	case a.Retrans > 0 && a.Connect >= synLost:
 		return reports.Delayed, ""
-	case a.Retrans > 0:
-		return reports.OK, DetailRemembered
 	case l.DelayedAfter > 0 && total > l.DelayedAfter:
 		return reports.Delayed, DetailSlow
+	case a.Retrans > 0:
+		return reports.OK, DetailRemembered
 	}
 	return reports.OK, ""
 }
