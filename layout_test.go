@@ -20,7 +20,7 @@ var rooms = []struct {
 	why  string
 }{
 	{"reports", nil, "a history is judged long after the run, by any program"},
-	{"probes", []string{"reports", "probes"}, "the detector must not know what it measures"},
+	{"probes", []string{"reports", "probes", "internal/clock"}, "the detector must not know what it measures"},
 	{"proxier", []string{"proxier"}, "the bundled proxier is a program that stands alone"},
 	{"evidence", []string{"reports"}, "it watches any API, the lab's or a stranger's"},
 	{"lab", []string{"lab", "reports", "evidence"}, "the lab neither disturbs nor measures"},

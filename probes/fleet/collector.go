@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 )
@@ -73,7 +74,7 @@ func Pace(workers int) time.Duration {
 type Collector struct {
 	cfg   Config
 	every time.Duration // between two attempts of a lane
-	wait  func(context.Context, time.Duration) bool
+	sleep func(context.Context, time.Duration) error
 
 	mu      sync.Mutex
 	do      string
@@ -95,7 +96,7 @@ func New(cfg Config) (*Collector, error) {
 		return nil, fmt.Errorf("a fleet of %d workers with lanes from %d on: at least one worker is needed, and lane 0 is none", cfg.Wanted, cfg.FirstLane)
 	}
 	cfg.Every, cfg.Within, cfg.AtOnce = cmp.Or(cfg.Every, Pace(cfg.Wanted)), cmp.Or(cfg.Within, askWithin), cmp.Or(cfg.AtOnce, atOnce)
-	return &Collector{cfg: cfg, every: cfg.Lane.Gap(), wait: wait, do: doWait, current: map[string]*history{}}, nil
+	return &Collector{cfg: cfg, every: cfg.Lane.Gap(), sleep: clock.Sleep, do: doWait, current: map[string]*history{}}, nil
 }
 
 // Begin waits until as many workers as are wanted are there and have had an answer of their target, and has all of them run. It
@@ -207,7 +208,7 @@ func (c *Collector) until(ctx context.Context, so func(*history) bool, missing f
 		if text == "" {
 			return nil
 		}
-		if !c.wait(ctx, pause) {
+		if c.sleep(ctx, pause) != nil {
 			return fmt.Errorf("the fleet: only %s: %w", text, context.Cause(ctx))
 		}
 	}
@@ -233,25 +234,13 @@ func (c *Collector) round(ctx context.Context, so func(*history) bool, over time
 		})
 	}
 	for i, name := range names {
-		if i > 0 && !c.wait(ctx, spread) {
+		if i > 0 && c.sleep(ctx, spread) != nil {
 			break
 		}
 		queue <- name
 	}
 	close(queue)
 	asking.Wait()
-}
-
-// wait lets time pass, and reports whether the context goes on.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // members are the names of the workers to be asked: those that should be there, and those of whom something is to come; less

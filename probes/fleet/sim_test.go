@@ -214,7 +214,7 @@ func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	c.wait = func(context.Context, time.Duration) bool { return true } // the world's time passes on the way of questions
+	c.sleep = func(context.Context, time.Duration) error { return nil } // the world's time passes on the way of questions
 	s.collector = c
 	return s, c
 }

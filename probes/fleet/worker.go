@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 )
@@ -150,7 +151,7 @@ func (w *worker) reach(ctx context.Context) {
 			w.engine.Close()
 			return
 		}
-		wait(ctx, pause)
+		_ = clock.Sleep(ctx, pause) // an end of the context ends the loop
 	}
 }
 
