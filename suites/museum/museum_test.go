@@ -28,9 +28,11 @@ func TestMuseum(t *testing.T) {
 var visits = []struct {
 	id, has, hasNot string
 	set, hasNotSet  map[string]string
+	nodes           int // 0 means as many as a run has by default; each node's kube-proxy takes its time to start
 	label           Labels
 }{
-	{id: "k8s-92019", label: suites.Smoke, has: "kube-proxy@v1.25.3/ipvs", hasNot: "kube-proxy@v1.26.0/ipvs"},
+	{id: "k8s-92019", label: suites.Smoke, has: "kube-proxy@v1.25.3/ipvs", hasNot: "kube-proxy@v1.26.0/ipvs",
+		nodes: 2},
 	{id: "k8s-122740", label: suites.Nightly, has: "kube-proxy@v1.26.0/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
 	{id: "k8s-139628", label: suites.Nightly, has: "kube-proxy@v1.36.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
 	{id: "ipvs-mode-switch", label: suites.Nightly, has: "kube-proxy@v1.37.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables",
@@ -38,7 +40,7 @@ var visits = []struct {
 }
 
 // rate is low: what is looked for lasts for a minute and more.
-const rate = 50
+const rate = 20
 
 var runs = map[string]*suites.Future{}
 
@@ -59,7 +61,7 @@ var _ = BeforeSuite(func() {
 				maps.Copy(set, m)
 			}
 			runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, ControlPlane: "replay", Seed: 1,
-				Rate: rate, Subject: subject})
+				Rate: rate, Nodes: v.nodes, Subject: subject})
 		}
 		begin(v.id+" seen", v.has, v.set)
 		begin(v.id+" not seen", v.hasNot, v.set, v.hasNotSet)

@@ -34,6 +34,10 @@ var (
 	clusterIP = map[string]string{"target": "clusterIP", "client": "node", "direct": "on"}
 )
 
+// rate is in attempts a second on each lane: what a restart or empty tables cost lasts for hundreds of milliseconds. The windows are short
+// because the time of a run is that of its attempts.
+const rate = 20
+
 // begin starts a run of the scenario at each of the places.
 func begin(scenario string, places map[string]place, more map[string]string) map[string]*suites.Future {
 	GinkgoHelper()
@@ -41,13 +45,14 @@ func begin(scenario string, places map[string]place, more map[string]string) map
 	DeferCleanup(cancel)
 	dir, runs := GinkgoT().TempDir(), map[string]*suites.Future{}
 	for name, p := range places {
-		set := map[string]string{"lanes": "tcp-new,tcp-long"}
+		set := map[string]string{"lanes": "tcp-new,tcp-long", "baseline": "10s", "settle": "10s"}
 		for _, all := range []map[string]string{p.set, more} {
 			for key, value := range all {
 				set[key] = value
 			}
 		}
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Subject: p.subject, Set: set})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Rate: rate,
+			Subject: p.subject, Set: set})
 	}
 	return runs
 }

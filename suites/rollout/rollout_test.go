@@ -30,8 +30,11 @@ func TestRollout(t *testing.T) {
 // the repeated run really runs beside a CPU hog and not beside nothing.
 var withFallback, withoutFallback, repeated, otherSeed *suites.Future
 
+// rate is in attempts a second, such that a run has at least 5,000: its time is that of its attempts.
+const rate = 50
+
 func options(seed int64, fallback string) run.Options {
-	return run.Options{Scenario: "rollout", Seed: seed,
+	return run.Options{Scenario: "rollout", Seed: seed, Rate: rate,
 		Set: map[string]string{"trafficPolicy": "Local", "replicas": "1", "terminatingFallback": fallback}}
 }
 

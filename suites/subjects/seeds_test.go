@@ -28,12 +28,15 @@ func start(ctx context.Context, dir, version, fallback string) *suites.Future {
 	return roll(ctx, dir, version, fallback, "passthrough")
 }
 
+// rollRate is in attempts a second: outages last for seconds, and the time of a run is that of its attempts.
+const rollRate = 50
+
 func roll(ctx context.Context, dir, version, fallback, balancer string) *suites.Future {
 	set := map[string]string{"loadBalancer": balancer}
 	if fallback != "" {
 		set["terminatingFallback"] = fallback
 	}
-	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
+	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1, Rate: rollRate,
 		Subject: "kube-proxy@" + version + "/iptables", Set: set})
 }
 
