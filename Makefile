@@ -33,7 +33,7 @@ lab-test: packages build ## tests on real kernels, in VMs and in namespaces of t
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
-	$(GO) test -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
+	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
 netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes

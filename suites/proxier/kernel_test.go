@@ -32,6 +32,9 @@ var (
 // packages have tests with the tag netns that need IPVS.
 var packages = []string{"proxier/linux", "proxier", "suites/proxier/migration"}
 
+// smoke are the tests that `make smoke` runs: connections through virtual servers, and what a change does to them.
+const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
+
 // kubeProxy is what the node migrates from and to.
 var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
 
@@ -66,7 +69,11 @@ func TestOnTheRealKernel(t *testing.T) {
 func boot(t *testing.T, line func(string)) []string {
 	t.Helper()
 	image, kernel := image(t)
-	plan := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": *only}, Seed: *seed}
+	tests := *only
+	if tests == "" && suites.Selected(suites.Smoke) && !suites.Whole() {
+		tests = smoke
+	}
+	plan := guest.Plan{Scenario: guest.TestsScenario, Parameters: map[string]string{"run": tests}, Seed: *seed}
 	base, err := plan.Base().Marshal()
 	if err != nil {
 		t.Fatal(err)

@@ -45,10 +45,13 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 				Subject: "exec:" + filepath.Join(dir, file),
 				Set:     map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
-		whole, forgetful = roll("subject.yaml"), roll("forgetful.yaml")
+		whole = roll("subject.yaml")
+		if suites.Whole() {
+			forgetful = roll("forgetful.yaml")
+		}
 	})
 
-	It("is accepted, answers, and passes a rollout without a loss", func() {
+	It("is accepted, answers, and passes a rollout without a loss", suites.Smoke, func() {
 		result, history, err := whole.Wait()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
