@@ -23,6 +23,7 @@ compare() { # row, its subjects, then the words of `hitless compare`
 all="bundled $today/ipvs $today/nftables $today/iptables"
 open="--set lanes=tcp-new,tcp-long" # what is open must survive too
 
+compare rollout "$all" rollout --set rollouts=1
 compare restart "$all" restart $open
 compare restart-kill "$all" restart --set signal=KILL --set which=all $open
 compare restart-freeze "$all" restart --set signal=STOP --set which=all --set downtime=10s $open
@@ -38,10 +39,13 @@ compare policy "$all" policy --set between=5s
 compare policy-nodeport "$all" policy --set between=5s --set target=nodePort
 compare recreate "$all" recreate --set away=5s
 compare api "$all" api --set away=40s --set relists=1 --set shutdownDelay=15s
+compare api-late "$all" api --set away=0s --set relists=0 --set delay=30s --set trafficPolicy=Cluster --set shutdownDelay=35s --set gracePeriod=45s
+compare scale "$all" scale --set away=10s
 compare flush "$all" interference --set lasts=40s --set trafficPolicy=Cluster
 compare reload "$all" interference --set what=reload --set lasts=40s --set trafficPolicy=Cluster
 compare stale-drop "$all" interference --set what=stale-drop
 compare stale-allow "$all" interference --set what=stale-allow
+compare second "bundled $today/ipvs $today/nftables" interference --set what=second --set to=$today/iptables --set trafficPolicy=Cluster
 compare migrate-nftables "$today/ipvs $today/iptables bundled" migrate --set to=$today/nftables
 compare migrate-ipvs "$today/nftables $today/iptables bundled" migrate --set to=$today/ipvs
 go test ./cmd/hitless -count=1 -run TestTheDocsHaveTheCommittedRuns -update
