@@ -23,7 +23,6 @@ compare() { # row, its subjects, then the words of `hitless compare`
 all="bundled $today/ipvs $today/nftables $today/iptables"
 open="--set lanes=tcp-new,tcp-long" # what is open must survive too
 
-compare rollout "$all" rollout --set rollouts=1
 compare restart "$all" restart $open
 compare restart-kill "$all" restart --set signal=KILL --set which=all $open
 compare restart-freeze "$all" restart --set signal=STOP --set which=all --set downtime=10s $open
