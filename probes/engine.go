@@ -40,7 +40,7 @@ type Engine struct {
 	protocols map[string]protocol // by the word of Lane.Protocol
 
 	lanes     []*lane // in order of their ids
-	walks     []*walk
+	walks     map[sources]*walk
 	flights   []*flight     // every one ever made, by its token
 	held      []socket      // sockets that outlive attempts, by firstHeld less their token
 	idle      []*flight     // those not in use
@@ -109,7 +109,8 @@ func New(config Config) (*Engine, error) {
 }
 
 func newEngine(config Config, h host) *Engine {
-	return &Engine{config: config, host: h, pending: never, lateLimit: lateLimit, known: map[uint16]bool{}}
+	return &Engine{config: config, host: h, pending: never, lateLimit: lateLimit, known: map[uint16]bool{},
+		walks: map[sources]*walk{}}
 }
 
 // Now returns the offset of this instant from the start of the run.
@@ -275,10 +276,8 @@ func (e *Engine) sourceOf(l Lane, now time.Duration) source {
 		return newReuseSource(e.walkOf(l), l, interval, now)
 	case l.SpreadSeed != 0:
 		return evenSource{fresh: freshSource{e.walkOf(l)}, target: l.Target, seed: l.SpreadSeed, nodes: l.SpreadNodes}
-	case l.SourcePrefix.IsValid():
-		return freshSource{e.walkOf(l)}
 	}
-	return kernelSource{}
+	return freshSource{e.walkOf(l)}
 }
 
 func (e *Engine) end(id uint16, at time.Duration) {

@@ -1,7 +1,7 @@
 package probes
 
 import (
-	"net/netip"
+	"math/rand/v2"
 	"time"
 
 	"github.com/hitless/hitless/reports"
@@ -104,23 +104,18 @@ func (e *Engine) release(f *flight) {
 	e.idle = append(e.idle, f)
 }
 
-// walkOf returns the walk that all lanes with this prefix share. Without a prefix it is over ports alone, with the
-// unspecified address: the kernel then chooses the address and keeps the port.
+// walkOf returns the walk that all lanes with these sources share. One over the ports that other processes have as well begins
+// anywhere: two processes with one seed would go the same way through them.
 func (e *Engine) walkOf(l Lane) *walk {
-	prefix := l.SourcePrefix.Masked()
-	if !prefix.IsValid() {
-		unspecified := netip.IPv6Unspecified()
-		if l.Target.Addr().Is4() {
-			unspecified = netip.IPv4Unspecified()
+	from := l.sources()
+	w := e.walks[from]
+	if w == nil {
+		seed := e.config.Seed
+		if from.shared() {
+			seed = rand.Int64()
 		}
-		prefix = netip.PrefixFrom(unspecified, unspecified.BitLen())
+		w = newWalk(from.prefix, seed)
+		e.walks[from] = w
 	}
-	for _, w := range e.walks {
-		if w.prefix == prefix {
-			return w
-		}
-	}
-	w := newWalk(prefix, e.config.Seed)
-	e.walks = append(e.walks, w)
 	return w
 }

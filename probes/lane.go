@@ -69,7 +69,8 @@ type Lane struct {
 
 	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
 	// (`ip route add local PREFIX dev lo`; for IPv6 assign each, since that kernel binds no other, inet6_bind()). When it
-	// is not valid the kernel chooses address and port.
+	// is not valid the kernel chooses the address; the ports are those of the network namespace, shared with whatever else
+	// runs there: some 28,000, enough for 217 attempts a second in all lanes, and fresh as far as this process knows.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
 	// SpreadSeed is the seed of a balancer that chooses nodes by reports.FlowHash; 0 is none. A fresh IPv4 lane then takes
 	// its sources so that the nodes have their turns: with three each gets an attempt every three gaps of the lane, where

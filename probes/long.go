@@ -145,29 +145,25 @@ func (l *long) tell(n *lane, c *connection) {
 // dial begins a handshake for the attempt.
 func (c *connection) dial(f *flight) {
 	t := c.long.tcp
-	if !t.engine.tuple(f) {
+	errno, ok := t.open(f, unix.SOCK_STREAM)
+	if !ok {
 		return
 	}
-	bound := f.Source
-	fd, errno := t.sockets.open(unix.SOCK_STREAM, f.lane.Target, bound, false)
 	if errno != 0 {
 		t.engine.finish(f, reports.Probe, errnoName(errno))
 		return
 	}
 	c.generation++
-	c.fd, c.open, c.began, c.queue = fd, false, f.Start, append(c.queue[:0], f)
-	f.fd = fd
-	errno = t.sockets.connect(fd, f.lane.Target)
-	if !bound.IsValid() || bound.Addr().IsUnspecified() {
-		t.learnSource(f)
-	}
+	c.fd, c.open, c.began, c.queue = f.fd, false, f.Start, append(c.queue[:0], f)
+	errno = t.sockets.connect(f.fd, f.lane.Target)
+	t.learnSource(f)
 	f.TupleAge = 0 // from here on it is the connection's age
 	c.source = f.Source
 	if errno != 0 && errno != unix.EINPROGRESS {
 		c.failDial(errno)
 		return
 	}
-	if errno := t.poller.watch(fd, c.token, c.generation); errno != 0 {
+	if errno := t.poller.watch(c.fd, c.token, c.generation); errno != 0 {
 		c.die(death{reports.Probe, errnoName(errno)})
 		return
 	}

@@ -4,21 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // How long a closed connection, or a datagram and its answer, goes on costing something (kernel defaults, sysctls
-// net.netfilter.nf_conntrack_tcp_* and _udp_timeout, and TCP_TIMEWAIT_LEN).
+// net.netfilter.nf_conntrack_tcp_* and _udp_timeout).
 const (
 	conntrackTimeWait = 120 * time.Second
 	conntrackClose    = 10 * time.Second
 	conntrackUDP      = 30 * time.Second
-	socketTimeWait    = 60 * time.Second
 )
 
 // dials is how many new five-tuples a second the lane uses, while nothing fails.
@@ -33,8 +30,6 @@ func (l Lane) dials() float64 {
 type Limits struct {
 	// ConntrackMax is the smallest nf_conntrack_max of all network namespaces on the way.
 	ConntrackMax int
-	// LocalPorts is the size of the client's net.ipv4.ip_local_port_range; it matters without a source prefix.
-	LocalPorts int
 	// Descriptors is the worker's limit of open files (RLIMIT_NOFILE).
 	Descriptors int
 }
@@ -48,11 +43,6 @@ func LocalLimits() (Limits, error) {
 		return l, fmt.Errorf("reading the limit of open files: %w", err)
 	}
 	l.Descriptors = int(min(files.Cur, math.MaxInt32))
-	low, high := 0, -1
-	if err := readNumbers("/proc/sys/net/ipv4/ip_local_port_range", &low, &high); err != nil {
-		return l, err
-	}
-	l.LocalPorts = high - low + 1
 	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_max", &l.ConntrackMax)
 	if errors.Is(err, os.ErrNotExist) { // no connection tracking in this kernel, or not yet
 		err = nil
@@ -75,12 +65,12 @@ func readNumbers(file string, numbers ...any) error {
 // none for lanes that fit. A run with a reason must not start, or is invalid.
 func Preflight(lanes []Lane, limits Limits) []string {
 	var reasons []string
-	for _, check := range []func([]Lane, Limits) string{conntrackReason, descriptorReason, localPortReason} {
+	for _, check := range []func([]Lane, Limits) string{conntrackReason, descriptorReason} {
 		if reason := check(lanes, limits); reason != "" {
 			reasons = append(reasons, reason)
 		}
 	}
-	return append(reasons, prefixReasons(lanes)...)
+	return append(reasons, portReasons(lanes)...)
 }
 
 // conntrackReason keeps the entries that closed connections leave behind below half of the table: above, the kernel
@@ -131,75 +121,34 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 		"raise it (ulimit -n), lower the rate or shorten the deadlines", sockets, limits.Descriptors)
 }
 
-// localPortReason guards lanes whose ports the kernel chooses. connect(2) searches one half of the range first; when
-// TIME_WAIT fills it, each call searches it all, and the rate collapses without any error. A port that is taken by a
-// connection to one target is free for another, and for the other protocol.
-func localPortReason(lanes []Lane, limits Limits) string {
-	for i, first := range lanes {
-		var timeWait, recent float64
-		alike := func(l Lane) bool {
-			l, first := l.WithDefaults(), first.WithDefaults()
-			return l.Target == first.Target && l.datagrams() == first.datagrams()
-		}
-		if slices.ContainsFunc(lanes[:i], alike) {
-			continue // told with the first
-		}
-		for _, l := range lanes {
-			if l = l.WithDefaults(); !alike(l) || l.SourcePrefix.IsValid() || l.Policy != PolicyFresh {
-				continue
-			}
-			recent += l.dials() * FreshFor.Seconds()
-			if l.Close == CloseFIN && !l.datagrams() {
-				timeWait += l.dials() * socketTimeWait.Seconds()
-			}
-		}
-		if reason := portReason(timeWait, recent, limits); reason != "" {
-			return reason
-		}
-	}
-	return ""
-}
-
-// portReason compares the sockets to one target that are in TIME_WAIT and the ports that were used of late with the limits.
-func portReason(timeWait, recent float64, limits Limits) string {
-	switch {
-	case limits.LocalPorts == 0:
-		return ""
-	case timeWait > float64(limits.LocalPorts)/2:
-		return fmt.Sprintf("ports: %.0f sockets in TIME_WAIT fill more than half of the %d local ports; set a source prefix, "+
-			"lower the rate, or close with rst", timeWait, limits.LocalPorts)
-	case recent > float64(limits.LocalPorts):
-		return fmt.Sprintf("ports: %.0f connections in %s do not fit into %d local ports, so five-tuples would not be fresh; "+
-			"set a source prefix or lower the rate", recent, FreshFor, limits.LocalPorts)
-	}
-	return ""
-}
-
-// prefixReasons checks that each source prefix has enough five-tuples for all lanes that draw from it.
-func prefixReasons(lanes []Lane) []string {
+// portReasons checks that there are enough five-tuples for all lanes that draw from the same sources.
+func portReasons(lanes []Lane) []string {
 	var reasons []string
-	need := map[netip.Prefix]float64{}
-	var order []netip.Prefix
+	need := map[sources]float64{}
+	var order []sources
 	for _, l := range lanes {
 		l = l.WithDefaults()
-		prefix := l.SourcePrefix.Masked()
-		if !prefix.IsValid() {
-			continue
-		}
-		if _, seen := need[prefix]; !seen {
-			order = append(order, prefix)
+		from := l.sources()
+		if _, seen := need[from]; !seen {
+			order = append(order, from)
 		}
 		kept := FreshFor
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = interval
 		}
-		need[prefix] += l.drawn() * l.dials() * kept.Seconds()
+		need[from] += l.drawn() * l.dials() * kept.Seconds()
 	}
-	for _, prefix := range order {
-		if have := newWalk(prefix, 0).length(); need[prefix] > float64(have) {
-			reasons = append(reasons, fmt.Sprintf("ports: source prefix %s has %d five-tuples, the lanes use %.0f within %s; "+
-				"use a wider prefix or lower the rate", prefix, have, need[prefix], FreshFor))
+	for _, from := range order {
+		have := newWalk(from.prefix, 0).length()
+		if need[from] <= float64(have) {
+			continue
 		}
+		where, remedy := fmt.Sprintf("source prefix %s", from.prefix), "use a wider prefix"
+		if from.shared() {
+			where, remedy = "a client without a source prefix", "set one"
+		}
+		reasons = append(reasons, fmt.Sprintf("ports: %s has %d five-tuples, the lanes use %.0f within %s; %s or lower the rate",
+			where, have, need[from], FreshFor, remedy))
 	}
 	return reasons
 }

@@ -22,7 +22,6 @@ type tcp struct {
 	engine  *Engine
 	poller  *poller
 	sockets *sockets
-	ages    map[netip.AddrPort]*portAges // by target, where the kernel chooses the port
 	words   words
 	// keep, if set, may take over the socket of an attempt that ends, and knows better how it ended; see reuse.
 	keep    func(f *flight, class reports.Class, detail string) (reports.Class, string, bool)
@@ -31,7 +30,7 @@ type tcp struct {
 }
 
 func newTCP(e *Engine, p *poller) *tcp {
-	return &tcp{engine: e, poller: p, sockets: newSockets(), ages: map[netip.AddrPort]*portAges{}, words: words{}}
+	return &tcp{engine: e, poller: p, sockets: newSockets(), words: words{}}
 }
 
 // requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
@@ -45,54 +44,61 @@ func requestHead(l Lane) []byte {
 
 // start begins the handshake.
 func (t *tcp) start(f *flight) {
-	if !t.engine.tuple(f) {
+	errno, ok := t.open(f, unix.SOCK_STREAM)
+	if !ok {
 		return
 	}
-	bound := f.Source
-	fd, errno := t.sockets.open(unix.SOCK_STREAM, f.lane.Target, bound, f.lane.Policy != PolicyFresh)
 	if errno != 0 {
 		t.engine.finish(f, reports.Probe, errnoName(errno))
 		return
 	}
-	f.fd = fd
 	if errno := t.sockets.deafen(f); errno != 0 {
 		t.end(f, reports.Probe, errnoName(errno))
 		return
 	}
-	errno = t.sockets.connect(fd, f.lane.Target)
-	if !bound.IsValid() || bound.Addr().IsUnspecified() {
-		t.learnSource(f)
-	}
+	errno = t.sockets.connect(f.fd, f.lane.Target)
+	t.learnSource(f)
 	if errno != 0 && errno != unix.EINPROGRESS {
 		t.failDial(f, errno)
 		return
 	}
-	if errno := t.poller.watch(fd, f.token, f.generation); errno != 0 {
+	if errno := t.poller.watch(f.fd, f.token, f.generation); errno != 0 {
 		t.end(f, reports.Probe, errnoName(errno))
 		return
 	}
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
 }
 
+// portTries bounds the search for a port that no other program has: with half of them taken one search in 10^19 fails.
+const portTries = 64
+
+// open draws the flight's five-tuple and makes its socket. A port that another program has, or that one of its connections
+// holds in TIME_WAIT, is passed over. It leaves what it made with the flight; ok is false when the flight has ended for want
+// of a five-tuple.
+func (t *tcp) open(f *flight, kind int) (errno unix.Errno, ok bool) {
+	again := f.lane.Policy != PolicyFresh
+	for range portTries {
+		if !t.engine.tuple(f) {
+			return 0, false
+		}
+		f.fd, errno = t.sockets.open(kind, f.lane.Target, f.Source, again)
+		if errno != unix.EADDRINUSE || again || !f.Source.Addr().IsUnspecified() {
+			break
+		}
+	}
+	return errno, true
+}
+
 // learnSource asks for the address that the kernel chose: also an attempt without an answer went some way, and a
 // balancer's choice can be computed from its five-tuple.
 func (t *tcp) learnSource(f *flight) {
-	chosen := t.sockets.local(f.fd)
-	if !chosen.IsValid() || chosen.Port() == 0 {
+	if !f.Source.Addr().IsUnspecified() {
+		return
+	}
+	f.Source = t.sockets.local(f.fd)
+	if f.Source.Port() == 0 || f.Source.Addr().IsUnspecified() {
 		f.Source = netip.AddrPort{}
-		return
 	}
-	if f.Source.IsValid() { // a port of our own: its age is known
-		f.Source = chosen
-		return
-	}
-	f.Source = chosen
-	ages := t.ages[f.lane.Target]
-	if ages == nil {
-		ages = new(portAges)
-		t.ages[f.lane.Target] = ages
-	}
-	f.TupleAge = ages.age(chosen.Port(), f.Start)
 }
 
 // ready goes on with what the kernel reported.

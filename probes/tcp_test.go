@@ -3,6 +3,7 @@ package probes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -117,6 +118,43 @@ func TestOutcomesOnLoopback(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Ports that somebody else has are passed over by a lane without a prefix, for no attempt may fail or be used twice by that.
+func TestPortsOfOthersArePassedOver(t *testing.T) {
+	const attempts = 20
+	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 200)
+	walk := newWalk(l.sources().prefix, monotonic(t))
+	taken := map[uint16]bool{}
+	for ahead := *walk; len(taken) < 10; ahead.next(0) { // every second port
+		port := ahead.next(0).Port()
+		if held, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { // else somebody has it already
+			defer held.Close()
+		}
+		taken[port] = true
+	}
+	var got []reports.Attempt
+	engine, err := New(Config{Base: monotonic(t), Record: func(a reports.Attempt) { got = append(got, a) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine.walks[l.sources()] = walk
+	if err := errors.Join(engine.Start(l, 0), engine.Stop(l.ID, (schedule{rate: l.Rate}).at(attempts))); err != nil {
+		t.Fatal(err)
+	}
+	engine.lateLimit = time.Minute
+	timer := time.AfterFunc((schedule{rate: l.Rate}).at(attempts), engine.Close)
+	defer timer.Stop()
+	if err := engine.Run(context.Background()); err != nil || len(got) != attempts {
+		t.Fatalf("%d attempts, want %d (%v)", len(got), attempts, err)
+	}
+	seen := map[uint16]bool{}
+	for _, a := range got {
+		if port := a.Source.Port(); a.Class != reports.OK || a.TupleAge != 0 || taken[port] || seen[port] {
+			t.Errorf("attempt %d from port %d is %v (%s)", a.Seq, port, a.Class, a.Detail)
+		}
+		seen[a.Source.Port()] = true
 	}
 }
 

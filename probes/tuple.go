@@ -29,8 +29,10 @@ const maxAddresses = 1 << 20
 // number of addresses, the pairs repeat only after all combinations (Chinese remainder theorem). It needs no memory of
 // what was used, and is a function of seed and prefix alone.
 //
-// Binding a port of one's own also avoids the cliff of connect(2), which searches half of the ephemeral range linearly
-// once the other half is in TIME_WAIT.
+// The kernel's own choice would not do: it begins anew every 10 s at a random port (EPHEMERAL_PORT_SHUFFLE_PERIOD), and so
+// comes back to one that it gave 20 s ago, whose flow a balancer may still keep on a node that is out. Binding a port of one's
+// own also avoids the cliff of connect(2), which searches half of the ephemeral range linearly once the other half is in
+// TIME_WAIT.
 type walk struct {
 	prefix                netip.Prefix
 	base                  netip.Addr // address number 0
@@ -127,10 +129,32 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
+// sources is where lanes take their ends of five-tuples from: a prefix; or, where they have none, the ports of this network
+// namespace, which TCP and UDP have of their own, with the unspecified address: the kernel then chooses the address and keeps
+// the port.
+type sources struct {
+	prefix    netip.Prefix
+	datagrams bool
+}
+
+func (l Lane) sources() sources {
+	if l.SourcePrefix.IsValid() {
+		return sources{prefix: l.SourcePrefix.Masked()}
+	}
+	unspecified := netip.IPv6Unspecified()
+	if l.Target.Addr().Is4() {
+		unspecified = netip.IPv4Unspecified()
+	}
+	return sources{netip.PrefixFrom(unspecified, unspecified.BitLen()), l.datagrams()}
+}
+
+// shared reports whether other programs take ports there as well.
+func (s sources) shared() bool { return s.prefix.Addr().IsUnspecified() }
+
 // source gives each attempt of a lane its end of the five-tuple.
 type source interface {
-	// next returns the address and port to bind (an invalid one: let the kernel choose), and how long ago the tuple was
-	// used before; ok is false when there is none that the policy allows.
+	// next returns the address and port to bind (an unspecified address: the kernel chooses it and keeps the port), and how
+	// long ago the tuple was used before; ok is false when there is none that the policy allows.
 	next(k uint64, now time.Duration) (tuple netip.AddrPort, age time.Duration, ok bool)
 }
 
@@ -171,24 +195,4 @@ func (s *reuseSource) next(k uint64, now time.Duration) (netip.AddrPort, time.Du
 	}
 	s.used[i] = now
 	return s.tuples[i], age, true
-}
-
-// kernelSource leaves the choice to the kernel.
-type kernelSource struct{}
-
-func (kernelSource) next(uint64, time.Duration) (netip.AddrPort, time.Duration, bool) {
-	return netip.AddrPort{}, 0, true
-}
-
-// portAges remembers when the kernel last gave a lane each port. The address is always the same one, the route's.
-type portAges struct{ used [1 << 16]time.Duration }
-
-// age returns how long ago the port was used, 0 for never, and notes that it is used now.
-func (p *portAges) age(port uint16, now time.Duration) time.Duration {
-	last := p.used[port]
-	p.used[port] = now + 1 // so that 0 means never, also for a use at offset 0
-	if last == 0 {
-		return 0
-	}
-	return now + 1 - last
 }

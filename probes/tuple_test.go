@@ -119,12 +119,3 @@ func TestReuseComesBackAfterItsInterval(t *testing.T) {
 		}
 	}
 }
-
-func TestPortAges(t *testing.T) {
-	ages := new(portAges)
-	for _, step := range []struct{ now, age time.Duration }{{0, 0}, {5, 5}, {7, 2}} {
-		if got := ages.age(40000, step.now); got != step.age {
-			t.Errorf("at %d: age %d, want %d", step.now, got, step.age)
-		}
-	}
-}

@@ -29,15 +29,15 @@ func (u *udp) start(f *flight) {
 		u.stick(f)
 		return
 	}
-	if !u.tcp.engine.tuple(f) {
+	errno, ok := u.open(f)
+	if !ok {
 		return
 	}
-	fd, errno := u.open(f)
 	if errno == 0 {
-		errno = u.tcp.poller.watchInput(fd, f.token, f.generation)
+		errno = u.tcp.poller.watchInput(f.fd, f.token, f.generation)
 	}
 	if errno == 0 {
-		_, errno = sysTransfer(unix.SYS_WRITE, fd, u.request(f))
+		_, errno = sysTransfer(unix.SYS_WRITE, f.fd, u.request(f))
 	}
 	if errno != 0 {
 		u.fail(f, errno)
@@ -47,21 +47,21 @@ func (u *udp) start(f *flight) {
 }
 
 // open makes the flight's socket and connects it, so that the kernel reports ICMP errors and keeps strangers away. It
-// leaves what it made with the flight also when it fails.
-func (u *udp) open(f *flight) (int, unix.Errno) {
-	bound := f.Source
-	fd, errno := u.tcp.sockets.open(unix.SOCK_DGRAM, f.lane.Target, bound, f.lane.Policy != PolicyFresh)
-	f.fd = fd
+// leaves what it made with the flight also when it fails; ok is false when the flight has ended for want of a five-tuple.
+func (u *udp) open(f *flight) (errno unix.Errno, ok bool) {
+	if errno, ok = u.tcp.open(f, unix.SOCK_DGRAM); !ok {
+		return 0, false
+	}
 	if errno == 0 {
 		errno = u.tcp.sockets.deafen(f)
 	}
 	if errno == 0 {
-		errno = u.tcp.sockets.connect(fd, f.lane.Target)
+		errno = u.tcp.sockets.connect(f.fd, f.lane.Target)
 	}
-	if errno == 0 && (!bound.IsValid() || bound.Addr().IsUnspecified()) {
+	if errno == 0 {
 		u.tcp.learnSource(f)
 	}
-	return fd, errno
+	return errno, true
 }
 
 // request is an attempt's datagram; it stays valid until the next one.
@@ -182,19 +182,19 @@ func (u *udp) stick(f *flight) {
 // open makes the socket with the flight's five-tuple; when it cannot, it ends the flight and returns false.
 func (s *stickySocket) open(f *flight) bool {
 	u := s.udp
-	if !u.tcp.engine.tuple(f) {
+	errno, ok := u.open(f)
+	if !ok {
 		return false
 	}
-	fd, errno := u.open(f)
 	if errno == 0 {
-		errno = u.tcp.poller.watchInput(fd, s.token, 0)
+		errno = u.tcp.poller.watchInput(f.fd, s.token, 0)
 	}
 	if errno != 0 {
 		u.fail(f, errno)
 		return false
 	}
+	s.fd, s.source, s.used = f.fd, f.Source, f.Start-f.TupleAge
 	f.fd = -1 // the lane's, not the attempt's
-	s.fd, s.source, s.used = fd, f.Source, f.Start-f.TupleAge
 	return true
 }
 
