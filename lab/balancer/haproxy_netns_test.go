@@ -85,7 +85,10 @@ func TestHAProxyFollowsHealth(t *testing.T) {
 	}
 	g.sick[1].Store(false)
 	g.awaitNodes("80", "node-1")
-	g.answers(300, 5, 80)
+	// HAProxy says so just before it does so (srv_update_status() logs first).
+	next := 300
+	g.await("an answer from the node that is back", func() bool { next++; _, err := g.ask(source(next), 80); return err == nil })
+	g.answers(400, 5, 80)
 }
 
 func TestHAProxyTakesANewConfiguration(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/hitless/hitless/lab/topology"
 	corev1 "k8s.io/api/core/v1"
@@ -28,10 +27,14 @@ const fabricWire = "eth0"
 //	chain NAMESPACE/NAME {                                           # one for each Service
 //	  meta l4proto udp ct mark OUT ct mark set 0                     # sticky only, with UDP, for each node that is out
 //	  ct mark != 0 meta mark set ct mark accept                      # sticky only
-//	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S map { 0 : NODE, … }
-//	  ct mark set meta mark                                          # sticky only
-//	  accept
+//	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S offset PLACES
+//	  meta mark PLACES meta mark set NODE ct mark set NODE accept    # one for each place; ct mark: sticky only
+//	  …
 //	}
+//
+// The places are rules, not elements of a map: while a transaction begins to hold, a packet on another CPU may still walk the
+// old rules and find the elements of an old map gone already (a rule's generation is read once for a packet, a set's at each
+// lookup), and so keep no mark at all.
 //
 // Without a healthy node the chain drops what is new, as cloud balancers do. Dropped as well is what goes to an
 // external address from the side of the nodes: a node that has no rules for it sends it back, and without this it
@@ -120,9 +123,7 @@ func (p *passthrough) set(t table) error {
 		} else {
 			c.AddChain(chain)
 		}
-		if err := p.fill(c, chain, t); err != nil {
-			return err
-		}
+		p.fill(c, chain, t)
 		return p.point(c, old, t)
 	})
 	if err != nil {
@@ -159,7 +160,7 @@ func (p *passthrough) elements(t table) []nftables.SetElement {
 }
 
 // fill writes a service's chain. reports.PickNode computes what its hash does.
-func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) error {
+func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) {
 	add := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs}) }
 	sticky := p.cfg.Flows == FlowsSticky
 	if sticky {
@@ -172,26 +173,26 @@ func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) err
 	}
 	if len(t.nodes) == 0 {
 		add(verdictOf(expr.VerdictDrop))
-		return nil
+		return
 	}
-	nodes, err := p.nodeMap(c, t)
-	if err != nil {
-		return err
-	}
-	choose := []expr.Any{
-		network(regKey, ipSource, 4), network(regKey+1, ipTarget, 4),
+	setMark := &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA}
+	add(network(regKey, ipSource, 4), network(regKey+1, ipTarget, 4),
 		transport(regKey+2, portSource, 2), transport(regKey+3, portDest, 2),
 		&expr.Hash{SourceRegister: regKey, DestRegister: regA, Length: 16, Modulus: uint32(len(t.nodes)),
-			Seed: p.cfg.Seed, Type: expr.HashTypeJenkins},
-		&expr.Lookup{SourceRegister: regA, DestRegister: regA, IsDestRegSet: true, SetName: nodes.Name, SetID: nodes.ID},
-		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA},
+			Seed: p.cfg.Seed, Offset: firstPlace, Type: expr.HashTypeJenkins},
+		setMark)
+	for i, n := range t.nodes {
+		give := []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: regA}, equals(mark(firstPlace + uint32(i))...),
+			&expr.Immediate{Register: regA, Data: mark(uint32(n.number))}, setMark}
+		if sticky {
+			give = append(give, &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: regA})
+		}
+		add(append(give, verdictOf(expr.VerdictAccept))...)
 	}
-	if sticky {
-		choose = append(choose, &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: regA})
-	}
-	add(append(choose, verdictOf(expr.VerdictAccept))...)
-	return nil
 }
+
+// firstPlace is the mark of place 0 in a table, while a packet looks for its node: above the number of any node.
+const firstPlace = 1 << 16
 
 // leaving are the nodes whose datagrams must go elsewhere; none where a service has no UDP port.
 func (p *passthrough) leaving(t table) []*topology.Node {
@@ -201,18 +202,6 @@ func (p *passthrough) leaving(t table) []*topology.Node {
 	return slices.DeleteFunc(slices.Clone(p.cfg.Net.Nodes), func(n *topology.Node) bool {
 		return slices.ContainsFunc(t.nodes, func(in node) bool { return in.number == n.Number })
 	})
-}
-
-// nodeMap makes the map from the place in the table to the node's mark. It is bound to its rule, so that a packet
-// never sees the one without the other.
-func (p *passthrough) nodeMap(c *nftables.Conn, t table) (*nftables.Set, error) {
-	m := &nftables.Set{Table: p.rules.table, ID: 2, Name: "__map%d", Anonymous: true, Constant: true, IsMap: true,
-		KeyType: nftables.TypeInteger, DataType: nftables.TypeMark}
-	elements := make([]nftables.SetElement, len(t.nodes))
-	for i, n := range t.nodes {
-		elements[i] = nftables.SetElement{Key: binaryutil.NativeEndian.PutUint32(uint32(i)), Val: mark(uint32(n.number))}
-	}
-	return m, c.AddSet(m, elements)
 }
 
 func (p *passthrough) remove(t table) error {
