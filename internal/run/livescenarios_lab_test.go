@@ -24,6 +24,7 @@ var byTheAPI = []struct {
 	{"scale --set away=10s", "", "kube-proxy@v1.25.3/iptables", reports.Fail},
 	{"quiet", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
 	{"rollout --set rollouts=1", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
+	{"drain --set off=20s --set trafficPolicy=Local", "--allow-disruption --set node=node-2", "kube-proxy@v1.26.0/iptables", reports.Pass},
 	{"flap --set watch=10s", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
 	{"policy --set between=5s", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
 	{"scale --set away=10s", "", "kube-proxy@v1.26.0/iptables", reports.Fail},

@@ -11,11 +11,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cavaliergopher/cpio"
+	"golang.org/x/sync/errgroup"
 )
 
 // Image is the content of an initramfs: what stands at which path of the guest. Packed twice it gives the same bytes:
@@ -183,16 +185,29 @@ const imagePrefix = "lab-"
 // Digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
 // at the same path is another image.
 func (img *Image) Digest() (string, error) {
-	all := sha256.New()
-	for _, name := range img.names() {
-		s := img.files[name]
-		sum := sha256.New()
-		if s.path != "" {
-			if err := copyFile(sum, s.path); err != nil {
-				return "", fmt.Errorf("reading %s for the guest: %w", s.path, err)
+	names := img.names()
+	sums := make([][]byte, len(names))
+	var readers errgroup.Group
+	readers.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		readers.Go(func() error {
+			sum, file := sha256.New(), img.files[name].path
+			if file != "" {
+				if err := copyFile(sum, file); err != nil {
+					return fmt.Errorf("reading %s for the guest: %w", file, err)
+				}
 			}
-		}
-		fmt.Fprintf(all, "%q %q %q %o %x\n", name, s.link, s.text, s.mode, sum.Sum(nil))
+			sums[i] = sum.Sum(nil)
+			return nil
+		})
+	}
+	if err := readers.Wait(); err != nil {
+		return "", err
+	}
+	all := sha256.New()
+	for i, name := range names {
+		s := img.files[name]
+		fmt.Fprintf(all, "%q %q %q %o %x\n", name, s.link, s.text, s.mode, sums[i])
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
 }

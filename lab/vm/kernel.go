@@ -28,18 +28,13 @@ type Kernel struct {
 // FetchKernel returns the newest kernel that the package lists name, downloading and unpacking it when it is not in the
 // cache. It needs no privilege. Without package lists or network it takes the newest kernel that the cache holds.
 func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kernel, error) {
-	name, err := kernelImagePackage(ctx)
+	name, id, err := kernelImagePackage(ctx)
 	if err != nil {
 		if k, cached := newestKernel(cache); cached {
 			return k, nil
 		}
 		return Kernel{}, err
 	}
-	version, err := output(ctx, "", "apt-cache", "show", "--no-all-versions", name)
-	if err != nil {
-		return Kernel{}, err
-	}
-	id := name + "_" + field(version, "Version:")
 	dir := filepath.Join(cache, id)
 	if k, err := openKernel(dir, id); err == nil {
 		return k, nil
@@ -51,16 +46,19 @@ func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kern
 	return openKernel(dir, id)
 }
 
-// kernelImagePackage is the package that the meta package depends on today.
-func kernelImagePackage(ctx context.Context) (string, error) {
+// kernelImagePackage is the package that the meta package depends on today, and name_version of it. That is asked with one
+// call, since each takes most of a second.
+func kernelImagePackage(ctx context.Context) (name, id string, err error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", errors.New("looking for the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
+		return "", "", errors.New("looking for the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
 	}
-	depends, err := output(ctx, "", "apt-cache", "depends", KernelPackage)
-	if name := field(depends, "Depends:"); err == nil && name != "" {
-		return name, nil
+	meta, err := output(ctx, "", "apt-cache", "show", "--no-all-versions", KernelPackage)
+	name, version, exact := strings.Cut(field(meta, "Depends:"), " (= ")
+	version, closed := strings.CutSuffix(version, ")")
+	if err == nil && name != "" && exact && closed {
+		return name, name + "_" + version, nil
 	}
-	return "", fmt.Errorf("looking for the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
+	return "", "", fmt.Errorf("looking for the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
 }
 
 // downloadKernel unpacks into a folder beside dir and renames it, so that an interrupted download leaves nothing that
