@@ -236,7 +236,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 		"an unknown protocol": {func(o *Options) { o.Protocol = "sctp" }, "unknown"},
 		"a negative duration": {func(o *Options) { o.Duration = -1 }, "past"},
 		"an unknown record":   {func(o *Options) { o.Record = "some" }, "all and thinned"},
-		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "local ports"},
+		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "28229 five-tuples"},
 		"a silent UDP port":   {func(o *Options) { o.Protocol = probes.ProtocolUDPFresh }, "attempt NUMBER"},
 	} {
 		o := quickly(broken.Listener.Addr().String(), t)
