@@ -65,29 +65,38 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// judged runs a scenario with short windows, by way of the words if there are any, and returns its report and exit code.
+func judged(t *testing.T, scenario string, way ...string) (*reports.Report, int) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	words := append([]string{program}, way...)
+	words = append(append(words, "run"), strings.Fields(scenario)...)
+	words = append(words, "--rate", "10", "--set", "baseline=15s", "--set", "settle=5s", "--out", out)
+	run := exec.Command(words[0], words[1:]...)
+	said, err := run.CombinedOutput()
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	r, err := reports.ReadReport(filepath.Join(out, "report.json"))
+	if err != nil {
+		t.Fatalf("%s: %v:\n%s", strings.Join(words, " "), err, said)
+	}
+	return r, run.ProcessState.ExitCode()
+}
+
 // A process that knows nothing of the lab but its kubeconfig finds what a run inside finds: a rollout that loses nothing, and one
 // behind a proxy without the fallback to terminating endpoints, whose losses come from the old pod's end. The probe
 // runs by the real clock, so a machine that is too busy for its low rate cannot tell: then the run itself says so.
 func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
 	for subject, want := range map[string]reports.Verdict{"kube-proxy@v1.26.0/iptables": reports.Pass, "kube-proxy@v1.25.3/iptables": reports.Fail} {
 		t.Run(subject, func(t *testing.T) {
-			kubeconfig, out := labUp(t, subject), filepath.Join(t.TempDir(), "out")
-			run := exec.Command(program, "lab", "shell", "--kubeconfig", kubeconfig, "--", program, "run", "rollout", "--kubeconfig", kubeconfig,
-				"--rate", "10", "--set", "rollouts=1", "--set", "baseline=15s", "--set", "settle=5s", "--out", out)
-			said, err := run.CombinedOutput()
-			var exit *exec.ExitError
-			if err != nil && !errors.As(err, &exit) {
-				t.Fatal(err)
-			}
-			r, err := reports.ReadReport(filepath.Join(out, "report.json"))
-			if err != nil {
-				t.Fatalf("%v:\n%s", err, said)
-			}
+			kubeconfig := labUp(t, subject)
+			r, exit := judged(t, "rollout --set rollouts=1 --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
 			if busy := strings.Join(r.Reasons, "; "); r.Verdict == reports.Invalid && strings.Contains(busy, "fell behind") {
 				t.Skip("this machine is too busy for the real clock: " + busy)
 			}
-			if r.Verdict != want || run.ProcessState.ExitCode() != want.ExitCode() {
-				t.Fatalf("%s with exit code %d, want %s:\n%s", r.Verdict, run.ProcessState.ExitCode(), want, said)
+			if r.Verdict != want || exit != want.ExitCode() {
+				t.Fatalf("%s with exit code %d, want %s: %s", r.Verdict, exit, want, strings.Join(r.Reasons, "; "))
 			}
 			if want == reports.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
 				t.Errorf("%.0f %% of the losses are not explained, and the worst is told so: %s", 100*r.Unexplained.Share, r.Sentence())

@@ -3,9 +3,6 @@
 package run_test
 
 import (
-	"errors"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,9 +33,9 @@ var byTheAPI = []struct {
 func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
 	for _, s := range byTheAPI {
 		t.Run(strings.Fields(s.scenario)[0]+" "+s.subject, func(t *testing.T) {
-			inside := judged(t, s.scenario+" --kernel host --clock real --subject "+s.subject)
+			inside, _ := judged(t, s.scenario+" --kernel host --clock real --subject "+s.subject)
 			kubeconfig := labUp(t, s.subject)
-			outside := judged(t, s.scenario+" "+s.outside+" --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
+			outside, _ := judged(t, s.scenario+" "+s.outside+" --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
 			for where, r := range map[string]*reports.Report{"outside": outside, "inside": inside} {
 				t.Logf("%s: %s, mostly by %q: %s", where, r.Verdict, mostlyBy(r), r.Sentence())
 				if r.Verdict != s.verdict {
@@ -66,22 +63,4 @@ func mostlyBy(r *reports.Report) (most string) {
 		}
 	}
 	return most
-}
-
-// judged runs a scenario with short windows, by way of the words if there are any, and reads its report.
-func judged(t *testing.T, scenario string, way ...string) *reports.Report {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "out")
-	words := append([]string{program}, way...)
-	words = append(append(words, "run"), strings.Fields(scenario)...)
-	words = append(words, "--rate", "10", "--set", "baseline=15s", "--set", "settle=5s", "--out", out)
-	said, err := exec.Command(words[0], words[1:]...).CombinedOutput()
-	if err != nil && !errors.As(err, new(*exec.ExitError)) {
-		t.Fatal(err)
-	}
-	r, err := reports.ReadReport(filepath.Join(out, "report.json"))
-	if err != nil {
-		t.Fatalf("%s: %v:\n%s", strings.Join(words, " "), err, said)
-	}
-	return r
 }
