@@ -317,7 +317,9 @@ func TestEachPacketHasANodeWhileTheTableChanges(t *testing.T) {
 		raw, err := f.Conn.(*net.UDPConn).SyscallConn()
 		g.must(err)
 		// Without it a datagram socket hears nothing of a network that is unreachable (udp(7)).
-		g.must(errors.Join(err, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_RECVERR, 1) }), err))
+		var refusal error
+		g.must(raw.Control(func(fd uintptr) { refusal = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_RECVERR, 1) }))
+		g.must(refusal)
 		flows = append(flows, f)
 	}
 	var sent, refused atomic.Int64
