@@ -32,15 +32,20 @@ func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []repo
 	if err != nil {
 		return nil, err
 	}
+	err = runLane(engine, from, l, attempts)
+	return got, err
+}
+
+// runLane runs the engine for one lane.
+func runLane(engine *Engine, from time.Duration, l Lane, attempts int) error {
 	engine.lateLimit = time.Minute // the classes are tested here, also on a machine that stands still now and then
 	end := from + (schedule{rate: l.Rate}).at(uint64(attempts))
 	if err := errors.Join(engine.Start(l, from), engine.Stop(l.ID, end)); err != nil {
-		return nil, err
+		return err
 	}
 	timer := time.AfterFunc(end-engine.Now(), engine.Close)
 	defer timer.Stop()
-	err = engine.Run(context.Background())
-	return got, err
+	return engine.Run(context.Background())
 }
 
 // TestOutcomesOnLoopback produces the classes that need no other host. The others are in classes_netns_test.go.
@@ -140,13 +145,7 @@ func TestPortsOfOthersArePassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	engine.walks[l.sources()] = walk
-	if err := errors.Join(engine.Start(l, 0), engine.Stop(l.ID, (schedule{rate: l.Rate}).at(attempts))); err != nil {
-		t.Fatal(err)
-	}
-	engine.lateLimit = time.Minute
-	timer := time.AfterFunc((schedule{rate: l.Rate}).at(attempts), engine.Close)
-	defer timer.Stop()
-	if err := engine.Run(context.Background()); err != nil || len(got) != attempts {
+	if err := runLane(engine, 0, l, attempts); err != nil || len(got) != attempts {
 		t.Fatalf("%d attempts, want %d (%v)", len(got), attempts, err)
 	}
 	seen := map[uint16]bool{}
