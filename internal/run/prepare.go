@@ -174,7 +174,9 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
 			name = proxies[i].Binary()
 		}
-		img.Add(path.Join(guest.Binaries, name), b.Path, 0o755)
+		if err := img.AddKnown(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
+			return err
+		}
 	}
 	if plan.Parameters["loadBalancer"] == "haproxy" {
 		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {

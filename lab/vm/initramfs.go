@@ -31,6 +31,7 @@ type source struct {
 	text string
 	link string
 	mode os.FileMode
+	sum  []byte // SHA-256 of the host's file where somebody has just made it, else nil
 }
 
 // NewImage returns an image with the usual links of a merged /usr.
@@ -45,6 +46,16 @@ func NewImage() *Image {
 // Add puts a file of the host into the image.
 func (img *Image) Add(guest, host string, mode os.FileMode) {
 	img.files[usr(guest)] = source{path: host, mode: mode}
+}
+
+// AddKnown is Add for a file whose SHA-256 (in hex) somebody has just made, so that Digest need not read it again.
+func (img *Image) AddKnown(guest, host string, mode os.FileMode, sum string) error {
+	known, err := hex.DecodeString(sum)
+	if err != nil || len(known) != sha256.Size {
+		return fmt.Errorf("%q is no SHA-256 of %s", sum, host)
+	}
+	img.files[usr(guest)] = source{path: host, mode: mode, sum: known}
+	return nil
 }
 
 // Has tells whether something stands at a path of the image.
@@ -182,8 +193,8 @@ func (img *Image) Pack(cache string) (file, digest string, err error) {
 // imagePrefix begins the names of packed images.
 const imagePrefix = "lab-"
 
-// Digest is over names, modes and contents. Contents of files are read through, so that a program that was built anew
-// at the same path is another image.
+// Digest is over names, modes and contents. Contents of files are read through unless they are known, so that a program that was
+// built anew at the same path is another image.
 func (img *Image) Digest() (string, error) {
 	names := img.names()
 	sums := make([][]byte, len(names))
@@ -191,10 +202,14 @@ func (img *Image) Digest() (string, error) {
 	readers.SetLimit(runtime.GOMAXPROCS(0))
 	for i, name := range names {
 		readers.Go(func() error {
-			sum, file := sha256.New(), img.files[name].path
-			if file != "" {
-				if err := copyFile(sum, file); err != nil {
-					return fmt.Errorf("reading %s for the guest: %w", file, err)
+			s := img.files[name]
+			if sums[i] = s.sum; s.sum != nil {
+				return nil
+			}
+			sum := sha256.New()
+			if s.path != "" {
+				if err := copyFile(sum, s.path); err != nil {
+					return fmt.Errorf("reading %s for the guest: %w", s.path, err)
 				}
 			}
 			sums[i] = sum.Sum(nil)

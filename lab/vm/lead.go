@@ -1,24 +1,23 @@
 package vm
 
-import (
-	"fmt"
-	"os"
-)
+import "fmt"
 
 // snapshotError is a guest that could not begin from its snapshot: nothing of it has run.
 type snapshotError struct{ error }
 
 func (e *snapshotError) Unwrap() error { return e.error }
 
-// lead starts the guest and takes it over its pause. The channel gets an error after which the guest must be ended, and nothing when
-// all goes well. Without a monitor the guest needs nobody.
-func (b Boot) lead(m *monitor, snapshot *os.File, region []byte, line func(string)) <-chan error {
+// lead starts the guest and takes it over its pause. The channel gets an error after which the guest must be ended, if there is one, and
+// is closed when the guest needs nobody any more. Without a monitor it never does.
+func (b Boot) lead(m *monitor, from *snapshot, region []byte, line func(string)) <-chan error {
 	failed := make(chan error, 1)
 	if m == nil {
+		close(failed)
 		return failed
 	}
 	go func() {
-		ready, err := b.toPause(m, snapshot, line)
+		defer close(failed)
+		ready, err := b.toPause(m, from, line)
 		if ready && err == nil {
 			if err = b.putPlan(region); err == nil {
 				err = m.resume()
@@ -32,12 +31,16 @@ func (b Boot) lead(m *monitor, snapshot *os.File, region []byte, line func(strin
 }
 
 // toPause brings the guest to its pause. It may end before, and then its console says why.
-func (b Boot) toPause(m *monitor, snapshot *os.File, line func(string)) (ready bool, err error) {
+func (b Boot) toPause(m *monitor, from *snapshot, line func(string)) (ready bool, err error) {
 	if err := m.hello(); err != nil {
 		return false, nil // so QEMU has ended, and its exit says why
 	}
-	if snapshot != nil {
-		if err := m.restore(snapshot); err != nil {
+	if from != nil {
+		err := m.restore(from.File)
+		if damaged := from.intact(); damaged != nil { // which says more than what QEMU made of it
+			err = damaged
+		}
+		if err != nil {
 			return false, &snapshotError{err}
 		}
 		line("hitless: begun from a saved guest")

@@ -117,14 +117,14 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 		return nil, err
 	}
 	defer cpu.Release()
-	snapshot := b.snapshot()
-	if snapshot != nil {
-		defer snapshot.Close()
+	saved := b.snapshot()
+	if saved != nil {
+		defer saved.Close()
 	}
-	out, err := b.once(ctx, path, cpu.Number, snapshot)
+	out, err := b.once(ctx, path, cpu.Number, saved)
 	if refused := new(snapshotError); errors.As(err, &refused) {
 		line("hitless: booting, since the saved guest does not start: "+err.Error(), nil)
-		err = errors.Join(os.Remove(snapshot.Name()), out.Close())
+		err = errors.Join(os.Remove(saved.Name()), out.Close())
 		if err == nil {
 			out, err = b.once(ctx, path, cpu.Number, nil)
 		}
@@ -136,7 +136,7 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 func (b Boot) pauses() bool { return !b.RealTime && !b.KVM }
 
 // snapshot is the guest as it was saved by another run, or nil.
-func (b Boot) snapshot() *os.File {
+func (b Boot) snapshot() *snapshot {
 	if !b.pauses() || b.Snapshots == "" {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (b Boot) snapshot() *os.File {
 }
 
 // once runs the guest, from the snapshot if there is one. An error after which it may be run again is a snapshotError.
-func (b Boot) once(ctx context.Context, path string, cpu int, snapshot *os.File) (*Outcome, error) {
+func (b Boot) once(ctx context.Context, path string, cpu int, from *snapshot) (*Outcome, error) {
 	own, err := newFolder()
 	if err != nil {
 		return nil, err
@@ -164,11 +164,11 @@ func (b Boot) once(ctx context.Context, path string, cpu int, snapshot *os.File)
 		return nil, err
 	}
 	out.CPU = cpu
-	args := b.commandLine(own.path, snapshot != nil)
+	args := b.commandLine(own.path, from != nil)
 	for _, a := range args {
 		out.Args = append(out.Args, strings.ReplaceAll(a, own.path+"/", ""))
 	}
-	return out, b.supervise(ctx, path, args, own.path, snapshot, out)
+	return out, b.supervise(ctx, path, args, own.path, from, out)
 }
 
 // putPlan tells the guest all that it is to do.
@@ -215,7 +215,7 @@ func MapRegion(f *os.File) ([]byte, error) {
 
 // supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits that thread's CPU and dies
 // with it (PR_SET_PDEATHSIG).
-func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, snapshot *os.File, out *Outcome) error {
+func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, from *snapshot, out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not come to its end within %s of wall time", b.Deadline))
@@ -264,15 +264,24 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 	}
 	tail := followConsole(filepath.Join(dir, "console.log"), line)
-	led := b.lead(m, snapshot, out.Region, line)
+	led := b.lead(m, from, out.Region, line)
 	var exit, cause error
-	select {
-	case exit = <-ended:
-	case cause = <-led:
-		endGuest(cmd.Process, ended)
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-		endGuest(cmd.Process, ended)
+	for over := false; !over; {
+		over = true
+		select {
+		case exit = <-ended:
+			// QEMU may end because of what it was led to, and its own words do not tell that another try would help.
+			if refused := new(snapshotError); led != nil && errors.As(<-led, &refused) {
+				cause = refused
+			}
+		case failed := <-led:
+			if cause, led, over = failed, nil, failed != nil; over {
+				endGuest(cmd.Process, ended)
+			}
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+			endGuest(cmd.Process, ended)
+		}
 	}
 	out.Wall = time.Since(begin)
 	if state := cmd.ProcessState; state != nil { // of after the wait, which `ended` tells of

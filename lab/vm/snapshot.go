@@ -1,15 +1,16 @@
 package vm
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,36 +27,51 @@ const (
 	snapshotRoom = 8 << 30
 )
 
-// openSnapshot opens the snapshot of that key, or returns nil when there is none, or none that is whole. While it is open nobody
-// sweeps it away.
-func openSnapshot(dir, key string) *os.File {
+// snapshot is one that is open: nobody sweeps it away. Its checksum is made while QEMU starts and reads it, which takes as long.
+type snapshot struct {
+	*os.File
+	sum func() string // what its content says that its name is
+}
+
+// openSnapshot opens the snapshot of that key, or returns nil when there is none.
+func openSnapshot(dir, key string) *snapshot {
 	names, _ := filepath.Glob(filepath.Join(dir, snapshotPrefix+key+"-*"+snapshotSuffix))
 	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
 			continue
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && snapshotSum(f, key) == filepath.Base(name) {
-			now := time.Now()
-			_ = os.Chtimes(name, now, now) // the ones used last are kept
-			return f
+		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil { // being swept
+			f.Close()
+			continue
 		}
-		f.Close()
-		_ = os.Remove(name) // damaged, or being swept
+		now := time.Now()
+		_ = os.Chtimes(name, now, now) // the ones used last are kept
+		s := &snapshot{f, sync.OnceValue(func() string { return snapshotSum(f, key) })}
+		go s.sum()
+		return s
 	}
 	return nil
 }
 
-// snapshotSum is the name that a file's content gives it, and empty when it cannot be read. The file is at its begin again.
+// intact says whether the content is what was saved. A guest that was made of anything else must not run.
+func (s *snapshot) intact() error {
+	if is, should := s.sum(), filepath.Base(s.Name()); is != should {
+		return fmt.Errorf("the saved guest is damaged: by its content it would be %q, and it is %s", is, should)
+	}
+	return nil
+}
+
+// Close waits until nobody reads it any more.
+func (s *snapshot) Close() error {
+	s.sum()
+	return s.File.Close()
+}
+
+// snapshotSum is the name that a file's content gives it, and empty when it cannot be read. Where the file stands is left to others.
 func snapshotSum(f *os.File, key string) string {
 	sum := crc32.New(castagnoli)
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return ""
-	}
-	if _, err := io.Copy(sum, bufio.NewReaderSize(f, 1<<20)); err != nil {
-		return ""
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
+	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, math.MaxInt64), make([]byte, 1<<20)); err != nil {
 		return ""
 	}
 	return fmt.Sprintf("%s%s-%08x%s", snapshotPrefix, key, sum.Sum32(), snapshotSuffix)

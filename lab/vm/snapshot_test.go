@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,22 +35,34 @@ func keep(t *testing.T, dir, key, content string, age time.Duration) string {
 
 func there(name string) bool { _, err := os.Stat(name); return err == nil }
 
-func TestOnlyAWholeSnapshotOfThatKeyIsOpened(t *testing.T) {
+func TestASnapshotIsOfItsKeyAndWhole(t *testing.T) {
 	dir := t.TempDir()
 	name := keep(t, dir, "one", "memory", time.Hour)
-	if f := openSnapshot(dir, "two"); f != nil {
-		t.Errorf("the snapshot of another key was opened: %s", f.Name())
+	if s := openSnapshot(dir, "two"); s != nil {
+		t.Errorf("the snapshot of another key was opened: %s", s.Name())
 	}
-	f := openSnapshot(dir, "one")
-	if f == nil {
-		t.Fatal("a whole snapshot was not opened")
+	s := openSnapshot(dir, "one")
+	if s == nil {
+		t.Fatal("a snapshot was not opened")
 	}
-	f.Close()
+	if err := s.intact(); err != nil {
+		t.Errorf("a whole one: %v", err)
+	}
+	// Reading its checksum must not move where QEMU reads, with the same descriptor, at the same time.
+	if at, err := s.Seek(0, io.SeekCurrent); err != nil || at != 0 {
+		t.Errorf("QEMU would begin to read at %d (%v)", at, err)
+	}
+	s.Close()
 	if err := os.WriteFile(name, []byte("memorY"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := openSnapshot(dir, "one"); f != nil || there(name) {
-		t.Error("a damaged snapshot was opened, or is still there")
+	s = openSnapshot(dir, "one")
+	if s == nil {
+		t.Fatal("a damaged snapshot is not there any more")
+	}
+	defer s.Close()
+	if err := s.intact(); err == nil {
+		t.Error("a damaged snapshot was taken for a whole one")
 	}
 }
 
