@@ -13,10 +13,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -151,6 +153,10 @@ type bench struct {
 func Run(ctx context.Context, plan Plan, cfg Config) (err error) {
 	// The observer sits in system calls, and must not keep the API server from running meanwhile.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	// What runs here otherwise has a limit of memory below what thousands of Services take: it would do nothing but collect, on the
+	// CPU that it shares with the subject.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	b := &bench{Config: cfg, plan: plan, fleet: newFleet(replay.New())}
 	if b.procs, err = procs.New(filepath.Join(cfg.Dir, "logs")); err != nil {
 		return err
