@@ -43,7 +43,7 @@ type Checks interface {
 	Close()
 }
 
-// Config is what a Proxier is made of. All fields must be set.
+// Config is what a Proxier is made of. All fields but Started must be set.
 type Config struct {
 	Source  Source
 	Kernel  kernel.Kernel
@@ -53,6 +53,7 @@ type Config struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Periods Periods
+	Started func() // is called once, after the first pass over everything
 }
 
 // Periods say when the loop does what by itself.
@@ -60,7 +61,6 @@ type Periods struct {
 	MinSync   time.Duration // least time from the end of one pass over changes to the next; 0 for none
 	Retry     time.Duration // most time until something that failed is tried again; it starts with a second
 	Reconcile time.Duration // time between passes that read the whole kernel; 0 for none but the first
-	Drain     time.Duration // time between looks at real servers that drain; none drains, none looks
 	Flows     time.Duration // time until conntrack is made to forget what leads nowhere; changes gather meanwhile
 }
 
@@ -122,6 +122,9 @@ func (p *Proxier) Run(ctx context.Context) error {
 	}
 	if err := p.full(ctx); err != nil {
 		return ended(ctx, err)
+	}
+	if p.Started != nil {
+		p.Started()
 	}
 	p.clocks.reconcile.start(p.Periods.Reconcile)
 	for ctx.Err() == nil {
@@ -241,10 +244,9 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 	for _, name := range done.names {
 		p.check(name)
 	}
-	if p.engine.Draining() > 0 {
-		p.clocks.drain.start(p.Periods.Drain)
-	} else {
-		p.clocks.drain.stop()
+	p.clocks.drain.stop()
+	if at, any := p.engine.NextDrain(); any {
+		p.clocks.drain.start(max(at.Sub(p.Engine.Now()), time.Millisecond))
 	}
 	if p.engine.Stale() > 0 {
 		p.clocks.flows.start(p.Periods.Flows)

@@ -90,7 +90,7 @@ func startOn(t *testing.T, periods Periods, made func(*fake.Kernel) kernel.Kerne
 	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := New(Config{Source: r.source, Kernel: made(r.kernel), Node: r.node, Metrics: r.metrics, Periods: periods,
-		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: time.Hour, Gone: time.Hour}, Now: time.Now},
+		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: 2 * time.Hour, Gone: 2 * time.Hour, Look: 5 * time.Second}, Now: time.Now},
 		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))})
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -144,7 +144,7 @@ func (r *rig) counted(line string) string {
 	return ""
 }
 
-var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Drain: 5 * time.Second, Flows: time.Second}
+var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Flows: time.Second}
 
 func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -204,13 +204,43 @@ func TestIdleness(t *testing.T) {
 		r.kernel.Connect(vip, netip.MustParseAddrPort("10.244.1.1:8080"), 1, 0)
 		r.source.set("10.244.1.2")
 		time.Sleep(time.Minute + time.Second)
-		if got := reads(); got != "12+2" {
-			t.Errorf("reads while one drained for a minute: %s, want one each 5 s", got)
+		if got := reads(); got != "6+2" { // after 5, 11, 19, 29, 41 and 56 s
+			t.Errorf("reads while one drained for a minute: %s, want ever fewer", got)
 		}
 		r.source.set("10.244.1.1", "10.244.1.2")
 		time.Sleep(5 * time.Minute)
-		if got := reads(); got != "12+2" {
+		if got := reads(); got != "6+2" {
 			t.Errorf("reads after the drain was cancelled: %s", got)
+		}
+	})
+}
+
+// What has drained for long is looked at seldom, and goes a minute after its last connection all the same; what begins to drain later
+// does not have to wait for that.
+func TestOldDrainsAreLookedAtSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, Periods{Retry: 30 * time.Second, Flows: time.Second})
+		defer r.stop()
+		old, young := netip.MustParseAddrPort("10.244.1.1:8080"), netip.MustParseAddrPort("10.244.1.2:8080")
+		has := func(real netip.AddrPort) bool {
+			synctest.Wait()
+			_, exists := r.kernel.State().Weight(vip, real)
+			return exists
+		}
+		r.kernel.Connect(vip, old, 1, 0)
+		r.source.set("10.244.1.2")
+		time.Sleep(30 * time.Minute)
+		r.kernel.Connect(vip, young, 1, 0)
+		r.source.set("10.244.1.3")
+		r.kernel.Connect(vip, young, 0, 0)
+		time.Sleep(5 * time.Second)
+		if has(young) || !has(old) {
+			t.Errorf("5 s after it began to drain, without connections: %t; what has drained for half an hour: %t; want false, true", has(young), has(old))
+		}
+		time.Sleep(30 * time.Minute)
+		r.kernel.Connect(vip, old, 0, 0)
+		if time.Sleep(time.Minute); has(old) {
+			t.Error("a minute after its last connection the old one is there")
 		}
 	})
 }

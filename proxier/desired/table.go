@@ -29,7 +29,13 @@ type claim struct {
 
 func (c claim) compare(o claim) int {
 	return cmp.Or(cmp.Compare(c.virtual.Origin, o.virtual.Origin), c.created.Compare(o.created),
-		strings.Compare(c.virtual.Service.String(), o.virtual.Service.String()))
+		CompareNames(c.virtual.Service, o.virtual.Service))
+}
+
+// CompareNames orders Services by namespace and name. (Their String would be made anew for each comparison, which was a
+// twentieth of a start with 10,000.)
+func CompareNames(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // NewTable returns an empty table.
@@ -148,9 +154,7 @@ func (t *Table) Shared() []kernel.Element {
 
 // Services returns the names of all Services in the table, sorted.
 func (t *Table) Services() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(t.services), func(a, b types.NamespacedName) int {
-		return strings.Compare(a.String(), b.String())
-	})
+	return slices.SortedFunc(maps.Keys(t.services), CompareNames)
 }
 
 // HealthCheck returns the health check of a Service, nil when it has none.

@@ -33,7 +33,13 @@ const (
 type Limits struct {
 	Listed time.Duration // as long as IPVS remembers an idle TCP connection (900 s), by default
 	Gone   time.Duration
+	// Look is the time until the first look at one that drains; 0 for looks at every occasion. A connection that has lasted long lasts
+	// on, so that each look which finds some makes the next a quarter later, up to mostLooks times as late: hundreds that drain for
+	// hours cost little.
+	Look time.Duration
 }
+
+const mostLooks = 12
 
 // Entry is one real server that drains.
 type Entry struct {
@@ -41,6 +47,9 @@ type Entry struct {
 	Generation uint64 // another each time that the real server starts to drain
 	Status     Status
 	Since      time.Time // start of this status
+
+	pause time.Duration // before the next look
+	due   time.Time     // of it
 }
 
 // List is the set of real servers that drain. The zero value is not usable. It is not safe for concurrent use.
@@ -67,8 +76,43 @@ func (l *List) Put(k Key, status Status, now time.Time) bool {
 		e = Entry{Key: k, Generation: l.generation}
 	}
 	e.Status, e.Since = status, now
+	e.pause = l.limits.Look
+	l.wait(&e, now)
 	l.entries[k] = e
 	return !known
+}
+
+// wait sets when an entry is to be looked at next: no later than when its time is up.
+func (l *List) wait(e *Entry, now time.Time) {
+	e.due = now.Add(e.pause)
+	if limit, has := l.limit(*e); has && e.due.After(e.Since.Add(limit)) {
+		e.due = e.Since.Add(limit)
+	}
+}
+
+// Looked notes that an entry was looked at and stays. One that is not on the list any more, or drains anew, is left alone.
+func (l *List) Looked(e Entry, now time.Time) {
+	if on, known := l.entries[e.Key]; known && on.Generation == e.Generation {
+		on.pause = min(on.pause+on.pause/4, mostLooks*l.limits.Look)
+		l.wait(&on, now)
+		l.entries[e.Key] = on
+	}
+}
+
+// Next is when the next entry is to be looked at; false when none drains.
+func (l *List) Next() (at time.Time, any bool) {
+	for _, e := range l.entries {
+		if !any || e.due.Before(at) {
+			at, any = e.due, true
+		}
+	}
+	return at, any
+}
+
+// Due are the entries that are to be looked at, sorted by virtual and real server: those whose time has come, and those that would
+// have to be looked at soon after, in proportion to how long they wait, since a look wakes the machine.
+func (l *List) Due(now time.Time) []Entry {
+	return slices.DeleteFunc(l.Entries(), func(e Entry) bool { return e.due.Sub(now) > e.pause/8 })
 }
 
 // Cancel takes a real server from the list because it is wanted again; it reports whether it was there.
@@ -90,13 +134,19 @@ func (l *List) Finish(e Entry) bool {
 
 // Expired reports whether an entry has used up its time.
 func (l *List) Expired(e Entry, now time.Time) bool {
+	limit, has := l.limit(e)
+	return has && now.Sub(e.Since) >= limit
+}
+
+// limit is how long an entry may have its status; false for as long as it likes.
+func (l *List) limit(e Entry) (time.Duration, bool) {
 	switch e.Status {
 	case Listed:
-		return now.Sub(e.Since) >= l.limits.Listed
+		return l.limits.Listed, true
 	case Gone:
-		return now.Sub(e.Since) >= l.limits.Gone
+		return l.limits.Gone, true
 	}
-	return false
+	return 0, false
 }
 
 // Entries returns all entries, sorted by virtual and real server.

@@ -63,3 +63,72 @@ func TestFinishIsForTheSameGeneration(t *testing.T) {
 		t.Error("the drain cannot be finished")
 	}
 }
+
+// Looks at one that drains for long become rare, but not rarer than twelve times the first pause, and none comes after its time is up.
+func TestLooksBecomeRare(t *testing.T) {
+	l := NewList(Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute, Look: 5 * time.Second})
+	if _, any := l.Next(); any {
+		t.Error("an empty list wants a look")
+	}
+	looks := func(status Status, during time.Duration) (at []time.Duration) {
+		l.Cancel(one)
+		l.Put(one, status, start)
+		for {
+			next, any := l.Next()
+			if !any || next.Sub(start) > during {
+				return at
+			}
+			at = append(at, next.Sub(start))
+			due := l.Due(next)
+			if len(due) != 1 {
+				t.Fatalf("at %s %d entries are due", next.Sub(start), len(due))
+			}
+			if l.Expired(due[0], next) {
+				return at
+			}
+			l.Looked(due[0], next)
+		}
+	}
+	hour := looks(Serving, time.Hour)
+	if len(hour) < 60 || len(hour) > 80 || hour[0] != 5*time.Second || hour[len(hour)-1]-hour[len(hour)-2] != time.Minute {
+		t.Errorf("%d looks in an hour, the first after %s: %s", len(hour), hour[0], hour)
+	}
+	if gone := looks(Gone, time.Hour); gone[len(gone)-1] != 5*time.Minute {
+		t.Errorf("the last look at one that may stay for 5 minutes is after %s", gone[len(gone)-1])
+	}
+}
+
+// What begins to drain later does not make what drains already be looked at more often, nor wait for it; and those that are due at
+// nearly the same time are looked at together.
+func TestEachHasItsOwnPace(t *testing.T) {
+	l := NewList(Limits{Look: 8 * time.Second})
+	two := Key{one.Virtual, netip.MustParseAddrPort("10.244.1.2:80")}
+	l.Put(one, Serving, start)
+	l.Put(two, Serving, start.Add(500*time.Millisecond))
+	if due := l.Due(start.Add(8 * time.Second)); len(due) != 2 {
+		t.Errorf("%d of two that are due within half a second are looked at", len(due))
+	}
+	for at := start.Add(8 * time.Second); at.Before(start.Add(10 * time.Minute)); at, _ = l.Next() {
+		for _, e := range l.Due(at) {
+			l.Looked(e, at)
+		}
+	}
+	late := start.Add(10 * time.Minute)
+	l.Cancel(two)
+	l.Put(two, Serving, late)
+	if next, _ := l.Next(); next.After(late.Add(8 * time.Second)) {
+		t.Errorf("a new one is looked at only %s after it began to drain", next.Sub(late))
+	}
+	looked := 0
+	for at, _ := l.Next(); at.Before(late.Add(time.Minute)); at, _ = l.Next() {
+		for _, e := range l.Due(at) {
+			if e.Key == one {
+				looked++
+			}
+			l.Looked(e, at)
+		}
+	}
+	if looked > 1 {
+		t.Errorf("the old one was looked at %d times in the minute after the new one came", looked)
+	}
+}

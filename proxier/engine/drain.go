@@ -9,11 +9,17 @@ import (
 	"github.com/hitless/hitless/proxier/plan"
 )
 
-// Drain looks at the real servers that drain, and deletes those whose connections have ended or whose time is up; with
-// the last one goes a virtual server that is not wanted any more, and with that its address.
+// Drain looks at the real servers that drain and whose next look is due, and deletes those whose connections have ended or whose time
+// is up; with the last one goes a virtual server that is not wanted any more, and with that its address.
 func (e *Engine) Drain(ctx context.Context) (Report, error) {
 	var r Report
-	entries := e.drains.Entries()
+	now := e.options.Now()
+	entries := e.drains.Due(now)
+	defer func(looked []drain.Entry) {
+		for _, entry := range looked {
+			e.drains.Looked(entry, now)
+		}
+	}(entries)
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Virtual == entries[0].Virtual {

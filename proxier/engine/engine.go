@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -200,7 +199,7 @@ func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
 
 func (e *Engine) allNames() []types.NamespacedName {
 	names := slices.Concat(e.objects.Names(), e.table.Services())
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(names, desired.CompareNames)
 	return slices.Compact(names)
 }
 
@@ -296,8 +295,11 @@ func (e *Engine) HealthCheck(name types.NamespacedName) *desired.HealthCheck {
 	return e.table.HealthCheck(name)
 }
 
-// Draining returns how many real servers drain; while it is not 0, Drain has to be called from time to time.
+// Draining returns how many real servers drain.
 func (e *Engine) Draining() int { return e.drains.Len() }
+
+// NextDrain is when Drain has to be called next; false when nothing drains.
+func (e *Engine) NextDrain() (time.Time, bool) { return e.drains.Next() }
 
 // Has reports whether a virtual server in the kernel is the proxier's, as far as it knows.
 func (e *Engine) Has(k kernel.Key) bool {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/hitless/hitless/proxier/desired"
 )
 
 // autoscalerTaint marks a node that the cluster autoscaler is about to remove (KEP-3836).
@@ -137,9 +138,7 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 func (w *Watcher) Take() []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(w.dirty), func(a, b types.NamespacedName) int {
-		return strings.Compare(a.String(), b.String())
-	})
+	names := slices.SortedFunc(maps.Keys(w.dirty), desired.CompareNames)
 	clear(w.dirty)
 	w.listener.Taken()
 	select {
