@@ -48,7 +48,7 @@ type Choice struct {
 	Subjects   []subject.Program // the first is started on each node; another may take its place
 	SubjectEnv []string          // added to the subjects' environment
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
-	// QuietTables has the nodes' IPVS tables looked at only while attempts fail, not after each event: a look wakes the machine.
+	// QuietTables has the nodes' IPVS tables looked at after events only from when an attempt has failed: a look wakes the machine.
 	QuietTables bool
 }
 

@@ -108,6 +108,8 @@ func init() { // not an initialiser: what it refers to refers to it
 		"proxy thaw":       (*World).thawProxy,
 		"proxy cleanup":    func(w *World, ctx context.Context, s timeline.Step) error { return w.Proxies.Cleanup(ctx, s.Object) },
 		"proxy flush":      (*World).flushProxy,
+		"node off":         (*World).cutPower,
+		"node on":          (*World).givePower,
 		"proxy restore":    (*World).restoreProxy,
 		"api away":         (*World).apiGoes,
 		"api back":         (*World).apiComesBack,

@@ -45,30 +45,17 @@ func churn() Scenario {
 
 func (w *World) churn(ctx context.Context) error {
 	busy := ring{size: 4}
-	for _, step := range []struct {
-		name string
-		do   func(ctx context.Context) error
-	}{
-		{"deploy drained", func(ctx context.Context) error {
-			return w.act(ctx, "workload deploy", "drained", "replicas", "1", "policy", "Cluster", "gated", "on", "ports", w.Params["ports"])
-		}},
-		{"deploy busy", func(ctx context.Context) error {
-			return w.act(ctx, "endpoints create", "busy", "addresses", busy.next())
-		}},
-		{"open connections to drained", func(ctx context.Context) error {
-			return w.act(ctx, "client open", "drained", "each", strconv.Itoa(2*len(w.Nodes)-1)) // enough that a balancer gives most nodes one
-		}},
-		{"let drained become unready", func(ctx context.Context) error { return w.drain(ctx) }},
-	} {
-		if err := w.Step(ctx, step.name, "", step.do); err != nil {
-			return err
-		}
+	if err := w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, &busy) }); err != nil {
+		return err
+	}
+	if err := w.drainBeside(ctx, w.Params.number("ports"), 2*len(w.Nodes)-1); err != nil { // enough that a balancer gives most nodes one
+		return err
 	}
 	end := w.Clock.Now() + w.Params.duration("for")
 	every := w.Params.number("rolloutEvery")
 	for minute := 1; w.Clock.Now() < end; minute++ {
 		name := fmt.Sprintf("churn %d", minute)
-		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.churnOnce(ctx, &busy) }); err != nil {
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.burstAfterMinute(ctx, w.Params.duration("from"), &busy) }); err != nil {
 			return err
 		}
 		if w.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
@@ -85,10 +72,40 @@ func (w *World) churn(ctx context.Context) error {
 	return nil
 }
 
-// churnOnce waits for the next full minute and changes endpoints then.
-func (w *World) churnOnce(ctx context.Context, busy *ring) error {
-	from := w.Params.duration("from")
-	at := (w.Clock.Now() - from).Truncate(time.Minute) + time.Minute + from
+// makeBusy makes the Service whose endpoints change.
+func (w *World) makeBusy(ctx context.Context, busy *ring) error {
+	return w.act(ctx, "endpoints create", "busy", "addresses", busy.next())
+}
+
+// drainBeside makes a Service of so many ports, opens connections to each, and lets its pod become unready: it drains as long as
+// they are open.
+func (w *World) drainBeside(ctx context.Context, ports, each int) error {
+	for _, step := range []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"deploy drained", func(ctx context.Context) error {
+			return w.act(ctx, "workload deploy", "drained", "replicas", "1", "policy", "Cluster", "gated", "on", "ports", strconv.Itoa(ports))
+		}},
+		{"open connections to drained", func(ctx context.Context) error {
+			return w.act(ctx, "client open", "drained", "each", strconv.Itoa(each))
+		}},
+		{"let drained become unready", func(ctx context.Context) error { return w.drain(ctx) }},
+	} {
+		if err := w.Step(ctx, step.name, "", step.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// burstAfterMinute waits for the next full minute of the run and changes endpoints so long after it.
+func (w *World) burstAfterMinute(ctx context.Context, from time.Duration, busy *ring) error {
+	return w.burst(ctx, (w.Clock.Now()-from).Truncate(time.Minute)+time.Minute+from, busy)
+}
+
+// burst changes endpoints from an instant on.
+func (w *World) burst(ctx context.Context, at time.Duration, busy *ring) error {
 	for end := at + w.Params.duration("burst"); at < end; at += time.Second / time.Duration(w.Params.number("changes")) {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err

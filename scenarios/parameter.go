@@ -64,6 +64,19 @@ func (p Params) duration(key string) time.Duration {
 	return d
 }
 
+// anyOr allows the word any, and what check allows.
+func anyOr(check func(string) error) func(string) error {
+	return func(value string) error {
+		if value == "any" {
+			return nil
+		}
+		if err := check(value); err != nil {
+			return fmt.Errorf("%w, or any", err)
+		}
+		return nil
+	}
+}
+
 func oneOf(words ...string) func(string) error {
 	return func(value string) error {
 		if !slices.Contains(words, value) {

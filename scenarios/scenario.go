@@ -68,8 +68,11 @@ func All() []Scenario {
 
 // gates says whether the measured pods have a readiness gate.
 func (s Scenario) gates(p Params) bool {
-	return s.Gated || p.on("gated") || p["change"] == changeReady
+	return s.Gated || p.on("gated") || p["change"] == changeReady || p.number(flapsRate) > 0
 }
+
+// NeedsReplay says whether only the replay control plane can be asked for what it does with these parameters.
+func (s Scenario) NeedsReplay(p Params) bool { return s.ReplayOnly || p.number(apiBlips) > 0 }
 
 // Find returns the scenario of that name; the error lists the known ones.
 func Find(name string) (Scenario, error) {

@@ -1,12 +1,9 @@
 package scenarios
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hitless/hitless/reports"
@@ -18,19 +15,24 @@ const RecordKey = "record"
 // soak is days of ordinary life: what shows only after hours of churn, such as a graceful termination that hangs
 // (kubernetes#71071, which took its finders days of repeated testing).
 func soak() Scenario {
-	perHour := numberIn(0, 3600)
 	return Scenario{
 		Name:    "soak",
-		Summary: "hours or days of churn: rollouts, proxy restarts, scaling out and in, at random times of the seed's choice",
-		Parameters: []Parameter{
+		Summary: "hours or days of churn: rollouts, proxy restarts, scaling, flaps and more, at random times of the seed's choice",
+		Parameters: slices.Concat([]Parameter{
 			lanesParameter,
 			{"for", "24h", "how long the churn lasts", durationIn(time.Minute, 31*24*time.Hour)},
-			{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", perHour},
-			{"restartsPerHour", "1", "restarts of one node's proxy in an hour", perHour},
-			{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", perHour},
+		}, churnRates(), []Parameter{
 			{"keepGoing", "off", "whether the churn goes on after the first failed attempt", onOff},
+			{"watch", "90s", "when an attempt has failed and the churn does not go on: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour)},
 			{"signal", "TERM", "how the proxy ends at a restart: TERM or KILL", oneOf("TERM", "KILL")},
 			{"downtime", "2s", "how long a node is without its proxy at a restart", durationIn(0, time.Hour)},
+			{"unready", "5s", "how long a pod stays unready at a flap", durationIn(100*time.Millisecond, time.Hour)},
+			{"off", "90s", "how long a node that is lost has no power", durationIn(time.Second, time.Hour)},
+			{"away", "30s", "how long the API server is away at a blip", durationIn(time.Second, 24*time.Hour)},
+			{"changes", "20", "changes of endpoints in a second of a burst", numberIn(1, 1000)},
+			{"burst", "400ms", "how long a burst lasts", durationIn(10*time.Millisecond, time.Minute)},
+			{"burstAt", "any", "how long after a full minute of the run bursts begin, as what cron starts does; any for no such rule", anyOr(durationIn(0, time.Minute))},
+			{"drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", numberIn(0, 1000)},
 			// With one pod fewer than nodes a rollout always finds a node for the next pod, though pods keep apart.
 			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
 			// What asks again and again is what days of virtual time cost; each still gives its answer well within the time that
@@ -44,7 +46,7 @@ func soak() Scenario {
 			{"settle", "1m", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
 			{RecordKey, reports.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
 				oneOf("all", reports.RecordThinned)},
-		},
+		}),
 		BriefCanary: true,
 		Run:         func(ctx context.Context, w *World) error { return w.soak(ctx) },
 	}
@@ -62,8 +64,18 @@ const leastChurn = 0.95
 
 func (w *World) soak(ctx context.Context) error {
 	w.tolerant = true
+	busy := ring{size: 4}
+	if err := w.beginChurn(ctx, &busy); err != nil {
+		return err
+	}
 	length := w.Params.duration("for")
-	return w.runChurn(ctx, length, w.planChurn(length))
+	if err := w.runChurn(ctx, length, w.planChurn(length, &busy)); err != nil {
+		return err
+	}
+	if w.failedEnough() { // whether it passes by itself, and if not, whether a restart cures it
+		return w.cure(ctx)
+	}
+	return nil
 }
 
 // runChurn does what is planned, each at its time or as soon as the one before is done, and lets the time run out.
@@ -134,37 +146,6 @@ const Checkpoint = "checkpoint"
 
 func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Failures() > 0 }
 
-// planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
-func (w *World) planChurn(length time.Duration) []disturbance {
-	var all []disturbance
-	for _, kind := range []struct {
-		key, name string
-		do        func(ctx context.Context, random *rand.Rand) error
-	}{
-		{"rolloutsPerHour", "rollout", func(ctx context.Context, _ *rand.Rand) error {
-			if err := w.rollOut(ctx); err != nil {
-				return err
-			}
-			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
-			return nil
-		}},
-		{"restartsPerHour", "restart of a proxy", func(ctx context.Context, random *rand.Rand) error {
-			return w.restartProxy(ctx, w.Nodes[random.IntN(len(w.Nodes))])
-		}},
-		{"scalesPerHour", "scale out and in", func(ctx context.Context, _ *rand.Rand) error { return w.scaleOutAndIn(ctx) }},
-	} {
-		count := int(length.Hours() * float64(w.Params.number(kind.key)))
-		for i := range count {
-			share := length / time.Duration(count)
-			at := time.Duration(i)*share + time.Duration(w.Random.Int64N(int64(share)))
-			all = append(all, disturbance{at, fmt.Sprintf("%s %d of %d", kind.name, i+1, count),
-				func(ctx context.Context) error { return kind.do(ctx, w.Random) }})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b disturbance) int { return cmp.Compare(a.at, b.at) })
-	return all
-}
-
 // attemptChurn records a disturbance, and whether its effect was seen. One without effect is counted, and does not end
 // the soak: a subject that is ill must not keep the rest of the day from being seen.
 func (w *World) attemptChurn(ctx context.Context, c disturbance) bool {
@@ -179,20 +160,4 @@ func (w *World) attemptChurn(ctx context.Context, c disturbance) bool {
 	}
 	record("end", c.name+" done")
 	return true
-}
-
-// scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
-func (w *World) scaleOutAndIn(ctx context.Context) error {
-	normal := w.main.replicas
-	for _, replicas := range []int{normal + 1, normal} {
-		err := w.act(ctx, "workload scale", w.main.name, "replicas", strconv.Itoa(replicas))
-		if err == nil {
-			err = w.see(ctx, "rolled-out", w.main.name, w.perPod())
-		}
-		if err != nil {
-			w.main.replicas = normal
-			return fmt.Errorf("scaling to %d: %w", replicas, err)
-		}
-	}
-	return nil
 }

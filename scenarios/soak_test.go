@@ -3,7 +3,9 @@ package scenarios
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +43,7 @@ func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRe
 func TestTheSeedPlansTheChurn(t *testing.T) {
 	times := func(seed uint64) (all []time.Duration) {
 		w, _ := soaking(t, seed, map[string]string{"rolloutsPerHour": "10", "restartsPerHour": "2", "scalesPerHour": "1"})
-		for _, c := range w.planChurn(24 * time.Hour) {
+		for _, c := range w.planChurn(24*time.Hour, &ring{size: 4}) {
 			all = append(all, c.at)
 		}
 		return all
@@ -55,6 +57,51 @@ func TestTheSeedPlansTheChurn(t *testing.T) {
 	}
 	if slices.Equal(one, times(2)) {
 		t.Error("two seeds planned the same day")
+	}
+}
+
+// Each kind of churn happens as often as its parameter says, and docs/soak.md has them all, with their defaults.
+func TestEachKindOfChurnHasItsRate(t *testing.T) {
+	page, err := os.ReadFile("../docs/soak.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range churnKinds {
+		if row := fmt.Sprintf("| `%s` | %s |", kind.rate, kind.often); !strings.Contains(string(page), row) {
+			t.Errorf("docs/soak.md has no row that begins with %q", row)
+		}
+		set := map[string]string{}
+		for _, other := range churnKinds {
+			set[other.rate] = "0"
+		}
+		set[kind.rate] = "3"
+		w, _ := soaking(t, 1, set)
+		planned := w.planChurn(2*time.Hour, &ring{size: 4})
+		for i, d := range planned {
+			if want := fmt.Sprintf("%s %d of 6", kind.name, i+1); d.name != want {
+				t.Errorf("%s=3 plans %q, want %q", kind.rate, d.name, want)
+			}
+		}
+		if len(planned) != 6 {
+			t.Errorf("%s=3 plans %d disturbances in two hours", kind.rate, len(planned))
+		}
+	}
+}
+
+// Only what needs them asks for pods with a gate, or for a control plane that can be told to fail.
+func TestChurnAsksForWhatItNeeds(t *testing.T) {
+	for _, c := range []struct {
+		set           map[string]string
+		gates, replay bool
+	}{
+		{nil, false, false},
+		{map[string]string{flapsRate: "1"}, true, false},
+		{map[string]string{apiBlips: "1"}, false, true},
+	} {
+		w, _ := soaking(t, 1, c.set)
+		if gates, replay := soak().gates(w.Params), soak().NeedsReplay(w.Params); gates != c.gates || replay != c.replay {
+			t.Errorf("%v: gates %t, replay %t; want %t, %t", c.set, gates, replay, c.gates, c.replay)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
+	"github.com/hitless/hitless/lab/backend"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/scenarios"
@@ -63,4 +66,14 @@ func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() t
 		cancel()
 		return errors.Join(<-over, pods.Close())
 	}
+}
+
+// hold opens a connection that nobody uses. It is kept alive, or IPVS would forget it after a quarter of an hour; but Go's 15 s would
+// be most of what hundreds of them make the guest do.
+func (c client) hold(ctx context.Context, target string) (io.Closer, error) {
+	conn, err := c.DialContext(ctx, "tcp", target)
+	if tcp, is := conn.(*net.TCPConn); is {
+		err = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: backend.KeepAlive, Interval: backend.KeepAlive})
+	}
+	return conn, err
 }

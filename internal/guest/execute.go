@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -201,9 +200,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		Reach: func(ctx context.Context, network, target string) error {
 			return reach(ctx, from.Namespace, network, target)
 		},
-		Hold: func(ctx context.Context, target string) (io.Closer, error) {
-			return from.DialContext(ctx, "tcp", target)
-		},
+		Hold:     from.hold,
 		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
 	}
 	w.Direct = func(ctx context.Context, like scenarios.LaneSpec, port int) (func() error, error) {

@@ -121,12 +121,12 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
-	if s.ReplayOnly && o.ControlPlane != "replay" {
-		return p, spec, usagef("scenario %s needs --controlplane replay: a real API server does not do such things when it is told to", s.Name)
-	}
 	params, err := s.Fill(o.settings())
 	if err != nil {
 		return p, spec, UsageError{err}
+	}
+	if s.NeedsReplay(params) && o.ControlPlane != "replay" {
+		return p, spec, usagef("scenario %s needs --controlplane replay for what it is to do: a real API server does not do such things when it is told to", s.Name)
 	}
 	if _, given := o.settings()["terminatingFallback"]; !given {
 		params["terminatingFallback"] = spec.DefaultFallback()

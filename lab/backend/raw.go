@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // listeners are the open ports of a backend; udp and tcp are nil when off.
@@ -27,9 +28,13 @@ func (l *listeners) close() {
 	}
 }
 
+// KeepAlive is how often an idle connection is asked for: often enough for IPVS, which forgets one after a quarter of an hour (ip_vs(8),
+// tcp timeout), and seldom enough not to wake the machine for it.
+const KeepAlive = 5 * time.Minute
+
 // listen opens all ports before the first answer, so that a backend that answers at all answers everywhere.
 func (s *server) listen(ctx context.Context) (*listeners, error) {
-	var config net.ListenConfig
+	config := net.ListenConfig{KeepAlive: KeepAlive}
 	l := &listeners{}
 	var err error
 	if l.http, err = config.Listen(ctx, "tcp", address(s.options.HTTPPort)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hitless/hitless/lab/topology"
@@ -58,7 +59,7 @@ type Table map[Server]map[netip.AddrPort]int
 // Use says which tables are watched.
 type Use struct {
 	IPVS, NFTables bool
-	// Quiet has IPVS looked at only while attempts fail, not after each event.
+	// Quiet has IPVS looked at after events only from when an attempt has failed.
 	Quiet bool
 }
 
@@ -66,7 +67,7 @@ type Use struct {
 type Watcher struct {
 	nodes     []*watched
 	followers []*follower
-	quiet     bool
+	quiet     atomic.Bool
 
 	mu      sync.Mutex
 	targets []Server
@@ -87,7 +88,8 @@ type watched struct {
 
 // New prepares to watch the nodes' tables. A kernel without them is an error.
 func New(nodes []*topology.Node, use Use, record reports.Recorder, now func() time.Duration) (*Watcher, error) {
-	w := &Watcher{quiet: use.Quiet}
+	w := &Watcher{}
+	w.quiet.Store(use.Quiet)
 	for _, n := range nodes {
 		if use.IPVS {
 			look, err := lookerOf(n)
@@ -147,7 +149,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) Happened(kind reports.Kind) {
 	switch kind {
 	case reports.EventPod, reports.EventEndpoint, reports.EventProxy, reports.EventInjected:
-		if !w.quiet {
+		if !w.quiet.Load() {
 			w.lookAtIPVS()
 		}
 	case reports.EventNode:
@@ -167,8 +169,10 @@ func (w *Watcher) lookAtRules() {
 	}
 }
 
-// Failed tells that an attempt has failed.
+// Failed tells that an attempt has failed. What becomes of the tables is of interest from then on, also when nothing fails any more
+// because the balancer has left the node.
 func (w *Watcher) Failed() {
+	w.quiet.Store(false)
 	for _, n := range w.nodes {
 		n.wake(n.failed)
 	}

@@ -139,6 +139,20 @@ func TestLooksAreFew(t *testing.T) {
 	if n := looks(func(b *bench) { b.Happened(reports.EventPod); time.Sleep(time.Hour) }); n != len(pauses) {
 		t.Errorf("%d looks after one event, want %d", n, len(pauses))
 	}
+	quiet := func(b *bench) { b.quiet.Store(true); b.Happened(reports.EventPod); time.Sleep(time.Hour) }
+	if n := looks(quiet); n != 0 {
+		t.Errorf("%d looks after an event of a quiet lab", n)
+	}
+	alarmed := func(b *bench) {
+		b.quiet.Store(true)
+		b.Failed()
+		time.Sleep(time.Hour)
+		b.Happened(reports.EventProxy)
+		time.Sleep(time.Hour)
+	}
+	if n := looks(alarmed); n <= len(pauses) {
+		t.Errorf("%d looks after a failure and, an hour later, an event: those after the event are missing", n)
+	}
 	failing := func(b *bench) {
 		for range 1000 {
 			b.Failed()

@@ -81,6 +81,9 @@ func makeVerbs() map[string]verb {
 	for _, what := range []string{"stop", "kill", "start", "freeze", "thaw", "flush", "restore", "cleanup"} {
 		v["proxy "+what] = verb{object: aNode}
 	}
+	for _, what := range []string{"off", "on"} {
+		v["node "+what] = verb{object: aNode}
+	}
 	for _, what := range []string{"away", "back", "cut", "expire"} {
 		v["api "+what] = verb{object: nodeOrAll}
 	}

@@ -1,0 +1,164 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// churnKind is one kind of disturbance of a soak.
+type churnKind struct {
+	rate, often string // the parameter that says how often in an hour, and its default
+	help        string
+	name        string // of one disturbance
+	do          func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
+}
+
+// apiBlips is the one kind that a real API server cannot be asked for.
+const apiBlips = "apiBlipsPerHour"
+
+// flaps is the one that needs pods with a readiness gate.
+const flapsRate = "flapsPerHour"
+
+// churnKinds are all of them. Those that are on by default are what a cluster has every day, and cost no connection behind a
+// proxy and a balancer that do what they should; a lost node always costs some, and flaps do behind the policy Local.
+var churnKinds = []churnKind{
+	{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", "rollout",
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
+			if err := w.rollOut(ctx); err != nil {
+				return err
+			}
+			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
+			return nil
+		}},
+	{"restartsPerHour", "1", "restarts of one node's proxy in an hour", "restart of a proxy",
+		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
+			return w.restartProxy(ctx, w.anyNode(random))
+		}},
+	{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", "scale out and in",
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error { return w.scaleOutAndIn(ctx) }},
+	{flapsRate, "0", "how often in an hour one pod becomes unready and ready again", "flap",
+		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
+			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.main.name, 1+random.IntN(w.main.replicas)))
+		}},
+	{"nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again", "loss of a node",
+		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
+			return w.loseAndBoot(ctx, w.anyNode(random))
+		}},
+	{apiBlips, "0", "how often in an hour the API server is away from all proxies (replay control plane only)", "API blip",
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
+			return w.apiAway(ctx, w.Params.duration("away"))
+		}},
+	{"burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour", "burst",
+		func(w *World, ctx context.Context, _ *rand.Rand, busy *ring) error {
+			if w.Params["burstAt"] == "any" {
+				return w.burst(ctx, w.Clock.Now(), busy)
+			}
+			return w.burstAfterMinute(ctx, w.Params.duration("burstAt"), busy)
+		}},
+}
+
+// churnRates are the parameters that say how often each happens.
+func churnRates() (all []Parameter) {
+	for _, kind := range churnKinds {
+		all = append(all, Parameter{kind.rate, kind.often, kind.help, numberIn(0, 3600)})
+	}
+	return all
+}
+
+// beginChurn makes what the churn needs besides the measured Service.
+func (w *World) beginChurn(ctx context.Context, busy *ring) error {
+	if ports := w.Params.number("drainedPorts"); ports > 0 {
+		if err := w.drainBeside(ctx, ports, len(w.Nodes)); err != nil {
+			return err
+		}
+	}
+	if w.Params.number("burstsPerHour") == 0 {
+		return nil
+	}
+	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, busy) })
+}
+
+// planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
+func (w *World) planChurn(length time.Duration, busy *ring) []disturbance {
+	var all []disturbance
+	for _, kind := range churnKinds {
+		count := int(length.Hours() * float64(w.Params.number(kind.rate)))
+		for i := range count {
+			share := length / time.Duration(count)
+			at := time.Duration(i)*share + time.Duration(w.Random.Int64N(int64(share)))
+			all = append(all, disturbance{at, fmt.Sprintf("%s %d of %d", kind.name, i+1, count),
+				func(ctx context.Context) error { return kind.do(w, ctx, w.Random, busy) }})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b disturbance) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+func (w *World) anyNode(random *rand.Rand) string { return w.Nodes[random.IntN(len(w.Nodes))] }
+
+// scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
+func (w *World) scaleOutAndIn(ctx context.Context) error {
+	normal := w.main.replicas
+	for _, replicas := range []int{normal + 1, normal} {
+		err := w.act(ctx, "workload scale", w.main.name, "replicas", strconv.Itoa(replicas))
+		if err == nil {
+			err = w.see(ctx, "rolled-out", w.main.name, w.perPod())
+		}
+		if err != nil {
+			w.main.replicas = normal
+			return fmt.Errorf("scaling to %d: %w", replicas, err)
+		}
+	}
+	return nil
+}
+
+// loseAndBoot takes the power from a node until the balancer has left it and its time is over, and boots it. It returns when the
+// node serves again.
+func (w *World) loseAndBoot(ctx context.Context, node string) error {
+	before, err := w.Proxies.Pid(node)
+	if err != nil {
+		return err
+	}
+	boot := w.Clock.Now() + w.Params.duration("off")
+	if err := w.act(ctx, "node off", node); err != nil {
+		return err
+	}
+	// A node that the balancer keeps is booted all the same: the soak goes on.
+	left := w.inBalancer(ctx, node, false)
+	if err := w.Clock.Sleep(ctx, max(0, boot-w.Clock.Now())); err != nil {
+		return err
+	}
+	if err := w.act(ctx, "node on", node); err != nil {
+		return err
+	}
+	if after, err := w.Proxies.Pid(node); err != nil || after == before {
+		return errors.Join(left, fmt.Errorf("its proxy has the process id %d, as before: it did not boot (%w)", after, err))
+	}
+	if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+		return errors.Join(left, err)
+	}
+	return errors.Join(left, w.inBalancer(ctx, node, true))
+}
+
+// cutPower takes the power from a node.
+func (w *World) cutPower(ctx context.Context, s timeline.Step) error {
+	if err := w.Machines.PowerOff(ctx, s.Object); err != nil {
+		return err
+	}
+	if _, err := w.Proxies.Pid(s.Object); err == nil {
+		return errors.New("its proxy still runs: it did not lose power")
+	}
+	return nil
+}
+
+func (w *World) givePower(ctx context.Context, s timeline.Step) error {
+	return w.Machines.PowerOn(ctx, s.Object)
+}
