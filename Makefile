@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss versions nightly lint clean packages
+.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions nightly lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces;
 
 zero-loss: packages build ## the bundled proxier, kube-proxy ipvs and a faulty twin through what must cost no connection, on RUNS=8 seeds (a night)
 	@hack/zero-loss.sh
+
+first-seed: packages build ## kube-proxy v1.12.2 soaked on eight seeds until it hangs, and the bundled proxier for a week in all on the same (hours); SEEDS=1..2
+	@hack/first-seed.sh
 
 versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs: fails when NEW drops more (an hour)
 	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
