@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -139,17 +140,16 @@ func (w *World) setGate(ctx context.Context, pod string, open bool) error {
 	return nil
 }
 
-// openGates waits for the workload's pods and lets them become ready.
+// openGates lets the workload's new pods become ready, as whoever owns a gate does. One that a scenario has closed stays closed.
 func (k *workload) openGates(ctx context.Context, w *World) error {
-	open := map[string]bool{}
-	return w.Until(ctx, "the pods of "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
-		pods, err := k.pods(ctx, w)
-		for i := 0; err == nil && i < len(pods); i++ {
-			if name := pods[i].Name; !open[name] {
-				err = w.setGate(ctx, name, true)
-				open[name] = err == nil
-			}
+	if !k.gated {
+		return nil
+	}
+	pods, err := k.pods(ctx, w)
+	for i := 0; err == nil && i < len(pods); i++ {
+		if !slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate }) {
+			err = w.setGate(ctx, pods[i].Name, true)
 		}
-		return len(open) == k.replicas, fmt.Sprintf("%d of %d pods", len(open), k.replicas), err
-	})
+	}
+	return err
 }

@@ -162,11 +162,6 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	if err := w.Cluster.Create(ctx, k.service(w)); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", k.name, err)
 	}
-	if k.gated {
-		if err := k.openGates(ctx, w); err != nil {
-			return err
-		}
-	}
 	if err := k.available(ctx, w, 2*time.Minute); err != nil {
 		return err
 	}
@@ -238,7 +233,7 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 		}
 		s := d.Status
 		if s.ObservedGeneration < d.Generation || int(s.UpdatedReplicas) != k.replicas || int(s.AvailableReplicas) != k.replicas || int(s.Replicas) != k.replicas {
-			return false, fmt.Sprintf("%d replicas, %d updated, %d available, want %d", s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, k.replicas), nil
+			return false, fmt.Sprintf("%d replicas, %d updated, %d available, want %d", s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, k.replicas), k.openGates(ctx, w)
 		}
 		pods, err := k.pods(ctx, w) // asked only now: in a long soak the questions are what a rollout costs
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "" })
