@@ -5,7 +5,7 @@
 set -euo pipefail
 seeds=${SEEDS:-1..8}
 churn=(--seeds "$seeds" --controlplane replay --nodes 2 --set replicas=1 --set trafficPolicy=Cluster --set checkTarget=nodePort
-  --set drainedPorts=100 --set burstsPerHour=60 --set burst=800ms --set burstAt=150ms)
+  --set drainedPorts=100 --set burstsPerHour=60 --set burst=400ms --set burstAt=1100ms)
 
 status=0
 bin/hitless soak --for 2h "${churn[@]}" --subject kube-proxy@v1.12.2/ipvs --out out/first-seed/v1.12.2 || status=$?

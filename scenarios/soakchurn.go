@@ -21,10 +21,10 @@ type churnKind struct {
 	do          func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
 }
 
-// apiBlips is the one kind that a real API server cannot be asked for.
+// apiBlips is the rate of the one kind that a real API server cannot be asked for.
 const apiBlips = "apiBlipsPerHour"
 
-// flaps is the one that needs pods with a readiness gate.
+// flapsRate is that of the one kind that needs pods with a readiness gate.
 const flapsRate = "flapsPerHour"
 
 // churnKinds are all of them. Those that are on by default are what a cluster has every day, and cost no connection behind a
