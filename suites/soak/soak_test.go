@@ -47,8 +47,6 @@ var _ = BeforeSuite(func() {
 	if suites.Selected(suites.Nightly) {
 		begin("hour keeps", keeps, nil)
 		begin("off", "bundled", map[string]string{"terminatingFallback": "off"})
-		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
-		begin("nodes lost", "bundled", map[string]string{"trafficPolicy": "Cluster", "nodeLossesPerHour": "2", "keepGoing": "on"})
 		begin("half a day", "bundled", map[string]string{"for": "12h", "signal": "KILL", "restartsPerHour": "4"})
 	}
 })
@@ -85,27 +83,6 @@ var _ = Describe("an hour of rollouts, restarts and scaling behind externalTraff
 
 	It("costs the same with the bundled proxier when it does not use terminating endpoints", suites.Nightly, func() {
 		leavesTooEarly(report("off"))
-	})
-})
-
-var _ = Describe("an hour in which pods flap, the API server goes away and other endpoints change and drain", suites.Nightly, func() {
-	It("costs no connection with the bundled proxier", func() {
-		losesNothing("all kinds", 3600, "27 of 27 planned disturbances had their effect")
-	})
-})
-
-var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func() {
-	It("costs connections over them until the balancer leaves them, and nothing else", func() {
-		r := report("nodes lost")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		_, err := suites.When(r, 3600, reports.EventStep, "", "14 of 14 planned disturbances had their effect")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
-		for _, o := range r.Lanes[0].Outages {
-			// The node that lost it, or another that had a connection for a pod there; the proxy on it ended with its node.
-			Expect(o.Cause.Text).To(Or(ContainSubstring(" lost power "), HavePrefix("the proxy on "+o.Node+" exited ")), "%+v", o)
-			Expect(o.Cause.AfterMs).To(BeNumerically("<=", 1000*(50+3)), "%+v", o)
-		}
 	})
 })
 
