@@ -44,11 +44,11 @@ func (p *powered) Pid(node string) (int, error) {
 	return 100 + p.boot, nil
 }
 
-// runDrain runs the scenario on two nodes that the API knows.
-func runDrain(t *testing.T, set map[string]string, deaf bool) (*stage, *powered, error) {
+// newPoweredStage is a stage for a scenario whose two nodes the API knows and whose power goes, unless it is deaf.
+func newPoweredStage(t *testing.T, scenario string, set map[string]string, deaf bool) (*stage, *powered) {
 	t.Helper()
 	set["antiAffinity"] = "off"
-	s := newStage(t, "drain", set)
+	s := newStage(t, scenario, set)
 	for _, name := range s.world.Nodes {
 		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -56,11 +56,23 @@ func runDrain(t *testing.T, set map[string]string, deaf bool) (*stage, *powered,
 	}
 	p := &powered{off: map[string]bool{}, deaf: deaf}
 	s.world.Proxies, s.world.Machines = p, p
-	scenario, err := scenarios.Find("drain")
+	return s, p
+}
+
+// play runs a scenario on the stage.
+func (s *stage) play(t *testing.T, name string) error {
+	t.Helper()
+	scenario, err := scenarios.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, p, scenarios.Run(t.Context(), scenario, &s.world)
+	return scenarios.Run(t.Context(), scenario, &s.world)
+}
+
+func runDrain(t *testing.T, set map[string]string, deaf bool) (*stage, *powered, error) {
+	t.Helper()
+	s, p := newPoweredStage(t, "drain", set, deaf)
+	return s, p, s.play(t, "drain")
 }
 
 func (s *stage) nodesOfPods(t *testing.T) (nodes []string) {

@@ -3,38 +3,24 @@ package guest
 import (
 	"context"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hitless/hitless/scenarios"
 )
 
 // runSoak soaks two nodes for an hour, with what the set asks for and no other churn.
 func runSoak(t *testing.T, set map[string]string, deaf bool) (*stage, *powered, error) {
 	t.Helper()
-	all := map[string]string{"for": "1h", "rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0", "antiAffinity": "off", "trafficPolicy": "Cluster"}
-	for key, value := range set {
-		all[key] = value
-	}
-	s := newStage(t, "soak", all)
-	for _, name := range s.world.Nodes {
-		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := &powered{off: map[string]bool{}, deaf: deaf}
-	s.world.Proxies, s.world.Machines, s.world.Random, s.world.Failures = p, p, rand.New(rand.NewPCG(1, 1)), s.Failures
+	all := map[string]string{"for": "1h", "rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0", "trafficPolicy": "Cluster"}
+	maps.Copy(all, set)
+	s, p := newPoweredStage(t, "soak", all, deaf)
+	s.world.Random, s.world.Failures = rand.New(rand.NewPCG(1, 1)), s.Failures
 	s.world.Hold = func(context.Context, string) (io.Closer, error) { return io.NopCloser(strings.NewReader("")), nil }
-	scenario, err := scenarios.Find("soak")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, p, scenarios.Run(t.Context(), scenario, &s.world)
+	return s, p, s.play(t, "soak")
 }
 
 // Pods that can flap have a gate, and whoever rolls and scales them out meanwhile must open those of the new ones.
