@@ -150,27 +150,7 @@ func (w *World) rebootNode(ctx context.Context, node string) error {
 	if err := w.loseNode(ctx, node); err != nil {
 		return err
 	}
-	return w.Step(ctx, "boot "+node, node, func(ctx context.Context) error {
-		if err := w.act(ctx, "node on", node); err != nil {
-			return err
-		}
-		if after, err := w.Proxies.Pid(node); err != nil || after == before {
-			return fmt.Errorf("its proxy has the process id %d, as before: it did not boot (%v)", after, err)
-		}
-		if err := w.main.available(ctx, w, w.perPod()); err != nil {
-			return err
-		}
-		return w.inBalancer(ctx, node, true)
-	})
-}
-
-// inBalancer waits until the balancer sends new flows to the node, or does not any more.
-func (w *World) inBalancer(ctx context.Context, node string, want bool) error {
-	what := fmt.Sprintf("the load balancer to send flows to %s: %t", node, want)
-	return w.Until(ctx, what, w.detectWithin(), func(context.Context) (bool, string, error) {
-		nodes, known := w.Balanced(w.main.name)
-		return !known || slices.Contains(nodes, node) == want, "it sends them to " + strings.Join(nodes, ", "), nil
-	})
+	return w.Step(ctx, "boot "+node, node, func(ctx context.Context) error { return w.bootNode(ctx, node, before) })
 }
 
 // cordon keeps new pods from a node, and marks it with a taint unless that is empty.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // churnKind is one kind of disturbance of a soak.
@@ -136,29 +134,5 @@ func (w *World) loseAndBoot(ctx context.Context, node string) error {
 	if err := w.Clock.Sleep(ctx, max(0, boot-w.Clock.Now())); err != nil {
 		return err
 	}
-	if err := w.act(ctx, "node on", node); err != nil {
-		return err
-	}
-	if after, err := w.Proxies.Pid(node); err != nil || after == before {
-		return errors.Join(left, fmt.Errorf("its proxy has the process id %d, as before: it did not boot (%w)", after, err))
-	}
-	if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
-		return errors.Join(left, err)
-	}
-	return errors.Join(left, w.inBalancer(ctx, node, true))
-}
-
-// cutPower takes the power from a node.
-func (w *World) cutPower(ctx context.Context, s timeline.Step) error {
-	if err := w.Machines.PowerOff(ctx, s.Object); err != nil {
-		return err
-	}
-	if _, err := w.Proxies.Pid(s.Object); err == nil {
-		return errors.New("its proxy still runs: it did not lose power")
-	}
-	return nil
-}
-
-func (w *World) givePower(ctx context.Context, s timeline.Step) error {
-	return w.Machines.PowerOn(ctx, s.Object)
+	return errors.Join(left, w.bootNode(ctx, node, before))
 }
