@@ -4,7 +4,6 @@ package drain
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -112,7 +111,7 @@ func (l *List) Next() (at time.Time, any bool) {
 // Due are the entries that are to be looked at, sorted by virtual and real server: those whose time has come, and those that would
 // have to be looked at soon after, in proportion to how long they wait, since a look wakes the machine.
 func (l *List) Due(now time.Time) []Entry {
-	return slices.DeleteFunc(l.Entries(), func(e Entry) bool { return e.due.Sub(now) > e.pause/8 })
+	return l.sorted(func(e Entry) bool { return e.due.Sub(now) <= e.pause/8 })
 }
 
 // Cancel takes a real server from the list because it is wanted again; it reports whether it was there.
@@ -150,8 +149,18 @@ func (l *List) limit(e Entry) (time.Duration, bool) {
 }
 
 // Entries returns all entries, sorted by virtual and real server.
-func (l *List) Entries() []Entry {
-	return slices.SortedFunc(maps.Values(l.entries), func(a, b Entry) int {
+func (l *List) Entries() []Entry { return l.sorted(func(Entry) bool { return true }) }
+
+// sorted are the entries that are wanted, by virtual and real server.
+func (l *List) sorted(wanted func(Entry) bool) []Entry {
+	var all []Entry
+	for _, e := range l.entries {
+		if wanted(e) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int {
 		return cmp.Or(a.Virtual.Compare(b.Virtual), a.Real.Compare(b.Real))
 	})
+	return all
 }
