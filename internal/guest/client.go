@@ -72,8 +72,15 @@ func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() t
 // be most of what hundreds of them make the guest do.
 func (c client) hold(ctx context.Context, target string) (io.Closer, error) {
 	conn, err := c.DialContext(ctx, "tcp", target)
-	if tcp, is := conn.(*net.TCPConn); is {
-		err = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: backend.KeepAlive, Interval: backend.KeepAlive})
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		return conn, nil
+	}
+	if err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: backend.KeepAlive, Interval: backend.KeepAlive}); err != nil {
+		return nil, errors.Join(fmt.Errorf("keeping the connection to %s alive: %w", target, err), conn.Close())
+	}
+	return conn, nil
 }
