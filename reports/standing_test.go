@@ -73,6 +73,27 @@ func TestANodeWithoutPowerExplainsWhatFails(t *testing.T) {
 	}
 }
 
+// The proxy and the pods of a node end with its power, which is what explains the failures; what ends at a node that has power is
+// not explained by one that had none earlier.
+func TestWhatEndsWithItsNodeIsNoCauseBesideIt(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		back bool
+		want string
+	}{{"without power", false, "node off"}, {"with power again", true, "proxy exited"}} {
+		s := dropOnNode2(false)
+		s.event(lossAt-2*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
+		if c.back {
+			s.event(lossAt-time.Second, EventNode, "node-2", "node-2", "on", "state", "on")
+		}
+		s.event(lossAt-100*time.Millisecond, EventProxy, "node-2", "bundled", "exited", "state", "exited")
+		s.event(lossAt-90*time.Millisecond, EventPod, "node-2", "web-1", "exited", "state", "exited")
+		if cause := causeOf(t, s); cause.Event != c.want {
+			t.Errorf("%s: %+v, want %s", c.name, cause, c.want)
+		}
+	}
+}
+
 func TestANodeThatIsBackExplainsNothing(t *testing.T) {
 	s := dropOnNode2(false)
 	s.event(lossAt-20*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")

@@ -51,12 +51,19 @@ const (
 )
 
 // suspectsOf lists the suspects among the events by the node they happened on, each list in order of time, and those that
-// stand apart.
+// stand apart. What ends because its node lost power is no suspect beside that loss.
 func (a *analysis) suspectsOf() (byNode map[string][]suspect, standing []suspect) {
 	byNode = map[string][]suspect{}
 	last := map[string][]string{} // the balancer's nodes by address and port
+	dark := map[string]bool{}     // the nodes without power
 	for _, e := range a.events {
+		if state := e.Attrs["state"]; e.Kind == EventNode && state != "" {
+			dark[e.Node] = state == "off"
+		}
 		var found []suspect
+		if (e.Kind == EventProxy || e.Kind == EventPod) && dark[nodeOf(e)] {
+			continue
+		}
 		if e.Kind == EventBalancer {
 			key := e.Attrs["address"] + " " + e.Attrs["port"] + " " + e.Attrs["protocol"]
 			now := list(e.Attrs["nodes"])
