@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 )
 
 // managed labels what this controller writes of a Service's endpoints.
@@ -19,18 +20,16 @@ var managed = labels.Set{discoveryv1.LabelManagedBy: "hitless"}
 
 // collect deletes the EndpointSlices and Endpoints of Services that are gone, as the garbage collector does.
 func (c *controller) collect(ctx context.Context) error {
-	left, _ := c.slices.List(managed.AsSelector())
-	left = slices.DeleteFunc(left, func(s *discoveryv1.EndpointSlice) bool {
+	left := slices.DeleteFunc(kept[*discoveryv1.EndpointSlice](c, "endpointslices"), func(s *discoveryv1.EndpointSlice) bool {
 		return !c.gone(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 	})
-	for _, s := range inOrder(left) {
+	for _, s := range left {
 		if err := c.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 	}
-	old, _ := c.endpoints.List(managed.AsSelector())
-	old = slices.DeleteFunc(old, func(e *corev1.Endpoints) bool { return !c.gone(e.Namespace, e.Name) })
-	for _, e := range inOrder(old) {
+	old := slices.DeleteFunc(kept[*corev1.Endpoints](c, "endpoints"), func(e *corev1.Endpoints) bool { return !c.gone(e.Namespace, e.Name) })
+	for _, e := range old {
 		if err := c.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
@@ -38,8 +37,31 @@ func (c *controller) collect(ctx context.Context) error {
 	return nil
 }
 
-// inOrder sorts what a cache lists as it likes: the same run does the same things in the same order.
-func inOrder[T metav1.Object](all []T) []T {
+// keep is the name of the index of what this controller keeps. A recorded cluster has thousands of Services with endpoints of their
+// own, and each change of anything would go through all of them.
+const keep = "keep"
+
+var ours = cache.Indexers{keep: func(o any) ([]string, error) {
+	mine := false
+	switch o := o.(type) {
+	case *corev1.Service:
+		mine = len(o.Spec.Selector) > 0 || lacks(o)
+	case metav1.Object:
+		mine = managed.AsSelector().Matches(labels.Set(o.GetLabels()))
+	}
+	if !mine {
+		return nil, nil
+	}
+	return []string{keep}, nil
+}}
+
+// kept are the objects of a resource that this controller keeps, sorted, since a cache lists them as it likes: the same run does the
+// same things in the same order.
+func kept[T metav1.Object](c *controller, resource string) (all []T) {
+	objects, _ := c.own[resource].ByIndex(keep, keep) // an index that is not there is its only error
+	for _, o := range objects {
+		all = append(all, o.(T))
+	}
 	slices.SortFunc(all, func(a, b T) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})

@@ -33,8 +33,9 @@ type controller struct {
 	services    corelisters.ServiceLister
 	slices      discoverylisters.EndpointSliceLister
 	endpoints   corelisters.EndpointsLister
-	made        map[string]int    // pods made so far, by Deployment
-	expected    map[string]string // the pod made last, until the watch has shown it, by Deployment
+	own         map[string]cache.Indexer // what this controller keeps, by resource
+	made        map[string]int           // pods made so far, by Deployment
+	expected    map[string]string        // the pod made last, until the watch has shown it, by Deployment
 	nextAddr    netip.Addr
 	nextPort    int32
 	wake        chan struct{}
@@ -51,6 +52,16 @@ func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error
 		services:    factory.Core().V1().Services().Lister(),
 		slices:      factory.Discovery().V1().EndpointSlices().Lister(),
 		endpoints:   factory.Core().V1().Endpoints().Lister(),
+		own: map[string]cache.Indexer{
+			"services":       factory.Core().V1().Services().Informer().GetIndexer(),
+			"endpointslices": factory.Discovery().V1().EndpointSlices().Informer().GetIndexer(),
+			"endpoints":      factory.Core().V1().Endpoints().Informer().GetIndexer(),
+		},
+	}
+	for _, indexer := range c.own {
+		if err := indexer.AddIndexers(ours); err != nil {
+			return fmt.Errorf("watching the replay control plane: %w", err)
+		}
 	}
 	for _, informer := range []cache.SharedIndexInformer{
 		factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer(),
@@ -92,8 +103,7 @@ func (c *controller) handler() cache.ResourceEventHandler {
 func (c *controller) sync(ctx context.Context) {
 	deployments, _ := c.deployments.List(labels.Everything())
 	slices.SortFunc(deployments, func(a, b *appsv1.Deployment) int { return strings.Compare(a.Name, b.Name) })
-	services, _ := c.services.List(labels.Everything())
-	slices.SortFunc(services, func(a, b *corev1.Service) int { return strings.Compare(a.Name, b.Name) })
+	services := kept[*corev1.Service](c, "services")
 	for _, d := range deployments {
 		c.report(ctx, "Deployment "+d.Name, c.syncDeployment(ctx, d))
 	}
