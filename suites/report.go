@@ -28,6 +28,23 @@ func (f *Future) Report() (*reports.Report, error) {
 	return r, Explained(r)
 }
 
+// Runs are the runs of a suite by name.
+type Runs map[string]*Future
+
+// Report is the report of a run that was begun; the spec fails when it may not believe what it says.
+func (r Runs) Report(name string) *reports.Report {
+	ginkgo.GinkgoHelper()
+	f, begun := r[name]
+	if !begun {
+		ginkgo.Fail(fmt.Sprintf("no run %q was begun", name))
+	}
+	report, err := f.Report()
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	return report
+}
+
 // Lossless says what a run lost that was to lose nothing; nil when its verdict is pass and no connection was dropped or delayed.
 func Lossless(r *reports.Report) error {
 	if r.Verdict == reports.Pass && r.Totals.Dropped+r.Totals.Delayed == 0 {

@@ -24,7 +24,7 @@ func TestDrain(t *testing.T) {
 // unmarked is a kube-proxy that takes no notice of the autoscaler's mark (KEP-3836 came with v1.28).
 const unmarked = "kube-proxy@v1.26.0/iptables"
 
-var runs = map[string]*suites.Future{}
+var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,13 +47,6 @@ var _ = BeforeSuite(func() {
 })
 
 // report is that of a run in which the disturbance really happened, or it would be invalid.
-func report(name string) *reports.Report {
-	GinkgoHelper()
-	r, err := runs[name].Report()
-	Expect(err).NotTo(HaveOccurred())
-	return r
-}
-
 // when is the time of the first event of the kind.
 func when(r *reports.Report, kind reports.Kind, text string) float64 {
 	GinkgoHelper()
@@ -68,14 +61,14 @@ func when(r *reports.Report, kind reports.Kind, text string) float64 {
 
 func dropsNothing(name string) {
 	GinkgoHelper()
-	Expect(suites.Lossless(report(name))).To(Succeed())
+	Expect(suites.Lossless(runs.Report(name))).To(Succeed())
 }
 
 var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", func() {
 	It("costs no connection: its proxy fails the health checks while it still forwards", suites.Smoke, func() { dropsNothing("scaledown") })
 
 	It("costs what goes over it until the balancer finds out, when its proxy does not", func() {
-		r := report("scaledown unmarked")
+		r := runs.Report("scaledown unmarked")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
@@ -93,7 +86,7 @@ var _ = Describe("a node that is drained, behind externalTrafficPolicy: Local", 
 
 var _ = Describe("a node that loses power and boots again", suites.Nightly, func() {
 	It("costs connections until it is known, and none from when it boots", func() {
-		r := report("reboot")
+		r := runs.Report("reboot")
 		boots := when(r, reports.EventNode, "node-1 boots")
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
@@ -105,7 +98,7 @@ var _ = Describe("a node that loses power and boots again", suites.Nightly, func
 
 var _ = Describe("a stale allow that is cleaned up, and had hidden a missing policy", suites.Nightly, func() {
 	It("is the cause that the report names, with its rule and its node, and not the proxy", func() {
-		r := report("stale allow")
+		r := runs.Report("stale allow")
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
 		Expect(o.Node).To(Equal("node-1"))

@@ -30,7 +30,7 @@ const (
 	nodes   = 3
 )
 
-var runs = map[string]*suites.Future{}
+var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,21 +86,14 @@ cleanup: %[6]s
 	return "exec:" + file
 }
 
-func report(name string) *reports.Report {
-	GinkgoHelper()
-	r, err := runs[name].Report()
-	Expect(err).NotTo(HaveOccurred())
-	return r
-}
-
 var _ = Describe("the way from kube-proxy to the bundled proxier, by `hitless proxier migrate`", func() {
 	It("costs no connection, new or open, from mode ipvs", suites.Smoke, func() {
-		Expect(suites.Lossless(report("moved ipvs"))).To(Succeed())
+		Expect(suites.Lossless(runs.Report("moved ipvs"))).To(Succeed())
 	})
 
 	for _, mode := range []string{"iptables", "nftables"} {
 		It("costs none from mode "+mode, suites.Nightly, func() {
-			Expect(suites.Lossless(report("moved " + mode))).To(Succeed())
+			Expect(suites.Lossless(runs.Report("moved " + mode))).To(Succeed())
 		})
 	}
 })
@@ -109,7 +102,7 @@ var _ = Describe("the way from kube-proxy to the bundled proxier, by `hitless pr
 // address to be translated to meanwhile, and are balanced anew afterwards.
 var _ = Describe("kube-proxy's own way from ipvs to nftables and back", func() {
 	It("costs connections on each node from its new proxy's start until that is ready, new ones and open ones", func() {
-		r := report("to nftables")
+		r := runs.Report("to nftables")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		fails := map[string][]reports.Class{
 			"tcp-new":  {reports.ConnectTimeout, reports.Delayed},

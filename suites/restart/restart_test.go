@@ -28,7 +28,7 @@ const forgetful = "kube-proxy@v1.25.3/ipvs"
 // today are the proxies that no restart may cost a connection.
 var today = []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/nftables", "kube-proxy@v1.37.1/iptables"}
 
-var runs = map[string]*suites.Future{}
+var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,13 +59,6 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-func report(name string) *reports.Report {
-	GinkgoHelper()
-	r, err := runs[name].Report()
-	Expect(err).NotTo(HaveOccurred())
-	return r
-}
-
 // when is the time of the first such event of a node after a time.
 func when(r *reports.Report, after float64, kind reports.Kind, node, words string) float64 {
 	GinkgoHelper()
@@ -83,11 +76,11 @@ func outages(r *reports.Report, lane string) []reports.OutageReport {
 
 var _ = Describe("a pod that becomes ready while its node's proxy is restarted", func() {
 	It("is used again from then on, and no connection is lost, new or open, with the bundled proxier", suites.Smoke, func() {
-		Expect(suites.Lossless(report("ready"))).To(Succeed())
+		Expect(suites.Lossless(runs.Report("ready"))).To(Succeed())
 	})
 
 	It("is given up by kube-proxy v1.25.3 in mode ipvs: when the other pod is unready, that node rejects what is new (kubernetes#92019)", func() {
-		r := report("ready forgetful")
+		r := runs.Report("ready forgetful")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(outages(r, "tcp-long")).To(BeEmpty(), "what is open goes on at weight 0")
 		Expect(outages(r, "tcp-new")).To(HaveLen(1))
@@ -107,11 +100,11 @@ var _ = Describe("a pod that becomes ready while its node's proxy is restarted",
 var _ = Describe("the proxies of all nodes at once", suites.Nightly, func() {
 	for _, subject := range today {
 		It("may be killed without the loss of a connection, new or open, with "+subject, func() {
-			Expect(suites.Lossless(report("killed " + subject))).To(Succeed())
+			Expect(suites.Lossless(runs.Report("killed " + subject))).To(Succeed())
 		})
 
 		It("may stand still for 10 s without one, with "+subject, func() {
-			Expect(suites.Lossless(report("frozen " + subject))).To(Succeed())
+			Expect(suites.Lossless(runs.Report("frozen " + subject))).To(Succeed())
 		})
 	}
 })
@@ -119,7 +112,7 @@ var _ = Describe("the proxies of all nodes at once", suites.Nightly, func() {
 // The twins: these zeros are those of proxies that were away.
 var _ = DescribeTable("a pod that is gone before its node's proxy is back costs that node's connections to it, until it is", suites.Nightly,
 	func(name, back string) {
-		r := report(name)
+		r := runs.Report(name)
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		exited := when(r, 0, reports.EventPod, "node-1", " exited")
 		again := when(r, exited, reports.EventProxy, "node-1", back)

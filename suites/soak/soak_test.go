@@ -5,6 +5,7 @@ package soak
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -28,7 +29,10 @@ const (
 	keeps = "kube-proxy@v1.26.0/iptables"
 )
 
-var runs = map[string]*suites.Future{}
+// seeds is how many histories are made of one soak.
+const seeds = 10
+
+var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,21 +51,21 @@ var _ = BeforeSuite(func() {
 	if suites.Selected(suites.Nightly) {
 		begin("hour keeps", keeps, nil)
 		begin("off", "bundled", map[string]string{"terminatingFallback": "off"})
+		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
+		begin("nodes lost", "bundled", map[string]string{"trafficPolicy": "Cluster", "nodeLossesPerHour": "2", "keepGoing": "on"})
+		for seed := range int64(seeds) {
+			few := map[string]string{"for": "10m", "trafficPolicy": "Cluster", "baseline": "10s"}
+			runs[fmt.Sprint("seed ", 1+seed)] = suites.Begin(ctx, dir, fmt.Sprint("seed-", 1+seed), run.Options{
+				Scenario: "soak", ControlPlane: "replay", Seed: 1 + seed, Rate: 1, Subject: "bundled", Set: few})
+		}
 		begin("half a day", "bundled", map[string]string{"for": "12h", "signal": "KILL", "restartsPerHour": "4"})
 	}
 })
 
-func report(name string) *reports.Report {
-	GinkgoHelper()
-	r, err := runs[name].Report()
-	Expect(err).NotTo(HaveOccurred())
-	return r
-}
-
 // losesNothing holds for a soak that lasted so many seconds, and in which all that was planned had its effect.
 func losesNothing(name string, seconds int, done string) {
 	GinkgoHelper()
-	r := report(name)
+	r := runs.Report(name)
 	Expect(suites.Lossless(r)).To(Succeed())
 	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one each second")
 	_, err := suites.When(r, float64(seconds), reports.EventStep, "", done)
@@ -74,7 +78,7 @@ var _ = Describe("an hour of rollouts, restarts and scaling behind externalTraff
 	})
 
 	It("costs those to a node whose only pod is terminating with kube-proxy v1.25.3, until the balancer leaves it (kubernetes#85643)", func() {
-		leavesTooEarly(report("hour drops"))
+		leavesTooEarly(runs.Report("hour drops"))
 	})
 
 	It("costs none with kube-proxy v1.26.0", suites.Nightly, func() {
@@ -82,7 +86,27 @@ var _ = Describe("an hour of rollouts, restarts and scaling behind externalTraff
 	})
 
 	It("costs the same with the bundled proxier when it does not use terminating endpoints", suites.Nightly, func() {
-		leavesTooEarly(report("off"))
+		leavesTooEarly(runs.Report("off"))
+	})
+})
+
+var _ = Describe("an hour in which pods flap, the API server goes away and other endpoints change and drain", suites.Nightly, func() {
+	It("costs no connection with the bundled proxier", func() {
+		losesNothing("all kinds", 3600, "27 of 27 planned disturbances had their effect")
+	})
+})
+
+var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func() {
+	It("costs connections over them until the balancer leaves them, and nothing else", func() {
+		r := runs.Report("nodes lost")
+		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		_, err := suites.When(r, 3600, reports.EventStep, "", "14 of 14 planned disturbances had their effect")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
+		for _, o := range r.Lanes[0].Outages {
+			Expect(o.Cause.Event).To(Equal("node off"), "%+v", o)
+			Expect(o.Cause.AfterMs).To(BeNumerically("<=", 1000*(50+3)), "%+v", o)
+		}
 	})
 })
 
@@ -103,6 +127,20 @@ func leavesTooEarly(r *reports.Report) {
 		Expect(o.UpperMs).To(BeNumerically("<=", 1000*(50+2*gap)), "%+v", o)
 	}
 }
+
+var _ = Describe("ten minutes with ten seeds", suites.Nightly, func() {
+	It("are ten histories, and none loses a connection", func() {
+		histories := map[string]string{}
+		for seed := range seeds {
+			name := fmt.Sprint("seed ", 1+seed)
+			Expect(suites.Lossless(runs.Report(name))).To(Succeed(), name)
+			result, _, err := runs[name].Wait()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(histories).NotTo(HaveKey(result.HistorySha256), "%s is as %s", name, histories[result.HistorySha256])
+			histories[result.HistorySha256] = name
+		}
+	})
+})
 
 var _ = Describe("half a day with a proxy that is killed four times an hour", suites.Nightly, func() {
 	It("costs no connection with the bundled proxier", func() {
