@@ -26,15 +26,38 @@ func Replay(t *timeline.Timeline) Scenario {
 		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
 		Prepare: func(ctx context.Context, w *World) error {
 			w.given = t.Given
-			for _, s := range t.Given {
+			return w.makeGiven(ctx)
+		},
+		Run: func(ctx context.Context, w *World) error { return w.replay(ctx, t) },
+	}
+}
+
+// givenAtATime is how many objects are made in one step, so that a recording of a large cluster, which takes minutes to make, shows how
+// far it is. One of fewer has no steps of its own.
+const givenAtATime = 5000
+
+// makeGiven makes the objects that are there before any traffic.
+func (w *World) makeGiven(ctx context.Context) error {
+	made := 0
+	for some := range slices.Chunk(w.given, givenAtATime) {
+		makeSome := func(ctx context.Context) error {
+			for _, s := range some {
 				if err := w.makeObject(ctx, s); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
-		Run: func(ctx context.Context, w *World) error { return w.replay(ctx, t) },
+		}
+		if len(w.given) <= givenAtATime {
+			return makeSome(ctx)
+		}
+		name := fmt.Sprintf("make objects %d to %d of %d", made+1, made+len(some), len(w.given))
+		if err := w.Step(ctx, name, "", makeSome); err != nil {
+			return err
+		}
+		made += len(some)
 	}
+	return nil
 }
 
 // replayParameters are those of scenarios that what a timeline says does not stand in its steps.
