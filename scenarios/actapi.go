@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -22,6 +24,8 @@ type ControlPlane interface {
 	Delay(node string, by time.Duration) (lift func())
 	// Watching returns the resources that the node's proxy watches, one for each watch.
 	Watching(node string) []string
+	// Put makes an object or replaces it, its status too, without a request: a recording can have tens of thousands.
+	Put(o k8s.Object) error
 }
 
 // nodesOf are the nodes that a step is done to.

@@ -64,6 +64,12 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	if w.ControlPlane != nil {
+		if err := w.ControlPlane.Put(o); err != nil {
+			return fmt.Errorf("making %s: %w", reference, err)
+		}
+		return nil
+	}
 	switch err := w.Cluster.Create(ctx, o); {
 	case apierrors.IsAlreadyExists(err):
 		return w.applyObject(ctx, s)

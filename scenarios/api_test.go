@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
 // paperAPI is an API server that each node has watches on, and what was done to it.
@@ -50,6 +52,11 @@ func (a *paperAPI) Watching(node string) []string {
 		return nil
 	}
 	return slices.Repeat([]string{"services"}, a.watches)
+}
+
+func (a *paperAPI) Put(o k8s.Object) error {
+	a.done = append(a.done, "put "+o.GetName())
+	return nil
 }
 
 func TestTheAPIServerIsAwayForItsTime(t *testing.T) {

@@ -157,9 +157,25 @@ func TestARecordingIsReplayedBesideTheLabsControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, scenario := replayed(t, line)
-	recorded(t, s, scenario)
+	for name, requests := range map[string]bool{"made by requests": true, "put into the replay control plane": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, scenario := replayed(t, line)
+			if !requests {
+				s.world.ControlPlane = apiServer{server: s.plane}
+			}
+			recorded(t, s, scenario)
+			s.hasTheRecording(t)
+		})
+	}
+}
+
+func (s *stage) hasTheRecording(t *testing.T) {
 	ctx := t.Context()
+	node, err := s.client.CoreV1().Nodes().Get(ctx, "recorded-node-00001", metav1.GetOptions{})
+	if err != nil || len(node.Status.Addresses) != 1 {
+		t.Errorf("the recorded node is %+v, %v", node, err)
+	}
 	got, err := s.client.CoreV1().Services("ns-00001").Get(ctx, "svc-00001", metav1.GetOptions{})
 	if err != nil || got.Spec.ClusterIP != "10.112.0.1" || got.Spec.HealthCheckNodePort != 31000 || got.Spec.Ports[0].NodePort != 31001 || len(got.Status.LoadBalancer.Ingress) != 0 {
 		t.Errorf("the recorded Service is %+v, %v", got, err)

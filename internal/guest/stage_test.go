@@ -26,6 +26,7 @@ import (
 
 // stage is a replay control plane with its controllers, and a World whose clock hurries.
 type stage struct {
+	plane  *replay.Server
 	client kubernetes.Interface
 	world  scenarios.World
 	// kubelet, if set, says what becomes of a pod that has the readiness before and should have the other.
@@ -48,9 +49,10 @@ func newStage(t *testing.T, name string, set map[string]string) *stage {
 
 func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *stage {
 	t.Helper()
-	server := httptest.NewServer(replay.New().Handler())
+	plane := replay.New()
+	server := httptest.NewServer(plane.Handler())
 	config := &rest.Config{Host: server.URL, QPS: -1}
-	s := &stage{client: kubernetes.NewForConfigOrDie(config)}
+	s := &stage{plane: plane, client: kubernetes.NewForConfigOrDie(config)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- controllers.Run(ctx, s.client, []string{"node-1", "node-2"}) }()

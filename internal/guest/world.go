@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
@@ -147,6 +149,11 @@ func (a apiServer) Watching(node string) (resources []string) {
 		resources = append(resources, w.Resource)
 	}
 	return resources
+}
+
+func (a apiServer) Put(o k8s.Object) error {
+	_, err := a.server.Apply(o)
+	return err
 }
 
 // newProber starts the probe worker, a program of its own in the client's namespace.

@@ -252,7 +252,10 @@ func gnuTriplet() string {
 	return "x86_64-linux-gnu"
 }
 
-// deadline is the wall time that a run may take: ten minutes for the lab, and room for the scenario's own length.
+// objectTime is room for one object of a timeline, which is made before the traffic and reaches each proxy. A guest needs less.
+const objectTime = 20 * time.Millisecond
+
+// deadline is the wall time that a run may take: a quarter of an hour for the lab, and room for the scenario's own length.
 func (o Options) deadline(plan guest.Plan) time.Duration {
 	if o.Deadline > 0 {
 		return o.Deadline
@@ -261,7 +264,7 @@ func (o Options) deadline(plan guest.Plan) time.Duration {
 		return 15*time.Minute + length // slower than real time is a defect
 	}
 	if o.Timeline != nil {
-		return 15*time.Minute + o.Timeline.Length()
+		return 15*time.Minute + o.Timeline.Length() + time.Duration(plan.Objects)*objectTime
 	}
 	rollouts, _ := strconv.Atoi(plan.Parameters["rollouts"])
 	return 15*time.Minute + time.Duration(rollouts)*3*time.Minute
