@@ -61,7 +61,7 @@ bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces;
 zero-loss: packages build ## the bundled proxier, kube-proxy ipvs and a faulty twin through what must cost no connection, on RUNS=8 seeds (a night)
 	@hack/zero-loss.sh
 
-first-seed: packages build ## kube-proxy v1.12.2 soaked on eight seeds until it hangs, and the bundled proxier for a week in all on the same (hours); SEEDS=1..2
+first-seed: packages build ## kube-proxy v1.12.2 soaked on eight seeds until it hangs, and the bundled proxier for a week in all on the same (two hours); SEEDS=1..2
 	@hack/first-seed.sh
 
 versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs: fails when NEW drops more (an hour)
