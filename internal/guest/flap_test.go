@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +13,7 @@ import (
 // flap runs the scenario with one flap of two pods, and returns how the steps of the flaps ended.
 func (s *stage) flap(t *testing.T) (steps []string, err error) {
 	t.Helper()
-	scenario, err := scenarios.Find("flap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = scenarios.Run(context.Background(), scenario, &s.world)
+	err = s.play(t, "flap")
 	return s.steps("flap "), err
 }
 

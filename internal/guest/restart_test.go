@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hitless/hitless/scenarios"
 )
 
 // renewed is a proxy with another process id after each start; it tells which pods there are when it starts.
@@ -29,11 +27,7 @@ func (r *renewed) Start(context.Context, string) error {
 // play runs a scenario on the stage to its end.
 func play(t *testing.T, s *stage, name string) {
 	t.Helper()
-	scenario, err := scenarios.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
+	if err := s.play(t, name); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -46,7 +46,6 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// report is that of a run in which the disturbance really happened, or it would be invalid.
 // when is the time of the first event of the kind.
 func when(r *reports.Report, kind reports.Kind, text string) float64 {
 	GinkgoHelper()

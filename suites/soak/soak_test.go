@@ -39,11 +39,12 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	begin := func(name, subject string, set map[string]string) {
+	seeded := func(seed int64, name, subject string, set map[string]string) {
 		all := map[string]string{"for": "1h", "trafficPolicy": "Local", "baseline": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "soak", ControlPlane: "replay", Seed: 1, Rate: 1, Subject: subject, Set: all})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "soak", ControlPlane: "replay", Seed: seed, Rate: 1, Subject: subject, Set: all})
 	}
+	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	begin("hour", "bundled", nil)
 	if suites.Whole() {
 		begin("hour drops", drops, nil)
@@ -53,9 +54,7 @@ var _ = BeforeSuite(func() {
 		begin("off", "bundled", map[string]string{"terminatingFallback": "off"})
 		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
 		for seed := range int64(seeds) {
-			few := map[string]string{"for": "10m", "trafficPolicy": "Cluster", "baseline": "10s"}
-			runs[fmt.Sprint("seed ", 1+seed)] = suites.Begin(ctx, dir, fmt.Sprint("seed-", 1+seed), run.Options{
-				Scenario: "soak", ControlPlane: "replay", Seed: 1 + seed, Rate: 1, Subject: "bundled", Set: few})
+			seeded(1+seed, fmt.Sprint("seed ", 1+seed), "bundled", map[string]string{"for": "10m", "trafficPolicy": "Cluster"})
 		}
 		begin("half a day", "bundled", map[string]string{"for": "12h", "signal": "KILL", "restartsPerHour": "4"})
 	}
