@@ -33,7 +33,8 @@ const (
 	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
-	// The exit of the very pod that the kernel gave the failed attempts weighs more than anything else of its age.
+	// The end of the very pod that the kernel gave the failed attempts, its exit or the loss of its node's power, weighs more than
+	// anything else of its age.
 	metShare = 2
 	// The pods of a node without power stay endpoints until the node lifecycle controller has missed its heartbeats for 50 s
 	// (--node-monitor-grace-period) and the proxies have followed; so long does it explain what fails over other nodes.
@@ -77,7 +78,10 @@ type deadPod struct {
 	last time.Duration
 }
 
-const podExited = "pod exited"
+const (
+	podExited = "pod exited"
+	nodeOff   = "node off"
+)
 
 // exitsIn are the exits of each pod, in order of time: a pod has one node.
 func exitsIn(byNode map[string][]suspect) map[string][]*suspect {
@@ -200,7 +204,9 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 		s := &standing[i]
 		age := max(0, o.from-s.at)
 		share := 1.0
-		if s.node != "" && s.node != node {
+		if s.event == nodeOff && a.metOn(o, s.node) {
+			share = metShare
+		} else if s.node != "" && s.node != node {
 			if !s.backend || l.local || service == "" || age > nodeLost {
 				continue
 			}

@@ -72,6 +72,11 @@ func (a *analysis) podsMet(o *outage) (met []string) {
 	return met
 }
 
+// metOn reports whether a pod that an outage met runs on the node.
+func (a *analysis) metOn(o *outage, node string) bool {
+	return slices.ContainsFunc(o.met, func(pod string) bool { life := a.pods.byName[pod]; return life != nil && life.node == node })
+}
+
 // gave reports whether the kernel gave failed attempts of the outage to a backend; it may have where it told of none.
 func (o *outage) gave(backend netip.AddrPort) bool {
 	told := false

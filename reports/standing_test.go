@@ -94,6 +94,25 @@ func TestWhatEndsWithItsNodeIsNoCauseBesideIt(t *testing.T) {
 	}
 }
 
+// The kernel's word decides between a node without power and a pod elsewhere that exited later: attempts given to the node's pod are
+// explained by the node; those given to the other pod, or to nobody knows whom, by the exit.
+func TestTheNodeOfThePodThatTheKernelChoseIsTheCause(t *testing.T) {
+	for _, c := range []struct{ name, chosen, want string }{
+		{"a pod of the dark node", "10.244.1.9:8080", "node off"},
+		{"the pod that exited", "10.244.2.9:8080", "pod exited"},
+		{"nobody was asked", "", "pod exited"},
+	} {
+		s := dropOnNode2(false)
+		s.event(lossAt-6*time.Second, EventNode, "node-1", "node-1", "off", "state", "off")
+		s.event(lossAt-100*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
+		s.choose(func(int) (string, string, bool) { return "node-2", c.chosen, c.chosen != "" })
+		if cause := outages(t, s.report(t))[0].Cause; cause.Event != c.want {
+			t.Errorf("%s: %+v, want %s", c.name, cause, c.want)
+		}
+	}
+}
+
 func TestANodeThatIsBackExplainsNothing(t *testing.T) {
 	s := dropOnNode2(false)
 	s.event(lossAt-20*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
