@@ -8,7 +8,7 @@ seeds=${SEEDS:-1..8} out=out/first-seed
 churn=(--seeds "$seeds" --controlplane replay --nodes 2 --set replicas=1 --set trafficPolicy=Cluster --set checkTarget=nodePort
   --set drainedPorts=100 --set burstsPerHour=60 --set burst=400ms --set burstAt=1100ms)
 # What the report of a hang says: minutes with a dead pod's address, and a node that fails the balancer's check of its NodePort.
-hang='kept [0-9.]+ in IPVS for [0-9]{3,} s after its process exited;.* failed its health checks'
+hang='kept [0-9.]+ in IPVS for [0-9]{3,}(–[0-9]{3,})? s after its process exited;.* failed its health checks'
 
 rm -rf "$out/v1.12.2" # reports of other seeds would be counted
 status=0

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // wakeups counts, by program, what a run's wall time is made of in virtual time, where idleness costs nothing: how often
@@ -22,14 +24,19 @@ type effort struct {
 	ran   uint64 // ns
 }
 
-// interrupts is the name under which the interrupts of the machine are counted: they are no program's wake-ups, but each
-// that finds the guest idle costs as much as one.
-const interrupts = "(interrupts)"
+// The names under which stand what is no living program's.
+const (
+	// interrupts are those of the machine: no program's wake-ups, and cheaper than one.
+	interrupts = "(interrupts)"
+	// ended are the programs of this one that have ended, such as the proxies and pods that a run replaces, with all that they
+	// did since they began.
+	ended = "(programs that have ended)"
+)
 
 // countWakeups reads the voluntary context switches and the running time of all living threads (proc(5),
-// /proc/PID/task/TID/status and schedstat).
+// /proc/PID/task/TID/status and schedstat), and of the programs that have ended (getrusage(2), RUSAGE_CHILDREN).
 func countWakeups() wakeups {
-	w := wakeups{interrupts: effort{woken: countInterrupts()}}
+	w := wakeups{interrupts: effort{woken: countInterrupts()}, ended: countEnded()}
 	files, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/status")
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -52,6 +59,14 @@ func runningTime(task string) uint64 {
 	first, _, _ := strings.Cut(string(data), " ")
 	n, _ := strconv.ParseUint(first, 10, 64)
 	return n
+}
+
+func countEnded() effort {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
+		return effort{} // which has not been seen
+	}
+	return effort{woken: uint64(u.Nvcsw), ran: uint64(u.Utime.Nano() + u.Stime.Nano())}
 }
 
 // countInterrupts is how many interrupts the machine has had: the first number of /proc/stat's line intr.
@@ -89,22 +104,27 @@ func programOf(file string, status []byte) string {
 	return name
 }
 
-// since is what was added to an earlier count, most first, a line each. Interrupts are in the table, not in the sum.
+// since is what was added to an earlier count, most first, a line each. Interrupts are in the table, not in the sum. What a program
+// did that lived at the earlier count and has ended stands in both lines, and is taken from the sum once.
 func (w wakeups) since(before wakeups, passed time.Duration) (perSecond float64, table string) {
 	type row struct {
 		name string
 		effort
 	}
 	var rows []row
-	total := uint64(0)
+	total := int64(0)
 	for name, n := range w {
 		was := before[name]
-		if n.woken <= was.woken { // a program whose threads have ended counts less than it did
-			continue
-		}
-		rows = append(rows, row{name, effort{n.woken - was.woken, n.ran - min(n.ran, was.ran)}})
 		if name != interrupts {
-			total += n.woken - was.woken
+			total += int64(n.woken) - int64(was.woken)
+		}
+		if n.woken > was.woken { // a program whose threads have ended counts less than it did
+			rows = append(rows, row{name, effort{n.woken - was.woken, n.ran - min(n.ran, was.ran)}})
+		}
+	}
+	for name, was := range before {
+		if _, lives := w[name]; !lives {
+			total -= int64(was.woken)
 		}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.woken, a.woken), cmp.Compare(a.name, b.name)) })
