@@ -53,6 +53,7 @@ var _ = BeforeSuite(func() {
 		begin("hour keeps", keeps, nil)
 		begin("off", "bundled", map[string]string{"terminatingFallback": "off"})
 		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
+		begin("nodes lost", "bundled", map[string]string{"trafficPolicy": "Cluster", "nodeLossesPerHour": "2", "keepGoing": "on"})
 		for seed := range int64(seeds) {
 			seeded(1+seed, fmt.Sprint("seed ", 1+seed), "bundled", map[string]string{"for": "10m", "trafficPolicy": "Cluster"})
 		}
@@ -91,6 +92,20 @@ var _ = Describe("an hour of rollouts, restarts and scaling behind externalTraff
 var _ = Describe("an hour in which pods flap, the API server goes away and other endpoints change and drain", suites.Nightly, func() {
 	It("costs no connection with the bundled proxier", func() {
 		losesNothing("all kinds", 3600, "27 of 27 planned disturbances had their effect")
+	})
+})
+
+var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func() {
+	It("costs connections over them until the balancer leaves them, and nothing else", func() {
+		r := runs.Report("nodes lost")
+		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		_, err := suites.When(r, 3600, reports.EventStep, "", "14 of 14 planned disturbances had their effect")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
+		for _, o := range r.Lanes[0].Outages {
+			Expect(o.Cause.Event).To(Equal("node off"), "%+v", o)
+			Expect(o.Cause.AfterMs).To(BeNumerically("<=", 1000*(50+3)), "%+v", o)
+		}
 	})
 })
 
