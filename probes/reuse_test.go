@@ -43,21 +43,21 @@ func reuseLane(t *testing.T, then func(c *net.TCPConn, request int) bool) Lane {
 	return l
 }
 
+// The first attempt makes a connection, and the others take it; but for one that starts while the earlier one still waits for its
+// answer, as on a machine that stands still for longer than the gap of the lane.
 func TestReuseKeepsOneConnection(t *testing.T) {
 	t.Parallel()
 	l := reuseLane(t, func(c *net.TCPConn, _ int) bool { return say(c) })
-	sources := map[netip.AddrPort]bool{}
+	var over time.Duration // when the last of the earlier attempts had its answer
 	for _, a := range probe(t, l, 10) {
 		if a.Class != reports.OK || a.Backend != "web-1" {
 			t.Errorf("attempt %d is %v (%s) by %q", a.Seq, a.Class, a.Detail, a.Backend)
 		}
-		if first := a.Seq == 0; first != (a.Connect > 0) || first != (a.TupleAge == 0) {
-			t.Errorf("attempt %d connected after %v, with a five-tuple used %v before", a.Seq, a.Connect, a.TupleAge)
+		if fresh := a.Seq == 0 || a.Start < over; fresh != (a.Connect > 0) || fresh != (a.TupleAge == 0) {
+			t.Errorf("attempt %d started %v after all earlier answers, and connected after %v, with a five-tuple used %v before", a.Seq, a.Start-over,
+				a.Connect, a.TupleAge)
 		}
-		sources[a.Source] = true
-	}
-	if len(sources) != 1 {
-		t.Errorf("%d connections, want one", len(sources))
+		over = max(over, a.Start+a.Total)
 	}
 }
 
