@@ -37,7 +37,11 @@ that makes it shorter, and stays there when the search is interrupted.`,
 			if err != nil {
 				return err
 			}
-			return minimize(cmd, f.Timeline.Timeline, f, out)
+			if err := minimize(cmd, f.Timeline.Timeline, f, out); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "replay it with", f.Command(out))
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -71,7 +75,7 @@ func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, ou
 		}
 		fmt.Fprintf(w, "trial %d, %s: %s %s; the best has %s\n", trial.Number, time.Since(begin).Round(time.Second), size(trial.Candidate), does, size(trial.Best))
 	})
-	fmt.Fprintf(w, "%s of %s are left in %s\n%s", size(best), size(line), out, best)
+	fmt.Fprintf(w, "left of %s: %s, in %s\n%s", size(line), size(best), out, best)
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(w, "interrupted: it may be shorter still")
 	}
@@ -80,5 +84,9 @@ func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, ou
 
 // size is how long a timeline is, without its end.
 func size(t *timeline.Timeline) string {
-	return fmt.Sprintf("%d steps in %s", len(t.Steps)-1, t.Length())
+	steps := "steps"
+	if len(t.Steps) == 2 {
+		steps = "step"
+	}
+	return fmt.Sprintf("%d %s in %s", len(t.Steps)-1, steps, t.Length())
 }

@@ -43,7 +43,7 @@ func TestMinimizeWritesTheShortestThatFails(t *testing.T) {
 	if err != nil || !strings.HasSuffix(file, "seed 1\n+3s proxy kill node-2\n+4s end\n") {
 		t.Errorf("%v: left is\n%s", err, file)
 	}
-	for _, want := range []string{"replaying the run's 4 steps in 1m0s\n", "trial 1, ", "1 steps in 4s of 4 steps in 1m0s are left in "} {
+	for _, want := range []string{"replaying the run's 4 steps in 1m0s\n", "trial 1, ", "left of 4 steps in 1m0s: 1 step in 4s, in "} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output has no %q:\n%s", want, output)
 		}

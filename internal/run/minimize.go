@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/reports"
@@ -54,6 +56,19 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 		o.Set = map[string]string{"terminatingFallback": run.Parameters["terminatingFallback"]}
 	}
 	return &Failure{Timeline: line, Options: o, Classes: lossesOf(r)}, nil
+}
+
+// Command replays a timeline as the trials do.
+func (f *Failure) Command(file string) string {
+	o := f.Options
+	words := []string{"hitless", "replay", file, "--subject", o.Subject, "--controlplane", o.ControlPlane}
+	if o.Clock == "real" {
+		words = append(words, "--kernel", o.Kernel, "--clock", o.Clock)
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.Set)) {
+		words = append(words, "--set", key+"="+o.Set[key])
+	}
+	return strings.Join(words, " ")
 }
 
 // subjectOf is the subject of a run. A file that described it has to be named again.

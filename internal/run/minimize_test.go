@@ -47,6 +47,20 @@ func TestTheSubjectOfARun(t *testing.T) {
 	}
 }
 
+// The command has what the trials had and the timeline has not.
+func TestTheCommandOfAShorterTimeline(t *testing.T) {
+	for want, o := range map[string]Options{
+		"hitless replay f --subject bundled --controlplane replay --set terminatingFallback=off": {Subject: "bundled", ControlPlane: "replay",
+			Kernel: "vm", Clock: "virtual", Set: map[string]string{"terminatingFallback": "off"}},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --controlplane kube --kernel vm --clock real":   {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "vm", Clock: "real"},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --controlplane kube --kernel host --clock real": {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "host", Clock: "real"},
+	} {
+		if got := (&Failure{Options: o}).Command("f"); got != want {
+			t.Errorf("%+v: %s, want %s", o, got, want)
+		}
+	}
+}
+
 // A folder without a run that failed is a usage error.
 func TestOpenFailureNeedsARun(t *testing.T) {
 	dir := t.TempDir()
