@@ -49,15 +49,24 @@ func TestReuseKeepsOneConnection(t *testing.T) {
 	t.Parallel()
 	l := reuseLane(t, func(c *net.TCPConn, _ int) bool { return say(c) })
 	var over time.Duration // when the last of the earlier attempts had its answer
+	sources, made := map[netip.AddrPort]bool{}, 0
 	for _, a := range probe(t, l, 10) {
 		if a.Class != reports.OK || a.Backend != "web-1" {
 			t.Errorf("attempt %d is %v (%s) by %q", a.Seq, a.Class, a.Detail, a.Backend)
 		}
-		if fresh := a.Seq == 0 || a.Start < over; fresh != (a.Connect > 0) || fresh != (a.TupleAge == 0) {
+		fresh := a.Seq == 0 || a.Start < over
+		if fresh != (a.Connect > 0) || fresh != (a.TupleAge == 0) {
 			t.Errorf("attempt %d started %v after all earlier answers, and connected after %v, with a five-tuple used %v before", a.Seq, a.Start-over,
 				a.Connect, a.TupleAge)
 		}
+		if fresh {
+			made++
+		}
+		sources[a.Source] = true
 		over = max(over, a.Start+a.Total)
+	}
+	if len(sources) != made {
+		t.Errorf("%d connections, want %d", len(sources), made)
 	}
 }
 

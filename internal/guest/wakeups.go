@@ -104,6 +104,16 @@ func programOf(file string, status []byte) string {
 	return name
 }
 
+// programs is how often all of them were woken.
+func (w wakeups) programs() (woken float64) {
+	for name, n := range w {
+		if name != interrupts {
+			woken += float64(n.woken)
+		}
+	}
+	return woken
+}
+
 // since is what was added to an earlier count, most first, a line each. Interrupts are in the table, not in the sum. What a program
 // did that lived at the earlier count and has ended stands in both lines, and is taken from the sum once.
 func (w wakeups) since(before wakeups, passed time.Duration) (perSecond float64, table string) {
@@ -112,19 +122,10 @@ func (w wakeups) since(before wakeups, passed time.Duration) (perSecond float64,
 		effort
 	}
 	var rows []row
-	total := int64(0)
 	for name, n := range w {
 		was := before[name]
-		if name != interrupts {
-			total += int64(n.woken) - int64(was.woken)
-		}
 		if n.woken > was.woken { // a program whose threads have ended counts less than it did
 			rows = append(rows, row{name, effort{n.woken - was.woken, n.ran - min(n.ran, was.ran)}})
-		}
-	}
-	for name, was := range before {
-		if _, lives := w[name]; !lives {
-			total -= int64(was.woken)
 		}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.woken, a.woken), cmp.Compare(a.name, b.name)) })
@@ -133,5 +134,5 @@ func (w wakeups) since(before wakeups, passed time.Duration) (perSecond float64,
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%12.3f  %12.1f  %s\n", float64(r.woken)/passed.Seconds(), float64(r.ran)/1000/passed.Seconds(), r.name)
 	}
-	return float64(total) / passed.Seconds(), b.String()
+	return (w.programs() - before.programs()) / passed.Seconds(), b.String()
 }

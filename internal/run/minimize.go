@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,14 +60,8 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 // Command replays a timeline as the trials do.
 func (f *Failure) Command(file string) string {
 	o := f.Options
-	words := []string{"hitless", "replay", file, "--subject", o.Subject, "--controlplane", o.ControlPlane}
-	if o.Clock == "real" {
-		words = append(words, "--kernel", o.Kernel, "--clock", o.Clock)
-	}
-	for _, key := range slices.Sorted(maps.Keys(o.Set)) {
-		words = append(words, "--set", key+"="+o.Set[key])
-	}
-	return strings.Join(words, " ")
+	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
+	return strings.Join(append([]string{"hitless replay", file, "--subject", o.Subject}, o.commonWords()...), " ")
 }
 
 // subjectOf is the subject of a run. A file that described it has to be named again.

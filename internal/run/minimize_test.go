@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 func TestOnlyTheSameFailureCounts(t *testing.T) {
@@ -49,13 +50,14 @@ func TestTheSubjectOfARun(t *testing.T) {
 
 // The command has what the trials had and the timeline has not.
 func TestTheCommandOfAShorterTimeline(t *testing.T) {
+	line := &Timeline{Timeline: &timeline.Timeline{Nodes: 2, Rate: 20}}
 	for want, o := range map[string]Options{
-		"hitless replay f --subject bundled --controlplane replay --set terminatingFallback=off": {Subject: "bundled", ControlPlane: "replay",
+		"hitless replay f --subject bundled --controlplane replay --kernel vm --set terminatingFallback=off": {Subject: "bundled", ControlPlane: "replay",
 			Kernel: "vm", Clock: "virtual", Set: map[string]string{"terminatingFallback": "off"}},
-		"hitless replay f --subject kube-proxy@v1.25.3/iptables --controlplane kube --kernel vm --clock real":   {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "vm", Clock: "real"},
-		"hitless replay f --subject kube-proxy@v1.25.3/iptables --controlplane kube --kernel host --clock real": {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "host", Clock: "real"},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel vm --clock real":   {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "vm", Clock: "real"},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel host --clock real": {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "host", Clock: "real"},
 	} {
-		if got := (&Failure{Options: o}).Command("f"); got != want {
+		if got := (&Failure{Timeline: line, Options: o}).Command("f"); got != want {
 			t.Errorf("%+v: %s, want %s", o, got, want)
 		}
 	}
