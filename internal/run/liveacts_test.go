@@ -194,11 +194,7 @@ func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
 			}
 		}
 	}
-	d := s.proxy(t)
-	d.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	if _, err := s.direct.AppsV1().DaemonSets("kube-system").Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.patchProxy(t, map[string]any{"spec": map[string]any{"updateStrategy": map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType}}})
 	s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet})).want(t, 2, "update strategy OnDelete")
 	if left := s.left(t); len(left) != 0 {
 		t.Errorf("%v are left", left)
@@ -347,8 +343,17 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 // owes leaves the proxy's DaemonSet as a run that was killed would.
 func (s *stand) owes(t *testing.T, debt cluster.Debt, image string) {
 	t.Helper()
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
+	s.patchProxy(t, map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []map[string]any{{"name": "kube-proxy", "image": image}}}}}})
+}
+
+// patchProxy changes the proxy's DaemonSet. It is no update of what was read, for the controller writes its status meanwhile.
+func (s *stand) patchProxy(t *testing.T, change map[string]any) {
+	t.Helper()
+	patch, err := json.Marshal(change)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.direct.AppsV1().DaemonSets("kube-system").Patch(t.Context(), "kube-proxy", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
