@@ -32,7 +32,7 @@ compare flap readds-endpoints flap --rate 10 --nodes 1 --set flaps=100 --set ant
 compare restart flush-on-restart restart "${open[@]}"
 compare kill flush-on-restart restart --set signal=KILL "${open[@]}"
 compare upgrade flush-on-restart upgrade --set to=itself "${open[@]}"
-compare api-away keeps-endpoints api --set away=5m --set relists=0 "${roll[@]}" --rate 20
+compare api-away keeps-endpoints api --set away=5m --set relists=0 "${roll[@]}" --rate 10 # the minutes away are long, and each attempt costs
 compare relist keeps-endpoints api --set away=0s --set relists=2 "${roll[@]}"
 if [ "$runs" -lt 8 ]; then
   bin/hitless results "$results"/*.json
