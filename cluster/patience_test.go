@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -55,6 +56,33 @@ func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 		if err := <-done; err != nil || a.done.Load() != 1 || told != 1 {
 			t.Errorf("%s: %v, answered %d times, told %d times; want once", method, err, a.done.Load(), told)
 		}
+	}
+}
+
+// A server that is away for a minute is waited for, and the minute is told; one that stays away is tried for the patience, which the
+// error names. Both are late by the pause between two questions at most.
+func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
+	for away, want := range map[time.Duration]string{time.Minute: "", time.Hour: "tried for 1m31s: "} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
+			time.AfterFunc(away, func() { close(a.back) })
+			told := time.Duration(0)
+			p := &patience{next: a, most: awayAtMost, pause: askAgain, try: answersSoon, clock: Wall{}, tell: func(from, to time.Time) { told = to.Sub(from) }}
+			r, err := http.NewRequest(http.MethodGet, "http://192.0.2.1", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := p.RoundTrip(r)
+			if want != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("away for %s: %v, want %q", away, err, want)
+				}
+				return
+			}
+			if err != nil || answer.Body.Close() != nil || told < away || told > away+askAgain {
+				t.Errorf("away for %s: %v, told of %s", away, err, told)
+			}
+		})
 	}
 }
 

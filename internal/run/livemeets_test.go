@@ -172,8 +172,8 @@ var (
 	saidTried = regexp.MustCompile(`tried for ([0-9hms]+):`)
 )
 
-// saidAtLeast says whether a text names that long a time or a longer one: by the skipping clock those that wait side by side do so one after
-// the other, so more may have passed than the one waited who says so.
+// saidAtLeast says whether a text names that long a time or a longer one: by the skipping clock those that wait side by side do so one
+// after the other, so more may have passed than the one waited who says so. How late it may be at most is held by the patience's own test.
 func saidAtLeast(t *testing.T, least time.Duration, said *regexp.Regexp, text string) bool {
 	t.Helper()
 	found := said.FindStringSubmatch(text)
