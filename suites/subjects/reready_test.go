@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,18 +31,12 @@ func atOnce(ctx context.Context, dir string) string {
 	Expect(err).NotTo(HaveOccurred())
 	protocols := filepath.Join(dir, "protocols") // ipset asks for the names
 	Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
+	described, err := os.ReadFile("../../hack/kube-proxy-at-once.yaml") // as make zero-loss has it, but for its two paths
+	Expect(err).NotTo(HaveOccurred())
+	const there = "../out/zero-loss/"
+	Expect(strings.Count(string(described), there)).To(Equal(2))
 	file := filepath.Join(dir, "kube-proxy-at-once.yaml")
-	text := fmt.Sprintf(`version: v1.37.1
-mode: ipvs
-program: %s
-args: ["--proxy-mode=ipvs", "--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}",
-  "--ipvs-min-sync-period=0s", "--conntrack-max-per-core=0", "--conntrack-min=0",
-  "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"]
-files: [{from: protocols, to: /etc/protocols}]
-tools: [iptables, ipset, conntrack]
-ready: {url: "http://127.0.0.1:10256/healthz"}
-terminatingFallback: on
-`, program)
+	text := strings.NewReplacer(there+"kube-proxy", program, there+"protocols", "protocols").Replace(string(described))
 	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
 	return "exec:" + file
 }
