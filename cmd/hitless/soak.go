@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,61 +85,84 @@ func parseSeeds(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// soakSeeds runs the seeds side by side, and ends with the worst verdict: fail before invalid before pass, because a
-// loss that was seen stays seen.
+// soakSeeds runs the seeds side by side, tells of each when it has ended, and ends with the worst verdict: fail before invalid before
+// pass, because a loss that was seen stays seen.
 func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
-	type soaked struct {
-		result *run.Result
-		err    error
-	}
-	all := make([]soaked, last-first+1)
+	told := soakTeller{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
 	group.SetLimit(max(1, runtime.NumCPU()))
-	for i := range all {
+	for seed := first; seed <= last; seed++ {
 		one := o
-		one.Seed = first + int64(i)
+		one.Seed = seed
 		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
 		pace := pacer{now: time.Now}
 		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, pace.tell(line))) }
 		one.Pulse = run.Named(fmt.Sprintf("seed %d", one.Seed), o.Pulse)
 		group.Go(func() error {
 			if cmd.Context().Err() == nil {
-				all[i].result, all[i].err = run.Run(cmd.Context(), one)
+				result, err := run.Run(cmd.Context(), one)
+				told.tell(cmd.Context(), one.Seed, result, err)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // errors stand in all
-	if err := cmd.Context().Err(); err != nil {
+	_ = group.Wait() // errors are told
+	return told.end(cmd.Context())
+}
+
+// soakTeller writes how seeds have ended.
+type soakTeller struct {
+	mu    sync.Mutex
+	out   io.Writer
+	ended int   // seeds that have run
+	usage error // why a seed could not begin
+	code  int   // the worst of those that have run
+}
+
+// tell takes what came of a seed. One that was interrupted has nothing to say.
+func (s *soakTeller) tell(ctx context.Context, seed int64, result *run.Result, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case run.IsUsage(err):
+		s.usage = err
+	case err != nil && ctx.Err() != nil:
+	case err != nil:
+		s.ended++
+		fmt.Fprintf(s.out, "seed %d  INVALID  %v\n", seed, err)
+		s.code = worse(s.code, exitInvalid)
+	default:
+		s.ended++
+		soakLine(s.out, seed, result)
+		s.code = worse(s.code, result.Report.Verdict.ExitCode())
+	}
+}
+
+// end is the error of the whole: a seed that could not begin, after others had, is as one without a verdict.
+func (s *soakTeller) end(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	code := exitPass
-	for i, s := range all {
-		seed := first + int64(i)
-		if run.IsUsage(s.err) {
-			return s.err
-		}
-		if s.err != nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "seed %d  INVALID  %v\n", seed, s.err)
-			code = worse(code, exitInvalid)
-			continue
-		}
-		soakLine(cmd, seed, s.result)
-		code = worse(code, s.result.Report.Verdict.ExitCode())
+	if s.usage != nil && s.ended == 0 {
+		return s.usage
 	}
-	if code != exitPass {
-		return exitError{code: code}
+	if s.usage != nil {
+		fmt.Fprintf(s.out, "not every seed has run: %v\n", s.usage)
+		s.code = worse(s.code, exitInvalid)
+	}
+	if s.code != exitPass {
+		return exitError{code: s.code}
 	}
 	return nil
 }
 
-func soakLine(cmd *cobra.Command, seed int64, s *run.Result) {
+func soakLine(out io.Writer, seed int64, s *run.Result) {
 	r := s.Report
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(cmd.OutOrStdout(), "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
+	fmt.Fprintf(out, "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
 		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
 	if h, err := reports.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
-		fmt.Fprintf(cmd.OutOrStdout(), "        repeat it: %s\n", h.Run.Command)
+		fmt.Fprintf(out, "        repeat it: %s\n", h.Run.Command)
 	}
 }
 
