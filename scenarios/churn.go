@@ -117,7 +117,8 @@ func (w *World) burst(ctx context.Context, at time.Duration, busy *ring) error {
 	return nil
 }
 
-// cure gives the proxies time to follow by themselves, and then restarts them one after the other.
+// cure gives the proxies time to follow by themselves, and then restarts them one after the other. A loss was seen already: a proxy that
+// cannot be restarted is told of, and takes nothing from that.
 func (w *World) cure(ctx context.Context) error {
 	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("watch")) })
 	if err != nil {
@@ -131,9 +132,9 @@ func (w *World) cure(ctx context.Context) error {
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Node: node, Object: "proxy",
 			Text:  fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
 			Attrs: map[string]string{"program": "proxy", "quietNs": strconv.FormatInt(int64(quiet), 10)}})
-		name := "restart the proxy of " + node
-		if err := w.Step(ctx, name, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) }); err != nil {
-			return err
+		w.attempt(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -85,11 +85,11 @@ const nearOne = 30 * time.Second
 // eventful bounds how much of a soak is near an event.
 func (p Params) eventful() time.Duration {
 	disturbances := 0
-	for _, key := range []string{"rolloutsPerHour", "restartsPerHour", "scalesPerHour"} {
-		disturbances += int(p.duration("for").Hours() * float64(p.number(key)))
+	for _, kind := range churnKinds {
+		disturbances += p.planned(kind, p.duration("for"))
 	}
-	whole := p.Length() - p.duration("for")
-	return whole + time.Duration(disturbances*(p.number("replicas")+1))*nearOne
+	outside := p.Length() - p.duration("for")
+	return min(p.Length(), outside+time.Duration(disturbances*(p.number("replicas")+1))*nearOne)
 }
 
 // Datagrams reports whether a lane speaks UDP.

@@ -44,6 +44,9 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 	if err := params.checkPlaces(); err != nil {
 		return nil, err
 	}
+	if err := params.checkChurn(); err != nil {
+		return nil, err
+	}
 	if params.Datagrams() && params["loadBalancer"] == "haproxy" {
 		return nil, fmt.Errorf("--set %s=%s with loadBalancer=haproxy: HAProxy forwards TCP only; name no udp lane, or use passthrough",
 			lanesParameter.Key, params[lanesParameter.Key])

@@ -69,6 +69,7 @@ func (w *World) soak(ctx context.Context) error {
 		return err
 	}
 	length := w.Params.duration("for")
+	w.tellProgress("churn of " + length.String() + ": " + w.Params.churnText(length))
 	if err := w.runChurn(ctx, length, w.planChurn(length, &busy)); err != nil {
 		return err
 	}
@@ -89,23 +90,21 @@ func (w *World) runChurn(ctx context.Context, length time.Duration, planned []di
 			break
 		}
 		p.due++
-		if w.attemptChurn(ctx, c) {
+		if w.attempt(ctx, c.name, "", c.do) {
 			p.done++
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
 	}
-	if !w.failedEnough() {
-		if err := w.letPass(ctx, p, length); err != nil {
-			return err
-		}
+	if err := w.letPass(ctx, p, length); err != nil {
+		return err
 	}
 	return w.Step(ctx, p.text(), "", func(context.Context) error {
-		if float64(p.done) < leastChurn*float64(p.due) {
-			return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*leastChurn)
+		if w.failedEnough() {
+			return nil // a loss was seen, whatever became of the rest
 		}
-		return nil
+		return p.enough()
 	})
 }
 
@@ -116,6 +115,14 @@ type progress struct {
 	done, due     int // disturbances
 }
 
+// enough is an error when the churn was too little to show anything.
+func (p *progress) enough() error {
+	if p.due == 0 || float64(p.done) < leastChurn*float64(p.due) {
+		return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*leastChurn)
+	}
+	return nil
+}
+
 func (p *progress) text() string {
 	return fmt.Sprintf("%d of %d planned disturbances had their effect", p.done, p.due)
 }
@@ -124,21 +131,33 @@ func (p *progress) text() string {
 // to the rest of the run.
 const checkpointEvery = time.Hour
 
-// letPass lets time pass until an instant of the churn, with a checkpoint after each hour on the way.
+// lookEvery is how long after the first failed attempt a soak goes on at most before it ends.
+const lookEvery = time.Minute
+
+// letPass lets time pass until an instant of the churn or the failure that ends the soak, with a checkpoint after each hour on the way.
 func (w *World) letPass(ctx context.Context, p *progress, until time.Duration) error {
-	for {
-		next := min(until, time.Duration(p.told+1)*checkpointEvery)
-		if err := w.Clock.Sleep(ctx, max(0, p.begin+next-w.Clock.Now())); err != nil {
-			return err
+	for !w.failedEnough() {
+		now := w.Clock.Now() - p.begin
+		if hour := time.Duration(p.told+1) * checkpointEvery; hour <= min(now, until) {
+			p.told++
+			w.tellProgress(fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, hour, p.length, p.text(), w.Failures()))
+			continue
 		}
-		if next < time.Duration(p.told+1)*checkpointEvery {
+		if now >= until {
 			return nil
 		}
-		p.told++
-		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: Checkpoint,
-			Text:  fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, next, p.length, p.text(), w.Failures()),
-			Attrs: map[string]string{"program": "soak", "level": "info"}})
+		next := min(until, now.Truncate(lookEvery)+lookEvery)
+		if err := w.Clock.Sleep(ctx, next-now); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// tellProgress records how far the soak is, so that it is told while the run lasts.
+func (w *World) tellProgress(text string) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: Checkpoint, Text: text,
+		Attrs: map[string]string{"program": "soak", "level": "info"}})
 }
 
 // Checkpoint is the object of the events that tell how far a soak is, and the first word of their text.
@@ -146,18 +165,18 @@ const Checkpoint = "checkpoint"
 
 func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Failures() > 0 }
 
-// attemptChurn records a disturbance, and whether its effect was seen. One without effect is counted, and does not end
-// the soak: a subject that is ill must not keep the rest of the day from being seen.
-func (w *World) attemptChurn(ctx context.Context, c disturbance) bool {
+// attempt does what the run can go on without, and records whether its effect was seen: a subject that is ill must not keep the rest
+// of the day from being seen.
+func (w *World) attempt(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
 	record := func(state, text string) {
-		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Object: c.name, Text: text,
+		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
 			Attrs: map[string]string{"state": state}})
 	}
-	record("begin", c.name)
-	if err := c.do(ctx); err != nil {
-		record("missed", fmt.Sprintf("%s had no effect: %v", c.name, err))
+	record("begin", name)
+	if err := do(ctx); err != nil {
+		record("missed", fmt.Sprintf("%s had no effect: %v", name, err))
 		return false
 	}
-	record("end", c.name+" done")
+	record("end", name+" done")
 	return true
 }

@@ -88,6 +88,43 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 	}
 }
 
+// However short a soak is, each kind that is on happens; and one in which nothing can happen is refused.
+func TestAShortSoakHasItsChurnToo(t *testing.T) {
+	w, _ := soaking(t, 1, map[string]string{"for": "1m"})
+	var names []string
+	for _, d := range w.planChurn(time.Minute, &ring{size: 4}) {
+		names = append(names, d.name)
+	}
+	slices.Sort(names)
+	if want := []string{"restart of a proxy 1 of 1", "rollout 1 of 1", "scale out and in 1 of 1"}; !slices.Equal(names, want) {
+		t.Errorf("a minute has %q, want %q", names, want)
+	}
+	if text, want := w.Params.churnText(time.Minute), "1 × rollout, 1 × restart of a proxy, 1 × scale out and in"; text != want {
+		t.Errorf("it is told as %q, want %q", text, want)
+	}
+	if _, err := soak().Fill(map[string]string{"rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0"}); err == nil ||
+		!strings.Contains(err.Error(), "all rates of churn are 0") {
+		t.Errorf("a soak without churn: %v", err)
+	}
+}
+
+// Whatever disturbs is near events, and has its room in the record, but never more than the whole soak is.
+func TestEachKindOfChurnHasItsRoom(t *testing.T) {
+	room := func(set map[string]string) float64 {
+		w, _ := soaking(t, 1, set)
+		return w.Params.Room(100)
+	}
+	without := room(nil)
+	for _, kind := range churnKinds[3:] {
+		if more := room(map[string]string{kind.rate: "5"}); more <= without {
+			t.Errorf("with %s=5 the record has room for %.0f bytes, and %.0f without", kind.rate, more, without)
+		}
+	}
+	if most, many := room(map[string]string{RecordKey: "all"}), room(map[string]string{"burstsPerHour": "3600"}); many > 1.5*most {
+		t.Errorf("a burst each second asks for a room of %.0f bytes, a record of everything for %.0f", many, most)
+	}
+}
+
 // Only what needs them asks for pods with a gate, or for a control plane that can be told to fail.
 func TestChurnAsksForWhatItNeeds(t *testing.T) {
 	for _, c := range []struct {
@@ -153,6 +190,29 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		}
 		if now := w.Clock.Now(); now != 5*time.Minute {
 			t.Errorf("the loss was seen after 5 minutes, the soak went on until %s", now)
+		}
+	})
+	t.Run("the first loss ends it within a minute, with nothing planned until then", func(t *testing.T) {
+		w, _ := soaking(t, 1, nil)
+		w.Failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
+		if err := w.runChurn(t.Context(), 24*time.Hour, plan(".")); err != nil {
+			t.Error(err)
+		}
+		if now := w.Clock.Now(); now != 6*time.Minute {
+			t.Errorf("the loss was seen after 5 minutes and 20 seconds, the soak went on until %s", now)
+		}
+	})
+	t.Run("a loss stays seen, whatever had no effect", func(t *testing.T) {
+		w, _ := soaking(t, 1, nil)
+		w.Failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
+		if err := w.runChurn(t.Context(), time.Hour, plan("xxx")); err != nil {
+			t.Errorf("a soak that saw a loss is invalid: %v", err)
+		}
+	})
+	t.Run("nothing at all is invalid", func(t *testing.T) {
+		w, _ := soaking(t, 1, nil)
+		if err := w.runChurn(t.Context(), time.Hour, nil); err == nil {
+			t.Error("an hour without churn was taken for a soak")
 		}
 	})
 	t.Run("unless it shall go on", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -84,11 +85,37 @@ func (w *World) beginChurn(ctx context.Context, busy *ring) error {
 	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, busy) })
 }
 
+// planned is how many disturbances of a kind the time has: at least one of each that is on.
+func (p Params) planned(kind churnKind, length time.Duration) int {
+	rate := p.number(kind.rate)
+	return max(min(1, rate), int(length.Hours()*float64(rate)))
+}
+
+// churnText says how many of each kind are planned.
+func (p Params) churnText(length time.Duration) string {
+	var all []string
+	for _, kind := range churnKinds {
+		if n := p.planned(kind, length); n > 0 {
+			all = append(all, fmt.Sprintf("%d × %s", n, kind.name))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// checkChurn refuses a soak in which nothing would happen.
+func (p Params) checkChurn() error {
+	_, soaks := p[churnKinds[0].rate]
+	if soaks && p.churnText(p.duration("for")) == "" {
+		return errors.New("all rates of churn are 0: a soak in which nothing happens shows nothing; give one of them, or run the scenario quiet")
+	}
+	return nil
+}
+
 // planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
 func (w *World) planChurn(length time.Duration, busy *ring) []disturbance {
 	var all []disturbance
 	for _, kind := range churnKinds {
-		count := int(length.Hours() * float64(w.Params.number(kind.rate)))
+		count := w.Params.planned(kind, length)
 		for i := range count {
 			share := length / time.Duration(count)
 			at := time.Duration(i)*share + time.Duration(w.Random.Int64N(int64(share)))

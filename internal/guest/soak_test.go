@@ -2,12 +2,14 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -56,5 +58,55 @@ func TestASoakChangesAndDrainsBeside(t *testing.T) {
 	// Four bursts of two changes, after the first addresses.
 	if err != nil || slice.Endpoints[0].Addresses[0] != "192.0.2.9" {
 		t.Errorf("%v; the endpoints are %+v, want those after eight changes", err, slice)
+	}
+}
+
+// crashed are proxies of which one has ended by itself, and some do not start again.
+type crashed struct {
+	restarts
+	ended, ill string
+}
+
+func (c *crashed) Pid(node string) (int, error) {
+	if node == c.ended {
+		return 0, errors.New("no proxy runs")
+	}
+	return c.restarts.Pid(node)
+}
+
+func (c *crashed) Start(ctx context.Context, node string) error {
+	if node == c.ill {
+		return errors.New("it did not become ready")
+	}
+	if node == c.ended {
+		c.ended = ""
+	}
+	return c.restarts.Start(ctx, node)
+}
+
+// A crash of the subject is no fault of the run: who restarts the proxies starts those that have ended too.
+func TestASoakRestartsAProxyThatHasCrashed(t *testing.T) {
+	s := newStage(t, "soak", map[string]string{"for": "1h", "rolloutsPerHour": "0", "restartsPerHour": "20", "scalesPerHour": "0", "trafficPolicy": "Cluster", "antiAffinity": "off"})
+	proxies := &crashed{ended: "node-2"}
+	s.world.Proxies, s.world.Random, s.world.Failures = proxies, rand.New(rand.NewPCG(1, 1)), s.Failures
+	if err := s.play(t, "soak"); err != nil || len(proxies.nodes) != 20 || proxies.ended != "" {
+		t.Errorf("%v; started again: %v; %v", err, proxies.nodes, s.steps(""))
+	}
+}
+
+// What was lost stays lost, also when a proxy cannot be restarted to see whether that cures it.
+func TestALossStaysSeenWhenTheCureFails(t *testing.T) {
+	s := newStage(t, "soak", map[string]string{"for": "1h", "trafficPolicy": "Cluster", "antiAffinity": "off"})
+	proxies := &crashed{ended: "node-1", ill: "node-1"}
+	s.world.Proxies, s.world.Random = proxies, rand.New(rand.NewPCG(1, 1))
+	s.world.Failures = func() int { return int(s.Now() / (3 * time.Minute)) }
+	if err := s.play(t, "soak"); err != nil {
+		t.Errorf("the soak is invalid: %v", err)
+	}
+	if got := s.steps("restart the proxy of node-1"); !slices.Equal(got, []string{"begin", "missed"}) {
+		t.Errorf("the restart of a proxy that does not start is told as %v", got)
+	}
+	if got := s.steps("restart the proxy of node-2"); !slices.Equal(got, []string{"begin", "end"}) {
+		t.Errorf("the next one is told as %v", got)
 	}
 }
