@@ -35,7 +35,12 @@ lab-test: packages build ## tests on real kernels, in VMs and in namespaces of t
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
-netns: ## tests in network namespaces of the host's kernel (a user namespace, no root)
+netns: build ## tests in network namespaces of the host's kernel (a user namespace, no root)
+	@rm -rf out/control-plane && mkdir -p out/control-plane
+	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kube
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kubelet
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns -run TheRealAPIServer ./lab/replay
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
 	unshare -rnm $(GO) test -count=1 -tags netns ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer

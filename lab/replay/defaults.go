@@ -61,6 +61,10 @@ func serviceDefaults(spec map[string]any) {
 		return
 	}
 	fill(spec, "clusterIPs", []any{ip})
+	if _, selects := spec["selector"]; ip == "None" && !selects { // nobody knows of which family its endpoints will be
+		fill(spec, "ipFamilyPolicy", "RequireDualStack")
+		fill(spec, "ipFamilies", []any{"IPv4", "IPv6"})
+	}
 	fill(spec, "ipFamilyPolicy", "SingleStack")
 	family := "IPv4"
 	if a, err := netip.ParseAddr(ip); err == nil && a.Is6() {

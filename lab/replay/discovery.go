@@ -92,20 +92,23 @@ func (s *Server) resourceList(group, version string) metav1.APIResourceList {
 			Name: st.plural, SingularName: strings.ToLower(st.kind), Kind: st.kind, Namespaced: st.namespaced,
 			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 		}
-		if st.review {
+		switch {
+		case st.review:
 			r.Verbs = metav1.Verbs{"create"}
+		case st.kind == "Namespace": // nobody deletes them all at once
+			r.Verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
 		}
 		list.APIResources = append(list.APIResources, r)
 		if st.status {
-			r.Name, r.SingularName, r.Verbs = r.Name+"/status", "", metav1.Verbs{"get", "patch", "update"}
+			r.Name, r.Verbs = r.Name+"/status", metav1.Verbs{"get", "patch", "update"}
 			list.APIResources = append(list.APIResources, r)
 		}
 		if st.evicted {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/eviction", Namespaced: true,
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/eviction", SingularName: r.SingularName, Namespaced: true,
 				Group: "policy", Version: "v1", Kind: "Eviction", Verbs: metav1.Verbs{"create"}})
 		}
 		if st.proxied {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/proxy", Namespaced: true,
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: st.plural + "/proxy", SingularName: r.SingularName, Namespaced: true,
 				Kind: "PodProxyOptions", Verbs: metav1.Verbs{"get"}})
 		}
 	}

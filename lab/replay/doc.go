@@ -7,6 +7,8 @@
 // status subresource, label and field selectors, optimistic locking, JSON and protobuf as the client asks, and GET of
 // pods/proxy, for pods that something else runs.
 //
+// TestAnswersAreThoseOfTheRealAPIServer (make netns) sends the same requests to a real one and compares.
+//
 // What is simpler, on purpose: one API server without authentication, admission or quota; namespaces need not exist;
 // nothing is allocated (a Service without clusterIP has none); no paging (limit is ignored); the defaults of defaults.go
 // only; server-side apply merges and never removes fields; subresources other than status, eviction and proxy are unknown; nobody acts on
