@@ -20,15 +20,6 @@ const persistent = 0x1
 // too (1<<4), as kube-proxy has it, so that few clients are spread.
 var schedulerFlags = map[string]uint32{"sh": 1 << 3, "mh": 1<<3 | 1<<4}
 
-// checkKey is the virtual server that is made and deleted to find out whether there is an IPVS: the discard port of an
-// address that is reserved for documentation (TEST-NET-1, RFC 5737), so it is nobody's. The other is for IPv6 (RFC 3849).
-var (
-	checkKey = kernel.Key{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: kernel.TCP, Port: 9}
-	// checkAffinity tells one that was left behind from anybody else's.
-	checkAffinity = 86399 * time.Second
-	checkKey6     = kernel.Key{Addr: netip.MustParseAddr("2001:db8::1"), Protocol: kernel.TCP, Port: 9}
-)
-
 type virtualServers struct{ handle *handle }
 
 func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
@@ -36,44 +27,6 @@ func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
 }
 
 func (v *virtualServers) close() { v.handle.close() }
-
-// check writes a virtual server and reads it back. On a kernel without IPVS, moby/ipvs has no error for anything
-// (moby/ipvs issue 27): only what reads back was really written.
-func (v *virtualServers) check(key kernel.Key, scheduler string) error {
-	probe := kernel.Virtual{Key: key, Scheduler: scheduler, Affinity: checkAffinity}
-	err := v.add(probe)
-	if errors.Is(err, kernel.ErrExists) {
-		if err = v.clear(key); err == nil {
-			err = v.add(probe)
-		}
-	}
-	if errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("trying IPVS: the kernel has no scheduler %q: %w; load the module ip_vs_%s or choose another scheduler", scheduler, err, scheduler)
-	}
-	if err != nil {
-		return fmt.Errorf("trying IPVS: creating the virtual server %v: %w; it needs the module ip_vs and CAP_NET_ADMIN", key, err)
-	}
-	found, exists, err := v.one(key)
-	if err != nil || !exists || found.Scheduler != scheduler {
-		return fmt.Errorf("trying IPVS: the kernel accepted the virtual server %v, but it does not read back (found %v, error %v): this kernel has no IPVS; load the module ip_vs, or use a kernel that has it", key, exists, err)
-	}
-	if err := v.delete(key); err != nil {
-		return fmt.Errorf("trying IPVS: deleting the virtual server %v: %w", key, err)
-	}
-	return nil
-}
-
-// clear deletes what a process left that died in the middle of a check. Anything else there is somebody else's.
-func (v *virtualServers) clear(key kernel.Key) error {
-	found, exists, err := v.one(key)
-	if err == nil && exists && (found.Affinity != checkAffinity || len(found.Reals) > 0) {
-		err = errors.New("somebody else has a virtual server there, at an address that is for documentation only; delete it")
-	}
-	if err != nil || !exists {
-		return err
-	}
-	return v.delete(key)
-}
 
 func (v *virtualServers) setTimeouts(t Timeouts) error {
 	if t == (Timeouts{}) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/proxier/kernel"
@@ -90,25 +91,40 @@ func TestVirtualServers(t *testing.T) {
 	}
 }
 
-// The check for IPVS makes and deletes a virtual server of its own. It clears up after one that died in the middle of it,
-// and touches nobody else's.
+// The check for IPVS makes and deletes a virtual server of its own, which goes by a mark. It clears up after one that died in the
+// middle of it, touches nobody else's, and is kept from nothing by a Service.
 func TestCheckDeletesOnlyItsOwn(t *testing.T) {
 	inNamespace(t)
 	k := withIPVS(t)
-	apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: checkKey, Scheduler: "wrr", Affinity: checkAffinity}})
-	if err := k.ipvs.check(checkKey, "rr"); err != nil {
-		t.Errorf("after one that died: %v", err)
+	for _, family := range []uint16{unix.AF_INET, unix.AF_INET6} {
+		add := func(s *ipvs.Service) {
+			t.Helper()
+			if err := k.ipvs.handle.do("making one", func(h table) error { return h.NewService(s) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		there := func() (*ipvs.Service, error) {
+			return call(k.ipvs.handle, "reading it", func(h table) (*ipvs.Service, error) { return h.GetService(probe(family, "rr")) })
+		}
+		add(probe(family, "wrr"))
+		if err := k.ipvs.check(family, "rr"); err != nil {
+			t.Errorf("family %d: after one that died: %v", family, err)
+		}
+		if s, err := there(); !errors.Is(err, unix.ESRCH) {
+			t.Errorf("family %d: after the check it is there: %+v, error %v", family, s, err)
+		}
+		theirs := probe(family, "wrr")
+		theirs.Flags, theirs.Timeout = 0, 0
+		add(theirs)
+		if err := k.ipvs.check(family, "rr"); err != nil {
+			t.Errorf("family %d: where somebody else has one: %v", family, err)
+		}
+		if s, err := there(); err != nil || s.SchedName != "wrr" {
+			t.Errorf("family %d: somebody else's is %+v, error %v", family, s, err)
+		}
 	}
-	if _, left, err := k.Server(checkKey); left || err != nil {
-		t.Errorf("after the check it is there: %v, error %v", left, err)
-	}
-	theirs := kernel.Virtual{Key: checkKey, Scheduler: "wrr"}
-	apply(t, k, kernel.AddVirtual{Virtual: theirs})
-	if err := k.ipvs.check(checkKey, "rr"); err == nil || !strings.Contains(err.Error(), "somebody else") {
-		t.Errorf("where somebody else has one: %v", err)
-	}
-	if s, exists, err := k.Server(checkKey); !exists || err != nil || s.Virtual != theirs {
-		t.Errorf("somebody else's is %+v, there: %v, error %v", s, exists, err)
+	if all, err := k.Servers(); err != nil || len(all) != 0 {
+		t.Errorf("those that go by a mark are taken for virtual servers of Services: %v, error %v", all, err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
@@ -70,7 +72,7 @@ func Open(o Options) (*Kernel, error) {
 	if o.ReadOnly {
 		return k, k.openReadOnly(o)
 	}
-	if err := errors.Join(k.ipvs.check(checkKey, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
+	if err := errors.Join(k.ipvs.check(unix.AF_INET, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
 		k.Close()
 		return nil, err
 	}
@@ -123,7 +125,7 @@ func (k *Kernel) lacksIPv6(o Options) error {
 	if _, err := os.Stat(filepath.Join(o.proc(), "net/if_inet6")); err != nil {
 		return fmt.Errorf("the kernel does no IPv6: %w", err)
 	}
-	return k.ipvs.check(checkKey6, o.Scheduler)
+	return k.ipvs.check(unix.AF_INET6, o.Scheduler)
 }
 
 // IPv6 is nil when the kernel can do IPv6; else it says what is missing. Addresses of IPv6 must not be given to it then.
@@ -153,7 +155,7 @@ func (k *Kernel) Scheduler(name string) error {
 	if k.readOnly {
 		return nil
 	}
-	return k.ipvs.check(checkKey, name)
+	return k.ipvs.check(unix.AF_INET, name)
 }
 
 // update edits a virtual server in place. While Linux changes a scheduler, for a grace period of RCU, the virtual server has

@@ -271,7 +271,7 @@ func TestKernelWithoutIPVSIsRefused(t *testing.T) {
 	inNamespace(t)
 	v := newVirtualServers(5*time.Second, func() { t.Error("a reply was lost") })
 	defer v.close()
-	err := v.check(checkKey, "rr")
+	err := v.check(unix.AF_INET, "rr")
 	services, _ := v.all()
 	_, missing := os.Stat("/proc/sys/net/ipv4/vs")
 	switch {
