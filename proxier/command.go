@@ -145,7 +145,11 @@ func (s *settings) run(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	counters := metrics.New()
-	kernel, err := s.openKernel(counters, log, false)
+	kernelOptions, err := s.kernel(counters, log)
+	if err != nil {
+		return err
+	}
+	kernel, err := linux.Open(kernelOptions)
 	if err != nil {
 		return err
 	}
@@ -192,9 +196,14 @@ func collectSeldom() (end func()) {
 }
 
 // once opens the kernel, which sets what only root may set and tries what is needed, and perhaps cleans it up. What the next
-// start finds to be right already, it leaves alone.
+// start finds to be right already, it leaves alone. The rules stay as they are: a proxier that ended may have made them, by other
+// flags than these.
 func (s *settings) once(log *slog.Logger) error {
-	kernel, err := s.openKernel(metrics.New(), log, false)
+	options, err := s.kernel(metrics.New(), log)
+	if err != nil {
+		return err
+	}
+	kernel, err := linux.Open(options)
 	if err != nil {
 		return err
 	}
@@ -244,17 +253,14 @@ func (s *settings) client() (*rest.Config, error) {
 	return config, nil
 }
 
-func (s *settings) openKernel(counters *metrics.Metrics, log *slog.Logger, readOnly bool) (*linux.Kernel, error) {
+func (s *settings) kernel(counters *metrics.Metrics, log *slog.Logger) (linux.Options, error) {
 	remade := func(what string) {
 		counters.Repaired(1)
 		log.Warn("repaired", "operation", "made "+what+" again")
 	}
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
-		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, ReadOnly: readOnly}
-	if err := s.local(&options); err != nil {
-		return nil, err
-	}
-	return linux.Open(options)
+		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, KeepRules: s.initOnly || s.cleanup}
+	return options, s.local(&options)
 }
 
 // healthPort is the port of /healthz where it answers at all addresses, and so to a balancer that asks at its own; else 0.

@@ -86,7 +86,11 @@ func (m *migration) run(ctx context.Context) (err error) {
 	if m.left, err = linux.FindKubeProxy(); err != nil {
 		return err
 	}
-	if m.linux, err = m.openKernel(metrics.New(), m.log, m.dryRun); err != nil {
+	options, err := m.kernelOptions()
+	if err != nil {
+		return err
+	}
+	if m.linux, err = linux.Open(options); err != nil {
 		return err
 	}
 	defer m.linux.Close()
@@ -99,6 +103,13 @@ func (m *migration) run(ctx context.Context) (err error) {
 		return m.arrive(ctx)
 	}
 	return m.leave(ctx)
+}
+
+// kernelOptions are those of the proxier to come. On the way back there is none, and its rules stay until they go.
+func (m *migration) kernelOptions() (linux.Options, error) {
+	options, err := m.settings.kernel(metrics.New(), m.log)
+	options.ReadOnly, options.KeepRules = m.dryRun, m.to != bundled
+	return options, err
 }
 
 // pods finds out how to tell pods, where that takes the API.

@@ -50,6 +50,7 @@ func (f *filter) remove() error {
 		return err
 	}
 	for _, family := range f.families {
+		c.AddTable(family.table) // to delete one that is gone would be an error
 		c.DelTable(family.table)
 	}
 	if err := c.Flush(); err != nil {

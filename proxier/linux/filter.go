@@ -149,6 +149,41 @@ func (f *filter) complete(c *nftables.Conn, family family) (bool, error) {
 	return true, nil
 }
 
+// keeps reports whether chains, rules and sets stay as they are.
+func (f *filter) keeps() bool { return f.options.ReadOnly || f.options.KeepRules }
+
+// repair makes what somebody took away of a family again, unless it is to be kept as it is, and returns the sets that are there.
+func (f *filter) repair(c *nftables.Conn, family family) ([]kernel.Set, error) {
+	if f.keeps() {
+		return f.found(c, family)
+	}
+	complete, err := f.complete(c, family)
+	if err != nil || complete {
+		return kernel.Sets(), err
+	}
+	if err := f.prepare(); err != nil {
+		return nil, err
+	}
+	f.options.Remade("the rules and sets of " + family.String())
+	return kernel.Sets(), nil
+}
+
+// found returns the sets of a family that are there.
+func (f *filter) found(c *nftables.Conn, family family) ([]kernel.Set, error) {
+	tables, err := c.ListTablesOfFamily(family.table.Family)
+	if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == Table }) {
+		return nil, f.checked(err)
+	}
+	found, err := c.GetSets(family.table)
+	if err != nil {
+		return nil, f.checked(err)
+	}
+	missing := func(name kernel.Set) bool {
+		return !slices.ContainsFunc(found, func(s *nftables.Set) bool { return s.Name == string(name) })
+	}
+	return slices.DeleteFunc(kernel.Sets(), missing), nil
+}
+
 // read returns the elements of all sets, after it has made again what somebody took away.
 func (f *filter) read() ([]kernel.Element, error) {
 	c, err := f.conn()
@@ -157,20 +192,11 @@ func (f *filter) read() ([]kernel.Element, error) {
 	}
 	var all []kernel.Element
 	for _, family := range f.families {
-		complete, err := f.complete(c, family)
+		sets, err := f.repair(c, family)
 		if err != nil {
 			return nil, fmt.Errorf("reading %v: %w", family, err)
 		}
-		if !complete && f.options.ReadOnly {
-			continue
-		}
-		if !complete {
-			if err := f.prepare(); err != nil {
-				return nil, err
-			}
-			f.options.Remade("the rules and sets of " + family.String())
-		}
-		for _, name := range kernel.Sets() {
+		for _, name := range sets {
 			found, err := c.GetSetElements(family.set(name))
 			if err != nil {
 				return nil, fmt.Errorf("reading set %s of %v: %w", name, family, f.checked(err))

@@ -27,6 +27,7 @@ type Options struct {
 	MasqueradeAll      bool           // masquerade all traffic to cluster IPs
 	StrictARP          bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
 	HealthPort         uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
+	KeepRules          bool           // leave chains and rules as they are, and make none: for who reads the record and removes
 	ReadOnly           bool           // prepare nothing and change nothing: what is missing reads as empty
 	Timeouts           Timeouts
 	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
@@ -48,7 +49,7 @@ type Kernel struct {
 	addresses *addresses
 	filter    *filter
 	conntrack conntrack
-	damage    *damage // nil when read only
+	damage    *damage // nil when it makes no rules
 	noIPv6    error
 	readOnly  bool
 }
@@ -59,7 +60,7 @@ var (
 )
 
 // Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
-// addresses, and the filter table. It changes no virtual server, address or set element that is there already.
+// addresses, and, unless KeepRules, the filter table. It changes no virtual server, address or set element that is there already.
 func Open(o Options) (*Kernel, error) {
 	if o.Deadline <= 0 {
 		o.Deadline = 5 * time.Second
@@ -90,6 +91,9 @@ func Open(o Options) (*Kernel, error) {
 		families = append(families, ipv6)
 	}
 	k.filter = newFilter(o, families...)
+	if o.KeepRules {
+		return k, nil
+	}
 	if err = k.filter.prepare(); err == nil {
 		k.damage, err = watchDamage()
 	}
@@ -142,7 +146,7 @@ func (k *Kernel) Close() {
 	}
 }
 
-// Damaged implements kernel.Watched. A kernel that is only read never tells of anything.
+// Damaged implements kernel.Watched. A kernel that is only read, or whose rules are kept, never tells of anything.
 func (k *Kernel) Damaged() <-chan struct{} {
 	if k.damage == nil {
 		return nil

@@ -257,6 +257,45 @@ func TestRulesetIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Who only reads the record and removes, as --cleanup and --init-only do, was given none of the flags that the rules are made by.
+func TestRulesAreKept(t *testing.T) {
+	inNamespace(t)
+	f := newTestFilter(t, Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, HealthPort: 10256})
+	own := []kernel.Element{port(kernel.OffCluster, "10.96.0.10", 80), port(kernel.Drop, "10.96.0.10", 80)}
+	if err := f.change(own, nil); err != nil {
+		t.Fatal(err)
+	}
+	keeper := newFilter(Options{Deadline: f.options.Deadline, KeepRules: true, Lost: f.options.Lost,
+		Remade: func(what string) { t.Errorf("%s was made again", what) }}, ipv4, ipv6)
+	want := nft(t, "list", "ruleset")
+	if got := elements(t, keeper); len(got) != len(own) {
+		t.Errorf("it reads %v, want %v", got, own)
+	}
+	if got := nft(t, "list", "ruleset"); got != want {
+		t.Errorf("the ruleset became\n%s\nit was\n%s", got, want)
+	}
+	if err := keeper.change(nil, own[1:]); err != nil {
+		t.Error(err)
+	}
+	if got := elements(t, keeper); len(got) != 1 || got[0] != own[0] {
+		t.Errorf("it reads %v, want %v", got, own[:1])
+	}
+	nft(t, "delete", "chain", "ip", Table, "input")
+	nft(t, "delete", "set", "ip", Table, string(kernel.Isolated)) // as one of an earlier version
+	nft(t, "delete", "table", "ip6", Table)
+	if got := elements(t, keeper); len(got) != 1 || got[0] != own[0] {
+		t.Errorf("of tables that are not whole it reads %v, want %v", got, own[:1])
+	}
+	for range 2 { // the second time, there is nothing
+		if err := keeper.remove(); err != nil {
+			t.Error(err)
+		}
+		if got := elements(t, keeper); len(got) != 0 || nft(t, "list", "ruleset") != "" {
+			t.Errorf("it was removed, and %v is there", got)
+		}
+	}
+}
+
 func nft(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("nft", args...).CombinedOutput()
