@@ -14,9 +14,9 @@ import (
 // read replaces what is remembered of the kernel by what it says, and makes everything pending.
 //
 // Ours is a virtual server that is on record in the kernel (an element of a recording set), or that this process knows.
-// Where the whole record is lost, as after `nft flush ruleset`, it is also one that a Service wants at an address which is
-// bound on our device, unless this process knows better. All others are left alone, for good, unless Adopt says that they are
-// taken over from another proxy.
+// Where the whole record of its family is lost, as after `nft flush ruleset`, it is also one that a Service wants and an earlier
+// process is likely to have made (record.likely), unless this process knows better. All others are left alone, for good, unless
+// Adopt says that they are taken over from another proxy.
 func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	servers, err := e.kernel.Servers()
 	if err != nil {
@@ -29,12 +29,8 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	state := kernel.NewState()
 	state.SetAddresses(bound)
 	state.SetElements(elements)
-	recorded := map[kernel.Key]bool{}
-	for _, el := range elements {
-		if el.Set.Records() {
-			recorded[el.Key] = true
-		}
-	}
+	record := recordOf(elements)
+	record.serve(e, servers, state)
 	theirs := e.foreign
 	e.foreign = map[kernel.Key]bool{}
 	slices.SortFunc(servers, func(a, b kernel.Server) int { return a.Key.Compare(b.Key) })
@@ -42,8 +38,8 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 		_, known := e.state.Virtual(s.Key)
 		known = known || e.suspect.keys[s.Key] // an operation of ours may have made it, though its reply was lost
 		want, wanted := e.table.Get(s.Key)
-		likely := wanted && len(recorded) == 0 && state.Bound(s.Key.Addr) && !theirs[s.Key]
-		if recorded[s.Key] || known || likely || wanted && e.options.Adopt {
+		likely := wanted && !theirs[s.Key] && record.likely(s, want, state)
+		if record.on[s.Key] || known || likely || wanted && e.options.Adopt {
 			state.Put(s)
 			continue
 		}
