@@ -48,3 +48,23 @@ func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
 		}
 	}
 }
+
+// One that differs in its flags alone, as kube-proxy's with the scheduler sh does, is changed in place.
+func TestAdoptingSetsFlags(t *testing.T) {
+	k, w := fake.New(nodeAddrs...), &world{}
+	w.services[0] = service{exists: true, pods: [4]podState{absent, absent, ready, absent}}
+	wanted := kernel.Virtual{Key: vip, Scheduler: "sh"}
+	theirs := wanted
+	theirs.OtherFlags = true
+	if err := k.Do(kernel.AddVirtual{Virtual: theirs}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	k.Connect(vip, pod0, 8, 0)
+	e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "sh"}, Drain: limits, Adopt: true})
+	if r, err := e.Full(context.Background()); err != nil || len(r.Failures) > 0 {
+		t.Fatal(err, r.Failures)
+	}
+	if v, _ := k.State().Virtual(vip); v != wanted || k.Cut() > 0 {
+		t.Errorf("it has other flags: %v; %d connections were cut", v.OtherFlags, k.Cut())
+	}
+}

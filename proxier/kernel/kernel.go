@@ -62,6 +62,8 @@ type Virtual struct {
 	Key
 	Scheduler string        // IPVS scheduler by name, as rr
 	Affinity  time.Duration // a client stays with its real server for this long; 0 for none; whole seconds
+	// OtherFlags is filled in by reads only: flags of the scheduler are not as the proxier sets them, but as another proxy did.
+	OtherFlags bool
 }
 
 // Real is a real server of a virtual server. The counters are filled in by reads only.

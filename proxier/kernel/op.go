@@ -18,7 +18,7 @@ type Op interface {
 // AddVirtual creates a virtual server without real servers.
 type AddVirtual struct{ Virtual Virtual }
 
-// UpdateVirtual changes scheduler and affinity of a virtual server. Its connections stay, and no new one is refused.
+// UpdateVirtual changes scheduler, affinity and flags of a virtual server. Its connections stay, and no new one is refused.
 type UpdateVirtual struct{ Virtual Virtual }
 
 // DeleteVirtual deletes a virtual server.

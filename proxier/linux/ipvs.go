@@ -12,8 +12,11 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// persistent is IP_VS_SVC_F_PERSISTENT of linux/ip_vs.h: a client stays with its real server.
-const persistent = 0x1
+// Flags of linux/ip_vs.h.
+const (
+	persistent = 0x1 // IP_VS_SVC_F_PERSISTENT: a client stays with its real server
+	hashed     = 0x2 // IP_VS_SVC_F_HASHED: set by the kernel
+)
 
 // schedulerFlags are IP_VS_SVC_F_SCHED… of schedulers by hash. Both go to another real server where the chosen one has weight 0
 // (1<<3); without it sh refuses what it would send there, for as long as it drains. Maglev (mh) hashes the client's port
@@ -69,6 +72,7 @@ func virtual(s *ipvs.Service) (kernel.Virtual, bool) {
 		return kernel.Virtual{}, false
 	}
 	v := kernel.Virtual{Key: kernel.Key{Addr: addr, Protocol: kernel.Protocol(s.Protocol), Port: s.Port}, Scheduler: s.SchedName}
+	v.OtherFlags = s.Flags&^(persistent|hashed) != schedulerFlags[s.SchedName]
 	if s.Flags&persistent != 0 {
 		v.Affinity = time.Duration(s.Timeout) * time.Second
 	}

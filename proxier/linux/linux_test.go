@@ -79,7 +79,7 @@ func TestServiceThereAndBack(t *testing.T) {
 		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: kernel.TCP, Port: 80}, Scheduler: "mh", Affinity: 3 * time.Hour},
 	} {
 		s := service(want)
-		s.Flags |= 0x2 // IP_VS_SVC_F_HASHED, which the kernel adds
+		s.Flags |= hashed
 		got, ok := virtual(s)
 		if !ok || got != want {
 			t.Errorf("%+v came back as %+v", want, got)
@@ -87,6 +87,28 @@ func TestServiceThereAndBack(t *testing.T) {
 	}
 	if _, ok := virtual(&ipvs.Service{FWMark: 7, Address: net.IPv4zero.To4()}); ok {
 		t.Error("a virtual server by firewall mark was taken for one of ours")
+	}
+}
+
+// What another proxy made differs in its flags: kube-proxy gives sh none, and mh the port's alone, so that new connections are
+// refused where the hash leads to what drains.
+func TestFlagsOfAnotherProxyAreADifference(t *testing.T) {
+	const onePacket = 0x4
+	for _, test := range []struct {
+		scheduler string
+		flags     uint32
+		same      bool
+	}{
+		{"sh", 0x8, true}, {"sh", 0, false}, {"sh", 0x18, false}, {"mh", 0x18, true}, {"mh", 0x10, false}, {"rr", 0, true}, {"rr", onePacket, false},
+	} {
+		want := kernel.Virtual{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 443}, Scheduler: test.scheduler}
+		for _, want.Affinity = range []time.Duration{0, time.Hour} {
+			s := service(want)
+			s.Flags = s.Flags&persistent | test.flags | hashed
+			if got, ok := virtual(s); !ok || (got == want) != test.same {
+				t.Errorf("%s with flags %#x is read as what the proxier makes: %v, want %v", test.scheduler, s.Flags, got == want, test.same)
+			}
+		}
 	}
 }
 

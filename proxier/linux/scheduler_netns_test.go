@@ -57,6 +57,16 @@ func TestSchedulersPassOverWhatDrains(t *testing.T) {
 			if manyClients(t, r) == 0 {
 				t.Error("without its flag no connection failed: the flag is not what makes it work")
 			}
+			if v, _, err := k.Server(vip); err != nil || v.Virtual == scheduled(name) {
+				t.Errorf("that it has no flag is not seen: error %v", err)
+			}
+			apply(t, k, kernel.UpdateVirtual{Virtual: scheduled(name)})
+			if v, _, err := k.Server(vip); err != nil || v.Virtual != scheduled(name) {
+				t.Errorf("updated, it is %+v, error %v", v, err)
+			}
+			if failed := manyClients(t, r); failed > 0 {
+				t.Errorf("with its flag again %d of %d new connections failed", failed, len(clientAddrs()))
+			}
 		})
 	}
 }
