@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/proxier/engine"
 	"github.com/hitless/hitless/proxier/kernel"
@@ -304,32 +303,26 @@ func (m *migration) clearKubeProxy(source engine.Objects, e *engine.Engine) erro
 	return m.step(p.RemoveDevice, "delete the device kube-ipvs0 with %d addresses", len(p.Addrs))
 }
 
-// stale returns the virtual servers of kube-proxy that were not taken over: those at addresses on its device, and those of
-// NodePorts at addresses that the proxier serves none on.
+// stale returns the virtual servers of kube-proxy that were not taken over.
 func (m *migration) stale(source engine.Objects, e *engine.Engine) ([]kernel.Key, error) {
 	if m.from != "ipvs" {
 		return nil, nil
 	}
-	nodePorts := map[int32]bool{}
-	for _, name := range source.Names() {
-		for _, port := range ports(source.Service(name)) {
-			nodePorts[port.NodePort] = true
-		}
-	}
 	servers, err := m.linux.Servers()
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := m.linux.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	left := leftover{device: m.left.Addrs, node: slices.Concat(addrs.Node, addrs.Virtual), ports: nodePorts(source)}
 	var keys []kernel.Key
 	for _, s := range servers {
-		if !e.Has(s.Key) && (slices.Contains(m.left.Addrs, s.Key.Addr) || nodePorts[int32(s.Key.Port)]) {
+		if !e.Has(s.Key) && left.has(s.Key) {
 			keys = append(keys, s.Key)
 		}
 	}
 	slices.SortFunc(keys, kernel.Key.Compare)
-	return keys, err
-}
-
-func ports(svc *v1.Service) []v1.ServicePort {
-	if svc == nil {
-		return nil
-	}
-	return svc.Spec.Ports
+	return keys, nil
 }
