@@ -75,8 +75,8 @@ func (c *Clients) equal(o *Clients) bool {
 
 // Leaving is an endpoint that is listed but takes no new connections.
 type Leaving struct {
-	Addr    netip.AddrPort
-	Serving bool // it still answers on its established connections
+	Addr  netip.AddrPort
+	Ended bool // it terminates and does not serve any more; one that is unready may answer on its connections, and be ready again
 }
 
 // shared returns the elements that the virtual server needs and others may need too.

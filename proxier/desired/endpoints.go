@@ -30,8 +30,10 @@ func (e endpoint) rank() int {
 		return 2
 	case e.serving:
 		return 3
+	case !e.terminating:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // addressTypes are the types of slices by family.

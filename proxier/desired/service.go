@@ -128,7 +128,7 @@ func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
 		if chosen[i] {
 			v.Reals = append(v.Reals, e.addr)
 		} else {
-			v.Leaving = append(v.Leaving, Leaving{Addr: e.addr, Serving: e.serving})
+			v.Leaving = append(v.Leaving, Leaving{Addr: e.addr, Ended: e.terminating && !e.serving})
 		}
 	}
 	return v

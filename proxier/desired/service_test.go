@@ -158,6 +158,24 @@ func TestOneAddressListedTwice(t *testing.T) {
 	}
 }
 
+// Of those that take no new connections, one has ended that terminates and does not serve; not one that is unready for a while,
+// whatever else is listed of its address.
+func TestWhatHasEnded(t *testing.T) {
+	for _, test := range []struct {
+		states []string
+		ended  bool
+	}{{[]string{"unready"}, false}, {[]string{"draining"}, false}, {[]string{"dying"}, true}, {[]string{"dying", "unready"}, false}, {[]string{"unready", "dying"}, false}} {
+		endpoints := []discovery.Endpoint{on("node-1", "10.244.1.2", "ready")}
+		for _, state := range test.states {
+			endpoints = append(endpoints, on("node-1", "10.244.1.1", state))
+		}
+		got := Compute(web, load(), []*discovery.EndpointSlice{slice(endpoints...)}, options()).Virtuals[0].Leaving
+		if want := []Leaving{{Addr: netip.MustParseAddrPort("10.244.1.1:8080"), Ended: test.ended}}; !slices.Equal(got, want) {
+			t.Errorf("listed as %v: leaving %v, want %v", test.states, got, want)
+		}
+	}
+}
+
 func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
 	endpoints := []discovery.Endpoint{on("node-1", "10.244.1.1", "ready"), on("node-1", "10.244.1.2", "ready"),
 		on("node-1", "10.244.1.3", "draining"), on("node-2", "10.244.2.1", "ready")}

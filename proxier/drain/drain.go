@@ -22,8 +22,8 @@ type Status uint8
 
 // The states of an endpoint that drains.
 const (
-	Serving Status = iota // listed, and answers on established connections: it may take as long as it likes
-	Listed                // listed, but does not serve any more
+	Serving Status = iota // listed, and serves or is unready: it may take as long as it likes with established connections
+	Listed                // listed, but terminates and does not serve any more
 	Gone                  // not listed: the pod is gone, or the Service does not select it any more
 )
 

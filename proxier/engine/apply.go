@@ -286,10 +286,10 @@ func status(v desired.Virtual, real netip.AddrPort) drain.Status {
 	for _, l := range v.Leaving {
 		switch {
 		case l.Addr != real:
-		case l.Serving:
-			return drain.Serving
-		default:
+		case l.Ended:
 			return drain.Listed
+		default:
+			return drain.Serving
 		}
 	}
 	return drain.Gone

@@ -119,6 +119,7 @@ func TestDrain(t *testing.T) {
 	}{
 		{"no connection", draining, 0, 0, []string{deleted}, Deleted},
 		{"serves on", draining, 24 * time.Hour, 1, []string{}, ""},
+		{"unready, and does not terminate", unready, 24 * time.Hour, 1, []string{}, ""},
 		{"listed, in time", dying, 15*time.Minute - 1, 1, []string{}, ""},
 		{"listed, time is up", dying, 15 * time.Minute, 1, []string{deleted}, Expired},
 		{"gone, in time", absent, 5*time.Minute - 1, 1, []string{}, ""},
