@@ -258,8 +258,9 @@ func (s *settings) kernel(counters *metrics.Metrics, log *slog.Logger) (linux.Op
 		counters.Repaired(1)
 		log.Warn("repaired", "operation", "made "+what+" again")
 	}
+	deaf := func(err error) { log.Error("damage may go unnoticed", "error", err) }
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
-		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, KeepRules: s.initOnly || s.cleanup}
+		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, Deaf: deaf, KeepRules: s.initOnly || s.cleanup}
 	return options, s.local(&options)
 }
 

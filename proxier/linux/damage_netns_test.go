@@ -23,7 +23,7 @@ func TestDamageIsNoticed(t *testing.T) {
 			inNamespace(t)
 			var remade []string
 			f := newTestFilter(t, Options{Remade: func(what string) { remade = append(remade, what) }})
-			d, err := watchDamage()
+			d, err := watchDamage(func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,8 @@ package linux
 
 import (
 	"encoding/binary"
+	"os"
+	"slices"
 	"testing"
 
 	mdnetlink "github.com/mdlayher/netlink"
@@ -50,5 +52,58 @@ func TestWhatIsDamage(t *testing.T) {
 	whole.Header.Type = unix.NFNL_SUBSYS_CTNETLINK<<8 | unix.NFT_MSG_DELTABLE
 	if takesOurs(whole) {
 		t.Error("a message of conntrack is damage")
+	}
+}
+
+// heard is what a socket says, one after the other; nil stands for its end by close.
+type heard struct {
+	d    *damage
+	says []any
+}
+
+func (h *heard) Close() error { return nil }
+
+func (h *heard) Receive() ([]mdnetlink.Message, error) {
+	if len(h.says) == 0 {
+		h.d.close()
+		return nil, os.ErrClosed
+	}
+	next := h.says[0]
+	h.says = h.says[1:]
+	if err, is := next.(error); is {
+		return nil, err
+	}
+	return []mdnetlink.Message{next.(mdnetlink.Message)}, nil
+}
+
+// An error is told of, counts as damage that may have been missed, and is no reason to be deaf from then on, unless there is no end
+// to them.
+func TestListeningGoesOn(t *testing.T) {
+	quiet, loud := told(unix.NFT_MSG_NEWTABLE, Table), told(unix.NFT_MSG_DELTABLE, Table)
+	for what, test := range map[string]struct {
+		says     []any
+		damaged  bool
+		failures int
+	}{
+		"closed":                           {},
+		"nothing of ours, and closed":      {says: []any{quiet}},
+		"no room":                          {says: []any{unix.ENOBUFS}, damaged: true},
+		"an error":                         {says: []any{unix.EIO}, damaged: true, failures: 1},
+		"nothing but errors, without end":  {says: slices.Repeat([]any{unix.EIO}, 100), damaged: true, failures: mostFailures + 1},
+		"errors with something in between": {says: slices.Repeat([]any{unix.EIO, quiet}, 100), damaged: true, failures: 100},
+	} {
+		var failures []error
+		h := &heard{says: test.says}
+		h.d = newDamage(h, func(err error) { failures = append(failures, err) })
+		h.d.listen()
+		if damaged := len(h.d.received) == 1; damaged != test.damaged || len(failures) != test.failures {
+			t.Errorf("%s: damage: %v, want %v; told of %d errors, want %d: %v", what, damaged, test.damaged, len(failures), test.failures, failures)
+		}
+	}
+	h := &heard{says: []any{unix.EIO, loud}}
+	h.d = newDamage(h, func(error) { <-h.d.received }) // what the error may have hidden is dealt with
+	h.d.listen()
+	if len(h.d.received) != 1 {
+		t.Error("what was damaged after an error is not noticed")
 	}
 }

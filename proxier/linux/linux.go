@@ -33,6 +33,7 @@ type Options struct {
 	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
 	Lost               func(table string)
 	Remade             func(what string) // is told of rules and sets that had to be made again
+	Deaf               func(error)       // is told why what somebody does to them may not be noticed at once
 	Proc               string            // where /proc is; empty for /proc
 }
 
@@ -68,6 +69,9 @@ func Open(o Options) (*Kernel, error) {
 	if o.Lost == nil {
 		o.Lost = func(string) {}
 	}
+	if o.Deaf == nil {
+		o.Deaf = func(error) {}
+	}
 	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
 		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}, readOnly: o.ReadOnly}
 	if o.ReadOnly {
@@ -95,7 +99,7 @@ func Open(o Options) (*Kernel, error) {
 		return k, nil
 	}
 	if err = k.filter.prepare(); err == nil {
-		k.damage, err = watchDamage()
+		k.damage, err = watchDamage(o.Deaf)
 	}
 	if err != nil {
 		k.Close()
