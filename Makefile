@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions nightly lint clean packages
+.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,10 +75,12 @@ versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1
 bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
 	@hack/bench-proxier.sh
 
-nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs, a day of soak on two seeds
+nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) test -count=1 ./cmd/hitless -run TestTheDocsHaveTheNight -update
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run InTheNight ./internal/run
+
+nightly-soak: packages build ## a day of soak on two seeds, with the bundled proxier (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
 
 lint: ## gofmt, vet, staticcheck
