@@ -51,7 +51,7 @@ func (a *analysis) attribute() {
 		dead := map[deadKey]deadPod{}
 		for _, o := range l.outages {
 			o.chosen = a.chosenIn(o)
-			o.met = a.podsMet(o)
+			o.met = o.podsMet()
 			o.cause = a.explain(byNode, l, o, service)
 			if s := a.standingCause(standing, l, o, service); s.score > o.cause.score {
 				o.cause = s

@@ -36,6 +36,7 @@ func choiceOf(e Event) (choiceKey, netip.AddrPort, error) {
 // chosen is a backend that the kernel gave attempts of an outage.
 type chosen struct {
 	address  netip.AddrPort // not valid: none was chosen
+	pod      string         // that had the address then, empty when unknown
 	attempts int
 }
 
@@ -50,23 +51,27 @@ func (a *analysis) chosenIn(o *outage) []chosen {
 		if !asked {
 			return
 		}
-		k := slices.IndexFunc(all, func(c chosen) bool { return c.address == address })
+		c := chosen{address: address}
+		if address.IsValid() {
+			c.pod = a.pods.podAt(address.Addr().String(), r.start())
+		}
+		k := slices.IndexFunc(all, func(x chosen) bool { return x.address == c.address && x.pod == c.pod })
 		if k < 0 {
-			k, all = len(all), append(all, chosen{address: address})
+			k, all = len(all), append(all, c)
 		}
 		all[k].attempts++
 	})
 	slices.SortFunc(all, func(x, y chosen) int {
-		return cmp.Or(cmp.Compare(y.attempts, x.attempts), x.address.Compare(y.address))
+		return cmp.Or(cmp.Compare(y.attempts, x.attempts), x.address.Compare(y.address), cmp.Compare(x.pod, y.pod))
 	})
 	return all
 }
 
 // podsMet are the pods at the addresses that the kernel gave an outage's failed attempts.
-func (a *analysis) podsMet(o *outage) (met []string) {
+func (o *outage) podsMet() (met []string) {
 	for _, c := range o.chosen {
-		if pod := a.pods.byAddress[c.address.Addr().String()]; c.address.IsValid() && pod != "" {
-			met = append(met, pod)
+		if c.pod != "" {
+			met = append(met, c.pod)
 		}
 	}
 	return met
@@ -92,7 +97,7 @@ func (o *outage) gave(backend netip.AddrPort) bool {
 // ChosenReport is a backend that the kernel of an outage's node gave failed attempts.
 type ChosenReport struct {
 	Backend  string `json:"backend"`  // address and port; empty when the kernel chose none
-	Pod      string `json:"pod"`      // at that address, by the time of the outage; empty when unknown
+	Pod      string `json:"pod"`      // at that address when the kernel chose it; empty when unknown
 	Attempts int    `json:"attempts"` // of those that were asked about
 	// RuleAgeMs is for how long the backend had been in the node's table when the outage began, at least; null when the table
 	// was not looked at.
@@ -104,7 +109,7 @@ func (a *analysis) chosenReport(o *outage) []ChosenReport {
 	for _, c := range o.chosen {
 		r := ChosenReport{Attempts: c.attempts}
 		if c.address.IsValid() {
-			r.Backend, r.Pod = c.address.String(), a.pods.byAddress[c.address.Addr().String()]
+			r.Backend, r.Pod = c.address.String(), c.pod
 			if age, known := a.kernelOf(o).age(c.address, o.from); known {
 				ms := millis(age)
 				r.RuleAgeMs = &ms
@@ -126,7 +131,7 @@ func (a *analysis) choiceRows(o *outage) []choiceRow {
 	for _, c := range o.chosen {
 		row := choiceRow{Backend: "none: no node had the connection", Attempts: c.attempts}
 		if c.address.IsValid() {
-			row.Backend, row.Pod, row.Age = c.address.String(), a.podText(c.address.Addr(), o.to), "not looked at"
+			row.Backend, row.Pod, row.Age = c.address.String(), a.podText(c.address.Addr(), c.pod, o.to), "not looked at"
 			if age, known := a.kernelOf(o).age(c.address, o.from); known {
 				row.Age = "at least " + msText(millis(age))
 			}

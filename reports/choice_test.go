@@ -170,3 +170,58 @@ func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
 		t.Errorf("the last one met %+v and has the cause %+v", last.Chosen, last.Cause)
 	}
 }
+
+// An address goes from pod to pod. Who had it when the kernel chose it is told and is the cause, not who has it at the end of the run
+// or had it before; and an end that is told late does not give it back.
+func TestThePodThatHadTheAddressWhenTheKernelChoseIt(t *testing.T) {
+	died, goesOn := 10*time.Second, 8*time.Second
+	s := staleLab(died, 5*time.Millisecond)
+	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+	s.attempts, s.faults = nil, nil
+	for from := died; from < died+goesOn; from += 400 * time.Millisecond {
+		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+	}
+	at := func(at time.Duration, name, state string) {
+		s.event(at, EventPod, "node-2", name, "pod "+name+" is "+state, "state", state, "pod", name, "node", "node-2", "ip", "10.244.2.7")
+	}
+	at(100*time.Millisecond, "web-0", "created")
+	at(300*time.Millisecond, "web-0", "exited")
+	at(600*time.Millisecond, "web-0", "removed")
+	at(25*time.Second, "web-9", "created")
+	at(25*time.Second+time.Millisecond, "web-1", "removed")
+	at(26*time.Second, "web-9", "ready")
+	s.pod(simPod{name: "web-3", node: "node-3", address: "10.244.3.8", service: "default/web", ready: 2 * time.Second,
+		terminating: died + 3*time.Second, gone: died + 5*time.Second})
+	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
+	s.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
+	all := outages(t, s.report(t))
+	if len(all) < 15 {
+		t.Fatalf("%d outages", len(all))
+	}
+	for _, o := range all {
+		if len(o.Chosen) != 1 || o.Chosen[0].Pod != "web-1" || o.Cause.Event != podExited || !strings.HasPrefix(o.Cause.Text, "pod web-1 ") {
+			t.Errorf("the outage at %v met %+v and has the cause %+v", o.From, o.Chosen, o.Cause)
+		}
+	}
+}
+
+// Where the address changed hands within an outage, each of the two is told with the attempts that it was given.
+func TestAnAddressThatChangesHandsWithinAnOutage(t *testing.T) {
+	s := staleLab(10*time.Second, 5*time.Millisecond)
+	s.event(12*time.Second, EventPod, "node-2", "web-9", "created", "state", "created", "pod", "web-9", "node", "node-2", "ip", "10.244.2.7")
+	s.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
+	h, r, _ := s.built(t)
+	o := r.Lanes[0].Outages[0]
+	if len(o.Chosen) != 2 || o.Chosen[0].Pod != "web-9" || o.Chosen[1].Pod != "web-1" || o.Chosen[0].Attempts+o.Chosen[1].Attempts != o.Failed() {
+		t.Errorf("%d failed, and met %+v", o.Failed(), o.Chosen)
+	}
+	var page bytes.Buffer
+	if err := WritePage(&page, r, h); err != nil {
+		t.Fatal(err)
+	}
+	for _, must := range []string{"<td>web-9</td>", "<td>web-1, exited at +10.000 s</td>"} {
+		if !strings.Contains(html.UnescapeString(page.String()), must) {
+			t.Errorf("the page lacks %s", must)
+		}
+	}
+}

@@ -177,7 +177,8 @@ func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
 	ok := false
 	for i := max(0, ts.inForce(o.from)-1); i < len(ts) && ts[i].from <= o.to; i++ {
 		for _, s := range ts[i].backends {
-			exited, has := a.pods.exitOf(s.address.Addr(), o.to)
+			pod := a.pods.podAt(s.address.Addr().String(), o.to)
+			exited, has := a.pods.exitOf(s.address.Addr(), pod, o.to)
 			if s.weight <= 0 || !has || !o.gave(s.address) || (ok && exited <= found.exited) {
 				continue
 			}
@@ -312,7 +313,8 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 	for _, address := range all {
 		row := kernelRow{Address: "none"}
 		if address.IsValid() {
-			row.Address, row.Pod = address.String(), a.podText(address.Addr(), o.to)
+			row.Address = address.String()
+			row.Pod = a.podText(address.Addr(), a.pods.podAt(address.Addr().String(), o.to), o.to)
 		}
 		for _, i := range shown {
 			row.Cells = append(row.Cells, ts.cell(i, address, mode))
@@ -343,9 +345,10 @@ func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
 	}
 }
 
-func (a *analysis) podText(address netip.Addr, by time.Duration) string {
-	text := cmp.Or(a.pods.byAddress[address.String()], "no known pod")
-	if at, exited := a.pods.exitOf(address, by); exited {
+// podText names a pod at an address, and when its process exited if it had by then.
+func (a *analysis) podText(address netip.Addr, pod string, by time.Duration) string {
+	text := cmp.Or(pod, "no known pod")
+	if at, exited := a.pods.exitOf(address, pod, by); exited {
 		text += ", exited at " + atText(seconds(at))
 	}
 	return text

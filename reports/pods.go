@@ -10,13 +10,13 @@ import (
 // pods is what the events tell of the pods: where they run, what they serve, and when they were ready.
 type pods struct {
 	byName    map[string]*podLife
-	byAddress map[string]string
 	processes map[string][]processChange // by the pod's address, in order of time
 }
 
-// processChange is when the process behind an address began or exited.
+// processChange is when the process of a pod behind an address began or exited. An address goes from pod to pod.
 type processChange struct {
 	at     time.Duration
+	pod    string
 	exited bool
 }
 
@@ -32,7 +32,7 @@ type podChange struct {
 }
 
 func podsOf(events []Event) pods {
-	p := pods{byName: map[string]*podLife{}, byAddress: map[string]string{}, processes: map[string][]processChange{}}
+	p := pods{byName: map[string]*podLife{}, processes: map[string][]processChange{}}
 	for _, e := range events {
 		name := podOf(e)
 		switch e.Kind {
@@ -42,11 +42,7 @@ func podsOf(events []Event) pods {
 				life.node = node
 			}
 			if ip := e.Attrs["ip"]; ip != "" {
-				p.byAddress[ip] = name
-				switch state := e.Attrs["state"]; state {
-				case "created", "started", "ready", "exited":
-					p.processes[ip] = append(p.processes[ip], processChange{e.At, state == "exited"})
-				}
+				p.takeAddress(ip, name, e)
 			}
 			switch state := e.Attrs["state"]; state {
 			case "ready", "unready", "terminating", "exited", "removed":
@@ -54,7 +50,7 @@ func podsOf(events []Event) pods {
 			}
 		case EventEndpoint:
 			if name == "" {
-				name = p.byAddress[e.Attrs["address"]]
+				name = p.podAt(e.Attrs["address"], e.At)
 			}
 			if s := e.Attrs["service"]; name != "" && s != "" {
 				life := p.life(name)
@@ -65,6 +61,28 @@ func podsOf(events []Event) pods {
 		}
 	}
 	return p
+}
+
+// takeAddress takes note of an event of a pod at an address. What tells of a pod's end does not give it an address that another one
+// has meanwhile: it may be told late.
+func (p pods) takeAddress(ip, name string, e Event) {
+	changes, state := p.processes[ip], e.Attrs["state"]
+	switch n := len(changes); {
+	case state == "created", state == "started", state == "ready", n == 0, state == "exited" && changes[n-1].pod == name:
+		p.processes[ip] = append(changes, processChange{e.At, name, state == "exited"})
+	}
+}
+
+// podAt is the pod that had an address at an instant: the last one that began there by then; if none had, the first that is known
+// there, as an event may come before the one that names its pod.
+func (p pods) podAt(address string, at time.Duration) (name string) {
+	for i, c := range p.processes[address] {
+		if i > 0 && c.at > at {
+			break
+		}
+		name = c.pod
+	}
+	return name
 }
 
 func (p pods) life(name string) *podLife {
@@ -103,13 +121,15 @@ func (l *podLife) readyBefore(at time.Duration) bool {
 	return ready
 }
 
-// exitOf is when the process behind an address exited, if it had by then and no other has taken its place.
-func (p pods) exitOf(address netip.Addr, by time.Duration) (at time.Duration, exited bool) {
+// exitOf is when the process of a pod behind an address exited, if it had by then and has not begun again.
+func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time.Duration, exited bool) {
 	for _, c := range p.processes[address.String()] {
 		if c.at > by {
 			break
 		}
-		at, exited = c.at, c.exited
+		if c.pod == name {
+			at, exited = c.at, c.exited
+		}
 	}
 	return at, exited
 }

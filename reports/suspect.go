@@ -119,7 +119,7 @@ func (a *analysis) suspectOf(e Event) suspect {
 		s.what = "pod " + s.pod + on + " " + podPhrases[state]
 	case EventEndpoint:
 		if s.pod == "" {
-			s.pod = a.pods.byAddress[e.Attrs["address"]]
+			s.pod = a.pods.podAt(e.Attrs["address"], e.At)
 		}
 		if life := a.pods.byName[s.pod]; life != nil {
 			s.node = cmp.Or(life.node, s.node)
