@@ -13,6 +13,7 @@ type cause struct {
 	suspect *suspect
 	score   float64
 	after   time.Duration // from the event to the first failed attempt
+	or      *suspect      // what may be it instead; nil where the record decides
 }
 
 const (
@@ -34,7 +35,7 @@ const (
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
 	// The end of the very pod that the kernel gave the failed attempts, its exit or the loss of its node's power, weighs more than
-	// anything else of its age.
+	// anything else of its age; so does the loss of power of the path's own node, over which nothing passes.
 	metShare = 2
 	// The pods of a node without power stay endpoints until the node lifecycle controller has missed its heartbeats for 50 s
 	// (--node-monitor-grace-period) and the proxies have followed; so long does it explain what fails over other nodes.
@@ -52,17 +53,32 @@ func (a *analysis) attribute() {
 		for _, o := range l.outages {
 			o.chosen = a.chosenIn(o)
 			o.met = o.podsMet()
-			o.cause = a.explain(byNode, l, o, service)
-			if s := a.standingCause(standing, l, o, service); s.score > o.cause.score {
-				o.cause = s
-			}
+			o.cause = a.either(o, a.explain(byNode, l, o, service), a.standingCause(standing, l, o, service))
 			if p := last[o.node]; p != nil && p.carriesTo(o) {
 				o.cause = cause{suspect: p.cause.suspect, score: p.cause.score, after: max(0, o.from-p.cause.suspect.at)}
+				if len(o.chosen) == 0 {
+					o.cause.or = p.cause.or
+				}
 			}
 			last[o.node] = o
 			o.goOn(dead, exits)
 		}
 	}
+}
+
+// either is the better of what happened before an outage and what stood when it began. The exit of a pod and the loss of another
+// node's power are both the end of a backend: which of the two an attempt was given to only the kernel knows, and where it was not
+// asked the one is told beside the other.
+func (a *analysis) either(o *outage, happened, stood cause) cause {
+	best, other := happened, stood
+	if stood.score > happened.score {
+		best, other = stood, happened
+	}
+	exit, off := happened.suspect, stood.suspect
+	if exit != nil && off != nil && exit.event == podExited && off.event == nodeOff && off.node != a.nodes[o.node] && len(o.chosen) == 0 {
+		best.or = other.suspect
+	}
+	return best
 }
 
 // deadKey is a path's node and a pod that the kernel there gives connections to, although it has exited.
@@ -146,10 +162,13 @@ func (o *outage) carriesTo(next *outage) bool {
 	return false
 }
 
+// blur is how well the beginning of an outage is known: it lies between the last good attempt and the first failed one, and a slow
+// lane knows it less well.
+func (o *outage) blur() time.Duration { return min(max(o.from-o.before, 0), 10*o.lane.gap) }
+
 // explain ranks the suspects of the path's node that precede the outage: the nearest and the heaviest first.
 func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, service string) cause {
-	// The true beginning lies between the last good attempt and the first failed one: a slow lane knows it less well.
-	blur := min(max(o.from-o.before, 0), 10*l.gap)
+	blur := o.blur()
 	clock := l.fleet.clock // of the attempts, against that of the events
 	var best cause
 	consider := func(list []suspect, share float64, fits func(*suspect) bool) {
@@ -196,7 +215,7 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 	return best
 }
 
-// standingCause ranks what stands while the outage begins: its age makes it no less likely beyond a half, so that what happened
+// standingCause ranks what stands while the outage begins: beyond causeHalf its age makes it no less likely, so that what happened
 // just before counts more.
 func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service string) (best cause) {
 	node := a.nodes[o.node]
@@ -204,7 +223,7 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 		s := &standing[i]
 		age := max(0, o.from-s.at)
 		share := 1.0
-		if s.event == nodeOff && a.metOn(o, s.node) {
+		if s.event == nodeOff && (s.node == node || a.metOn(o, s.node)) {
 			share = metShare
 		} else if s.node != "" && s.node != node {
 			if !s.backend || l.local || service == "" || age > nodeLost {
@@ -215,7 +234,7 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 		if clock := l.fleet.clock; s.at > o.struck+watcherLag+clock || (s.until > 0 && s.until < o.before-clock) || !s.concerns(l, service, a.pods) {
 			continue
 		}
-		if score := share * s.weight / (1 + float64(min(age, causeHalf))/float64(causeHalf)); score >= best.score {
+		if score := share * s.weight / (1 + float64(min(age, causeHalf))/float64(causeHalf+o.blur())); score >= best.score {
 			best = cause{suspect: s, score: score, after: age}
 		}
 	}
@@ -226,23 +245,11 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 // by itself.
 func (a *analysis) causeText(o *outage) string {
 	text := "nothing in the record explains it"
-	if s := o.cause.suspect; s != nil {
-		what := s.what
-		if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
-			what = "the only local " + what
-		}
-		clock := o.lane.fleet.clock
-		when := " at the same moment"
-		if o.cause.after >= max(50*time.Microsecond, clock) {
-			when = " " + msText(millis(o.cause.after)) + " before"
-		}
-		if clock > 0 {
-			when += ", give or take " + msText(millisUp(clock)) + " between two clocks"
-		}
-		text = what + when
-		if s.until > 0 {
-			text += fmt.Sprintf(" and lasted %s", msText(millis(s.until-s.at)))
-		}
+	if o.cause.suspect != nil {
+		text = a.suspectText(o, o.cause.suspect)
+	}
+	if o.cause.or != nil {
+		text += ", or " + a.suspectText(o, o.cause.or) + ": the kernel was not asked which pod it chose"
 	}
 	if rule := a.ruleText(o); rule != "" && o.cause.suspect == nil {
 		text = "no event explains it, but " + rule
@@ -263,6 +270,27 @@ func (a *analysis) causeText(o *outage) string {
 		text += fmt.Sprintf("; it ended when the load balancer took %s out at %s", a.nodes[o.node], atText(seconds(o.left)))
 	case o.open:
 		text += "; it lasted until the lane ended"
+	}
+	return text
+}
+
+// suspectText is a clause that tells what happened and how long before the outage.
+func (a *analysis) suspectText(o *outage, s *suspect) string {
+	what := s.what
+	if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
+		what = "the only local " + what
+	}
+	clock := o.lane.fleet.clock
+	when := " at the same moment"
+	if after := o.from - s.at; after >= max(50*time.Microsecond, clock) {
+		when = " " + msText(millis(after)) + " before"
+	}
+	if clock > 0 {
+		when += ", give or take " + msText(millisUp(clock)) + " between two clocks"
+	}
+	text := what + when
+	if s.until > 0 {
+		text += fmt.Sprintf(" and lasted %s", msText(millis(s.until-s.at)))
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,53 @@ func TestTheNodeOfThePodThatTheKernelChoseIsTheCause(t *testing.T) {
 		if cause := outages(t, s.report(t))[0].Cause; cause.Event != c.want {
 			t.Errorf("%s: %+v, want %s", c.name, cause, c.want)
 		}
+	}
+}
+
+// At one attempt a second the beginning of an outage is known to some seconds only, to three here, which makes ages count less, of what stands as
+// of what happened. Where nobody asked the kernel, a pod's exit and the loss of power of another node are both named: attempts over
+// this node may have been given to either's pod.
+func TestBesideANodeWithoutPowerAnExitIsNotTheOnlyCause(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		rate      float64
+		exit, off time.Duration // before the outage; off is 0 for none
+		chosen    string
+		want, or  string
+	}{
+		{"the older exit, at 1/s", 1, 7100 * time.Millisecond, 5700 * time.Millisecond, "",
+			"node-1 lost power 5.70 s before", ", or pod web-node-2 on node-2 exited 7.10 s before"},
+		{"the later exit, at 1/s", 1, 100 * time.Millisecond, 6 * time.Second, "",
+			"pod web-node-2 on node-2 exited 100 ms before", ", or node-1 lost power 6.00 s before"},
+		{"the later exit", 300, 100 * time.Millisecond, 6 * time.Second, "",
+			"pod web-node-2 on node-2 exited 100 ms before", ", or node-1 lost power 6.00 s before"},
+		{"the exit alone", 1, 7100 * time.Millisecond, 0, "", "pod web-node-2 on node-2 exited 7.10 s before", ""},
+		{"given to the dark node's pod", 1, 7100 * time.Millisecond, 5700 * time.Millisecond, "10.244.1.9:8080", "node-1 lost power 5.70 s before", ""},
+		{"given to the pod that exited", 1, 4100 * time.Millisecond, 5700 * time.Millisecond, "10.244.2.9:8080", "pod web-node-2 on node-2 exited 4.10 s before", ""},
+	} {
+		s := dropOnNode2(false)
+		s.faults[0].to = lossAt + 3*time.Second
+		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: c.rate, from: 11 * time.Second, to: 60 * time.Second})
+		first := s.attempts[slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Class != OK })].Intended
+		if c.off > 0 {
+			s.event(first-c.off, EventNode, "node-1", "node-1", "off", "state", "off")
+		}
+		s.event(first-c.exit, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.choose(func(int) (string, string, bool) { return "node-2", c.chosen, c.chosen != "" })
+		cause := outages(t, s.report(t))[0].Cause
+		if !strings.HasPrefix(cause.Text, c.want) || !strings.Contains(cause.Text, c.or) || (c.or == "") == strings.Contains(cause.Text, ", or ") {
+			t.Errorf("%s: %+v", c.name, cause)
+		}
+	}
+}
+
+// Nothing passes over a node without power, whatever ends elsewhere.
+func TestTheOwnNodesLossOfPowerComesBeforeAnExitElsewhere(t *testing.T) {
+	s := dropOnNode2(false)
+	s.event(lossAt-30*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
+	s.event(lossAt-10*time.Millisecond, EventPod, "node-3", "web-node-3", "exited", "state", "exited", "pod", "web-node-3", "node", "node-3")
+	if c := causeOf(t, s); c.Event != "node off" || strings.Contains(c.Text, ", or ") {
+		t.Errorf("%+v", c)
 	}
 }
 
