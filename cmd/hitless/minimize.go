@@ -30,7 +30,7 @@ that makes it shorter, and stays there when the search is interrupted.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				out = filepath.Join(args[0], "minimized.timeline")
+				out = filepath.Join(args[0], run.MinimizedFile)
 			}
 			o.Pulse = newScreen(cmd.ErrOrStderr()).pulse
 			f, err := run.OpenFailure(args[0], o)

@@ -50,7 +50,7 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
 		return nil, err
 	}
-	left, err := extract(outcome.Region, o.Out)
+	left, err := extract(outcome.Region, o.Out, filepath.Join(o.Out, "history"))
 	switch {
 	case runErr != nil:
 		err = &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -10,26 +11,40 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// checkpointPrefix begins the names of folders in which a history is written until it is whole. A kill may leave one behind.
+const checkpointPrefix = ".checkpoint-"
+
 // keep writes what a guest has recorded so far into the run's folder, so that it stays whatever becomes of the rest. The
 // history that stood there is replaced when the new one is whole.
 func (o Options) keep(plan guest.Plan, spec subject.Spec, boot *prepared, region []byte) error {
 	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, &vm.Outcome{})); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(o.Out, ".checkpoint-")
+	work, err := os.MkdirTemp(o.Out, checkpointPrefix)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if _, err := extract(region, work); err != nil {
+	history := filepath.Join(work, "history")
+	if _, err := extract(region, work, history); err != nil {
 		return err
 	}
-	if err := writeJSON(filepath.Join(work, "history", reports.RunFile), o.header(plan, spec, boot)); err != nil {
+	if err := writeJSON(filepath.Join(history, reports.RunFile), o.header(plan, spec, boot)); err != nil {
 		return err
 	}
-	history := filepath.Join(o.Out, "history")
-	if err := os.RemoveAll(history); err != nil {
-		return err
+	return replaceHistory(history, filepath.Join(o.Out, "history"))
+}
+
+// replaceHistory puts the files of a history in the place of those of an older one of the same run, of which none is missing at any
+// instant. Events come before attempts, as they do in a record that is being written; the run's description makes it a history.
+func replaceHistory(whole, old string) error {
+	if err := os.MkdirAll(old, 0o755); err != nil {
+		return fmt.Errorf("making the history's folder: %w", err)
 	}
-	return os.Rename(filepath.Join(work, "history"), history)
+	for _, name := range [...]string{reports.TimelineFile, reports.EventsFile, reports.AttemptsFile, reports.RunFile} {
+		if err := os.Rename(filepath.Join(whole, name), filepath.Join(old, name)); err != nil {
+			return fmt.Errorf("replacing the history: %w", err)
+		}
+	}
+	return nil
 }

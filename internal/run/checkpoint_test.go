@@ -3,6 +3,8 @@ package run
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,52 +17,109 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// What a guest has recorded until a checkpoint can be judged from the run's folder, and a later checkpoint replaces it.
-func TestACheckpointIsKept(t *testing.T) {
-	o := Options{Out: t.TempDir(), Scenario: "soak", Subject: "bundled"}
+// soaking is a guest that records, without attempts.
+type soaking struct {
+	Options
+	t      *testing.T
+	region []byte
+	frames *vm.FrameWriter
+}
+
+func newSoaking(t *testing.T) soaking {
+	t.Helper()
 	region := make([]byte, 8<<20)
-	frames := vm.NewFrameWriter(region)
-	record := func(object string, at time.Duration) {
-		line, err := json.Marshal(reports.Event{At: at, Kind: reports.EventPhase, Object: object, Text: "phase " + object})
-		if err == nil {
-			err = frames.Write(vm.FrameEvent, append(line, '\n'))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := soaking{Options{Out: t.TempDir(), Scenario: "soak", Subject: "bundled", Progress: func(string) {}}, t, region, vm.NewFrameWriter(region)}
 	var empty bytes.Buffer
 	attempts := reports.NewAttemptWriter(&empty)
 	if err := attempts.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := frames.Write(vm.FrameAttempts, empty.Bytes()); err != nil {
+	if err := s.frames.Write(vm.FrameAttempts, empty.Bytes()); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func (s soaking) record(phase string, at time.Duration) {
+	s.t.Helper()
+	line, err := json.Marshal(reports.Event{At: at, Kind: reports.EventPhase, Object: phase, Text: "phase " + phase})
+	if err == nil {
+		err = s.frames.Write(vm.FrameEvent, append(line, '\n'))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+var soakPlan, soakSubject = guest.Plan{Scenario: "soak", Nodes: 3}, subject.Spec{Name: "bundled", Mode: "ipvs"}
+
+func (s soaking) keep() error { return s.Options.keep(soakPlan, soakSubject, &prepared{}, s.region) }
+
+// What a guest has recorded until a checkpoint can be judged from the run's folder, and a later checkpoint replaces it.
+func TestACheckpointIsKept(t *testing.T) {
+	s := newSoaking(t)
 	for i, phase := range []string{"setup", "baseline"} {
-		record(phase, time.Duration(i)*time.Second)
-		if err := o.keep(guest.Plan{Scenario: "soak", Nodes: 3}, subject.Spec{Name: "bundled", Mode: "ipvs"}, &prepared{}, region); err != nil {
+		s.record(phase, time.Duration(i)*time.Second)
+		if err := s.keep(); err != nil {
 			t.Fatal(err)
 		}
-		h, err := reports.OpenHistory(filepath.Join(o.Out, "history"))
+		h, err := reports.OpenHistory(filepath.Join(s.Out, "history"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := reports.WriteAll(o.Out, h)
+		report, err := reports.WriteAll(s.Out, h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if report.Verdict != reports.Invalid || !strings.Contains(strings.Join(report.Reasons, "\n"), `no phase "end"`) {
 			t.Errorf("a history without end is %s: %q", report.Verdict, report.Reasons)
 		}
-		data, err := os.ReadFile(filepath.Join(o.Out, "history", reports.EventsFile))
+		data, err := os.ReadFile(filepath.Join(s.Out, "history", reports.EventsFile))
 		if err != nil || bytes.Count(data, []byte{'\n'}) != i+1 {
 			t.Errorf("after checkpoint %d the record is %q, %v", i+1, data, err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(o.Out, ".checkpoint*"))
+	left, err := filepath.Glob(filepath.Join(s.Out, ".checkpoint*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A kill may come at any instant: at each of them the folder has what the last checkpoint had, while the next one is kept and while
+// the run's end is written.
+func TestACheckpointStaysUntilTheNextOneIsWhole(t *testing.T) {
+	s := newSoaking(t)
+	s.record("setup", 0)
+	if err := s.keep(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 200 && err == nil; i++ {
+			err = s.keep()
+			if _, end := s.collect(soakPlan, soakSubject, &prepared{}, &vm.Outcome{Region: s.region}, nil); !errors.As(end, new(*InvalidError)) {
+				err = errors.Join(err, fmt.Errorf("a record without an end: %w", end))
+			}
+		}
+		done <- err
+	}()
+	for looks := 0; ; looks++ {
+		select {
+		case err := <-done:
+			if err != nil || looks == 0 {
+				t.Errorf("%d looks, %v", looks, err)
+			}
+			return
+		default:
+		}
+		run, err := reports.OpenRun(s.Out)
+		if err == nil && len(run.Report.Events) == 1 {
+			continue
+		}
+		t.Errorf("look %d: %+v, %v", looks, run, err)
+		<-done
+		return
 	}
 }
 

@@ -18,9 +18,8 @@ type remains struct {
 	reason  string // why the guest gave up, empty when it did not
 }
 
-// extract writes the history and the files that a region holds into the run's folder.
-func extract(region []byte, dir string) (left remains, err error) {
-	history := filepath.Join(dir, "history")
+// extract writes the history and the files that a region holds into folders of their own.
+func extract(region []byte, dir, history string) (left remains, err error) {
 	if err := os.MkdirAll(history, 0o755); err != nil {
 		return left, fmt.Errorf("making the history's folder: %w", err)
 	}

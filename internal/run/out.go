@@ -3,12 +3,16 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // results are what a run writes into its folder.
-var results = []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", openMetricsFile, "host.json"}
+var results = []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", openMetricsFile, MinimizedFile, "host.json"}
+
+// MinimizedFile is the shortest timeline that fails as the run did, in the run's folder.
+const MinimizedFile = "minimized.timeline"
 
 // makeOut makes the run's folder and proves that it can be written, before anything is booted. It takes nothing away:
 // what can still go wrong before the boot must not cost the results of an earlier run. A folder that holds such names
@@ -38,13 +42,18 @@ func makeOut(o *Options) error {
 
 // clearOut empties the folder of an earlier run. Its host.json, by which the next run knows it, goes last.
 func clearOut(dir string) error {
-	looked, _ := filepath.Glob(filepath.Join(dir, "at-*s")) // the pattern is none that fails
-	for _, path := range looked {
-		if err := os.RemoveAll(path); err != nil {
-			return usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
+	}
+	var old []string
+	for _, e := range entries {
+		looked, _ := filepath.Match("at-*s", e.Name()) // the pattern is none that fails
+		if looked || strings.HasPrefix(e.Name(), checkpointPrefix) || e.Name() == "host.json"+newSuffix {
+			old = append(old, e.Name())
 		}
 	}
-	for _, name := range results {
+	for _, name := range append(old, results...) {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
 		}

@@ -35,6 +35,7 @@ func TestTheFolderOfResults(t *testing.T) {
 		dir := t.TempDir()
 		report, other := write(t, dir, "report.json"), write(t, dir, "notes.txt")
 		write(t, dir, "host.json")
+		leftovers := []string{report, write(t, dir, "minimized.timeline"), write(t, dir, ".checkpoint-17/history/events.ndjson"), write(t, dir, "at-35s/notes")}
 		if err := makeOut(&Options{Out: dir}); err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +45,10 @@ func TestTheFolderOfResults(t *testing.T) {
 		if err := clearOut(dir); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(report); err == nil {
-			t.Error("the earlier report is still there and could be taken for the new run's")
+		for _, left := range leftovers {
+			if _, err := os.Stat(left); err == nil {
+				t.Errorf("the earlier %s is still there and could be taken for the new run's", left)
+			}
 		}
 		if _, err := os.Stat(other); err != nil {
 			t.Errorf("a file that is no result is lost: %v", err)

@@ -104,13 +104,21 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
 		return nil, err
 	}
-	history := filepath.Join(o.Out, "history")
-	left, err := extract(outcome.Region, o.Out)
+	work, err := os.MkdirTemp(o.Out, checkpointPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the history: %w", err)
+	}
+	defer os.RemoveAll(work)
+	left, err := extract(outcome.Region, o.Out, work)
 	if err != nil && runErr == nil {
 		runErr = err
 	}
 	head := o.header(plan, spec, boot)
-	if err := writeJSON(filepath.Join(history, reports.RunFile), head); err != nil {
+	if err := writeJSON(filepath.Join(work, reports.RunFile), head); err != nil {
+		return nil, err
+	}
+	history := filepath.Join(o.Out, "history")
+	if err := replaceHistory(work, history); err != nil {
 		return nil, err
 	}
 	result := &Result{Dir: o.Out, InputsSha256: head.InputsSha256, Wall: outcome.Wall, CPUTime: outcome.CPUTime}
@@ -182,12 +190,20 @@ func inputsDigest(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// newSuffix ends the name of a file until it is whole.
+const newSuffix = ".new"
+
+// writeJSON replaces a file when the new one is whole.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	whole := path + newSuffix
+	if err := os.WriteFile(whole, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	return nil
