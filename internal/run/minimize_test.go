@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -71,5 +73,106 @@ func TestOpenFailureNeedsARun(t *testing.T) {
 	}
 	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) {
 		t.Errorf("an empty folder gave %v", err)
+	}
+}
+
+// failedRun writes the folder of a run of 6 s in which ten attempts were of the class, with the timeline of what was done.
+func failedRun(t *testing.T, run reports.Run, class reports.Class) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	w, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
+		w.Event(reports.Event{At: time.Duration(i) * 2 * time.Second, Kind: reports.EventPhase, Object: name, Text: name})
+	}
+	for i, state := range []string{"begin", "end"} {
+		w.Event(reports.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, Kind: reports.EventInjected, Object: "proof", Text: "proof",
+			Attrs: map[string]string{"fault": "refuse", "state": state, "id": "proof", "lane": "canary", "control": "true"}})
+	}
+	w.Event(reports.Event{At: 5 * time.Second, Kind: reports.EventStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
+	for id, name := range []string{"web", "canary"} {
+		attrs := map[string]string{"id": strconv.Itoa(id), "name": name, "client": "client", "target": "203.0.113.1" + strconv.Itoa(id) + ":80",
+			"protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}
+		failing, as := 4500*time.Millisecond, class
+		if name == "canary" {
+			attrs["control"], failing, as = "true", 3*time.Second, reports.Refused
+		}
+		w.Event(reports.Event{Kind: reports.EventLane, Object: name, Text: "lane " + name, Attrs: attrs})
+		for i := range 600 {
+			at := time.Duration(i) * 10 * time.Millisecond
+			a := reports.Attempt{Lane: uint16(id), Seq: uint64(i), Intended: at, Start: at, Class: reports.OK, Total: time.Millisecond, Backend: "web-1"}
+			if at >= failing && at < failing+100*time.Millisecond {
+				a.Class, a.Backend = as, ""
+			}
+			w.Attempt(a)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := "hitless timeline 1\nnodes 2\n+1s proxy stop node-1\n+2s end\n"
+	if err := os.WriteFile(filepath.Join(dir, "history", reports.TimelineFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func aRun() reports.Run {
+	return reports.Run{Scenario: "soak", Seed: 7, Clock: "virtual", Kernel: reports.Kernel{Kind: "vm", Release: "6.1.0"}, ControlPlane: "replay",
+		Subject: reports.Subject{Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"}, Nodes: []string{"node-1", "node-2"},
+		Parameters: map[string]string{"terminatingFallback": "off"}, InputsSha256: strings.Repeat("ab", 32), Command: "hitless soak --seed 7"}
+}
+
+// What a failed run's folder tells is what its trials run with; the folder of the history itself tells the same.
+func TestOpenFailureReadsTheRun(t *testing.T) {
+	dir := failedRun(t, aRun(), reports.Rejected)
+	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
+		f, err := OpenFailure(folder, Options{Deadline: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.Options
+		if o.Subject != "kube-proxy@v1.12.2/ipvs" || o.ControlPlane != "replay" || o.Kernel != "vm" || o.Clock != "virtual" || o.Seed != 7 || o.Deadline != time.Minute {
+			t.Errorf("%s: the trials run with %+v", folder, o)
+		}
+		if !slices.Equal(f.Classes, []string{"rejected"}) || f.Timeline.Nodes != 2 || len(f.Timeline.Steps) == 0 {
+			t.Errorf("%s: classes %q, timeline %+v", folder, f.Classes, f.Timeline.Timeline)
+		}
+	}
+}
+
+// A run that lost nothing, or whose timeline is gone, cannot be made shorter.
+func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
+	if _, err := OpenFailure(failedRun(t, aRun(), reports.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
+		t.Errorf("a run that passed gave %v", err)
+	}
+	dir := failedRun(t, aRun(), reports.Rejected)
+	if err := os.Remove(filepath.Join(dir, "history", reports.TimelineFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "reading the timeline") {
+		t.Errorf("a run without its timeline gave %v", err)
+	}
+}
+
+// A trial that cannot be run is an error, not one that does not fail; it leaves nothing behind, and the failure as it was.
+func TestATrialThatCannotBeRun(t *testing.T) {
+	f, err := OpenFailure(failedRun(t, aRun(), reports.Rejected), Options{Cache: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	bad, err := timeline.Parse("some.timeline", []byte("hitless timeline 1\nnodes 2\n+1s proxy stop node-1\n+1s proxy change node-1 to=cilium\n+2s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fails, err := f.Fails(t.Context(), bad); fails || !IsUsage(err) || !strings.Contains(err.Error(), "to=cilium") {
+		t.Errorf("a proxy that there is none of: %t, %v", fails, err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 || f.Options.Out != "" || f.Options.Timeline != nil {
+		t.Errorf("left behind: %v, %v; %+v", left, err, f.Options)
 	}
 }
