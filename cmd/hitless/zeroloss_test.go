@@ -3,6 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,29 +19,87 @@ const proxierPage = "../../docs/proxier.md"
 func TestTheProxiersPageHasTheCommittedRuns(t *testing.T) {
 	const results = "../../docs/results/zero-loss/*.json"
 	holds(t, proxierPage, tableBegin("zero-loss"), tableOf(t, results, reports.WriteResults), tableEnd)
+	rows, commands := zeroLossRows(t), map[string]string{}
 	for _, file := range committed(t, results) {
 		c, err := reports.ReadComparison(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := zeroBesideLosses(c); err != nil {
+		row := strings.TrimSuffix(filepath.Base(file), ".json")
+		twin, known := rows[row]
+		if !known {
+			t.Errorf("%s: make zero-loss has no such row", file)
+		}
+		delete(rows, row)
+		if other := commands[c.Command]; other != "" {
+			t.Errorf("%s and %s are of one command: %s", file, other, c.Command)
+		}
+		commands[c.Command] = file
+		if err := zeroBesideLosses(c, twin); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
+	page, err := os.ReadFile(proxierPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := rowNotRun.FindSubmatch(page)
+	for row := range rows {
+		if told == nil || string(told[1]) != row {
+			t.Errorf("the row %s is missing, and %s does not say that it has not been run", row, proxierPage)
+		}
+	}
+	if told != nil && rows[string(told[1])] == "" {
+		t.Errorf("%s says that the row %s has not been run, and it has", proxierPage, told[1])
+	}
 }
 
-// zeroBesideLosses is nil when the bundled proxier lost nothing on eight seeds on which its twin lost connections each time.
-func zeroBesideLosses(c *reports.Comparison) error {
+// rowNotRun is how the page tells of a row that it lacks.
+var rowNotRun = regexp.MustCompile("The row `([a-z-]+)`[^.]* has not been run")
+
+// zeroLossRows are the rows that make zero-loss runs unless it is told which, each with its twin: the last of its subjects.
+func zeroLossRows(t *testing.T) map[string]string {
+	t.Helper()
+	script, err := os.ReadFile("../../hack/zero-loss.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^compare ([a-z-]+) (?:"[^"]*/|exec:[^ ]*/)([a-z-]+)\.yaml`).FindAllSubmatch(script, -1) {
+		rows[string(m[1])] = "exec:" + string(m[2])
+	}
+	all := regexp.MustCompile(`ROWS:-([a-z,-]+)}`).FindSubmatch(script)
+	if all == nil {
+		t.Fatal("the script has no list of its rows")
+	}
+	if names := strings.Split(string(all[1]), ","); len(names) != len(rows) || slices.ContainsFunc(names, func(row string) bool { return rows[row] == "" }) {
+		t.Fatalf("the script lists the rows %s and has twins for %v", all[1], rows)
+	}
+	for _, row := range []string{"rollout", "flap", "busy", "restart", "kill", "upgrade", "api-away", "relist"} {
+		if rows[row] == "" {
+			t.Errorf("make zero-loss lacks the row %s", row)
+		}
+	}
+	return rows
+}
+
+// zeroBesideLosses is nil when the bundled proxier lost nothing on eight seeds, on each of which its twin lost connections.
+func zeroBesideLosses(c *reports.Comparison, twinOfRow string) error {
 	const seeds = 8
 	var errs []error
-	twins := 0
+	seen := map[string]int{}
 	for _, s := range c.Subjects {
-		twin := strings.HasPrefix(s.Subject, "exec:")
-		if twin {
-			twins++
+		twin := s.Subject == twinOfRow
+		seen[s.Subject]++
+		tried := map[int64]bool{}
+		for _, r := range s.Runs {
+			tried[r.Seed] = true
 		}
-		if len(s.Runs) < seeds {
-			errs = append(errs, fmt.Errorf("%s has %d runs, want %d", s.Subject, len(s.Runs), seeds))
+		if len(tried) < seeds || len(tried) != len(s.Runs) {
+			errs = append(errs, fmt.Errorf("%s has %d runs of %d seeds, want one of each of %d", s.Subject, len(s.Runs), len(tried), seeds))
+		}
+		if first := c.Subjects[0].Runs; !slices.EqualFunc(first, s.Runs, func(a, b reports.ComparedRun) bool { return a.Seed == b.Seed }) {
+			errs = append(errs, fmt.Errorf("%s has other seeds than %s", s.Subject, c.Subjects[0].Subject))
 		}
 		for _, r := range s.Runs {
 			lost := r.Verdict == reports.Fail && r.Dropped > 0
@@ -47,8 +109,8 @@ func zeroBesideLosses(c *reports.Comparison) error {
 			}
 		}
 	}
-	if twins != 1 {
-		errs = append(errs, fmt.Errorf("%d twins, want one", twins))
+	if seen["bundled"] != 1 || seen[twinOfRow] != 1 {
+		errs = append(errs, fmt.Errorf("the subjects are %v, want bundled and %s once each", seen, twinOfRow))
 	}
 	return errors.Join(errs...)
 }
@@ -63,7 +125,7 @@ func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
 		change(&bundled, &twin)
 		return &reports.Comparison{Subjects: []reports.ComparedSubject{bundled, twin}}
 	}
-	if err := zeroBesideLosses(row(func(_, _ *reports.ComparedSubject) {})); err != nil {
+	if err := zeroBesideLosses(row(func(_, _ *reports.ComparedSubject) {}), "exec:faulty"); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(bundled, twin *reports.ComparedSubject){
@@ -74,9 +136,13 @@ func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
 		"a twin without loss": func(_, w *reports.ComparedSubject) { w.Runs[7].Verdict, w.Runs[7].Dropped = reports.Pass, 0 },
 		"an invalid twin":     func(_, w *reports.ComparedSubject) { w.Runs[7].Verdict = reports.Invalid },
 		"no twin":             func(_, w *reports.ComparedSubject) { w.Subject = "kube-proxy@v1.37.1/ipvs" },
+		"another twin":        func(_, w *reports.ComparedSubject) { w.Subject = "exec:other" },
+		"no bundled proxier":  func(b, _ *reports.ComparedSubject) { b.Subject = "bundled-debug" },
+		"a seed twice":        func(b, w *reports.ComparedSubject) { b.Runs[7].Seed, w.Runs[7].Seed = 6, 6 },
+		"other seeds":         func(_, w *reports.ComparedSubject) { w.Runs[7].Seed = 9 },
 		"a twin of six seeds": func(_, w *reports.ComparedSubject) { w.Runs = w.Runs[2:] },
 	} {
-		if zeroBesideLosses(row(change)) == nil {
+		if zeroBesideLosses(row(change), "exec:faulty") == nil {
 			t.Errorf("%s: nothing is wrong with it", name)
 		}
 	}
