@@ -33,12 +33,12 @@ type Source interface {
 
 // Checks answer at the healthCheckNodePorts of Services; *health.Services is one.
 type Checks interface {
-	// Set starts the server of a Service, or tells it its number of ready local endpoints.
-	Set(name types.NamespacedName, port uint16, local int) error
+	// Set tells a Service's port and its number of ready local endpoints.
+	Set(name types.NamespacedName, port uint16, local int)
 	// Delete stops the server of a Service, if it has one.
 	Delete(types.NamespacedName)
-	// Retry tries again to open the ports that could not be opened.
-	Retry() error
+	// Open opens the ports that are not open yet, or says why it could not.
+	Open() error
 	// Close stops all servers.
 	Close()
 }
@@ -67,15 +67,18 @@ type Periods struct {
 // Proxier keeps one node's kernel up to date.
 type Proxier struct {
 	Config
-	engine  *engine.Engine
-	backoff time.Duration
-	clocks  clocks
-	damaged <-chan struct{} // nil when the kernel cannot tell
+	engine   *engine.Engine
+	clocks   clocks
+	damaged  <-chan struct{} // nil when the kernel cannot tell
+	unopened string          // why health check ports are not open, as it was logged; empty when all are
 }
 
 // clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
 type clocks struct {
-	sync, retry, drain, flows, reconcile, restore clock
+	sync, drain, flows, reconcile, restore clock
+
+	retry   backoff // of what failed
+	refused backoff // of what others refuse, which is no failure of the proxier's and may last
 }
 
 // clock is a timer that knows whether it runs.
@@ -103,10 +106,30 @@ func (c *clock) stop() {
 	c.running = false
 }
 
+// backoff is a clock that waits twice as long each time, beginning with a second.
+type backoff struct {
+	clock
+	pause time.Duration
+}
+
+// again starts it unless it runs already.
+func (b *backoff) again(most time.Duration) {
+	if !b.running {
+		b.pause = min(max(2*b.pause, time.Second), max(most, time.Second))
+		b.start(b.pause)
+	}
+}
+
+// over stops it, and the next time begins with a second.
+func (b *backoff) over() {
+	b.stop()
+	b.pause = 0
+}
+
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
 	p := &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
-		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), newClock()}}
+		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), backoff{clock: newClock()}, backoff{clock: newClock()}}}
 	if k, watched := c.Kernel.(kernel.Watched); watched {
 		p.damaged = k.Damaged()
 	}
@@ -166,6 +189,9 @@ func (p *Proxier) step(ctx context.Context) {
 	case <-p.clocks.retry.C:
 		p.clocks.retry.running = false
 		p.sync(ctx)
+	case <-p.clocks.refused.C:
+		p.clocks.refused.running = false
+		p.sync(ctx)
 	case <-p.clocks.drain.C:
 		p.clocks.drain.running = false
 		p.drain(ctx)
@@ -198,9 +224,6 @@ func (p *Proxier) full(ctx context.Context) error {
 	begin := time.Now()
 	report, err := p.engine.Full(ctx)
 	p.finish(ctx, pass{"everything", names, report, err, time.Since(begin)})
-	if failed := p.Checks.Retry(); failed != nil {
-		p.Log.Error("health checks", "error", failed)
-	}
 	return err
 }
 
@@ -241,9 +264,7 @@ type pass struct {
 func (p *Proxier) finish(ctx context.Context, done pass) {
 	complete := done.err == nil && len(done.report.Failures) == 0 && !p.engine.Pending()
 	p.tell(done, complete)
-	for _, name := range done.names {
-		p.check(name)
-	}
+	opened := p.check(done.names)
 	p.clocks.drain.stop()
 	if at, any := p.engine.NextDrain(); any {
 		p.clocks.drain.start(max(at.Sub(p.Engine.Now()), time.Millisecond))
@@ -251,26 +272,39 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 	if p.engine.Stale() > 0 {
 		p.clocks.flows.start(p.Periods.Flows)
 	}
-	if complete {
-		p.Node.Updated()
-		p.clocks.retry.stop()
-		p.backoff = 0
+	if ctx.Err() != nil {
 		return
 	}
-	if ctx.Err() == nil {
-		p.backoff = min(max(2*p.backoff, time.Second), max(p.Periods.Retry, time.Second))
-		p.clocks.retry.start(p.backoff)
+	if complete {
+		p.Node.Updated()
+		p.clocks.retry.over()
+	} else {
+		p.clocks.retry.again(p.Periods.Retry)
+	}
+	if opened {
+		p.clocks.refused.over()
+	} else {
+		p.clocks.refused.again(p.Periods.Retry)
 	}
 }
 
-// check brings the healthCheckNodePort of a Service up to date, once the kernel is.
-func (p *Proxier) check(name types.NamespacedName) {
-	c := p.engine.HealthCheck(name)
-	if c == nil {
-		p.Checks.Delete(name)
-		return
+// check brings the healthCheckNodePorts of Services up to date, once the kernel is, and reports whether all of them are open. Why
+// one is not is logged once, however often it is tried.
+func (p *Proxier) check(names []types.NamespacedName) (opened bool) {
+	for _, name := range names {
+		if c := p.engine.HealthCheck(name); c != nil {
+			p.Checks.Set(name, c.Port, c.Local)
+		} else {
+			p.Checks.Delete(name)
+		}
 	}
-	if err := p.Checks.Set(name, c.Port, c.Local); err != nil {
-		p.Log.Error("health checks", "error", err)
+	why := ""
+	if err := p.Checks.Open(); err != nil {
+		why = err.Error()
 	}
+	if why != p.unopened && why != "" {
+		p.Log.Error("health checks", "error", why)
+	}
+	p.unopened = why
+	return why == ""
 }

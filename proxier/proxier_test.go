@@ -32,6 +32,7 @@ type source struct {
 	changed   chan struct{}
 	pods      []string
 	externals []string
+	health    int32 // healthCheckNodePort of a balancer's address; 0 for none
 	node      *health.Node
 }
 
@@ -49,6 +50,10 @@ func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	svc.Spec.ClusterIP, svc.Spec.ExternalIPs, svc.Spec.Ports = vip.Addr.String(), s.externals, []v1.ServicePort{{Port: 80}}
+	if s.health != 0 {
+		svc.Spec.Type, svc.Spec.HealthCheckNodePort = v1.ServiceTypeLoadBalancer, s.health
+		svc.Spec.ExternalTrafficPolicy = v1.ServiceExternalTrafficPolicyLocal
+	}
 	return svc
 }
 
@@ -85,15 +90,22 @@ func start(t *testing.T, periods Periods) *rig {
 // startOn is start with a kernel that is made of the rig's fake.
 func startOn(t *testing.T, periods Periods, made func(*fake.Kernel) kernel.Kernel) *rig {
 	t.Helper()
+	return startWith(t, periods, func(c *Config) { c.Kernel = made(c.Kernel.(*fake.Kernel)) })
+}
+
+// startWith is start with another Config.
+func startWith(t *testing.T, periods Periods, change func(*Config)) *rig {
+	t.Helper()
 	r := &rig{kernel: fake.New(), metrics: metrics.New(), log: &bytes.Buffer{}}
 	r.node = health.NewNode(30*time.Second, time.Now, nil)
 	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := New(Config{Source: r.source, Kernel: made(r.kernel), Node: r.node, Metrics: r.metrics, Periods: periods,
+	c := Config{Source: r.source, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
 		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: 2 * time.Hour, Gone: 2 * time.Hour, Look: 5 * time.Second}, Now: time.Now},
-		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))})
+		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))}
+	change(&c)
 	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	go func() { done <- New(c).Run(ctx) }()
 	r.stop = func() error {
 		cancel()
 		return <-done
@@ -328,6 +340,47 @@ func TestRefusedOnce(t *testing.T) {
 		r.source.set("10.244.1.1")
 		told("after it was gone and came back", 2)
 		r.served(t, "10.244.1.1")
+	})
+}
+
+// hostPorts are Checks that open nothing: a network would never be idle in a bubble. Other programs may have ports.
+type hostPorts struct {
+	wanted, open map[types.NamespacedName]uint16
+	taken        map[uint16]bool
+}
+
+func (p *hostPorts) Set(name types.NamespacedName, port uint16, _ int) { p.wanted[name] = port }
+func (p *hostPorts) Delete(name types.NamespacedName)                  { delete(p.wanted, name); delete(p.open, name) }
+func (p *hostPorts) Close()                                            {}
+
+func (p *hostPorts) Open() error {
+	for name, port := range p.wanted {
+		if p.taken[port] {
+			return fmt.Errorf("port %d is in use", port)
+		}
+		p.open[name] = port
+	}
+	return nil
+}
+
+// A health check port that another program has is opened soon after that one leaves it, whether or not the kernel is ever read
+// again; it is said once, and is no fault of the proxier's.
+func TestHealthCheckPortInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := &hostPorts{map[types.NamespacedName]uint16{}, map[types.NamespacedName]uint16{}, map[uint16]bool{32000: true}}
+		r := startWith(t, Periods{Retry: 30 * time.Second, Flows: time.Second}, func(c *Config) { c.Checks = checks })
+		defer r.stop()
+		r.source.health = 32000
+		r.source.set("10.244.1.1")
+		time.Sleep(10 * time.Minute)
+		if said := strings.Count(r.logged(), "port 32000 is in use"); said != 1 || r.healthz() != 200 || len(checks.open) > 0 {
+			t.Errorf("in use for ten minutes: said %d times, /healthz is %d, open %v", said, r.healthz(), checks.open)
+		}
+		delete(checks.taken, 32000)
+		time.Sleep(31 * time.Second)
+		if synctest.Wait(); checks.open[web] != 32000 {
+			t.Errorf("31 s after it was left, open are %v", checks.open)
+		}
 	})
 }
 

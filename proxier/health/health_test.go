@@ -123,7 +123,8 @@ func TestServices(t *testing.T) {
 	}
 	set := func(local int) {
 		t.Helper()
-		if err := s.Set(name, port, local); err != nil {
+		s.Set(name, port, local)
+		if err := s.Open(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,18 +157,44 @@ func TestPortInUseIsSaidAndTriedAgain(t *testing.T) {
 	s := NewServices(func() bool { return true })
 	defer s.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	if err := s.Set(types.NamespacedName{Name: "web"}, uint16(port), 1); err == nil {
+	s.Set(types.NamespacedName{Name: "web"}, uint16(port), 1)
+	if err := s.Open(); err == nil {
 		t.Error("a port that is in use was opened")
 	}
-	if err := s.Retry(); err == nil {
+	if err := s.Open(); err == nil {
 		t.Error("it was opened at the second try")
 	}
 	l.Close()
-	if err := s.Retry(); err != nil {
+	if err := s.Open(); err != nil {
 		t.Errorf("it is free now: %v", err)
 	}
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 	if err != nil || response.StatusCode != 200 {
 		t.Errorf("answer %v, error %v", response, err)
+	}
+}
+
+// Ports that Services hand to each other in one pass are opened in it, in whatever order the Services are told.
+func TestPortsChangeHands(t *testing.T) {
+	s := NewServices(func() bool { return true })
+	defer s.Close()
+	app, web := types.NamespacedName{Name: "app"}, types.NamespacedName{Name: "web"}
+	one, two := freePort(t), freePort(t)
+	for range 100 { // a server that has only just begun gives its port back too
+		s.Set(app, one, 1)
+		s.Set(web, two, 1)
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		s.Set(app, two, 1)
+		s.Set(web, one, 1)
+		if err := s.Open(); err != nil {
+			t.Fatalf("after they were exchanged: %v", err)
+		}
+		s.Set(app, one, 1)
+		s.Delete(web)
+		if err := s.Open(); err != nil {
+			t.Fatalf("after one was left to the other: %v", err)
+		}
 	}
 }

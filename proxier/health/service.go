@@ -3,8 +3,10 @@ package health
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
 )
 
 // Services are the servers of healthCheckNodePorts, one for each Service that has one. The load balancer asks them
@@ -29,30 +33,28 @@ func NewServices(healthy func() bool) *Services {
 }
 
 type check struct {
-	name    types.NamespacedName
-	port    uint16
-	local   atomic.Int64
-	healthy func() bool
-	server  *http.Server // nil while the port could not be opened
+	name     types.NamespacedName
+	port     uint16
+	local    atomic.Int64
+	healthy  func() bool
+	listener net.Listener // nil while the port is not open
+	server   *http.Server
 }
 
-// Set starts the server of a Service, or tells it its number of ready local endpoints. When the port cannot be opened
-// the error says so, and Retry tries again.
-func (s *Services) Set(name types.NamespacedName, port uint16, local int) error {
+// Set tells a Service's port and its number of ready local endpoints. A port that is new is open after the next Open, so
+// that Services can leave a port to each other in any order.
+func (s *Services) Set(name types.NamespacedName, port uint16, local int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.checks[name]
-	if c != nil && c.port == port {
-		c.local.Store(int64(local))
-		return nil
+	if c == nil || c.port != port {
+		if c != nil {
+			c.close()
+		}
+		c = &check{name: name, port: port, healthy: s.healthy}
+		s.checks[name] = c
 	}
-	if c != nil {
-		c.close()
-	}
-	c = &check{name: name, port: port, healthy: s.healthy}
 	c.local.Store(int64(local))
-	s.checks[name] = c
-	return c.open()
 }
 
 // Delete stops the server of a Service, if it has one.
@@ -65,13 +67,13 @@ func (s *Services) Delete(name types.NamespacedName) {
 	}
 }
 
-// Retry tries again to open the ports that could not be opened.
-func (s *Services) Retry() error {
+// Open opens the ports that are not open yet, or says why it could not. It is to be called again until it could.
+func (s *Services) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for _, c := range s.checks {
-		if c.server == nil {
+	for _, name := range slices.SortedFunc(maps.Keys(s.checks), desired.CompareNames) {
+		if c := s.checks[name]; c.listener == nil {
 			errs = append(errs, c.open())
 		}
 	}
@@ -93,16 +95,18 @@ func (c *check) open() error {
 	if err != nil {
 		return fmt.Errorf("opening healthCheckNodePort %d of Service %v: %w", c.port, c.name, err)
 	}
-	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 5 * time.Second}
+	c.listener, c.server = listener, &http.Server{Handler: c, ReadHeaderTimeout: 5 * time.Second}
 	go serve(c.server, listener)
 	return nil
 }
 
-// serve ends when the server is closed; the only other end is a listener that fails, which Retry cannot cure either.
+// serve ends when the server is closed; the only other end is a listener that fails, which Open cannot cure either.
 func serve(s *http.Server, l net.Listener) { _ = s.Serve(l) }
 
+// close gives the port back before it returns. A server that has only just begun does not close its listener.
 func (c *check) close() {
-	if c.server != nil {
+	if c.listener != nil {
+		_ = c.listener.Close()
 		_ = c.server.Close()
 	}
 }

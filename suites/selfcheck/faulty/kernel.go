@@ -225,10 +225,10 @@ type lying struct {
 	had map[types.NamespacedName]bool
 }
 
-func (l lying) Set(name types.NamespacedName, port uint16, local int) error {
+func (l lying) Set(name types.NamespacedName, port uint16, local int) {
 	l.had[name] = l.had[name] || local > 0
 	if l.had[name] {
 		local = max(1, local)
 	}
-	return l.Checks.Set(name, port, local)
+	l.Checks.Set(name, port, local)
 }
