@@ -281,7 +281,7 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 	} else {
 		p.clocks.retry.again(p.Periods.Retry)
 	}
-	if opened {
+	if opened && !p.engine.Waits() {
 		p.clocks.refused.over()
 	} else {
 		p.clocks.refused.again(p.Periods.Retry)

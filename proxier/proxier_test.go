@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -381,6 +382,49 @@ func TestHealthCheckPortInUse(t *testing.T) {
 		if synctest.Wait(); checks.open[web] != 32000 {
 			t.Errorf("31 s after it was left, open are %v", checks.open)
 		}
+	})
+}
+
+// broadcast refuses real servers at a directed broadcast address, as ip_vs_new_dest does.
+func broadcast(op kernel.Op) error {
+	if o, adding := op.(kernel.AddReal); adding && o.Real.Addr() == netip.MustParseAddr("10.244.1.255") {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// An endpoint that the kernel refuses for good costs the node nothing: its other endpoints serve, it is healthy and ready, also from
+// the start, and this is said and counted once. The endpoint is tried again, and serves when the kernel takes it.
+func TestEndpointThatTheKernelRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWith(t, periods, func(c *Config) {
+			c.Source.(*source).pods = []string{"10.244.1.255", "10.244.1.9"}
+			c.Kernel.(*fake.Kernel).Reject(broadcast)
+		})
+		defer r.stop()
+		time.Sleep(5 * time.Second)
+		r.served(t, "10.244.1.9")
+		if code := r.healthz(); code != 200 {
+			t.Errorf("/healthz is %d 5 s after the start", code)
+		}
+		r.source.set("10.244.1.2", "10.244.1.255")
+		r.served(t, "10.244.1.2")
+		for range 40 {
+			time.Sleep(time.Minute)
+			if code := r.healthz(); code != 200 {
+				t.Fatalf("/healthz is %d", code)
+			}
+		}
+		line := "msg=refused service=shop/web reason=kernel-refused"
+		if n := strings.Count(r.logged(), line); n != 1 || r.counted(`hitless_proxier_refused_total{reason="kernel-refused"}`) != "1" {
+			t.Errorf("said %d times:\n%s", n, r.logged())
+		}
+		if n := strings.Count(r.logged(), "\n"); n > 20 {
+			t.Errorf("%d lines in 40 minutes:\n%s", n, r.logged())
+		}
+		r.kernel.Revive()
+		time.Sleep(31 * time.Second)
+		r.served(t, "10.244.1.2", "10.244.1.255")
 	})
 }
 

@@ -33,7 +33,7 @@ func (p *Proxier) tell(done pass, complete bool) {
 	})
 	lines(p.Log, slog.LevelWarn, "repaired", len(r.Repairs), func(i int) []any { return []any{"operation", r.Repairs[i]} })
 	lines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
-	if r.Operations > 0 || len(r.Failures) > 0 || done.over == "everything" && !p.clocks.reconcile.running {
+	if r.Operations > r.Again || len(r.Failures) > 0 || done.over == "everything" && !p.clocks.reconcile.running {
 		p.Log.Info("synced", "over", done.over, "services", r.Services, "operations", r.Operations, "failures", len(r.Failures),
 			"draining", p.engine.Draining(), "us", done.took.Microseconds())
 	}

@@ -122,6 +122,7 @@ const (
 	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
 	AddressTaken     Reason = "address-taken"     // another Service has this address and port
 	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
+	KernelRefused    Reason = "kernel-refused"    // the kernel does not take it, as an endpoint at a broadcast address
 	BadSource        Reason = "bad-source"        // a range of clients that is none; it lets nobody in
 	FamilyMismatched Reason = "family-mismatched" // an address of a family that its slice or its Service does not have
 	BadScheduler     Reason = "bad-scheduler"     // a scheduler that there is not; the node's is used

@@ -30,15 +30,19 @@ func (e *Engine) update(ctx context.Context, r *Report) error {
 // apply plans what is pending and carries it out. What fails stays pending, and is read again before the next plan.
 func (e *Engine) apply(ctx context.Context, r *Report) error {
 	todo := e.pending
+	todo.add(e.again)
 	scope := plan.Scope{
 		Keys:   slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
 		Shared: slices.SortedFunc(maps.Keys(todo.shared), kernel.Element.Compare),
 		Addrs:  slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
 	}
-	e.pending = newPending()
-	err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
+	e.pending, e.again = newPending(), newPending()
+	e.pass++
+	failed, err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
 	if err != nil {
 		e.pending = todo
+	} else {
+		e.forgiveAll(failed)
 	}
 	e.track(scope.Keys, r)
 	return err
@@ -54,18 +58,19 @@ type execution struct {
 	failing bool // a change of sets failed
 }
 
-func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) error {
+// execute carries operations out, and returns the virtual servers of which one failed.
+func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) (failed map[kernel.Key]bool, err error) {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
 	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
-			return err
+			return x.failed, err
 		}
 		n := x.alike(ops)
 		x.doAll(ops[:n])
 		ops = ops[n:]
 	}
 	e.setsFailed = x.failing
-	return nil
+	return x.failed, nil
 }
 
 // alike returns how many of the next operations may go to the kernel at once.
@@ -104,21 +109,27 @@ func (x *execution) do(op kernel.Op) { x.done(op, x.kernel.Apply(op)) }
 // refused for. Where no reply comes, more of the same would only take longer.
 func (x *execution) done(op kernel.Op, err error) {
 	x.report.Operations++
-	x.report.repair(op)
 	if err == nil {
 		err = x.state.Apply(op)
 	}
+	sets, is := op.(kernel.ChangeSets)
+	if x.refuses(op, err) {
+		x.failing = x.failing || is
+		x.waive(op)
+		return
+	}
 	if err == nil {
+		x.report.repair(op)
 		x.note(op)
 		return
 	}
-	sets, is := op.(kernel.ChangeSets)
 	one, two := halves(sets)
 	if is && x.setsFailed && !errors.Is(err, kernel.ErrLost) && len(one.Add)+len(one.Remove) > 0 && len(two.Add)+len(two.Remove) > 0 {
 		x.do(one)
 		x.do(two)
 		return
 	}
+	x.report.repair(op)
 	x.failing = x.failing || is
 	x.fail(op, err)
 }

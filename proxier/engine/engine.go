@@ -59,9 +59,14 @@ type Engine struct {
 	drains *drain.List
 
 	pending pending
+	again   pending // what the kernel refuses for good, and is tried again with each pass
 	suspect suspect
 	stale   map[kernel.Key]bool // virtual servers of which conntrack may remember too much
 	foreign map[kernel.Key]bool // virtual servers that others created
+
+	refusing map[kernel.Key]map[subject]refusal // what the kernel refused in the last pass
+	pass     uint64                             // its number
+
 	refused map[types.NamespacedName]map[desired.Refusal]bool
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
 	primary []netip.Addr                        // of the node, as of the last full pass
@@ -92,13 +97,22 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 	}
 	return &Engine{kernel: k, objects: objects, options: options,
 		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
-		pending: newPending(), suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
+		pending: newPending(), again: newPending(), refusing: map[kernel.Key]map[subject]refusal{}, suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
 		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{},
 		tried: map[string]bool{}}
 }
 
 func newPending() pending {
 	return pending{map[kernel.Key]bool{}, map[kernel.Element]bool{}, map[netip.Addr]bool{}}
+}
+
+func (p *pending) any() bool { return len(p.keys)+len(p.shared)+len(p.addrs) > 0 }
+
+// add makes pending what is pending in another.
+func (p *pending) add(o pending) {
+	maps.Copy(p.keys, o.keys)
+	maps.Copy(p.shared, o.shared)
+	maps.Copy(p.addrs, o.addrs)
 }
 
 // What is a fixed word for what happened to a real server.
@@ -130,6 +144,7 @@ type Report struct {
 	Refused    []desired.Refusal // refused now and not before
 	Repairs    []string          // operations that a pass needed although nothing had changed in the API
 	Cancelled  int               // drains that ended because the real server was wanted again
+	Again      int               // operations among those tried that the kernel refused for good; they are no failures
 
 	changed map[kernel.Key]bool // in a full pass but the first: what has to change anyway
 }
@@ -220,7 +235,7 @@ func (e *Engine) compute(name types.NamespacedName, r *Report) {
 		e.pending.shared[el] = true
 	}
 	current := map[desired.Refusal]bool{}
-	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s)} {
+	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s), e.kernelRefusals(s)} {
 		for _, refusal := range list {
 			if refusal.Service == name {
 				current[refusal] = true
@@ -317,10 +332,9 @@ func (e *Engine) Flows() []kernel.Flows {
 	return all
 }
 
-// Pending reports whether something failed and should be tried again.
-func (e *Engine) Pending() bool {
-	return len(e.pending.keys)+len(e.pending.shared)+len(e.pending.addrs) > 0
-}
+// Pending reports whether something failed and should be tried again. What the kernel refuses for good is no failure, since the
+// cause lies in one object; but where the kernel serves nothing at all, it lies elsewhere, and that is one.
+func (e *Engine) Pending() bool { return e.pending.any() || e.again.any() && !e.state.Serves() }
 
 // Size returns how many virtual servers the proxier has in the kernel.
 func (e *Engine) Size() int { return e.state.Len() }

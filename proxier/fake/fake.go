@@ -5,7 +5,7 @@
 //     not there, ranges of clients that overlap, a scheduler that it lacks (Lack).
 //   - It says what was done (Ops), holds it (State), and calls back after every single operation (After), so that a test can
 //     judge each state in between, and not the last one alone.
-//   - Any operation can fail, take effect and lose its reply, or be the last before the process dies (FailAt, Poison, Revive).
+//   - Any operation can fail, take effect and lose its reply, or be the last before the process dies (FailAt, Poison, Reject, Revive).
 //     A new process on the same fake finds what the old one left.
 //   - It keeps connection counts that a test sets (Connect), and counts those that operations cut (Cut).
 //   - Others can change it behind the back of the code under test (Do, Flush).
@@ -47,6 +47,7 @@ type Kernel struct {
 	ops    []kernel.Op
 	fault  map[int]Fault
 	poison map[kernel.Key]bool
+	reject func(kernel.Op) error
 	lacks  map[string]bool // schedulers
 	dead   bool
 	cut    int
@@ -99,6 +100,13 @@ func (k *Kernel) Poison(key kernel.Key) {
 	k.poison[key] = true
 }
 
+// Reject makes operations fail without effect, with the error that a function has for them; nil for none.
+func (k *Kernel) Reject(why func(kernel.Op) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reject = why
+}
+
 func (k *Kernel) poisoned(op kernel.Op) bool {
 	if o, sets := op.(kernel.ChangeSets); sets {
 		return slices.ContainsFunc(slices.Concat(o.Add, o.Remove), func(e kernel.Element) bool { return k.poison[e.Key] })
@@ -111,7 +119,7 @@ func (k *Kernel) poisoned(op kernel.Op) bool {
 func (k *Kernel) Revive() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.dead, k.fault, k.poison = false, map[int]Fault{}, map[kernel.Key]bool{}
+	k.dead, k.fault, k.poison, k.reject = false, map[int]Fault{}, map[kernel.Key]bool{}, nil
 }
 
 // Lack makes the kernel one that does not have a scheduler, or has it again.
@@ -235,6 +243,11 @@ func (k *Kernel) Apply(op kernel.Op) error {
 	}
 	if err := k.lacking(op); err != nil {
 		return err
+	}
+	if k.reject != nil {
+		if err := k.reject(op); err != nil {
+			return fmt.Errorf("%v: %w", op, err)
+		}
 	}
 	if err := k.state.Apply(op); err != nil {
 		return err

@@ -85,6 +85,18 @@ func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Ke
 // Len returns the number of virtual servers.
 func (s *State) Len() int { return len(s.servers) }
 
+// Serves reports whether any virtual server has a real server that takes connections.
+func (s *State) Serves() bool {
+	for _, v := range s.servers {
+		for _, weight := range v.reals {
+			if weight > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Users returns how many virtual servers there are at an address.
 func (s *State) Users(a netip.Addr) int { return s.users[a] }
 

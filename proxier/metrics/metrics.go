@@ -29,7 +29,7 @@ type Metrics struct {
 	mu            sync.Mutex
 	started       time.Time
 	queuedChanges []time.Time // of endpoints, that no pass has taken up
-	takenChanges  []time.Time // that the next complete pass brings to the kernel
+	takenChanges  []time.Time // that the next complete pass brings to the kernel; at most mostChanges
 
 	operations *prometheus.CounterVec
 	reopened   *prometheus.CounterVec
@@ -147,11 +147,15 @@ func (m *Metrics) EndpointsChanged(now, since time.Time) {
 	m.queuedChanges = append(m.queuedChanges, since)
 }
 
+// mostChanges bounds what is remembered while no pass is complete. The first ones wait longest, and say enough.
+const mostChanges = 10000
+
 // Taken notes that a pass takes up all changes so far.
 func (m *Metrics) Taken() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.takenChanges = append(m.takenChanges, m.queuedChanges...)
+	room := max(0, mostChanges-len(m.takenChanges))
+	m.takenChanges = append(m.takenChanges, m.queuedChanges[:min(room, len(m.queuedChanges))]...)
 	m.queuedChanges = nil
 }
 

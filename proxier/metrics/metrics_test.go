@@ -43,3 +43,20 @@ func TestTimeToTheKernel(t *testing.T) {
 		t.Errorf("after the next: %s", got())
 	}
 }
+
+// While no pass is complete, what is remembered of changes does not grow for ever.
+func TestChangesThatWaitAreBounded(t *testing.T) {
+	m := New()
+	for range 3 * mostChanges {
+		m.EndpointsChanged(m.started, m.started)
+		m.Taken()
+		m.Pass(false, time.Millisecond, false, m.started)
+	}
+	if n := len(m.takenChanges); n != mostChanges {
+		t.Errorf("%d changes are remembered, want %d", n, mostChanges)
+	}
+	m.Pass(false, time.Millisecond, true, m.started)
+	if got := scrape(m, "kubeproxy_network_programming_duration_seconds_count"); got != "10000" || len(m.takenChanges) > 0 {
+		t.Errorf("%s changes are counted in the end, %d remembered", got, len(m.takenChanges))
+	}
+}
