@@ -172,15 +172,16 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	var r Report
 	addrs, err := e.kernel.Addresses()
 	if err != nil {
+		if e.adopted {
+			e.computeAll(&r) // nobody tells of a change twice
+		}
 		return r, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	primary := e.objects.NodeAddresses()
 	e.reserve(addrs, primary)
 	e.forgetMissing()
 	e.options.Desired.Zone = e.objects.NodeZone()
-	for _, name := range e.allNames() {
-		e.compute(name, &r)
-	}
+	e.computeAll(&r)
 	if e.adopted {
 		r.changed = maps.Clone(e.pending.keys)
 	}
@@ -209,6 +210,13 @@ func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
 	}
 	for _, a := range slices.Concat(addrs.Node, primary) {
 		o.Reserved[a] = desired.Always
+	}
+}
+
+// computeAll renews the desired state of all Services, those that are gone among them.
+func (e *Engine) computeAll(r *Report) {
+	for _, name := range e.allNames() {
+		e.compute(name, r)
 	}
 }
 

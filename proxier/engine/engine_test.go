@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -223,6 +224,63 @@ func TestRestoring(t *testing.T) {
 	}
 	if _, err := New(b.kernel, b.world, Options{}).Restore(context.Background()); err == nil {
 		t.Error("an engine that has read nothing restores")
+	}
+}
+
+// unreadable is a kernel whose reads a test makes fail.
+type unreadable struct {
+	kernel.Kernel
+	addresses, servers bool
+	keys               map[kernel.Key]bool
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (u *unreadable) Addresses() (kernel.Addresses, error) {
+	if u.addresses {
+		return kernel.Addresses{}, errUnreadable
+	}
+	return u.Kernel.Addresses()
+}
+
+func (u *unreadable) Servers() ([]kernel.Server, error) {
+	if u.servers {
+		return nil, errUnreadable
+	}
+	return u.Kernel.Servers()
+}
+
+func (u *unreadable) Server(k kernel.Key) (kernel.Server, bool, error) {
+	if u.keys[k] {
+		return kernel.Server{}, false, errUnreadable
+	}
+	return u.Kernel.Server(k)
+}
+
+// A change that a reconciliation took up is in the kernel with the next try, though the reconciliation itself could not read.
+func TestChangesSurviveAFailedReconciliation(t *testing.T) {
+	for what, fail := range map[string]func(*unreadable, bool){
+		"addresses": func(u *unreadable, fails bool) { u.addresses = fails },
+		"servers":   func(u *unreadable, fails bool) { u.servers = fails },
+	} {
+		b := newBench(t)
+		u := &unreadable{Kernel: b.kernel}
+		b.engine.kernel = u
+		fail(u, true)
+		b.world.services[0].pods = [4]podState{3: ready}
+		b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+		if _, err := b.engine.Full(context.Background()); !errors.Is(err, errUnreadable) {
+			t.Fatalf("%s: error %v", what, err)
+		}
+		if !b.engine.Pending() {
+			t.Errorf("%s could not be read, and nothing is pending", what)
+		}
+		fail(u, false)
+		b.report(b.engine.Sync(context.Background(), nil))
+		other := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
+		if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod(0, 3, 8080) || len(serving(b.kernel.State(), other)) != 1 {
+			t.Errorf("%s: after the next try served by %v, the new Service by %v", what, got, serving(b.kernel.State(), other))
+		}
 	}
 }
 
