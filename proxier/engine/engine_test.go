@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -281,6 +282,37 @@ func TestChangesSurviveAFailedReconciliation(t *testing.T) {
 		if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod(0, 3, 8080) || len(serving(b.kernel.State(), other)) != 1 {
 			t.Errorf("%s: after the next try served by %v, the new Service by %v", what, got, serving(b.kernel.State(), other))
 		}
+	}
+}
+
+// When somebody deletes the device, all addresses are gone with it. The first failure on one of them tells, and all of them are back
+// with the next try.
+func TestDeviceThatWasDeleted(t *testing.T) {
+	b := newBench(t)
+	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+	b.world.services[2] = service{exists: true, balanced: true, secondPort: true, pods: [4]podState{ready}}
+	b.report(b.engine.Full(context.Background()))
+	want := b.kernel.State().Addresses()
+	for _, a := range want {
+		if err := b.kernel.Do(kernel.Unbind{Addr: a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.world.services[1].shared = true
+	b.kernel.Reject(func(op kernel.Op) error {
+		if op.Name() == "bind" {
+			return syscall.ENODEV
+		}
+		return nil
+	})
+	r := b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
+	if len(r.Failures) != 1 {
+		t.Fatalf("failures %v", r.Failures)
+	}
+	b.kernel.Revive() // the device is made again when the addresses are read
+	b.report(b.engine.Sync(context.Background(), nil))
+	if want = append(want, sharedIP); !slices.Equal(b.kernel.State().Addresses(), want) || b.engine.Pending() {
+		t.Errorf("bound are %v, want %v", b.kernel.State().Addresses(), want)
 	}
 }
 

@@ -119,6 +119,28 @@ func (e *Engine) Restore(ctx context.Context) (Report, error) {
 	return r, e.update(ctx, &r)
 }
 
+// setAddresses replaces what is remembered of the bound addresses. Where it was wrong, what is wanted there is pending: somebody who
+// deletes the device takes all of them.
+func (e *Engine) setAddresses(bound []netip.Addr) {
+	before := e.state.Addresses()
+	e.state.SetAddresses(bound)
+	wrong := map[netip.Addr]bool{}
+	for _, a := range slices.Concat(before, bound) {
+		_, known := slices.BinarySearchFunc(before, a, netip.Addr.Compare)
+		wrong[a] = !known || !e.state.Bound(a)
+	}
+	for _, k := range slices.Concat(e.table.Keys(), e.state.Keys()) {
+		if wrong[k.Addr] {
+			e.pending.keys[k] = true
+		}
+	}
+	for a, is := range wrong {
+		if is {
+			e.pending.addrs[a] = true
+		}
+	}
+}
+
 // reread reads again what failed operations left in doubt.
 func (e *Engine) reread() error {
 	for _, k := range slices.SortedFunc(maps.Keys(e.suspect.keys), kernel.Key.Compare) {
@@ -136,7 +158,7 @@ func (e *Engine) reread() error {
 		if err != nil {
 			return fmt.Errorf("reading the bound addresses after a failure: %w", err)
 		}
-		e.state.SetAddresses(addrs.Bound)
+		e.setAddresses(addrs.Bound)
 		e.suspect.addrs = false
 	}
 	if e.suspect.elements {
