@@ -69,7 +69,8 @@ type Engine struct {
 
 	refused map[types.NamespacedName]map[desired.Refusal]bool
 	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
-	primary []netip.Addr                        // of the node, as of the last full pass
+	primary []netip.Addr                        // of the Node, as of the last full pass
+	served  []netip.Addr                        // the same while the Node is known; else as locate has it
 	tried   map[string]bool                     // schedulers that the kernel was asked for
 	adopted bool
 
@@ -178,7 +179,10 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	primary := e.objects.NodeAddresses()
-	e.reserve(addrs, primary)
+	if err := e.locate(addrs.Node, primary); err != nil {
+		return r, err
+	}
+	e.reserve(addrs, e.served)
 	e.forgetMissing()
 	e.options.Desired.Zone = e.objects.NodeZone()
 	e.computeAll(&r)
@@ -197,6 +201,29 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	}
 	e.adopted, e.primary = true, primary
 	return r, e.apply(ctx, &r)
+}
+
+// locate says which addresses of the node count as its primary ones. While the Node is not known, they are those that were served
+// until now, by an earlier process if need be: it has virtual servers there on record. Otherwise a start without the Node would take
+// NodePorts away until it comes.
+func (e *Engine) locate(has, primary []netip.Addr) error {
+	if len(primary) > 0 {
+		e.served = primary
+	}
+	if len(primary) > 0 || e.adopted {
+		return nil
+	}
+	e.served = nil
+	elements, err := e.kernel.Elements()
+	if err != nil {
+		return fmt.Errorf("reading the filter sets: %w", err)
+	}
+	for _, a := range has {
+		if slices.ContainsFunc(elements, func(el kernel.Element) bool { return el.Set.Records() && el.Key.Addr == a }) {
+			e.served = append(e.served, a)
+		}
+	}
+	return nil
 }
 
 // reserve keeps the node's addresses from being claimed by Services, except for NodePorts on those that are for them, and

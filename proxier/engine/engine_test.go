@@ -478,6 +478,60 @@ func TestNodePortFollowsTheNode(t *testing.T) {
 	}
 }
 
+// lateNode is a world whose Node is not known yet.
+type lateNode struct {
+	*world
+	known bool
+}
+
+func (l *lateNode) NodeAddresses() []netip.Addr {
+	if l.known {
+		return l.world.NodeAddresses()
+	}
+	return nil
+}
+
+// A start that does not know its Node yet serves NodePorts where the last process did; what it did not serve, it does as soon as
+// the Node is known.
+func TestNodeThatComesLate(t *testing.T) {
+	b := newBench(t)
+	b.world.services[0].nodePort = true
+	b.set(ready, ready)
+	b.world.services[1] = service{exists: true, nodePort: true, pods: [4]podState{2: ready}}
+	at := func(svc, addr int) kernel.Key {
+		return kernel.Key{Addr: nodeAddrs[addr], Protocol: kernel.TCP, Port: nodePort(svc, 80)}
+	}
+	b.kernel.Connect(at(0, 0), pod0, 1, 0)
+	late := &lateNode{world: b.world}
+	b.engine = New(b.kernel, late, Options{Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true},
+		Drain: limits, Now: func() time.Time { return b.now }})
+	b.world.services[0].pods = [4]podState{2: ready, 3: unready}
+	b.report(b.engine.Full(context.Background()))
+	served := func(when string, want ...netip.AddrPort) {
+		t.Helper()
+		if got := serving(b.kernel.State(), at(0, 0)); !slices.Equal(got, want) || b.kernel.Cut() > 0 {
+			t.Errorf("%s: the NodePort is served by %v, want %v", when, got, want)
+		}
+	}
+	served("after the start, when one pod had gone", pod0)
+	b.report(b.engine.Full(context.Background()))
+	b.drain()
+	served("after a reconciliation", pod0)
+	b.world.services[0].pods[3] = ready
+	b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(0)}))
+	served("with another pod", pod0, pod(0, 3, 8080))
+	late.known, b.world.address = true, 1
+	b.report(b.engine.Sync(context.Background(), nil))
+	b.kernel.Connect(at(0, 0), pod0, 0, 0)
+	b.drain()
+	served("at an address that is not the Node's primary one after all")
+	for svc, want := range []int{2, 1} {
+		if got := serving(b.kernel.State(), at(svc, 1)); len(got) != want {
+			t.Errorf("when the Node is known, the NodePort of Service %d is served by %v", svc, got)
+		}
+	}
+}
+
 // A failure on one virtual server does not keep others from being served.
 func TestFailureStaysWhereItIs(t *testing.T) {
 	b := newBench(t)

@@ -106,8 +106,8 @@ func (w *Watcher) listen() error {
 const nodePatience = 10 * time.Second
 
 // Run starts to watch and returns when all Services and EndpointSlices are known, or with the context's error. It waits
-// for the Node too, since a start without its addresses would take NodePorts away for a moment; but only for a while, and
-// without it the rest works. The watching ends with the context.
+// for the Node too, since NodePorts stand on its addresses; but only for a while, and without it the rest works, and NodePorts
+// that an earlier process served. The watching ends with the context.
 func (w *Watcher) Run(ctx context.Context) error {
 	for _, i := range []cache.SharedIndexInformer{w.services, w.slices, w.nodes} {
 		go i.RunWithContext(ctx)
@@ -124,7 +124,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	select {
 	case <-w.nodeKnown.Done():
 	case <-patience.C:
-		w.log.Warn("the Node is not known yet; NodePorts on its primary address will follow", "node", w.node, "waited", w.patience)
+		w.log.Warn("the Node is not known yet; new NodePorts on its primary address will follow", "node", w.node, "waited", w.patience)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the Node: %w", context.Cause(ctx))
 	}
