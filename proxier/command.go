@@ -103,7 +103,7 @@ func (s *settings) flags(c *cobra.Command) {
 	f.DurationVar(&s.minSync, "ipvs-min-sync-period", 0, "least time between two passes over changes; 0 for at once")
 	f.DurationVar(&s.sync, "ipvs-sync-period", 30*time.Second, "most time until something that failed is tried again; a change that is pending for twice as long makes /healthz fail")
 	f.DurationVar(&s.reconcile, "reconcile-period", 15*time.Minute, "time between passes that read the whole kernel and repair it; 0 for never")
-	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time until the first look at endpoints that drain; each look that finds all as it was makes the next a quarter later, at most twelve times as long")
+	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time until the first look at endpoints that drain; each look that finds all as it was makes the next a quarter later, at most twelve times as long; none is sooner than a second after the last")
 	f.DurationVar(&s.drainListed, "drain-period", 15*time.Minute, "most time that an endpoint which terminates and does not serve any more, but is still listed, keeps its connections")
 	f.DurationVar(&s.drainGone, "drain-gone-period", 5*time.Minute, "most time that an endpoint which is not listed any more keeps its connections")
 	f.DurationVar(&s.timeouts.TCP, "ipvs-tcp-timeout", 0, "how long IPVS remembers an idle TCP connection; 0 leaves what the kernel has")
@@ -122,6 +122,9 @@ func (s *settings) run(ctx context.Context) error {
 	klog.SetSlogLogger(log)
 	if s.mode != "ipvs" {
 		return fmt.Errorf("--proxy-mode is %q; this proxier does ipvs only", s.mode)
+	}
+	if err := s.durations(); err != nil {
+		return err
 	}
 	if !desired.KnownScheduler(s.scheduler) {
 		return fmt.Errorf("--ipvs-scheduler is %q; it can be %s", s.scheduler, strings.Join(desired.Schedulers(), ", "))

@@ -70,6 +70,7 @@ type Proxier struct {
 	engine   *engine.Engine
 	clocks   clocks
 	damaged  <-chan struct{} // nil when the kernel cannot tell
+	looked   time.Time       // at what drains, the last time
 	unopened string          // why health check ports are not open, as it was logged; empty when all are
 }
 
@@ -237,8 +238,12 @@ func (p *Proxier) restore(ctx context.Context) {
 	p.finish(ctx, pass{"damage", nil, report, err, time.Since(begin)})
 }
 
+// betweenLooks is the least time between two looks at what drains, whatever is due.
+const betweenLooks = time.Second
+
 func (p *Proxier) drain(ctx context.Context) {
 	begin := time.Now()
+	p.looked = p.Engine.Now()
 	report, err := p.engine.Drain(ctx)
 	p.finish(ctx, pass{"drains", nil, report, err, time.Since(begin)})
 }
@@ -267,7 +272,8 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 	opened := p.check(done.names)
 	p.clocks.drain.stop()
 	if at, any := p.engine.NextDrain(); any {
-		p.clocks.drain.start(max(at.Sub(p.Engine.Now()), time.Millisecond))
+		now := p.Engine.Now()
+		p.clocks.drain.start(max(at.Sub(now), p.looked.Add(betweenLooks).Sub(now), time.Millisecond))
 	}
 	if p.engine.Stale() > 0 {
 		p.clocks.flows.start(p.Periods.Flows)

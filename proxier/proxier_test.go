@@ -3,12 +3,14 @@ package proxier
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -256,6 +258,58 @@ func TestOldDrainsAreLookedAtSeldom(t *testing.T) {
 			t.Error("a minute after its last connection the old one is there")
 		}
 	})
+}
+
+// deaf is a kernel that does not let single virtual servers be read, after it has been told so.
+type deaf struct {
+	kernel.Kernel
+	told  atomic.Bool
+	reads atomic.Int64
+}
+
+func (d *deaf) Server(k kernel.Key) (kernel.Server, bool, error) {
+	if d.reads.Add(1); d.told.Load() {
+		return kernel.Server{}, false, errors.New("not now")
+	}
+	return d.Kernel.Server(k)
+}
+
+// What drains is looked at once a second at most, also when its time is up and it cannot be read, and with looks at every occasion.
+func TestLooksAreNotTooMany(t *testing.T) {
+	for _, look := range []time.Duration{5 * time.Second, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var d *deaf
+			r := startWith(t, periods, func(c *Config) {
+				d = &deaf{Kernel: c.Kernel}
+				c.Kernel, c.Engine.Drain = d, drain.Limits{Listed: time.Hour, Gone: time.Minute, Look: look}
+			})
+			defer r.stop()
+			real := netip.MustParseAddrPort("10.244.1.1:8080")
+			r.kernel.Connect(vip, real, 1, 0)
+			r.source.set("10.244.1.2")
+			looks := func(d *deaf, during time.Duration) int64 {
+				before := d.reads.Load()
+				time.Sleep(during)
+				synctest.Wait()
+				return d.reads.Load() - before
+			}
+			if n := looks(d, 30*time.Second); n < 1 || n > 31 {
+				t.Errorf("first look after %s: %d looks in 30 s", look, n)
+			}
+			d.told.Store(true)
+			time.Sleep(30 * time.Second)
+			if n := looks(d, time.Minute); n < 1 || n > 61 {
+				t.Errorf("first look after %s: %d looks in the minute after its time was up, none of which succeeds", look, n)
+			}
+			d.told.Store(false)
+			if n := looks(d, time.Minute); n < 1 || n > 2 {
+				t.Errorf("first look after %s: %d looks until it was gone", look, n)
+			}
+			if _, left := r.kernel.State().Weight(vip, real); left {
+				t.Errorf("first look after %s: it is still there", look)
+			}
+		})
+	}
 }
 
 func TestFailureIsTriedAgain(t *testing.T) {
@@ -546,6 +600,13 @@ func TestCommandRefusesBadFlags(t *testing.T) {
 		"--kubeconfig=/does/not/exist":            "--kubeconfig",
 		"--no-such-flag":                          "unknown flag",
 		"--drain-interval=soon":                   "invalid",
+		"--drain-interval=-1s":                    "--drain-interval is -1s",
+		"--drain-period=-1m":                      "--drain-period is -1m",
+		"--drain-gone-period=-1m":                 "--drain-gone-period is -1m",
+		"--ipvs-sync-period=0s":                   "--ipvs-sync-period is 0s",
+		"--ipvs-min-sync-period=-1s":              "--ipvs-min-sync-period is -1s",
+		"--reconcile-period=-1s":                  "--reconcile-period is -1s",
+		"--ipvs-udp-timeout=-1s":                  "--ipvs-udp-timeout is -1s",
 	} {
 		c := Command()
 		c.SetArgs([]string{flag, "--master=http://127.0.0.1:1"})

@@ -81,10 +81,11 @@ func (l *List) Put(k Key, status Status, now time.Time) bool {
 	return !known
 }
 
-// wait sets when an entry is to be looked at next: no later than when its time is up.
+// wait sets when an entry is to be looked at next: no later than when its time is up. One whose time was up at the last look, and
+// which is still there, could not be deleted; it waits like any other.
 func (l *List) wait(e *Entry, now time.Time) {
 	e.due = now.Add(e.pause)
-	if limit, has := l.limit(*e); has && e.due.After(e.Since.Add(limit)) {
+	if limit, has := l.limit(*e); has && e.due.After(e.Since.Add(limit)) && !now.After(e.Since.Add(limit)) {
 		e.due = e.Since.Add(limit)
 	}
 }
