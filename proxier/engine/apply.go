@@ -16,19 +16,32 @@ import (
 
 // update applies what is pending to a kernel of which only a memory is at hand.
 func (e *Engine) update(ctx context.Context, r *Report) error {
-	err := e.reread()
+	unread := map[kernel.Key]bool{}
+	err := e.reread(unread, r)
 	if err == nil {
-		err = e.meet(r)
+		err = e.meet(unread, r)
 	}
 	if err != nil {
 		r.Failures = append(r.Failures, err)
 		return nil
 	}
-	return e.apply(ctx, r)
+	return e.apply(ctx, unread, r)
 }
 
-// apply plans what is pending and carries it out. What fails stays pending, and is read again before the next plan.
-func (e *Engine) apply(ctx context.Context, r *Report) error {
+// unreadable leaves a virtual server that cannot be read out of a pass. Where no reply comes at all it returns the error: more of the
+// same would only take longer.
+func (r *Report) unreadable(k kernel.Key, unread map[kernel.Key]bool, err error) error {
+	if errors.Is(err, kernel.ErrLost) {
+		return err
+	}
+	unread[k] = true
+	r.Failures = append(r.Failures, err)
+	return nil
+}
+
+// apply plans what is pending and carries it out, less what is about virtual servers that could not be read. What fails stays
+// pending, and is read again before the next plan.
+func (e *Engine) apply(ctx context.Context, unread map[kernel.Key]bool, r *Report) error {
 	todo := e.pending
 	todo.add(e.again)
 	scope := plan.Scope{
@@ -38,7 +51,8 @@ func (e *Engine) apply(ctx context.Context, r *Report) error {
 	}
 	e.pending, e.again = newPending(), newPending()
 	e.pass++
-	failed, err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, r)
+	maps.Copy(e.pending.keys, unread)
+	failed, err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, unread, r)
 	if err != nil {
 		e.pending = todo
 	} else {
@@ -58,9 +72,11 @@ type execution struct {
 	failing bool // a change of sets failed
 }
 
-// execute carries operations out, and returns the virtual servers of which one failed.
-func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, r *Report) (failed map[kernel.Key]bool, err error) {
+// execute carries operations out, and returns the virtual servers of which one failed. Those that are spared count as such from the
+// start.
+func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, spared map[kernel.Key]bool, r *Report) (failed map[kernel.Key]bool, err error) {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
+	maps.Copy(x.failed, spared)
 	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
 			return x.failed, err

@@ -74,7 +74,7 @@ func (e *Engine) drainReal(ctx context.Context, entry drain.Entry, s kernel.Serv
 			return nil
 		}
 		op := kernel.DeleteReal{Key: entry.Virtual, Real: entry.Real}
-		if _, err := e.execute(ctx, []kernel.Op{op}, plan.Scope{Keys: []kernel.Key{entry.Virtual}}, r); err != nil {
+		if _, err := e.execute(ctx, []kernel.Op{op}, plan.Scope{Keys: []kernel.Key{entry.Virtual}}, nil, r); err != nil {
 			return err
 		}
 		if n := len(r.Moves); !idle && n > 0 && r.Moves[n-1].Real == entry.Real && r.Moves[n-1].What == Deleted {

@@ -200,7 +200,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 		}
 	}
 	e.adopted, e.primary = true, primary
-	return r, e.apply(ctx, &r)
+	return r, e.apply(ctx, nil, &r)
 }
 
 // locate says which addresses of the node count as its primary ones. While the Node is not known, they are those that were served

@@ -456,6 +456,46 @@ func TestOneBadServiceAmongMany(t *testing.T) {
 	}
 }
 
+// A virtual server that cannot be read, after a failure or before it is made, keeps no other from being changed; it follows when it
+// can be.
+func TestOneUnreadableServiceAmongMany(t *testing.T) {
+	f, k, e := newFleet(8)
+	pass := func(r Report, err error) Report {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	at := func(i int) kernel.Key {
+		return kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i)}), Protocol: kernel.TCP, Port: 80}
+	}
+	pass(e.Full(context.Background()))
+	u := &unreadable{Kernel: k, keys: map[kernel.Key]bool{at(3): true, at(8): true}}
+	e.kernel = u
+	f.fewer = true
+	e.suspect.keys[at(3)] = true // as an operation leaves it that failed
+	f.n = 10
+	names := []types.NamespacedName{f.name(0), f.name(3), f.name(8), f.name(9)}
+	for range 2 {
+		r := pass(e.Sync(context.Background(), names))
+		names = nil
+		if len(r.Failures) != 2 || !e.Pending() {
+			t.Errorf("failures %v, pending %v", r.Failures, e.Pending())
+		}
+	}
+	if got := serving(k.State(), at(0)); len(got) != 3 || len(serving(k.State(), at(9))) != 4 {
+		t.Errorf("of two others one is served by %v, want three, the other by %v, want four", got, serving(k.State(), at(9)))
+	}
+	if _, made := k.State().Virtual(at(8)); made {
+		t.Error("a virtual server was made without a look at whether it was there")
+	}
+	u.keys = nil
+	if r := pass(e.Sync(context.Background(), nil)); len(serving(k.State(), at(8))) != 4 || e.Pending() || len(r.Failures) > 0 {
+		t.Errorf("when they can be read the new one is served by %v, failures %v", serving(k.State(), at(8)), r.Failures)
+	}
+}
+
 // When the node gets another primary address, NodePorts follow, and connections to the old one drain.
 func TestNodePortFollowsTheNode(t *testing.T) {
 	b := newBench(t)

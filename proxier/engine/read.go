@@ -55,15 +55,18 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 
 // meet looks whether somebody else has a virtual server meanwhile where one of ours is about to be. It has to be known before
 // ours is put on record: a process that died between record and creation would leave theirs to the next one as its own.
-func (e *Engine) meet(r *Report) error {
+func (e *Engine) meet(unread map[kernel.Key]bool, r *Report) error {
 	for _, k := range slices.SortedFunc(maps.Keys(e.pending.keys), kernel.Key.Compare) {
 		want, wanted := e.Get(k)
-		if _, ours := e.state.Virtual(k); ours || !wanted || e.recorded(k) {
+		if _, ours := e.state.Virtual(k); ours || !wanted || e.recorded(k) || unread[k] {
 			continue
 		}
 		_, exists, err := e.kernel.Server(k)
 		if err != nil {
-			return fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)
+			if err := r.unreadable(k, unread, fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)); err != nil {
+				return err
+			}
+			continue
 		}
 		if exists {
 			e.foreign[k] = true
@@ -141,12 +144,15 @@ func (e *Engine) setAddresses(bound []netip.Addr) {
 	}
 }
 
-// reread reads again what failed operations left in doubt.
-func (e *Engine) reread() error {
+// reread reads again what failed operations left in doubt. A virtual server that cannot be read stays in doubt.
+func (e *Engine) reread(unread map[kernel.Key]bool, r *Report) error {
 	for _, k := range slices.SortedFunc(maps.Keys(e.suspect.keys), kernel.Key.Compare) {
 		s, exists, err := e.kernel.Server(k)
 		if err != nil {
-			return fmt.Errorf("reading virtual server %v after a failure: %w", k, err)
+			if err := r.unreadable(k, unread, fmt.Errorf("reading virtual server %v after a failure: %w", k, err)); err != nil {
+				return err
+			}
+			continue
 		}
 		if e.state.Forget(k); exists {
 			e.state.Put(s)

@@ -93,7 +93,7 @@ func (k *Kernel) FailAt(n int, f Fault) {
 	k.fault[len(k.ops)+n] = f
 }
 
-// Poison makes every operation on a virtual server fail, and every change of sets with it among others.
+// Poison makes every operation on a virtual server fail, every change of sets with it among others, and its being read alone.
 func (k *Kernel) Poison(key kernel.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -323,7 +323,7 @@ func (k *Kernel) Servers() ([]kernel.Server, error) {
 func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead {
+	if k.dead || k.poison[key] {
 		return kernel.Server{}, false, fmt.Errorf("reading: %w", ErrInjected)
 	}
 	if _, exists := k.state.Virtual(key); !exists {
