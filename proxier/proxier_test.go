@@ -398,6 +398,23 @@ func TestRefusedOnce(t *testing.T) {
 	})
 }
 
+// Whatever is refused is logged by name, however much of it there is in one pass.
+func TestManyRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		for i := range 200 {
+			r.source.externals = append(r.source.externals, fmt.Sprintf("127.0.1.%d", i))
+		}
+		r.source.set("10.244.1.1")
+		for _, a := range r.source.externals {
+			if n := strings.Count(r.logged(), `msg=refused service=shop/web reason=bad-address detail="`+a+` is`); n != 1 {
+				t.Fatalf("%s is refused, and logged %d times", a, n)
+			}
+		}
+	})
+}
+
 // hostPorts are Checks that open nothing: a network would never be idle in a bubble. Other programs may have ports.
 type hostPorts struct {
 	wanted, open map[types.NamespacedName]uint16

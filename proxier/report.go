@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// linesPerPass bounds what one pass logs of each kind. Each endpoint of a rollout is seen; 40,000 at a start are counted.
+// linesPerPass bounds what one pass logs of each kind but refusals. Each endpoint of a rollout is seen; 40,000 at a start are counted.
 const linesPerPass = 50
 
 // tell logs and counts what a pass did. A pass that found nothing to do is counted only.
@@ -22,14 +22,12 @@ func (p *Proxier) tell(done pass, complete bool) {
 	}
 	for _, refusal := range r.Refused {
 		p.Metrics.Refused(string(refusal.Reason))
+		// Each by name: it is never said again.
+		p.Log.Warn("refused", "service", refusal.Service.String(), "reason", string(refusal.Reason), "detail", refusal.Detail)
 	}
 	lines(p.Log, slog.LevelInfo, "endpoint", len(r.Moves), func(i int) []any {
 		m := r.Moves[i]
 		return []any{"service", m.Service.String(), "vip", m.Virtual.String(), "rs", m.Real.String(), "what", string(m.What)}
-	})
-	lines(p.Log, slog.LevelWarn, "refused", len(r.Refused), func(i int) []any {
-		refusal := r.Refused[i]
-		return []any{"service", refusal.Service.String(), "reason", string(refusal.Reason), "detail", refusal.Detail}
 	})
 	lines(p.Log, slog.LevelWarn, "repaired", len(r.Repairs), func(i int) []any { return []any{"operation", r.Repairs[i]} })
 	lines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
