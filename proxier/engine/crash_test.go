@@ -43,7 +43,7 @@ func (r *rig) live() int {
 		for i := range r.world.services {
 			r.dirty[name(i)] = true
 		}
-		r.worlds = append(r.worlds, r.world.contract())
+		r.enter()
 		r.pass()
 		for _, k := range r.ours() {
 			for _, real := range r.kernel.State().Reals(k) {

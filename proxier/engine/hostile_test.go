@@ -17,7 +17,38 @@ import (
 // stranger.
 var hostileIP, strangersIP = netip.MustParseAddr("10.96.0.200"), netip.MustParseAddr("192.168.1.1")
 
-func hostileMayHave(k kernel.Key) bool { return k.Addr == hostileIP || k.Addr == strangersIP }
+// hostileNodePorts are ports that programs of a node have. The range of NodePorts is the API server's to choose and to check, so
+// where it gave out one of these, it is that Service's.
+var hostileNodePorts = []uint16{22, 10250}
+
+// goodEndpoint is the only endpoint of the hostile Service that a kernel should get.
+var goodEndpoint = netip.MustParseAddrPort("10.244.9.9:8080")
+
+func hostileMayHave(k kernel.Key) bool {
+	return k.Addr == hostileIP || k.Addr == strangersIP || slices.Contains(nodeAddrs, k.Addr) && slices.Contains(hostileNodePorts, k.Port)
+}
+
+// claims returns the virtual servers that the hostile Service has a right to.
+func (w *world) claims() map[kernel.Key]bool {
+	all := map[kernel.Key]bool{}
+	if w.hostile == nil {
+		return all
+	}
+	for _, p := range w.hostile.Spec.Ports {
+		k := kernel.Key{Addr: hostileIP, Protocol: map[v1.Protocol]kernel.Protocol{"": kernel.TCP, "UDP": kernel.UDP}[p.Protocol], Port: uint16(p.Port)}
+		if k.Protocol == 0 || p.Port < 1 || p.Port > 65535 || all[k] {
+			continue
+		}
+		all[k] = true
+		if slices.Contains(w.hostile.Spec.ExternalIPs, strangersIP.String()) {
+			all[kernel.Key{Addr: strangersIP, Protocol: k.Protocol, Port: k.Port}] = true
+		}
+		if p.NodePort >= 1 && p.NodePort <= 65535 {
+			all[kernel.Key{Addr: nodeAddrs[w.address], Protocol: k.Protocol, Port: uint16(p.NodePort)}] = true
+		}
+	}
+	return all
+}
 
 // hostileService claims what is not its own: addresses of the node and of nobody, and those of strangers' virtual servers
 // and of other Services, than all of which it is younger. Where it may win, since the other Service does not exist, it
@@ -36,8 +67,8 @@ func hostileService(t *rapid.T) *v1.Service {
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, v1.LoadBalancerIngress{IP: ip})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "ports") {
-		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Port: rapid.SampledFrom([]int32{-1, 0, 80, 80, 70000}).Draw(t, "port"),
-			NodePort: rapid.SampledFrom([]int32{-1, 0, 0, 70000}).Draw(t, "NodePort"), Protocol: rapid.SampledFrom([]v1.Protocol{"", "UDP", "QUIC"}).Draw(t, "protocol")})
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Port: rapid.SampledFrom([]int32{-1, 0, 22, 80, 80, 70000}).Draw(t, "port"),
+			NodePort: rapid.SampledFrom([]int32{-1, 0, 0, 22, 10250, 70000}).Draw(t, "NodePort"), Protocol: rapid.SampledFrom([]v1.Protocol{"", "UDP", "QUIC"}).Draw(t, "protocol")})
 	}
 	s.Spec.LoadBalancerSourceRanges = rapid.SliceOfN(rapid.SampledFrom([]string{"x", "10.0.0.0/8", "10.0.0.0/9"}), 0, 2).Draw(t, "ranges")
 	return s
@@ -53,6 +84,13 @@ func hostileSlices() []*discovery.EndpointSlice {
 	return []*discovery.EndpointSlice{s, {AddressType: "FQDN", Endpoints: make([]discovery.Endpoint, 2)}}
 }
 
+// given reports whether some state of the world since the kernel last agreed with it gives a Service this virtual server.
+func (r *rig) given(k kernel.Key) bool {
+	wanted := func(w map[kernel.Key]expectation) bool { _, is := w[k]; return is }
+	claimed := func(c map[kernel.Key]bool) bool { return c[k] }
+	return slices.ContainsFunc(r.worlds, wanted) || slices.ContainsFunc(r.claims, claimed)
+}
+
 // judgeHostile checks that of all that the hostile Service claims it only gets its own, and only its good endpoint.
 func (r *rig) judgeHostile(op kernel.Op) {
 	state := r.kernel.State()
@@ -62,11 +100,14 @@ func (r *rig) judgeHostile(op kernel.Op) {
 		}
 	}
 	for _, k := range state.Keys() {
-		if k.Addr.IsLoopback() || !k.Addr.IsGlobalUnicast() || slices.Contains(nodeAddrs, k.Addr) && k.Port < 30000 {
+		if k.Addr.IsLoopback() || !k.Addr.IsGlobalUnicast() {
 			r.t.Fatalf("after %v: %v is a virtual server", op, k)
 		}
+		if slices.Contains(nodeAddrs, k.Addr) && len(serving(state, k)) > 0 && !r.given(k) {
+			r.t.Fatalf("after %v: %v takes connections at the node, and no Service has that NodePort", op, k)
+		}
 		for _, real := range state.Reals(k) {
-			if hostileMayHave(k) && real.Addr != netip.MustParseAddrPort("10.244.9.9:8080") {
+			if hostileMayHave(k) && real.Addr != goodEndpoint {
 				r.t.Fatalf("after %v: %v goes to %v", op, k, real)
 			}
 		}

@@ -31,7 +31,14 @@ type rig struct {
 
 	dirty  map[types.NamespacedName]bool
 	worlds []map[kernel.Key]expectation // since the kernel last agreed with the API; the last one is now
+	claims []map[kernel.Key]bool        // of the hostile Service, in the same worlds
 	blind  bool                         // others changed the kernel: no promise until it was read again
+	lost   bool                         // the record was wiped out, and the proxier has not put it back
+
+	known          func()                  // notes what the proxier was last told of endpoints
+	listed, served map[drain.Key]time.Time // when it last knew an endpoint as listed, and as one that serves
+	deleted        []kernel.DeleteReal     // by the drain that goes on
+	expired        int                     // connections that were cut because their time was up
 }
 
 var limits = drain.Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute}
@@ -49,19 +56,23 @@ func key(addr string, port uint16) kernel.Key {
 
 func newRig(t failer, single bool) *rig {
 	r := &rig{t: t, single: single, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
-		dirty: map[types.NamespacedName]bool{}}
+		dirty: map[types.NamespacedName]bool{}, listed: map[drain.Key]time.Time{}, served: map[drain.Key]time.Time{}}
 	if err := r.kernel.Do(strangers...); err != nil {
 		t.Fatalf("%v", err)
 	}
-	r.worlds = []map[kernel.Key]expectation{r.world.contract()}
+	r.enter()
 	r.kernel.After(r.judge)
 	r.start()
 	return r
 }
 
-// start is the start of the process: a new engine that knows nothing.
+// start is the start of the process: a new engine that knows nothing. One who wipes out the record together with the proxier's memory
+// has made our virtual servers his own; so the old process has put the record back before it ends.
 func (r *rig) start() {
 	r.kernel.Revive()
+	if r.lost {
+		r.full()
+	}
 	var k kernel.Kernel = r.kernel
 	if r.single {
 		k = struct{ kernel.Kernel }{k}
@@ -73,19 +84,52 @@ func (r *rig) start() {
 	r.full()
 }
 
+// enter notes the world that the API now tells of.
+func (r *rig) enter() {
+	r.worlds = append(r.worlds, r.world.contract())
+	r.claims = append(r.claims, r.world.claims())
+}
+
+// learn notes that the proxier was told of all that the API tells now.
+func (r *rig) learn() {
+	clear(r.dirty)
+	world, claims := r.worlds[len(r.worlds)-1], r.claims[len(r.claims)-1]
+	r.known = func() {
+		for k, e := range world {
+			for real, serves := range e.listed {
+				at := drain.Key{Virtual: k, Real: real}
+				if r.listed[at] = r.now; serves {
+					r.served[at] = r.now
+				}
+			}
+		}
+		for k := range claims {
+			at := drain.Key{Virtual: k, Real: goodEndpoint}
+			r.listed[at], r.served[at] = r.now, r.now
+		}
+	}
+	r.known()
+}
+
+// age lets time pass, and now and then so much that what drains has had its time.
+func (r *rig) age(t *rapid.T) {
+	r.now = r.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Second, time.Second, 6 * time.Minute, 20 * time.Minute}).Draw(t, "time"))
+	r.known()
+}
+
 func (r *rig) full() {
 	report, err := r.engine.Full(context.Background())
 	if err != nil {
 		return // the kernel died under it
 	}
-	clear(r.dirty)
-	r.blind = false
+	r.learn()
+	r.blind, r.lost = false, false
 	r.settle(report)
 }
 
 func (r *rig) sync() {
 	names := slices.SortedFunc(maps.Keys(r.dirty), func(a, b types.NamespacedName) int { return len(a.Name) - len(b.Name) })
-	clear(r.dirty)
+	r.learn()
 	report, err := r.engine.Sync(context.Background(), names)
 	if err != nil {
 		r.t.Fatalf("sync: %v", err)
@@ -105,7 +149,7 @@ func (r *rig) settle(report Report) {
 		return
 	}
 	now := r.worlds[len(r.worlds)-1]
-	r.worlds = r.worlds[len(r.worlds)-1:]
+	r.worlds, r.claims = r.worlds[len(r.worlds)-1:], r.claims[len(r.claims)-1:]
 	r.converged(now)
 }
 
@@ -205,6 +249,9 @@ func serving(s *kernel.State, k kernel.Key) []netip.AddrPort {
 // judge looks at the kernel after one operation: what has a usable endpoint before and after is served, by one of those;
 // nothing goes to a pod that no state of the world since then allows; and whose source has to change, has it changed.
 func (r *rig) judge(op kernel.Op) {
+	if o, is := op.(kernel.DeleteReal); is {
+		r.deleted = append(r.deleted, o)
+	}
 	if r.blind {
 		return
 	}
@@ -363,6 +410,22 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 	}
 }
 
+// begin gives the history Services to begin with; it is short beside the life of a cluster.
+func (r *rig) begin(t *rapid.T) {
+	for i := range r.world.services {
+		s := &r.world.services[i]
+		if s.exists = rapid.Bool().Draw(t, "exists"); !s.exists {
+			continue
+		}
+		for p := range s.pods {
+			s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready}).Draw(t, "state")
+		}
+		r.dirty[name(i)] = true
+	}
+	r.enter()
+	r.sync()
+}
+
 // change is one change in the API.
 func (r *rig) change(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
@@ -391,7 +454,7 @@ func (r *rig) change(t *rapid.T) {
 		r.world.hostile = hostileService(t)
 		r.dirty[hostileName] = true
 	}
-	r.worlds = append(r.worlds, r.world.contract())
+	r.enter()
 }
 
 // connections opens and closes connections on real servers, as clients do.
@@ -412,8 +475,7 @@ func (r *rig) connections(t *rapid.T) {
 	}
 }
 
-// vandal changes the kernel behind the proxier's back, which finds it out at once or after some other steps. One who
-// wipes out the record together with the proxier's memory has made our virtual servers his own; so not that.
+// vandal changes the kernel behind the proxier's back, which finds it out at once or after some other steps.
 func (r *rig) vandal(t *rapid.T) {
 	keys := r.ours()
 	if len(keys) == 0 || r.blind {
@@ -439,14 +501,14 @@ func (r *rig) vandal(t *rapid.T) {
 			op = kernel.Unbind{Addr: k.Addr}
 		}
 	case "elements":
-		op = kernel.ChangeSets{Remove: r.kernel.State().Elements()}
+		op, r.lost = kernel.ChangeSets{Remove: r.kernel.State().Elements()}, true
 	}
 	if op != nil {
 		if err := r.kernel.Do(op); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if damage == "elements" || rapid.Bool().Draw(t, "found out") {
+	if rapid.Bool().Draw(t, "found out") {
 		r.full()
 	}
 }
@@ -464,6 +526,18 @@ func (r *rig) flush() {
 	}
 	r.blind = false
 	r.settle(report)
+}
+
+// poison makes one virtual server one that can be neither changed nor read for two passes.
+func (r *rig) poison(t *rapid.T) {
+	keys := slices.SortedFunc(maps.Keys(r.worlds[len(r.worlds)-1]), kernel.Key.Compare)
+	if len(keys) == 0 {
+		return
+	}
+	r.kernel.Poison(rapid.SampledFrom(keys).Draw(t, "key"))
+	r.sync()
+	r.sync()
+	r.kernel.Revive()
 }
 
 // fault makes one of the next operations fail; the process survives all but the last kind.
@@ -484,6 +558,7 @@ func (r *rig) fault(t *rapid.T) {
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRig(t, rapid.Bool().Draw(t, "single"))
+		r.begin(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"change":      r.change,
 			"change more": r.change,
@@ -496,17 +571,36 @@ func TestHistories(t *testing.T) {
 			"fault":       r.fault,
 			"vandal":      r.vandal,
 			"flush":       func(*rapid.T) { r.flush() },
-			"time passes": func(*rapid.T) { r.now = r.now.Add(time.Second) },
+			"poison":      r.poison,
+			"time passes": r.age,
 			"reconcile":   func(*rapid.T) { r.full() },
 		})
-		if cut := r.kernel.Cut(); cut > 0 {
-			t.Fatalf("%d connections were cut", cut)
+		if cut := r.kernel.Cut(); cut != r.expired {
+			t.Fatalf("%d connections were cut, and the time of %d was up", cut, r.expired)
 		}
 		r.finish()
 	})
 }
 
+// drain lets the proxier look at what drains. Only here, and only from pods that have not served for as long as the limits say, may
+// connections be cut.
 func (r *rig) drain() {
+	servers, err := r.kernel.Servers()
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	defer func() {
+		for _, s := range servers {
+			for _, real := range s.Reals {
+				op := kernel.DeleteReal{Key: s.Key, Real: real.Addr}
+				at := drain.Key{Virtual: s.Key, Real: real.Addr}
+				if slices.Contains(r.deleted, op) && (r.now.Sub(r.listed[at]) >= limits.Gone || r.now.Sub(r.served[at]) >= limits.Listed) {
+					r.expired += real.Active
+				}
+			}
+		}
+	}()
+	r.deleted = nil
 	if _, err := r.engine.Drain(context.Background()); err != nil {
 		r.t.Fatalf("drain: %v", err)
 	}

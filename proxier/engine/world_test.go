@@ -243,7 +243,8 @@ type expectation struct {
 	source kernel.Set
 	from   []string // who may come; nil for everybody
 	sched  string
-	bound  bool // the address has to be bound; that of a NodePort is the node's already
+	bound  bool                    // the address has to be bound; that of a NodePort is the node's already
+	listed map[netip.AddrPort]bool // all its endpoints, and whether they serve
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
@@ -260,6 +261,21 @@ func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
 		}
 	}
 	return nil
+}
+
+// listed returns the endpoints of one port and family, and whether each of them serves.
+func (s service) listed(svc, port int, is6 bool) map[netip.AddrPort]bool {
+	all := map[netip.AddrPort]bool{}
+	for p, state := range s.pods {
+		real := pod(svc, p, port)
+		if is6 {
+			real = six(real)
+		}
+		if state != absent {
+			all[real] = state == ready || state == draining
+		}
+	}
+	return all
 }
 
 // contract returns what must be served, by virtual server.
@@ -289,7 +305,7 @@ func (w *world) contract() map[kernel.Key]expectation {
 						reals[n] = six(reals[n])
 					}
 				}
-				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source, sched: []string{"rr", "wrr", "rr"}[s.scheduler],
+				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source, listed: s.listed(i, target, a.Is6()), sched: []string{"rr", "wrr", "rr"}[s.scheduler],
 					drop: onlyLocal && len(reals) == 0 && len(s.usable(i, false, target)) > 0, bound: !slices.Contains(nodeAddrs, a)}
 			}
 			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) { at(a, port, onlyLocal, source) }
