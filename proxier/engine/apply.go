@@ -186,7 +186,8 @@ func (r *Report) repair(op kernel.Op) {
 }
 
 // trim takes out of an operation what must not happen because an earlier one failed: a virtual server whose new real
-// servers could not be added keeps its old ones, and an address is not bound before a virtual server is there.
+// servers could not be added keeps its old ones, and an address is not bound before a virtual server is there and the
+// programs of the host are shut out.
 func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 	if k, ok := kernel.KeyOf(op); ok {
 		return op, !x.failed[k]
@@ -197,12 +198,13 @@ func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 		})
 		op = o
 	}
+	if o, bind := op.(kernel.Bind); bind {
+		return op, x.state.Users(o.Addr) > 0 && x.state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}})
+	}
 	if len(x.failed) == 0 {
 		return op, true
 	}
 	switch o := op.(type) {
-	case kernel.Bind:
-		return op, x.state.Users(o.Addr) > 0
 	case kernel.Unbind:
 		return op, x.state.Users(o.Addr) == 0
 	case kernel.ChangeSets:
@@ -242,9 +244,20 @@ func (x *execution) fail(op kernel.Op, err error) {
 	case kernel.ChangeSets:
 		x.suspect.elements = true
 		for _, el := range slices.Concat(o.Add, o.Remove) {
-			if x.pending.element(el); el.Set.Single() {
-				x.failed[el.Key] = true
-			}
+			x.postpone(el, &x.pending)
+		}
+	}
+}
+
+// postpone leaves an element to a later pass, with what must not happen before.
+func (x *execution) postpone(el kernel.Element, to *pending) {
+	to.element(el)
+	switch {
+	case el.Set.Single():
+		x.failed[el.Key] = true
+	case el.Set == kernel.Isolated:
+		for _, k := range x.scope.At(el.Key.Addr) {
+			to.keys[k] = true
 		}
 	}
 }

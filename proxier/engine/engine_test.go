@@ -593,6 +593,26 @@ func TestFailureStaysWhereItIs(t *testing.T) {
 	}
 }
 
+// An address is not bound before it is isolated, also where the virtual server has been there all the time: programs of the host would
+// answer.
+func TestNoAddressIsBoundBeforeItIsIsolated(t *testing.T) {
+	b := newBench(t)
+	b.kernel.Flush()
+	if err := b.kernel.Do(kernel.Unbind{Addr: vip.Addr}); err != nil {
+		t.Fatal(err)
+	}
+	isolated := kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: vip.Addr}}
+	b.kernel.FailAt(0, fake.Refuse) // the sets
+	b.report(b.engine.Full(context.Background()))
+	if b.kernel.State().Bound(vip.Addr) && !b.kernel.State().Has(isolated) {
+		t.Error("it is bound, and not isolated")
+	}
+	b.report(b.engine.Sync(context.Background(), nil))
+	if !b.kernel.State().Bound(vip.Addr) || !b.kernel.State().Has(isolated) || b.engine.Pending() {
+		t.Errorf("after the next try: bound %v, isolated %v", b.kernel.State().Bound(vip.Addr), b.kernel.State().Has(isolated))
+	}
+}
+
 // A remote pod that could not be taken out goes on being masqueraded, or its answers would miss the client.
 func TestFailedDrainKeepsItsMasquerading(t *testing.T) {
 	b := newBench(t)

@@ -118,8 +118,7 @@ func (x *execution) waive(op kernel.Op) {
 		}
 	case kernel.ChangeSets:
 		for _, el := range slices.Concat(o.Add, o.Remove) {
-			x.again.element(el)
-			x.failed[k] = x.failed[k] || el.Set.Single()
+			x.postpone(el, &x.again)
 		}
 	}
 }
