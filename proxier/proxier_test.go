@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -417,15 +418,29 @@ func TestManyRefusals(t *testing.T) {
 
 // hostPorts are Checks that open nothing: a network would never be idle in a bubble. Other programs may have ports.
 type hostPorts struct {
+	mu           sync.Mutex
 	wanted, open map[types.NamespacedName]uint16
 	taken        map[uint16]bool
 }
 
-func (p *hostPorts) Set(name types.NamespacedName, port uint16, _ int) { p.wanted[name] = port }
-func (p *hostPorts) Delete(name types.NamespacedName)                  { delete(p.wanted, name); delete(p.open, name) }
-func (p *hostPorts) Close()                                            {}
+func (p *hostPorts) Set(name types.NamespacedName, port uint16, _ int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted[name] = port
+}
+
+func (p *hostPorts) Delete(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.wanted, name)
+	delete(p.open, name)
+}
+
+func (p *hostPorts) Close() {}
 
 func (p *hostPorts) Open() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for name, port := range p.wanted {
 		if p.taken[port] {
 			return fmt.Errorf("port %d is in use", port)
@@ -435,23 +450,38 @@ func (p *hostPorts) Open() error {
 	return nil
 }
 
+// leave is the end of the other program.
+func (p *hostPorts) leave(port uint16) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.taken, port)
+}
+
+// opened returns the port that is open for a Service, 0 for none.
+func (p *hostPorts) opened(name types.NamespacedName) uint16 {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open[name]
+}
+
 // A health check port that another program has is opened soon after that one leaves it, whether or not the kernel is ever read
 // again; it is said once, and is no fault of the proxier's.
 func TestHealthCheckPortInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		checks := &hostPorts{map[types.NamespacedName]uint16{}, map[types.NamespacedName]uint16{}, map[uint16]bool{32000: true}}
+		checks := &hostPorts{wanted: map[types.NamespacedName]uint16{}, open: map[types.NamespacedName]uint16{}, taken: map[uint16]bool{32000: true}}
 		r := startWith(t, Periods{Retry: 30 * time.Second, Flows: time.Second}, func(c *Config) { c.Checks = checks })
 		defer r.stop()
 		r.source.health = 32000
 		r.source.set("10.244.1.1")
 		time.Sleep(10 * time.Minute)
-		if said := strings.Count(r.logged(), "port 32000 is in use"); said != 1 || r.healthz() != 200 || len(checks.open) > 0 {
-			t.Errorf("in use for ten minutes: said %d times, /healthz is %d, open %v", said, r.healthz(), checks.open)
+		if said := strings.Count(r.logged(), "port 32000 is in use"); said != 1 || r.healthz() != 200 || checks.opened(web) != 0 {
+			t.Errorf("in use for ten minutes: said %d times, /healthz is %d, open %d", said, r.healthz(), checks.opened(web))
 		}
-		delete(checks.taken, 32000)
+		checks.leave(32000)
 		time.Sleep(31 * time.Second)
-		if synctest.Wait(); checks.open[web] != 32000 {
-			t.Errorf("31 s after it was left, open are %v", checks.open)
+		if got := checks.opened(web); got != 32000 {
+			t.Errorf("31 s after it was left, open is %d", got)
 		}
 	})
 }

@@ -74,7 +74,8 @@ type execution struct {
 
 // execute carries operations out, and returns the virtual servers of which one failed. Those that are spared count as such from the
 // start.
-func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, spared map[kernel.Key]bool, r *Report) (failed map[kernel.Key]bool, err error) {
+func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, spared map[kernel.Key]bool,
+	r *Report) (failed map[kernel.Key]bool, err error) {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
 	maps.Copy(x.failed, spared)
 	for len(ops) > 0 {

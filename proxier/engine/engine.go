@@ -98,7 +98,8 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 	}
 	return &Engine{kernel: k, objects: objects, options: options,
 		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
-		pending: newPending(), again: newPending(), refusing: map[kernel.Key]map[subject]refusal{}, suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
+		pending: newPending(), again: newPending(), refusing: map[kernel.Key]map[subject]refusal{},
+		suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
 		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{},
 		tried: map[string]bool{}}
 }

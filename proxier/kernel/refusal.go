@@ -11,7 +11,8 @@ import (
 // without, an address that no device can have. Not among them is what time, rights or another look at the kernel cure: too little
 // memory (ENOMEM, ENOBUFS, ENOSPC), no permission, what exists already, what is gone (ENOENT, ESRCH, ENODEV: a table, a module or a
 // device that may come back).
-var refusals = []syscall.Errno{syscall.EINVAL, syscall.ERANGE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP, syscall.EADDRNOTAVAIL}
+var refusals = []syscall.Errno{syscall.EINVAL, syscall.ERANGE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP,
+	syscall.EADDRNOTAVAIL}
 
 // Refused reports whether an error is the kernel's answer that it does not take what it was asked for. Such an operation had no
 // effect.
