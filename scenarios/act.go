@@ -22,9 +22,10 @@ type deeds struct {
 	restores  map[string]func() error // by node: how to put a proxy's tables back
 	backs     map[string]func()       // by node: how the API server comes back
 	delays    map[string]func()       // by node: how its watches are on time again
-	watches   map[string]int          // by node: how many it had before something was done to them
-	pids      map[string]int          // by node: of the proxy that ended last
-	subjects  map[string]string       // by node: what ran before anything was changed
+	losses    []*loss
+	watches   map[string]int    // by node: how many it had before something was done to them
+	pids      map[string]int    // by node: of the proxy that ended last
+	subjects  map[string]string // by node: what ran before anything was changed
 	rollouts  int
 	restarts  int // of the DaemonSet of a live cluster's proxy
 	rolling   int // number of the rollout whose end is not yet told; 0 for none
@@ -116,6 +117,7 @@ func init() { // not an initialiser: what it refers to refers to it
 		"api cut":          (*World).cutWatches,
 		"api expire":       (*World).cutWatches,
 		"api delay":        (*World).delayWatches,
+		"api lose":         (*World).loseEvents,
 		"client open":      (*World).openClient,
 		"client close":     func(w *World, _ context.Context, s timeline.Step) error { return w.closeClient(s.Object) },
 		"lane stop":        func(w *World, _ context.Context, s timeline.Step) error { return w.stopLane(s.Object) },

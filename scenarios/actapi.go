@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/e2e-framework/klient/k8s"
@@ -22,6 +23,9 @@ type ControlPlane interface {
 	Cut(node string, expire bool) []string
 	// Delay makes each event reach the node's proxy later, until lift is called.
 	Delay(node string, by time.Duration) (lift func())
+	// Lose has the next event of a resource (as in paths) never reach the node's proxy, unless it lists again. Then lost is
+	// told what it was, from any goroutine.
+	Lose(node, resource string, lost func(what string))
 	// Watching returns the resources that the node's proxy watches, one for each watch.
 	Watching(node string) []string
 	// Put makes an object or replaces it, its status too, without a request: a recording can have tens of thousands.
@@ -124,6 +128,50 @@ func (w *World) delayWatches(_ context.Context, s timeline.Step) error {
 		}
 	}
 	w.tell("api server", fmt.Sprintf("what proxies%s watch is %s late", ofNode(s), by))
+	return nil
+}
+
+// loss is what a step has a node's proxy not hear of.
+type loss struct {
+	step timeline.Step
+	node string
+	came atomic.Bool
+}
+
+// loseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
+func (w *World) loseEvents(_ context.Context, s timeline.Step) error {
+	nodes := w.nodesOf(s)
+	if err := w.noteWatches(nodes); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		resources := slices.Compact(slices.Sorted(slices.Values(w.ControlPlane.Watching(node))))
+		if one := s.Get("resource"); one != "" {
+			if !slices.Contains(resources, one) {
+				return fmt.Errorf("the proxy of %s does not watch %s but %s: there is nothing to lose", node, one, strings.Join(resources, ", "))
+			}
+			resources = []string{one}
+		}
+		l := &loss{step: s, node: node}
+		w.deeds().losses = append(w.deeds().losses, l)
+		for _, resource := range resources {
+			w.ControlPlane.Lose(node, resource, func(what string) {
+				l.came.Store(true)
+				w.tell("api server", "lost for the proxy of "+node+": "+what)
+			})
+		}
+		w.tell("api server", "the next event for the proxy of "+node+" is lost, of "+strings.Join(resources, ", "))
+	}
+	return nil
+}
+
+// lostNothing is an error when a step was to lose an event and none came. The replay ends with it.
+func (w *World) lostNothing() error {
+	for _, l := range w.deeds().losses {
+		if !l.came.Load() {
+			return fmt.Errorf("line %d: %s: until the end no event came that the proxy of %s could have lost", l.step.Line, l.step.Does(), l.node)
+		}
+	}
 	return nil
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"sigs.k8s.io/e2e-framework/klient/k8s"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // paperAPI is an API server that each node has watches on, and what was done to it.
@@ -17,6 +20,8 @@ type paperAPI struct {
 	hopeless bool // nobody comes back
 	gone     map[string]bool
 	done     []string
+	losing   []func(what string)
+	cut      func() // called when watches are cut; may be nil
 }
 
 func (a *paperAPI) leave(node string, gone bool) {
@@ -37,6 +42,9 @@ func (a *paperAPI) Away(node string) func() {
 
 func (a *paperAPI) Cut(node string, expire bool) []string {
 	a.done = append(a.done, fmt.Sprintf("%s cut, expire %t", node, expire))
+	if a.cut != nil {
+		a.cut()
+	}
 	ended := a.Watching(node)
 	a.leave(node, a.hopeless)
 	return ended
@@ -45,6 +53,11 @@ func (a *paperAPI) Cut(node string, expire bool) []string {
 func (a *paperAPI) Delay(node string, by time.Duration) func() {
 	a.done = append(a.done, node+" delay "+by.String())
 	return func() { a.done = append(a.done, node+" on time") }
+}
+
+func (a *paperAPI) Lose(node, resource string, lost func(what string)) {
+	a.done = append(a.done, node+" lose "+resource)
+	a.losing = append(a.losing, lost)
 }
 
 func (a *paperAPI) Watching(node string) []string {
@@ -90,5 +103,49 @@ func TestAnAPIServerThatNobodyMissesIsAnError(t *testing.T) {
 		if err := w.relist(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("relist gave %v, want %q", err, want)
 		}
+	}
+}
+
+// An event that was lost is told; a step that lost none until the end is an error, with its line.
+func TestALostEventIsToldOrMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		step    string
+		comes   bool
+		done    []string
+		wantErr string
+	}{
+		"lost":               {"api lose node-1 resource=services", true, []string{"node-1 lose services"}, ""},
+		"each that is there": {"api lose all", true, []string{"node-1 lose services", "node-2 lose services"}, ""},
+		"not watched":        {"api lose node-1 resource=endpoints", true, nil, "line 3: api lose node-1 resource=endpoints: the proxy of node-1 does not watch endpoints but services"},
+		"none came":          {"api lose node-1", false, []string{"node-1 lose services"}, "line 3: api lose node-1: until the end no event came"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parsed, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\n+0s "+c.step+"\n+1m api cut node-1\n+2m end\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, record := &paperAPI{watches: 6}, &paperRecord{}
+			a.cut = func() {
+				for _, lost := range a.losing {
+					if c.comes {
+						lost("MODIFIED Service default/web")
+					}
+				}
+			}
+			w := &World{Nodes: []string{"node-1", "node-2"}, ControlPlane: a, Recorder: record, Clock: &paperClock{}, main: &workload{name: "web"}}
+			err = Replay(parsed).Run(t.Context(), w)
+			if c.wantErr == "" && err != nil || c.wantErr != "" && (err == nil || !strings.HasPrefix(err.Error(), c.wantErr)) {
+				t.Errorf("the replay gave %v, want %q", err, c.wantErr)
+			}
+			if got := slices.DeleteFunc(a.done, func(d string) bool { return !strings.Contains(d, "lose") }); !slices.Equal(got, c.done) {
+				t.Errorf("%q was done, want %q", got, c.done)
+			}
+			told := slices.ContainsFunc(record.events, func(e reports.Event) bool {
+				return e.Text == "lost for the proxy of node-1: MODIFIED Service default/web"
+			})
+			if told != (c.wantErr == "") {
+				t.Errorf("that the event was lost is told: %t", told)
+			}
+		})
 	}
 }

@@ -88,7 +88,8 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 	for i, s := range t.Steps {
 		at := w.began + s.At
 		if s.Verb == timeline.End {
-			return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
+			err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
+			return cmp.Or(err, w.lostNothing())
 		}
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err

@@ -144,6 +144,10 @@ func (a apiServer) Delay(node string, by time.Duration) (lift func()) {
 	return a.server.Fault(replay.DelayWatches{Scope: a.of(node), By: by})
 }
 
+func (a apiServer) Lose(node, resource string, lost func(what string)) {
+	a.server.Fault(replay.LoseNext{Scope: replay.Scope{Addr: a.of(node).Addr, Resource: resource}, Lost: lost})
+}
+
 func (a apiServer) Watching(node string) (resources []string) {
 	for _, w := range a.server.Watchers(a.of(node)) {
 		resources = append(resources, w.Resource)

@@ -36,6 +36,23 @@ type CutWatches struct{ Scope }
 // client lists again. It is used up by one watch. Watches that are open stay: cut them after it to see the effect.
 type ExpireNextWatch struct{ Scope }
 
+// LoseNext loses one event, as a watch cache with a bug or a proxy on the way does: the first one, written after the fault began,
+// that a watch in scope would show. It is sent to no watch in scope, nor to one that resumes from before it. Lists, and what a
+// watch begins with, have what is stored: a client that lists again knows it all. Each fault is used up by one event; what was
+// lost stays lost when it is lifted. With watches of several resources in scope, it is chance whose event comes first.
+type LoseNext struct {
+	Scope
+	// Lost is told what was lost, as "MODIFIED EndpointSlice default/web-1"; it may be nil.
+	Lost func(what string)
+}
+
+// loss is a LoseNext that has begun.
+type loss struct {
+	LoseNext
+	after   uint64 // events up to this version are not lost
+	version uint64 // of the event that was lost; 0 for none yet
+}
+
 // Away keeps the clients at these addresses from the server, as a network that is cut does to them: watches end, and the
 // connection of each request is closed without an answer.
 type Away struct{ Addrs []netip.Addr }
@@ -74,6 +91,14 @@ func (f ExpireNextWatch) begin(s *Server) func() {
 	s.expiring = append(s.expiring, active)
 	return func() {
 		s.expiring = slices.DeleteFunc(s.expiring, func(other *ExpireNextWatch) bool { return other == active })
+	}
+}
+
+func (f LoseNext) begin(s *Server) func() {
+	active := &loss{LoseNext: f, after: s.version}
+	s.losses = append(s.losses, active)
+	return func() {
+		s.losses = slices.DeleteFunc(s.losses, func(other *loss) bool { return other == active && other.version == 0 })
 	}
 }
 
@@ -132,7 +157,7 @@ func (s Scope) matches(w *watch) bool {
 		(!s.Addr.IsValid() || s.Addr.Unmap() == w.client.addr)
 }
 
-// The functions below are called with Server.mu held, but for delay.
+// The functions below are called with Server.mu held, but for delay and loses.
 
 func (s *Server) open(scope Scope) []*watch {
 	var found []*watch
@@ -170,6 +195,30 @@ func (s *Server) expires(w *watch) bool {
 		}
 	}
 	return false
+}
+
+// loses reports whether the event at this version is kept from w, and uses a fault up when it is the next one. What it is like
+// is told to the fault.
+func (s *Server) loses(w *watch, version uint64, what func() string) bool {
+	f, first := s.lossOf(w, version)
+	if first && f.Lost != nil {
+		f.Lost(what())
+	}
+	return f != nil
+}
+
+// lossOf is the fault that keeps the event at this version from w, nil for none, and whether it has just been used up.
+func (s *Server) lossOf(w *watch, version uint64) (f *loss, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lost := range []uint64{version, 0} { // one that was lost already uses no other fault up
+		i := slices.IndexFunc(s.losses, func(f *loss) bool { return f.version == lost && version > f.after && f.matches(w) })
+		if i >= 0 {
+			s.losses[i].version = version
+			return s.losses[i], lost == 0
+		}
+	}
+	return nil, false
 }
 
 // delay is by how much the events of w are late now.

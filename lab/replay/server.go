@@ -41,6 +41,7 @@ type Server struct {
 
 	delays   []*DelayWatches
 	expiring []*ExpireNextWatch
+	losses   []*loss
 	away     []*Away
 }
 

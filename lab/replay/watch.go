@@ -221,14 +221,21 @@ func (w *watch) wait(timer <-chan time.Time) ending {
 // show sends an event as it looks through the selection: an object that begins to be selected is added, and one that no
 // longer is was deleted (shown as it last was, at the version of the change).
 func (w *watch) show(e event) {
-	before, after := w.sel.matches(e.old), w.sel.matches(e.new)
-	switch {
+	var kind apiwatch.EventType
+	o := e.new
+	switch before, after := w.sel.matches(e.old), w.sel.matches(e.new); {
 	case after && before:
-		w.sendObject(apiwatch.Modified, e.new)
+		kind = apiwatch.Modified
 	case after:
-		w.sendObject(apiwatch.Added, e.new)
+		kind = apiwatch.Added
 	case before:
-		w.sendObject(apiwatch.Deleted, e.old.at(w.store.resource, e.version))
+		kind, o = apiwatch.Deleted, e.old.at(w.store.resource, e.version)
+	default:
+		return
+	}
+	ref := Ref{Kind: w.store.kind, Namespace: o.key.namespace, Name: o.key.name}
+	if !w.server.loses(w, e.version, func() string { return string(kind) + " " + ref.String() }) {
+		w.sendObject(kind, o)
 	}
 }
 

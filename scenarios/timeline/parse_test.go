@@ -94,6 +94,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"bad duration":               {steps("+0s api delay node-1 by=5"), `f:2: api delay: by: "5" is not a duration`},
 		"bad address":                {steps("+0s endpoints create a addresses=1.2.3"), `f:2: endpoints create: addresses: "1.2.3" is not an IPv4 address`},
 		"address twice":              {steps("+0s endpoints create a addresses=1.2.3.4,1.2.3.4"), "f:2: endpoints create: addresses: 1.2.3.4 is there twice"},
+		"nothing known to lose":      {steps("+0s api lose node-2 resource=pods"), `f:2: api lose: resource: "pods" is not one of services, endpointslices, endpoints, nodes`},
+		"lost by no node":            {steps("+0s api lose node-4"), `f:2: api lose node-4: there is no node "node-4"`},
 		"API server is not away":     {steps("+0s api back node-2"), "f:2: api back node-2: node-2 does not"},
 		"away twice":                 {steps("+0s api away node-2", "+0s api away all"), "f:3: api away all: node-2 is kept from the API server already"},
 		"lane runs":                  {"hitless timeline 1\nlane tcp-new\n+0s end\n", "f:2: lane start tcp-new: tcp-new runs already"},
@@ -142,13 +144,14 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 		"connections": number(1, 10000), "policy": rapid.SampledFrom([]string{"Local", "Cluster"}), "gated": rapid.SampledFrom([]string{"on", "off"}),
 		"addresses": rapid.SampledFrom([]string{"-", "192.0.2.1", "192.0.2.1,10.1.2.3"}), "workload": rapid.SampledFrom([]string{"web", "a"}),
 		"node": rapid.SampledFrom([]string{"node-1", "node-2"}), "to": rapid.SampledFrom([]string{"subject", "kube-proxy@v1.26.0/iptables"}),
-		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"})}
+		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"}),
+		"resource": rapid.SampledFrom([]string{"services", "endpointslices"})}
 	objects := rapid.SampledFrom([]string{"", "web", "a", "b", "all", "node-1", "node-2", "web#1", "web-p", "tcp-new", "tcp-long", "Service/default/web", "Node/node-1"})
 	var at time.Duration
 	for range rapid.IntRange(0, 30).Draw(t, "steps") {
 		at += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later"))
 		s := timeline.Step{At: at, Verb: rapid.SampledFrom(timeline.Verbs()).Draw(t, "verb"), Object: objects.Draw(t, "object")}
-		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "each", "connections", "rate", "within"} {
+		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "each", "connections", "rate", "within", "resource"} {
 			if rapid.Bool().Draw(t, k+"?") {
 				s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
 			}

@@ -72,6 +72,7 @@ func makeVerbs() map[string]verb {
 		"pod kill":         {object: aPod},
 		"proxy change":     {object: aNode, keys: []key{{"to", true, word}}},
 		"api delay":        {object: nodeOrAll, keys: []key{{"by", true, duration(0, time.Hour)}}},
+		"api lose":         {object: nodeOrAll, keys: []key{{"resource", false, oneOf("services", "endpointslices", "endpoints", "nodes")}}},
 		"client open":      {object: aWorkload, keys: []key{{"each", false, number(1, 1000)}}},
 		"client close":     {object: aWorkload},
 		"lane start":       {object: aLane, keys: []key{{"connections", false, number(1, 10000)}, {"rate", false, rate}}},
