@@ -3,10 +3,12 @@ package guest
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,5 +212,42 @@ func TestAPackedTimelineIsUnpacked(t *testing.T) {
 	}
 	if _, err := unpackTimeline(packed[:len(packed)-3]); err == nil || !strings.Contains(err.Error(), "unpacking") {
 		t.Errorf("a damaged one gave %v", err)
+	}
+}
+
+// What goes wrong in the guest is told with the line of the user's file, whatever stands between its steps.
+func TestAPackedTimelineKeepsTheLinesOfItsFile(t *testing.T) {
+	const file = "../../docs/examples/k8s-71515.timeline"
+	example, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "hitless timeline 1\n\n# Services first\ngiven {\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"s\"}}\nlane tcp-long\n\nset replicas=2\nnodes 2\n" +
+		"set gated=on\n\n+0s api lose node-2\n# nobody hears of it\n\n+1s pod ready web#1\n+2s end\n"
+	for name, text := range map[string]string{"example": string(example), "own": own, "plain": "hitless timeline 1\n+0s end\n"} {
+		want, err := timeline.Parse(file, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := PackTimeline(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := unpackTimeline(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(t *timeline.Timeline) (lines []string) {
+			for _, s := range t.Set {
+				lines = append(lines, fmt.Sprintf("line %d: set %s=%s", s.Line, s.Key, s.Value))
+			}
+			for _, s := range slices.Concat(t.Lanes, t.Given, t.Steps) {
+				lines = append(lines, fmt.Sprintf("line %d: %s", s.Line, s))
+			}
+			return append(lines, t.Header())
+		}
+		if diff := cmp.Diff(in(want), in(got)); diff != "" {
+			t.Errorf("%s (-in the file +in the guest)\n%s", name, diff)
+		}
 	}
 }
