@@ -21,6 +21,8 @@ What is kept is what proxies act upon: addresses, ports, policies, conditions. A
 other labels are never kept. With --anonymous names, addresses and node ports are replaced as well: the same by the same, and
 by addresses that the lab does not have.
 
+The rate of probing that it says suits its length, so that the record of a replay has room: 10 a second for --for 24h.
+
 It ends after --for, or by Ctrl-C, with a whole timeline either way. Until then its name is FILE.timeline.part; after a kill
 that is what is left, and hitless replay says that it is cut off.`,
 		Example: `  hitless record --kubeconfig ~/.kube/staging --for 24h --anonymous --out staging.timeline

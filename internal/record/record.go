@@ -22,6 +22,27 @@ type Options struct {
 	Pause time.Duration
 }
 
+// mostAttempts is how many attempts a replay of a recording makes on a lane, as far as its rate decides: a quarter of those that the record
+// of a run has room for.
+const mostAttempts = 1_000_000
+
+// unknownRate is for a recording whose length nobody knows when it begins: it has room for four days.
+const unknownRate = 10
+
+// rateFor is the rate, in attempts a second, that suits a recording of this length; 0 is an unknown one.
+func rateFor(length time.Duration) float64 {
+	if length == 0 {
+		return unknownRate
+	}
+	rate := 100.0
+	for _, lower := range []float64{50, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01} {
+		if rate*length.Seconds() > mostAttempts {
+			rate = lower
+		}
+	}
+	return rate
+}
+
 // listWithin is how long the first lists may take.
 const listWithin = 5 * time.Minute
 
@@ -44,6 +65,7 @@ func Record(ctx context.Context, client kubernetes.Interface, o Options) (Summar
 		o.Pause = 800 * time.Millisecond
 	}
 	s := newScribe(file, o.Now, o.Anonymous)
+	s.rate = rateFor(o.For)
 	inner, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() { defer close(over); follow(inner, client, s, o.Pause) }()

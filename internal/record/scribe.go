@@ -43,6 +43,7 @@ type scribe struct {
 	out    io.Writer
 	now    func() time.Duration // since any time
 	names  *names               // nil to leave them as they are
+	rate   float64              // attempts a second that the timeline says; the format's own when 0
 	listed map[string]bool
 	early  map[ref]any // before all kinds are listed
 	known  map[ref]*known
@@ -136,7 +137,7 @@ func (s *scribe) begin() {
 		}
 		s.names.settle()
 	}
-	s.write(timeline.New().Header())
+	s.head()
 	early := s.early
 	s.early = nil
 	for _, r := range all {
@@ -146,6 +147,18 @@ func (s *scribe) begin() {
 		s.leave(r, early[r])
 	}
 	close(s.begun)
+}
+
+// head writes what stands before the objects. Another rate than the format's own is explained.
+func (s *scribe) head() {
+	t := timeline.New()
+	if s.rate == 0 || s.rate == t.Rate {
+		s.write(t.Header())
+		return
+	}
+	t.Rate = s.rate
+	s.write(t.Header())
+	s.write("# At this rate the attempts of a replay have room in its record; replay --rate R makes others.\n")
 }
 
 // given reports whether what is written is still what is there at the beginning.

@@ -134,7 +134,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
-	if err := checkRoom(o.room(params)); err != nil {
+	if err := o.checkRoom(params); err != nil {
 		return p, spec, err
 	}
 	p.Next, err = o.next(params, spec)
@@ -186,14 +186,32 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
 }
 
+// mostRoom is how many bytes the attempts of a run may take in its record; the rest is for events and logs.
+const mostRoom = 0.9 * vm.RegionSize
+
 // checkRoom refuses a run whose record cannot be sure of its room: it would be invalid, after hours.
-func checkRoom(bytes float64) error {
-	const room = 0.9 * vm.RegionSize // the rest is for events and logs
-	if bytes <= room {
+func (o *Options) checkRoom(p scenarios.Params) error {
+	bytes := o.room(p)
+	if bytes <= mostRoom {
 		return nil
 	}
+	help := "run for less long; a soak with keepGoing=off and record=thinned needs less"
+	if o.Timeline != nil {
+		help = "replay less of it" + o.fittingRate(p)
+	}
 	return usagef("the attempts of this run may take %.0f MB, and its record has room for %.0f MB of them: "+
-		"probe less often, name fewer lanes, or run for less long; a soak with keepGoing=off and record=thinned needs less", bytes/1e6, room/1e6)
+		"probe less often, name fewer lanes, or %s", bytes/1e6, mostRoom/1e6, help)
+}
+
+// fittingRate tells the highest rate of a few at which the timeline fits, if there is one.
+func (o *Options) fittingRate(p scenarios.Params) string {
+	for _, rate := range []float64{1000, 500, 200, 100, 50, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1} {
+		less := *o
+		if less.Rate = rate; rate < o.Rate && less.room(p) <= mostRoom {
+			return fmt.Sprintf("; --rate %g is a rate at which it fits", rate)
+		}
+	}
+	return ""
 }
 
 func (o *Options) checkNumbers() error {

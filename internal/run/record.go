@@ -52,5 +52,8 @@ func Record(ctx context.Context, l Live, o RecordOptions) (Recording, error) {
 	if r.Unfit == nil {
 		r.Unfit = line.checkLab("replay")
 	}
+	if r.Unfit == nil {
+		r.Unfit = line.checkRoom()
+	}
 	return r, err
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +55,7 @@ func TestARecordingIsOneThatARunTakes(t *testing.T) {
 	live := liveOf(t, shop("10.96.0.10"))
 	file := filepath.Join(t.TempDir(), "own.timeline")
 	r, err := recordAll(t, live, RecordOptions{File: file})
-	const why = "own.timeline:5: Service/shop/shop: the lab may give its own Services the address 10.96.0.10"
+	const why = "own.timeline:6: Service/shop/shop: the lab may give its own Services the address 10.96.0.10"
 	if err != nil || r.Unfit == nil || !strings.Contains(r.Unfit.Error(), why) || !strings.HasPrefix(r.Text, "1 Services, 0 EndpointSlices") {
 		t.Errorf("recorded %+v, %v", r, err)
 	}
@@ -67,7 +69,7 @@ func TestARecordingIsOneThatARunTakes(t *testing.T) {
 	if _, _, err := planOf(t, file, "replay"); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := planOf(t, file, "kube"); !IsUsage(err) || !strings.Contains(err.Error(), "anonymous.timeline:5: Service/ns-00001/svc-00001: a real API server gives no address outside 10.96.0.0/16") {
+	if _, _, err := planOf(t, file, "kube"); !IsUsage(err) || !strings.Contains(err.Error(), "anonymous.timeline:6: Service/ns-00001/svc-00001: a real API server gives no address outside 10.96.0.0/16") {
 		t.Errorf("a replay with the real control plane gave %v", err)
 	}
 }
@@ -119,5 +121,59 @@ func TestRecordNeedsAClusterAndAFile(t *testing.T) {
 		if _, err := Record(t.Context(), call.l, call.o); !IsUsage(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want a usage error with %q", err, want)
 		}
+	}
+}
+
+// The example of the documentation: what was recorded for a day, a week or until Ctrl-C can be replayed as it is. What is too long is told
+// when it has been recorded, and with which rate it can be.
+func TestALongRecordingFits(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct{ asked, length time.Duration }{{time.Hour, time.Hour}, {day, day}, {7 * day, 7 * day}, {365 * day, 365 * day}, {0, 2 * day}} {
+		file := filepath.Join(t.TempDir(), "some.timeline")
+		if _, err := recordAll(t, liveOf(t), RecordOptions{File: file, For: c.asked}); err != nil {
+			t.Fatal(err)
+		}
+		lengthen(t, file, c.length)
+		if _, _, err := planOf(t, file, "replay"); err != nil {
+			t.Errorf("recorded with --for %s, for %s: %v", c.asked, c.length, err)
+		}
+	}
+	file, begun := filepath.Join(t.TempDir(), "endless.timeline"), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := Record(ctx, liveOf(t), RecordOptions{File: file, Begun: func() { close(begun); cancel() }, Now: func() time.Duration {
+		select {
+		case <-begun:
+			return 30 * day
+		default:
+			return 0
+		}
+	}})
+	if err != nil || r.Unfit == nil || !strings.Contains(r.Unfit.Error(), "--rate 1 is a rate at which it fits") {
+		t.Fatalf("recorded for 30 days: %+v, %v", r, err)
+	}
+	line, err := ReadTimeline(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Timeline: line, ControlPlane: "replay", Cache: t.TempDir(), Rate: 1}
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.plan(); err != nil {
+		t.Errorf("with that rate: %v", err)
+	}
+}
+
+// lengthen puts the end of a timeline off.
+func lengthen(t *testing.T, file string, to time.Duration) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n') + 1
+	if err := os.WriteFile(file, fmt.Appendf(text[:last], "+%s end\n", to), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -104,6 +104,16 @@ func (t *Timeline) pack() ([]byte, error) {
 	return packed, err
 }
 
+// checkRoom says whether the attempts of a replay, as the timeline has it, have room in its record.
+func (t *Timeline) checkRoom() error {
+	o := Options{Timeline: t, Rate: t.Rate}
+	p, err := scenarios.Replay(t.Timeline).Fill(o.settings())
+	if err != nil {
+		return err
+	}
+	return o.checkRoom(p)
+}
+
 // mostTimeline is how large a packed timeline may be, in bytes: a plan carries it in base64, beside what else it has.
 const mostTimeline = (vm.PlanSize - 64<<10) / 4 * 3
 
