@@ -51,10 +51,20 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 		return nil, err
 	}
 	o.Subject = spec.String()
-	if spec.Exec == nil && run.Parameters["terminatingFallback"] != spec.DefaultFallback() {
-		o.Set = map[string]string{"terminatingFallback": run.Parameters["terminatingFallback"]}
-	}
+	o.Set = fallbackOf(run, spec)
 	return &Failure{Timeline: line, Options: o, Classes: lossesOf(r)}, nil
+}
+
+// fallbackOf is what a trial has to set for its subjects to have the terminatingFallback that the run's had. Even one that is the first
+// subject's own default has to be set when the run was given it: it holds for the second one too.
+func fallbackOf(run reports.Run, spec subject.Spec) map[string]string {
+	const key = "terminatingFallback"
+	value := run.Parameters[key]
+	given := slices.Contains(strings.Fields(run.Command), key+"="+value)
+	if given || spec.Exec == nil && value != spec.DefaultFallback() {
+		return map[string]string{key: value}
+	}
+	return nil
 }
 
 // Command replays a timeline as the trials do.

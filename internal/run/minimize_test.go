@@ -176,3 +176,38 @@ func TestATrialThatCannotBeRun(t *testing.T) {
 		t.Errorf("left behind: %v, %v; %+v", left, err, f.Options)
 	}
 }
+
+// A trial gives both subjects the terminatingFallback that they had in the run that failed.
+func TestTrialsKeepTheFallback(t *testing.T) {
+	const first, change = "kube-proxy@v1.25.3/iptables", "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
+	file := func(set string) *Timeline {
+		line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\n"+set+change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	upgrade := func(set map[string]string) Options {
+		set["to"] = "kube-proxy@v1.26.0/iptables"
+		return Options{Scenario: "upgrade", Set: set}
+	}
+	for name, o := range map[string]Options{
+		"not given":                upgrade(map[string]string{}),
+		"the first one's default":  upgrade(map[string]string{"terminatingFallback": "off"}),
+		"the second one's default": upgrade(map[string]string{"terminatingFallback": "on"}),
+		"given in a file":          {Timeline: file("set terminatingFallback=off\n")},
+	} {
+		o.Subject, o.Cache = first, t.TempDir()
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		failed, spec, err := o.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial := planned(t, first, file("").String(), fallbackOf(reports.Run{Parameters: failed.Parameters, Command: o.command()}, spec))
+		if had, has := failed.Parameters["terminatingFallback"], trial.Parameters["terminatingFallback"]; had != has || *failed.Next != *trial.Next {
+			t.Errorf("%s: the run had %s and %+v, the trial has %s and %+v", name, had, *failed.Next, has, *trial.Next)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -177,7 +178,7 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	case next.String() == spec.String():
 		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
 	}
-	fallback, given := o.Set["terminatingFallback"]
+	fallback, given := o.settings()["terminatingFallback"]
 	if !given {
 		fallback = next.DefaultFallback()
 	} else if err := next.CheckFallback(fallback); err != nil {
@@ -268,8 +269,14 @@ func (o *Options) commonWords() []string {
 	if o.Rate != rate {
 		words = append(words, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
 	}
-	for _, key := range sortedKeys(o.Set) {
-		words = append(words, "--set", key+"="+o.Set[key])
+	set := map[string]string{}
+	// The timeline that a run writes leaves it out, so that it can be played against any subject; the command says it all the same.
+	if value, given := o.settings()["terminatingFallback"]; given {
+		set["terminatingFallback"] = value
+	}
+	maps.Copy(set, o.Set)
+	for _, key := range sortedKeys(set) {
+		words = append(words, "--set", key+"="+set[key])
 	}
 	return words
 }

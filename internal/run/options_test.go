@@ -198,3 +198,40 @@ func TestWhereARunCanStop(t *testing.T) {
 		}
 	}
 }
+
+// What a timeline file sets holds for both subjects, as what the call says does.
+func TestAFilesFallbackReachesTheSecondSubject(t *testing.T) {
+	const change = "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
+	for _, c := range []struct {
+		set  string // in the file
+		call map[string]string
+		want string
+	}{
+		{"", nil, "on"}, // its own default, whatever the first one's is
+		{"set terminatingFallback=off\n", nil, "off"},
+		{"", map[string]string{"terminatingFallback": "off"}, "off"},
+		{"set terminatingFallback=off\n", map[string]string{"terminatingFallback": "on"}, "on"},
+	} {
+		if got := planned(t, "kube-proxy@v1.25.3/iptables", "hitless timeline 1\n"+c.set+change, c.call).Next; got == nil || got.Fallback != c.want {
+			t.Errorf("%q with %v: the second subject has %+v, want %s", c.set, c.call, got, c.want)
+		}
+	}
+}
+
+// planned is the plan of a timeline.
+func planned(t *testing.T, subject, text string, set map[string]string) guest.Plan {
+	t.Helper()
+	line, err := ReadTimeline(timelineFile(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Timeline: line, Subject: subject, Cache: t.TempDir(), Set: set}
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := o.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
