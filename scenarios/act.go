@@ -1,10 +1,10 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -228,13 +228,9 @@ func (w *World) closeClient(name string) error {
 
 // laneOf is the lane to the measured Service that a step asks for.
 func (w *World) laneOf(s timeline.Step) LaneSpec {
-	spec := w.mainLane(s.Object)
-	spec.Protocol = s.Object
-	if rate, err := strconv.ParseFloat(s.Get("rate"), 64); err == nil {
-		spec.Rate = rate
-	}
+	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
 	if s.Object == tcpLong {
-		spec.Connections = s.Number("connections", min(mostLong, max(1, int(2*spec.Rate))))
+		spec.Connections = s.Number("connections", spec.Connections)
 	}
 	return spec
 }

@@ -106,15 +106,23 @@ const mostLong = 12
 func (w *World) namedLanes() []LaneSpec {
 	var specs []LaneSpec
 	for _, name := range w.Params.lanes() {
-		spec := w.mainLane(name)
-		spec.Protocol, spec.Target = name, w.main.at(name)
-		if name == tcpNew || name == udpFresh {
-			spec.Policy = w.policyWord()
-		}
-		if name == tcpLong {
-			spec.Connections = min(mostLong, max(1, int(2*w.Rate)))
-		}
-		specs = append(specs, spec)
+		specs = append(specs, w.protocolLane(name, w.Rate))
 	}
 	return specs
 }
+
+// protocolLane is a lane to the measured Service that is named by its protocol.
+func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
+	spec := w.mainLane(protocol)
+	spec.Protocol, spec.Target, spec.Rate = protocol, w.main.at(protocol), rate
+	if protocol == tcpNew || protocol == udpFresh {
+		spec.Policy = w.policyWord()
+	}
+	if protocol == tcpLong {
+		spec.Connections = min(mostLong, max(1, int(2*rate)))
+	}
+	return spec
+}
+
+// speaksUDP reports whether a measured lane speaks UDP: one that the parameters name, or one of the scenario's own.
+func (w *World) speaksUDP() bool { return w.datagrams || w.Params.Datagrams() }

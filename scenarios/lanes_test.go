@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // paperProber takes orders for lanes and starts none.
@@ -94,6 +98,27 @@ func TestNoScenarioHasALaneTwice(t *testing.T) {
 		named := slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == lanesParameter.Key })
 		if s.Lanes != nil && named {
 			t.Errorf("%s starts lanes of its own and lets users name more", s.Name)
+		}
+	}
+}
+
+// A lane of a timeline is as one that the parameter names: it goes where its protocol goes, and dials again when the others do.
+func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
+	for _, protocol := range Protocols() {
+		line, err := timeline.Parse("f", []byte("hitless timeline 1\nset lanes=none-of-them\nlane "+protocol+"\n+1s end\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, main: &workload{name: "web", target: "192.0.2.1:30080", udpTarget: "192.0.2.1:30081"}}
+		named, own := w.namedLanes(), w.lanesOf(line)
+		if diff := cmp.Diff(named, own); diff != "" {
+			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
+		}
+		if isUDP(protocol) != (own[0].Target == w.main.udpTarget) {
+			t.Errorf("%s goes to %s", protocol, own[0].Target)
+		}
+		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != isUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {
+			t.Errorf("%s behind HAProxy gave %v", protocol, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,9 +48,12 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 	if err := params.checkChurn(); err != nil {
 		return nil, err
 	}
-	if params.Datagrams() && params["loadBalancer"] == "haproxy" {
+	if params["loadBalancer"] == "haproxy" && params.Datagrams() {
 		return nil, fmt.Errorf("--set %s=%s with loadBalancer=haproxy: HAProxy forwards TCP only; name no udp lane, or use passthrough",
 			lanesParameter.Key, params[lanesParameter.Key])
+	}
+	if params["loadBalancer"] == "haproxy" && s.Datagrams {
+		return nil, errors.New("loadBalancer=haproxy with a lane of UDP in the timeline: HAProxy forwards TCP only; take the lane out, or use passthrough")
 	}
 	return params, nil
 }

@@ -45,7 +45,7 @@ func (w *World) proofs() []proof {
 	if !w.terminated() && !w.OnlyHere { // which gives connections to nodes by itself, and can be told nothing of one
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 12), node: w.Nodes[0]})
 	}
-	if w.Params.Datagrams() {
+	if w.speaksUDP() {
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 2), lane: canaryUDP})
 	}
 	return append(all, proof{kind: faultWrong, For: lasting(100*time.Millisecond, 4), lane: canaryWrong})
@@ -86,7 +86,7 @@ func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 // prove injects the known faults, one after the other, while the control lanes run.
 func (w *World) prove(ctx context.Context) error {
 	lanes := []LaneSpec{w.controlLane(canaryLane, tcpNew, w.canary)}
-	if w.Params.Datagrams() {
+	if w.speaksUDP() {
 		lanes = append(lanes, w.controlLane(canaryUDP, udpFresh, w.canary))
 	}
 	var stops []func() error

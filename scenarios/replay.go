@@ -24,6 +24,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Parameters: replayParameters,
 		ReplayOnly: replayOnly(t),
 		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
+		Datagrams:  slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return isUDP(s.Object) }),
 		Prepare: func(ctx context.Context, w *World) error {
 			w.given = t.Given
 			return w.makeGiven(ctx)

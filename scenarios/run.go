@@ -17,9 +17,10 @@ import (
 // The windows before and after are the scenario's `baseline` and `settle`.
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
+	w.datagrams = s.Datagrams
 	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.gates(w.Params), datagrams: w.Params.Datagrams()}
-	w.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.Params.Datagrams()}
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.gates(w.Params), datagrams: w.speaksUDP()}
+	w.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.speaksUDP()}
 	for _, k := range []*workload{w.main, w.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
 			return err

@@ -48,6 +48,8 @@ type Scenario struct {
 	// Lanes are measured from the baseline on, beside those that the parameter lanes names (without it, the one of new
 	// connections); nil for none.
 	Lanes func(w *World) []LaneSpec
+	// Datagrams says that one of these speaks UDP.
+	Datagrams bool
 	// BriefCanary says that the canary Service is taken away when it has proved the detector: over days its health checks would
 	// cost more than all the rest.
 	BriefCanary bool
@@ -159,6 +161,7 @@ type World struct {
 	lanes        map[string]func() error // how to stop the measured lanes that run
 	done         *deeds
 	given        []timeline.Step // objects that were there before any traffic
+	datagrams    bool            // a lane of the scenario's own speaks UDP
 	began        time.Duration   // when the scenario began to disturb
 	tolerant     bool            // the scenario goes on when what it waits for does not come about
 }

@@ -251,3 +251,30 @@ func TestAPackedTimelineKeepsTheLinesOfItsFile(t *testing.T) {
 		}
 	}
 }
+
+// A lane of datagrams that a timeline starts has a port to go to, and the detector is proved with datagrams, as with `set lanes=udp-fresh`.
+func TestATimelineStartsALaneOfDatagrams(t *testing.T) {
+	t.Parallel()
+	line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nlane udp-fresh rate=5\n+1s lane stop udp-fresh\n+2s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, scenario := replayed(t, line)
+	recorded(t, s, scenario)
+	var lanes []string
+	for _, l := range s.lanes {
+		lanes = append(lanes, l.Name)
+	}
+	for _, want := range []string{"udp-fresh", "canary-udp"} {
+		if !slices.Contains(lanes, want) {
+			t.Errorf("there is no lane %s among %q", want, lanes)
+		}
+	}
+	web, err := s.client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(web.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
+		t.Errorf("the measured Service has the ports %+v, none of UDP", web.Spec.Ports)
+	}
+}

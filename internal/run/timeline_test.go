@@ -37,6 +37,7 @@ func TestBadTimelines(t *testing.T) {
 		"a real API server": {"hitless timeline 1\n+1s api cut node-3\n+2s end\n", Options{}, "some.timeline:2: api cut node-3 needs --controlplane replay"},
 		"other subject":     {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=cilium\n+2s end\n", Options{}, "some.timeline:3: to=cilium"},
 		"same subject":      {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=bundled\n+2s end\n", Options{}, "that is the subject already"},
+		"UDP over HAProxy":  {"hitless timeline 1\nlane udp-fresh\nset loadBalancer=haproxy\n+3s end\n", Options{}, "some.timeline:3: loadBalancer=haproxy with a lane of UDP"},
 		"room":              {"hitless timeline 1\nrate 200\nset lanes=tcp-new,udp-fresh\n+3h end\n", Options{}, "name fewer lanes"},
 	} {
 		c.options.Out, c.options.Cache = filepath.Join(t.TempDir(), "out"), t.TempDir()
