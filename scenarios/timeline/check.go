@@ -50,6 +50,7 @@ type checker struct {
 	nodes     []string
 	last      Step
 	proxies   map[string]string
+	off       map[string]bool // nodes without power; their proxies have ended
 	flushed   map[string]bool
 	away      map[string]bool
 	lanes     map[string]bool
@@ -61,7 +62,7 @@ type checker struct {
 }
 
 func newChecker(t *Timeline) *checker {
-	c := &checker{proxies: map[string]string{}, flushed: map[string]bool{}, away: map[string]bool{}, lanes: map[string]bool{},
+	c := &checker{proxies: map[string]string{}, off: map[string]bool{}, flushed: map[string]bool{}, away: map[string]bool{}, lanes: map[string]bool{},
 		workloads: map[string]bool{Measured: true}, services: map[string]bool{}, pods: map[string]bool{}, open: map[string]bool{}}
 	for i := range t.Nodes {
 		node := "node-" + strconv.Itoa(i+1)
@@ -92,6 +93,8 @@ func (c *checker) check(s Step) error {
 		return err
 	}
 	switch family, what, _ := strings.Cut(s.Verb, " "); family {
+	case "node":
+		return c.power(s.Object, what == "on")
 	case "proxy":
 		return c.proxy(what, s)
 	case "api":
@@ -145,7 +148,7 @@ func (c *checker) object(s Step) error {
 		if err := name(s.Object); err != nil {
 			return err
 		}
-		if err := c.node(s.Get("node")); err != nil {
+		if err := c.powered(s.Get("node")); err != nil {
 			return err
 		}
 		if prefix := s.Get("workload") + "-"; !strings.HasPrefix(s.Object, prefix) {
@@ -164,6 +167,31 @@ func (c *checker) node(name string) error {
 	if !slices.Contains(c.nodes, name) {
 		return fmt.Errorf("there is no node %q; the nodes are %s to %s (`nodes N` before the steps says how many)", name, c.nodes[0], c.nodes[len(c.nodes)-1])
 	}
+	return nil
+}
+
+// powered checks that a node is there and has power.
+func (c *checker) powered(name string) error {
+	if err := c.node(name); err != nil {
+		return err
+	}
+	if c.off[name] {
+		return fmt.Errorf("%s has no power at this time", name)
+	}
+	return nil
+}
+
+// power follows what becomes of a node. Nothing is left in the kernel of one that boots, and its proxy starts.
+func (c *checker) power(node string, on bool) error {
+	if !on {
+		err := c.powered(node)
+		c.off[node], c.proxies[node], c.flushed[node] = true, ended, false
+		return err
+	}
+	if !c.off[node] {
+		return fmt.Errorf("%s has power at this time", node)
+	}
+	c.off[node], c.proxies[node] = false, runs
 	return nil
 }
 
@@ -219,6 +247,11 @@ func checkReference(text string) error {
 // proxy follows what the node's proxy does.
 func (c *checker) proxy(what string, s Step) error {
 	node := s.Object
+	if what != "change" { // which is of what starts next, when there is power again
+		if err := c.powered(node); err != nil {
+			return err
+		}
+	}
 	need := func(states ...string) error {
 		if !slices.Contains(states, c.proxies[node]) {
 			return fmt.Errorf("the proxy of %s %s at this time", node, c.proxies[node])
@@ -282,14 +315,19 @@ func (t *Timeline) NeedsReplay() (Step, bool) {
 	return Step{}, false
 }
 
-// api follows from whom the API server is away.
+// api follows from whom the API server is away. Nothing can be done to watches where no proxy of the nodes has any.
 func (c *checker) api(what string, s Step) error {
-	if what != "away" && what != "back" {
-		return nil
-	}
 	nodes := []string{s.Object}
 	if s.Object == All {
 		nodes = c.nodes
+	}
+	if what != "back" {
+		if err := c.anyWatches(nodes, what == "away"); err != nil {
+			return err
+		}
+	}
+	if what != "away" && what != "back" {
+		return nil
 	}
 	for _, node := range nodes {
 		if err := toggle(c.away, node, what == "away", "is kept from the API server"); err != nil {
@@ -297,6 +335,32 @@ func (c *checker) api(what string, s Step) error {
 		}
 	}
 	return nil
+}
+
+// anyWatches checks that one of the nodes' proxies watches something.
+func (c *checker) anyWatches(nodes []string, orAway bool) (err error) {
+	for _, node := range nodes {
+		if err = c.watches(node, orAway); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// watches checks that a node's proxy watches something, as far as that follows from the steps before; orAway says that one which is kept
+// from the API server passes.
+func (c *checker) watches(node string, orAway bool) error {
+	err := c.powered(node)
+	switch {
+	case err != nil:
+	case c.proxies[node] == ended:
+		err = fmt.Errorf("the proxy of %s %s at this time", node, ended)
+	case c.away[node] && !orAway:
+		err = fmt.Errorf("%s is kept from the API server", node)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: it watches nothing", err)
 }
 
 // checkJSON reads the object of an `object apply` strictly as its own type, and a patch as any JSON object.

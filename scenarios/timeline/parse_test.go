@@ -83,6 +83,22 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"proxy runs":                 {steps("+0s proxy start node-1"), "f:2: proxy start node-1: the proxy of node-1 runs at this time"},
 		"proxy has ended":            {steps("+0s proxy kill node-1", "+1s proxy stop node-1"), "f:3: proxy stop node-1: the proxy of node-1 has ended"},
 		"proxy is not frozen":        {steps("+0s proxy thaw node-1"), "f:2:"},
+		"a node that has power":      {steps("+0s node on node-1"), "f:2: node on node-1: node-1 has power at this time"},
+		"no power twice":             {steps("+0s node off node-1", "+1s node off node-1"), "f:3: node off node-1: node-1 has no power at this time"},
+		"power twice":                {steps("+0s node off node-1", "+1s node on node-1", "+2s node on node-1"), "f:4: node on node-1: node-1 has power at this time"},
+		"proxy without power":        {steps("+0s node off node-1", "+1s proxy stop node-1"), "f:3: proxy stop node-1: node-1 has no power at this time"},
+		"start without power":        {steps("+0s proxy stop node-1", "+0s node off node-1", "+1s proxy start node-1"), "f:4: proxy start node-1: node-1 has no power at this time"},
+		"thaw without power":         {steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s proxy thaw node-1"), "f:4: proxy thaw node-1: node-1 has no power at this time"},
+		"clean without power":        {steps("+0s proxy stop node-1", "+0s node off node-1", "+1s proxy cleanup node-1"), "f:4: proxy cleanup node-1: node-1 has no power"},
+		"flush without power":        {steps("+0s node off node-1", "+1s proxy flush node-1"), "f:3: proxy flush node-1: node-1 has no power at this time"},
+		"a boot starts the proxy":    {steps("+0s proxy stop node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy start node-1"), "f:5: proxy start node-1: the proxy of node-1 runs at this time"},
+		"a boot thaws nothing":       {steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy thaw node-1"), "f:5: proxy thaw node-1: the proxy of node-1 runs at this time"},
+		"a boot leaves no tables":    {steps("+0s proxy flush node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy restore node-1"), "f:5: proxy restore node-1:"},
+		"pod without power":          {steps("+0s node off node-2", "+1s pod start web-a workload=web node=node-2"), "f:3: pod start web-a workload=web node=node-2: node-2 has no power at this time"},
+		"nobody watches":             {steps("+0s proxy kill node-1", "+1s api cut node-1"), "f:3: api cut node-1: the proxy of node-1 has ended at this time: it watches nothing"},
+		"nobody watches any more":    {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it watches nothing"},
+		"nobody at all watches":      {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it watches nothing"},
+		"nothing is asked":           {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is kept from the API server: it watches nothing"},
 		"nothing to restore":         {steps("+0s proxy restore node-1"), "f:2:"},
 		"two other subjects":         {steps("+0s proxy stop node-1", "+0s proxy change node-1 to=a", "+0s proxy change node-1 to=b"), "f:4: proxy change node-1 to=b: a run has one other subject"},
 		"change without the subject": {steps("+0s proxy stop node-1", "+0s proxy change node-1"), "f:3: proxy change: to= is missing"},
@@ -124,6 +140,16 @@ func TestErrorsNameTheLine(t *testing.T) {
 				t.Errorf("got %v\nwant %s", err, test.want)
 			}
 		})
+	}
+}
+
+// What looks like it and can be done: a node without power comes back with its proxy, another one perhaps, and the rest of the nodes goes on.
+func TestWhatCanBeDoneWithoutPower(t *testing.T) {
+	text := steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables", "+1s proxy stop node-2",
+		"+1s api cut all", "+1s pod start web-a workload=web node=node-3", "+2s node on node-1", "+3s proxy stop node-1", "+4s proxy start node-1", "+4s api lose node-1",
+		"+5s node off node-1", "+6s proxy start node-2")
+	if _, err := timeline.Parse("f", []byte(text)); err != nil {
+		t.Error(err)
 	}
 }
 
