@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,23 +151,38 @@ func TestARecordingSurvivesItsWatches(t *testing.T) {
 	}
 }
 
-// The steps stand where they happened, and the end where the recording ended.
+// The steps stand where they happened, to the millisecond, counted from when all was listed; and the end where the recording ended.
 func TestStepsStandAtTheirTime(t *testing.T) {
 	live := newPlane(t)
-	begin := time.Now()
-	r := recorded(t, live.client, Options{Now: func() time.Duration { return time.Since(begin) * 60 }}) // a minute in a second
-	before := time.Since(begin) * 60
-	if _, err := live.Apply(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
-		t.Fatal(err)
+	var now atomic.Int64
+	now.Store(int64(5 * time.Minute))
+	r := recorded(t, live.client, Options{Now: func() time.Duration { return time.Duration(now.Load()) }})
+	at := []time.Duration{0, 1500 * time.Millisecond, 90*time.Second + 999*time.Microsecond, 3 * time.Hour}
+	var want []string
+	for i, after := range at {
+		now.Store(int64(5*time.Minute + after))
+		name := fmt.Sprintf("n-%d", i)
+		if _, err := live.Apply(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		r.sees(t, fmt.Sprintf("%q", name))
+		want = append(want, after.Truncate(time.Millisecond).String()+" Node/"+name)
 	}
-	r.sees(t, `"name":"n"`)
-	after := time.Since(begin) * 60
+	now.Store(int64(5*time.Minute + 4*time.Hour))
 	line, err := timeline.Parse("f", []byte(r.ended(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(line.Steps) != 2 || line.Steps[0].At > after || line.Length() > time.Since(begin)*60 || line.Length() < line.Steps[0].At || r.sum.Length != line.Length() || r.sum.Steps != 1 {
-		t.Errorf("recorded from %s to %s, told %+v:\n%s", before, after, r.sum, line)
+	var got []string
+	for _, s := range line.Steps[:len(line.Steps)-1] {
+		reference, _ := s.Refers()
+		got = append(got, s.At.String()+" "+reference)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-happened +recorded)\n%s\n%s", diff, line)
+	}
+	if line.Length() != 4*time.Hour || r.sum.Length != line.Length() || r.sum.Steps != len(at) {
+		t.Errorf("recorded for 4h, told %+v:\n%s", r.sum, line)
 	}
 }
 
