@@ -172,32 +172,74 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 		"node": rapid.SampledFrom([]string{"node-1", "node-2"}), "to": rapid.SampledFrom([]string{"subject", "kube-proxy@v1.26.0/iptables"}),
 		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"}),
 		"resource": rapid.SampledFrom([]string{"services", "endpointslices"})}
-	objects := rapid.SampledFrom([]string{"", "web", "a", "b", "all", "node-1", "node-2", "web#1", "web-p", "tcp-new", "tcp-long", "Service/default/web", "Node/node-1"})
+	for _, protocol := range rapid.SliceOfDistinct(rapid.SampledFrom(timeline.Protocols()[:4]), rapid.ID[string]).Draw(t, "lanes") {
+		line.Lanes = append(line.Lanes, timeline.Step{Verb: "lane start", Object: protocol, Args: []timeline.Arg{{Key: "connections", Value: values["connections"].Draw(t, "connections")}}})
+	}
 	var at time.Duration
-	for range rapid.IntRange(0, 30).Draw(t, "steps") {
-		at += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later"))
-		s := timeline.Step{At: at, Verb: rapid.SampledFrom(timeline.Verbs()).Draw(t, "verb"), Object: objects.Draw(t, "object")}
-		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "each", "connections", "rate", "within", "resource"} {
-			if rapid.Bool().Draw(t, k+"?") {
-				s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
-			}
+	can := func(s timeline.Step) bool {
+		all := append(slices.Clone(line.Steps), s, timeline.Step{At: s.At, Verb: timeline.End})
+		_, err := timeline.Parse("", []byte(line.With(all).String()))
+		return err == nil
+	}
+	add := func(verb string) {
+		s := timeline.Step{At: at, Verb: verb}
+		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "resource", "each", "connections", "rate", "within"} {
+			s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
 		}
-		switch s.Verb {
-		case timeline.End:
-			continue
+		switch verb {
 		case "object apply":
 			s.JSON = fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","annotations":{"a":%q}}}`, rapid.StringMatching(`[a-z{} ]*`).Draw(t, "text"))
 		case "object patch":
 			s.JSON = `{"spec":null}`
 		}
-		s = fitting(s)
-		all := append(slices.Clone(line.Steps), s, timeline.Step{At: at, Verb: timeline.End})
-		if _, err := timeline.Parse("", []byte(line.With(all).String())); err == nil {
-			line.Steps = append(line.Steps, s)
+		family, _, _ := strings.Cut(verb, " ")
+		objects := objectsOf[family]
+		first := rapid.IntRange(0, len(objects)-1).Draw(t, "object")
+		for i := range objects {
+			if s.Object = objects[(first+i)%len(objects)]; verb == "object apply" {
+				s.Object = ""
+			}
+			if s = fitting(s); can(s) {
+				line.Steps = append(line.Steps, leaner(t, s, can))
+				return
+			}
+		}
+	}
+	for _, verb := range rapid.Permutation(timeline.Verbs()).Draw(t, "verbs")[:rapid.IntRange(0, 30).Draw(t, "steps")] {
+		at += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later"))
+		if before := needs[verb]; before != "" {
+			add(before)
+		}
+		if verb != timeline.End {
+			add(verb)
 		}
 	}
 	line.Steps = append(line.Steps, timeline.Step{At: at, Verb: timeline.End})
 	return line
+}
+
+// needs are the verbs that make it possible to do others.
+var needs = map[string]string{"proxy start": "proxy stop", "proxy change": "proxy kill", "proxy cleanup": "proxy kill", "proxy thaw": "proxy freeze",
+	"proxy restore": "proxy flush", "node on": "node off", "api back": "api away", "client close": "client open", "endpoints set": "endpoints create",
+	"pod start": "workload deploy"}
+
+// objectsOf is what verbs that begin with a word may be done to. Not all of it is there.
+var objectsOf = map[string][]string{
+	"proxy": {"node-1", "node-2"}, "node": {"node-1", "node-2"}, "api": {"all", "node-1", "node-2"}, "workload": {"web", "a", "b"}, "endpoints": {"a", "b"},
+	"pod": {"web#1", "a#2", "web-p", "a-p"}, "client": {"web", "a"}, "lane": timeline.Protocols(), "object": {"Service/default/web", "Node/node-1"},
+	"expect": {"web", "a", "web#1", "web-p", "all"}, "await": {"web", "a", "web#1", "web-p", "all"},
+}
+
+// leaner leaves some of the arguments out that are not needed.
+func leaner(t *rapid.T, s timeline.Step, can func(timeline.Step) bool) timeline.Step {
+	for _, a := range slices.Clone(s.Args) {
+		less := s
+		less.Args = slices.DeleteFunc(slices.Clone(s.Args), func(other timeline.Arg) bool { return other == a })
+		if rapid.Bool().Draw(t, "without "+a.Key) && can(less) {
+			s = less
+		}
+	}
+	return s
 }
 
 // fitting leaves out of a step what its verb does not take, as the parser's errors tell.
@@ -222,23 +264,26 @@ func number(low, high int) *rapid.Generator[string] {
 }
 
 func TestWhatIsPrintedIsReadBack(t *testing.T) {
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyTimeline(t)
 		got, err := timeline.Parse("f", []byte(want.String()))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, want)
 		}
-		for _, s := range got.Steps {
-			seen[s.Verb] = true
+		for _, s := range slices.Concat(got.Lanes, got.Steps) {
+			seen[s.Verb]++
 		}
 		if diff := cmp.Diff(withoutLines(want), withoutLines(got)); diff != "" {
 			t.Fatalf("(-printed +read)\n%s\n%s", diff, want)
 		}
 	})
-	if len(seen) < 10 {
-		t.Errorf("only the verbs %v were drawn: nothing was shown of the others", seen)
+	for _, verb := range timeline.Verbs() {
+		if seen[verb] == 0 {
+			t.Errorf("%q was in none of the timelines: nothing was shown of it", verb)
+		}
 	}
+	t.Logf("how often each was there: %v", seen)
 }
 
 // withoutLines forgets where steps stood.
