@@ -161,30 +161,37 @@ func TestInformersListAgainAfter410(t *testing.T) {
 	}
 }
 
-// TestStoresEndWhereTheServerIs is the promise behind every lab: whatever is written, cut and expired, what a client holds
-// in the end is what is there. (A bare reflector, because an informer waits about a second after each cut watch.)
+// TestStoresEndWhereTheServerIs is the promise behind every lab: whatever is written, late, cut, kept away and expired, what a client
+// holds in the end is what is there; of what was lost, when it has listed again. (A bare reflector, because an informer waits about a second after each cut watch.)
 func TestStoresEndWhereTheServerIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := replay.New()
 		s.Keep = rapid.IntRange(1, 4).Draw(t, "kept events")
 		l := start(t, s)
-		client := l.client(t, rapid.SampledFrom([]func(*rest.Config){plainJSON, protobuf}).Draw(t, "form"))
+		client, at := l.client(t), netip.MustParseAddr("127.0.0.2")
+		watcher := l.client(t, from(at), impatient, rapid.SampledFrom([]func(*rest.Config){plainJSON, protobuf}).Draw(t, "form"))
 		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-		source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "services", "",
+		source := cache.NewFilteredListWatchFromClient(watcher.CoreV1().RESTClient(), "services", "",
 			func(o *metav1.ListOptions) { o.LabelSelector = proxySelector })
-		var from cache.ListerWatcher = source
+		var lists cache.ListerWatcher = source
 		if rapid.Bool().Draw(t, "list and watch apart") {
-			from = oldListWatch{source}
+			lists = oldListWatch{source}
 		}
-		reflector := cache.NewReflectorWithOptions(from, &corev1.Service{}, store,
+		reflector := cache.NewReflectorWithOptions(lists, &corev1.Service{}, store,
 			cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1}})
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() { reflector.RunWithContext(ctx); close(ended) }()
 		t.Cleanup(func() { cancel(); <-ended })
+		faults := &faults{scope: replay.Scope{Addr: at}}
 		for range rapid.IntRange(1, 40).Draw(t, "changes") {
-			change(t, l, client)
+			if rapid.IntRange(0, 2).Draw(t, "fault") == 0 {
+				faults.disturb(t, l)
+			} else {
+				change(t, l, client)
+			}
 		}
+		faults.end(l)
 		want := there(t, client)
 		eventually(t, fmt.Sprintf("the store holds %v", want), func() bool { return slices.Equal(held(store), want) })
 	})
@@ -206,21 +213,78 @@ func change(t *rapid.T, l lab, client kubernetes.Interface) {
 		s.Labels = map[string]string{"service.kubernetes.io/headless": ""}
 	}
 	var err error
-	switch rapid.IntRange(0, 6).Draw(t, "what") {
+	switch rapid.IntRange(0, 4).Draw(t, "what") {
 	case 0, 1:
 		l.apply(t, s)
 	case 2:
 		_, err = services.Update(t.Context(), s, metav1.UpdateOptions{})
 	case 3, 4:
 		err = services.Delete(t.Context(), name, metav1.DeleteOptions{})
-	case 5:
-		l.Fault(replay.CutWatches{})
-	case 6:
-		l.Fault(replay.ExpireNextWatch{})
-		l.Fault(replay.CutWatches{})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
+	}
+}
+
+// impatient keeps a client from asking again by itself when it gets no answer: it would wait for a second.
+func impatient(c *rest.Config) {
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err != nil {
+				err = fmt.Errorf("no answer: %v", err) // of no kind that it knows
+			}
+			return answer, err
+		})
+	})
+}
+
+// faults are those that a client at one address has met.
+type faults struct {
+	scope replay.Scope
+	late  func() // lifts the delay
+	back  func() // ends the absence
+	lost  bool
+}
+
+func (f *faults) disturb(t *rapid.T, l lab) {
+	switch rapid.IntRange(0, 4).Draw(t, "which") {
+	case 0:
+		l.Fault(replay.CutWatches{Scope: f.scope})
+	case 1:
+		f.expire(l)
+	case 2:
+		toggle(l, &f.late, replay.DelayWatches{Scope: f.scope, By: time.Duration(rapid.IntRange(1, 20).Draw(t, "ms")) * time.Millisecond})
+	case 3:
+		toggle(l, &f.back, replay.Away{Addrs: []netip.Addr{f.scope.Addr}})
+	case 4:
+		f.lost = true
+		l.Fault(replay.LoseNext{Scope: f.scope})
+	}
+}
+
+// toggle begins a fault, or lifts it.
+func toggle(l lab, lift *func(), f replay.Fault) {
+	if *lift == nil {
+		*lift = l.Fault(f)
+		return
+	}
+	(*lift)()
+	*lift = nil
+}
+
+func (f *faults) expire(l lab) {
+	l.Fault(replay.ExpireNextWatch{Scope: f.scope})
+	l.Fault(replay.CutWatches{Scope: f.scope})
+}
+
+// end lets the client back to the server, and list again if it has lost something. What is late may stay so: it comes.
+func (f *faults) end(l lab) {
+	if f.back != nil {
+		f.back()
+	}
+	if f.lost {
+		f.expire(l)
 	}
 }
 

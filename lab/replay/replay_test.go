@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -33,10 +34,15 @@ type tb interface {
 	Context() context.Context
 }
 
-// TestMain keeps client-go's reflectors from logging each watch that a test cuts.
+// TestMain keeps client-go's reflectors from logging each watch that a test cuts, and each answer that does not come.
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	if err := flags.Set("stderrthreshold", "FATAL"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
