@@ -181,6 +181,9 @@ func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
 	if to == timeline.Subject {
 		to = first[node]
 	}
+	if watches := w.deeds().watches; watches[node] > 0 {
+		watches[node] = 1 // another version may have fewer
+	}
 	return w.Proxies.Change(node, to)
 }
 

@@ -149,3 +149,32 @@ func TestALostEventIsToldOrMissed(t *testing.T) {
 		})
 	}
 }
+
+// slimmer are proxies that have fewer watches when they are changed.
+type slimmer struct {
+	*changing
+	api   *paperAPI
+	after int
+}
+
+func (s slimmer) Change(node, subject string) error {
+	s.api.watches = s.after
+	return s.changing.Change(node, subject)
+}
+
+// What another version watches may be less. It is only known that it has to watch something.
+func TestAnotherProxyNeedsNotWatchAsMuch(t *testing.T) {
+	parsed, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 1\n+0s api cut all\n+1s proxy stop node-1\n+1s proxy change node-1 to=new\n+2s proxy start node-1\n"+
+		"+2s expect watching all within=5s\n+3s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after, wantErr := range map[int]bool{6: false, 2: false, 0: true} {
+		a := &paperAPI{watches: 6}
+		w := &World{Nodes: []string{"node-1"}, Proxies: slimmer{&changing{runs: map[string]string{"node-1": "old"}}, a, after}, ControlPlane: a,
+			Recorder: &paperRecord{}, Clock: &paperClock{}, main: &workload{name: "web"}}
+		if err := Replay(parsed).Run(t.Context(), w); (err != nil) != wantErr {
+			t.Errorf("with %d watches afterwards: %v", after, err)
+		}
+	}
+}
