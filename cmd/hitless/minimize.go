@@ -23,7 +23,7 @@ func minimizeCommand() *cobra.Command {
 		Long: `Find the shortest timeline that still fails as the run in a folder did.
 
 The run's own timeline is replayed first, and has to fail. Then steps are taken out of it as long as it still fails: by the
-verdict, with a loss of a class that the run had. Each trial is a run. The best so far is written to --out after each trial
+verdict, with a loss of a class that the run had; and the time between them is halved, again and again. Each trial is a run. The best so far is written to --out after each trial
 that makes it shorter, and stays there when the search is interrupted.`,
 		Example: `  hitless minimize out/soak/seed-3
   hitless replay out/soak/seed-3/minimized.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay`,

@@ -21,7 +21,8 @@ type Trial struct {
 }
 
 // Minimize takes steps out of a timeline that fails, as long as it still fails: first steps together with what waits for
-// them, then single ones (Zeller's delta debugging, ddmin), and at last it brings the end nearer. What is left is the
+// them, then single ones (Zeller's delta debugging, ddmin). It takes time out too: of all gaps between steps at first, of one that
+// becomes most of the timeline at once, of each gap at last, and of what is after the last step. What is left is the
 // shortest in the sense that without any one of its steps it no longer fails. What cannot be done without the steps that
 // were taken out goes with them, and is not run. It tells each trial, and returns the best so far with the error when one
 // ends the search.
@@ -29,10 +30,16 @@ type Trial struct {
 // The timeline itself is not run: its failure is what the caller knows.
 func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Timeline, error) {
 	m := &minimizer{ctx: ctx, runner: r, tell: tell, best: t, ran: map[string]bool{t.String(): true}}
+	if err := m.quicken(); err != nil {
+		return m.best, err
+	}
 	for _, units := range []func([]Step) [][]Step{withWaits, singly} {
 		if err := m.reduce(units(m.best.Steps[:len(m.best.Steps)-1])); err != nil {
 			return m.best, err
 		}
+	}
+	if err := m.closeGaps(); err != nil {
+		return m.best, err
 	}
 	return m.best, m.shorten()
 }
@@ -43,6 +50,7 @@ type minimizer struct {
 	tell   func(Trial)
 	best   *Timeline
 	trials int
+	stiff  bool            // the longest gap could not be halved
 	ran    map[string]bool // by text
 }
 
@@ -81,6 +89,10 @@ func (m *minimizer) reduce(units [][]Step) error {
 			}
 			if fails {
 				units, n, smaller = kept(rest, candidate), max(2, n-1), true
+				if err := m.closeLongest(); err != nil {
+					return err
+				}
+				units = regrouped(units, m.best.Steps)
 				break
 			}
 		}

@@ -3,6 +3,7 @@ package timeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,10 @@ import (
 type paper struct {
 	needs []string
 	tail  time.Duration
+	apart map[string]time.Duration // how long after the needed step before it, or the beginning, a needed step has to be
 	runs  int
-	most  int // runs until it is interrupted; 0 for never
+	total time.Duration // the lengths of all that was run
+	most  int           // runs until it is interrupted; 0 for never
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -27,12 +30,22 @@ func (p *paper) Fails(_ context.Context, t *timeline.Timeline) (bool, error) {
 	if p.runs++; p.most > 0 && p.runs > p.most {
 		return false, errInterrupted
 	}
+	p.total += t.Length()
 	return p.fails(t), nil
 }
 
 func (p *paper) fails(t *timeline.Timeline) bool {
 	if _, err := t.Check(); err != nil {
 		panic("a timeline was run that cannot be done: " + err.Error())
+	}
+	var before time.Duration
+	for _, s := range t.Steps {
+		if slices.Contains(p.needs, s.Does()) {
+			if s.At-before < p.apart[s.Does()] {
+				return false
+			}
+			before = s.At
+		}
 	}
 	var last time.Duration
 	if n := len(t.Steps); n > 1 {
@@ -106,6 +119,40 @@ func TestMinimizeLeavesWhatTheFailureNeeds(t *testing.T) {
 	}
 }
 
+// A failure late in a long run is brought near: the time before its steps, and between them, is halved as long as it fails, and so early
+// that most trials are short.
+func TestMinimizeTakesTimeOut(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("hitless timeline 1\nnodes 2\n")
+	for i := range 60 { // a rollout each 20 minutes
+		fmt.Fprintf(&text, "+%s workload rollout web\n+%[1]s expect rolled-out web within=2m\n", time.Duration(i)*20*time.Minute)
+	}
+	text.WriteString("+20h0m0s api expire node-1\n+20h30m0s proxy stop node-1\n+21h end\n")
+	for name, c := range map[string]struct {
+		apart       map[string]time.Duration
+		least, most time.Duration
+	}{
+		"none of it is needed": {nil, 0, 30 * time.Second},
+		"what comes before is": {map[string]time.Duration{"api expire node-1": 5 * time.Hour}, 5 * time.Hour, 10*time.Hour + time.Minute},
+		"what is between is":   {map[string]time.Duration{"proxy stop node-1": 10 * time.Minute}, 10 * time.Minute, 21 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner := &paper{needs: []string{"api expire node-1", "proxy stop node-1"}, apart: c.apart}
+			got, err := timeline.Minimize(t.Context(), parsed(t, text.String()), runner, func(timeline.Trial) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Steps) != 3 || !runner.fails(got) || got.Length() < c.least || got.Length() > c.most {
+				t.Errorf("left is\n%s", got)
+			}
+			if most := 6 * 21 * time.Hour; c.least < time.Hour && runner.total > most {
+				t.Errorf("the %d runs take %s of virtual time, want at most %s", runner.runs, runner.total, most)
+			}
+			t.Logf("%d runs of %s", runner.runs, runner.total)
+		})
+	}
+}
+
 // Whoever is interrupted has the best so far.
 func TestMinimizeKeepsTheBestSoFar(t *testing.T) {
 	line := parsed(t, long)
@@ -138,7 +185,7 @@ func TestWhatIsLeftIsMinimal(t *testing.T) {
 			}
 		}
 		got, err := timeline.Minimize(context.Background(), line, runner, func(timeline.Trial) {})
-		if err != nil || !runner.fails(got) {
+		if err != nil || !runner.fails(got) || got.Length() > line.Length() {
 			t.Fatalf("%v: left is\n%s\nof\n%s", err, got, line)
 		}
 		for i, s := range got.Steps {
