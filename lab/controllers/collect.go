@@ -20,17 +20,21 @@ var managed = labels.Set{discoveryv1.LabelManagedBy: "hitless"}
 
 // collect deletes the EndpointSlices and Endpoints of Services that are gone, as the garbage collector does.
 func (c *controller) collect(ctx context.Context) error {
-	left := slices.DeleteFunc(kept[*discoveryv1.EndpointSlice](c, "endpointslices"), func(s *discoveryv1.EndpointSlice) bool {
-		return !c.gone(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
-	})
-	for _, s := range left {
-		if err := c.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
+	for _, s := range kept[*discoveryv1.EndpointSlice](c, "endpointslices") {
+		gone, err := c.gone(ctx, s.Namespace, s.Labels[discoveryv1.LabelServiceName])
+		if err == nil && gone {
+			err = c.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
+		}
+		if err != nil {
 			return err
 		}
 	}
-	old := slices.DeleteFunc(kept[*corev1.Endpoints](c, "endpoints"), func(e *corev1.Endpoints) bool { return !c.gone(e.Namespace, e.Name) })
-	for _, e := range old {
-		if err := c.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{}); err != nil {
+	for _, e := range kept[*corev1.Endpoints](c, "endpoints") {
+		gone, err := c.gone(ctx, e.Namespace, e.Name)
+		if err == nil && gone {
+			err = c.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -68,7 +72,14 @@ func kept[T metav1.Object](c *controller, resource string) (all []T) {
 	return all
 }
 
-func (c *controller) gone(namespace, service string) bool {
+// gone reports whether there is no such Service. What the cache does not have is asked for: its watch can be behind that of the endpoints.
+func (c *controller) gone(ctx context.Context, namespace, service string) (bool, error) {
 	_, err := c.services.Services(namespace).Get(service)
-	return apierrors.IsNotFound(err)
+	if apierrors.IsNotFound(err) && service != "" {
+		_, err = c.client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }

@@ -8,6 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -189,5 +191,31 @@ func TestMakesNoPodTooMany(t *testing.T) {
 	})
 	if n := len(pods(t, client)); n != int(replicas) {
 		t.Errorf("%d pods, want %d", n, replicas)
+	}
+}
+
+// A watch that lags must not make the controller take the endpoints of a new Service for those of one that is gone.
+func TestCollectsNothingOfANewService(t *testing.T) {
+	server := replay.New()
+	client := apiOf(t, server)
+	control(t, client)
+	within(t, "the controller to watch", func() bool { return len(server.Watchers(replay.Scope{Resource: "services"})) > 0 })
+	server.Fault(replay.DelayWatches{Scope: replay.Scope{Resource: "services"}, By: time.Hour})
+	if _, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []string{"new", "orphan"} { // in the order in which they are collected
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-1", Labels: map[string]string{
+			discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "hitless"}}, AddressType: discoveryv1.AddressTypeIPv4}
+		if _, err := client.DiscoveryV1().EndpointSlices("default").Create(ctx, s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "the slice without a Service to be gone", func() bool {
+		_, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "orphan-1", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if _, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "new-1", metav1.GetOptions{}); err != nil {
+		t.Errorf("the slice of the new Service: %v", err)
 	}
 }
