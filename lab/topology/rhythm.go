@@ -34,6 +34,9 @@ func (r *Rhythm) Await() {
 	}
 }
 
+// Next returns when the next window begins. What is begun then has the whole window, however long what was before it took.
+func (r *Rhythm) Next() { r.Sleep(period - (r.Now()+period-windowBegin)%period) }
+
 func untilWindow(now time.Duration) time.Duration {
 	switch phase := now % period; {
 	case phase < windowBegin:

@@ -18,6 +18,14 @@ func TestRhythm(t *testing.T) {
 			t.Fatalf("asked for at %s, made %s later", asked, now-asked)
 		}
 	}
+	for asked := time.Duration(0); asked < 3*period; asked += time.Millisecond {
+		now := asked
+		r := &Rhythm{Now: func() time.Duration { return now }, Sleep: func(d time.Duration) { now += d }}
+		r.Next()
+		if now%period != windowBegin || now <= asked || now-asked > period {
+			t.Fatalf("asked for the next window at %s, got %s", asked, now)
+		}
+	}
 	var none *Rhythm
 	none.Await() // and nobody waits without one
 }
