@@ -243,6 +243,10 @@ func (t *trial) rollout(ctx context.Context) error {
 // rolloutPace is the time between two endpoints of a rollout.
 const rolloutPace = 50 * time.Millisecond
 
+// drained is how long an endpoint that was taken away is waited for before messages are counted: what an idle subject asks about those
+// that drain belongs to the change that took them away. The bundled proxier does so first after 5 s.
+const drained = 6 * time.Second
+
 // messages counts without an observer, so that all that is counted is the subject's.
 func (t *trial) messages(ctx context.Context) error {
 	if t.counter == nil {
@@ -252,6 +256,9 @@ func (t *trial) messages(ctx context.Context) error {
 	for i := range counted {
 		v := t.some(t.plan.Repeat + i)
 		if _, err := t.settle(ctx); err != nil {
+			return err
+		}
+		if err := clock.Sleep(ctx, drained); err != nil {
 			return err
 		}
 		n, err := t.counter.during(func() error {
