@@ -15,27 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hitless/hitless/lab/kube"
+	"github.com/hitless/hitless/lab/kube/kubetest"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// binaries are the programs of the control plane, from the folder in HITLESS_BINARIES.
-func binaries(t *testing.T) map[string]string {
-	t.Helper()
-	dir := os.Getenv("HITLESS_BINARIES")
-	if dir == "" {
-		t.Skip("HITLESS_BINARIES must name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
-	}
-	paths := map[string]string{}
-	for _, name := range kube.Programs() {
-		paths[name] = filepath.Join(dir, name)
-	}
-	return paths
-}
-
 // The control plane is ready when Up returns, does little while nothing happens, and is gone after Down.
 func TestUp(t *testing.T) {
-	paths := binaries(t)
+	paths := kubetest.Binaries(t)
 	network, err := topology.New(3)
 	if err != nil {
 		t.Fatal(err)

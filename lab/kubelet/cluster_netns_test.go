@@ -28,6 +28,7 @@ import (
 
 	"github.com/hitless/hitless/lab/backend"
 	"github.com/hitless/hitless/lab/kube"
+	"github.com/hitless/hitless/lab/kube/kubetest"
 	"github.com/hitless/hitless/lab/kubelet"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
@@ -74,10 +75,7 @@ func (c *cluster) now() time.Duration { return time.Since(c.begin) }
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	programs := os.Getenv("HITLESS_BINARIES")
-	if programs == "" {
-		t.Skip("HITLESS_BINARIES must name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
-	}
+	programs := kubetest.Binaries(t)
 	c := &cluster{T: t, begin: time.Now()}
 	var err error
 	if c.network, err = topology.New(3); err != nil {
@@ -89,10 +87,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { supervisor.StopAll(time.Second) })
-	config := kube.Config{Binaries: map[string]string{}, Dir: t.TempDir(), Procs: supervisor}
-	for _, name := range kube.Programs() {
-		config.Binaries[name] = filepath.Join(programs, name)
-	}
+	config := kube.Config{Binaries: programs, Dir: t.TempDir(), Procs: supervisor}
 	for _, n := range c.network.Nodes {
 		config.Nodes = append(config.Nodes, kube.NodeOf(n))
 	}

@@ -1,7 +1,7 @@
 // Package replay is the thin replay control plane: an in-memory API server that speaks the real wire protocol over
 // plain HTTP. It needs no build and no disk, starts in milliseconds, costs nothing while nothing changes, and can do
-// what no real API server does on demand: delay one client's watches, cut them, lose one of
-// their events, or answer 410.
+// what no real API server does on demand: delay one client's watches, cut them,
+// lose one of their events, or answer 410.
 //
 // What is as in the real one: discovery of the known resources, get, list, watch (bookmarks, initial events, 410, too
 // large resource versions, changes of selection), create, update, patch, delete (graceful for pods, finalizers), the

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,18 +27,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hitless/hitless/lab/kube"
+	"github.com/hitless/hitless/lab/kube/kubetest"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// realAPIServer brings a real control plane up in the test's network namespace, with no controllers but that of service accounts, from
-// the programs in the folder HITLESS_BINARIES.
+// realAPIServer brings a real control plane up in the test's network namespace, with no controllers but that of service accounts.
 func realAPIServer(t *testing.T) *rest.Config {
 	t.Helper()
-	dir := os.Getenv("HITLESS_BINARIES")
-	if dir == "" {
-		t.Skip("HITLESS_BINARIES must name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
-	}
+	programs := kubetest.Binaries(t)
 	network, err := topology.New(1)
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +46,7 @@ func realAPIServer(t *testing.T) *rest.Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { supervisor.StopAll(time.Second) })
-	config := kube.Config{Binaries: map[string]string{}, Dir: t.TempDir(), Procs: supervisor, Controllers: []string{"serviceaccount-controller"}}
-	for _, name := range kube.Programs() {
-		config.Binaries[name] = filepath.Join(dir, name)
-	}
+	config := kube.Config{Binaries: programs, Dir: t.TempDir(), Procs: supervisor, Controllers: []string{"serviceaccount-controller"}}
 	plane, err := kube.Up(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +175,7 @@ func (p *player) meta(name string, labels ...string) metav1.ObjectMeta {
 	return m
 }
 
-// address is one of the namespace's own, because a cluster IP and a node port belong to one Service only.
+// number is the namespace's own, because a cluster IP and a node port belong to one Service only.
 func (p *player) number(n int) int { return 10*len(p.space) + n }
 
 // services writes and reads Services, and returns the version from which on a watch sees all of it but the first.
