@@ -5,20 +5,14 @@
 package migration
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,46 +24,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/suites/proxier/stage"
 )
 
 const (
-	node        = "node-1"
 	nodeAddr    = "192.0.2.1"
 	clientAddr  = "192.0.2.2"
 	gatewayAddr = "10.244.1.254"
 	clusterIP   = "10.96.0.10"
 	externalIP  = "203.0.113.10"
-	patience    = 60 * time.Second
 )
 
 var podAddrs = []string{"10.244.1.1", "10.244.1.2"}
 
-// place is a node with a client on one side and pods on the other, each in a namespace; the test's own is the node.
+// place is the node with a client on one side and pods on the other, each in a namespace.
 type place struct {
+	*stage.Node
 	client netns.NsHandle
-	api    string
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func newPlace(t *testing.T) place {
 	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the test
-	own, err := netns.New()
-	must(t, err)
-	t.Cleanup(func() { own.Close() })
-	up(t, "lo")
-	client := neighbour(t, own, "client", nodeAddr, clientAddr)
-	pods := neighbour(t, own, "pods", gatewayAddr, podAddrs...)
-	for path, value := range map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/icmp_ratelimit": "0"} {
-		must(t, os.WriteFile("/proc/sys/"+path, []byte(value), 0o644))
-	}
-	inside(pods, func() {
+	n := stage.New(t, plane(t))
+	client := n.Neighbour(t, "client", []string{nodeAddr}, clientAddr)
+	pods := n.Neighbour(t, "pods", []string{gatewayAddr}, podAddrs...)
+	stage.Inside(pods, func() {
 		l, err := net.Listen("tcp4", ":8080")
 		if err != nil {
 			t.Error(err)
@@ -78,68 +57,7 @@ func newPlace(t *testing.T) place {
 		t.Cleanup(func() { l.Close() })
 		go answer(l)
 	})
-	return place{client, serveAPI(t)}
-}
-
-// neighbour makes a namespace that is joined to the node's by a wire, with a default route to it.
-func neighbour(t *testing.T, own netns.NsHandle, name, here string, there ...string) netns.NsHandle {
-	t.Helper()
-	ns, err := netns.New()
-	must(t, err)
-	t.Cleanup(func() { ns.Close() })
-	must(t, netns.Set(own))
-	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns)}))
-	number(t, name, here)
-	up(t, name)
-	inside(ns, func() {
-		number(t, "eth0", there...)
-		up(t, "eth0")
-		up(t, "lo")
-		if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(here)}); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns
-}
-
-func up(t *testing.T, name string) {
-	link, err := netlink.LinkByName(name)
-	if err == nil {
-		err = netlink.LinkSetUp(link)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func number(t *testing.T, name string, addrs ...string) {
-	link, err := netlink.LinkByName(name)
-	for _, a := range addrs {
-		var addr *netlink.Addr
-		if err == nil {
-			addr, err = netlink.ParseAddr(a + "/24")
-		}
-		if err == nil {
-			err = netlink.AddrAdd(link, addr)
-		}
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// inside runs f to its end on a thread of another namespace, which ends with it.
-func inside(ns netns.NsHandle, f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if err := netns.Set(ns); err != nil {
-			panic(err)
-		}
-		f()
-	}()
-	<-done
+	return place{n, client}
 }
 
 // answer echoes.
@@ -152,11 +70,11 @@ func answer(l net.Listener) {
 	}
 }
 
-// serveAPI serves one Service of type LoadBalancer with two pods, and the Node.
-func serveAPI(t *testing.T) string {
+// plane has one Service of type LoadBalancer with two pods, and the Node.
+func plane(t *testing.T) *replay.Server {
 	t.Helper()
 	plane := replay.New()
-	name, port, yes, where := "http", int32(8080), true, node
+	name, port, yes, where := "http", int32(8080), true, stage.Name
 	about := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	svc := &v1.Service{ObjectMeta: about, Spec: v1.ServiceSpec{Type: v1.ServiceTypeLoadBalancer, ClusterIP: clusterIP, ClusterIPs: []string{clusterIP},
 		IPFamilies: []v1.IPFamily{v1.IPv4Protocol}, Ports: []v1.ServicePort{{Name: name, Port: 80, NodePort: 30080, Protocol: v1.ProtocolTCP}}}}
@@ -166,114 +84,24 @@ func serveAPI(t *testing.T) string {
 	for _, pod := range podAddrs {
 		slice.Endpoints = append(slice.Endpoints, discovery.Endpoint{Addresses: []string{pod}, NodeName: &where, Conditions: discovery.EndpointConditions{Ready: &yes, Serving: &yes}})
 	}
-	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: stage.Name}}
 	this.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: nodeAddr}}
 	_, err := plane.Apply(svc)
-	must(t, err)
+	stage.Must(t, err)
 	_, err = plane.Apply(slice)
-	must(t, err)
+	stage.Must(t, err)
 	_, err = plane.Apply(this)
-	must(t, err)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- plane.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		<-served
-	})
-	return "http://" + l.Addr().String()
-}
-
-// program is a program of the node, in the background.
-type program struct {
-	cmd    *exec.Cmd
-	output bytes.Buffer
-	ended  chan error
-}
-
-// path is where the programs of the node find their tools, modprobe among them.
-const path = "/usr/sbin:/usr/bin:/sbin:/bin"
-
-func start(t *testing.T, path, name string, args ...string) *program {
-	t.Helper()
-	p := &program{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.Env = append(os.Environ(), "PATH="+path, "GOMAXPROCS=2")
-	must(t, p.cmd.Start())
-	go func() { p.ended <- p.cmd.Wait() }()
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	return p
-}
-
-func (p *program) stop(t *testing.T) {
-	t.Helper()
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	<-p.ended
-}
-
-// bundled starts the bundled proxier, and waits until it serves.
-func (c place) bundled(t *testing.T) *program {
-	t.Helper()
-	p := start(t, path, "/usr/bin/hitless", append([]string{"proxier"}, c.args()...)...)
-	until(t, "the proxier", p, func() bool { return status("/readyz") == http.StatusOK })
-	return p
-}
-
-func (c place) kubeProxy(t *testing.T, path, mode string) *program {
-	t.Helper()
-	p := start(t, path, "/usr/bin/kube-proxy", "--proxy-mode="+mode, "--master="+c.api, "--hostname-override="+node, "--cluster-cidr=10.244.0.0/16",
-		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
-	until(t, "kube-proxy in mode "+mode+" to be healthy", p, func() bool { return status("/healthz") == http.StatusOK })
-	return p
-}
-
-func (c place) args(args ...string) []string {
-	return append([]string{"--master=" + c.api, "--hostname-override=" + node, "--cluster-cidr=10.244.0.0/16"}, args...)
+	stage.Must(t, err)
+	return plane
 }
 
 func (c place) migrate(args ...string) (string, error) {
-	out, err := exec.Command("/usr/bin/hitless", append([]string{"proxier", "migrate"}, c.args(args...)...)...).Output()
+	out, err := exec.Command("/usr/bin/hitless", append([]string{"proxier", "migrate"}, c.Args(args...)...)...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return string(out) + string(exit.Stderr), err
 	}
 	return string(out), err
-}
-
-// status asks on this thread, which is in the node's namespace; those of an HTTP client are not.
-func status(path string) int {
-	conn, err := net.DialTimeout("tcp", "127.0.0.1:10256", 5*time.Second)
-	if err != nil {
-		return 0
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return 0
-	}
-	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path)
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	return response.StatusCode
-}
-
-// until waits for a condition; the program's output says why it does not come.
-func until(t *testing.T, what string, p *program, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-		select {
-		case err := <-p.ended:
-			t.Fatalf("waiting for %s: the program ended with %v: %s", what, err, p.output.String())
-		default:
-		}
-	}
 }
 
 // talk asks on a connection, and returns why no answer came.
@@ -303,7 +131,7 @@ func (c place) traffic(t *testing.T) *traffic {
 	t.Helper()
 	tr := &traffic{failed: make(chan string, 1000), stop: make(chan struct{}), ended: make(chan struct{})}
 	for i := range 8 {
-		inside(c.client, func() {
+		stage.Inside(c.client, func() {
 			conn, err := dial(heldPort+i, targets[i%len(targets)])
 			if err == nil {
 				err = talk(conn)
@@ -315,7 +143,7 @@ func (c place) traffic(t *testing.T) *traffic {
 			tr.held = append(tr.held, conn)
 		})
 	}
-	go inside(c.client, func() {
+	go stage.Inside(c.client, func() {
 		defer close(tr.ended)
 		for i := 0; ; i++ {
 			select {
@@ -407,12 +235,12 @@ func kernelSays(t *testing.T) string {
 		}
 	}
 	links, err := netlink.LinkList()
-	must(t, err)
+	stage.Must(t, err)
 	for _, l := range links {
 		fmt.Fprintln(&all, "device", l.Attrs().Name)
 	}
 	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
-	must(t, err)
+	stage.Must(t, err)
 	for line := range strings.Lines(string(servers)) {
 		if strings.HasPrefix(line, "TCP") {
 			fmt.Fprintln(&all, "server", strings.Fields(line)[1])
@@ -435,11 +263,11 @@ func free(t *testing.T, of string, words ...string) {
 }
 
 // serving starts a kube-proxy, and traffic once it serves.
-func (c place) serving(t *testing.T, mode string) (*program, *traffic) {
+func (c place) serving(t *testing.T, mode string) (*stage.Program, *traffic) {
 	t.Helper()
-	proxy := c.kubeProxy(t, path, mode)
-	until(t, "the Service", proxy, func() (served bool) {
-		inside(c.client, func() {
+	proxy := c.KubeProxy(t, stage.Path, mode)
+	proxy.Until(t, "the Service", func() (served bool) {
+		stage.Inside(c.client, func() {
 			served = true
 			for _, target := range targets {
 				conn, err := net.DialTimeout("tcp", target, time.Second)
@@ -457,20 +285,20 @@ func (c place) serving(t *testing.T, mode string) (*program, *traffic) {
 func TestCleanupFirst(t *testing.T) {
 	c := newPlace(t)
 	proxy, traffic := c.serving(t, "ipvs")
-	proxy.stop(t)
+	proxy.Stop(t)
 	if lost := traffic.losses(); len(lost) > 0 {
 		t.Errorf("lost before anything was done: %v", lost)
 	}
 	handle, err := ipvs.New("")
-	must(t, err)
+	stage.Must(t, err)
 	defer handle.Close()
-	must(t, handle.Flush())
+	stage.Must(t, handle.Flush())
 	device, err := netlink.LinkByName("kube-ipvs0")
-	must(t, err)
-	must(t, netlink.LinkDel(device))
-	bundled := c.bundled(t)
+	stage.Must(t, err)
+	stage.Must(t, netlink.LinkDel(device))
+	bundled := c.Bundled(t)
 	traffic.lose(t, "cleaning up first lost nothing, so that the zeros of the right order say nothing")
-	bundled.stop(t)
+	bundled.Stop(t)
 }
 
 // withoutModprobe is a path that leads to nft alone. Kube-proxy flushes IPVS whenever it starts in mode nftables, whosever virtual
@@ -478,22 +306,22 @@ func TestCleanupFirst(t *testing.T) {
 func withoutModprobe(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Symlink("/usr/sbin/nft", dir+"/nft"))
+	stage.Must(t, os.Symlink("/usr/sbin/nft", dir+"/nft"))
 	return dir
 }
 
 // The twin of the way back to nftables: with modprobe the virtual servers go when kube-proxy starts, before it has its own rules.
 func TestStartWithModprobeFlushes(t *testing.T) {
 	c := newPlace(t)
-	bundled := c.bundled(t)
+	bundled := c.Bundled(t)
 	traffic := c.traffic(t)
-	bundled.stop(t)
+	bundled.Stop(t)
 	if lost := traffic.losses(); len(lost) > 0 {
 		t.Errorf("lost before kube-proxy came: %v", lost)
 	}
-	proxy := c.kubeProxy(t, path, "nftables")
+	proxy := c.KubeProxy(t, stage.Path, "nftables")
 	traffic.lose(t, "kube-proxy flushed IPVS and lost nothing, so that going without modprobe says nothing")
-	proxy.stop(t)
+	proxy.Stop(t)
 }
 
 // There and back, from and to each mode of kube-proxy, no connection is lost and nothing stays behind.
@@ -505,7 +333,7 @@ func TestMigration(t *testing.T) {
 			if out, err := c.migrate("--from="+mode, "--to=bundled"); err == nil || !strings.Contains(out, "still runs") {
 				t.Errorf("while kube-proxy runs: %v: %s", err, out)
 			}
-			proxy.stop(t)
+			proxy.Stop(t)
 			before := kernelSays(t)
 			plan, err := c.migrate("--from="+mode, "--to=bundled", "--dry-run")
 			if err != nil {
@@ -525,9 +353,9 @@ func TestMigration(t *testing.T) {
 			}
 			traffic.judge(t, "served by the bundled proxier")
 			free(t, "kube-proxy", "KUBE-", "kube-")
-			bundled := c.bundled(t)
+			bundled := c.Bundled(t)
 			traffic.judge(t, "the proxier has taken over what is there")
-			bundled.stop(t)
+			bundled.Stop(t)
 			c.back(t, mode, traffic)
 		})
 	}
@@ -539,12 +367,12 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	if out, err := c.migrate("--from=bundled", "--to="+mode); err == nil || !strings.Contains(out, "does not serve") {
 		t.Errorf("without kube-proxy: %v: %s", err, out)
 	}
-	tools := path
+	tools := stage.Path
 	if mode == "nftables" {
 		tools = withoutModprobe(t)
 	}
-	proxy := c.kubeProxy(t, tools, mode)
-	until(t, "kube-proxy to serve", proxy, func() bool {
+	proxy := c.KubeProxy(t, tools, mode)
+	proxy.Until(t, "kube-proxy to serve", func() bool {
 		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
 		return err == nil
 	})
@@ -552,8 +380,8 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	var err error
 	moved := make(chan struct{})
 	own, nsErr := netns.Get()
-	must(t, nsErr)
-	go inside(own, func() {
+	stage.Must(t, nsErr)
+	go stage.Inside(own, func() {
 		defer close(moved)
 		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period=20s")
 	})
@@ -576,5 +404,5 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	if says := kernelSays(t); mode != "ipvs" && strings.Contains(says, "server ") {
 		t.Errorf("virtual servers are left:\n%s", says)
 	}
-	proxy.stop(t)
+	proxy.Stop(t)
 }

@@ -1,0 +1,101 @@
+package stage
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Path is where the programs of the node find their tools, modprobe among them.
+const Path = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+const patience = 60 * time.Second
+
+// Program is a program of the node, in the background.
+type Program struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	ended  chan error
+}
+
+func start(t *testing.T, path, name string, args ...string) *Program {
+	t.Helper()
+	p := &Program{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.Env = append(os.Environ(), "PATH="+path, "GOMAXPROCS=2")
+	Must(t, p.cmd.Start())
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p
+}
+
+// Stop ends the program as a node does, and waits for that.
+func (p *Program) Stop(t *testing.T) {
+	t.Helper()
+	Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	<-p.ended
+}
+
+// Bundled starts the bundled proxier, and waits until it serves.
+func (n *Node) Bundled(t *testing.T, args ...string) *Program {
+	t.Helper()
+	p := start(t, Path, "/usr/bin/hitless", append([]string{"proxier"}, n.Args(args...)...)...)
+	p.Until(t, "the proxier", func() bool { return status("/readyz") == http.StatusOK })
+	return p
+}
+
+// KubeProxy starts the unmodified kube-proxy in a mode, with the tools that a path leads to, and waits until it is healthy.
+func (n *Node) KubeProxy(t *testing.T, path, mode string, args ...string) *Program {
+	t.Helper()
+	own := []string{"--proxy-mode=" + mode, "--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0",
+		"--conntrack-tcp-timeout-close-wait=0"}
+	p := start(t, path, "/usr/bin/kube-proxy", n.Args(append(own, args...)...)...)
+	p.Until(t, "kube-proxy in mode "+mode+" to be healthy", func() bool { return status("/healthz") == http.StatusOK })
+	return p
+}
+
+// Args are the flags that all proxies of the node have, and more.
+func (n *Node) Args(more ...string) []string {
+	return append([]string{"--master=" + n.API, "--hostname-override=" + Name, "--cluster-cidr=10.244.0.0/16"}, more...)
+}
+
+// status asks on this thread, which is in the node's namespace; those of an HTTP client are not.
+func status(path string) int {
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:10256", 5*time.Second)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// Until waits for a condition, a minute at most; the program's output says why it does not come.
+func (p *Program) Until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s; the program says %s", patience, what, p.output.String())
+		}
+		select {
+		case err := <-p.ended:
+			t.Fatalf("waiting for %s: the program ended with %v: %s", what, err, p.output.String())
+		default:
+		}
+	}
+}
