@@ -26,6 +26,7 @@ type rig struct {
 	world  *world
 	kernel *fake.Kernel
 	single bool // the engine knows no more than kernel.Kernel of it
+	other  twin // nil for none
 	engine *Engine
 	now    time.Time
 
@@ -41,11 +42,22 @@ type rig struct {
 	expired        int                     // connections that were cut because their time was up
 }
 
+// twin is another kernel, to which all happens that happens to the fake. The engine sees it in the fake's place.
+type twin interface {
+	kernel.Kernel
+	// do changes it behind the engine's back.
+	do(...kernel.Op)
+	// flush empties its filter sets, and takes them away.
+	flush()
+	// agree checks that it holds what the fake does.
+	agree()
+}
+
 var limits = drain.Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute}
 
 // strangers are virtual servers of somebody else, which must never change.
 var strangers = []kernel.Op{
-	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.10", 443), Scheduler: "wlc"}},
+	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.10", 443), Scheduler: "lc"}},
 	kernel.AddReal{Key: key("10.96.0.10", 443), Real: netip.MustParseAddrPort("192.168.7.7:443"), Weight: 7},
 	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("192.168.1.1", 80), Scheduler: "sh"}},
 }
@@ -55,11 +67,13 @@ func key(addr string, port uint16) kernel.Key {
 }
 
 func newRig(t failer, single bool) *rig {
-	r := &rig{t: t, single: single, world: &world{}, kernel: fake.New(nodeAddrs...), now: time.Unix(0, 0),
+	return newRigOn(t, single, fake.New(nodeAddrs...), nil)
+}
+
+func newRigOn(t failer, single bool, k *fake.Kernel, other twin) *rig {
+	r := &rig{t: t, single: single, world: &world{}, kernel: k, other: other, now: time.Unix(0, 0),
 		dirty: map[types.NamespacedName]bool{}, listed: map[drain.Key]time.Time{}, served: map[drain.Key]time.Time{}}
-	if err := r.kernel.Do(strangers...); err != nil {
-		t.Fatalf("%v", err)
-	}
+	r.do(strangers...)
 	r.enter()
 	r.kernel.After(r.judge)
 	r.start()
@@ -74,6 +88,9 @@ func (r *rig) start() {
 		r.full()
 	}
 	var k kernel.Kernel = r.kernel
+	if r.other != nil {
+		k = r.other
+	}
 	if r.single {
 		k = struct{ kernel.Kernel }{k}
 	}
@@ -82,6 +99,16 @@ func (r *rig) start() {
 		Drain:   limits, Now: func() time.Time { return r.now },
 	})
 	r.full()
+}
+
+// do changes the kernel behind the engine's back.
+func (r *rig) do(ops ...kernel.Op) {
+	if err := r.kernel.Do(ops...); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	if r.other != nil {
+		r.other.do(ops...)
+	}
 }
 
 // enter notes the world that the API now tells of.
@@ -139,6 +166,9 @@ func (r *rig) sync() {
 
 // settle checks that the kernel holds the contract once a pass had no failure.
 func (r *rig) settle(report Report) {
+	if r.other != nil {
+		r.other.agree()
+	}
 	if len(report.Failures) > 0 || r.blind {
 		if len(report.Failures) > 0 && !r.engine.Pending() && len(r.engine.suspect.keys) == 0 {
 			r.t.Fatalf("failures %v, but nothing is pending", report.Failures)
@@ -504,9 +534,7 @@ func (r *rig) vandal(t *rapid.T) {
 		op, r.lost = kernel.ChangeSets{Remove: r.kernel.State().Elements()}, true
 	}
 	if op != nil {
-		if err := r.kernel.Do(op); err != nil {
-			t.Fatal(err)
-		}
+		r.do(op)
 	}
 	if rapid.Bool().Draw(t, "found out") {
 		r.full()
@@ -520,6 +548,9 @@ func (r *rig) flush() {
 	}
 	r.blind = true
 	r.kernel.Flush()
+	if r.other != nil {
+		r.other.flush()
+	}
 	report, err := r.engine.Restore(context.Background())
 	if err != nil {
 		r.t.Fatalf("restore: %v", err)
@@ -557,29 +588,33 @@ func (r *rig) fault(t *rapid.T) {
 // cut, and in the end the kernel holds the contract and nothing else of ours.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRig(t, rapid.Bool().Draw(t, "single"))
-		r.begin(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"change":      r.change,
-			"change more": r.change,
-			"sync":        func(*rapid.T) { r.sync() },
-			"sync more":   func(*rapid.T) { r.sync() },
-			"connections": r.connections,
-			"send":        r.send,
-			"drain":       func(t *rapid.T) { r.drain() },
-			"restart":     func(*rapid.T) { r.start() },
-			"fault":       r.fault,
-			"vandal":      r.vandal,
-			"flush":       func(*rapid.T) { r.flush() },
-			"poison":      r.poison,
-			"time passes": r.age,
-			"reconcile":   func(*rapid.T) { r.full() },
-		})
-		if cut := r.kernel.Cut(); cut != r.expired {
-			t.Fatalf("%d connections were cut, and the time of %d was up", cut, r.expired)
-		}
-		r.finish()
+		history(t, newRig(t, rapid.Bool().Draw(t, "single")))
 	})
+}
+
+// history lets a rig live through anything, and checks it after each operation and at the end.
+func history(t *rapid.T, r *rig) {
+	r.begin(t)
+	t.Repeat(map[string]func(*rapid.T){
+		"change":      r.change,
+		"change more": r.change,
+		"sync":        func(*rapid.T) { r.sync() },
+		"sync more":   func(*rapid.T) { r.sync() },
+		"connections": r.connections,
+		"send":        r.send,
+		"drain":       func(t *rapid.T) { r.drain() },
+		"restart":     func(*rapid.T) { r.start() },
+		"fault":       r.fault,
+		"vandal":      r.vandal,
+		"flush":       func(*rapid.T) { r.flush() },
+		"poison":      r.poison,
+		"time passes": r.age,
+		"reconcile":   func(*rapid.T) { r.full() },
+	})
+	if cut := r.kernel.Cut(); cut != r.expired {
+		t.Fatalf("%d connections were cut, and the time of %d was up", cut, r.expired)
+	}
+	r.finish()
 }
 
 // drain lets the proxier look at what drains. Only here, and only from pods that have not served for as long as the limits say, may

@@ -11,7 +11,8 @@
 //   - Others can change it behind the back of the code under test (Do, Flush).
 //
 // It forwards no packets of TCP and has no timers. Of UDP it knows what makes flows hang: where a packet went first, the
-// next ones go (Send). What it does not know of a kernel, the tests of package linux ask a real one.
+// next ones go (Send). What it does not know of a kernel, the tests of package linux ask a real one; and those of package engine let a
+// real one live through the same histories, and compare the two.
 package fake
 
 import (

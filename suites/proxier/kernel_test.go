@@ -30,7 +30,7 @@ var (
 )
 
 // packages have tests with the tag netns that need IPVS.
-var packages = []string{"proxier/linux", "proxier", "suites/proxier/contract", "suites/proxier/migration"}
+var packages = []string{"proxier/linux", "proxier/engine", "proxier", "suites/proxier/contract", "suites/proxier/migration"}
 
 // smoke are the tests that `make smoke` runs: connections through virtual servers, and what a change does to them.
 const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"

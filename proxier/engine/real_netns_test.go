@@ -1,0 +1,328 @@
+//go:build netns
+
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/proxier/fake"
+	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/linux"
+)
+
+// These tests need a kernel with IPVS, and root over it: go test -tags lab ./suites/proxier
+
+// TestMain leaves the tests that need no kernel to where they cost less.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if run := flag.Lookup("test.run"); run.Value.String() == "" {
+		if err := run.Value.Set("OnTheRealKernel"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// mirror is a real kernel, to which all happens that the fake says does happen. After each operation both must hold the same, so that
+// what is judged on the fake is true of the real one; and the engine reads the real one alone, but for the counts of connections,
+// of which there are none.
+type mirror struct {
+	t    failer
+	fake *fake.Kernel
+	real *linux.Kernel
+	home netns.NsHandle
+	own  netns.NsHandle
+}
+
+// newMirror makes both kernels, the real one in a network namespace of its own, and moves the thread there.
+func newMirror(t failer) *mirror {
+	runtime.LockOSThread()
+	m := &mirror{t: t, fake: fake.New(nodeAddrs...)}
+	var err error
+	if m.home, err = netns.Get(); err == nil {
+		m.own, err = netns.New()
+	}
+	m.must("making a network namespace", err)
+	m.must("giving the node its addresses", giveAddresses())
+	m.real, err = linux.Open(linux.Options{Scheduler: "rr", Lost: func(table string) { t.Fatalf("a reply on %s was lost", table) }})
+	m.must("opening the kernel", err)
+	return m
+}
+
+func giveAddresses() error {
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	eth0 := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
+	if err == nil {
+		err = netlink.LinkAdd(eth0)
+	}
+	for _, a := range nodeAddrs {
+		if err == nil {
+			err = netlink.AddrAdd(eth0, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}})
+		}
+	}
+	if err == nil {
+		err = netlink.LinkSetUp(eth0)
+	}
+	return err
+}
+
+func (m *mirror) close() {
+	m.real.Close()
+	m.must("going back", netns.Set(m.home))
+	m.must("closing namespaces", errors.Join(m.own.Close(), m.home.Close()))
+	runtime.UnlockOSThread()
+}
+
+func (m *mirror) must(what string, err error) {
+	if err != nil {
+		m.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Apply implements kernel.Kernel.
+func (m *mirror) Apply(op kernel.Op) error { return m.ApplyAll([]kernel.Op{op})[0] }
+
+// ApplyAll implements kernel.Batcher. An operation whose reply is lost takes effect; one that the fake refuses because it cannot be may
+// do nothing to the real kernel either, whatever that says of it.
+func (m *mirror) ApplyAll(ops []kernel.Op) []error {
+	var take []kernel.Op
+	errs := m.fake.ApplyAll(ops)
+	for i, op := range ops {
+		switch {
+		case errs[i] == nil || errors.Is(errs[i], kernel.ErrLost):
+			take = append(take, op)
+		case !errors.Is(errs[i], fake.ErrInjected):
+			_ = m.real.Apply(op)
+		}
+	}
+	if len(take) > 0 {
+		for i, err := range m.real.ApplyAll(take) {
+			m.must(fmt.Sprintf("the fake took %v, and the real kernel did not", take[i]), err)
+		}
+	}
+	for _, op := range ops {
+		m.agreeOn(op)
+	}
+	return errs
+}
+
+func (m *mirror) do(ops ...kernel.Op) {
+	for _, op := range ops {
+		m.must(op.String(), m.real.Apply(op))
+	}
+}
+
+func (m *mirror) flush() {
+	conn, err := nftables.New()
+	m.must("opening nftables", err)
+	conn.FlushRuleset()
+	m.must("flushing the ruleset", conn.Flush())
+}
+
+// agreeOn looks at what an operation is about.
+func (m *mirror) agreeOn(op kernel.Op) {
+	key, one := kernel.KeyOf(op)
+	if !one {
+		return // sets and addresses are read as a whole, with each pass
+	}
+	want, exists := m.held(key)
+	got, found, err := m.real.Server(key)
+	m.must("reading "+key.String(), err)
+	if found != exists || found && text(got) != text(want) {
+		m.t.Fatalf("after %v the fake has %v, %s; the real kernel %v, %s", op, exists, text(want), found, text(got))
+	}
+}
+
+// held is a virtual server of the fake, faults or not.
+func (m *mirror) held(key kernel.Key) (kernel.Server, bool) {
+	v, exists := m.fake.State().Virtual(key)
+	return kernel.Server{Virtual: v, Reals: m.fake.State().Reals(key)}, exists
+}
+
+// text is a virtual server without its counts.
+func text(s kernel.Server) string {
+	reals := slices.SortedFunc(slices.Values(s.Reals), func(a, b kernel.Real) int { return a.Addr.Compare(b.Addr) })
+	out := fmt.Sprintf("%v %s %v %v", s.Key, s.Scheduler, s.Affinity, s.OtherFlags)
+	for _, r := range reals {
+		out += fmt.Sprintf(" %v=%d", r.Addr, r.Weight)
+	}
+	return out
+}
+
+func (m *mirror) agree() {
+	state := m.fake.State()
+	servers, err := m.real.Servers()
+	m.must("reading virtual servers", err)
+	var got, want []string
+	for _, s := range servers {
+		got = append(got, text(s))
+	}
+	for _, key := range state.Keys() {
+		s, _ := m.held(key)
+		want = append(want, text(s))
+	}
+	m.same("virtual servers", got, want)
+	addrs, err := m.real.Addresses()
+	m.must("reading addresses", err)
+	m.same("addresses", names(addrs.Bound), names(state.Addresses()))
+	elements, err := m.real.Elements()
+	m.must("reading elements", err)
+	m.same("elements", names(elements), names(state.Elements()))
+}
+
+func names[T fmt.Stringer](all []T) (texts []string) {
+	for _, v := range all {
+		texts = append(texts, v.String())
+	}
+	return texts
+}
+
+func (m *mirror) same(what string, got, want []string) {
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		m.t.Fatalf("%s of the real kernel %v; of the fake %v", what, got, want)
+	}
+}
+
+// Servers implements kernel.Kernel.
+func (m *mirror) Servers() ([]kernel.Server, error) {
+	if _, err := m.fake.Servers(); err != nil {
+		return nil, err
+	}
+	all, err := m.real.Servers()
+	for i := range all {
+		m.count(&all[i])
+	}
+	return all, err
+}
+
+// Server implements kernel.Kernel.
+func (m *mirror) Server(key kernel.Key) (kernel.Server, bool, error) {
+	if _, _, err := m.fake.Server(key); err != nil {
+		return kernel.Server{}, false, err
+	}
+	s, exists, err := m.real.Server(key)
+	m.count(&s)
+	return s, exists, err
+}
+
+// count fills in the connections that the history has opened.
+func (m *mirror) count(s *kernel.Server) {
+	known, _, _ := m.fake.Server(s.Key)
+	for i, real := range s.Reals {
+		for _, k := range known.Reals {
+			if k.Addr == real.Addr {
+				s.Reals[i].Active, s.Reals[i].Inactive = k.Active, k.Inactive
+			}
+		}
+	}
+}
+
+// Addresses implements kernel.Kernel.
+func (m *mirror) Addresses() (kernel.Addresses, error) {
+	if _, err := m.fake.Addresses(); err != nil {
+		return kernel.Addresses{}, err
+	}
+	return m.real.Addresses()
+}
+
+// Elements implements kernel.Kernel.
+func (m *mirror) Elements() ([]kernel.Element, error) {
+	if _, err := m.fake.Elements(); err != nil {
+		return nil, err
+	}
+	return m.real.Elements()
+}
+
+// Scheduler implements kernel.Kernel.
+func (m *mirror) Scheduler(name string) error {
+	return cmp.Or(m.fake.Scheduler(name), m.real.Scheduler(name))
+}
+
+var (
+	_ twin           = (*mirror)(nil)
+	_ kernel.Batcher = (*mirror)(nil)
+)
+
+// historiesThere are how many random histories the real kernel lives through: in the lab each takes a thousand times as long.
+const historiesThere = "40"
+
+func TestHistoriesOnTheRealKernel(t *testing.T) {
+	if err := flag.Set("rapid.checks", historiesThere); err != nil {
+		t.Fatal(err)
+	}
+	operations := 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMirror(t)
+		defer m.close()
+		history(t, newRigOn(t, rapid.Bool().Draw(t, "single"), m.fake, m))
+		operations += len(m.fake.Ops())
+	})
+	t.Logf("%d operations", operations)
+}
+
+// The process dies at every so manieth operation of a life; all of them are TestDeathAtEveryOperation's.
+func TestDeathOnTheRealKernel(t *testing.T) {
+	n := newRig(t, false).live()
+	for i := 0; i < n; i += 8 {
+		t.Run(fmt.Sprintf("operation %d", i), func(t *testing.T) {
+			m := newMirror(t)
+			defer m.close()
+			r := newRigOn(t, i%16 == 0, m.fake, m)
+			m.fake.FailAt(i, fake.Die)
+			r.live()
+			if cut := m.fake.Cut(); cut > 0 {
+				t.Errorf("%d connections were cut", cut)
+			}
+			r.finish()
+		})
+	}
+}
+
+// The twin: a mirror that missed something says so.
+func TestDisagreementOnTheRealKernel(t *testing.T) {
+	for name, behind := range map[string]kernel.Op{
+		"a virtual server": kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.99", 80), Scheduler: "rr"}},
+		"an address":       kernel.Bind{Addr: netip.MustParseAddr("10.96.0.99")},
+		"an element":       kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: key("10.96.0.99", 80)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMirror(t)
+			defer m.close()
+			m.agree()
+			m.do(behind)
+			notes := &noted{}
+			m.t = notes
+			m.agree()
+			m.t = t
+			if len(notes.all) == 0 {
+				t.Errorf("%v was done to the real kernel alone, and nothing was said", behind)
+			}
+		})
+	}
+}
+
+// noted is a test that goes on.
+type noted struct{ all []string }
+
+func (n *noted) Fatalf(format string, args ...any) {
+	n.all = append(n.all, fmt.Sprintf(format, args...))
+}
