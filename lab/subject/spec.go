@@ -133,6 +133,9 @@ func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	if want := fallback == "on"; switchable && fallback != "" && want != has {
 		args = append(args, "--feature-gates=ProxyTerminatingEndpoints="+strconv.FormatBool(want))
 	}
+	if s.Mode == "nftables" && s.minor() < 31 { // alpha in 1.29 and 1.30, and off (KEP-3866)
+		args = append(args, "--feature-gates=NFTablesProxyMode=true")
+	}
 	return args
 }
 

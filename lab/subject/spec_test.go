@@ -57,6 +57,21 @@ func TestTerminatingFallback(t *testing.T) {
 	}
 }
 
+// The gate NFTablesProxyMode: alpha and off in 1.29 and 1.30, on from 1.31.
+func TestTheModeNFTablesIsAskedFor(t *testing.T) {
+	for subject, want := range map[string]bool{
+		"kube-proxy@v1.29.15/nftables": true, "kube-proxy@v1.30.14/nftables": true, "kube-proxy@v1.31.0/nftables": false, "kube-proxy@v1.30.14/ipvs": false,
+	} {
+		s, err := Parse(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(s.Args("node-1", "file", ""), "--feature-gates=NFTablesProxyMode=true"); got != want {
+			t.Errorf("%s is given the gate: %v, want %v", subject, got, want)
+		}
+	}
+}
+
 // Lines of a proxy whose node or kernel lacks something, and of one that works.
 func TestFailedSyncsAreKnown(t *testing.T) {
 	for line, want := range map[string]bool{
