@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions nightly nightly-soak lint clean packages
+.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ first-seed: packages build ## kube-proxy v1.12.2 soaked on eight seeds until it 
 
 versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs: fails when NEW drops more (an hour)
 	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
+
+minors: packages build ## one kube-proxy of each minor version since 1.11, in each of its modes, through a rollout, and the table of docs/subjects.md (an hour and a half); what is there is not run again
+	@hack/minors.sh
 
 bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
 	@hack/bench-proxier.sh

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// The page that says what can be tested has each minor version's run, in each mode that it has; and those before 1.26 lose connections
+// (KEP-1669), or what was run on them says nothing.
+func TestThePageOfSubjectsHasTheCommittedRuns(t *testing.T) {
+	const results = "../../docs/results/minors/*.json"
+	holds(t, "../../docs/subjects.md", tableBegin("minors"), tableOf(t, results, reports.WriteRuns), tableEnd)
+	runs := map[string]reports.ComparedRun{}
+	for _, file := range committed(t, results) {
+		c, err := reports.ReadComparison(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range c.Subjects {
+			runs[s.Subject] = s.Runs[0]
+			if minor := strings.TrimSuffix(filepath.Base(file), ".json"); !strings.HasPrefix(s.Subject, "kube-proxy@"+minor+".") {
+				t.Errorf("%s has a run of %s", file, s.Subject)
+			}
+		}
+	}
+	for _, version := range minorsToRun(t) {
+		var minor int
+		if _, err := fmt.Sscanf(version, "1.%d.", &minor); err != nil {
+			t.Fatal(err)
+		}
+		modes := []string{"iptables", "ipvs"}
+		if minor >= 29 {
+			modes = append(modes, "nftables")
+		}
+		for _, mode := range modes {
+			r, run := runs["kube-proxy@v"+version+"/"+mode]
+			lost := r.Verdict == reports.Fail && r.Dropped > 0
+			none := r.Verdict == reports.Pass && r.Dropped == 0
+			if !run || minor < 26 && !lost || minor >= 26 && !none {
+				t.Errorf("v%s in mode %s: run %v, %s, %d dropped", version, mode, run, r.Verdict, r.Dropped)
+			}
+		}
+	}
+}
+
+// minorsToRun are the versions that make minors runs unless it is told which.
+func minorsToRun(t *testing.T) []string {
+	t.Helper()
+	script, err := os.ReadFile("../../hack/minors.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)MINORS:-([0-9. \n]+)}`).FindSubmatch(script)
+	if list == nil {
+		t.Fatal("the script has no list of its versions")
+	}
+	versions := strings.Fields(string(list[1]))
+	for i, version := range versions {
+		if !strings.HasPrefix(version, fmt.Sprintf("1.%d.", 11+i)) {
+			t.Fatalf("version %s stands where one of minor %d belongs", version, 11+i)
+		}
+	}
+	if last := versions[len(versions)-1]; !strings.HasPrefix(last, "1.37.") {
+		t.Errorf("the last version is %s", last)
+	}
+	return versions
+}
