@@ -53,6 +53,7 @@ func namespace(t *testing.T) netns.NsHandle {
 	ns, err := netns.New()
 	Must(t, err)
 	t.Cleanup(func() { ns.Close() })
+	set(t, "ipv4/ip_forward", "0") // it begins as it is in the guest's first namespace
 	for _, conf := range []string{"all", "default"} {
 		set(t, "ipv6/conf/"+conf+"/accept_dad", "0")
 	}
