@@ -20,7 +20,7 @@ import (
 type question struct {
 	about    string
 	from     string // a host
-	to       string // address and port; udp: or sctp: before them, or check: for the health check at a port of the node
+	to       string // address and port; udp! or sctp! before them, or check! for the health check at a port of the node
 	want     string // who answers, all of them and nobody else; or refused, or dropped; or one, for any one alone
 	seen     string // as whom they see who asks: itself, or node; empty where it is not promised
 	nftables string // what kube-proxy does in that mode, where it is something else
@@ -47,7 +47,9 @@ const (
 	primary      = "--nodeport-addresses=primary"
 )
 
-func TestContract(t *testing.T) {
+// ofEach lets a test ask each proxy, started with flags in a world of its own, once it serves all Services. Want is what has to come of a
+// question to that proxy.
+func ofEach(t *testing.T, flags []string, ask func(t *testing.T, w *world, want func(question) string)) {
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -55,45 +57,40 @@ func TestContract(t *testing.T) {
 			if got := w.ask("client", "tcp", at("203.0.113.1:80")); got.pods != "dropped" {
 				t.Fatalf("before a proxy came: %+v", got)
 			}
-			p.start(t, w, bothFamilies, primary)
+			p.start(t, w, append([]string{bothFamilies}, flags...)...)
 			w.served(t)
-			for _, q := range questions {
-				w.put(t, q, p.want(q))
-			}
+			ask(t, w, p.want)
 		})
 	}
+}
+
+func TestContract(t *testing.T) {
+	ofEach(t, []string{primary}, func(t *testing.T, w *world, want func(question) string) {
+		for _, q := range questions {
+			w.put(t, q, want(q))
+		}
+	})
 }
 
 func TestContractWithFlags(t *testing.T) {
-	for _, p := range proxies {
-		t.Run(p.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.apply(t, services()...)
-			p.start(t, w, bothFamilies, "--masquerade-all", "--nodeport-addresses="+nodeSecond+"/32")
-			w.served(t)
-			for _, q := range withFlags {
-				w.put(t, q, p.want(q))
-			}
-		})
-	}
+	flags := []string{"--masquerade-all", "--nodeport-addresses=" + nodeSecond + "/32"}
+	ofEach(t, flags, func(t *testing.T, w *world, want func(question) string) {
+		for _, q := range withFlags {
+			w.put(t, q, want(q))
+		}
+	})
 }
 
 func TestContractAfterChanges(t *testing.T) {
-	for _, p := range proxies {
-		t.Run(p.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.apply(t, services()...)
-			p.start(t, w, bothFamilies, primary)
-			w.served(t)
-			for _, c := range changes {
-				c.change(t, w)
-				for _, q := range c.questions {
-					w.await(t, q, p.want(q))
-					w.put(t, q, p.want(q))
-				}
+	ofEach(t, []string{primary}, func(t *testing.T, w *world, want func(question) string) {
+		for _, c := range changes {
+			c.change(t, w)
+			for _, q := range c.questions {
+				w.await(t, q, want(q))
+				w.put(t, q, want(q))
 			}
-		})
-	}
+		}
+	})
 }
 
 // await waits until a question has its answer for the first time: a proxy may take its time. Put then says what it is.
