@@ -75,7 +75,7 @@ versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1
 minors: packages build ## one kube-proxy of each minor version since 1.11, in each of its modes, through a rollout, and the table of docs/subjects.md (an hour and a half); what is there is not run again
 	@hack/minors.sh
 
-bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier.json (SERVICES=100,1000)
+bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier*.json (an hour and a half); SERVICES=100,1000 REPEAT=3 for these alone
 	@hack/bench-proxier.sh
 
 nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs
