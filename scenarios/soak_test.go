@@ -81,6 +81,9 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 			if want := fmt.Sprintf("%s %d of 6", kind.name, i+1); d.name != want {
 				t.Errorf("%s=3 plans %q, want %q", kind.rate, d.name, want)
 			}
+			if begin := time.Duration(i) * 20 * time.Minute; d.at < begin || d.at >= begin+20*time.Minute {
+				t.Errorf("%s=3 plans %s at %s, outside of its third of an hour", kind.rate, d.name, d.at)
+			}
 		}
 		if len(planned) != 6 {
 			t.Errorf("%s=3 plans %d disturbances in two hours", kind.rate, len(planned))

@@ -48,7 +48,8 @@ var begun struct {
 	runs []*Future
 }
 
-// In parallel processes, each of which has runs of its own, that of the first is written.
+// In parallel processes, each of which has runs of its own, that of the first is written. A suite whose specs begin no runs, as that of
+// what changes cost, has no joint report.
 var _ = ginkgo.ReportAfterSuite("the joint report", func(r ginkgo.Report) {
 	if *resultsDir == "" {
 		return
@@ -61,6 +62,9 @@ var _ = ginkgo.ReportAfterSuite("the joint report", func(r ginkgo.Report) {
 		if !errors.Is(f.err, context.Canceled) { // interrupted, because its spec was
 			runs = append(runs, f.joint)
 		}
+	}
+	if len(runs) == 0 {
+		return
 	}
 	if err := NewJoint(r.SuiteDescription, runs).Write(*resultsDir); err != nil {
 		ginkgo.Fail(err.Error())

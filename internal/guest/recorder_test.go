@@ -104,6 +104,19 @@ func recordUntil(t *testing.T, stopAt time.Duration, thin bool) (frames map[vm.F
 	}
 }
 
+// attemptsIn is the number of attempts, each by itself, in frames of them.
+func attemptsIn(t *testing.T, frames string) (n int) {
+	t.Helper()
+	for reader := reports.NewAttemptReader(strings.NewReader(frames)); ; n++ {
+		switch _, err := reader.Next(); {
+		case errors.Is(err, io.EOF):
+			return n
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+}
+
 // What a run recorded when it stopped is how the record without the stop begins, and has all that was until then.
 func TestARecordThatStopsIsTheBeginningOfTheWhole(t *testing.T) {
 	for _, thin := range []bool{false, true} {
@@ -126,11 +139,19 @@ func TestARecordThatStopsIsTheBeginningOfTheWhole(t *testing.T) {
 					t.Errorf("stopped at %s, the frames of kind %d are not how the whole begins", at, kind)
 				}
 			}
-			if want := int((at - 3*time.Millisecond + time.Second - 990*time.Millisecond) / time.Second); at > time.Second && strings.Count(part[vm.FrameTimeline], "\n") != want {
-				t.Errorf("stopped at %s, %d steps are recorded, want %d", at, strings.Count(part[vm.FrameTimeline], "\n"), want)
+			want := int((at - 3*time.Millisecond + time.Second - 990*time.Millisecond) / time.Second)
+			steps, events := strings.Count(part[vm.FrameTimeline], "\n"), strings.Count(part[vm.FrameEvent], `"step `)
+			if at > time.Second && (steps != want || events != want) {
+				t.Errorf("stopped at %s, %d steps are recorded and %d events of them, want %d", at, steps, events, want)
 			}
-			if !thin && !strings.HasPrefix(whole[vm.FrameAttempts], part[vm.FrameAttempts]) {
+			if thin {
+				continue
+			}
+			if !strings.HasPrefix(whole[vm.FrameAttempts], part[vm.FrameAttempts]) {
 				t.Errorf("stopped at %s, the attempts are not how the whole begins", at)
+			}
+			if want := int(at / (10 * time.Millisecond)); at > time.Second && attemptsIn(t, part[vm.FrameAttempts]) != want {
+				t.Errorf("stopped at %s, %d attempts are recorded, want %d", at, attemptsIn(t, part[vm.FrameAttempts]), want)
 			}
 		}
 	}

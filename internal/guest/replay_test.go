@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -101,6 +103,7 @@ func TestATimelineChangesObjectsAndPods(t *testing.T) {
 	line, err := timeline.Parse("f", []byte(`hitless timeline 1
 nodes 2
 set gated=on
+set antiAffinity=off
 given {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"clusterIP":"10.96.9.9","ports":[{"port":80}]},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.9"}]}}}
 given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"ports":[{"port":80}]}}
 +0s object apply {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"clusterIP":"10.96.9.9","ports":[{"port":81}]}}
@@ -112,7 +115,7 @@ given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"po
 +1s expect ready web-own
 +2s pod unready web#1
 +2s expect unready web#1
-+3s workload scale web replicas=2
++3s workload scale web replicas=3
 +3s pod ready web#1
 +3s await rolled-out web within=1s
 +4s pod terminate web-own grace=5s
@@ -136,9 +139,15 @@ given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"po
 	if slice, err = s.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "busy-1", metav1.GetOptions{}); err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "192.0.2.2" {
 		t.Errorf("the endpoints of busy are %+v, %v", slice, err)
 	}
-	pods, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil || slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
-		t.Errorf("web-own is there after it was ended: %v", err)
+	var pods *corev1.PodList
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (three bool, err error) {
+		pods, err = s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		return err == nil && len(pods.Items) == 3, err
+	}); err != nil {
+		t.Fatalf("waiting for 3 replicas: %v", err)
+	}
+	if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
+		t.Error("web-own is there after it was ended")
 	}
 }
 
@@ -186,12 +195,20 @@ func (s *stage) hasTheRecording(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	recorded := 0
 	for _, slice := range slices.Items {
 		for _, e := range slice.Endpoints {
-			if own := slice.Namespace == "ns-00001"; own != (e.Addresses[0] == "10.128.0.1") {
+			own := slice.Namespace == "ns-00001"
+			if own != (e.Addresses[0] == "10.128.0.1") {
 				t.Errorf("%s/%s has the endpoint %v", slice.Namespace, slice.Name, e.Addresses)
 			}
+			if own {
+				recorded++
+			}
 		}
+	}
+	if recorded != 1 {
+		t.Errorf("of the recorded endpoint there are %d", recorded)
 	}
 	if left, err := s.client.CoreV1().Pods("ns-00001").Get(ctx, "pod-00001", metav1.GetOptions{}); err != nil || left.DeletionTimestamp != nil || left.Status.PodIP != "10.128.0.1" {
 		t.Errorf("the pod that came again is %+v, %v", left, err)

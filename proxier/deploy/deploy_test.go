@@ -64,7 +64,9 @@ func TestManifest(t *testing.T) {
 		}
 	}
 	main := pod.Containers[0]
-	if add := main.SecurityContext.Capabilities.Add; len(add) != 1 || add[0] != "NET_ADMIN" || main.SecurityContext.Privileged != nil {
+	// What is not dropped is what the container runtime gives to every container.
+	may, only := main.SecurityContext.Capabilities, []v1.Capability{"NET_ADMIN"}
+	if !slices.Equal(may.Add, only) || !slices.Equal(may.Drop, []v1.Capability{"ALL"}) || main.SecurityContext.Privileged != nil {
 		t.Errorf("the proxier gets %v", main.SecurityContext)
 	}
 	if !pod.HostNetwork || pod.ServiceAccountName != all["ServiceAccount"].(*v1.ServiceAccount).Name {

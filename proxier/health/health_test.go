@@ -27,23 +27,23 @@ func code(h http.Handler, path string) int {
 func TestNode(t *testing.T) {
 	const period = 30 * time.Second
 	for _, test := range []struct {
-		name         string
-		do           func(*Node, *clock)
-		healthz, liv int
+		name                string
+		do                  func(*Node, *clock)
+		healthz, liv, ready int
 	}{
-		{"before the first pass", func(*Node, *clock) {}, 503, 503},
-		{"after it", func(n *Node, _ *clock) { n.Updated() }, 200, 200},
-		{"idle for a day", func(n *Node, c *clock) { n.Updated(); c.advance(24 * time.Hour) }, 200, 200},
-		{"a change waits, not too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2 * period) }, 200, 200},
-		{"a change waits too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2*period + 1) }, 503, 503},
+		{"before the first pass", func(*Node, *clock) {}, 503, 503, 503},
+		{"after it", func(n *Node, _ *clock) { n.Updated() }, 200, 200, 200},
+		{"idle for a day", func(n *Node, c *clock) { n.Updated(); c.advance(24 * time.Hour) }, 200, 200, 200},
+		{"a change waits, not too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2 * period) }, 200, 200, 200},
+		{"a change waits too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2*period + 1) }, 503, 503, 200},
 		{"later changes do not hide it", func(n *Node, c *clock) {
 			n.Updated()
 			n.Queued()
 			c.advance(2 * period)
 			n.Queued()
 			c.advance(1)
-		}, 503, 503},
-		{"a pass that does not end", func(n *Node, c *clock) { n.Updated(); n.Queued(); n.Taken(); c.advance(2*period + 1) }, 503, 503},
+		}, 503, 503, 200},
+		{"a pass that does not end", func(n *Node, c *clock) { n.Updated(); n.Queued(); n.Taken(); c.advance(2*period + 1) }, 503, 503, 200},
 		{"a pass that failed, and one that took up more", func(n *Node, c *clock) {
 			n.Updated()
 			n.Queued()
@@ -51,16 +51,16 @@ func TestNode(t *testing.T) {
 			c.advance(2*period + 1)
 			n.Queued()
 			n.Taken()
-		}, 503, 503},
+		}, 503, 503, 200},
 		{"a change during a pass stays queued", func(n *Node, c *clock) {
 			n.Queued()
 			n.Taken()
 			n.Queued()
 			n.Updated()
 			c.advance(2*period + 1)
-		}, 503, 503},
-		{"the node goes away (KEP-3836)", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false) }, 503, 200},
-		{"and stays after all", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false); n.SetEligible(true) }, 200, 200},
+		}, 503, 503, 200},
+		{"the node goes away (KEP-3836)", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false) }, 503, 200, 200},
+		{"and stays after all", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false); n.SetEligible(true) }, 200, 200, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := &clock{time.Unix(1e9, 0)}
@@ -73,14 +73,10 @@ func TestNode(t *testing.T) {
 			if got := code(n.Handler(), "/livez"); got != test.liv {
 				t.Errorf("/livez is %d, want %d", got, test.liv)
 			}
-			ready := 200
-			if n.updated.IsZero() {
-				ready = 503
+			if got := code(n.Handler(), "/readyz"); got != test.ready {
+				t.Errorf("/readyz is %d, want %d", got, test.ready)
 			}
-			if got := code(n.Handler(), "/readyz"); got != ready {
-				t.Errorf("/readyz is %d, want %d", got, ready)
-			}
-			if diff := cmp.Diff(map[string]int{"/healthz": test.healthz, "/livez": test.liv, "/readyz": ready}, answered); diff != "" {
+			if diff := cmp.Diff(map[string]int{"/healthz": test.healthz, "/livez": test.liv, "/readyz": test.ready}, answered); diff != "" {
 				t.Errorf("counted (-want +got):\n%s", diff)
 			}
 		})

@@ -155,13 +155,17 @@ func TestMinimizeTakesTimeOut(t *testing.T) {
 
 // Whoever is interrupted has the best so far.
 func TestMinimizeKeepsTheBestSoFar(t *testing.T) {
-	line := parsed(t, long)
-	for most := 1; most < 12; most++ {
-		runner := &paper{needs: []string{"api cut all"}, most: most}
+	line, needs := parsed(t, long), []string{"api cut all"}
+	uninterrupted := &paper{needs: needs}
+	if _, err := timeline.Minimize(t.Context(), line, uninterrupted, func(timeline.Trial) {}); err != nil || uninterrupted.runs < 3 {
+		t.Fatalf("%d runs, %v", uninterrupted.runs, err)
+	}
+	for most := 1; most < uninterrupted.runs; most++ {
+		runner := &paper{needs: needs, most: most}
 		var best *timeline.Timeline
 		got, err := timeline.Minimize(t.Context(), line, runner, func(trial timeline.Trial) { best = trial.Best })
 		if !errors.Is(err, errInterrupted) {
-			return // it was done before
+			t.Fatalf("after %d of %d runs nobody was interrupted: %v", most, uninterrupted.runs, err)
 		}
 		if got.String() != best.String() || !runner.fails(got) || len(got.Steps) > len(line.Steps) {
 			t.Errorf("interrupted after %d runs, the best is\n%s\ntold was\n%s", most, got, best)
