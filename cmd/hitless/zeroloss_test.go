@@ -4,38 +4,40 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hitless/hitless/reports"
 )
 
 const proxierPage = "../../docs/proxier.md"
 
-// The page of the bundled proxier claims no zero that was not measured beside a loss.
+// The page of the bundled proxier claims no zero that was not measured beside a loss, by the command that the script has today.
 func TestTheProxiersPageHasTheCommittedRuns(t *testing.T) {
 	const results = "../../docs/results/zero-loss/*.json"
 	holds(t, proxierPage, tableBegin("zero-loss"), tableOf(t, results, reports.WriteResults), tableEnd)
-	rows, commands := zeroLossRows(t), map[string]string{}
+	rows := zeroLossRows(t)
 	for _, file := range committed(t, results) {
 		c, err := reports.ReadComparison(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := strings.TrimSuffix(filepath.Base(file), ".json")
-		twin, known := rows[row]
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		row, known := rows[name]
 		if !known {
 			t.Errorf("%s: make zero-loss has no such row", file)
+			continue
 		}
-		delete(rows, row)
-		if other := commands[c.Command]; other != "" {
-			t.Errorf("%s and %s are of one command: %s", file, other, c.Command)
+		delete(rows, name)
+		if diff := cmp.Diff(row, comparisonOf(t, strings.Fields(c.Command))); diff != "" {
+			t.Errorf("%s is not of the command that make zero-loss has (-it +the file): %s", file, diff)
 		}
-		commands[c.Command] = file
-		if err := zeroBesideLosses(c, twin); err != nil {
+		if err := zeroBesideLosses(c, row.names()); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -44,40 +46,102 @@ func TestTheProxiersPageHasTheCommittedRuns(t *testing.T) {
 	}
 }
 
-// zeroLossRows are the rows that make zero-loss runs unless it is told which, each with its twin: the last of its subjects.
-func zeroLossRows(t *testing.T) map[string]string {
+// comparison is what a command of `hitless compare` asks for, whatever the order of its flags.
+type comparison struct {
+	Scenario   string
+	Subjects   []string // the twin last
+	Set, Flags map[string]string
+}
+
+// comparisonOf reads the words of a command, `hitless compare` first. Of a flag that is given twice the last one counts.
+func comparisonOf(t *testing.T, words []string) comparison {
 	t.Helper()
-	script, err := os.ReadFile("../../hack/zero-loss.sh")
+	if len(words) < 3 || words[1] != "compare" || len(words)%2 == 0 {
+		t.Fatalf("%q is no comparison", words)
+	}
+	c := comparison{Scenario: words[2], Set: map[string]string{}, Flags: map[string]string{}}
+	for i := 3; i < len(words); i += 2 {
+		switch flag, value := words[i], words[i+1]; flag {
+		case "--subject":
+			c.Subjects = append(c.Subjects, value)
+		case "--set":
+			key, value, _ := strings.Cut(value, "=")
+			c.Set[key] = value
+		case "--out":
+		default:
+			c.Flags[flag] = value
+		}
+	}
+	return c
+}
+
+// names are the subjects as a comparison has them: one that a file describes has the file's name.
+func (c comparison) names() (names []string) {
+	for _, s := range c.Subjects {
+		if file, is := strings.CutPrefix(s, "exec:"); is {
+			s = "exec:" + strings.TrimSuffix(filepath.Base(file), ".yaml")
+		}
+		names = append(names, s)
+	}
+	return names
+}
+
+// zeroLossRows are the comparisons that make zero-loss runs unless it is told which: the script is run with stand-ins for all that it
+// calls.
+func zeroLossRows(t *testing.T) map[string]comparison {
+	t.Helper()
+	script, err := filepath.Abs("../../hack/zero-loss.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^compare ([a-z-]+) (?:"[^"]*/|exec:[^ ]*/)([a-z-]+)\.yaml`).FindAllSubmatch(script, -1) {
-		rows[string(m[1])] = "exec:" + string(m[2])
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"bin/hitless": `case $1 in
+build) printf 'kube-proxy\t%s\n' "$0" ;;
+compare) echo hitless "$@" >> commands; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; echo > "$2/compare.json" ;;
+*) exit 2 ;;
+esac
+`, "bin/go": "mkdir -p out/zero-loss\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	all := regexp.MustCompile(`ROWS:-([a-z,-]+)}`).FindSubmatch(script)
-	if all == nil {
-		t.Fatal("the script has no list of its rows")
+	run := exec.Command(script)
+	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "ROWS=")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
 	}
-	if names := strings.Split(string(all[1]), ","); len(names) != len(rows) || slices.ContainsFunc(names, func(row string) bool { return rows[row] == "" }) {
-		t.Fatalf("the script lists the rows %s and has twins for %v", all[1], rows)
+	commands, err := os.ReadFile(filepath.Join(dir, "commands"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, same := map[string]comparison{}, map[string]string{}
+	for line := range strings.Lines(string(commands)) {
+		c, words := comparisonOf(t, strings.Fields(line)), strings.Fields(line)
+		name := filepath.Base(words[slices.Index(words, "--out")+1])
+		asks := fmt.Sprint(c)
+		if other := same[asks]; other != "" {
+			t.Errorf("%s and %s are one command: %s", name, other, line)
+		}
+		rows[name], same[asks] = c, name
 	}
 	for _, row := range []string{"rollout", "flap", "busy", "restart", "kill", "upgrade", "api-away", "relist"} {
-		if rows[row] == "" {
+		if rows[row].Scenario == "" {
 			t.Errorf("make zero-loss lacks the row %s", row)
 		}
 	}
 	return rows
 }
 
-// zeroBesideLosses is nil when the bundled proxier lost nothing on eight seeds, on each of which its twin lost connections.
-func zeroBesideLosses(c *reports.Comparison, twinOfRow string) error {
+// zeroBesideLosses is nil when the comparison is of these subjects, of which the bundled proxier lost nothing on eight seeds, on each of
+// which the last, its twin, lost connections.
+func zeroBesideLosses(c *reports.Comparison, subjects []string) error {
 	const seeds = 8
 	var errs []error
-	seen := map[string]int{}
+	var seen []string
 	for _, s := range c.Subjects {
-		twin := s.Subject == twinOfRow
-		seen[s.Subject]++
+		twin := s.Subject == subjects[len(subjects)-1]
+		seen = append(seen, s.Subject)
 		tried := map[int64]bool{}
 		for _, r := range s.Runs {
 			tried[r.Seed] = true
@@ -96,8 +160,8 @@ func zeroBesideLosses(c *reports.Comparison, twinOfRow string) error {
 			}
 		}
 	}
-	if seen["bundled"] != 1 || seen[twinOfRow] != 1 {
-		errs = append(errs, fmt.Errorf("the subjects are %v, want bundled and %s once each", seen, twinOfRow))
+	if !slices.Equal(seen, subjects) || subjects[0] != "bundled" {
+		errs = append(errs, fmt.Errorf("the subjects are %q, want %q, bundled first", seen, subjects))
 	}
 	return errors.Join(errs...)
 }
@@ -112,7 +176,8 @@ func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
 		change(&bundled, &twin)
 		return &reports.Comparison{Subjects: []reports.ComparedSubject{bundled, twin}}
 	}
-	if err := zeroBesideLosses(row(func(_, _ *reports.ComparedSubject) {}), "exec:faulty"); err != nil {
+	subjects := []string{"bundled", "exec:faulty"}
+	if err := zeroBesideLosses(row(func(_, _ *reports.ComparedSubject) {}), subjects); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(bundled, twin *reports.ComparedSubject){
@@ -129,7 +194,7 @@ func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
 		"other seeds":         func(_, w *reports.ComparedSubject) { w.Runs[7].Seed = 9 },
 		"a twin of six seeds": func(_, w *reports.ComparedSubject) { w.Runs = w.Runs[2:] },
 	} {
-		if zeroBesideLosses(row(change), "exec:faulty") == nil {
+		if zeroBesideLosses(row(change), subjects) == nil {
 			t.Errorf("%s: nothing is wrong with it", name)
 		}
 	}
