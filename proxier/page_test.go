@@ -34,6 +34,23 @@ func TestFlagsOfThePage(t *testing.T) {
 	}
 }
 
+// The page says how long what leaves is given.
+func TestDrainingOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/proxier.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]struct{ value, said string }{
+		"drain-period":      {"15m0s", "has 15 minutes (`--drain-period`)"},
+		"drain-gone-period": {"5m0s", "has 5 (`--drain-gone-period`)"},
+		"drain-interval":    {"5s", "after 5 s (`--drain-interval`)"},
+	} {
+		if f := Command().Flags().Lookup(name); f == nil || f.DefValue != d.value || !bytes.Contains(page, []byte(d.said)) {
+			t.Errorf("--%s is %v by default, and the page says %q: %v", name, f, d.said, bytes.Contains(page, []byte(d.said)))
+		}
+	}
+}
+
 // The page's example of a file is one that the program takes.
 func TestConfigOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../docs/proxier.md")
