@@ -44,6 +44,7 @@ func proxierProcess(output *bytes.Buffer, caps []uintptr, args ...string) *exec.
 // After --init-only has run once as root, CAP_NET_ADMIN is all that the proxier needs; without it, it says so.
 func TestLeastPrivileges(t *testing.T) {
 	loopback(t)
+	unprogrammed(t)
 	args := []string{"--master=" + thinAPI(t), "--hostname-override=node-1", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address="}
 	root := Command()
 	root.SetArgs([]string{"--init-only"})

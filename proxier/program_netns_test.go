@@ -88,6 +88,20 @@ func loopback(t *testing.T) {
 	}()
 }
 
+// unprogrammed takes everything of a proxier out of the kernel, whichever test left it, and sees that nobody serves the Service then.
+func unprogrammed(t *testing.T) {
+	t.Helper()
+	c := Command()
+	c.SetArgs([]string{"--cleanup"})
+	c.SetErr(io.Discard)
+	if err := c.ExecuteContext(context.Background()); err != nil && !strings.Contains(err.Error(), "has no IPVS") {
+		t.Fatalf("--cleanup: %v", err)
+	}
+	if got, err := answer(); err == nil {
+		t.Fatalf("%q answers before a proxier came", got)
+	}
+}
+
 // program is the command, running.
 type program struct {
 	end  context.CancelFunc
@@ -138,6 +152,7 @@ func answer() (string, error) {
 
 func TestProgram(t *testing.T) {
 	loopback(t)
+	unprogrammed(t)
 	api := thinAPI(t)
 	for _, life := range []string{"first", "second"} {
 		p := run(t, api)
@@ -175,9 +190,16 @@ func adoptedWithoutAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reads := 0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "hitless_proxier_kernel_operations_total") && !strings.Contains(line, `operation="read-`) {
+		switch counts := strings.HasPrefix(line, "hitless_proxier_kernel_operations_total"); {
+		case counts && strings.Contains(line, `operation="read-`):
+			reads++
+		case counts:
 			t.Errorf("the second program changed the kernel: %s", line)
 		}
+	}
+	if reads == 0 {
+		t.Errorf("what the second program read is not counted:\n%s", text)
 	}
 }

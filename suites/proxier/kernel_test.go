@@ -71,6 +71,9 @@ func onTheRealKernel(t *testing.T, packages []string) {
 			counts[m[1]]++
 		}
 		t.Log(line)
+		if strings.Contains(line, "no tests to run") && *only == "" && !smokeOnly() {
+			t.Error("a package has no test that runs here")
+		}
 	})
 	if counts["FAIL"]+counts["SKIP"] > 0 || counts["PASS"] == 0 {
 		t.Errorf("%d tests passed, %d failed and %d skipped in the guest; all have to pass", counts["PASS"], counts["FAIL"], counts["SKIP"])

@@ -25,17 +25,19 @@ type question struct {
 	seen     string // as whom they see who asks: itself, or node; empty where it is not promised
 	nftables string // what kube-proxy does in that mode, where it is something else
 	ipvs     string
+	drains   bool // what came before has to be forgotten first: the bundled proxier keeps an address until then, and refuses
 }
 
 // proxies are what is asked. What stands in the table for kube-proxy must be so, too: or it says nothing.
 var proxies = []struct {
-	name  string
-	start func(t *testing.T, w *world, args ...string)
-	want  func(q question) string
+	name   string
+	start  func(t *testing.T, w *world, args ...string)
+	want   func(q question) string
+	within time.Duration // a change has to be followed; less than the 30 s after which the bundled proxier does all again
 }{
-	{"bundled", func(t *testing.T, w *world, args ...string) { w.Bundled(t, args...) }, func(q question) string { return q.want }},
-	{"nftables", kubeProxy("nftables"), func(q question) string { return cmp.Or(q.nftables, q.want) }},
-	{"ipvs", kubeProxy("ipvs"), func(q question) string { return cmp.Or(q.ipvs, q.want) }},
+	{"bundled", func(t *testing.T, w *world, args ...string) { w.Bundled(t, args...) }, func(q question) string { return q.want }, 10 * time.Second},
+	{"nftables", kubeProxy("nftables"), func(q question) string { return cmp.Or(q.nftables, q.want) }, 5 * time.Minute},
+	{"ipvs", kubeProxy("ipvs"), func(q question) string { return cmp.Or(q.ipvs, q.want) }, 5 * time.Minute},
 }
 
 func kubeProxy(mode string) func(t *testing.T, w *world, args ...string) {
@@ -53,6 +55,7 @@ func ofEach(t *testing.T, flags []string, ask func(t *testing.T, w *world, want 
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
 			w := newWorld(t)
+			w.within = p.within
 			w.apply(t, services()...)
 			if got := w.ask("client", "tcp", at("203.0.113.1:80")); got.pods != "dropped" {
 				t.Fatalf("before a proxy came: %+v", got)
@@ -95,7 +98,11 @@ func TestContractAfterChanges(t *testing.T) {
 
 // await waits until a question has its answer for the first time: a proxy may take its time. Put then says what it is.
 func (w *world) await(t *testing.T, q question, want string) {
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+	within := w.within
+	if q.drains {
+		within = 5 * time.Minute
+	}
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(time.Second) {
 		if got := w.ask(q.from, "tcp", at(q.to)); got.pods == want && (q.seen == "" || got.seen == q.seen) {
 			return
 		}

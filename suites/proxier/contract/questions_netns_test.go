@@ -131,7 +131,7 @@ var changes = []struct {
 	}},
 	{func(t *testing.T, w *world) {
 		stage.Must(t, w.plane.Delete(replay.Ref{Kind: "Service", Namespace: "shop", Name: "plain"}, metav1.DeleteOptions{}))
-	}, []question{{about: "deleted", from: "c", to: "10.96.0.1:80", want: "dropped"}}},
+	}, []question{{about: "deleted", from: "c", to: "10.96.0.1:80", want: "dropped", drains: true}}},
 }
 
 // becomes gives the first of the Services other endpoints, and other things.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -49,6 +50,8 @@ type world struct {
 	*stage.Node
 	plane *replay.Server
 	hosts map[string]*host
+	// within is how long the proxy may take to follow a change.
+	within time.Duration
 }
 
 func newWorld(t *testing.T) *world {

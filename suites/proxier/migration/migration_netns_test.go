@@ -11,8 +11,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,7 +119,7 @@ func talk(c net.Conn) error {
 	return err
 }
 
-// traffic is eight connections that are held, and new ones all the time, to each address.
+// traffic is connections that are held, and new ones all the time, to each address.
 type traffic struct {
 	held     []net.Conn
 	attempts atomic.Int64
@@ -130,19 +133,7 @@ var targets = []string{clusterIP + ":80", externalIP + ":80", nodeAddr + ":30080
 func (c place) traffic(t *testing.T) *traffic {
 	t.Helper()
 	tr := &traffic{failed: make(chan string, 1000), stop: make(chan struct{}), ended: make(chan struct{})}
-	for i := range 8 {
-		stage.Inside(c.client, func() {
-			conn, err := dial(heldPort+i, targets[i%len(targets)])
-			if err == nil {
-				err = talk(conn)
-			}
-			if err != nil {
-				t.Errorf("connection %d to hold: %v", i, err)
-				return
-			}
-			tr.held = append(tr.held, conn)
-		})
-	}
+	tr.held = c.hold(t, heldPort)
 	go stage.Inside(c.client, func() {
 		defer close(tr.ended)
 		for i := 0; ; i++ {
@@ -155,6 +146,25 @@ func (c place) traffic(t *testing.T) *traffic {
 		}
 	})
 	return tr
+}
+
+// hold opens eight connections, from ports of their own.
+func (c place) hold(t *testing.T, port int) (held []net.Conn) {
+	t.Helper()
+	for i := range 8 {
+		stage.Inside(c.client, func() {
+			conn, err := dial(port+i, targets[i%len(targets)])
+			if err == nil {
+				err = talk(conn)
+			}
+			if err != nil {
+				t.Errorf("connection %d to hold: %v", i, err)
+				return
+			}
+			held = append(held, conn)
+		})
+	}
+	return held
 }
 
 // Each connection has a source port of its own, below those that Linux gives out. IPVS knows the answers of a pod by the
@@ -219,18 +229,21 @@ func (tr *traffic) lose(t *testing.T, otherwise string) {
 	}
 }
 
+// counted is what packets change in a rule.
+var counted = regexp.MustCompile(`counter packets \d+ bytes \d+`)
+
 // kernelSays is all that proxies leave in a kernel, as its own tools show it.
 func kernelSays(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, command := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "-s", "list", "ruleset"}, {"ipset", "list", "-n"}} {
+	for _, command := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "-s", "list", "ruleset"}, {"ipset", "save", "-s"}} {
 		out, err := exec.Command(command[0], command[1:]...).Output()
 		if err != nil {
 			t.Fatalf("%v: %v", command, err)
 		}
 		for line := range strings.Lines(string(out)) {
-			if !strings.HasPrefix(line, "#") && !strings.Contains(line, "counter packets") {
-				all.WriteString(line)
+			if !strings.HasPrefix(line, "#") {
+				all.WriteString(counted.ReplaceAllString(line, ""))
 			}
 		}
 	}
@@ -238,12 +251,20 @@ func kernelSays(t *testing.T) string {
 	stage.Must(t, err)
 	for _, l := range links {
 		fmt.Fprintln(&all, "device", l.Attrs().Name)
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		stage.Must(t, err)
+		for _, a := range addrs {
+			fmt.Fprintln(&all, "address", a.IPNet, "of", l.Attrs().Name)
+		}
 	}
 	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
 	stage.Must(t, err)
 	for line := range strings.Lines(string(servers)) {
-		if strings.HasPrefix(line, "TCP") {
-			fmt.Fprintln(&all, "server", strings.Fields(line)[1])
+		switch words := strings.Fields(line); words[0] {
+		case "TCP", "UDP", "SCTP":
+			fmt.Fprintln(&all, "server", strings.Join(words, " "))
+		case "->": // its connections come and go
+			fmt.Fprintln(&all, "real", strings.Join(words[1:4], " "))
 		}
 	}
 	return all.String()
@@ -355,15 +376,36 @@ func TestMigration(t *testing.T) {
 			free(t, "kube-proxy", "KUBE-", "kube-")
 			bundled := c.Bundled(t)
 			traffic.judge(t, "the proxier has taken over what is there")
+			through := c.hold(t, heldPort+8)
 			bundled.Stop(t)
-			c.back(t, mode, traffic)
+			c.back(t, mode, traffic, through)
 		})
 	}
 }
 
-// back hands the node over to kube-proxy again. Connections that only IPVS knows are waited for; so they are closed.
-func (c place) back(t *testing.T, mode string, traffic *traffic) {
+// patience is how long the way back waits for what only IPVS knows.
+const patience = 20 * time.Second
+
+// waitedFor checks that held connections answer for a part of the patience, while the way back waits for them.
+func (tr *traffic) waitedFor(t *testing.T, moved <-chan struct{}) {
 	t.Helper()
+	for second := range 6 {
+		select {
+		case <-moved:
+			t.Errorf("after %d s it waited no more for %d open connections", second, len(tr.held))
+			return
+		case <-time.After(time.Second):
+			tr.judge(t, fmt.Sprintf("open for %d s on the way back", second+1))
+		}
+	}
+}
+
+// back hands the node over to kube-proxy again, with the connections that came through the proxier. Those that only IPVS knows are
+// waited for, but not for ever.
+func (c place) back(t *testing.T, mode string, traffic *traffic, through []net.Conn) {
+	t.Helper()
+	older := traffic.held
+	traffic.held = slices.Concat(older, through)
 	if out, err := c.migrate("--from=bundled", "--to="+mode); err == nil || !strings.Contains(out, "does not serve") {
 		t.Errorf("without kube-proxy: %v: %s", err, out)
 	}
@@ -383,18 +425,23 @@ func (c place) back(t *testing.T, mode string, traffic *traffic) {
 	stage.Must(t, nsErr)
 	go stage.Inside(own, func() {
 		defer close(moved)
-		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period=20s")
+		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period="+patience.String())
 	})
 	traffic.judge(t, "on the way back")
 	if mode != "ipvs" {
-		for _, conn := range traffic.held {
-			conn.Close()
-		}
-		traffic.held = nil
+		traffic.waitedFor(t, moved)
 	}
 	<-moved
 	if err != nil {
 		t.Fatalf("back: %v: %s", err, out)
+	}
+	if mode != "ipvs" {
+		for i, conn := range through {
+			if err := talk(conn); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("connection %d (%v), open for longer than %s, ends with %v, want a reset", i, conn.RemoteAddr(), patience, err)
+			}
+		}
+		traffic.held = older // which conntrack translates, as it did before
 	}
 	traffic.judge(t, "served by kube-proxy again")
 	close(traffic.stop)
