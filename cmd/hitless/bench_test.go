@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -68,22 +69,17 @@ func factors(t *testing.T, rows []bench.Row) string {
 		head, line = head+" | "+c.head, line+"|--:"
 	}
 	text := head + " |\n" + line + "|\n"
-	for i := 0; i < len(rows); {
-		bundled := rows[i]
-		others := slices.IndexFunc(rows[i+1:], func(r bench.Row) bool { return r.Services != bundled.Services })
-		if others < 0 {
-			others = len(rows) - i - 1
-		}
+	for group := range slices.Chunk(rows, len(bench.DefaultSubjects)) {
+		bundled, others := group[0], group[1:]
 		text += fmt.Sprintf("| %d Services", bundled.Services)
 		for _, c := range columns {
-			fastest := slices.MinFunc(rows[i+1:i+1+others], func(a, b bench.Row) int { return int(1000 * (c.of(a) - c.of(b))) })
+			fastest := slices.MinFunc(others, func(a, b bench.Row) int { return cmp.Compare(c.of(a), c.of(b)) })
 			if c.of(bundled) <= 0 || c.of(fastest) <= 0 {
 				t.Fatalf("%s at %d Services: a time of nothing", c.head, bundled.Services)
 			}
 			text += fmt.Sprintf(" | %.1f times as long", c.of(fastest)/c.of(bundled))
 		}
 		text += " |\n"
-		i += 1 + others
 	}
 	return text
 }

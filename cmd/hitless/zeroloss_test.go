@@ -117,7 +117,8 @@ esac
 	}
 	rows, same := map[string]comparison{}, map[string]string{}
 	for line := range strings.Lines(string(commands)) {
-		c, words := comparisonOf(t, strings.Fields(line)), strings.Fields(line)
+		words := strings.Fields(line)
+		c := comparisonOf(t, words)
 		name := filepath.Base(words[slices.Index(words, "--out")+1])
 		asks := fmt.Sprint(c)
 		if other := same[asks]; other != "" {
