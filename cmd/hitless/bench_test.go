@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/internal/bench"
@@ -39,11 +38,11 @@ func benchRows(t *testing.T) (rows []bench.Row) {
 	}
 	for _, services := range []int{100, 1000, 10000} {
 		for _, name := range bench.DefaultSubjects {
-			subject, minSync, given := strings.Cut(name, "?minSync=")
-			if !given {
-				minSync = "default"
+			s, err := bench.ParseSubject(name)
+			if err != nil {
+				t.Fatal(err)
 			}
-			want = append(want, fmt.Sprintf("%s %s %d", subject, minSync, services))
+			want = append(want, fmt.Sprintf("%s %s %d", s.Spec, cmp.Or(s.MinSync, "default"), services))
 		}
 	}
 	if !slices.Equal(have, want) {

@@ -150,8 +150,8 @@ func TestARecordThatStopsIsTheBeginningOfTheWhole(t *testing.T) {
 			if !strings.HasPrefix(whole[vm.FrameAttempts], part[vm.FrameAttempts]) {
 				t.Errorf("stopped at %s, the attempts are not how the whole begins", at)
 			}
-			if want := int(at / (10 * time.Millisecond)); at > time.Second && attemptsIn(t, part[vm.FrameAttempts]) != want {
-				t.Errorf("stopped at %s, %d attempts are recorded, want %d", at, attemptsIn(t, part[vm.FrameAttempts]), want)
+			if have, want := attemptsIn(t, part[vm.FrameAttempts]), int(at/(10*time.Millisecond)); at > time.Second && have != want {
+				t.Errorf("stopped at %s, %d attempts are recorded, want %d", at, have, want)
 			}
 		}
 	}
