@@ -65,6 +65,9 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --in-cluster --nodes 2", 2, "leave it out"},
 		{"run rollout --dry-run", 2, "--kubeconfig FILE"},
 		{"clean --in-cluster --kubeconfig x", 2, "give one"},
+		{"run rollout --seed 0", 2, "other than 0"},
+		{"run rollout --seed 9223372036854775808", 2, "-2^63 to 2^63-1"},
+		{"soak --seeds 0..4", 2, "without 0"},
 		{"probe", 2, "HOST:PORT"},
 		{"probe nowhere", 2, "HOST:PORT"},
 		{"probe 127.0.0.1:80 --policy sometimes", 2, "fresh"},
@@ -99,19 +102,6 @@ func TestExitCodesOfErrors(t *testing.T) {
 	} {
 		if got := exitCode(c.ctx, c.err); got != c.code {
 			t.Errorf("%T has the exit code %d, want %d", c.err, got, c.code)
-		}
-	}
-}
-
-func TestSeeds(t *testing.T) {
-	for text, want := range map[string][2]int64{"1": {1, 1}, "7..9": {7, 9}, "-3..4": {-3, 4}} {
-		if first, last, err := parseSeeds(text); err != nil || first != want[0] || last != want[1] {
-			t.Errorf("%s: %d to %d, %v", text, first, last, err)
-		}
-	}
-	for _, text := range []string{"", "a", "9..7", "1..", "..3", "1..100000", "1-3"} {
-		if _, _, err := parseSeeds(text); err == nil {
-			t.Errorf("%q was taken for seeds", text)
 		}
 	}
 }

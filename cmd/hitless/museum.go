@@ -70,7 +70,7 @@ seen, else 3 when any run cannot tell.`,
 	}
 	f := cmd.Flags()
 	subjectFlag(f, &o)
-	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
+	seedFlag(f, &o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/museum-ID); with several bugs a folder for each below it")
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)

@@ -39,7 +39,7 @@ cannot be read is an error with its line, before anything is started.`,
 	}
 	f := cmd.Flags()
 	subjectFlag(f, &o)
-	f.Int64Var(&o.Seed, "seed", 1, "seed of the run instead of the file's")
+	seedFlag(f, &o, "seed of the run instead of the file's")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/timeline)")
 	rateFlag(f, &o)
 	stopFlag(f, &o)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,7 +63,7 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 	}
 	f := cmd.Flags()
 	subjectFlag(f, &o)
-	f.Int64Var(&o.Seed, "seed", 1, "seed of the run; the same seed repeats the same history")
+	seedFlag(f, &o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)
 	stopFlag(f, &o)
@@ -100,6 +102,30 @@ func runAndConclude(cmd *cobra.Command, o run.Options) error {
 func subjectFlag(f *pflag.FlagSet, o *run.Options) {
 	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test, a `SUBJECT`: bundled, kube-proxy@VERSION/MODE or exec:FILE; hitless subjects lists them")
 }
+
+func seedFlag(f *pflag.FlagSet, o *run.Options, usage string) {
+	o.Seed = 1
+	f.Var((*seedValue)(&o.Seed), "seed", usage+"; any whole number of 64 bits other than 0")
+}
+
+// seedValue is a seed as a flag. 0 is refused, because in run.Options it stands for the default.
+type seedValue int64
+
+// Set reads the seed.
+func (s *seedValue) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n == 0 {
+		return errors.New("give a whole number from -2^63 to 2^63-1, other than 0")
+	}
+	*s = seedValue(n)
+	return nil
+}
+
+// String returns the seed in decimal.
+func (s *seedValue) String() string { return strconv.FormatInt(int64(*s), 10) }
+
+// Type names the kind of value in help texts.
+func (*seedValue) Type() string { return "int" }
 
 func rateFlag(f *pflag.FlagSet, o *run.Options) {
 	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")

@@ -79,8 +79,8 @@ func parseSeeds(text string) (first, last int64, err error) {
 	}
 	first, err1 := strconv.ParseInt(low, 10, 64)
 	last, err2 := strconv.ParseInt(high, 10, 64)
-	if err1 != nil || err2 != nil || last < first || last-first >= 10_000 {
-		return 0, 0, fmt.Errorf("--seeds %s: give one seed, or a range of at most 10,000 such as 1..16", text)
+	if err1 != nil || err2 != nil || last < first || uint64(last)-uint64(first) >= 10_000 || first <= 0 && last >= 0 {
+		return 0, 0, fmt.Errorf("--seeds %s: give one seed, or a range of at most 10,000 such as 1..16, without 0", text)
 	}
 	return first, last, nil
 }
@@ -91,9 +91,9 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 	told := soakTeller{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
 	group.SetLimit(max(1, runtime.NumCPU()))
-	for seed := first; seed <= last; seed++ {
+	for i := range uint64(last) - uint64(first) + 1 {
 		one := o
-		one.Seed = seed
+		one.Seed = first + int64(i)
 		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
 		pace := pacer{now: time.Now}
 		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, pace.tell(line))) }

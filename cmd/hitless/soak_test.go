@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -34,5 +35,18 @@ func TestSeedsAreToldAsTheyEnd(t *testing.T) {
 	none.tell(t.Context(), 1, nil, wrong)
 	if err := none.end(t.Context()); !run.IsUsage(err) {
 		t.Errorf("no seed could begin: %v", err)
+	}
+}
+
+func TestSeedsAreWholeNumbersOf64Bits(t *testing.T) {
+	for text, want := range map[string][2]int64{"1": {1, 1}, "7..9": {7, 9}, "1..16": {1, 16}, "-2..-1": {-2, -1}, "9223372036854775806..9223372036854775807": {math.MaxInt64 - 1, math.MaxInt64}} {
+		if first, last, err := parseSeeds(text); err != nil || first != want[0] || last != want[1] {
+			t.Errorf("--seeds %s: %d to %d, %v", text, first, last, err)
+		}
+	}
+	for _, text := range []string{"", "a", "9..7", "1..", "..3", "1..100000", "1-3", "0", "0..4", "-1..1", "4..3", "1..10001", "9223372036854775808", "-9223372036854775808..9223372036854775807"} {
+		if _, _, err := parseSeeds(text); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("--seeds %s: %v, want an error", text, err)
+		}
 	}
 }

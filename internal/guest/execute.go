@@ -2,6 +2,8 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -163,9 +165,19 @@ func (p Plan) choice() (lab.Choice, error) {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
 	return lab.Choice{Subjects: programs, SubjectEnv: env, QuietTables: p.Scenario == "soak",
-		Balancer: balancer.Config{Kind: set["loadBalancer"], Seed: uint32(p.Seed), CheckTarget: set["checkTarget"],
+		Balancer: balancer.Config{Kind: set["loadBalancer"], Seed: balancerSeed(p.Seed), CheckTarget: set["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: set["flows"]},
 	}, nil
+}
+
+// balancerSeed returns the seed of the balancer's hash, which the kernel takes as 32 bits. Seeds below 2^32 are used as they are;
+// of others all 64 bits decide.
+func balancerSeed(seed int64) uint32 {
+	if high := uint64(seed) >> 32; high == 0 {
+		return uint32(seed)
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(seed)))
+	return binary.BigEndian.Uint32(sum[:])
 }
 
 // progress says on the console how far the run is, with the run's own time.

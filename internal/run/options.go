@@ -79,6 +79,9 @@ func (o *Options) fillDefaults() error {
 	if o.Rate == 0 {
 		o.Rate = 100
 	}
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}

@@ -235,3 +235,19 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 	}
 	return p
 }
+
+// The defaults are those that the help of hitless run names.
+func TestDefaults(t *testing.T) {
+	o := Options{Scenario: "rollout", Cache: t.TempDir()}
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	p, spec, err := o.plan()
+	if err != nil || p.Seed != 1 || p.Nodes != 3 || p.Rate != 100 || p.ControlPlane != "kube" || spec.String() != "bundled" {
+		t.Errorf("the plan is %+v, %v", p, err)
+	}
+	o = Options{Scenario: "rollout", Seed: -1 << 63, Cache: t.TempDir()}
+	if err := o.fillDefaults(); err != nil || o.Seed != -1<<63 {
+		t.Errorf("seed -2^63 became %d, %v", o.Seed, err)
+	}
+}

@@ -29,6 +29,9 @@ func ReadTimeline(file string) (*Timeline, error) {
 	if err != nil {
 		return nil, UsageError{err}
 	}
+	if t.Seed == 0 {
+		return nil, usagef("%s: seed 0: give a whole number other than 0", file)
+	}
 	scenario := scenarios.Replay(t)
 	for _, s := range t.Set {
 		if _, err := scenario.Fill(map[string]string{s.Key: s.Value}); err != nil {

@@ -75,6 +75,7 @@ func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
 		command string
 	}{
 		{Options{}, 2, 25, 7, "5s", "hitless replay some.timeline --subject bundled --seed 7"},
+		{Options{Seed: 1 << 62}, 2, 25, 1 << 62, "5s", "hitless replay some.timeline --subject bundled --seed 4611686018427387904"},
 		{Options{Nodes: 4, Rate: 50, Seed: 8, Set: map[string]string{"settle": "9s"}}, 4, 50, 8, "9s",
 			"hitless replay some.timeline --subject bundled --seed 8 --nodes 4 --rate 50 --set settle=9s"},
 	} {
