@@ -277,14 +277,14 @@ func (s *settings) healthPort() uint16 {
 }
 
 func (s *settings) engine(node string) (engine.Options, error) {
-	nodePorts, err := desired.ParseNodePorts(s.nodePorts)
+	nodePorts, err := desired.ParseNodePortAddresses(s.nodePorts)
 	if err != nil {
 		return engine.Options{}, fmt.Errorf("reading --nodeport-addresses: %w", err)
 	}
 	return engine.Options{
 		Desired:   desired.Options{Node: node, Scheduler: s.scheduler, TerminatingFallback: s.fallback},
 		NodePorts: nodePorts,
-		Drain:     drain.Limits{Listed: s.drainListed, Gone: s.drainGone, Look: s.drainInterval},
+		Drain:     drain.Limits{Terminated: s.drainListed, Unlisted: s.drainGone, FirstCheck: s.drainInterval},
 		Now:       time.Now,
 	}, nil
 }

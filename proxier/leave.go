@@ -32,7 +32,7 @@ func (m *migration) leave(ctx context.Context) error {
 		case kernel.Drop, kernel.Restricted, kernel.Allowed:
 			filters = append(filters, e)
 		}
-		if e.Set.Records() && m.to != "ipvs" && !slices.Contains(own, e.Key) {
+		if e.Set.RecordsOwnership() && m.to != "ipvs" && !slices.Contains(own, e.Key) {
 			own = append(own, e.Key)
 		}
 	}
@@ -140,10 +140,10 @@ func (m *migration) busy(k kernel.Key) (bool, error) {
 
 func (m *migration) delete(keys []kernel.Key) error {
 	var failed []error
-	var flows []kernel.Flows
+	var flows []kernel.FlowFilter
 	for _, k := range keys {
 		failed = append(failed, m.kernel.Apply(kernel.DeleteVirtual{Key: k}))
-		flows = append(flows, kernel.Flows{Key: k})
+		flows = append(flows, kernel.FlowFilter{Key: k})
 	}
-	return errors.Join(errors.Join(failed...), m.apply(kernel.ForgetFlows{Of: flows}, len(flows)))
+	return errors.Join(errors.Join(failed...), m.apply(kernel.ForgetFlows{Filters: flows}, len(flows)))
 }

@@ -202,7 +202,7 @@ func (m *migration) arrive(ctx context.Context) error {
 		return err
 	}
 	flows := e.Flows()
-	if err := m.step(func() error { return m.kernel.Apply(kernel.ForgetFlows{Of: flows}) },
+	if err := m.step(func() error { return m.kernel.Apply(kernel.ForgetFlows{Filters: flows}) },
 		"forget what conntrack remembers of packets to %d virtual servers that nobody translated", len(flows)); err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (b *backoff) over() {
 func New(c Config) *Proxier {
 	p := &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
 		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), backoff{clock: newClock()}, backoff{clock: newClock()}}}
-	if k, watched := c.Kernel.(kernel.Watched); watched {
+	if k, watched := c.Kernel.(kernel.DamageNotifier); watched {
 		p.damaged = k.Damaged()
 	}
 	return p

@@ -105,7 +105,7 @@ func startWith(t *testing.T, periods Periods, change func(*Config)) *rig {
 	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{Source: r.source, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
-		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Listed: 2 * time.Hour, Gone: 2 * time.Hour, Look: 5 * time.Second}, Now: time.Now},
+		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Terminated: 2 * time.Hour, Unlisted: 2 * time.Hour, FirstCheck: 5 * time.Second}, Now: time.Now},
 		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))}
 	change(&c)
 	done := make(chan error, 1)
@@ -217,7 +217,7 @@ func TestIdleness(t *testing.T) {
 		if got := reads(); got != "+2" {
 			t.Errorf("reads after the reconciliation: %s", got)
 		}
-		r.kernel.Connect(vip, netip.MustParseAddrPort("10.244.1.1:8080"), 1, 0)
+		r.kernel.SetConnections(vip, netip.MustParseAddrPort("10.244.1.1:8080"), 1, 0)
 		r.source.set("10.244.1.2")
 		time.Sleep(time.Minute + time.Second)
 		if got := reads(); got != "6+2" { // after 5, 11, 19, 29, 41 and 56 s
@@ -243,18 +243,18 @@ func TestOldDrainsAreLookedAtSeldom(t *testing.T) {
 			_, exists := r.kernel.State().Weight(vip, real)
 			return exists
 		}
-		r.kernel.Connect(vip, old, 1, 0)
+		r.kernel.SetConnections(vip, old, 1, 0)
 		r.source.set("10.244.1.2")
 		time.Sleep(30 * time.Minute)
-		r.kernel.Connect(vip, young, 1, 0)
+		r.kernel.SetConnections(vip, young, 1, 0)
 		r.source.set("10.244.1.3")
-		r.kernel.Connect(vip, young, 0, 0)
+		r.kernel.SetConnections(vip, young, 0, 0)
 		time.Sleep(5 * time.Second)
 		if has(young) || !has(old) {
 			t.Errorf("5 s after it began to drain, without connections: %t; what has drained for half an hour: %t; want false, true", has(young), has(old))
 		}
 		time.Sleep(30 * time.Minute)
-		r.kernel.Connect(vip, old, 0, 0)
+		r.kernel.SetConnections(vip, old, 0, 0)
 		if time.Sleep(time.Minute); has(old) {
 			t.Error("a minute after its last connection the old one is there")
 		}
@@ -282,11 +282,11 @@ func TestLooksAreNotTooMany(t *testing.T) {
 			var d *deaf
 			r := startWith(t, periods, func(c *Config) {
 				d = &deaf{Kernel: c.Kernel}
-				c.Kernel, c.Engine.Drain = d, drain.Limits{Listed: time.Hour, Gone: time.Minute, Look: look}
+				c.Kernel, c.Engine.Drain = d, drain.Limits{Terminated: time.Hour, Unlisted: time.Minute, FirstCheck: look}
 			})
 			defer r.stop()
 			real := netip.MustParseAddrPort("10.244.1.1:8080")
-			r.kernel.Connect(vip, real, 1, 0)
+			r.kernel.SetConnections(vip, real, 1, 0)
 			r.source.set("10.244.1.2")
 			looks := func(d *deaf, during time.Duration) int64 {
 				before := d.reads.Load()
@@ -317,7 +317,7 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
-		r.kernel.FailAt(0, fake.Die)
+		r.kernel.FailAt(0, fake.Crash)
 		r.source.set("10.244.1.2")
 		time.Sleep(59 * time.Second)
 		if code := r.healthz(); code != 200 {
@@ -330,7 +330,7 @@ func TestFailureIsTriedAgain(t *testing.T) {
 		if tries := strings.Count(r.logged(), "msg=failed"); tries > 10 {
 			t.Errorf("tried %d times in a minute: no back-off", tries)
 		}
-		r.kernel.Revive()
+		r.kernel.ClearFaults()
 		time.Sleep(30 * time.Second)
 		r.served(t, "10.244.1.2")
 		if code := r.healthz(); code != 200 {
@@ -355,10 +355,10 @@ func TestFlowsAreForgotten(t *testing.T) {
 		if got := done(); got != "1 done,  failed" {
 			t.Errorf("after an idle hour: %s", got)
 		}
-		if err := r.kernel.Do(kernel.Unbind{Addr: vip.Addr}); err != nil {
+		if err := r.kernel.ApplyExternally(kernel.Unbind{Addr: vip.Addr}); err != nil {
 			t.Fatal(err)
 		}
-		r.kernel.FailAt(1, fake.Refuse) // binding it again is 0
+		r.kernel.FailAt(1, fake.Fail) // binding it again is 0
 		time.Sleep(20 * time.Minute)
 		if got := done(); got != "2 done, 1 failed" {
 			t.Errorf("after a repair: %s", got)
@@ -500,7 +500,7 @@ func TestEndpointThatTheKernelRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWith(t, periods, func(c *Config) {
 			c.Source.(*source).pods = []string{"10.244.1.255", "10.244.1.9"}
-			c.Kernel.(*fake.Kernel).Reject(broadcast)
+			c.Kernel.(*fake.Kernel).RejectWith(broadcast)
 		})
 		defer r.stop()
 		time.Sleep(5 * time.Second)
@@ -523,7 +523,7 @@ func TestEndpointThatTheKernelRefuses(t *testing.T) {
 		if n := strings.Count(r.logged(), "\n"); n > 20 {
 			t.Errorf("%d lines in 40 minutes:\n%s", n, r.logged())
 		}
-		r.kernel.Revive()
+		r.kernel.ClearFaults()
 		time.Sleep(31 * time.Second)
 		r.served(t, "10.244.1.2", "10.244.1.255")
 	})
@@ -558,7 +558,7 @@ func TestFlushIsRepaired(t *testing.T) {
 			defer r.stop()
 			all := len(r.kernel.State().Elements())
 			repaired := func() bool { synctest.Wait(); return all > 0 && len(r.kernel.State().Elements()) == all }
-			if r.kernel.Flush(); repaired() != watched {
+			if r.kernel.FlushSets(); repaired() != watched {
 				t.Errorf("watched %v: of %d elements %v are there at once", watched, all, r.kernel.State().Elements())
 			}
 			time.Sleep(16 * time.Minute)
@@ -570,7 +570,7 @@ func TestFlushIsRepaired(t *testing.T) {
 				return
 			}
 			for range 1000 {
-				r.kernel.Flush()
+				r.kernel.FlushSets()
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(time.Second)
@@ -587,8 +587,8 @@ func TestRepairIsTriedAgain(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
 		all := len(r.kernel.State().Elements())
-		r.kernel.FailAt(0, fake.Refuse)
-		r.kernel.Flush()
+		r.kernel.FailAt(0, fake.Fail)
+		r.kernel.FlushSets()
 		if synctest.Wait(); len(r.kernel.State().Elements()) != 0 {
 			t.Fatal("the repair did not fail")
 		}
@@ -604,7 +604,7 @@ func TestKernelThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{kernel: fake.New(), metrics: metrics.New()}
 		r.node = health.NewNode(time.Minute, time.Now, nil)
-		r.kernel.FailAt(0, fake.Die)
+		r.kernel.FailAt(0, fake.Crash)
 		if err := r.kernel.Apply(kernel.Bind{}); err == nil {
 			t.Fatal("the kernel lives")
 		}

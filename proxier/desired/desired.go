@@ -1,8 +1,8 @@
-// Package desired computes what a node's kernel should hold for the Services of a cluster. It is a pure function of API
-// objects, the node's name and a few options; it reads no kernel and keeps no time.
+// Package desired computes the kernel state of one node from the Services of a cluster. It is a pure function of API
+// objects, the node's name and a few options. It does not read the kernel and keeps no time.
 //
-// The contract it implements: KEP-1669 (terminating endpoints), KEP-2086 (internalTrafficPolicy) and the behaviour of
-// kube-proxy's iptables and nftables modes where upstream's IPVS mode differs from them.
+// It implements KEP-1669 (terminating endpoints) and KEP-2086 (internalTrafficPolicy). Where kube-proxy's IPVS mode
+// differs from its iptables and nftables modes, it follows the latter.
 package desired
 
 import (
@@ -16,29 +16,30 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Options say for which node, and how, the desired state is computed.
+// Options are the inputs to Compute that do not belong to a Service.
 type Options struct {
-	Node                string                     // name of the Node object; endpoints with this nodeName are local
-	Zone                string                     // of the Node, from its label; empty for none
-	Scheduler           string                     // IPVS scheduler of Services that ask for none
-	NoScheduler         map[string]string          // schedulers that this kernel does not have, and why
-	TerminatingFallback bool                       // KEP-1669; false is what kube-proxy did before 1.26
-	IPv6                bool                       // the node can do it
-	Reserved            map[netip.Addr]Reservation // addresses of the node, which Services may not claim
-	NodePorts           []netip.Addr               // addresses of the node on which NodePorts are served
+	Node                  string                     // name of the Node object; endpoints with this nodeName are local
+	Zone                  string                     // topology zone of the Node; empty if unknown
+	Scheduler             string                     // IPVS scheduler of Services without SchedulerAnnotation
+	UnavailableSchedulers map[string]string          // schedulers that this kernel lacks, with the reason
+	TerminatingFallback   bool                       // use serving terminating endpoints when none is ready (KEP-1669); kube-proxy before 1.26 did not
+	IPv6                  bool                       // the node supports IPv6
+	Reserved              map[netip.Addr]Reservation // node addresses that Services must not claim
+	NodePortAddrs         []netip.Addr               // node addresses that serve NodePorts
 }
 
-// Reservation says for whom an address of the node is out of reach.
+// Reservation states which kinds of virtual address may not use an address of the node.
 type Reservation uint8
 
-// The reservations. Cluster IPs are given out by the API server from its own range, and may stand on another device of the
-// node for good reasons, as a DNS cache has it. What users write may not.
+// The reservations. The API server allocates cluster IPs from its own range, so a cluster IP may also be on another
+// device of the node, for example that of a node-local DNS cache. Users choose the other virtual addresses freely.
 const (
-	Always Reservation = iota + 1
-	ButClusterIPs
+	ReservedAlways Reservation = iota + 1
+	ReservedExceptClusterIPs
 )
 
-// Origin says what a virtual address comes from. A lower one wins when two Services claim the same address and port.
+// Origin is the field of the Service that a virtual address comes from. When two Services claim the same address and
+// port, the lower Origin wins.
 type Origin uint8
 
 // The origins of a virtual address.
@@ -52,18 +53,19 @@ const (
 // Virtual is the desired state of one virtual server.
 type Virtual struct {
 	kernel.Virtual
-	Service types.NamespacedName
-	Origin  Origin
-	Source  kernel.Set       // which of the recording sets it is in: whose traffic is masqueraded
-	Clients *Clients         // who may open new connections; nil for everybody
-	Drop    bool             // drop new connections: policy Local without a local endpoint
-	Reals   []netip.AddrPort // take new connections; sorted
-	Leaving []Leaving        // take none, but are still listed; sorted by address
-	Hairpin []netip.Addr     // addresses of all local pods, so that a readiness flap changes no set; sorted
-	Health  uint16           // port of the host that answers at the address all the same: healthCheckNodePort; 0 for none
+	Service  types.NamespacedName
+	Origin   Origin
+	Source   kernel.Set         // the set that selects the traffic to masquerade and records the owner
+	Clients  *Clients           // allowed client prefixes; nil allows all clients
+	Drop     bool               // drop new connections: policy Local without a local endpoint
+	Reals    []netip.AddrPort   // real servers that take new connections; sorted
+	Draining []DrainingEndpoint // endpoints that are listed but take no new connections; sorted by address
+	Hairpin  []netip.Addr       // addresses of all local pods, ready or not, so that readiness changes no set; sorted
+	Health   uint16             // healthCheckNodePort, which the host answers at this address too; 0 for none
 }
 
-// Clients are the prefixes that new connections may come from; sorted, and none contains another. None means nobody.
+// Clients are the prefixes that new connections may come from; sorted, none contains another. An empty list allows no
+// client.
 type Clients []netip.Prefix
 
 func (c *Clients) equal(o *Clients) bool {
@@ -73,14 +75,14 @@ func (c *Clients) equal(o *Clients) bool {
 	return slices.Equal(*c, *o)
 }
 
-// Leaving is an endpoint that is listed but takes no new connections.
-type Leaving struct {
-	Addr  netip.AddrPort
-	Ended bool // it terminates and does not serve any more; one that is unready may answer on its connections, and be ready again
+// DrainingEndpoint is an endpoint that is listed but takes no new connections.
+type DrainingEndpoint struct {
+	Addr       netip.AddrPort
+	Terminated bool // terminating and no longer serving; an unready endpoint may still answer its connections and become ready again
 }
 
-// shared returns the elements that the virtual server needs and others may need too.
-func (v *Virtual) shared() []kernel.Element {
+// sharedElements returns the set elements that other virtual servers may need too.
+func (v *Virtual) sharedElements() []kernel.Element {
 	var all []kernel.Element
 	for _, a := range v.Hairpin {
 		all = append(all, kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: a}})
@@ -91,46 +93,47 @@ func (v *Virtual) shared() []kernel.Element {
 	return all
 }
 
-// Binds reports whether the address has to be made the node's own. That of a NodePort is so already.
+// Binds reports whether the address must be bound to the proxier's device. NodePort addresses already belong to the
+// node.
 func (v *Virtual) Binds() bool { return v.Origin != FromNodePort }
 
-// equal reports whether two desired states are the same in every respect.
+// equal reports whether two desired states are identical.
 func (v *Virtual) equal(o *Virtual) bool {
 	if v == nil || o == nil {
 		return v == o
 	}
 	return v.Virtual == o.Virtual && v.Service == o.Service && v.Origin == o.Origin && v.Source == o.Source &&
-		v.Drop == o.Drop && v.Clients.equal(o.Clients) && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Leaving, o.Leaving) &&
+		v.Drop == o.Drop && v.Clients.equal(o.Clients) && slices.Equal(v.Reals, o.Reals) && slices.Equal(v.Draining, o.Draining) &&
 		slices.Equal(v.Hairpin, o.Hairpin) && v.Health == o.Health
 }
 
-// HealthCheck is what the healthCheckNodePort of a Service tells.
+// HealthCheck is the state that a healthCheckNodePort reports.
 type HealthCheck struct {
 	Port  uint16
-	Local int // ready endpoints on this node; terminating ones do not count
+	Local int // ready endpoints on this node, without terminating ones
 }
 
-// Reason is a fixed word for why something was refused.
+// Reason is the fixed identifier of a refusal, used as a metric label.
 type Reason string
 
-// The reasons to refuse.
+// The reasons.
 const (
-	BadAddress       Reason = "bad-address"       // cannot be a virtual address: loopback, link-local, a node's own, …
-	BadEndpoint      Reason = "bad-endpoint"      // an endpoint without a usable address or port
-	BadPort          Reason = "bad-port"          // a port outside 1 to 65535
-	DuplicatePort    Reason = "duplicate-port"    // the Service has this protocol and port, or NodePort, already
-	UnknownProtocol  Reason = "unknown-protocol"  // no protocol that a Service can have
-	AddressTaken     Reason = "address-taken"     // another Service has this address and port
-	ForeignServer    Reason = "foreign-server"    // somebody else's virtual server is there
-	KernelRefused    Reason = "kernel-refused"    // the kernel does not take it, as an endpoint at a broadcast address
-	BadSource        Reason = "bad-source"        // a range of clients that is none; it lets nobody in
-	FamilyMismatched Reason = "family-mismatched" // an address of a family that its slice or its Service does not have
-	BadScheduler     Reason = "bad-scheduler"     // a scheduler that there is not; the node's is used
-	NoIPv6           Reason = "no-ipv6"           // an address of IPv6 on a node that cannot do it
-	NoNodeAddress    Reason = "no-node-address"   // a NodePort, and no address of the node to serve it on
+	BadAddress       Reason = "bad-address"       // not usable as a virtual address: loopback, link-local, a node address, …
+	BadEndpoint      Reason = "bad-endpoint"      // endpoint without a usable address or port
+	BadPort          Reason = "bad-port"          // port outside 1 to 65535
+	DuplicatePort    Reason = "duplicate-port"    // repeated protocol and port, or NodePort, of one Service
+	UnknownProtocol  Reason = "unknown-protocol"  // protocol other than TCP, UDP, SCTP
+	AddressTaken     Reason = "address-taken"     // another Service owns this address and port
+	ForeignServer    Reason = "foreign-server"    // a virtual server that the proxier did not create exists there
+	KernelRefused    Reason = "kernel-refused"    // the kernel rejects the operation, for example an endpoint at a broadcast address
+	BadSource        Reason = "bad-source"        // invalid entry of loadBalancerSourceRanges; it allows no client
+	FamilyMismatched Reason = "family-mismatched" // address of another family than its slice, or of a family that the Service lacks
+	BadScheduler     Reason = "bad-scheduler"     // unknown or unavailable scheduler; the node's is used
+	NoIPv6           Reason = "no-ipv6"           // IPv6 address on a node without IPv6
+	NoNodeAddress    Reason = "no-node-address"   // NodePort without a node address to serve it
 )
 
-// Refusal is something in the API that the proxier did not program, and why.
+// Refusal is a part of an API object that the proxier did not program, with the reason.
 type Refusal struct {
 	Service types.NamespacedName
 	Reason  Reason
@@ -147,6 +150,6 @@ type Service struct {
 	Name        types.NamespacedName
 	Created     time.Time
 	Virtuals    []Virtual
-	HealthCheck *HealthCheck // nil when the Service has none
+	HealthCheck *HealthCheck // nil for Services without one
 	Refused     []Refusal    // sorted, without duplicates
 }

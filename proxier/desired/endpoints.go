@@ -9,15 +9,15 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 )
 
-// endpoint is one address and port behind a Service port.
+// endpoint is one address and port of a Service port.
 type endpoint struct {
 	addr                               netip.AddrPort
 	local, ready, serving, terminating bool
-	forNode, forZone                   hint
+	nodeHint, zoneHint                 hint
 }
 
-// better reports whether e says more in favour of its address than o. One address may be listed twice, while it moves
-// between slices or when a new pod got the address of one that is still terminating (kubernetes#135266).
+// better reports whether e has priority over o. One address may be listed twice: while it moves between slices, or
+// when a new pod gets the address of a terminating one (kubernetes#135266).
 func (e endpoint) better(o endpoint) bool { return e.rank() < o.rank() }
 
 func (e endpoint) rank() int {
@@ -36,29 +36,29 @@ func (e endpoint) rank() int {
 	return 5
 }
 
-// addressTypes are the types of slices by family.
+// addressTypes maps a family to its type of EndpointSlice.
 var addressTypes = [2]discovery.AddressType{discovery.AddressTypeIPv4, discovery.AddressTypeIPv6}
 
 // endpoints returns the endpoints of one Service port, by family.
 func (c *computation) endpoints(p *v1.ServicePort) (all byFamily) {
 	for f, kind := range addressTypes {
-		if c.has[f] && (family(f) == ipv4 || c.options.IPv6) {
-			all[f] = c.endpointsOf(p, family(f), kind)
+		if c.families[f] && (family(f) == ipv4 || c.options.IPv6) {
+			all[f] = c.familyEndpoints(p, family(f), kind)
 		}
 	}
 	return all
 }
 
-// endpointsOf returns the endpoints of one family, one for each address and port, sorted.
-func (c *computation) endpointsOf(p *v1.ServicePort, f family, kind discovery.AddressType) []endpoint {
+// familyEndpoints returns the endpoints of one family, one for each address and port, sorted.
+func (c *computation) familyEndpoints(p *v1.ServicePort, f family, kind discovery.AddressType) []endpoint {
 	best := map[netip.AddrPort]endpoint{}
 	for _, slice := range c.slices {
 		if slice.AddressType != kind {
 			continue
 		}
-		for _, port := range c.targets(slice, p) {
+		for _, port := range c.targetPorts(slice, p) {
 			for i := range slice.Endpoints {
-				e, ok := c.endpoint(&slice.Endpoints[i], f, port)
+				e, ok := c.parseEndpoint(&slice.Endpoints[i], f, port)
 				if !ok {
 					continue
 				}
@@ -76,8 +76,8 @@ func (c *computation) endpointsOf(p *v1.ServicePort, f family, kind discovery.Ad
 	return all
 }
 
-// targets returns the target ports that a slice has for a port of the Service: those of the same name and protocol.
-func (c *computation) targets(slice *discovery.EndpointSlice, p *v1.ServicePort) []uint16 {
+// targetPorts returns the target ports of a slice with the name and protocol of a Service port.
+func (c *computation) targetPorts(slice *discovery.EndpointSlice, p *v1.ServicePort) []uint16 {
 	want := cmp.Or(p.Protocol, v1.ProtocolTCP)
 	var ports []uint16
 	for _, t := range slice.Ports {
@@ -100,9 +100,9 @@ func (c *computation) targets(slice *discovery.EndpointSlice, p *v1.ServicePort)
 	return ports
 }
 
-// endpoint reads one endpoint. The conditions that are not set mean what the API says: ready is true, serving is as
-// ready, terminating is false.
-func (c *computation) endpoint(e *discovery.Endpoint, f family, port uint16) (endpoint, bool) {
+// parseEndpoint reads one endpoint. Unset conditions have the API's defaults: ready is true, serving equals ready,
+// terminating is false.
+func (c *computation) parseEndpoint(e *discovery.Endpoint, f family, port uint16) (endpoint, bool) {
 	if len(e.Addresses) == 0 {
 		c.refuse(BadEndpoint, "an endpoint has no address")
 		return endpoint{}, false
@@ -116,7 +116,7 @@ func (c *computation) endpoint(e *discovery.Endpoint, f family, port uint16) (en
 		c.refuse(FamilyMismatched, "endpoint %v in a slice of %v", addr, f)
 		return endpoint{}, false
 	}
-	if why := special(addr); why != "" {
+	if why := specialPurpose(addr); why != "" {
 		c.refuse(BadEndpoint, "endpoint %v %s", addr, why)
 		return endpoint{}, false
 	}
@@ -127,20 +127,20 @@ func (c *computation) endpoint(e *discovery.Endpoint, f family, port uint16) (en
 	if e.Conditions.Serving != nil {
 		out.serving = *e.Conditions.Serving
 	}
-	out.forNode, out.forZone = c.hints(e.Hints)
+	out.nodeHint, out.zoneHint = c.topologyHints(e.Hints)
 	out.terminating = e.Conditions.Terminating != nil && *e.Conditions.Terminating
 	return out, true
 }
 
-// choose returns which endpoints take new connections, out of those of the node (local) or of the cluster, and how many:
-// the ready ones if there are any, else those that terminate but still serve (KEP-1669), else none. One that terminates
-// and does not serve is never chosen. Hints count where the whole cluster would do, and not for those that terminate.
+// choose selects the endpoints that take new connections, from this node (local) or the whole cluster, and counts
+// them: the ready ones, or else those that terminate but still serve (KEP-1669). Topology hints apply to ready
+// endpoints of the whole cluster only.
 func choose(endpoints []endpoint, local, fallback bool) (chosen []bool, n int) {
-	near := func(endpoint) bool { return true }
+	preferredHere := func(endpoint) bool { return true }
 	if !local {
-		near = preferred(endpoints)
+		preferredHere = preferred(endpoints)
 	}
-	ready := func(e endpoint) bool { return e.ready && near(e) }
+	ready := func(e endpoint) bool { return e.ready && preferredHere(e) }
 	terminating := func(e endpoint) bool { return !e.ready && e.serving && e.terminating }
 	if chosen, n = pick(endpoints, local, ready); n > 0 || !fallback {
 		return chosen, n
@@ -157,4 +157,53 @@ func pick(endpoints []endpoint, local bool, usable func(endpoint) bool) (chosen 
 		}
 	}
 	return chosen, n
+}
+
+// hint states whether an endpoint's topology hints include this node, or its zone.
+type hint uint8
+
+const (
+	noHint hint = iota
+	hintedHere
+	hintedElsewhere
+)
+
+// topologyHints evaluates the hints that the EndpointSlice controller sets for trafficDistribution and topology-aware
+// routing (KEP-2433, KEP-4444, KEP-3015).
+func (c *computation) topologyHints(h *discovery.EndpointHints) (node, zone hint) {
+	if h == nil {
+		return noHint, noHint
+	}
+	classify := func(n int, contains bool) hint {
+		switch {
+		case n == 0:
+			return noHint
+		case contains:
+			return hintedHere
+		}
+		return hintedElsewhere
+	}
+	node = classify(len(h.ForNodes), slices.ContainsFunc(h.ForNodes, func(n discovery.ForNode) bool { return n.Name == c.options.Node }))
+	zone = classify(len(h.ForZones), c.options.Zone != "" && slices.ContainsFunc(h.ForZones, func(z discovery.ForZone) bool { return z.Name == c.options.Zone }))
+	return node, zone
+}
+
+// preferred returns a predicate for ready endpoints: those with a node hint for this node if all ready ones have node
+// hints and one matches; else the same by zone; else all. A missing hint therefore shifts traffic but drops none.
+func preferred(endpoints []endpoint) func(endpoint) bool {
+	for _, level := range []func(endpoint) hint{
+		func(e endpoint) hint { return e.nodeHint }, func(e endpoint) hint { return e.zoneHint },
+	} {
+		all, any := true, false
+		for _, e := range endpoints {
+			if e.ready {
+				all = all && level(e) != noHint
+				any = any || level(e) == hintedHere
+			}
+		}
+		if all && any {
+			return func(e endpoint) bool { return level(e) == hintedHere }
+		}
+	}
+	return func(endpoint) bool { return true }
 }

@@ -3,11 +3,14 @@ package desired
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// family is the index of a family: 0 for IPv4, 1 for IPv6.
+// family is an index: 0 for IPv4, 1 for IPv6.
 type family int
 
 const (
@@ -24,7 +27,7 @@ func familyOf(a netip.Addr) family {
 
 func (f family) String() string { return []string{"IPv4", "IPv6"}[f] }
 
-// byFamily are the endpoints of a port of the Service.
+// byFamily holds the endpoints of one Service port by family.
 type byFamily [2][]endpoint
 
 func (c *computation) clusterIPs() []string {
@@ -34,11 +37,12 @@ func (c *computation) clusterIPs() []string {
 	return c.svc.Spec.ClusterIPs
 }
 
-// families finds out which families the Service has. One that cannot be read has none, and is refused where it is used.
-func (c *computation) families() {
+// readFamilies sets the families of the Service's cluster IPs. Invalid cluster IPs count for none; frontends refuses
+// them.
+func (c *computation) readFamilies() {
 	for _, text := range c.clusterIPs() {
 		if a, err := netip.ParseAddr(text); err == nil {
-			c.has[familyOf(a)] = true
+			c.families[familyOf(a)] = true
 		}
 	}
 }
@@ -48,8 +52,8 @@ type frontend struct {
 	origin Origin
 }
 
-// frontends returns the virtual addresses of the Service, each once. Those of a family in which the Service has no cluster
-// IP are refused: it has no endpoints there.
+// frontends returns the virtual addresses of the Service, without duplicates. Addresses of a family without a cluster
+// IP are refused, since the Service has no endpoints in that family.
 func (c *computation) frontends() []frontend {
 	var all []frontend
 	add := func(text string, origin Origin) {
@@ -58,16 +62,16 @@ func (c *computation) frontends() []frontend {
 			c.refuse(BadAddress, "%q is not an address", text)
 			return
 		}
-		if why := c.unusable(addr, origin); why != "" {
+		if why := c.unusableReason(addr, origin); why != "" {
 			c.refuse(BadAddress, "%v %s", addr, why)
 			return
 		}
 		switch f := familyOf(addr); {
 		case f == ipv6 && !c.options.IPv6:
-			c.refuse(NoIPv6, "%v on a node without IPv6", addr)
+			c.refuse(NoIPv6, "%v cannot be served: the node has no IPv6", addr)
 			return
-		case !c.has[f]:
-			c.refuse(FamilyMismatched, "%v, but no cluster IP of the Service is of %v", addr, f)
+		case !c.families[f]:
+			c.refuse(FamilyMismatched, "%v is of %v, but the Service has no cluster IP of that family", addr, f)
 			return
 		}
 		if !slices.ContainsFunc(all, func(f frontend) bool { return f.addr == addr }) {
@@ -79,7 +83,8 @@ func (c *computation) frontends() []frontend {
 	}
 	if c.svc.Spec.Type == v1.ServiceTypeLoadBalancer {
 		for _, in := range c.svc.Status.LoadBalancer.Ingress {
-			// KEP-1860: with mode Proxy the balancer delivers to the node, and wants to see all traffic itself.
+			// KEP-1860: in mode Proxy the load balancer sends to node addresses and must receive all traffic for its
+			// own address.
 			if in.IP != "" && (in.IPMode == nil || *in.IPMode == v1.LoadBalancerIPModeVIP) {
 				add(in.IP, FromLoadBalancer)
 			}
@@ -91,17 +96,17 @@ func (c *computation) frontends() []frontend {
 	return all
 }
 
-// unusable says why an address cannot be a virtual address; empty when it can.
-func (c *computation) unusable(a netip.Addr, origin Origin) string {
-	if r := c.options.Reserved[a]; r == Always || r == ButClusterIPs && origin != FromClusterIP {
+// unusableReason returns why an address cannot be a virtual address; empty if it can.
+func (c *computation) unusableReason(a netip.Addr, origin Origin) string {
+	if r := c.options.Reserved[a]; r == ReservedAlways || r == ReservedExceptClusterIPs && origin != FromClusterIP {
 		return "is an address of this node"
 	}
-	return special(a)
+	return specialPurpose(a)
 }
 
-// special says what kind of address no Service and no endpoint may have (IANA special-purpose registry); empty for
-// ordinary ones.
-func special(a netip.Addr) string {
+// specialPurpose names the reserved range (IANA special-purpose registry) that an address is in; empty for usable
+// addresses.
+func specialPurpose(a netip.Addr) string {
 	switch {
 	case a.Is4In6():
 		return "is an IPv4 address written as IPv6"
@@ -119,4 +124,46 @@ func special(a netip.Addr) string {
 		return "is a reserved or broadcast address"
 	}
 	return ""
+}
+
+// allowedClients parses loadBalancerSourceRanges for one load balancer address; nil allows all clients. Invalid
+// ranges and ranges of the other family match no client. A range that contains a node address also allows the virtual
+// address itself, which is the source address of the node's own packets to it.
+func (c *computation) allowedClients(vip netip.Addr) *Clients {
+	if len(c.svc.Spec.LoadBalancerSourceRanges) == 0 {
+		return nil
+	}
+	clients := Clients{}
+	for _, text := range c.svc.Spec.LoadBalancerSourceRanges {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil || p.Addr().Is4In6() {
+			c.refuse(BadSource, "%q is not a valid source range", text)
+			continue
+		}
+		if familyOf(p.Addr()) != familyOf(vip) {
+			continue
+		}
+		if p.Bits() == 0 {
+			return nil
+		}
+		clients = append(clients, p.Masked())
+		for a := range c.options.Reserved {
+			if p.Contains(a) {
+				clients = append(clients, netip.PrefixFrom(vip, vip.BitLen()))
+			}
+		}
+	}
+	clients = clients.normalized()
+	return &clients
+}
+
+// normalized returns the prefixes sorted, without those that another one contains.
+func (c Clients) normalized() Clients {
+	out := Clients{}
+	for _, p := range slices.SortedFunc(slices.Values(c), kernel.ComparePrefixes) {
+		if n := len(out); n == 0 || !out[n-1].Contains(p.Addr()) {
+			out = append(out, p)
+		}
+	}
+	return out
 }

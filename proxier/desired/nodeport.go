@@ -10,16 +10,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// NodePorts says on which addresses of the node NodePorts are served. The zero value means the primary ones.
-type NodePorts struct {
+// NodePortSelector selects the node addresses that serve NodePorts. The zero value selects the primary addresses.
+type NodePortSelector struct {
 	prefixes []netip.Prefix
 }
 
-// ParseNodePorts reads what --nodeport-addresses gets: the word primary, or prefixes as 192.168.0.0/16. Nothing means
-// primary. Prefixes of loopback are refused: IPVS cannot serve them, as the kernel takes no packet from a loopback address
-// to another node, nor its answer back.
-func ParseNodePorts(words []string) (NodePorts, error) {
-	var n NodePorts
+// ParseNodePortAddresses parses --nodeport-addresses: the word primary, or prefixes such as 192.168.0.0/16. An empty
+// list means primary. Loopback prefixes are an error: the kernel forwards no packet from a loopback address to
+// another node.
+func ParseNodePortAddresses(words []string) (NodePortSelector, error) {
+	var n NodePortSelector
 	for _, word := range words {
 		if word = strings.TrimSpace(word); word == "primary" && len(words) == 1 {
 			return n, nil
@@ -27,27 +27,27 @@ func ParseNodePorts(words []string) (NodePorts, error) {
 		p, err := netip.ParsePrefix(word)
 		switch {
 		case word == "primary":
-			return n, errors.New("primary stands alone, without prefixes")
+			return n, errors.New("primary cannot be combined with prefixes")
 		case err != nil:
-			return n, fmt.Errorf("%q is neither the word primary nor a prefix as 192.168.0.0/16", word)
+			return n, fmt.Errorf("%q is neither the word primary nor a prefix such as 192.168.0.0/16", word)
 		case p.Addr().IsLoopback():
-			return n, fmt.Errorf("%v is loopback, where IPVS cannot serve NodePorts; use an address of the node, or the cluster IP", p)
+			return n, fmt.Errorf("%v is a loopback prefix, where IPVS cannot serve NodePorts; use an address of the node, or the cluster IP", p)
 		}
 		n.prefixes = append(n.prefixes, p.Masked())
 	}
 	return n, nil
 }
 
-// Select returns the addresses to serve NodePorts on: of those that the node has, the ones in a prefix, or the primary
-// ones. It never returns an address that the node does not have, nor a loopback or link-local one. The result is sorted.
-func (n NodePorts) Select(has, primary []netip.Addr) []netip.Addr {
+// Select returns the addresses to serve NodePorts on, sorted: those of has in one of the prefixes, or without
+// prefixes the primary ones. It never returns an address outside has, nor a loopback or link-local one.
+func (n NodePortSelector) Select(has, primary []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, a := range has {
 		wanted := slices.ContainsFunc(n.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 		if len(n.prefixes) == 0 {
 			wanted = slices.Contains(primary, a)
 		}
-		if wanted && special(a) == "" {
+		if wanted && specialPurpose(a) == "" {
 			chosen = append(chosen, a)
 		}
 	}
@@ -55,9 +55,8 @@ func (n NodePorts) Select(has, primary []netip.Addr) []netip.Addr {
 	return slices.Compact(chosen)
 }
 
-// nodePort adds the virtual servers of a port's NodePort. A Service of another type that has one has it from an earlier
-// life, and does not get it.
-func (c *computation) nodePort(p *v1.ServicePort, endpoints byFamily, seen map[portKey]bool) {
+// addNodePort adds the virtual servers of a port's NodePort. A stale nodePort on another type of Service is ignored.
+func (c *computation) addNodePort(p *v1.ServicePort, endpoints byFamily, seen map[portKey]bool) {
 	if c.svc.Spec.Type != v1.ServiceTypeNodePort && c.svc.Spec.Type != v1.ServiceTypeLoadBalancer {
 		return
 	}
@@ -65,21 +64,21 @@ func (c *computation) nodePort(p *v1.ServicePort, endpoints byFamily, seen map[p
 		c.refuse(BadPort, "NodePort %d is outside 1 to 65535", p.NodePort)
 		return
 	}
-	protocol, _ := c.protocol(p)
+	protocol, _ := c.parseProtocol(p)
 	key := portKey{protocol, uint16(p.NodePort)}
 	if seen[key] {
-		c.refuse(DuplicatePort, "%v NodePort %d again, as %q", protocol, p.NodePort, p.Name)
+		c.refuse(DuplicatePort, "%v NodePort %d is repeated as %q", protocol, p.NodePort, p.Name)
 		return
 	}
 	seen[key] = true
 	var served [2]bool
-	for _, a := range c.options.NodePorts {
-		if f := familyOf(a); c.has[f] && (f == ipv4 || c.options.IPv6) {
-			c.out.Virtuals = append(c.out.Virtuals, c.virtual(frontend{a, FromNodePort}, key, endpoints))
+	for _, a := range c.options.NodePortAddrs {
+		if f := familyOf(a); c.families[f] && (f == ipv4 || c.options.IPv6) {
+			c.out.Virtuals = append(c.out.Virtuals, c.virtualServer(frontend{a, FromNodePort}, key, endpoints))
 			served[f] = true
 		}
 	}
 	if served == [2]bool{} {
-		c.refuse(NoNodeAddress, "the node has no address for NodePorts that is known: see --nodeport-addresses, and the Node's InternalIP")
+		c.refuse(NoNodeAddress, "no node address for NodePorts is known; check --nodeport-addresses and the Node's InternalIP")
 	}
 }

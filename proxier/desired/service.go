@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,30 +14,30 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Compute returns the desired state of one Service. A nil Service, one without a cluster IP (headless, ExternalName) and
-// one that names another proxy (label service.kubernetes.io/service-proxy-name) have an empty one.
+// Compute returns the desired state of one Service. It is empty for a nil Service, a Service without a cluster IP
+// (headless, ExternalName) and one that another proxy handles (label service.kubernetes.io/service-proxy-name).
 func Compute(name types.NamespacedName, svc *v1.Service, slices []*discovery.EndpointSlice, o Options) Service {
 	c := computation{options: o, svc: svc, slices: slices, out: Service{Name: name}}
-	if svc == nil || !ours(svc) {
+	if svc == nil || !isProxied(svc) {
 		return c.out
 	}
 	c.out.Created = svc.CreationTimestamp.Time
-	c.families()
-	c.sched = c.scheduler()
+	c.readFamilies()
+	c.scheduler = c.chooseScheduler()
 	frontends := c.frontends()
 	seen, nodePorts := map[portKey]bool{}, map[portKey]bool{}
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		endpoints, ok := c.port(p, frontends, seen)
+		endpoints, ok := c.addPort(p, frontends, seen)
 		if ok && p.NodePort != 0 {
-			c.nodePort(p, endpoints, nodePorts)
+			c.addNodePort(p, endpoints, nodePorts)
 		}
 	}
-	c.healthCheck()
-	return c.finish()
+	c.addHealthCheck()
+	return c.result()
 }
 
-func ours(svc *v1.Service) bool {
+func isProxied(svc *v1.Service) bool {
 	if svc.Spec.Type == v1.ServiceTypeExternalName || svc.Spec.ClusterIP == v1.ClusterIPNone || svc.Spec.ClusterIP == "" {
 		return false
 	}
@@ -45,12 +46,12 @@ func ours(svc *v1.Service) bool {
 }
 
 type computation struct {
-	options Options
-	svc     *v1.Service
-	slices  []*discovery.EndpointSlice
-	has     [2]bool // the families of the Service's cluster IPs
-	sched   string  // the scheduler of its virtual servers
-	out     Service
+	options   Options
+	svc       *v1.Service
+	slices    []*discovery.EndpointSlice
+	families  [2]bool // families of the Service's cluster IPs
+	scheduler string  // scheduler of its virtual servers
+	out       Service
 }
 
 type portKey struct {
@@ -62,10 +63,10 @@ func (c *computation) refuse(reason Reason, format string, args ...any) {
 	c.out.Refused = append(c.out.Refused, Refusal{Service: c.out.Name, Reason: reason, Detail: fmt.Sprintf(format, args...)})
 }
 
-// port adds the virtual servers of one port of the Service, except for its NodePort, and returns its endpoints; false
-// when it was refused.
-func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) (endpoints byFamily, ok bool) {
-	protocol, ok := c.protocol(p)
+// addPort adds the virtual servers of one Service port, except for its NodePort, and returns its endpoints. It
+// returns false if the port was refused.
+func (c *computation) addPort(p *v1.ServicePort, frontends []frontend, seen map[portKey]bool) (endpoints byFamily, ok bool) {
+	protocol, ok := c.parseProtocol(p)
 	if !ok {
 		return endpoints, false
 	}
@@ -75,18 +76,18 @@ func (c *computation) port(p *v1.ServicePort, frontends []frontend, seen map[por
 	}
 	key := portKey{protocol, uint16(p.Port)}
 	if seen[key] {
-		c.refuse(DuplicatePort, "%v port %d again, as %q", protocol, p.Port, p.Name)
+		c.refuse(DuplicatePort, "%v port %d is repeated as %q", protocol, p.Port, p.Name)
 		return endpoints, false
 	}
 	seen[key] = true
 	endpoints = c.endpoints(p)
 	for _, f := range frontends {
-		c.out.Virtuals = append(c.out.Virtuals, c.virtual(f, key, endpoints))
+		c.out.Virtuals = append(c.out.Virtuals, c.virtualServer(f, key, endpoints))
 	}
 	return endpoints, true
 }
 
-func (c *computation) protocol(p *v1.ServicePort) (kernel.Protocol, bool) {
+func (c *computation) parseProtocol(p *v1.ServicePort) (kernel.Protocol, bool) {
 	switch p.Protocol {
 	case v1.ProtocolTCP, "":
 		return kernel.TCP, true
@@ -99,15 +100,15 @@ func (c *computation) protocol(p *v1.ServicePort) (kernel.Protocol, bool) {
 	return 0, false
 }
 
-// virtual returns the desired virtual server of one address and port.
-func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
+// virtualServer returns the desired virtual server of one address and port.
+func (c *computation) virtualServer(f frontend, p portKey, all byFamily) Virtual {
 	endpoints := all[familyOf(f.addr)]
 	v := Virtual{Service: c.out.Name, Origin: f.origin, Virtual: kernel.Virtual{
 		Key:       kernel.Key{Addr: f.addr, Protocol: p.protocol, Port: p.port},
-		Scheduler: c.sched,
+		Scheduler: c.scheduler,
 		Affinity:  affinity(c.svc),
 	}}
-	local := c.local(f.origin)
+	local := c.localOnly(f.origin)
 	switch {
 	case f.origin == FromClusterIP:
 		v.Source = kernel.OffCluster
@@ -117,7 +118,7 @@ func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
 		v.Source = kernel.Masquerade
 	}
 	if f.origin == FromLoadBalancer {
-		v.Clients, v.Health = c.clients(f.addr), c.healthPort()
+		v.Clients, v.Health = c.allowedClients(f.addr), c.healthCheckPort()
 	}
 	chosen, n := choose(endpoints, local, c.options.TerminatingFallback)
 	v.Drop = local && n == 0 && c.usableAnywhere(endpoints)
@@ -128,21 +129,22 @@ func (c *computation) virtual(f frontend, p portKey, all byFamily) Virtual {
 		if chosen[i] {
 			v.Reals = append(v.Reals, e.addr)
 		} else {
-			v.Leaving = append(v.Leaving, Leaving{Addr: e.addr, Ended: e.terminating && !e.serving})
+			v.Draining = append(v.Draining, DrainingEndpoint{Addr: e.addr, Terminated: e.terminating && !e.serving})
 		}
 	}
 	return v
 }
 
-// usableAnywhere reports whether some node of the cluster could answer. If none can, new connections are refused under
-// either policy; if only others can, policy Local drops them: kube-proxy's iptables and nftables modes do the same.
+// usableAnywhere reports whether any node has a usable endpoint. Without one, new connections are refused under both
+// policies. With endpoints on other nodes only, policy Local drops them, as kube-proxy's iptables and nftables modes
+// do.
 func (c *computation) usableAnywhere(endpoints []endpoint) bool {
 	_, n := choose(endpoints, false, c.options.TerminatingFallback)
 	return n > 0
 }
 
-// local reports whether only endpoints of this node may serve an address of this origin.
-func (c *computation) local(origin Origin) bool {
+// localOnly reports whether only endpoints of this node may serve addresses of this origin.
+func (c *computation) localOnly(origin Origin) bool {
 	if origin == FromClusterIP {
 		p := c.svc.Spec.InternalTrafficPolicy
 		return p != nil && *p == v1.ServiceInternalTrafficPolicyLocal
@@ -162,29 +164,29 @@ func affinity(svc *v1.Service) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// healthPort returns the Service's healthCheckNodePort; 0 when it has none. A balancer may ask for it at its own address,
-// as that of Google Cloud does.
-func (c *computation) healthPort() uint16 {
+// healthCheckPort returns the Service's healthCheckNodePort; 0 for none. Some load balancers, such as Google Cloud's,
+// check it at their own address.
+func (c *computation) healthCheckPort() uint16 {
 	port := c.svc.Spec.HealthCheckNodePort
-	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.local(FromLoadBalancer) || port < 1 || port > 65535 {
+	if c.svc.Spec.Type != v1.ServiceTypeLoadBalancer || !c.localOnly(FromLoadBalancer) || port < 1 || port > 65535 {
 		return 0
 	}
 	return uint16(port)
 }
 
-// healthCheck counts the ready endpoints of this node over all ports, each pod once, as kube-proxy does. A pod of two
-// families counts in that of the first cluster IP.
-func (c *computation) healthCheck() {
-	port := c.healthPort()
+// addHealthCheck counts the ready pods of this node, each once over all ports, as kube-proxy does. A dual-stack pod
+// counts in the family of the first cluster IP.
+func (c *computation) addHealthCheck() {
+	port := c.healthCheckPort()
 	if port == 0 {
-		if p := c.svc.Spec.HealthCheckNodePort; p != 0 && (p < 1 || p > 65535) && c.local(FromLoadBalancer) {
+		if p := c.svc.Spec.HealthCheckNodePort; p != 0 && (p < 1 || p > 65535) && c.localOnly(FromLoadBalancer) {
 			c.refuse(BadPort, "healthCheckNodePort %d is outside 1 to 65535", p)
 		}
 		return
 	}
 	pods := map[netip.Addr]bool{}
 	for i := range c.svc.Spec.Ports {
-		for _, e := range c.endpoints(&c.svc.Spec.Ports[i])[c.primary()] {
+		for _, e := range c.endpoints(&c.svc.Spec.Ports[i])[c.primaryFamily()] {
 			if e.local && e.ready {
 				pods[e.addr.Addr()] = true
 			}
@@ -193,15 +195,51 @@ func (c *computation) healthCheck() {
 	c.out.HealthCheck = &HealthCheck{Port: port, Local: len(pods)}
 }
 
-func (c *computation) primary() family {
+func (c *computation) primaryFamily() family {
 	if a, err := netip.ParseAddr(c.svc.Spec.ClusterIP); err == nil {
 		return familyOf(a)
 	}
 	return ipv4
 }
 
-func (c *computation) finish() Service {
+func (c *computation) result() Service {
 	slices.SortFunc(c.out.Refused, Refusal.Compare)
 	c.out.Refused = slices.Compact(c.out.Refused)
 	return c.out
+}
+
+// SchedulerAnnotation of a Service selects the IPVS scheduler of its virtual servers.
+const SchedulerAnnotation = "hitless/ipvs-scheduler"
+
+// Schedulers returns the supported IPVS schedulers. dh, fo, lblc, lblcr and ovf are not supported: they send all
+// clients of an address to one real server, and dh refuses new connections while that one drains.
+func Schedulers() []string { return []string{"lc", "mh", "nq", "rr", "sed", "sh", "wlc", "wrr"} }
+
+// KnownScheduler reports whether a scheduler is supported.
+func KnownScheduler(name string) bool { return slices.Contains(Schedulers(), name) }
+
+// RequestedScheduler returns the scheduler in a Service's annotation; empty for none.
+func RequestedScheduler(svc *v1.Service) string {
+	if svc == nil {
+		return ""
+	}
+	return strings.TrimSpace(svc.Annotations[SchedulerAnnotation])
+}
+
+// chooseScheduler returns the scheduler of the Service's virtual servers. An unavailable one is refused, and the
+// node's is used.
+func (c *computation) chooseScheduler() string {
+	requested := RequestedScheduler(c.svc)
+	if requested == "" {
+		return c.options.Scheduler
+	}
+	if !KnownScheduler(requested) {
+		c.refuse(BadScheduler, "scheduler %q is not one of %s; %s is used", requested, strings.Join(Schedulers(), ", "), c.options.Scheduler)
+		return c.options.Scheduler
+	}
+	if why := c.options.UnavailableSchedulers[requested]; why != "" {
+		c.refuse(BadScheduler, "%s; %s is used", why, c.options.Scheduler)
+		return c.options.Scheduler
+	}
+	return requested
 }

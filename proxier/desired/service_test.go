@@ -21,8 +21,9 @@ func options() Options {
 	return Options{Node: "node-1", Scheduler: "rr", TerminatingFallback: true}
 }
 
-// load is a Service of type LoadBalancer: cluster IP, balancer's address, external IP, one port.
-func load(change ...func(*v1.Service)) *v1.Service {
+// loadBalancerService returns a Service of type LoadBalancer with a cluster IP, an ingress IP, an external IP and one
+// port.
+func loadBalancerService(change ...func(*v1.Service)) *v1.Service {
 	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	s.Spec.Type = v1.ServiceTypeLoadBalancer
 	s.Spec.ClusterIP = "10.96.0.10"
@@ -50,16 +51,16 @@ func slice(endpoints ...discovery.Endpoint) *discovery.EndpointSlice {
 		Ports: []discovery.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}}, Endpoints: endpoints}
 }
 
-// on makes an endpoint from a word for its state: ready, unready, draining (terminating, serving), dying (terminating).
-func on(node, addr, state string) discovery.Endpoint {
+// endpointOn returns an endpoint in a state: ready, unready, draining (terminating, serving) or dying (terminating).
+func endpointOn(node, addr, state string) discovery.Endpoint {
 	is := func(b bool) *bool { return &b }
 	return discovery.Endpoint{Addresses: []string{addr}, NodeName: &node, Conditions: discovery.EndpointConditions{
 		Ready: is(state == "ready"), Serving: is(state == "ready" || state == "draining"),
 		Terminating: is(state == "draining" || state == "dying")}}
 }
 
-// text shows the virtual servers of a Service, one a line: address, whose traffic is masqueraded, real servers.
-func text(s Service) string {
+// format prints the virtual servers of a Service, one per line: address, recording set, real servers.
+func format(s Service) string {
 	var b strings.Builder
 	for _, v := range s.Virtuals {
 		fmt.Fprintf(&b, "%v %s", v.Key, v.Source)
@@ -81,29 +82,29 @@ func TestTrafficPolicyAndTerminatingEndpoints(t *testing.T) {
 		service   *v1.Service
 		endpoints []discovery.Endpoint
 		before126 bool
-		cluster   string // served for the cluster IP
-		balancer  string // served for the balancer's address
+		cluster   string // endpoints of the cluster IP, or drop
+		balancer  string // endpoints of the load balancer's address, or drop
 	}{
-		{"ready ones of all nodes", load(), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready"), on(remote, "10.244.2.2", "unready")},
+		{"ready endpoints of all nodes", loadBalancerService(), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "ready"), endpointOn(remote, "10.244.2.1", "ready"), endpointOn(remote, "10.244.2.2", "unready")},
 			false, "10.244.1.1 10.244.2.1", "10.244.1.1 10.244.2.1"},
-		{"terminating ones are not used while one is ready", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+		{"terminating endpoints are not used while one is ready", loadBalancerService(), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "draining"), endpointOn(remote, "10.244.2.1", "ready")},
 			false, "10.244.2.1", "10.244.2.1"},
-		{"terminating ones when none is ready", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "dying"), on(remote, "10.244.2.2", "unready")},
+		{"terminating endpoints if none is ready", loadBalancerService(), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "draining"), endpointOn(remote, "10.244.2.1", "dying"), endpointOn(remote, "10.244.2.2", "unready")},
 			false, "10.244.1.1", "10.244.1.1"},
-		{"terminating and not serving ones never", load(), []discovery.Endpoint{on(local, "10.244.1.1", "dying")}, false, "", ""},
-		{"none at all is refused, under policy Local too", load(external("Local")), nil, false, "", ""},
-		{"Local: those of the node", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready")},
+		{"terminating endpoints that do not serve are never used", loadBalancerService(), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "dying")}, false, "", ""},
+		{"no endpoint: refused, under policy Local too", loadBalancerService(external("Local")), nil, false, "", ""},
+		{"Local: endpoints of the node", loadBalancerService(external("Local")), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "ready"), endpointOn(remote, "10.244.2.1", "ready")},
 			false, "10.244.1.1 10.244.2.1", "10.244.1.1"},
-		{"Local: none here is dropped, never sent away", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "dying"), on(remote, "10.244.2.1", "ready")},
+		{"Local: without a local endpoint dropped, never forwarded", loadBalancerService(external("Local")), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "dying"), endpointOn(remote, "10.244.2.1", "ready")},
 			false, "10.244.2.1", "drop"},
-		{"Local falls back apart from Cluster (KEP-1669)", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+		{"Local falls back independently of Cluster (KEP-1669)", loadBalancerService(external("Local")), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "draining"), endpointOn(remote, "10.244.2.1", "ready")},
 			false, "10.244.2.1", "10.244.1.1"},
-		{"Local without fallback, as before 1.26", load(external("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "draining"), on(remote, "10.244.2.1", "ready")},
+		{"Local without fallback, as before 1.26", loadBalancerService(external("Local")), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "draining"), endpointOn(remote, "10.244.2.1", "ready")},
 			true, "10.244.2.1", "drop"},
-		{"Cluster without fallback, as before 1.26", load(), []discovery.Endpoint{on(local, "10.244.1.1", "draining")}, true, "", ""},
-		{"internal Local", load(internal("Local")), []discovery.Endpoint{on(local, "10.244.1.1", "ready"), on(remote, "10.244.2.1", "ready")},
+		{"Cluster without fallback, as before 1.26", loadBalancerService(), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "draining")}, true, "", ""},
+		{"internal Local", loadBalancerService(internal("Local")), []discovery.Endpoint{endpointOn(local, "10.244.1.1", "ready"), endpointOn(remote, "10.244.2.1", "ready")},
 			false, "10.244.1.1", "10.244.1.1 10.244.2.1"},
-		{"internal Local with none here", load(internal("Local")), []discovery.Endpoint{on(remote, "10.244.2.1", "ready")}, false, "drop", "10.244.2.1"},
+		{"internal Local without a local endpoint", loadBalancerService(internal("Local")), []discovery.Endpoint{endpointOn(remote, "10.244.2.1", "ready")}, false, "drop", "10.244.2.1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := options()
@@ -117,21 +118,21 @@ func TestTrafficPolicyAndTerminatingEndpoints(t *testing.T) {
 				return strings.TrimRight(addr+":80/tcp "+source+" "+reals, " ") + "\n"
 			}
 			want := line("10.96.0.10", "off-cluster", test.cluster) + line("203.0.113.10", outside, test.balancer) + line("203.0.113.20", outside, test.balancer)
-			if diff := cmp.Diff(want, text(got)); diff != "" {
+			if diff := cmp.Diff(want, format(got)); diff != "" {
 				t.Errorf("virtual servers (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestConditionsThatAreNotSet(t *testing.T) {
+func TestUnsetConditions(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
 		name       string
 		conditions discovery.EndpointConditions
 		used       bool
 	}{
-		{"nothing set is ready", discovery.EndpointConditions{}, true},
+		{"no condition set: ready", discovery.EndpointConditions{}, true},
 		{"not ready, serving unknown", discovery.EndpointConditions{Ready: &no}, false},
 		{"not ready, serving, terminating unknown", discovery.EndpointConditions{Ready: &no, Serving: &yes}, false},
 		{"ready although terminating (publishNotReadyAddresses)", discovery.EndpointConditions{Ready: &yes, Serving: &no, Terminating: &yes}, true},
@@ -139,7 +140,7 @@ func TestConditionsThatAreNotSet(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := discovery.Endpoint{Addresses: []string{"10.244.1.1"}, Conditions: test.conditions}
-			got := Compute(web, load(), []*discovery.EndpointSlice{slice(e)}, options())
+			got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{slice(e)}, options())
 			if used := len(got.Virtuals[0].Reals) == 1; used != test.used {
 				t.Errorf("used is %v, want %v", used, test.used)
 			}
@@ -147,38 +148,38 @@ func TestConditionsThatAreNotSet(t *testing.T) {
 	}
 }
 
-// An address that moves between slices, or that a new pod got from one that still terminates, counts as the better.
-func TestOneAddressListedTwice(t *testing.T) {
+// A duplicate address counts in its better state, for example while it moves between slices.
+func TestDuplicateEndpointAddress(t *testing.T) {
 	for _, order := range [][2]string{{"dying", "ready"}, {"ready", "dying"}, {"unready", "draining"}, {"draining", "unready"}} {
-		one, two := slice(on("node-1", "10.244.1.1", order[0])), slice(on("node-1", "10.244.1.1", order[1]))
-		got := Compute(web, load(), []*discovery.EndpointSlice{one, two}, options())
+		one, two := slice(endpointOn("node-1", "10.244.1.1", order[0])), slice(endpointOn("node-1", "10.244.1.1", order[1]))
+		got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{one, two}, options())
 		if want := []netip.AddrPort{netip.MustParseAddrPort("10.244.1.1:8080")}; !slices.Equal(got.Virtuals[0].Reals, want) {
 			t.Errorf("listed as %v: served by %v, want %v", order, got.Virtuals[0].Reals, want)
 		}
 	}
 }
 
-// Of those that take no new connections, one has ended that terminates and does not serve; not one that is unready for a while,
-// whatever else is listed of its address.
-func TestWhatHasEnded(t *testing.T) {
+// Only a terminating endpoint that no longer serves has terminated; an unready one has not, whatever else is listed
+// for its address.
+func TestTerminatedEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		states []string
 		ended  bool
 	}{{[]string{"unready"}, false}, {[]string{"draining"}, false}, {[]string{"dying"}, true}, {[]string{"dying", "unready"}, false}, {[]string{"unready", "dying"}, false}} {
-		endpoints := []discovery.Endpoint{on("node-1", "10.244.1.2", "ready")}
+		endpoints := []discovery.Endpoint{endpointOn("node-1", "10.244.1.2", "ready")}
 		for _, state := range test.states {
-			endpoints = append(endpoints, on("node-1", "10.244.1.1", state))
+			endpoints = append(endpoints, endpointOn("node-1", "10.244.1.1", state))
 		}
-		got := Compute(web, load(), []*discovery.EndpointSlice{slice(endpoints...)}, options()).Virtuals[0].Leaving
-		if want := []Leaving{{Addr: netip.MustParseAddrPort("10.244.1.1:8080"), Ended: test.ended}}; !slices.Equal(got, want) {
+		got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{slice(endpoints...)}, options()).Virtuals[0].Draining
+		if want := []DrainingEndpoint{{Addr: netip.MustParseAddrPort("10.244.1.1:8080"), Terminated: test.ended}}; !slices.Equal(got, want) {
 			t.Errorf("listed as %v: leaving %v, want %v", test.states, got, want)
 		}
 	}
 }
 
 func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
-	endpoints := []discovery.Endpoint{on("node-1", "10.244.1.1", "ready"), on("node-1", "10.244.1.2", "ready"),
-		on("node-1", "10.244.1.3", "draining"), on("node-2", "10.244.2.1", "ready")}
+	endpoints := []discovery.Endpoint{endpointOn("node-1", "10.244.1.1", "ready"), endpointOn("node-1", "10.244.1.2", "ready"),
+		endpointOn("node-1", "10.244.1.3", "draining"), endpointOn("node-2", "10.244.2.1", "ready")}
 	second := func(s *v1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Name: "http", Port: 81})
 	}
@@ -188,10 +189,10 @@ func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
 		endpoints []discovery.Endpoint
 		want      *HealthCheck
 	}{
-		{"each pod once, however many ports", load(external("Local"), second), endpoints, &HealthCheck{30123, 2}},
-		{"only terminating ones left", load(external("Local")), endpoints[2:], &HealthCheck{30123, 0}},
-		{"policy Cluster has none", load(), endpoints, nil},
-		{"no other type has one", load(external("Local"), func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeClusterIP }), endpoints, nil},
+		{"each pod once over all ports", loadBalancerService(external("Local"), second), endpoints, &HealthCheck{30123, 2}},
+		{"only terminating pods left", loadBalancerService(external("Local")), endpoints[2:], &HealthCheck{30123, 0}},
+		{"policy Cluster has none", loadBalancerService(), endpoints, nil},
+		{"other types have none", loadBalancerService(external("Local"), func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeClusterIP }), endpoints, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(test.endpoints...)}, options())
@@ -202,9 +203,9 @@ func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
 	}
 }
 
-// What is wrong is refused with a reason, once, and nothing else is.
-func TestBadObjects(t *testing.T) {
-	good := on("node-1", "10.244.1.1", "ready")
+// Each invalid part of an object is refused once with its reason; all other parts are programmed.
+func TestInvalidObjectsAreRefused(t *testing.T) {
+	good := endpointOn("node-1", "10.244.1.1", "ready")
 	balancerAt := func(ip string) func(*v1.Service) {
 		return func(s *v1.Service) { s.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: ip}} }
 	}
@@ -212,8 +213,8 @@ func TestBadObjects(t *testing.T) {
 		return func(s *v1.Service) { s.Spec.Ports = append(s.Spec.Ports, p...) }
 	}
 	reserved := options()
-	reserved.NodePorts = addrs("10.0.0.12")
-	reserved.Reserved = map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): Always, netip.MustParseAddr("10.0.0.13"): ButClusterIPs}
+	reserved.NodePortAddrs = addrs("10.0.0.12")
+	reserved.Reserved = map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): ReservedAlways, netip.MustParseAddr("10.0.0.13"): ReservedExceptClusterIPs}
 	for _, test := range []struct {
 		name     string
 		service  *v1.Service
@@ -221,28 +222,28 @@ func TestBadObjects(t *testing.T) {
 		reason   Reason
 		virtuals int
 	}{
-		{"loopback", load(balancerAt("127.0.0.1")), good, BadAddress, 2},
-		{"link-local", load(balancerAt("169.254.169.254")), good, BadAddress, 2},
-		{"multicast", load(balancerAt("224.0.0.1")), good, BadAddress, 2},
-		{"unspecified", load(balancerAt("0.0.0.0")), good, BadAddress, 2},
-		{"this network", load(balancerAt("0.1.2.3")), good, BadAddress, 2},
-		{"broadcast", load(balancerAt("255.255.255.255")), good, BadAddress, 2},
-		{"IPv4 in IPv6", load(balancerAt("::ffff:10.0.0.11")), good, BadAddress, 2},
-		{"nonsense", load(balancerAt("010.0.0.1")), good, BadAddress, 2},
-		{"the node's own as a cluster IP", load(func(s *v1.Service) { s.Spec.ClusterIP = "10.0.0.11" }), good, BadAddress, 2},
-		{"on a device for virtual addresses", load(balancerAt("10.0.0.13")), good, BadAddress, 2},
-		{"the node's own", load(balancerAt("10.0.0.11")), good, BadAddress, 2},
-		{"duplicate port", load(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
-		{"unknown protocol", load(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},
-		{"NodePort too high", load(nodePorts(65536)), good, BadPort, 3},
-		{"duplicate NodePort", load(nodePorts(30080), ports(v1.ServicePort{Name: "http", Port: 81, NodePort: 30080})), good, DuplicatePort, 7},
-		{"port 0", load(ports(v1.ServicePort{Name: "x"})), good, BadPort, 3},
-		{"port too high", load(ports(v1.ServicePort{Name: "x", Port: 65536})), good, BadPort, 3},
-		{"endpoint without address", load(), discovery.Endpoint{}, BadEndpoint, 3},
-		{"endpoint on loopback", load(), on("node-1", "127.0.0.1", "ready"), BadEndpoint, 3},
-		{"endpoint link-local", load(), on("node-1", "169.254.1.1", "ready"), BadEndpoint, 3},
-		{"endpoint nonsense", load(), on("node-1", "pod", "ready"), BadEndpoint, 3},
-		{"endpoint of the other family", load(), on("node-1", "fd00::1", "ready"), FamilyMismatched, 3},
+		{"loopback", loadBalancerService(balancerAt("127.0.0.1")), good, BadAddress, 2},
+		{"link-local", loadBalancerService(balancerAt("169.254.169.254")), good, BadAddress, 2},
+		{"multicast", loadBalancerService(balancerAt("224.0.0.1")), good, BadAddress, 2},
+		{"unspecified", loadBalancerService(balancerAt("0.0.0.0")), good, BadAddress, 2},
+		{"this network", loadBalancerService(balancerAt("0.1.2.3")), good, BadAddress, 2},
+		{"broadcast", loadBalancerService(balancerAt("255.255.255.255")), good, BadAddress, 2},
+		{"IPv4 in IPv6", loadBalancerService(balancerAt("::ffff:10.0.0.11")), good, BadAddress, 2},
+		{"leading zero", loadBalancerService(balancerAt("010.0.0.1")), good, BadAddress, 2},
+		{"node address as a cluster IP", loadBalancerService(func(s *v1.Service) { s.Spec.ClusterIP = "10.0.0.11" }), good, BadAddress, 2},
+		{"on a device for virtual addresses", loadBalancerService(balancerAt("10.0.0.13")), good, BadAddress, 2},
+		{"node address", loadBalancerService(balancerAt("10.0.0.11")), good, BadAddress, 2},
+		{"duplicate port", loadBalancerService(ports(v1.ServicePort{Name: "again", Port: 80})), good, DuplicatePort, 3},
+		{"unknown protocol", loadBalancerService(ports(v1.ServicePort{Name: "x", Port: 99, Protocol: "QUIC"})), good, UnknownProtocol, 3},
+		{"NodePort too high", loadBalancerService(nodePorts(65536)), good, BadPort, 3},
+		{"duplicate NodePort", loadBalancerService(nodePorts(30080), ports(v1.ServicePort{Name: "http", Port: 81, NodePort: 30080})), good, DuplicatePort, 7},
+		{"port 0", loadBalancerService(ports(v1.ServicePort{Name: "x"})), good, BadPort, 3},
+		{"port too high", loadBalancerService(ports(v1.ServicePort{Name: "x", Port: 65536})), good, BadPort, 3},
+		{"endpoint without address", loadBalancerService(), discovery.Endpoint{}, BadEndpoint, 3},
+		{"endpoint on loopback", loadBalancerService(), endpointOn("node-1", "127.0.0.1", "ready"), BadEndpoint, 3},
+		{"endpoint link-local", loadBalancerService(), endpointOn("node-1", "169.254.1.1", "ready"), BadEndpoint, 3},
+		{"endpoint without an IP address", loadBalancerService(), endpointOn("node-1", "pod", "ready"), BadEndpoint, 3},
+		{"endpoint of the other family", loadBalancerService(), endpointOn("node-1", "fd00::1", "ready"), FamilyMismatched, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(good, test.endpoint)}, reserved)
@@ -250,7 +251,7 @@ func TestBadObjects(t *testing.T) {
 				t.Errorf("refused %v, want one of reason %s", got.Refused, test.reason)
 			}
 			if len(got.Virtuals) != test.virtuals {
-				t.Errorf("%d virtual servers, want %d:\n%s", len(got.Virtuals), test.virtuals, text(got))
+				t.Errorf("%d virtual servers, want %d:\n%s", len(got.Virtuals), test.virtuals, format(got))
 			}
 			for _, v := range got.Virtuals {
 				if len(v.Reals) != 1 {
@@ -261,19 +262,19 @@ func TestBadObjects(t *testing.T) {
 	}
 }
 
-func TestServicesOfOthers(t *testing.T) {
+func TestServicesThatAreNotProxied(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*v1.Service)
 	}{
 		{"headless", func(s *v1.Service) { s.Spec.ClusterIP = "None" }},
 		{"ExternalName", func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeExternalName }},
-		{"without an address yet", func(s *v1.Service) { s.Spec.ClusterIP = "" }},
+		{"no cluster IP yet", func(s *v1.Service) { s.Spec.ClusterIP = "" }},
 		{"of another proxy", func(s *v1.Service) {
 			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
 		}},
 	} {
-		if got := Compute(web, load(test.change), nil, options()); len(got.Virtuals)+len(got.Refused) > 0 {
+		if got := Compute(web, loadBalancerService(test.change), nil, options()); len(got.Virtuals)+len(got.Refused) > 0 {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
@@ -282,11 +283,11 @@ func TestServicesOfOthers(t *testing.T) {
 	}
 }
 
-func TestBalancerThatDeliversToNodesIsNotBound(t *testing.T) {
+func TestIngressWithIPModeProxyIsNotBound(t *testing.T) {
 	mode := v1.LoadBalancerIPModeProxy
-	got := Compute(web, load(func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = &mode }), nil, options())
+	got := Compute(web, loadBalancerService(func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = &mode }), nil, options())
 	if len(got.Virtuals) != 2 {
-		t.Errorf("virtual servers:\n%s", text(got))
+		t.Errorf("virtual servers:\n%s", format(got))
 	}
 }
 
@@ -300,15 +301,39 @@ func TestAffinity(t *testing.T) {
 			s.Spec.SessionAffinityConfig = &v1.SessionAffinityConfig{ClientIP: &v1.ClientIPConfig{TimeoutSeconds: &seconds}}
 		},
 	} {
-		if got := Compute(web, load(change), nil, options()).Virtuals[0].Affinity; got != want {
+		if got := Compute(web, loadBalancerService(change), nil, options()).Virtuals[0].Affinity; got != want {
 			t.Errorf("affinity %v, want %v", got, want)
 		}
 	}
 }
 
-func TestHairpinIsForLocalPods(t *testing.T) {
-	got := Compute(web, load(), []*discovery.EndpointSlice{slice(on("node-1", "10.244.1.1", "ready"), on("node-2", "10.244.2.1", "ready"))}, options())
+func TestHairpinListsLocalPods(t *testing.T) {
+	got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{slice(endpointOn("node-1", "10.244.1.1", "ready"), endpointOn("node-2", "10.244.2.1", "ready"))}, options())
 	if want := []netip.Addr{netip.MustParseAddr("10.244.1.1")}; !slices.Equal(got.Virtuals[0].Hairpin, want) {
 		t.Errorf("hairpin %v, want %v", got.Virtuals[0].Hairpin, want)
+	}
+}
+
+func TestSchedulerAnnotation(t *testing.T) {
+	for requested, test := range map[string]struct{ want, refused string }{
+		"":         {"rr", ""},
+		"mh":       {"mh", ""},
+		" sh ":     {"sh", ""},
+		"nonsense": {"rr", `"nonsense"`},
+		"dh":       {"rr", `"dh"`}, // exists in Linux, but is not supported
+		"wlc":      {"rr", "no module"},
+	} {
+		o := options()
+		o.UnavailableSchedulers = map[string]string{"wlc": "no module"}
+		s := Compute(web, loadBalancerService(func(s *v1.Service) { s.Annotations = map[string]string{SchedulerAnnotation: requested} }), nil, o)
+		for _, v := range s.Virtuals {
+			if v.Scheduler != test.want {
+				t.Errorf("asked for %q, %v has %s, want %s", requested, v.Key, v.Scheduler, test.want)
+			}
+		}
+		if refused := len(s.Refused) == 1 && s.Refused[0].Reason == BadScheduler && strings.Contains(s.Refused[0].Detail, test.refused); len(s.Virtuals) == 0 ||
+			refused != (test.refused != "") || !refused && len(s.Refused) > 0 {
+			t.Errorf("asked for %q: refused %v, want %q", requested, s.Refused, test.refused)
+		}
 	}
 }

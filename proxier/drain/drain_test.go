@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	limits = Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute}
+	limits = Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute}
 	start  = time.Unix(0, 0)
 	one    = Key{kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 80}, netip.MustParseAddrPort("10.244.1.1:80")}
 )
@@ -21,8 +21,8 @@ func TestTimeIsUpByStatus(t *testing.T) {
 		want   bool
 	}{
 		{Serving, 24 * time.Hour, false},
-		{Listed, 15*time.Minute - 1, false}, {Listed, 15 * time.Minute, true},
-		{Gone, 5*time.Minute - 1, false}, {Gone, 5 * time.Minute, true},
+		{Terminated, 15*time.Minute - 1, false}, {Terminated, 15 * time.Minute, true},
+		{Unlisted, 5*time.Minute - 1, false}, {Unlisted, 5 * time.Minute, true},
 	} {
 		l := NewList(limits)
 		l.Put(one, test.status, start)
@@ -36,10 +36,10 @@ func TestAnotherStatusStartsAnew(t *testing.T) {
 	l := NewList(limits)
 	l.Put(one, Serving, start)
 	late := start.Add(time.Hour)
-	l.Put(one, Gone, late)
-	l.Put(one, Gone, late.Add(time.Minute)) // the same again changes nothing
+	l.Put(one, Unlisted, late)
+	l.Put(one, Unlisted, late.Add(time.Minute)) // the same again changes nothing
 	e := l.Entries()[0]
-	if l.Expired(e, late.Add(limits.Gone-1)) || !l.Expired(e, late.Add(limits.Gone)) {
+	if l.Expired(e, late.Add(limits.Unlisted-1)) || !l.Expired(e, late.Add(limits.Unlisted)) {
 		t.Errorf("the time does not count from the moment in which the endpoint was gone: %+v", e)
 	}
 }
@@ -47,7 +47,7 @@ func TestAnotherStatusStartsAnew(t *testing.T) {
 // A look at the kernel that began before a real server came back must not delete it.
 func TestFinishIsForTheSameGeneration(t *testing.T) {
 	l := NewList(limits)
-	l.Put(one, Gone, start)
+	l.Put(one, Unlisted, start)
 	old := l.Entries()[0]
 	if !l.Cancel(one) || l.Cancel(one) {
 		t.Error("a drain can be cancelled once")
@@ -55,7 +55,7 @@ func TestFinishIsForTheSameGeneration(t *testing.T) {
 	if l.Finish(old) {
 		t.Error("a cancelled drain was finished")
 	}
-	l.Put(one, Gone, start)
+	l.Put(one, Unlisted, start)
 	if l.Finish(old) || l.Len() != 1 {
 		t.Error("the end of an old drain ended a new one")
 	}
@@ -66,7 +66,7 @@ func TestFinishIsForTheSameGeneration(t *testing.T) {
 
 // Looks at one that drains for long become rare, but not rarer than twelve times the first pause, and none comes after its time is up.
 func TestLooksBecomeRare(t *testing.T) {
-	l := NewList(Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute, Look: 5 * time.Second})
+	l := NewList(Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute, FirstCheck: 5 * time.Second})
 	if _, any := l.Next(); any {
 		t.Error("an empty list wants a look")
 	}
@@ -86,14 +86,14 @@ func TestLooksBecomeRare(t *testing.T) {
 			if l.Expired(due[0], next) {
 				return at
 			}
-			l.Looked(due[0], next)
+			l.Checked(due[0], next)
 		}
 	}
 	hour := looks(Serving, time.Hour)
 	if len(hour) < 60 || len(hour) > 80 || hour[0] != 5*time.Second || hour[len(hour)-1]-hour[len(hour)-2] != time.Minute {
 		t.Errorf("%d looks in an hour, the first after %s: %s", len(hour), hour[0], hour)
 	}
-	if gone := looks(Gone, time.Hour); gone[len(gone)-1] != 5*time.Minute {
+	if gone := looks(Unlisted, time.Hour); gone[len(gone)-1] != 5*time.Minute {
 		t.Errorf("the last look at one that may stay for 5 minutes is after %s", gone[len(gone)-1])
 	}
 }
@@ -101,7 +101,7 @@ func TestLooksBecomeRare(t *testing.T) {
 // What begins to drain later does not make what drains already be looked at more often, nor wait for it; and those that are due at
 // nearly the same time are looked at together.
 func TestEachHasItsOwnPace(t *testing.T) {
-	l := NewList(Limits{Look: 8 * time.Second})
+	l := NewList(Limits{FirstCheck: 8 * time.Second})
 	two := Key{one.Virtual, netip.MustParseAddrPort("10.244.1.2:80")}
 	l.Put(one, Serving, start)
 	l.Put(two, Serving, start.Add(500*time.Millisecond))
@@ -110,7 +110,7 @@ func TestEachHasItsOwnPace(t *testing.T) {
 	}
 	for at := start.Add(8 * time.Second); at.Before(start.Add(10 * time.Minute)); at, _ = l.Next() {
 		for _, e := range l.Due(at) {
-			l.Looked(e, at)
+			l.Checked(e, at)
 		}
 	}
 	late := start.Add(10 * time.Minute)
@@ -125,7 +125,7 @@ func TestEachHasItsOwnPace(t *testing.T) {
 			if e.Key == one {
 				looked++
 			}
-			l.Looked(e, at)
+			l.Checked(e, at)
 		}
 	}
 	if looked > 1 {

@@ -19,12 +19,12 @@ func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
 		k, w := fake.New(nodeAddrs...), &world{}
 		w.services[0] = service{exists: true, pods: [4]podState{absent, absent, ready, absent}}
 		old, other := pod(0, 3, 8080), key("10.96.0.250", 80)
-		if err := k.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "wlc"}}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1},
+		if err := k.ApplyExternally(kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "wlc"}}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1},
 			kernel.AddReal{Key: vip, Real: old, Weight: 1}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: other, Scheduler: "rr"}}); err != nil {
 			t.Fatal(err)
 		}
-		k.Connect(vip, pod0, 8, 0)
-		k.Connect(vip, old, 8, 0)
+		k.SetConnections(vip, pod0, 8, 0)
+		k.SetConnections(vip, old, 8, 0)
 		e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return now }, Adopt: adopt})
 		r, err := e.Full(context.Background())
 		if err != nil || len(r.Failures) > 0 {
@@ -34,8 +34,8 @@ func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
 		recorded := state.Has(kernel.Element{Set: kernel.OffCluster, Key: vip})
 		weight, _ := state.Weight(vip, old)
 		v, _ := state.Virtual(vip)
-		if taken := e.Has(vip) && recorded && weight == 0 && v.Scheduler == "rr" && state.Bound(vip.Addr); taken != adopt || k.Cut() > 0 {
-			t.Errorf("adopt %v: taken over: %v (recorded %v, weight of what no Service wants %d, %s), %d connections cut", adopt, taken, recorded, weight, v.Scheduler, k.Cut())
+		if taken := e.Has(vip) && recorded && weight == 0 && v.Scheduler == "rr" && state.Bound(vip.Addr); taken != adopt || k.CutConnections() > 0 {
+			t.Errorf("adopt %v: taken over: %v (recorded %v, weight of what no Service wants %d, %s), %d connections cut", adopt, taken, recorded, weight, v.Scheduler, k.CutConnections())
 		}
 		if refused := len(r.Refused) > 0; refused == adopt {
 			t.Errorf("adopt %v: refused %v", adopt, r.Refused)
@@ -55,16 +55,16 @@ func TestAdoptingSetsFlags(t *testing.T) {
 	w.services[0] = service{exists: true, pods: [4]podState{absent, absent, ready, absent}}
 	wanted := kernel.Virtual{Key: vip, Scheduler: "sh"}
 	theirs := wanted
-	theirs.OtherFlags = true
-	if err := k.Do(kernel.AddVirtual{Virtual: theirs}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1}); err != nil {
+	theirs.ForeignFlags = true
+	if err := k.ApplyExternally(kernel.AddVirtual{Virtual: theirs}, kernel.AddReal{Key: vip, Real: pod0, Weight: 1}); err != nil {
 		t.Fatal(err)
 	}
-	k.Connect(vip, pod0, 8, 0)
+	k.SetConnections(vip, pod0, 8, 0)
 	e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "sh"}, Drain: limits, Adopt: true})
 	if r, err := e.Full(context.Background()); err != nil || len(r.Failures) > 0 {
 		t.Fatal(err, r.Failures)
 	}
-	if v, _ := k.State().Virtual(vip); v != wanted || k.Cut() > 0 {
-		t.Errorf("it has other flags: %v; %d connections were cut", v.OtherFlags, k.Cut())
+	if v, _ := k.State().Virtual(vip); v != wanted || k.CutConnections() > 0 {
+		t.Errorf("it has other flags: %v; %d connections were cut", v.ForeignFlags, k.CutConnections())
 	}
 }

@@ -31,7 +31,7 @@ func (e *Engine) update(ctx context.Context, r *Report) error {
 // unreadable leaves a virtual server that cannot be read out of a pass. Where no reply comes at all it returns the error: more of the
 // same would only take longer.
 func (r *Report) unreadable(k kernel.Key, unread map[kernel.Key]bool, err error) error {
-	if errors.Is(err, kernel.ErrLost) {
+	if errors.Is(err, kernel.ErrNoReply) {
 		return err
 	}
 	unread[k] = true
@@ -96,7 +96,7 @@ func (x *execution) alike(ops []kernel.Op) int {
 	if _, can := x.kernel.(kernel.Batcher); !can {
 		return n
 	}
-	for n < min(len(ops), kernel.MostAtOnce) && kernel.Alike(ops[0], ops[n]) {
+	for n < min(len(ops), kernel.MaxBatch) && kernel.CanBatch(ops[0], ops[n]) {
 		n++
 	}
 	return n
@@ -141,7 +141,7 @@ func (x *execution) done(op kernel.Op, err error) {
 		return
 	}
 	one, two := halves(sets)
-	if is && x.setsFailed && !errors.Is(err, kernel.ErrLost) && len(one.Add)+len(one.Remove) > 0 && len(two.Add)+len(two.Remove) > 0 {
+	if is && x.setsFailed && !errors.Is(err, kernel.ErrNoReply) && len(one.Add)+len(one.Remove) > 0 && len(two.Add)+len(two.Remove) > 0 {
 		x.do(one)
 		x.do(two)
 		return
@@ -200,16 +200,16 @@ func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 		op = o
 	}
 	if o, bind := op.(kernel.Bind); bind {
-		return op, x.state.Users(o.Addr) > 0 && x.state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}})
+		return op, x.state.ServersAt(o.Addr) > 0 && x.state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}})
 	}
 	if len(x.failed) == 0 {
 		return op, true
 	}
 	switch o := op.(type) {
 	case kernel.Unbind:
-		return op, x.state.Users(o.Addr) == 0
+		return op, x.state.ServersAt(o.Addr) == 0
 	case kernel.ChangeSets:
-		spared := func(el kernel.Element) bool { return el.Set.Single() && x.failed[el.Key] }
+		spared := func(el kernel.Element) bool { return el.Set.PerServer() && x.failed[el.Key] }
 		o.Add = slices.DeleteFunc(slices.Clone(o.Add), spared)
 		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), spared)
 		return o, len(o.Add)+len(o.Remove) > 0
@@ -254,10 +254,10 @@ func (x *execution) fail(op kernel.Op, err error) {
 func (x *execution) postpone(el kernel.Element, to *pending) {
 	to.element(el)
 	switch {
-	case el.Set.Single():
+	case el.Set.PerServer():
 		x.failed[el.Key] = true
 	case el.Set == kernel.Isolated:
-		for _, k := range x.scope.At(el.Key.Addr) {
+		for _, k := range x.scope.KeysAt(el.Key.Addr) {
 			to.keys[k] = true
 		}
 	}
@@ -266,7 +266,7 @@ func (x *execution) postpone(el kernel.Element, to *pending) {
 func (x *execution) failAddr(a netip.Addr) {
 	x.suspect.addrs = true
 	x.pending.addrs[a] = true
-	for _, k := range x.scope.At(a) {
+	for _, k := range x.scope.KeysAt(a) {
 		x.pending.keys[k] = true
 	}
 }
@@ -324,14 +324,14 @@ func (e *Engine) track(keys []kernel.Key, r *Report) {
 }
 
 func status(v desired.Virtual, real netip.AddrPort) drain.Status {
-	for _, l := range v.Leaving {
+	for _, l := range v.Draining {
 		switch {
 		case l.Addr != real:
-		case l.Ended:
-			return drain.Listed
+		case l.Terminated:
+			return drain.Terminated
 		default:
 			return drain.Serving
 		}
 	}
-	return drain.Gone
+	return drain.Unlisted
 }

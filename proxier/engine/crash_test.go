@@ -48,7 +48,7 @@ func (r *rig) live() int {
 		for _, k := range r.ours() {
 			for _, real := range r.kernel.State().Reals(k) {
 				if k.Protocol.Drains() && real.Weight > 0 {
-					r.kernel.Connect(k, real.Addr, 1, 1)
+					r.kernel.SetConnections(k, real.Addr, 1, 1)
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func (r *rig) live() int {
 	}
 	for _, k := range r.ours() {
 		for _, real := range r.kernel.State().Reals(k) {
-			r.kernel.Connect(k, real.Addr, 0, 0)
+			r.kernel.SetConnections(k, real.Addr, 0, 0)
 		}
 	}
 	r.drain()
@@ -100,9 +100,9 @@ func deathAtEveryOperation(t *testing.T, single bool) {
 	for i := range n {
 		t.Run(fmt.Sprintf("operation %d", i), func(t *testing.T) {
 			r := newRig(t, single)
-			r.kernel.FailAt(i, fake.Die)
+			r.kernel.FailAt(i, fake.Crash)
 			r.live()
-			if cut := r.kernel.Cut(); cut > 0 {
+			if cut := r.kernel.CutConnections(); cut > 0 {
 				t.Errorf("%d connections were cut", cut)
 			}
 			r.finish()

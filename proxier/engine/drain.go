@@ -17,7 +17,7 @@ func (e *Engine) Drain(ctx context.Context) (Report, error) {
 	entries := e.drains.Due(now)
 	defer func(looked []drain.Entry) {
 		for _, entry := range looked {
-			e.drains.Looked(entry, now)
+			e.drains.Checked(entry, now)
 		}
 	}(entries)
 	for len(entries) > 0 {
@@ -43,7 +43,7 @@ func (e *Engine) drainServer(ctx context.Context, entries []drain.Entry, r *Repo
 		return nil
 	}
 	if !exists {
-		e.state.Forget(k)
+		e.state.Remove(k)
 		return nil
 	}
 	e.state.Put(s)

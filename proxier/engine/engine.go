@@ -42,7 +42,7 @@ type Objects interface {
 // Options configure an engine.
 type Options struct {
 	Desired   desired.Options // Reserved, NodePorts and Zone are filled in by the engine
-	NodePorts desired.NodePorts
+	NodePorts desired.NodePortSelector
 	Drain     drain.Limits
 	Now       func() time.Time
 	Adopt     bool // take over virtual servers of others that Services want, with their connections
@@ -220,7 +220,7 @@ func (e *Engine) locate(has, primary []netip.Addr) error {
 		return fmt.Errorf("reading the filter sets: %w", err)
 	}
 	for _, a := range has {
-		if slices.ContainsFunc(elements, func(el kernel.Element) bool { return el.Set.Records() && el.Key.Addr == a }) {
+		if slices.ContainsFunc(elements, func(el kernel.Element) bool { return el.Set.RecordsOwnership() && el.Key.Addr == a }) {
 			e.served = append(e.served, a)
 		}
 	}
@@ -231,13 +231,13 @@ func (e *Engine) locate(has, primary []netip.Addr) error {
 // except for cluster IPs that another program has on a device for such things.
 func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
 	o := &e.options.Desired
-	o.NodePorts = e.options.NodePorts.Select(slices.Concat(addrs.Node, addrs.Virtual), primary)
+	o.NodePortAddrs = e.options.NodePorts.Select(slices.Concat(addrs.Node, addrs.Virtual), primary)
 	o.Reserved = map[netip.Addr]desired.Reservation{}
 	for _, a := range addrs.Virtual {
-		o.Reserved[a] = desired.ButClusterIPs
+		o.Reserved[a] = desired.ReservedExceptClusterIPs
 	}
 	for _, a := range slices.Concat(addrs.Node, primary) {
-		o.Reserved[a] = desired.Always
+		o.Reserved[a] = desired.ReservedAlways
 	}
 }
 
@@ -258,7 +258,7 @@ func (e *Engine) allNames() []types.NamespacedName {
 func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	r.Services++
 	svc := e.objects.Service(name)
-	e.try(desired.AskedScheduler(svc))
+	e.try(desired.RequestedScheduler(svc))
 	s := desired.Compute(name, svc, e.objects.Slices(name), e.options.Desired)
 	change := e.table.Set(s)
 	for _, k := range change.Keys {
@@ -300,16 +300,16 @@ func (e *Engine) try(scheduler string) {
 	}
 	e.tried[scheduler] = true
 	if err := e.kernel.Scheduler(scheduler); err != nil {
-		o.NoScheduler[scheduler] = err.Error()
+		o.UnavailableSchedulers[scheduler] = err.Error()
 	}
 }
 
 // forgetMissing makes schedulers that were missing be tried again.
 func (e *Engine) forgetMissing() {
-	for scheduler := range e.options.Desired.NoScheduler {
+	for scheduler := range e.options.Desired.UnavailableSchedulers {
 		delete(e.tried, scheduler)
 	}
-	e.options.Desired.NoScheduler = map[string]string{}
+	e.options.Desired.UnavailableSchedulers = map[string]string{}
 }
 
 func (e *Engine) foreignRefusals(s desired.Service) []desired.Refusal {
@@ -359,11 +359,11 @@ func (e *Engine) Has(k kernel.Key) bool {
 }
 
 // Flows are what conntrack has to be looked through for, of all virtual servers that the proxier has.
-func (e *Engine) Flows() []kernel.Flows {
-	var all []kernel.Flows
+func (e *Engine) Flows() []kernel.FlowFilter {
+	var all []kernel.FlowFilter
 	for _, k := range e.state.Keys() {
 		want, _ := e.Get(k)
-		all = append(all, kernel.Flows{Key: k, Keep: want.Reals})
+		all = append(all, kernel.FlowFilter{Key: k, Keep: want.Reals})
 	}
 	return all
 }
@@ -383,7 +383,7 @@ func (e *Engine) Get(k kernel.Key) (desired.Virtual, bool) {
 	return e.table.Get(k)
 }
 
-// Shares is the desired membership of the shared sets.
-func (e *Engine) Shares(el kernel.Element) bool { return e.table.Shares(el) }
+// HasShared is the desired membership of the shared sets.
+func (e *Engine) HasShared(el kernel.Element) bool { return e.table.HasShared(el) }
 
 var _ plan.Want = (*Engine)(nil)

@@ -90,7 +90,7 @@ var (
 func TestReadinessFlapChangesOnlyTheWeight(t *testing.T) {
 	b := newBench(t)
 	b.ops()
-	b.kernel.Connect(vip, pod0, 8, 0)
+	b.kernel.SetConnections(vip, pod0, 8, 0)
 	for range 200 {
 		b.set(unready, absent)
 		b.drain()
@@ -103,8 +103,8 @@ func TestReadinessFlapChangesOnlyTheWeight(t *testing.T) {
 	b.now = b.now.Add(24 * time.Hour)
 	b.drain()
 	b.did("nothing is left of the flaps")
-	if b.kernel.Cut() > 0 {
-		t.Errorf("%d connections were cut", b.kernel.Cut())
+	if b.kernel.CutConnections() > 0 {
+		t.Errorf("%d connections were cut", b.kernel.CutConnections())
 	}
 }
 
@@ -130,7 +130,7 @@ func TestDrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t)
 			b.ops()
-			b.kernel.Connect(vip, pod0, test.conns, 0)
+			b.kernel.SetConnections(vip, pod0, test.conns, 0)
 			b.set(test.state, ready)
 			b.did("another pod is ready", added, weight0)
 			b.now = b.now.Add(test.after)
@@ -151,7 +151,7 @@ func TestDrainDoesNotDeleteWhatTakesConnections(t *testing.T) {
 	b := newBench(t)
 	b.set(draining, ready)
 	b.ops()
-	if err := b.kernel.Do(kernel.SetWeight{Key: vip, Real: pod0, Weight: 5}); err != nil {
+	if err := b.kernel.ApplyExternally(kernel.SetWeight{Key: vip, Real: pod0, Weight: 5}); err != nil {
 		t.Fatal(err)
 	}
 	b.drain()
@@ -163,16 +163,16 @@ func TestDrainDoesNotDeleteWhatTakesConnections(t *testing.T) {
 func TestServiceLivesOnUntilItsConnectionsEnd(t *testing.T) {
 	b := newBench(t)
 	b.ops()
-	b.kernel.Connect(vip, pod0, 1, 0)
+	b.kernel.SetConnections(vip, pod0, 1, 0)
 	b.world.services[0].exists = false
 	b.set(ready, absent)
 	b.did("deleted", "set-weight VIP 10.244.2.2:8080 weight 0")
 	b.restart()
 	b.did("restart")
-	b.kernel.Connect(vip, pod0, 0, 1)
+	b.kernel.SetConnections(vip, pod0, 0, 1)
 	b.drain()
 	b.did("one is in TIME_WAIT")
-	b.kernel.Connect(vip, pod0, 0, 0)
+	b.kernel.SetConnections(vip, pod0, 0, 0)
 	r := b.drain()
 	b.did("all have ended", "delete-real VIP 10.244.2.2:8080", "delete-virtual VIP", "unbind 10.96.0.10", "change-sets -isolated:10.96.0.10 -off-cluster:VIP")
 	if b.engine.Draining()+b.engine.Size() > 0 || b.engine.Pending() || len(r.Failures) > 0 {
@@ -196,7 +196,7 @@ func TestAdoption(t *testing.T) {
 
 func TestReconciliationSaysWhatItRepaired(t *testing.T) {
 	b := newBench(t)
-	if err := b.kernel.Do(kernel.DeleteReal{Key: vip, Real: pod0}); err != nil {
+	if err := b.kernel.ApplyExternally(kernel.DeleteReal{Key: vip, Real: pod0}); err != nil {
 		t.Fatal(err)
 	}
 	r := b.report(b.engine.Full(context.Background()))
@@ -212,12 +212,12 @@ func TestReconciliationSaysWhatItRepaired(t *testing.T) {
 // Restoring reads the filter sets only, puts back what is missing there, and touches nothing else.
 func TestRestoring(t *testing.T) {
 	b := newBench(t)
-	b.kernel.Connect(vip, pod0, 8, 0)
+	b.kernel.SetConnections(vip, pod0, 8, 0)
 	want := b.kernel.State().Elements()
 	b.ops()
-	b.kernel.Flush()
+	b.kernel.FlushSets()
 	r := b.report(b.engine.Restore(context.Background()))
-	if got := b.kernel.State().Elements(); !slices.Equal(got, want) || len(r.Repairs) != 1 || len(b.ops()) != 1 || b.kernel.Cut() > 0 {
+	if got := b.kernel.State().Elements(); !slices.Equal(got, want) || len(r.Repairs) != 1 || len(b.ops()) != 1 || b.kernel.CutConnections() > 0 {
 		t.Errorf("restored %v, want %v; repairs %v", got, want, r.Repairs)
 	}
 	if r = b.report(b.engine.Restore(context.Background())); r.Operations > 0 || len(r.Repairs) > 0 {
@@ -294,12 +294,12 @@ func TestDeviceThatWasDeleted(t *testing.T) {
 	b.report(b.engine.Full(context.Background()))
 	want := b.kernel.State().Addresses()
 	for _, a := range want {
-		if err := b.kernel.Do(kernel.Unbind{Addr: a}); err != nil {
+		if err := b.kernel.ApplyExternally(kernel.Unbind{Addr: a}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.world.services[1].shared = true
-	b.kernel.Reject(func(op kernel.Op) error {
+	b.kernel.RejectWith(func(op kernel.Op) error {
 		if op.Name() == "bind" {
 			return syscall.ENODEV
 		}
@@ -309,7 +309,7 @@ func TestDeviceThatWasDeleted(t *testing.T) {
 	if len(r.Failures) != 1 {
 		t.Fatalf("failures %v", r.Failures)
 	}
-	b.kernel.Revive() // the device is made again when the addresses are read
+	b.kernel.ClearFaults() // the device is made again when the addresses are read
 	b.report(b.engine.Sync(context.Background(), nil))
 	if want = append(want, sharedIP); !slices.Equal(b.kernel.State().Addresses(), want) || b.engine.Pending() {
 		t.Errorf("bound are %v, want %v", b.kernel.State().Addresses(), want)
@@ -319,7 +319,7 @@ func TestDeviceThatWasDeleted(t *testing.T) {
 func TestVirtualServersOfOthers(t *testing.T) {
 	b := newBench(t)
 	theirs := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
-	if err := b.kernel.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
+	if err := b.kernel.ApplyExternally(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.ops()
@@ -349,7 +349,7 @@ func TestVirtualServersOfOthers(t *testing.T) {
 	if v, _ := b.kernel.State().Virtual(theirs); v.Scheduler != "wlc" || len(b.kernel.State().Reals(theirs)) > 0 {
 		t.Error("it was changed")
 	}
-	if err := b.kernel.Do(kernel.DeleteVirtual{Key: theirs}); err != nil {
+	if err := b.kernel.ApplyExternally(kernel.DeleteVirtual{Key: theirs}); err != nil {
 		t.Fatal(err)
 	}
 	b.report(b.engine.Full(context.Background()))
@@ -363,13 +363,13 @@ func TestDeathBesideVirtualServersOfOthers(t *testing.T) {
 	theirs := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
 	for n := range 6 {
 		b := newBench(t)
-		if err := b.kernel.Do(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
+		if err := b.kernel.ApplyExternally(kernel.AddVirtual{Virtual: kernel.Virtual{Key: theirs, Scheduler: "wlc"}}); err != nil {
 			t.Fatal(err)
 		}
 		b.world.services[1] = service{exists: true, secondPort: true, pods: [4]podState{ready}}
-		b.kernel.FailAt(n, fake.Die)
+		b.kernel.FailAt(n, fake.Crash)
 		b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
-		b.kernel.Revive()
+		b.kernel.ClearFaults()
 		b.restart()
 		if v, _ := b.kernel.State().Virtual(theirs); v.Scheduler != "wlc" || len(b.kernel.State().Reals(theirs)) > 0 {
 			t.Errorf("after a death at operation %d it was taken over: %+v", n, v)
@@ -425,7 +425,7 @@ func TestHostileServiceHarmsNobody(t *testing.T) {
 func TestOneBadServiceAmongMany(t *testing.T) {
 	f, k, e := newFleet(64)
 	bad := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, 37}), Protocol: kernel.TCP, Port: 80}
-	k.Poison(bad)
+	k.FailKey(bad)
 	served := func() (n int) {
 		for i := range f.n {
 			at := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i)}), Protocol: kernel.TCP, Port: 80}
@@ -449,7 +449,7 @@ func TestOneBadServiceAmongMany(t *testing.T) {
 	if r.Operations > 6*f.n+20 {
 		t.Errorf("it took %d operations", r.Operations)
 	}
-	k.Revive()
+	k.ClearFaults()
 	pass(e.Sync(context.Background(), nil))
 	if n := served(); n != f.n || e.Pending() {
 		t.Errorf("after the kernel came round %d are served, pending %v", n, e.Pending())
@@ -504,14 +504,14 @@ func TestNodePortFollowsTheNode(t *testing.T) {
 	at := func(i int) kernel.Key {
 		return kernel.Key{Addr: nodeAddrs[i], Protocol: kernel.TCP, Port: nodePort(0, 80)}
 	}
-	b.kernel.Connect(at(0), pod0, 1, 0)
+	b.kernel.SetConnections(at(0), pod0, 1, 0)
 	b.world.address = 1
 	b.report(b.engine.Sync(context.Background(), nil))
 	state := b.kernel.State()
-	if w, _ := state.Weight(at(0), pod0); w != 0 || len(serving(state, at(1))) != 1 || b.kernel.Cut() > 0 {
-		t.Errorf("the old address has weight %d, the new one is served by %v, %d cut", w, serving(state, at(1)), b.kernel.Cut())
+	if w, _ := state.Weight(at(0), pod0); w != 0 || len(serving(state, at(1))) != 1 || b.kernel.CutConnections() > 0 {
+		t.Errorf("the old address has weight %d, the new one is served by %v, %d cut", w, serving(state, at(1)), b.kernel.CutConnections())
 	}
-	b.kernel.Connect(at(0), pod0, 0, 0)
+	b.kernel.SetConnections(at(0), pod0, 0, 0)
 	b.drain()
 	if _, left := state.Virtual(at(0)); left || len(state.Addresses()) != 1 {
 		t.Errorf("the old virtual server is there: %v; bound are %v", left, state.Addresses())
@@ -541,7 +541,7 @@ func TestNodeThatComesLate(t *testing.T) {
 	at := func(svc, addr int) kernel.Key {
 		return kernel.Key{Addr: nodeAddrs[addr], Protocol: kernel.TCP, Port: nodePort(svc, 80)}
 	}
-	b.kernel.Connect(at(0, 0), pod0, 1, 0)
+	b.kernel.SetConnections(at(0, 0), pod0, 1, 0)
 	late := &lateNode{world: b.world}
 	b.engine = New(b.kernel, late, Options{Desired: desired.Options{Node: node, Scheduler: "rr", TerminatingFallback: true},
 		Drain: limits, Now: func() time.Time { return b.now }})
@@ -549,7 +549,7 @@ func TestNodeThatComesLate(t *testing.T) {
 	b.report(b.engine.Full(context.Background()))
 	served := func(when string, want ...netip.AddrPort) {
 		t.Helper()
-		if got := serving(b.kernel.State(), at(0, 0)); !slices.Equal(got, want) || b.kernel.Cut() > 0 {
+		if got := serving(b.kernel.State(), at(0, 0)); !slices.Equal(got, want) || b.kernel.CutConnections() > 0 {
 			t.Errorf("%s: the NodePort is served by %v, want %v", when, got, want)
 		}
 	}
@@ -562,7 +562,7 @@ func TestNodeThatComesLate(t *testing.T) {
 	served("with another pod", pod0, pod(0, 3, 8080))
 	late.known, b.world.address = true, 1
 	b.report(b.engine.Sync(context.Background(), nil))
-	b.kernel.Connect(at(0, 0), pod0, 0, 0)
+	b.kernel.SetConnections(at(0, 0), pod0, 0, 0)
 	b.drain()
 	served("at an address that is not the Node's primary one after all")
 	for svc, want := range []int{2, 1} {
@@ -577,7 +577,7 @@ func TestFailureStaysWhereItIs(t *testing.T) {
 	b := newBench(t)
 	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
 	b.world.services[2] = service{exists: true, pods: [4]podState{ready}}
-	b.kernel.FailAt(1, fake.Refuse) // the first virtual server; 0 is the sets
+	b.kernel.FailAt(1, fake.Fail) // the first virtual server; 0 is the sets
 	r := b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1), name(2)}))
 	key := func(i int) kernel.Key { return kernel.Key{Addr: clusterIP(i), Protocol: kernel.TCP, Port: 80} }
 	if len(r.Failures) != 1 || len(serving(b.kernel.State(), key(2))) != 1 || b.kernel.State().Bound(clusterIP(1)) {
@@ -597,12 +597,12 @@ func TestFailureStaysWhereItIs(t *testing.T) {
 // answer.
 func TestNoAddressIsBoundBeforeItIsIsolated(t *testing.T) {
 	b := newBench(t)
-	b.kernel.Flush()
-	if err := b.kernel.Do(kernel.Unbind{Addr: vip.Addr}); err != nil {
+	b.kernel.FlushSets()
+	if err := b.kernel.ApplyExternally(kernel.Unbind{Addr: vip.Addr}); err != nil {
 		t.Fatal(err)
 	}
 	isolated := kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: vip.Addr}}
-	b.kernel.FailAt(0, fake.Refuse) // the sets
+	b.kernel.FailAt(0, fake.Fail) // the sets
 	b.report(b.engine.Full(context.Background()))
 	if b.kernel.State().Bound(vip.Addr) && !b.kernel.State().Has(isolated) {
 		t.Error("it is bound, and not isolated")
@@ -619,7 +619,7 @@ func TestFailedDrainKeepsItsMasquerading(t *testing.T) {
 	b.world.services[0].balanced = true
 	b.set(ready, absent)
 	b.world.services[0].localOut = true
-	b.kernel.FailAt(1, fake.Refuse) // the weight; 0 is the sets
+	b.kernel.FailAt(1, fake.Fail) // the weight; 0 is the sets
 	r := b.set(ready, absent)
 	external := kernel.Key{Addr: externIP(0), Protocol: kernel.TCP, Port: 80}
 	masqueraded := func() bool { return b.kernel.State().Has(kernel.Element{Set: kernel.Masquerade, Key: external}) }

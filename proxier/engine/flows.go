@@ -16,7 +16,7 @@ func (x *execution) stain(op kernel.Op) {
 	case kernel.AddVirtual:
 		x.stale[o.Virtual.Key] = true
 	case kernel.Bind:
-		for _, k := range x.scope.At(o.Addr) {
+		for _, k := range x.scope.KeysAt(o.Addr) {
 			x.stale[k] = true
 		}
 	case kernel.DeleteReal:
@@ -44,7 +44,7 @@ func (e *Engine) Forget(ctx context.Context) (Report, error) {
 	var op kernel.ForgetFlows
 	for _, k := range slices.SortedFunc(maps.Keys(e.stale), kernel.Key.Compare) {
 		want, _ := e.Get(k)
-		op.Of = append(op.Of, kernel.Flows{Key: k, Keep: want.Reals})
+		op.Filters = append(op.Filters, kernel.FlowFilter{Key: k, Keep: want.Reals})
 	}
 	r.Operations++
 	if err := e.kernel.Apply(op); err != nil {

@@ -43,7 +43,7 @@ func (d dns) set(p0, p1 podState) {
 
 func (d dns) answered(when string, pod int) {
 	d.Helper()
-	if real, ok := d.kernel.Send(dnsKey, sender); ok != (pod >= 0) || ok && real != podOf(pod) {
+	if real, ok := d.kernel.SendUDP(dnsKey, sender); ok != (pod >= 0) || ok && real != podOf(pod) {
 		d.Errorf("%s the sender gets to %v, %v; want pod %d (-1 is none)", when, real, ok, pod)
 	}
 }
@@ -53,7 +53,7 @@ func podOf(i int) netip.AddrPort { return pod(0, i, 5353) }
 // A sender with a fixed port is answered by the next packet: kubernetes#48370, #19029, #139628, #141371.
 func TestSenderFollowsTheEndpoints(t *testing.T) {
 	d := newDNS(t)
-	d.kernel.Send(dnsKey, sender)
+	d.kernel.SendUDP(dnsKey, sender)
 	d.sync()
 	d.answered("before the Service there was nothing; with it", 2)
 	d.set(absent, ready)
@@ -75,17 +75,17 @@ func TestSenderFollowsTheEndpoints(t *testing.T) {
 
 // The same with each operation failing in turn: what is tried again leaves no flow behind.
 func TestSenderFollowsThroughFailures(t *testing.T) {
-	for _, fault := range []fake.Fault{fake.Refuse, fake.Lose} {
+	for _, fault := range []fake.Fault{fake.Fail, fake.LoseReply} {
 		for n := range 12 {
 			t.Run(fmt.Sprint(fault, " at ", n), func(t *testing.T) {
 				d := newDNS(t)
-				d.kernel.Send(dnsKey, sender)
+				d.kernel.SendUDP(dnsKey, sender)
 				try := func(p0, p1 podState) {
 					d.world.services[0].pods = [4]podState{2: p0, 3: p1}
 					d.kernel.FailAt(n, fault)
 					d.sync()
-					d.kernel.Send(dnsKey, sender)
-					d.kernel.Revive()
+					d.kernel.SendUDP(dnsKey, sender)
+					d.kernel.ClearFaults()
 					d.sync()
 				}
 				try(ready, absent)
@@ -106,11 +106,11 @@ func TestSenderFollowsThroughFailures(t *testing.T) {
 func TestSenderFollowsThroughADeath(t *testing.T) {
 	for n := range 12 {
 		d := newDNS(t)
-		d.kernel.Send(dnsKey, sender)
-		d.kernel.FailAt(n, fake.Die)
+		d.kernel.SendUDP(dnsKey, sender)
+		d.kernel.FailAt(n, fake.Crash)
 		d.sync()
-		d.kernel.Revive()
-		d.kernel.Send(dnsKey, sender)
+		d.kernel.ClearFaults()
+		d.kernel.SendUDP(dnsKey, sender)
 		d.restart()
 		d.forget()
 		d.answered(fmt.Sprint("after a death at operation ", n), 2)
@@ -121,10 +121,10 @@ func TestSenderFollowsThroughADeath(t *testing.T) {
 func TestSenderFollowsThroughARepair(t *testing.T) {
 	d := newDNS(t)
 	d.sync()
-	if err := d.kernel.Do(kernel.Unbind{Addr: dnsKey.Addr}); err != nil {
+	if err := d.kernel.ApplyExternally(kernel.Unbind{Addr: dnsKey.Addr}); err != nil {
 		t.Fatal(err)
 	}
-	d.kernel.Send(dnsKey, sender)
+	d.kernel.SendUDP(dnsKey, sender)
 	d.report(d.engine.Full(context.Background()))
 	d.forget()
 	d.answered("after the repair", 2)

@@ -71,7 +71,7 @@ func (r *rig) connections(t *rapid.T) {
 				most = 0 // no new ones on a real server that drains, and this closes the old ones
 			}
 			if rapid.Bool().Draw(t, "touch") {
-				r.kernel.Connect(k, real.Addr, rapid.IntRange(0, most).Draw(t, "active"), rapid.IntRange(0, most).Draw(t, "inactive"))
+				r.kernel.SetConnections(k, real.Addr, rapid.IntRange(0, most).Draw(t, "active"), rapid.IntRange(0, most).Draw(t, "inactive"))
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (r *rig) flush() {
 		return // only a full pass finds out what else was changed
 	}
 	r.blind = true
-	r.kernel.Flush()
+	r.kernel.FlushSets()
 	if r.other != nil {
 		r.other.flush()
 	}
@@ -137,22 +137,22 @@ func (r *rig) poison(t *rapid.T) {
 	if len(keys) == 0 {
 		return
 	}
-	r.kernel.Poison(rapid.SampledFrom(keys).Draw(t, "key"))
+	r.kernel.FailKey(rapid.SampledFrom(keys).Draw(t, "key"))
 	r.sync()
 	r.sync()
-	r.kernel.Revive()
+	r.kernel.ClearFaults()
 }
 
 // fault makes one of the next operations fail; the process survives all but the last kind.
 func (r *rig) fault(t *rapid.T) {
-	f := rapid.SampledFrom([]fake.Fault{fake.Refuse, fake.Lose, fake.Die}).Draw(t, "fault")
+	f := rapid.SampledFrom([]fake.Fault{fake.Fail, fake.LoseReply, fake.Crash}).Draw(t, "fault")
 	r.kernel.FailAt(rapid.IntRange(0, 12).Draw(t, "operation"), f)
 	r.sync()
-	if f == fake.Die {
+	if f == fake.Crash {
 		r.start()
 		return
 	}
-	r.kernel.Revive()
+	r.kernel.ClearFaults()
 }
 
 // TestHistories is the promise of the proxier: whatever happens to Services and endpoints, whatever fails, and wherever
@@ -183,7 +183,7 @@ func history(t *rapid.T, r *rig) {
 		"time passes": r.age,
 		"reconcile":   func(*rapid.T) { r.full() },
 	})
-	if cut := r.kernel.Cut(); cut != r.expired {
+	if cut := r.kernel.CutConnections(); cut != r.expired {
 		t.Fatalf("%d connections were cut, and the time of %d was up", cut, r.expired)
 	}
 	r.finish()

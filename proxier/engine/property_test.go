@@ -52,7 +52,7 @@ type twin interface {
 	agree()
 }
 
-var limits = drain.Limits{Listed: 15 * time.Minute, Gone: 5 * time.Minute}
+var limits = drain.Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute}
 
 // strangers are virtual servers of somebody else, which must never change.
 var strangers = []kernel.Op{
@@ -74,7 +74,7 @@ func newRigOn(t failer, single bool, k *fake.Kernel, other twin) *rig {
 		dirty: map[types.NamespacedName]bool{}, listed: map[drain.Key]time.Time{}, served: map[drain.Key]time.Time{}}
 	r.do(strangers...)
 	r.enter()
-	r.kernel.After(r.judge)
+	r.kernel.OnApply(r.judge)
 	r.start()
 	return r
 }
@@ -82,7 +82,7 @@ func newRigOn(t failer, single bool, k *fake.Kernel, other twin) *rig {
 // start is the start of the process: a new engine that knows nothing. One who wipes out the record together with the proxier's memory
 // has made our virtual servers his own; so the old process has put the record back before it ends.
 func (r *rig) start() {
-	r.kernel.Revive()
+	r.kernel.ClearFaults()
 	if r.lost {
 		r.full()
 	}
@@ -102,7 +102,7 @@ func (r *rig) start() {
 
 // do changes the kernel behind the engine's back.
 func (r *rig) do(ops ...kernel.Op) {
-	if err := r.kernel.Do(ops...); err != nil {
+	if err := r.kernel.ApplyExternally(ops...); err != nil {
 		r.t.Fatalf("%v", err)
 	}
 	if r.other != nil {
@@ -193,7 +193,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		}
 		r.clients(k, w.from)
 		for _, set := range kernel.Sets() {
-			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set.Single() &&
+			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set.PerServer() &&
 				state.Has(kernel.Element{Set: set, Key: k}) != wanted {
 				r.t.Fatalf("%v in set %s: want %v", k, set, wanted)
 			}
@@ -385,7 +385,7 @@ func (r *rig) senders(want map[kernel.Key]expectation) {
 		if k.Protocol != kernel.UDP {
 			continue
 		}
-		if real, ok := r.kernel.Send(k, sender); ok != (len(w.reals) > 0) || ok && !slices.Contains(w.reals, real) {
+		if real, ok := r.kernel.SendUDP(k, sender); ok != (len(w.reals) > 0) || ok && !slices.Contains(w.reals, real) {
 			r.t.Fatalf("a sender to %v gets to %v, %v; want one of %v", k, real, ok, w.reals)
 		}
 	}
@@ -395,10 +395,10 @@ func (r *rig) senders(want map[kernel.Key]expectation) {
 func (r *rig) send(t *rapid.T) {
 	for i := range r.world.services {
 		for _, a := range []netip.Addr{clusterIP(i), externIP(i), sharedIP} {
-			r.kernel.Send(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: 53}, sender)
+			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: 53}, sender)
 		}
 		for _, a := range nodeAddrs {
-			r.kernel.Send(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: nodePort(i, 53)}, sender)
+			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: nodePort(i, 53)}, sender)
 		}
 	}
 }
@@ -417,7 +417,7 @@ func (r *rig) used(a netip.Addr) bool {
 
 func (r *rig) recorded(k kernel.Key) bool {
 	return slices.ContainsFunc(kernel.Sets(), func(set kernel.Set) bool {
-		return set.Records() && r.kernel.State().Has(kernel.Element{Set: set, Key: k})
+		return set.RecordsOwnership() && r.kernel.State().Has(kernel.Element{Set: set, Key: k})
 	})
 }
 
@@ -451,7 +451,7 @@ func (r *rig) drain() {
 			for _, real := range s.Reals {
 				op := kernel.DeleteReal{Key: s.Key, Real: real.Addr}
 				at := drain.Key{Virtual: s.Key, Real: real.Addr}
-				if slices.Contains(r.deleted, op) && (r.now.Sub(r.listed[at]) >= limits.Gone || r.now.Sub(r.served[at]) >= limits.Listed) {
+				if slices.Contains(r.deleted, op) && (r.now.Sub(r.listed[at]) >= limits.Unlisted || r.now.Sub(r.served[at]) >= limits.Terminated) {
 					r.expired += real.Active
 				}
 			}
@@ -471,7 +471,7 @@ func (r *rig) finish() {
 	r.full()
 	for _, k := range r.ours() {
 		for _, real := range r.kernel.State().Reals(k) {
-			r.kernel.Connect(k, real.Addr, 0, 0)
+			r.kernel.SetConnections(k, real.Addr, 0, 0)
 		}
 	}
 	r.drain()

@@ -79,7 +79,7 @@ func (e *Engine) meet(unread map[kernel.Key]bool, r *Report) error {
 // recorded reports whether the kernel has it on record that the proxier made a virtual server, or was about to.
 func (e *Engine) recorded(k kernel.Key) bool {
 	return slices.ContainsFunc(kernel.Sets(), func(set kernel.Set) bool {
-		return set.Records() && e.state.Has(kernel.Element{Set: set, Key: k})
+		return set.RecordsOwnership() && e.state.Has(kernel.Element{Set: set, Key: k})
 	})
 }
 
@@ -154,7 +154,7 @@ func (e *Engine) reread(unread map[kernel.Key]bool, r *Report) error {
 			}
 			continue
 		}
-		if e.state.Forget(k); exists {
+		if e.state.Remove(k); exists {
 			e.state.Put(s)
 		}
 		delete(e.suspect.keys, k)

@@ -106,7 +106,7 @@ func (m *mirror) ApplyAll(ops []kernel.Op) []error {
 	errs := m.fake.ApplyAll(ops)
 	for i, op := range ops {
 		switch {
-		case errs[i] == nil || errors.Is(errs[i], kernel.ErrLost):
+		case errs[i] == nil || errors.Is(errs[i], kernel.ErrNoReply):
 			take = append(take, op)
 		case !errors.Is(errs[i], fake.ErrInjected):
 			_ = m.real.Apply(op)
@@ -159,7 +159,7 @@ func (m *mirror) held(key kernel.Key) (kernel.Server, bool) {
 // text is a virtual server without its counts.
 func text(s kernel.Server) string {
 	reals := slices.SortedFunc(slices.Values(s.Reals), func(a, b kernel.Real) int { return a.Addr.Compare(b.Addr) })
-	out := fmt.Sprintf("%v %s %v %v", s.Key, s.Scheduler, s.Affinity, s.OtherFlags)
+	out := fmt.Sprintf("%v %s %v %v", s.Key, s.Scheduler, s.Affinity, s.ForeignFlags)
 	for _, r := range reals {
 		out += fmt.Sprintf(" %v=%d", r.Addr, r.Weight)
 	}
@@ -287,9 +287,9 @@ func TestDeathOnTheRealKernel(t *testing.T) {
 			m := newMirror(t)
 			defer m.close()
 			r := newRigOn(t, i%16 == 0, m.fake, m)
-			m.fake.FailAt(i, fake.Die)
+			m.fake.FailAt(i, fake.Crash)
 			r.live()
-			if cut := m.fake.Cut(); cut > 0 {
+			if cut := m.fake.CutConnections(); cut > 0 {
 				t.Errorf("%d connections were cut", cut)
 			}
 			r.finish()

@@ -24,7 +24,7 @@ type family struct {
 func recordOf(elements []kernel.Element) record {
 	r := record{map[kernel.Key]bool{}, map[bool]bool{}, map[family]bool{}}
 	for _, el := range elements {
-		if el.Set.Records() {
+		if el.Set.RecordsOwnership() {
 			r.on[el.Key], r.six[el.Key.Addr.Is6()] = true, true
 		}
 	}

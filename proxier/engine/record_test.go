@@ -26,7 +26,7 @@ func started(t *testing.T, k *fake.Kernel, w *world) (*Engine, Report) {
 func loseRecord(t *testing.T, k *fake.Kernel, lost func(kernel.Element) bool) {
 	t.Helper()
 	elements := slices.DeleteFunc(k.State().Elements(), func(e kernel.Element) bool { return !lost(e) })
-	if err := k.Do(kernel.ChangeSets{Remove: elements}); err != nil {
+	if err := k.ApplyExternally(kernel.ChangeSets{Remove: elements}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -44,7 +44,7 @@ func TestRecordLostBetweenProcesses(t *testing.T) {
 			w.services[0] = service{exists: true, nodePort: true, balanced: true, dual: true, udpPort: true, pods: [4]podState{2: ready}}
 			started(t, k, w)
 			for _, key := range k.State().Keys() {
-				k.Connect(key, k.State().Reals(key)[0].Addr, 1, 0)
+				k.SetConnections(key, k.State().Reals(key)[0].Addr, 1, 0)
 			}
 			loseRecord(t, k, lost)
 			w.services[0].pods = [4]podState{2: draining, 3: ready}
@@ -55,7 +55,7 @@ func TestRecordLostBetweenProcesses(t *testing.T) {
 				if got := serving(k.State(), key); !slices.Equal(got, want.reals) {
 					t.Errorf("%v is served by %v, want %v", key, got, want.reals)
 				}
-				if !slices.ContainsFunc(k.State().Elements(), func(e kernel.Element) bool { return e.Set.Records() && e.Key == key }) {
+				if !slices.ContainsFunc(k.State().Elements(), func(e kernel.Element) bool { return e.Set.RecordsOwnership() && e.Key == key }) {
 					t.Errorf("%v is not on record", key)
 				}
 			}
@@ -81,7 +81,7 @@ func TestNodePortsOfOthersWithoutARecord(t *testing.T) {
 	} {
 		k, w := fake.New(nodeAddrs...), &world{}
 		v := kernel.Virtual{Key: theirs, Scheduler: test.scheduler}
-		if err := k.Do(kernel.AddVirtual{Virtual: v}, kernel.AddReal{Key: theirs, Real: pod(2, 3, 8080), Weight: 1}); err != nil {
+		if err := k.ApplyExternally(kernel.AddVirtual{Virtual: v}, kernel.AddReal{Key: theirs, Real: pod(2, 3, 8080), Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 		w.services[0] = service{exists: true, nodePort: true, pods: [4]podState{2: ready}}

@@ -66,7 +66,7 @@ func (x *execution) refuses(op kernel.Op, err error) bool {
 	if !one {
 		return false
 	}
-	if !kernel.Refused(err) {
+	if !kernel.IsPermanent(err) {
 		x.forgive(k, s)
 		return false
 	}
@@ -88,7 +88,7 @@ func (x *execution) users(k kernel.Key) []types.NamespacedName {
 		return []types.NamespacedName{x.names[k]}
 	}
 	var all []types.NamespacedName
-	for _, k := range x.scope.At(k.Addr) {
+	for _, k := range x.scope.KeysAt(k.Addr) {
 		all = append(all, x.names[k])
 	}
 	slices.SortFunc(all, desired.CompareNames)
@@ -113,7 +113,7 @@ func (x *execution) waive(op kernel.Op) {
 		x.suspect.elements = true // the kernel may hold new connections back for it
 	case kernel.Bind, kernel.Unbind:
 		x.again.addrs[k.Addr] = true
-		for _, k := range x.scope.At(k.Addr) {
+		for _, k := range x.scope.KeysAt(k.Addr) {
 			x.again.keys[k] = true
 		}
 	case kernel.ChangeSets:

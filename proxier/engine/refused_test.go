@@ -77,9 +77,9 @@ func TestWhatTheKernelRefusesForGood(t *testing.T) {
 					}
 				}
 			}
-			b.kernel.Reject(reject)
+			b.kernel.RejectWith(reject)
 			told("first")
-			b.kernel.Revive()
+			b.kernel.ClearFaults()
 			r := b.report(b.engine.Sync(context.Background(), nil))
 			if r.Operations == 0 || len(r.Failures) > 0 || b.engine.Pending() || b.engine.Waits() {
 				t.Errorf("after the kernel came round: %+v, pending %v, waits %v", r, b.engine.Pending(), b.engine.Waits())
@@ -96,7 +96,7 @@ func TestWhatTheKernelRefusesForGood(t *testing.T) {
 			b.drain()
 			b.world.services[1] = all()
 			names = []types.NamespacedName{name(1)}
-			b.kernel.Reject(reject)
+			b.kernel.RejectWith(reject)
 			told("when it came back")
 			b.world.services[1].exists = false
 			b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
@@ -113,11 +113,11 @@ func TestKernelThatRefusesEverything(t *testing.T) {
 		b := &bench{T: t, world: &world{}}
 		b.world.services[0] = service{exists: true, pods: [4]podState{2: ready}}
 		b.kernel = newBench(t).kernel
-		if err := b.kernel.Do(kernel.DeleteVirtual{Key: vip}, kernel.Unbind{Addr: vip.Addr}); err != nil {
+		if err := b.kernel.ApplyExternally(kernel.DeleteVirtual{Key: vip}, kernel.Unbind{Addr: vip.Addr}); err != nil {
 			t.Fatal(err)
 		}
-		b.kernel.Flush()
-		b.kernel.Reject(func(o kernel.Op) error {
+		b.kernel.FlushSets()
+		b.kernel.RejectWith(func(o kernel.Op) error {
 			if o.Name() == op {
 				return syscall.EINVAL
 			}

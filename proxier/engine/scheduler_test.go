@@ -31,7 +31,7 @@ func TestSchedulerIsChangedInPlace(t *testing.T) {
 func TestSchedulerThatTheKernelLacks(t *testing.T) {
 	b := newBench(t)
 	b.ops()
-	b.kernel.Lack("wrr", true)
+	b.kernel.SetSchedulerMissing("wrr", true)
 	if r := b.askFor(1); len(r.Refused) != 1 || r.Refused[0].Reason != desired.BadScheduler {
 		t.Errorf("refused %v, want the scheduler", r.Refused)
 	}
@@ -39,7 +39,7 @@ func TestSchedulerThatTheKernelLacks(t *testing.T) {
 		t.Errorf("refused again: %v", r.Refused)
 	}
 	b.did("it keeps the node's")
-	b.kernel.Lack("wrr", false)
+	b.kernel.SetSchedulerMissing("wrr", false)
 	b.askFor(1)
 	b.did("nobody has looked again yet")
 	b.report(b.engine.Full(context.Background()))

@@ -14,7 +14,7 @@ var (
 	pod = netip.MustParseAddrPort("10.244.1.1:8080")
 )
 
-// serve is code under test: it takes a kernel.Kernel, the real one or a fake.
+// serve is code under test: it uses a kernel.Kernel, real or fake.
 func serve(k kernel.Kernel) error {
 	for _, op := range []kernel.Op{kernel.AddVirtual{Virtual: kernel.Virtual{Key: web, Scheduler: "rr"}}, kernel.AddReal{Key: web, Real: pod, Weight: 1},
 		kernel.Bind{Addr: web.Addr}} {
@@ -25,13 +25,12 @@ func serve(k kernel.Kernel) error {
 	return nil
 }
 
-// A promise that has to hold at every moment is checked after every single operation: here, that no address is bound before
-// somebody serves it.
+// OnApply checks an invariant after every operation, here that no address is bound before a real server serves it.
 func Example() {
 	k := fake.New(netip.MustParseAddr("192.0.2.1"))
-	k.After(func(op kernel.Op) {
+	k.OnApply(func(op kernel.Op) {
 		if k.State().Bound(web.Addr) && len(k.State().Reals(web)) == 0 {
-			fmt.Println("a hole after", op)
+			fmt.Println("an address without a real server after", op)
 		}
 	})
 	if err := serve(k); err != nil {
@@ -46,15 +45,15 @@ func Example() {
 	// bind 10.96.0.10
 }
 
-// Any operation can be made to fail, to lose its reply, or to be the last of the process.
+// Any operation can fail, lose its reply, or be the last of the process.
 func ExampleKernel_FailAt() {
 	k := fake.New()
-	k.FailAt(1, fake.Die)
+	k.FailAt(1, fake.Crash)
 	err := serve(k)
 	fmt.Println(errors.Is(err, fake.ErrInjected), err)
 	_, err = k.Servers()
 	fmt.Println(err)
-	k.Revive() // the next process finds what the first one left
+	k.ClearFaults() // the next process finds the state of the first one
 	servers, err := k.Servers()
 	fmt.Println(len(servers), len(servers[0].Reals), err)
 	// Output:
@@ -63,16 +62,16 @@ func ExampleKernel_FailAt() {
 	// 1 0 <nil>
 }
 
-// It refuses what a kernel refuses, and counts the connections that an operation cuts.
-func ExampleKernel_Connect() {
+// The fake rejects what a kernel rejects, and counts the connections that an operation cuts.
+func ExampleKernel_SetConnections() {
 	k := fake.New()
 	fmt.Println(k.Apply(kernel.AddReal{Key: web, Real: pod, Weight: 1}))
 	fmt.Println(serve(k))
-	k.Connect(web, pod, 8, 0)
-	fmt.Println(k.Apply(kernel.SetWeight{Key: web, Real: pod, Weight: 0}), k.Cut())
-	fmt.Println(k.Apply(kernel.DeleteReal{Key: web, Real: pod}), k.Cut())
+	k.SetConnections(web, pod, 8, 0)
+	fmt.Println(k.Apply(kernel.SetWeight{Key: web, Real: pod, Weight: 0}), k.CutConnections())
+	fmt.Println(k.Apply(kernel.DeleteReal{Key: web, Real: pod}), k.CutConnections())
 	// Output:
-	// add-real 10.96.0.10:80/tcp 10.244.1.1:8080 weight 1: impossible operation: virtual server 10.96.0.10:80/tcp does not exist
+	// add-real 10.96.0.10:80/tcp 10.244.1.1:8080 weight 1: invalid operation: virtual server 10.96.0.10:80/tcp does not exist
 	// <nil>
 	// <nil> 0
 	// <nil> 8

@@ -1,18 +1,19 @@
-// Package fake is a kernel for tests of whatever programs IPVS through package kernel: stateful, validating and without
-// privileges.
+// Package fake is a kernel for tests of code that programs IPVS through package kernel. It is stateful, validates
+// operations and needs no privileges.
 //
-//   - It refuses what a kernel refuses: a real server for a virtual server that does not exist, adding twice, deleting what is
-//     not there, ranges of clients that overlap, a scheduler that it lacks (Lack).
-//   - It says what was done (Ops), holds it (State), and calls back after every single operation (After), so that a test can
-//     judge each state in between, and not the last one alone.
-//   - Any operation can fail, take effect and lose its reply, or be the last before the process dies (FailAt, Poison, Reject, Revive).
-//     A new process on the same fake finds what the old one left.
-//   - It keeps connection counts that a test sets (Connect), and counts those that operations cut (Cut).
-//   - Others can change it behind the back of the code under test (Do, Flush).
+//   - It rejects what a kernel rejects: real servers of a missing virtual server, duplicates, deletions of missing
+//     objects, overlapping client prefixes, missing schedulers (SetSchedulerMissing).
+//   - It records operations (Ops), holds the resulting state (State) and calls back after each operation
+//     (OnApply), so that a test can check every intermediate state.
+//   - Any operation can fail, lose its reply, or be the last before a crash (FailAt, FailKey, RejectWith,
+//     ClearFaults). A new process on the same fake finds the state of the old one.
+//   - It keeps connection counts that a test sets (SetConnections), and counts the connections that operations cut
+//     (CutConnections).
+//   - A test can change it as another program would (ApplyExternally, FlushSets).
 //
-// It forwards no packets of TCP and has no timers. Of UDP it knows what makes flows hang: where a packet went first, the
-// next ones go (Send). What it does not know of a kernel, the tests of package linux ask a real one; and those of package engine let a
-// real one live through the same histories, and compare the two.
+// It forwards no TCP packets and has no timers. For UDP it models how conntrack pins a flow to its first target
+// (SendUDP). Tests of package linux cover the behaviour of a real kernel; tests of package engine run the same
+// histories on both and compare them.
 package fake
 
 import (
@@ -25,123 +26,124 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// ErrInjected is the error of an operation that a test made fail.
+// ErrInjected is the error of operations that a test made fail.
 var ErrInjected = errors.New("injected failure")
 
-// Fault says how an operation fails.
+// Fault is a way in which an operation fails.
 type Fault uint8
 
 // The faults.
 const (
-	Refuse Fault = iota + 1 // the operation has no effect and fails
-	Lose                    // it takes effect, but its reply is lost: the caller sees a failure
-	Die                     // it and all later operations have no effect and fail, until Revive
+	Fail      Fault = iota + 1 // the operation has no effect and fails
+	LoseReply                  // the operation takes effect, but the caller sees a failure
+	Crash                      // this and all later operations have no effect and fail, until ClearFaults
 )
 
 // Kernel is a fake kernel. It is safe for concurrent use.
 type Kernel struct {
-	mu     sync.Mutex
-	state  *kernel.State
-	conns  map[target]connections
-	flows  map[sender]netip.AddrPort // who answers; the virtual address itself for one that was not translated
-	node   []netip.Addr
-	ops    []kernel.Op
-	fault  map[int]Fault
-	poison map[kernel.Key]bool
-	reject func(kernel.Op) error
-	lacks  map[string]bool // schedulers
-	dead   bool
-	cut    int
-	after  func(kernel.Op)
+	mu                sync.Mutex
+	state             *kernel.State
+	conns             map[connKey]connections
+	flows             map[flowKey]netip.AddrPort // source of replies; the virtual address itself for a flow that was not translated
+	nodeAddrs         []netip.Addr
+	ops               []kernel.Op
+	faults            map[int]Fault
+	failingKeys       map[kernel.Key]bool
+	rejection         func(kernel.Op) error
+	missingSchedulers map[string]bool
+	crashed           bool
+	cut               int
+	onApply           func(kernel.Op)
 
 	damaged chan struct{}
 }
 
-type target struct {
+type connKey struct {
 	key  kernel.Key
 	real netip.AddrPort
 }
 
 type connections struct{ active, inactive int }
 
-// sender is a client that sends from one port to one virtual server.
-type sender struct {
+// flowKey identifies the flow of a client's port to a virtual server.
+type flowKey struct {
 	key    kernel.Key
 	client netip.AddrPort
 }
 
 var (
-	_ kernel.Batcher = (*Kernel)(nil)
-	_ kernel.Watched = (*Kernel)(nil)
+	_ kernel.Batcher        = (*Kernel)(nil)
+	_ kernel.DamageNotifier = (*Kernel)(nil)
 )
 
-// New returns an empty kernel of a node that has the given addresses.
+// New returns an empty kernel of a node with the given addresses.
 func New(node ...netip.Addr) *Kernel {
-	return &Kernel{state: kernel.NewState(), conns: map[target]connections{}, flows: map[sender]netip.AddrPort{}, node: node, fault: map[int]Fault{}, poison: map[kernel.Key]bool{}, lacks: map[string]bool{}, damaged: make(chan struct{}, 1)}
+	return &Kernel{state: kernel.NewState(), conns: map[connKey]connections{}, flows: map[flowKey]netip.AddrPort{}, nodeAddrs: node, faults: map[int]Fault{}, failingKeys: map[kernel.Key]bool{}, missingSchedulers: map[string]bool{}, damaged: make(chan struct{}, 1)}
 }
 
-// After sets a function that is called after each operation that took effect. It may read State, and nothing else.
-func (k *Kernel) After(f func(kernel.Op)) {
+// OnApply sets a function that is called after each operation that took effect. It may read State and nothing else.
+func (k *Kernel) OnApply(f func(kernel.Op)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.after = f
+	k.onApply = f
 }
 
-// FailAt makes the n-th operation from now on fail, counting from 0.
+// FailAt makes the n-th operation from now fail, counting from 0.
 func (k *Kernel) FailAt(n int, f Fault) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fault[len(k.ops)+n] = f
+	k.faults[len(k.ops)+n] = f
 }
 
-// Poison makes every operation on a virtual server fail, every change of sets with it among others, and its being read alone.
-func (k *Kernel) Poison(key kernel.Key) {
+// FailKey makes all operations on a virtual server fail, including changes of sets that contain it and reads of that
+// virtual server.
+func (k *Kernel) FailKey(key kernel.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.poison[key] = true
+	k.failingKeys[key] = true
 }
 
-// Reject makes operations fail without effect, with the error that a function has for them; nil for none.
-func (k *Kernel) Reject(why func(kernel.Op) error) {
+// RejectWith makes operations fail without effect, with the function's error; nil accepts an operation.
+func (k *Kernel) RejectWith(why func(kernel.Op) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.reject = why
+	k.rejection = why
 }
 
-func (k *Kernel) poisoned(op kernel.Op) bool {
+func (k *Kernel) fails(op kernel.Op) bool {
 	if o, sets := op.(kernel.ChangeSets); sets {
-		return slices.ContainsFunc(slices.Concat(o.Add, o.Remove), func(e kernel.Element) bool { return k.poison[e.Key] })
+		return slices.ContainsFunc(slices.Concat(o.Add, o.Remove), func(e kernel.Element) bool { return k.failingKeys[e.Key] })
 	}
 	key, one := kernel.KeyOf(op)
-	return one && k.poison[key]
+	return one && k.failingKeys[key]
 }
 
-// Revive ends all faults, those to come included.
-func (k *Kernel) Revive() {
+// ClearFaults removes all faults, including future ones.
+func (k *Kernel) ClearFaults() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.dead, k.fault, k.poison, k.reject = false, map[int]Fault{}, map[kernel.Key]bool{}, nil
+	k.crashed, k.faults, k.failingKeys, k.rejection = false, map[int]Fault{}, map[kernel.Key]bool{}, nil
 }
 
-// Lack makes the kernel one that does not have a scheduler, or has it again.
-func (k *Kernel) Lack(scheduler string, lacks bool) {
+// SetSchedulerMissing sets whether the kernel lacks a scheduler.
+func (k *Kernel) SetSchedulerMissing(scheduler string, lacks bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lacks[scheduler] = lacks
+	k.missingSchedulers[scheduler] = lacks
 }
 
 // Scheduler implements kernel.Kernel.
 func (k *Kernel) Scheduler(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.lacks[name] {
+	if k.missingSchedulers[name] {
 		return fmt.Errorf("the kernel has no scheduler %q", name)
 	}
 	return nil
 }
 
-// lacking is the error of an operation that needs a scheduler which the kernel does not have.
-func (k *Kernel) lacking(op kernel.Op) error {
+// missingScheduler returns the error of an operation that needs a missing scheduler.
+func (k *Kernel) missingScheduler(op kernel.Op) error {
 	var v kernel.Virtual
 	switch o := op.(type) {
 	case kernel.AddVirtual:
@@ -149,31 +151,31 @@ func (k *Kernel) lacking(op kernel.Op) error {
 	case kernel.UpdateVirtual:
 		v = o.Virtual
 	}
-	if k.lacks[v.Scheduler] {
+	if k.missingSchedulers[v.Scheduler] {
 		return fmt.Errorf("%v: the kernel has no scheduler %q", op, v.Scheduler)
 	}
 	return nil
 }
 
-// Connect sets the numbers of connections of a real server. They survive as long as the real server does.
-func (k *Kernel) Connect(key kernel.Key, real netip.AddrPort, active, inactive int) {
+// SetConnections sets the connection counts of a real server. They last as long as the real server.
+func (k *Kernel) SetConnections(key kernel.Key, real netip.AddrPort, active, inactive int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.conns[target{key, real}] = connections{active, inactive}
+	k.conns[connKey{key, real}] = connections{active, inactive}
 }
 
-// Send is a packet of UDP to a virtual server. It returns the real server that gets it; false when none does: it is
-// refused, it is lost before there is a virtual server, or conntrack remembers that an earlier one was. That last is what
-// a kernel does: an entry that was made without a translation lasts as long as packets keep coming.
-func (k *Kernel) Send(key kernel.Key, client netip.AddrPort) (netip.AddrPort, bool) {
+// SendUDP sends a UDP packet to a virtual server and returns the real server that receives it. It returns false if
+// none does: the packet is refused, no virtual server exists, or conntrack holds an untranslated entry of an earlier
+// packet, which lasts as long as packets keep coming.
+func (k *Kernel) SendUDP(key kernel.Key, client netip.AddrPort) (netip.AddrPort, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	self := netip.AddrPortFrom(key.Addr, key.Port)
-	from := sender{key, client}
+	from := flowKey{key, client}
 	if real, known := k.flows[from]; known {
 		return real, real != self
 	}
-	if _, exists := k.state.Virtual(key); !exists || !k.state.Bound(key.Addr) && !slices.Contains(k.node, key.Addr) {
+	if _, exists := k.state.Virtual(key); !exists || !k.state.Bound(key.Addr) && !slices.Contains(k.nodeAddrs, key.Addr) {
 		k.flows[from] = self
 		return netip.AddrPort{}, false
 	}
@@ -186,40 +188,41 @@ func (k *Kernel) Send(key kernel.Key, client netip.AddrPort) (netip.AddrPort, bo
 	return netip.AddrPort{}, false
 }
 
-// Cut returns how many active connections ended because their real or virtual server was deleted.
-func (k *Kernel) Cut() int {
+// CutConnections returns the number of active connections that ended because their real or virtual server was
+// deleted.
+func (k *Kernel) CutConnections() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.cut
 }
 
-// Ops returns the operations tried so far, the failed ones included.
+// Ops returns all attempted operations, including failed ones.
 func (k *Kernel) Ops() []kernel.Op {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.ops)
 }
 
-// State is what the kernel holds. It is live: read it only while nothing is applied, or from After; Servers, Addresses
-// and Elements may be read at any time.
+// State returns the live state. Read it only while no operation runs, or from OnApply. Servers, Addresses and
+// Elements may be called at any time.
 func (k *Kernel) State() *kernel.State { return k.state }
 
-// Do changes the kernel behind the proxier's back: no fault, no record, no After, and what it
-// cuts is not counted.
-func (k *Kernel) Do(ops ...kernel.Op) error {
+// ApplyExternally changes the kernel as another program would: without faults, record, OnApply and count of cut
+// connections.
+func (k *Kernel) ApplyExternally(ops ...kernel.Op) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, op := range ops {
 		if err := k.state.Apply(op); err != nil {
 			return err
 		}
-		k.disconnect(op)
+		k.endConnections(op)
 	}
 	return nil
 }
 
-// Flush empties all filter sets behind the proxier's back, as `nft flush ruleset` does, and tells it through Damaged.
-func (k *Kernel) Flush() {
+// FlushSets empties all filter sets as `nft flush ruleset` does, and signals Damaged.
+func (k *Kernel) FlushSets() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state.SetElements(nil)
@@ -236,37 +239,37 @@ func (k *Kernel) Damaged() <-chan struct{} { return k.damaged }
 func (k *Kernel) Apply(op kernel.Op) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f := k.fault[len(k.ops)]
+	f := k.faults[len(k.ops)]
 	k.ops = append(k.ops, op)
-	k.dead = k.dead || f == Die
-	if k.dead || f == Refuse || k.poisoned(op) {
+	k.crashed = k.crashed || f == Crash
+	if k.crashed || f == Fail || k.fails(op) {
 		return fmt.Errorf("%v: %w", op, ErrInjected)
 	}
-	if err := k.lacking(op); err != nil {
+	if err := k.missingScheduler(op); err != nil {
 		return err
 	}
-	if k.reject != nil {
-		if err := k.reject(op); err != nil {
+	if k.rejection != nil {
+		if err := k.rejection(op); err != nil {
 			return fmt.Errorf("%v: %w", op, err)
 		}
 	}
 	if err := k.state.Apply(op); err != nil {
 		return err
 	}
-	k.cut += k.disconnect(op)
+	k.cut += k.endConnections(op)
 	if o, forget := op.(kernel.ForgetFlows); forget {
-		k.forget(o)
+		k.forgetFlows(o)
 	}
-	if k.after != nil {
-		k.after(op)
+	if k.onApply != nil {
+		k.onApply(op)
 	}
-	if f == Lose {
-		return fmt.Errorf("%v: %w: %w", op, ErrInjected, kernel.ErrLost)
+	if f == LoseReply {
+		return fmt.Errorf("%v: %w: %w", op, ErrInjected, kernel.ErrNoReply)
 	}
 	return nil
 }
 
-// ApplyAll implements kernel.Batcher: faults, poison and After are those of single operations.
+// ApplyAll implements kernel.Batcher. Faults and OnApply work as for single operations.
 func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
@@ -275,8 +278,8 @@ func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
 	return errs
 }
 
-func (k *Kernel) forget(o kernel.ForgetFlows) {
-	for _, f := range o.Of {
+func (k *Kernel) forgetFlows(o kernel.ForgetFlows) {
+	for _, f := range o.Filters {
 		for from, real := range k.flows {
 			if from.key == f.Key && f.Stale(real) {
 				delete(k.flows, from)
@@ -285,13 +288,13 @@ func (k *Kernel) forget(o kernel.ForgetFlows) {
 	}
 }
 
-// disconnect ends the connections of real servers that are gone, and returns how many were active.
-func (k *Kernel) disconnect(op kernel.Op) int {
+// endConnections removes the connections of deleted real servers, and returns the number of active ones.
+func (k *Kernel) endConnections(op kernel.Op) int {
 	at, ok := kernel.KeyOf(op)
 	if !ok {
 		return 0
 	}
-	for from, real := range k.flows { // with expire_nodest_conn=1 they end
+	for from, real := range k.flows { // they end, as with expire_nodest_conn=1
 		if _, exists := k.state.Weight(from.key, real); from.key == at && !exists && real.Addr() != at.Addr {
 			delete(k.flows, from)
 		}
@@ -310,7 +313,7 @@ func (k *Kernel) disconnect(op kernel.Op) int {
 func (k *Kernel) Servers() ([]kernel.Server, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead {
+	if k.crashed {
 		return nil, fmt.Errorf("reading: %w", ErrInjected)
 	}
 	var all []kernel.Server
@@ -324,7 +327,7 @@ func (k *Kernel) Servers() ([]kernel.Server, error) {
 func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead || k.poison[key] {
+	if k.crashed || k.failingKeys[key] {
 		return kernel.Server{}, false, fmt.Errorf("reading: %w", ErrInjected)
 	}
 	if _, exists := k.state.Virtual(key); !exists {
@@ -337,7 +340,7 @@ func (k *Kernel) server(key kernel.Key) kernel.Server {
 	v, _ := k.state.Virtual(key)
 	s := kernel.Server{Virtual: v, Reals: k.state.Reals(key)}
 	for i := range s.Reals {
-		c := k.conns[target{key, s.Reals[i].Addr}]
+		c := k.conns[connKey{key, s.Reals[i].Addr}]
 		s.Reals[i].Active, s.Reals[i].Inactive = c.active, c.inactive
 	}
 	return s
@@ -347,17 +350,17 @@ func (k *Kernel) server(key kernel.Key) kernel.Server {
 func (k *Kernel) Addresses() (kernel.Addresses, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead {
+	if k.crashed {
 		return kernel.Addresses{}, fmt.Errorf("reading: %w", ErrInjected)
 	}
-	return kernel.Addresses{Bound: k.state.Addresses(), Node: slices.Clone(k.node)}, nil
+	return kernel.Addresses{Bound: k.state.Addresses(), Node: slices.Clone(k.nodeAddrs)}, nil
 }
 
 // Elements implements kernel.Kernel.
 func (k *Kernel) Elements() ([]kernel.Element, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead {
+	if k.crashed {
 		return nil, fmt.Errorf("reading: %w", ErrInjected)
 	}
 	return k.state.Elements(), nil

@@ -1,8 +1,7 @@
-// Package kernel names what the proxier keeps in a node's kernel, and the few operations that change it: IPVS virtual
-// and real servers, virtual addresses bound on a device, and the elements of filter sets.
+// Package kernel defines the state that the proxier keeps in a node's kernel and the operations that change it: IPVS
+// virtual and real servers, virtual addresses bound on a device, and elements of filter sets.
 //
-// It is the narrow waist between deciding and doing. It talks to no kernel itself (package linux does) and decides
-// nothing (packages desired and plan do).
+// It separates decisions (packages desired and plan) from execution (package linux).
 package kernel
 
 import (
@@ -15,7 +14,7 @@ import (
 // Protocol is an IP protocol number (IANA).
 type Protocol uint8
 
-// The protocols a Service port can have.
+// The protocols of Service ports.
 const (
 	TCP  Protocol = 6
 	UDP  Protocol = 17
@@ -35,12 +34,12 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol-%d", uint8(p))
 }
 
-// Drains reports whether real servers of this protocol are taken out by weight 0 first. Only TCP: a UDP or SCTP flow is
-// better moved by its next packet, as a real server that is deleted while expire_nodest_conn=1 makes it move
+// Drains reports whether real servers of this protocol are set to weight 0 before they are deleted. Only TCP: a UDP
+// or SCTP flow moves with its next packet after its real server is deleted, given expire_nodest_conn=1
 // (kubernetes#77802).
 func (p Protocol) Drains() bool { return p == TCP }
 
-// Key names a virtual server: virtual address, protocol and port. It is comparable.
+// Key identifies a virtual server by virtual address, protocol and port. It is comparable.
 type Key struct {
 	Addr     netip.Addr
 	Protocol Protocol
@@ -60,18 +59,18 @@ func (k Key) Compare(o Key) int {
 // Virtual is a virtual server without its real servers.
 type Virtual struct {
 	Key
-	Scheduler string        // IPVS scheduler by name, as rr
-	Affinity  time.Duration // a client stays with its real server for this long; 0 for none; whole seconds
-	// OtherFlags is filled in by reads only: flags of the scheduler are not as the proxier sets them, but as another proxy did.
-	OtherFlags bool
+	Scheduler string        // name of the IPVS scheduler, such as rr
+	Affinity  time.Duration // time for which a client keeps its real server, in whole seconds; 0 for none
+	// ForeignFlags is set by reads only: the scheduler flags differ from those that the proxier sets.
+	ForeignFlags bool
 }
 
-// Real is a real server of a virtual server. The counters are filled in by reads only.
+// Real is a real server of a virtual server. The connection counts are set by reads only.
 type Real struct {
 	Addr     netip.AddrPort
-	Weight   int // 0: no new connections, established ones continue
+	Weight   int // 0: no new connections; established ones continue
 	Active   int // connections that IPVS counts as established
-	Inactive int // all others that it still remembers, as those in TIME_WAIT
+	Inactive int // other connections that IPVS tracks, such as those in TIME_WAIT
 }
 
 // Server is a virtual server with its real servers.
@@ -80,31 +79,33 @@ type Server struct {
 	Reals []Real
 }
 
-// Set is the name of a filter set. Each virtual server of ours is in one of the first three: they say whose traffic is
-// masqueraded, and they are the record, kept in the kernel, of which virtual servers the proxier created.
+// Set is the name of a filter set. Each virtual server of the proxier is in exactly one of the first three. They
+// select the traffic to masquerade, and they record in the kernel which virtual servers the proxier created.
 type Set string
 
 // The filter sets.
 const (
-	// Masquerade: traffic to these is masqueraded wherever it comes from (external addresses, policy Cluster).
+	// Masquerade: traffic to these is always masqueraded (external addresses, policy Cluster).
 	Masquerade Set = "masquerade"
-	// OffCluster: traffic to these is masqueraded when it comes from the node itself or from outside the cluster's
-	// pod addresses (cluster IPs).
+	// OffCluster: traffic to these is masqueraded if it comes from the node itself or from outside the pod addresses
+	// (cluster IPs).
 	OffCluster Set = "off-cluster"
-	// FromNode: traffic to these is masqueraded only when it comes from the node itself; the client's address is kept
-	// otherwise (external addresses, policy Local).
+	// FromNode: traffic to these is masqueraded only if it comes from the node itself (external addresses, policy
+	// Local).
 	FromNode Set = "from-node"
 	// Drop: new connections to these are dropped silently (policy Local without a local endpoint).
 	Drop Set = "drop"
-	// Restricted: new connections to these are dropped, except from where Allowed says (loadBalancerSourceRanges).
+	// Restricted: new connections to these are dropped unless Allowed contains their source
+	// (loadBalancerSourceRanges).
 	Restricted Set = "restricted"
-	// Allowed: a prefix of clients that a member of Restricted is open to. Only here From of the element is used.
+	// Allowed: a client prefix that may connect to a member of Restricted. Only this set uses Element.Source.
 	Allowed Set = "allowed"
-	// Hairpin: a pod that reaches itself through a Service. Only Addr of the element's key is used.
+	// Hairpin: a pod that reaches itself through a Service. Only the address of the element's key is used.
 	Hairpin Set = "hairpin"
-	// Isolated: a virtual address at which no program of the host answers. Only Addr of the element's key is used.
+	// Isolated: a virtual address at which programs of the host must not answer. Only the address of the element's
+	// key is used.
 	Isolated Set = "isolated"
-	// Health: a port of the host that does answer at a member of Isolated (healthCheckNodePort).
+	// Health: a port of the host that answers at a member of Isolated (healthCheckNodePort).
 	Health Set = "health"
 )
 
@@ -113,20 +114,21 @@ func Sets() []Set {
 	return []Set{Masquerade, OffCluster, FromNode, Drop, Allowed, Restricted, Hairpin, Isolated, Health}
 }
 
-// Records reports whether an element of this set says that the proxier created the virtual server of the same key.
-func (s Set) Records() bool { return s == Masquerade || s == OffCluster || s == FromNode }
+// RecordsOwnership reports whether an element of this set records that the proxier created the virtual server with
+// the same key.
+func (s Set) RecordsOwnership() bool { return s == Masquerade || s == OffCluster || s == FromNode }
 
-// Single reports whether an element of this set is about one virtual server, which its key names.
-func (s Set) Single() bool { return s != Isolated && !s.Shared() }
+// PerServer reports whether an element of this set belongs to the one virtual server of its key.
+func (s Set) PerServer() bool { return s != Isolated && !s.Shared() }
 
-// Shared reports whether an element of this set may be there for several virtual servers.
+// Shared reports whether several virtual servers may need the same element of this set.
 func (s Set) Shared() bool { return s == Hairpin || s == Health }
 
 // Element is a member of a filter set.
 type Element struct {
-	Set  Set
-	Key  Key
-	From netip.Prefix // of Allowed only
+	Set    Set
+	Key    Key
+	Source netip.Prefix // client prefix, for Allowed only
 }
 
 // String returns SET:KEY.
@@ -135,14 +137,14 @@ func (e Element) String() string {
 	case Hairpin, Isolated:
 		return string(e.Set) + ":" + e.Key.Addr.String()
 	case Allowed:
-		return string(e.Set) + ":" + e.Key.String() + " from " + e.From.String()
+		return string(e.Set) + ":" + e.Key.String() + " from " + e.Source.String()
 	}
 	return string(e.Set) + ":" + e.Key.String()
 }
 
 // Compare orders elements by set, key and prefix.
 func (e Element) Compare(o Element) int {
-	return cmp.Or(cmp.Compare(e.Set, o.Set), e.Key.Compare(o.Key), ComparePrefixes(e.From, o.From))
+	return cmp.Or(cmp.Compare(e.Set, o.Set), e.Key.Compare(o.Key), ComparePrefixes(e.Source, o.Source))
 }
 
 // ComparePrefixes orders prefixes by address and length.
@@ -150,41 +152,43 @@ func ComparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// Addresses are the addresses of a node by what they stand on. One may be in more than one list.
+// Addresses are the addresses of a node by kind of device. An address may be in several lists.
 type Addresses struct {
-	Bound   []netip.Addr // the proxier's own device
-	Node    []netip.Addr // devices that packets come over, and loopback
-	Virtual []netip.Addr // dummy devices of others, as of a DNS cache that answers on a cluster IP
+	Bound   []netip.Addr // on the proxier's device
+	Node    []netip.Addr // on network devices and loopback
+	Virtual []netip.Addr // on dummy devices of other programs, such as a node-local DNS cache
 }
 
-// Kernel is a node's kernel. Calls do not overlap: the proxier makes them from one goroutine.
+// Kernel is a node's kernel. Calls must not overlap; the proxier makes them from one goroutine.
 type Kernel interface {
-	// Servers returns every virtual server that has an address, also those that others created. Order is not defined.
+	// Servers returns all virtual servers with an address, including those of other programs, in undefined order.
 	Servers() ([]Server, error)
-	// Server returns one virtual server; false and no error when it does not exist.
+	// Server returns one virtual server; false and no error if it does not exist.
 	Server(Key) (Server, bool, error)
-	// Addresses returns the addresses that the node has.
+	// Addresses returns the addresses of the node.
 	Addresses() (Addresses, error)
-	// Elements returns the elements of all filter sets, and makes sets and rules that are missing.
+	// Elements returns the elements of all filter sets. It first recreates missing sets and rules, which are then
+	// empty.
 	Elements() ([]Element, error)
-	// Scheduler is nil when the kernel has an IPVS scheduler; else it says what is missing.
+	// Scheduler returns nil if the kernel has an IPVS scheduler, or else an error that names what is missing.
 	Scheduler(name string) error
-	// Apply carries out one operation. After an error it is not known whether it took effect.
+	// Apply executes one operation. After an error it is unknown whether the operation took effect.
 	Apply(Op) error
 }
 
-// Watched is a Kernel that notices when somebody takes rules or sets of the proxier away, as `nft flush ruleset` does.
-type Watched interface {
+// DamageNotifier is a Kernel that detects when another program deletes rules or sets of the proxier, as `nft flush
+// ruleset` does.
+type DamageNotifier interface {
 	Kernel
-	// Damaged receives after that happened, once for whatever happened since the last time. Elements makes what is missing again,
-	// without the elements that were in it.
+	// Damaged receives once for all deletions since the last receive. Elements then recreates what is missing,
+	// without the former elements.
 	Damaged() <-chan struct{}
 }
 
-// Batcher is a Kernel that carries out many operations with few exchanges.
+// Batcher is a Kernel that executes many operations in few exchanges.
 type Batcher interface {
 	Kernel
-	// ApplyAll carries out operations of which the first is Alike all others, at most MostAtOnce of them. It does so one after
-	// the other and whether or not the one before failed, as Apply would, and returns an error or nil for each.
+	// ApplyAll executes operations in order, continues after failures, and returns one error or nil for each.
+	// CanBatch must hold between the first and every other operation, and there may be at most MaxBatch.
 	ApplyAll([]Op) []error
 }

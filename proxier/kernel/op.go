@@ -1,16 +1,19 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"syscall"
 )
 
-// Op is one operation on the kernel. The operations of this file are all there are.
+// Op is one operation on the kernel. This package defines all of them.
 type Op interface {
-	// Name is a fixed word, for counters.
+	// Name is the fixed name of the operation, used as a metric label.
 	Name() string
-	// String says what is done to what, for logs and test failures.
+	// String describes the operation for logs and test failures.
 	String() string
 	apply(*State) error
 }
@@ -18,7 +21,8 @@ type Op interface {
 // AddVirtual creates a virtual server without real servers.
 type AddVirtual struct{ Virtual Virtual }
 
-// UpdateVirtual changes scheduler, affinity and flags of a virtual server. Its connections stay, and no new one is refused.
+// UpdateVirtual changes scheduler, affinity and flags of a virtual server. Connections continue, and no new one is
+// refused.
 type UpdateVirtual struct{ Virtual Virtual }
 
 // DeleteVirtual deletes a virtual server.
@@ -31,26 +35,26 @@ type AddReal struct {
 	Weight int
 }
 
-// SetWeight changes the weight of a real server; its connections stay.
+// SetWeight changes the weight of a real server. Its connections continue.
 type SetWeight struct {
 	Key    Key
 	Real   netip.AddrPort
 	Weight int
 }
 
-// DeleteReal deletes a real server; with expire_nodest_conn=1 each of its connections ends with its next packet.
+// DeleteReal deletes a real server. With expire_nodest_conn=1 each of its connections ends with the next packet.
 type DeleteReal struct {
 	Key  Key
 	Real netip.AddrPort
 }
 
-// Bind makes an address the node's own.
+// Bind adds an address to the proxier's device.
 type Bind struct{ Addr netip.Addr }
 
-// Unbind takes it back.
+// Unbind removes an address from the proxier's device.
 type Unbind struct{ Addr netip.Addr }
 
-// ChangeSets adds and removes elements in one transaction: all of it happens, or nothing.
+// ChangeSets adds and removes elements in one transaction.
 type ChangeSets struct{ Add, Remove []Element }
 
 func (AddVirtual) Name() string    { return "add-virtual" }
@@ -96,15 +100,15 @@ func (o ChangeSets) String() string {
 	return b.String()
 }
 
-// maxShown keeps a change of thousands of elements to one readable line.
+// maxShown bounds the elements in the text of an operation.
 const maxShown = 8
 
-// MostAtOnce bounds a batch: what the kernel has to say about all its operations must fit into a socket's buffer.
-const MostAtOnce = 128
+// MaxBatch bounds a batch: the kernel's replies to all its operations must fit into a socket buffer.
+const MaxBatch = 128
 
-// Alike reports whether two operations may follow each other in one batch: what comes by the thousand in a start, and of one
-// kind, so that none needs another one of its batch to have succeeded.
-func Alike(a, b Op) bool {
+// CanBatch reports whether two operations may be in one batch: operations of the same kind that do not depend on each
+// other and that a start performs by the thousand.
+func CanBatch(a, b Op) bool {
 	switch a.(type) {
 	case AddVirtual, AddReal, Bind:
 		return a.Name() == b.Name()
@@ -112,7 +116,7 @@ func Alike(a, b Op) bool {
 	return false
 }
 
-// KeyOf returns the virtual server that an operation is about; false for addresses and sets.
+// KeyOf returns the virtual server of an operation; false for operations on addresses and sets.
 func KeyOf(op Op) (Key, bool) {
 	switch o := op.(type) {
 	case AddVirtual:
@@ -129,4 +133,63 @@ func KeyOf(op Op) (Key, bool) {
 		return o.Key, true
 	}
 	return Key{}, false
+}
+
+// FlowFilter selects the stale conntrack entries of one virtual server.
+type FlowFilter struct {
+	Key  Key
+	Keep []netip.AddrPort // real servers whose flows stay
+}
+
+// Stale reports whether a flow to the virtual server must be deleted, given the source address of its replies. A flow
+// that was not translated is stale: it is older than the virtual server, and its packets bypass it as long as they
+// continue. A flow of a protocol that does not drain is stale if its real server is not in Keep.
+func (f FlowFilter) Stale(answers netip.AddrPort) bool {
+	if answers == netip.AddrPortFrom(f.Key.Addr, f.Key.Port) {
+		return true
+	}
+	if f.Key.Protocol.Drains() {
+		return false
+	}
+	for _, real := range f.Keep {
+		if real == answers {
+			return false
+		}
+	}
+	return true
+}
+
+// ForgetFlows deletes the stale conntrack entries of virtual servers.
+type ForgetFlows struct{ Filters []FlowFilter }
+
+// Name implements Op.
+func (ForgetFlows) Name() string { return "forget-flows" }
+
+func (o ForgetFlows) String() string {
+	var b strings.Builder
+	b.WriteString("forget-flows")
+	for i, f := range o.Filters {
+		if i == maxShown {
+			fmt.Fprintf(&b, " and %d more", len(o.Filters)-maxShown)
+			break
+		}
+		fmt.Fprintf(&b, " %v", f.Key)
+	}
+	return b.String()
+}
+
+// State holds no conntrack entries.
+func (ForgetFlows) apply(*State) error { return nil }
+
+// permanentErrors are errors that would recur for the same request: a real server at a broadcast address (EINVAL of
+// ip_vs_new_dest), a number out of range, an unsupported family, protocol or operation, an address that no device can
+// have. Errors that time, privileges or a new read may resolve are not among them: lack of memory, lack of
+// permission, existing or missing objects.
+var permanentErrors = []syscall.Errno{syscall.EINVAL, syscall.ERANGE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP,
+	syscall.EADDRNOTAVAIL}
+
+// IsPermanent reports whether an error is the kernel's permanent rejection of an operation. Such an operation had no
+// effect.
+func IsPermanent(err error) bool {
+	return !errors.Is(err, ErrNoReply) && slices.ContainsFunc(permanentErrors, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }

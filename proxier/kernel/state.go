@@ -8,24 +8,25 @@ import (
 	"slices"
 )
 
-// ErrImpossible is the error of an operation that does not fit the state: deleting what does not exist, adding twice.
-var ErrImpossible = errors.New("impossible operation")
+// ErrInvalidOp is the error of an operation that does not fit the state: deleting a missing object, adding an
+// existing one.
+var ErrInvalidOp = errors.New("invalid operation")
 
-// ErrExists is the error of AddVirtual when a virtual server is there already: somebody else's, since the proxier knows
-// its own.
+// ErrExists is the error of AddVirtual for an existing virtual server. Another program created it, since the proxier
+// knows its own.
 var ErrExists = errors.New("exists already")
 
-// ErrLost is the error of a call whose reply did not come in time. It may have taken effect.
-var ErrLost = errors.New("no reply from the kernel")
+// ErrNoReply is the error of a call whose reply did not arrive in time. The call may have taken effect.
+var ErrNoReply = errors.New("no reply from the kernel")
 
-// State is what a kernel holds, as far as the proxier cares. It is the engine's memory of the kernel, and the whole of
-// the fake kernel. It is not safe for concurrent use.
+// State is the proxier's model of a kernel: the engine's memory of the real one, and the whole of the fake one. It is
+// not safe for concurrent use.
 type State struct {
-	servers  map[Key]*server
-	bound    map[netip.Addr]bool
-	elements map[Element]bool
-	sources  map[Key]map[netip.Prefix]bool // of the elements of Allowed
-	users    map[netip.Addr]int            // virtual servers by address, so that unbinding costs nothing to decide
+	servers   map[Key]*server
+	bound     map[netip.Addr]bool
+	elements  map[Element]bool
+	sources   map[Key]map[netip.Prefix]bool // prefixes in Allowed
+	serversAt map[netip.Addr]int            // number of virtual servers by address
 }
 
 type server struct {
@@ -33,14 +34,14 @@ type server struct {
 	reals   map[netip.AddrPort]int
 }
 
-// NewState returns the state of a kernel that holds nothing.
+// NewState returns an empty state.
 func NewState() *State {
 	return &State{servers: map[Key]*server{}, bound: map[netip.Addr]bool{}, elements: map[Element]bool{},
-		sources: map[Key]map[netip.Prefix]bool{}, users: map[netip.Addr]int{}}
+		sources: map[Key]map[netip.Prefix]bool{}, serversAt: map[netip.Addr]int{}}
 }
 
-// Apply changes the state as the operation changes a kernel. An operation that a kernel would refuse is ErrImpossible,
-// and changes nothing.
+// Apply changes the state as the operation changes a kernel. An operation that a kernel would reject returns
+// ErrInvalidOp and changes nothing.
 func (s *State) Apply(op Op) error {
 	if err := op.apply(s); err != nil {
 		return fmt.Errorf("%v: %w", op, err)
@@ -48,7 +49,7 @@ func (s *State) Apply(op Op) error {
 	return nil
 }
 
-// Virtual returns a virtual server; false when it does not exist.
+// Virtual returns a virtual server; false if it does not exist.
 func (s *State) Virtual(k Key) (Virtual, bool) {
 	if v := s.servers[k]; v != nil {
 		return v.virtual, true
@@ -69,7 +70,7 @@ func (s *State) Reals(k Key) []Real {
 	return reals
 }
 
-// Weight returns the weight of a real server; false when it does not exist.
+// Weight returns the weight of a real server; false if it does not exist.
 func (s *State) Weight(k Key, real netip.AddrPort) (int, bool) {
 	v := s.servers[k]
 	if v == nil {
@@ -85,7 +86,7 @@ func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Ke
 // Len returns the number of virtual servers.
 func (s *State) Len() int { return len(s.servers) }
 
-// Serves reports whether any virtual server has a real server that takes connections.
+// Serves reports whether any real server has a positive weight.
 func (s *State) Serves() bool {
 	for _, v := range s.servers {
 		for _, weight := range v.reals {
@@ -97,8 +98,8 @@ func (s *State) Serves() bool {
 	return false
 }
 
-// Users returns how many virtual servers there are at an address.
-func (s *State) Users(a netip.Addr) int { return s.users[a] }
+// ServersAt returns the number of virtual servers at an address.
+func (s *State) ServersAt(a netip.Addr) int { return s.serversAt[a] }
 
 // Bound reports whether an address is bound.
 func (s *State) Bound(a netip.Addr) bool { return s.bound[a] }
@@ -116,7 +117,7 @@ func (s *State) Elements() []Element {
 	return slices.SortedFunc(maps.Keys(s.elements), Element.Compare)
 }
 
-// Sources returns the prefixes that Allowed has for a virtual server, sorted.
+// Sources returns the client prefixes that Allowed holds for a virtual server, sorted.
 func (s *State) Sources(k Key) []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(s.sources[k]), ComparePrefixes)
 }
@@ -129,7 +130,7 @@ func (s *State) addElement(e Element) {
 	if s.sources[e.Key] == nil {
 		s.sources[e.Key] = map[netip.Prefix]bool{}
 	}
-	s.sources[e.Key][e.From] = true
+	s.sources[e.Key][e.Source] = true
 }
 
 func (s *State) removeElement(e Element) {
@@ -137,34 +138,34 @@ func (s *State) removeElement(e Element) {
 	if e.Set != Allowed {
 		return
 	}
-	if delete(s.sources[e.Key], e.From); len(s.sources[e.Key]) == 0 {
+	if delete(s.sources[e.Key], e.Source); len(s.sources[e.Key]) == 0 {
 		delete(s.sources, e.Key)
 	}
 }
 
-// Put replaces what is known of one virtual server by what was read.
+// Put replaces one virtual server.
 func (s *State) Put(v Server) {
-	s.Forget(v.Key)
+	s.Remove(v.Key)
 	reals := make(map[netip.AddrPort]int, len(v.Reals))
 	for _, r := range v.Reals {
 		reals[r.Addr] = r.Weight
 	}
 	s.servers[v.Key] = &server{virtual: v.Virtual, reals: reals}
-	s.users[v.Key.Addr]++
+	s.serversAt[v.Key.Addr]++
 }
 
-// Forget removes one virtual server from the state, if it is there.
-func (s *State) Forget(k Key) {
+// Remove removes one virtual server, if it exists.
+func (s *State) Remove(k Key) {
 	if s.servers[k] == nil {
 		return
 	}
 	delete(s.servers, k)
-	if s.users[k.Addr]--; s.users[k.Addr] == 0 {
-		delete(s.users, k.Addr)
+	if s.serversAt[k.Addr]--; s.serversAt[k.Addr] == 0 {
+		delete(s.serversAt, k.Addr)
 	}
 }
 
-// SetAddresses replaces the bound addresses by what was read.
+// SetAddresses replaces all bound addresses.
 func (s *State) SetAddresses(bound []netip.Addr) {
 	s.bound = make(map[netip.Addr]bool, len(bound))
 	for _, a := range bound {
@@ -172,7 +173,7 @@ func (s *State) SetAddresses(bound []netip.Addr) {
 	}
 }
 
-// SetElements replaces the elements by what was read.
+// SetElements replaces all elements.
 func (s *State) SetElements(elements []Element) {
 	s.elements = make(map[Element]bool, len(elements))
 	s.sources = map[Key]map[netip.Prefix]bool{}
@@ -181,20 +182,20 @@ func (s *State) SetElements(elements []Element) {
 	}
 }
 
-func impossible(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrImpossible, fmt.Sprintf(format, args...))
+func invalidOp(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalidOp, fmt.Sprintf(format, args...))
 }
 
 func (s *State) server(k Key) (*server, error) {
 	if v := s.servers[k]; v != nil {
 		return v, nil
 	}
-	return nil, impossible("virtual server %v does not exist", k)
+	return nil, invalidOp("virtual server %v does not exist", k)
 }
 
 func (o AddVirtual) apply(s *State) error {
 	if s.servers[o.Virtual.Key] != nil {
-		return fmt.Errorf("%w: %w", ErrExists, impossible("virtual server %v exists already", o.Virtual.Key))
+		return fmt.Errorf("%w: %w", ErrExists, invalidOp("virtual server %v exists already", o.Virtual.Key))
 	}
 	s.Put(Server{Virtual: o.Virtual})
 	return nil
@@ -212,7 +213,7 @@ func (o DeleteVirtual) apply(s *State) error {
 	if _, err := s.server(o.Key); err != nil {
 		return err
 	}
-	s.Forget(o.Key)
+	s.Remove(o.Key)
 	return nil
 }
 
@@ -222,7 +223,7 @@ func (o AddReal) apply(s *State) error {
 		return err
 	}
 	if _, ok := v.reals[o.Real]; ok {
-		return impossible("real server %v exists already", o.Real)
+		return invalidOp("real server %v exists already", o.Real)
 	}
 	v.reals[o.Real] = o.Weight
 	return nil
@@ -234,7 +235,7 @@ func (o SetWeight) apply(s *State) error {
 		return err
 	}
 	if _, ok := v.reals[o.Real]; !ok {
-		return impossible("real server %v does not exist", o.Real)
+		return invalidOp("real server %v does not exist", o.Real)
 	}
 	v.reals[o.Real] = o.Weight
 	return nil
@@ -246,7 +247,7 @@ func (o DeleteReal) apply(s *State) error {
 		return err
 	}
 	if _, ok := v.reals[o.Real]; !ok {
-		return impossible("real server %v does not exist", o.Real)
+		return invalidOp("real server %v does not exist", o.Real)
 	}
 	delete(v.reals, o.Real)
 	return nil
@@ -254,7 +255,7 @@ func (o DeleteReal) apply(s *State) error {
 
 func (o Bind) apply(s *State) error {
 	if s.bound[o.Addr] {
-		return impossible("address %v is bound already", o.Addr)
+		return invalidOp("address %v is bound already", o.Addr)
 	}
 	s.bound[o.Addr] = true
 	return nil
@@ -262,25 +263,25 @@ func (o Bind) apply(s *State) error {
 
 func (o Unbind) apply(s *State) error {
 	if !s.bound[o.Addr] {
-		return impossible("address %v is not bound", o.Addr)
+		return invalidOp("address %v is not bound", o.Addr)
 	}
 	delete(s.bound, o.Addr)
 	return nil
 }
 
-func (s *State) overlap(e Element) error {
+func (s *State) checkOverlap(e Element) error {
 	if e.Set != Allowed {
 		return nil
 	}
 	for from := range s.sources[e.Key] {
-		if from.Overlaps(e.From) {
-			return impossible("element %v overlaps %v", e, from)
+		if from.Overlaps(e.Source) {
+			return invalidOp("element %v overlaps %v", e, from)
 		}
 	}
 	return nil
 }
 
-// undo takes a change back of which n elements were added.
+// undo reverts a change of which n elements were added.
 func (s *State) undo(o ChangeSets, n int) {
 	for _, e := range o.Add[:n] {
 		s.removeElement(e)
@@ -290,23 +291,23 @@ func (s *State) undo(o ChangeSets, n int) {
 	}
 }
 
-// apply removes before it adds, as ranges of clients must not overlap.
+// apply removes before it adds, since client prefixes must not overlap.
 func (o ChangeSets) apply(s *State) error {
 	for _, e := range o.Add {
 		if s.elements[e] {
-			return impossible("element %v exists already", e)
+			return invalidOp("element %v exists already", e)
 		}
 	}
 	for _, e := range o.Remove {
 		if !s.elements[e] {
-			return impossible("element %v does not exist", e)
+			return invalidOp("element %v does not exist", e)
 		}
 	}
 	for _, e := range o.Remove {
 		s.removeElement(e)
 	}
 	for i, e := range o.Add {
-		if err := s.overlap(e); err != nil {
+		if err := s.checkOverlap(e); err != nil {
 			s.undo(o, i)
 			return err
 		}

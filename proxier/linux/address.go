@@ -79,7 +79,7 @@ func (a *addresses) checked(err error) error {
 		return err
 	}
 	a.lost()
-	return errors.Join(fmt.Errorf("%w within %v", kernel.ErrLost, a.deadline), a.reopen())
+	return errors.Join(fmt.Errorf("%w within %v", kernel.ErrNoReply, a.deadline), a.reopen())
 }
 
 // ensure finds the device, or makes it.

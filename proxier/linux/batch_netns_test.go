@@ -20,7 +20,7 @@ import (
 // Many addresses at once are on the device as each by itself is, and to bind again what is bound is no error.
 func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
 	var all []netip.Addr
-	for i := range 2 * kernel.MostAtOnce {
+	for i := range 2 * kernel.MaxBatch {
 		all = append(all, netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i%250 + 1)}))
 	}
 	all = append(all, netip.MustParseAddr("fd00:96::1"), netip.MustParseAddr("fd00:96::2"))
@@ -55,7 +55,7 @@ func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
 	})
 	got := read(func(a *addresses) {
 		for range 2 { // the second time, it is so already
-			for some := range slices.Chunk(all, kernel.MostAtOnce) {
+			for some := range slices.Chunk(all, kernel.MaxBatch) {
 				if err := errors.Join(a.bindAll(some)...); err != nil {
 					t.Fatal(err)
 				}
@@ -102,7 +102,7 @@ func TestWhatFailsAmongManyAddresses(t *testing.T) {
 
 // many are virtual servers of all kinds, and real servers of each.
 func many() (virtuals, reals []kernel.Op) {
-	for i := range kernel.MostAtOnce / 2 {
+	for i := range kernel.MaxBatch / 2 {
 		v := kernel.Virtual{Key: kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}), Protocol: kernel.TCP, Port: uint16(80 + i)},
 			Scheduler: []string{"rr", "sh", "mh"}[i%3], Affinity: time.Duration(i%2) * time.Hour}
 		if i%4 == 3 {

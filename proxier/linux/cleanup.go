@@ -18,7 +18,7 @@ func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 	}
 	own := map[kernel.Key]bool{}
 	for _, e := range elements {
-		if e.Set.Records() && (keep == nil || !keep(e.Key)) {
+		if e.Set.RecordsOwnership() && (keep == nil || !keep(e.Key)) {
 			own[e.Key] = true
 		}
 	}

@@ -49,7 +49,7 @@ type flow struct {
 	zone    []byte // empty outside zones
 }
 
-func (c conntrack) forget(all []kernel.Flows) error {
+func (c conntrack) forget(all []kernel.FlowFilter) error {
 	conn, err := mdnetlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err == nil {
 		defer conn.Close()
@@ -58,11 +58,11 @@ func (c conntrack) forget(all []kernel.Flows) error {
 	if err != nil {
 		return fmt.Errorf("opening a netlink handle on conntrack: %w", err)
 	}
-	wanted := map[subject]map[kernel.Key]kernel.Flows{}
+	wanted := map[subject]map[kernel.Key]kernel.FlowFilter{}
 	for _, f := range all {
 		of := subject{familyOf(f.Key.Addr), f.Key.Protocol}
 		if wanted[of] == nil {
-			wanted[of] = map[kernel.Key]kernel.Flows{}
+			wanted[of] = map[kernel.Key]kernel.FlowFilter{}
 		}
 		wanted[of][f.Key] = f
 	}
@@ -91,7 +91,7 @@ func (s subject) compare(o subject) int {
 
 // walk asks for flows and deletes the stale ones. An older kernel (before 5.8, and 5.15 for what nobody has answered) does
 // not know the filter and sends more; what is deleted is decided here in any case.
-func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[kernel.Key]kernel.Flows) error {
+func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[kernel.Key]kernel.FlowFilter) error {
 	ask.Header.Flags = mdnetlink.Request | mdnetlink.Dump
 	replies, err := conn.Execute(ask)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[
 func (c conntrack) checked(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.lost()
-		return fmt.Errorf("%w within %v: %w", kernel.ErrLost, c.deadline, err)
+		return fmt.Errorf("%w within %v: %w", kernel.ErrNoReply, c.deadline, err)
 	}
 	return err
 }

@@ -88,7 +88,7 @@ func (f *filter) conn() (*nftables.Conn, error) {
 func (f *filter) checked(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		f.options.Lost("nftables")
-		return fmt.Errorf("%w within %v: %w", kernel.ErrLost, f.options.Deadline, err)
+		return fmt.Errorf("%w within %v: %w", kernel.ErrNoReply, f.options.Deadline, err)
 	}
 	return err
 }
@@ -305,8 +305,8 @@ func encode(e kernel.Element) nftables.SetElement {
 	if e.Set != kernel.Allowed {
 		return nftables.SetElement{Key: key}
 	}
-	first, last := e.From.Addr().AsSlice(), e.From.Addr().AsSlice()
-	for i, m := range net.CIDRMask(e.From.Bits(), len(last)*8) {
+	first, last := e.Source.Addr().AsSlice(), e.Source.Addr().AsSlice()
+	for i, m := range net.CIDRMask(e.Source.Bits(), len(last)*8) {
 		last[i] |= ^m
 	}
 	return nftables.SetElement{Key: append(slices.Clone(key), first...), KeyEnd: append(key, last...)}
@@ -328,7 +328,7 @@ func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Elemen
 	}
 	e.Key.Protocol, e.Key.Port = kernel.Protocol(key[n]), uint16(key[n+4])<<8|uint16(key[n+5])
 	if set == kernel.Allowed {
-		e.From = prefix(key[n+8:], found.KeyEnd[n+8:])
+		e.Source = prefix(key[n+8:], found.KeyEnd[n+8:])
 	}
 	return e, nil
 }

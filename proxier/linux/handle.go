@@ -71,7 +71,7 @@ func call[T any](h *handle, what string, f func(table) (T, error)) (T, error) {
 		h.current = nil
 		h.lost()
 		go t.Close() // ends f; it may wait itself, for a call that sits in the kernel
-		return none, fmt.Errorf("%s: %w within %v; the handle was given up", what, kernel.ErrLost, h.deadline)
+		return none, fmt.Errorf("%s: %w within %v; the handle was given up", what, kernel.ErrNoReply, h.deadline)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestMasqueradeAndRangesOfIPv6(t *testing.T) {
 	at := func(set kernel.Set, from string) kernel.Element {
 		e := kernel.Element{Set: set, Key: kernel.Key{Addr: target.Addr(), Protocol: kernel.TCP, Port: serverPort}}
 		if from != "" {
-			e.From = netip.MustParsePrefix(from)
+			e.Source = netip.MustParsePrefix(from)
 		}
 		return e
 	}

@@ -72,7 +72,7 @@ func virtual(s *ipvs.Service) (kernel.Virtual, bool) {
 		return kernel.Virtual{}, false
 	}
 	v := kernel.Virtual{Key: kernel.Key{Addr: addr, Protocol: kernel.Protocol(s.Protocol), Port: s.Port}, Scheduler: s.SchedName}
-	v.OtherFlags = s.Flags&^(persistent|hashed) != schedulerFlags[s.SchedName]
+	v.ForeignFlags = s.Flags&^(persistent|hashed) != schedulerFlags[s.SchedName]
 	if s.Flags&persistent != 0 {
 		v.Affinity = time.Duration(s.Timeout) * time.Second
 	}

@@ -56,8 +56,8 @@ type Kernel struct {
 }
 
 var (
-	_ kernel.Batcher = (*Kernel)(nil)
-	_ kernel.Watched = (*Kernel)(nil)
+	_ kernel.Batcher        = (*Kernel)(nil)
+	_ kernel.DamageNotifier = (*Kernel)(nil)
 )
 
 // Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
@@ -214,7 +214,7 @@ func (k *Kernel) Apply(op kernel.Op) error {
 	case kernel.Unbind:
 		return k.addresses.unbind(o.Addr)
 	case kernel.ForgetFlows:
-		return k.conntrack.forget(o.Of)
+		return k.conntrack.forget(o.Filters)
 	case kernel.ChangeSets:
 		return k.filter.change(o.Add, o.Remove)
 	}

@@ -46,8 +46,8 @@ func TestLostReplyCostsOneHandle(t *testing.T) {
 		handles = handles[1:]
 		return next, nil
 	}}
-	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, kernel.ErrLost) {
-		t.Errorf("error %v, want %v", err, kernel.ErrLost)
+	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, kernel.ErrNoReply) {
+		t.Errorf("error %v, want %v", err, kernel.ErrNoReply)
 	}
 	select {
 	case <-first.closed:
@@ -116,13 +116,13 @@ func TestElementThereAndBack(t *testing.T) {
 	for _, want := range []kernel.Element{
 		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 0x1f90}},
 		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("10.244.1.5")}},
-		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.UDP, Port: 53}, From: netip.MustParsePrefix("198.51.100.0/25")},
+		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.UDP, Port: 53}, Source: netip.MustParsePrefix("198.51.100.0/25")},
 		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.SCTP, Port: 0x1f90}},
 		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("fd00::5")}},
 		{Set: kernel.Isolated, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10")}},
 		{Set: kernel.Isolated, Key: kernel.Key{Addr: netip.MustParseAddr("fd00::6")}},
 		{Set: kernel.Health, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 32000}},
-		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.TCP, Port: 80}, From: netip.MustParsePrefix("fc00::/7")},
+		{Set: kernel.Allowed, Key: kernel.Key{Addr: netip.MustParseAddr("2001:db8::10"), Protocol: kernel.TCP, Port: 80}, Source: netip.MustParsePrefix("fc00::/7")},
 	} {
 		family := ipv4
 		if want.Key.Addr.Is6() {

@@ -119,7 +119,7 @@ func TestElementsReadBackAndSurviveARestart(t *testing.T) {
 
 func allowed(addr, from string) kernel.Element {
 	e := port(kernel.Allowed, addr, 80)
-	e.From = netip.MustParsePrefix(from)
+	e.Source = netip.MustParsePrefix(from)
 	return e
 }
 
@@ -147,7 +147,7 @@ func TestRestrictedClients(t *testing.T) {
 	to := func(set kernel.Set, from string) kernel.Element {
 		e := port(set, serverAddr, serverPort)
 		if from != "" {
-			e.From = netip.MustParsePrefix(from)
+			e.Source = netip.MustParsePrefix(from)
 		}
 		return e
 	}

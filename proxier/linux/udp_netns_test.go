@@ -74,7 +74,7 @@ func word(err error) string {
 }
 
 func forget(keep ...netip.AddrPort) kernel.Op {
-	return kernel.ForgetFlows{Of: []kernel.Flows{{Key: dns, Keep: keep}}}
+	return kernel.ForgetFlows{Filters: []kernel.FlowFilter{{Key: dns, Keep: keep}}}
 }
 
 // serveDNS programs the virtual server as the proxier does.
@@ -203,11 +203,11 @@ func TestForgettingMany(t *testing.T) {
 					_, _ = r.to(t, to, 10*time.Millisecond) // nobody answers
 				}
 			}
-			var all []kernel.Flows
+			var all []kernel.FlowFilter
 			for i := range 20 {
 				key := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}), Protocol: protocol, Port: 53}
 				begin(key)
-				all = append(all, kernel.Flows{Key: key})
+				all = append(all, kernel.FlowFilter{Key: key})
 			}
 			others := kernel.Key{Addr: netip.MustParseAddr("203.0.113.77"), Port: 53}
 			begin(others)

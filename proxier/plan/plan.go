@@ -1,11 +1,10 @@
-// Package plan turns the difference between what a kernel holds and what it should hold into operations, in an order in
-// which no step opens a hole. It is a pure function; it neither runs the operations nor remembers them.
+// Package plan computes the operations that bring a kernel from its current to the desired state, in an order in
+// which no intermediate state drops traffic. It is a pure function and does not execute the operations.
 //
-// The order, over all virtual servers of a change: record and filter elements, virtual servers, real servers and raised
-// weights, addresses; only then weights of 0, then what is deleted, then addresses that nothing uses any more, and last
-// the elements that are not needed. So an address is never bound without its virtual server (the host itself would
-// answer), a real server leaves only after its successors have come, and at each moment the kernel says which virtual
-// servers are ours.
+// The order, over all virtual servers of a change: additions to sets, virtual servers, real servers and raised
+// weights, address bindings; then weights of 0, deletions, unbinding of unused addresses, and removals from sets. So
+// an address is never bound without its virtual server (the host itself would answer), a real server is drained only
+// after its replacements were added, and at every moment the kernel records which virtual servers the proxier owns.
 package plan
 
 import (
@@ -16,22 +15,22 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Want is the desired state; *desired.Table is one.
+// Want is the desired state; implemented by *desired.Table.
 type Want interface {
 	Get(kernel.Key) (desired.Virtual, bool)
-	Shares(kernel.Element) bool
+	HasShared(kernel.Element) bool
 }
 
-// Scope says what a plan looks at; everything else is left as it is.
+// Scope limits a plan. Everything outside it stays unchanged.
 type Scope struct {
-	Keys   []kernel.Key     // virtual servers, sorted
-	Shared []kernel.Element // of shared sets
-	Addrs  []netip.Addr     // bound addresses, beside those of Keys
+	Keys   []kernel.Key     // sorted
+	Shared []kernel.Element // elements of shared sets
+	Addrs  []netip.Addr     // bound addresses in addition to those of Keys
 }
 
-// At returns the virtual servers at an address, without a look at all others: a start binds as many addresses as it has
-// virtual servers.
-func (s Scope) At(a netip.Addr) []kernel.Key {
+// KeysAt returns the virtual servers at an address. The search is binary, since a start binds about as many addresses
+// as it has virtual servers.
+func (s Scope) KeysAt(a netip.Addr) []kernel.Key {
 	first, _ := slices.BinarySearchFunc(s.Keys, a, func(k kernel.Key, a netip.Addr) int { return k.Addr.Compare(a) })
 	n := first
 	for n < len(s.Keys) && s.Keys[n].Addr == a {
@@ -40,20 +39,21 @@ func (s Scope) At(a netip.Addr) []kernel.Key {
 	return s.Keys[first:n]
 }
 
-// Compute returns the operations that bring what is in scope from have to want. Real servers that should go keep their
-// connections at weight 0; deleting them is for whoever watches them drain, except for protocols that do not drain.
+// Compute returns the operations that bring the scope from have to want. Unwanted real servers keep their connections
+// at weight 0 and are deleted by package drain's caller; real servers of protocols that do not drain are deleted at
+// once.
 func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
-	p := planner{want: want, have: have, addrs: map[netip.Addr]int{}, bind: map[netip.Addr]bool{}}
+	p := planner{want: want, have: have, serverDelta: map[netip.Addr]int{}, needsBinding: map[netip.Addr]bool{}}
 	for _, k := range sortedKeys(scope.Keys) {
-		p.key(k)
+		p.planKey(k)
 	}
 	for _, e := range scope.Shared {
-		p.element(e, want.Shares(e))
+		p.setElement(e, want.HasShared(e))
 	}
 	for _, a := range scope.Addrs {
-		p.addrs[a] += 0
+		p.serverDelta[a] += 0
 	}
-	p.addresses()
+	p.planAddresses()
 	return p.ops()
 }
 
@@ -68,12 +68,12 @@ type planner struct {
 	want Want
 	have *kernel.State
 
-	add, swap, remove                    []kernel.Element // swap leaves with the first operation, remove with the last
+	add, swap, remove                    []kernel.Element // swap is removed in the first operation, remove in the last
 	virtuals, reals, binds               []kernel.Op
 	drains, deleteReals, deletes, unbind []kernel.Op
 
-	addrs map[netip.Addr]int  // planned change of the number of virtual servers at an address
-	bind  map[netip.Addr]bool // a virtual server is wanted at the address, which is not the node's by itself
+	serverDelta  map[netip.Addr]int  // planned change of the number of virtual servers by address
+	needsBinding map[netip.Addr]bool // addresses that wanted virtual servers need bound
 }
 
 func (p *planner) ops() []kernel.Op {
@@ -95,77 +95,79 @@ func sortedElements(e []kernel.Element) []kernel.Element {
 	return e
 }
 
-func (p *planner) key(k kernel.Key) {
+func (p *planner) planKey(k kernel.Key) {
 	want, wanted := p.want.Get(k)
 	have, exists := p.have.Virtual(k)
-	p.addrs[k.Addr] += 0
+	p.serverDelta[k.Addr] += 0
 	switch {
 	case wanted && !exists:
 		p.virtuals = append(p.virtuals, kernel.AddVirtual{Virtual: want.Virtual})
-		p.addrs[k.Addr]++
+		p.serverDelta[k.Addr]++
 	case wanted && have != want.Virtual:
 		p.virtuals = append(p.virtuals, kernel.UpdateVirtual{Virtual: want.Virtual})
 	}
 	if wanted && want.Binds() {
-		p.bind[k.Addr] = true
+		p.needsBinding[k.Addr] = true
 	}
-	p.realServers(k, want.Reals)
-	// A virtual server that should go lives on while a real server of it drains, and so do its elements: they are the
-	// record that it is ours.
-	gone := !wanted && (!exists || len(p.left(k)) == 0)
+	p.planReals(k, want.Reals)
+	// An unwanted virtual server stays while a real server of it drains. Its elements stay too: they record that the
+	// proxier owns it.
+	gone := !wanted && (!exists || len(p.remainingReals(k)) == 0)
 	if gone && exists {
 		p.deletes = append(p.deletes, kernel.DeleteVirtual{Key: k})
-		p.addrs[k.Addr]--
+		p.serverDelta[k.Addr]--
 	}
 	if !wanted && !gone {
-		p.record(k)
+		p.restoreRecord(k)
 		return
 	}
 	for _, set := range kernel.Sets() {
-		if set.Records() {
-			p.element(kernel.Element{Set: set, Key: k}, wanted && want.Source == set)
+		if set.RecordsOwnership() {
+			p.setElement(kernel.Element{Set: set, Key: k}, wanted && want.Source == set)
 		}
 	}
-	p.element(kernel.Element{Set: kernel.Drop, Key: k}, wanted && want.Drop)
-	p.clients(k, want.Clients)
+	p.setElement(kernel.Element{Set: kernel.Drop, Key: k}, wanted && want.Drop)
+	p.planClients(k, want.Clients)
 }
 
-// clients restricts a virtual server to its clients. The old ranges make room for the new ones in one operation, since
-// the kernel has no ranges that overlap; they go last where nothing is restricted any more.
-func (p *planner) clients(k kernel.Key, want *desired.Clients) {
-	p.element(kernel.Element{Set: kernel.Restricted, Key: k}, want != nil)
+// planClients restricts a virtual server to its clients. Replaced ranges are removed in the operation that adds the
+// new ones, since the kernel does not accept overlapping ranges. If the restriction ends, its ranges are removed
+// last.
+func (p *planner) planClients(k kernel.Key, want *desired.Clients) {
+	p.setElement(kernel.Element{Set: kernel.Restricted, Key: k}, want != nil)
 	allowed := func(from netip.Prefix) kernel.Element {
-		return kernel.Element{Set: kernel.Allowed, Key: k, From: from}
+		return kernel.Element{Set: kernel.Allowed, Key: k, Source: from}
 	}
 	var wanted desired.Clients
 	if want != nil {
 		wanted = *want
 	}
 	for _, from := range wanted {
-		p.element(allowed(from), true)
+		p.setElement(allowed(from), true)
 	}
 	for _, from := range p.have.Sources(k) {
 		switch {
 		case want == nil:
-			p.element(allowed(from), false)
+			p.setElement(allowed(from), false)
 		case !slices.Contains(wanted, from):
 			p.swap = append(p.swap, allowed(from))
 		}
 	}
 }
 
-// record restores a lost record of a virtual server that drains. It takes no new connections, so any set will do.
-func (p *planner) record(k kernel.Key) {
+// restoreRecord restores the missing ownership record of a draining virtual server. It takes no new connections, so
+// any recording set works.
+func (p *planner) restoreRecord(k kernel.Key) {
 	for _, set := range kernel.Sets() {
-		if set.Records() && p.have.Has(kernel.Element{Set: set, Key: k}) {
+		if set.RecordsOwnership() && p.have.Has(kernel.Element{Set: set, Key: k}) {
 			return
 		}
 	}
 	p.add = append(p.add, kernel.Element{Set: kernel.FromNode, Key: k})
 }
 
-// realServers raises or adds what is wanted (sorted) and takes the rest out.
-func (p *planner) realServers(k kernel.Key, want []netip.AddrPort) {
+// planReals adds or raises the wanted real servers (sorted) and drains or deletes the others.
+func (p *planner) planReals(k kernel.Key, want []netip.AddrPort) {
 	for _, a := range want {
 		weight, exists := p.have.Weight(k, a)
 		switch {
@@ -188,15 +190,15 @@ func (p *planner) realServers(k kernel.Key, want []netip.AddrPort) {
 	}
 }
 
-// left returns the real servers that stay in a virtual server which is not wanted.
-func (p *planner) left(k kernel.Key) []kernel.Real {
+// remainingReals returns the real servers that keep an unwanted virtual server alive.
+func (p *planner) remainingReals(k kernel.Key) []kernel.Real {
 	if !k.Protocol.Drains() {
 		return nil
 	}
 	return p.have.Reals(k)
 }
 
-func (p *planner) element(e kernel.Element, wanted bool) {
+func (p *planner) setElement(e kernel.Element, wanted bool) {
 	switch has := p.have.Has(e); {
 	case wanted && !has:
 		p.add = append(p.add, e)
@@ -205,22 +207,22 @@ func (p *planner) element(e kernel.Element, wanted bool) {
 	}
 }
 
-func (p *planner) addresses() {
-	addrs := make([]netip.Addr, 0, len(p.addrs))
-	for a := range p.addrs {
+func (p *planner) planAddresses() {
+	addrs := make([]netip.Addr, 0, len(p.serverDelta))
+	for a := range p.serverDelta {
 		addrs = append(addrs, a)
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range addrs {
 		bound := p.have.Bound(a)
-		used := p.have.Users(a)+p.addrs[a] > 0
+		used := p.have.ServersAt(a)+p.serverDelta[a] > 0
 		switch {
-		case p.bind[a] && !bound:
+		case p.needsBinding[a] && !bound:
 			p.binds = append(p.binds, kernel.Bind{Addr: a})
 		case bound && !used:
 			p.unbind = append(p.unbind, kernel.Unbind{Addr: a})
 		}
-		// Before it is bound, and until it is not any more, no program of the host answers there.
-		p.element(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}, p.bind[a] || bound && used)
+		// No program of the host may answer at the address from before it is bound until it is unbound.
+		p.setElement(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}, p.needsBinding[a] || bound && used)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-type want map[kernel.Key]desired.Virtual
+type wantMap map[kernel.Key]desired.Virtual
 
-func (w want) Get(k kernel.Key) (desired.Virtual, bool) { v, ok := w[k]; return v, ok }
-func (w want) Shares(kernel.Element) bool               { return false }
+func (w wantMap) Get(k kernel.Key) (desired.Virtual, bool) { v, ok := w[k]; return v, ok }
+func (w wantMap) HasShared(kernel.Element) bool            { return false }
 
 func key(protocol kernel.Protocol) kernel.Key {
 	return kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: protocol, Port: 80}
@@ -31,32 +31,32 @@ func virtual(k kernel.Key, source kernel.Set, pods ...byte) desired.Virtual {
 	return v
 }
 
-// Each plan is made and carried out in turn; what it says is what a reader has to find right.
-func TestPlansOfALife(t *testing.T) {
+// The plans of one Service's life cycle, each applied before the next is computed.
+func TestPlansOfServiceLifecycle(t *testing.T) {
 	for _, protocol := range []kernel.Protocol{kernel.TCP, kernel.UDP, kernel.SCTP} {
 		have, k := kernel.NewState(), key(protocol)
 		dropped := virtual(k, kernel.FromNode)
 		dropped.Drop = true
 		for _, step := range []struct {
 			name     string
-			want     want
+			want     wantMap
 			tcp, udp []string
 		}{
-			{"a Service appears", want{k: virtual(k, kernel.Masquerade, 1)}, []string{
+			{"Service created", wantMap{k: virtual(k, kernel.Masquerade, 1)}, []string{
 				"change-sets +isolated:203.0.113.10 +masquerade:KEY", "add-virtual KEY", "add-real KEY 10.244.1.1:8080 weight 1", "bind 203.0.113.10"}, nil},
-			{"a pod takes over from another", want{k: virtual(k, kernel.Masquerade, 2)}, []string{
+			{"pod replaced", wantMap{k: virtual(k, kernel.Masquerade, 2)}, []string{
 				"add-real KEY 10.244.1.2:8080 weight 1", "set-weight KEY 10.244.1.1:8080 weight 0"}, []string{
 				"add-real KEY 10.244.1.2:8080 weight 1", "delete-real KEY 10.244.1.1:8080"}},
-			{"and back: only weights", want{k: virtual(k, kernel.Masquerade, 1)}, []string{
+			{"replaced back: weights only", wantMap{k: virtual(k, kernel.Masquerade, 1)}, []string{
 				"set-weight KEY 10.244.1.1:8080 weight 1", "set-weight KEY 10.244.1.2:8080 weight 0"}, []string{
 				"add-real KEY 10.244.1.1:8080 weight 1", "delete-real KEY 10.244.1.2:8080"}},
-			{"policy Local, and no endpoint here", want{k: dropped}, []string{
+			{"policy Local without a local endpoint", wantMap{k: dropped}, []string{
 				"change-sets +drop:KEY +from-node:KEY", "set-weight KEY 10.244.1.1:8080 weight 0", "change-sets -masquerade:KEY"}, []string{
 				"change-sets +drop:KEY +from-node:KEY", "delete-real KEY 10.244.1.1:8080", "change-sets -masquerade:KEY"}},
-			{"an endpoint here", want{k: virtual(k, kernel.FromNode, 3)}, []string{
+			{"a local endpoint", wantMap{k: virtual(k, kernel.FromNode, 3)}, []string{
 				"add-real KEY 10.244.1.3:8080 weight 1", "change-sets -drop:KEY"}, nil},
-			{"nothing to do", want{k: virtual(k, kernel.FromNode, 3)}, []string{}, nil},
-			{"the Service goes: its virtual server waits for the connections", want{}, []string{
+			{"no change", wantMap{k: virtual(k, kernel.FromNode, 3)}, []string{}, nil},
+			{"Service deleted: its virtual server drains", wantMap{}, []string{
 				"set-weight KEY 10.244.1.3:8080 weight 0"}, []string{
 				"delete-real KEY 10.244.1.3:8080", "delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY -isolated:203.0.113.10"}},
 		} {
@@ -71,17 +71,17 @@ func TestPlansOfALife(t *testing.T) {
 					t.Fatalf("%v, %s: %v", protocol, step.name, err)
 				}
 			}
-			if diff := cmp.Diff(named(expected, k), got); diff != "" {
+			if diff := cmp.Diff(expandKey(expected, k), got); diff != "" {
 				t.Errorf("%v, %s (-want +got):\n%s", protocol, step.name, diff)
 			}
 		}
 		if protocol == kernel.TCP {
-			lastConnectionEnds(t, have, k)
+			checkPlanAfterDrain(t, have, k)
 		}
 	}
 }
 
-func lastConnectionEnds(t *testing.T, have *kernel.State, k kernel.Key) {
+func checkPlanAfterDrain(t *testing.T, have *kernel.State, k kernel.Key) {
 	t.Helper()
 	for _, real := range have.Reals(k) {
 		if err := have.Apply(kernel.DeleteReal{Key: k, Real: real.Addr}); err != nil {
@@ -89,15 +89,15 @@ func lastConnectionEnds(t *testing.T, have *kernel.State, k kernel.Key) {
 		}
 	}
 	got := []string{}
-	for _, op := range Compute(Scope{Keys: []kernel.Key{k}}, want{}, have) {
+	for _, op := range Compute(Scope{Keys: []kernel.Key{k}}, wantMap{}, have) {
 		got = append(got, op.String())
 	}
-	if diff := cmp.Diff(named([]string{"delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY -isolated:203.0.113.10"}, k), got); diff != "" {
+	if diff := cmp.Diff(expandKey([]string{"delete-virtual KEY", "unbind 203.0.113.10", "change-sets -from-node:KEY -isolated:203.0.113.10"}, k), got); diff != "" {
 		t.Errorf("after the last connection (-want +got):\n%s", diff)
 	}
 }
 
-func named(ops []string, k kernel.Key) []string {
+func expandKey(ops []string, k kernel.Key) []string {
 	all := []string{}
 	for _, op := range ops {
 		for i := 0; i+3 <= len(op); i++ {
@@ -114,8 +114,8 @@ func TestAddressStaysWhileAnotherPortUsesIt(t *testing.T) {
 	one, two := key(kernel.TCP), key(kernel.TCP)
 	two.Port = 81
 	have := kernel.NewState()
-	both := want{one: virtual(one, kernel.FromNode), two: virtual(two, kernel.FromNode)}
-	apply := func(w want) []kernel.Op {
+	both := wantMap{one: virtual(one, kernel.FromNode), two: virtual(two, kernel.FromNode)}
+	apply := func(w wantMap) []kernel.Op {
 		ops := Compute(Scope{Keys: []kernel.Key{one, two}}, w, have)
 		for _, op := range ops {
 			if err := have.Apply(op); err != nil {
@@ -125,23 +125,23 @@ func TestAddressStaysWhileAnotherPortUsesIt(t *testing.T) {
 		return ops
 	}
 	apply(both)
-	apply(want{two: both[two]})
+	apply(wantMap{two: both[two]})
 	if !have.Bound(one.Addr) {
 		t.Error("the address was unbound while another port needs it")
 	}
-	apply(want{})
+	apply(wantMap{})
 	if have.Bound(one.Addr) || len(have.Keys())+len(have.Elements()) > 0 {
-		t.Error("something is left over")
+		t.Error("virtual servers or elements remain")
 	}
 }
 
-func TestSchedulerOfAnEarlierProcessIsUpdated(t *testing.T) {
+func TestSchedulerChangeUpdatesVirtualServer(t *testing.T) {
 	k := key(kernel.TCP)
 	have := kernel.NewState()
 	v := virtual(k, kernel.FromNode)
 	have.Put(kernel.Server{Virtual: kernel.Virtual{Key: k, Scheduler: "lc"}})
-	ops := Compute(Scope{Keys: []kernel.Key{k}}, want{k: v}, have)
+	ops := Compute(Scope{Keys: []kernel.Key{k}}, wantMap{k: v}, have)
 	if len(ops) != 3 || ops[1].Name() != "update-virtual" {
-		t.Errorf("plan %v, want the virtual server updated after it was recorded", ops)
+		t.Errorf("plan %v, want the record first and then the update", ops)
 	}
 }

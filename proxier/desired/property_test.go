@@ -12,28 +12,28 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anything draws what an API server should not have let through, beside what it should.
-type anything struct{ *rapid.T }
+// arbitrary generates valid and invalid API objects.
+type arbitrary struct{ *rapid.T }
 
-func (a anything) address() string {
+func (a arbitrary) address() string {
 	return rapid.SampledFrom([]string{"", "None", "x", "10.96.0.10", "10.96.0.11", "203.0.113.10", "fd00:96::10", "2001:db8::10", "127.0.0.1", "127.8.8.8",
 		"::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1", "0.1.2.3",
 		"10.0.0.11", "fd00:10::11", "10.0.0.13", "::ffff:10.0.0.11", "::ffff:127.0.0.1", "010.0.0.1", "10.96.0.10/32", " 10.96.0.10"}).Draw(a.T, "address")
 }
 
-func (a anything) port() int32 {
+func (a arbitrary) port() int32 {
 	return rapid.SampledFrom([]int32{-1, 0, 1, 53, 80, 80, 65535, 65536, 1 << 30}).Draw(a.T, "port")
 }
 
-func (a anything) addresses() []string {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return anything{t}.address() }), 0, 3).Draw(a.T, "addresses")
+func (a arbitrary) addresses() []string {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return arbitrary{t}.address() }), 0, 3).Draw(a.T, "addresses")
 }
 
-func (a anything) protocol() v1.Protocol {
+func (a arbitrary) protocol() v1.Protocol {
 	return rapid.SampledFrom([]v1.Protocol{"", "TCP", "UDP", "SCTP", "tcp", "QUIC"}).Draw(a.T, "protocol")
 }
 
-func (a anything) service() *v1.Service {
+func (a arbitrary) service() *v1.Service {
 	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	s.Spec.Type = rapid.SampledFrom([]v1.ServiceType{"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "?"}).Draw(a.T, "type")
 	s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.ExternalIPs = a.address(), a.addresses(), a.addresses()
@@ -54,7 +54,7 @@ func (a anything) service() *v1.Service {
 	return s
 }
 
-func (a anything) slice() *discovery.EndpointSlice {
+func (a arbitrary) slice() *discovery.EndpointSlice {
 	s := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}}
 	s.AddressType = rapid.SampledFrom([]discovery.AddressType{"IPv4", "IPv6", "FQDN", ""}).Draw(a.T, "kind")
 	for range rapid.IntRange(0, 3).Draw(a.T, "target ports") {
@@ -76,21 +76,21 @@ func (a anything) slice() *discovery.EndpointSlice {
 	return s
 }
 
-// Whatever the API holds: no address is programmed that the Service does not have, nor one that is nobody's to give; no
-// real server is one either; and what is left out is named.
-func TestNothingOutsideItsOwnService(t *testing.T) {
+// For arbitrary API objects, only addresses of the Service are programmed, never reserved ones, and everything that
+// is left out is refused by name.
+func TestComputeOfArbitraryObjects(t *testing.T) {
 	o := options()
-	o.IPv6, o.NodePorts = true, addrs("10.0.0.11", "fd00:10::11")
+	o.IPv6, o.NodePortAddrs = true, addrs("10.0.0.11", "fd00:10::11")
 	o.Reserved = map[netip.Addr]Reservation{}
-	for _, a := range append(addrs("10.0.0.12", "127.0.0.1"), o.NodePorts...) {
-		o.Reserved[a] = Always
+	for _, a := range append(addrs("10.0.0.12", "127.0.0.1"), o.NodePortAddrs...) {
+		o.Reserved[a] = ReservedAlways
 	}
-	o.Reserved[netip.MustParseAddr("10.0.0.13")] = ButClusterIPs
+	o.Reserved[netip.MustParseAddr("10.0.0.13")] = ReservedExceptClusterIPs
 	rapid.Check(t, func(t *rapid.T) {
-		service := anything{t}.service()
+		service := arbitrary{t}.service()
 		var all []*discovery.EndpointSlice
 		for range rapid.IntRange(0, 2).Draw(t, "slices") {
-			all = append(all, anything{t}.slice())
+			all = append(all, arbitrary{t}.slice())
 		}
 		got := Compute(web, service, all, o)
 		own := append([]string{service.Spec.ClusterIP}, slices.Concat(service.Spec.ClusterIPs, service.Spec.ExternalIPs)...)
@@ -103,11 +103,11 @@ func TestNothingOutsideItsOwnService(t *testing.T) {
 				t.Fatalf("%v twice", v.Key)
 			}
 			seen[v.Key.String()] = true
-			if v.Origin == FromNodePort != slices.Contains(o.NodePorts, v.Addr) {
+			if v.Origin == FromNodePort != slices.Contains(o.NodePortAddrs, v.Addr) {
 				t.Fatalf("%v comes from %v", v.Key, v.Origin)
 			}
 			if v.Origin != FromNodePort && !slices.Contains(own, v.Addr.String()) {
-				t.Fatalf("%v is no address of the Service, which has %v", v.Key, own)
+				t.Fatalf("%v is not an address of the Service, which has %v", v.Key, own)
 			}
 			if v.Port == 0 || v.Affinity < 0 || v.Affinity != 0 && service.Spec.SessionAffinity != "ClientIP" {
 				t.Fatalf("%+v", v.Virtual)

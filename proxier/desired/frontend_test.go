@@ -12,21 +12,21 @@ func TestSourceRanges(t *testing.T) {
 	ranges := func(r ...string) func(*v1.Service) {
 		return func(s *v1.Service) { s.Spec.LoadBalancerSourceRanges = r }
 	}
-	node := map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): Always}
+	node := map[netip.Addr]Reservation{netip.MustParseAddr("10.0.0.11"): ReservedAlways}
 	for _, test := range []struct {
 		name    string
 		service *v1.Service
 		want    string
 		refused int
 	}{
-		{"none given", load(), "<nil>", 0},
-		{"sorted and masked", load(ranges("198.51.100.77/24", " 10.9.0.0/16 ")), "&[10.9.0.0/16 198.51.100.0/24]", 0},
-		{"one in another", load(ranges("198.51.100.0/24", "198.51.0.0/16", "198.51.100.0/24")), "&[198.51.0.0/16]", 0},
-		{"everybody", load(ranges("198.51.100.0/24", "0.0.0.0/0")), "<nil>", 0},
-		{"with the node's own address", load(ranges("10.0.0.0/24")), "&[10.0.0.0/24 203.0.113.10/32]", 0},
-		{"nonsense lets nobody in", load(ranges("198.51.100.1")), "&[]", 1},
-		{"nonsense beside another", load(ranges("x", "198.51.100.0/24")), "&[198.51.100.0/24]", 1},
-		{"of the other family lets nobody in", load(ranges("2001:db8::/32", "::/0")), "&[]", 0},
+		{"no ranges", loadBalancerService(), "<nil>", 0},
+		{"sorted and masked", loadBalancerService(ranges("198.51.100.77/24", " 10.9.0.0/16 ")), "&[10.9.0.0/16 198.51.100.0/24]", 0},
+		{"nested ranges", loadBalancerService(ranges("198.51.100.0/24", "198.51.0.0/16", "198.51.100.0/24")), "&[198.51.0.0/16]", 0},
+		{"all addresses", loadBalancerService(ranges("198.51.100.0/24", "0.0.0.0/0")), "<nil>", 0},
+		{"range with a node address", loadBalancerService(ranges("10.0.0.0/24")), "&[10.0.0.0/24 203.0.113.10/32]", 0},
+		{"invalid range allows no client", loadBalancerService(ranges("198.51.100.1")), "&[]", 1},
+		{"invalid and valid range", loadBalancerService(ranges("x", "198.51.100.0/24")), "&[198.51.100.0/24]", 1},
+		{"other family allows no client", loadBalancerService(ranges("2001:db8::/32", "::/0")), "&[]", 0},
 	} {
 		o := options()
 		o.Reserved = node
@@ -35,26 +35,26 @@ func TestSourceRanges(t *testing.T) {
 			t.Errorf("%s: refused %v", test.name, got.Refused)
 		}
 		for _, v := range got.Virtuals {
-			want := "<nil>" // cluster IPs and external IPs are open to everybody
+			want := "<nil>" // cluster IPs and external IPs are never restricted
 			if v.Origin == FromLoadBalancer {
 				want = test.want
 			}
 			if text := fmt.Sprint(v.Clients); text != want {
-				t.Errorf("%s: %v is open to %s, want %s", test.name, v.Key, text, want)
+				t.Errorf("%s: %v allows %s, want %s", test.name, v.Key, text, want)
 			}
 		}
 	}
 }
 
-// A balancer may ask for the healthCheckNodePort at its own address; nobody has to at others.
-func TestHealthPortAnswersAtTheBalancersAddress(t *testing.T) {
+// Some load balancers check the healthCheckNodePort at their own address; no other address answers there.
+func TestHealthCheckPortIsOpenAtLoadBalancerAddress(t *testing.T) {
 	for _, test := range []struct {
 		policy v1.ServiceExternalTrafficPolicy
 		port   int32
 		want   uint16
 	}{{v1.ServiceExternalTrafficPolicyLocal, 32000, 32000}, {v1.ServiceExternalTrafficPolicyCluster, 32000, 0},
 		{v1.ServiceExternalTrafficPolicyLocal, 0, 0}, {v1.ServiceExternalTrafficPolicyLocal, 70000, 0}} {
-		svc := load(external(test.policy), func(s *v1.Service) { s.Spec.HealthCheckNodePort = test.port })
+		svc := loadBalancerService(external(test.policy), func(s *v1.Service) { s.Spec.HealthCheckNodePort = test.port })
 		for _, v := range Compute(web, svc, nil, options()).Virtuals {
 			want := test.want
 			if v.Origin != FromLoadBalancer {
