@@ -22,9 +22,9 @@ var rooms = []struct {
 	{"reports", nil, "a history is judged long after the run, by any program"},
 	{"probes", []string{"reports", "probes", "internal/clock"}, "the detector must not know what it measures"},
 	{"proxier", []string{"proxier"}, "the bundled proxier is a program that stands alone"},
-	{"evidence", []string{"reports"}, "it watches any API, the lab's or a stranger's"},
-	{"lab", []string{"lab", "reports", "evidence"}, "the lab neither disturbs nor measures"},
-	{"cluster", []string{"reports", "evidence", "internal/clock"}, "a live cluster is no lab, and its driver neither disturbs nor measures"},
+	{"observers", []string{"reports"}, "the lab and live clusters share them"},
+	{"lab", []string{"lab", "reports", "observers"}, "the lab neither disturbs nor measures"},
+	{"cluster", []string{"reports", "observers", "internal/clock"}, "a live cluster is no lab, and its driver neither disturbs nor measures"},
 	{"scenarios", []string{"reports"}, "the same steps drive the lab and a live cluster"},
 }
 

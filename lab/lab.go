@@ -15,16 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/lab/balancer"
-	"github.com/hitless/hitless/lab/conntrack"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kube"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/subject"
-	"github.com/hitless/hitless/lab/tables"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -48,8 +46,8 @@ type Choice struct {
 	Subjects   []subject.Program // the first is started on each node; another may take its place
 	SubjectEnv []string          // added to the subjects' environment
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
-	// QuietTables has the nodes' IPVS tables looked at after events only from when an attempt has failed: a look wakes the machine.
-	QuietTables bool
+	// IPVSAfterFailure suppresses reads of the nodes' IPVS tables until an attempt has failed. Each read wakes up the VM.
+	IPVSAfterFailure bool
 }
 
 // Lab is a cluster that runs.
@@ -61,8 +59,8 @@ type Lab struct {
 	Replay     *replay.Server // nil with a real control plane
 	Proxies    *subject.Fleet
 	Balancer   *balancer.Balancer
-	Tables     *tables.Watcher // nil where no subject is known to use any
-	Conntrack  *conntrack.Asker
+	Tables     *observers.Tables // nil when no subject has a known table
+	Conntrack  *observers.Conntrack
 
 	cfg    Config
 	choice Choice
@@ -102,10 +100,10 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if err := l.watchTables(ctx); err != nil {
 		return err
 	}
-	if l.Conntrack, err = conntrack.New(l.Net.Nodes, l.cfg.Recorder, l.cfg.Now); err != nil {
+	if l.Conntrack, err = observers.NewConntrack(l.observed(), l.cfg.Recorder, l.cfg.Now); err != nil {
 		return err
 	}
-	l.part(ctx, "connection tracking's asker", l.Conntrack.Run)
+	l.part(ctx, "the conntrack observer", l.Conntrack.Run)
 	if l.Client, err = kube.NewClient(l.Kubeconfig, ""); err != nil {
 		return err
 	}
@@ -116,40 +114,48 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if err := l.balancer(ctx); err != nil {
 		return err
 	}
-	l.part(ctx, "the watcher of endpoints", func(ctx context.Context) error {
-		return evidence.Endpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
+	l.part(ctx, "the endpoint observer", func(ctx context.Context) error {
+		return observers.WatchEndpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
 	})
 	l.cfg.Progress("starting " + l.choice.Subjects[0].Spec.String() + " on each node")
 	return l.subject(ctx)
 }
 
-// watchTables watches those tables of the nodes that a subject of this lab uses.
+// watchTables starts the observer of those tables that a subject of this lab uses.
 func (l *Lab) watchTables(ctx context.Context) (err error) {
 	in := func(modes ...string) bool {
 		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
 	}
-	use := tables.Use{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), Quiet: l.choice.QuietTables}
-	if !use.IPVS && !use.NFTables {
+	kinds := observers.TableKinds{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), IPVSAfterFailure: l.choice.IPVSAfterFailure}
+	if !kinds.IPVS && !kinds.NFTables {
 		return nil
 	}
-	if l.Tables, err = tables.New(l.Net.Nodes, use, l.cfg.Recorder, l.cfg.Now); err != nil {
+	if l.Tables, err = observers.NewTables(l.observed(), kinds, l.cfg.Recorder, l.cfg.Now); err != nil {
 		return err
 	}
-	l.cfg.Recorder = telling{l.cfg.Recorder, l.Tables}
-	l.part(ctx, "the watcher of the nodes' tables", l.Tables.Run)
+	l.cfg.Recorder = tableNotifier{l.cfg.Recorder, l.Tables}
+	l.part(ctx, "the table observer", l.Tables.Run)
 	return nil
 }
 
-// telling passes events on, and tells the watcher of tables of them.
-type telling struct {
-	reports.Recorder
-	watcher *tables.Watcher
+func (l *Lab) observed() []observers.Node {
+	nodes := make([]observers.Node, len(l.Net.Nodes))
+	for i, n := range l.Net.Nodes {
+		nodes[i] = observers.Node{Name: n.Name, Addr: n.Addr, Namespace: n.Namespace}
+	}
+	return nodes
 }
 
-// Event records the event, then has the tables looked at that it may change.
-func (t telling) Event(e reports.Event) {
+// tableNotifier notifies the table observer of each recorded event.
+type tableNotifier struct {
+	reports.Recorder
+	tables *observers.Tables
+}
+
+// Event records an event and has the tables read that it may change.
+func (t tableNotifier) Event(e reports.Event) {
 	t.Recorder.Event(e)
-	t.watcher.Happened(e.Kind)
+	t.tables.EventRecorded(e.Kind)
 }
 
 // part runs a part of the lab until the lab goes down; its failure is told through Failed.

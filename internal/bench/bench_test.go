@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/lab/replay"
 )
 
@@ -69,34 +66,34 @@ func TestNoAddressComesTwice(t *testing.T) {
 	}
 }
 
-// scene is a kernel that has one virtual server more at each look.
-type scene struct {
-	looks int
-	err   error
-	after bool // what changed says when all are there
-	times map[*virtual]int
+// fakeProbe is a kernel that serves one Service more at each call of Changed.
+type fakeProbe struct {
+	changes int
+	err     error
+	after   bool // result of Changed once all are served
+	checks  map[netip.AddrPort]int
 }
 
-func (s *scene) changed() (bool, error) {
-	s.looks++
-	return s.looks <= 4 || s.after, s.err
+func (p *fakeProbe) Changed() (bool, error) {
+	p.changes++
+	return p.changes <= 4 || p.after, p.err
 }
 
-func (s *scene) has(v *virtual) (bool, error) {
-	s.times[v]++
-	return int(v.addr.As4()[3]) < s.looks, nil
+func (p *fakeProbe) Serves(address netip.AddrPort, _ []netip.AddrPort) (bool, error) {
+	p.checks[address]++
+	return int(address.Addr().As4()[3]) < p.changes, nil
 }
 
-func (s *scene) close() {}
+func (p *fakeProbe) Close() {}
 
-func TestTheObserverEndsWhenAllAreThere(t *testing.T) {
+func TestObserverEndsWhenAllAreServed(t *testing.T) {
 	all := []*virtual{{addr: clusterIP(1)}, {addr: clusterIP(2)}, {addr: clusterIP(3)}}
 	for _, after := range []bool{false, true} {
-		s := &scene{after: after, times: map[*virtual]int{}}
+		p := &fakeProbe{after: after, checks: map[netip.AddrPort]int{}}
 		ticks := time.Duration(0)
 		o := observer{now: func() time.Duration { ticks += time.Second; return ticks }, alive: func() error { return nil }}
-		took, err := o.wait(context.Background(), 0, s, all)
-		// The clock was read at four looks, and once more when something changed while the observer looked.
+		took, err := o.wait(context.Background(), 0, p, all)
+		// The clock was read at four checks, and once more when something changed during the last one.
 		want := 4 * time.Second
 		if after {
 			want = 5 * time.Second
@@ -105,79 +102,29 @@ func TestTheObserverEndsWhenAllAreThere(t *testing.T) {
 			t.Errorf("it took %s, %v; want %s", took, err, want)
 		}
 		for _, v := range all {
-			if n := s.times[v]; n > 2 {
-				t.Errorf("%s was looked at %d times", v.addr, n)
+			if n := p.checks[v.address()]; n > 2 {
+				t.Errorf("%s was checked %d times", v.addr, n)
 			}
 		}
 	}
 }
 
-func TestTheObserverGivesUp(t *testing.T) {
+func TestObserverErrors(t *testing.T) {
 	never := []*virtual{{addr: clusterIP(250)}}
 	dead, blind := errors.New("dead"), errors.New("blind")
 	for name, c := range map[string]struct {
-		scene *scene
+		probe *fakeProbe
 		alive error
 		want  string
 	}{
-		"with the subject": {&scene{times: map[*virtual]int{}}, dead, "dead"},
-		"when it is blind": {&scene{times: map[*virtual]int{}, err: blind}, nil, "blind"},
-		"in the end":       {&scene{times: map[*virtual]int{}}, nil, "were not in the kernel"},
+		"the subject exits":         {&fakeProbe{checks: map[netip.AddrPort]int{}}, dead, "dead"},
+		"the kernel gives an error": {&fakeProbe{checks: map[netip.AddrPort]int{}, err: blind}, nil, "blind"},
+		"the time is over":          {&fakeProbe{checks: map[netip.AddrPort]int{}}, nil, "were not in the kernel"},
 	} {
 		ticks := time.Duration(0)
 		o := observer{now: func() time.Duration { ticks += within; return ticks }, alive: func() error { return c.alive }}
-		if _, err := o.wait(context.Background(), 0, c.scene, never); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := o.wait(context.Background(), 0, c.probe, never); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func elements(t *testing.T, data ...func(*netlink.AttributeEncoder) error) []byte {
-	t.Helper()
-	e := netlink.NewAttributeEncoder()
-	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, proxyTable)
-	e.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list *netlink.AttributeEncoder) error {
-		for _, d := range data {
-			list.Nested(unix.NFTA_LIST_ELEM, func(element *netlink.AttributeEncoder) error {
-				element.Nested(unix.NFTA_SET_ELEM_DATA, d)
-				return nil
-			})
-		}
-		return nil
-	})
-	message, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return message
-}
-
-func TestTargetsOfAMap(t *testing.T) {
-	chain := func(data *netlink.AttributeEncoder) error {
-		data.Nested(unix.NFTA_DATA_VERDICT, func(v *netlink.AttributeEncoder) error {
-			v.Uint32(unix.NFTA_VERDICT_CODE, 1)
-			v.String(unix.NFTA_VERDICT_CHAIN, "service-A")
-			return nil
-		})
-		return nil
-	}
-	pod := func(n byte) func(*netlink.AttributeEncoder) error {
-		return func(data *netlink.AttributeEncoder) error {
-			data.Bytes(unix.NFTA_DATA_VALUE, []byte{10, 128, 0, n, podPort >> 8, podPort & 0xff, 0, 0})
-			return nil
-		}
-	}
-	if found, err := targets(elements(t, chain)); err != nil || len(found) != 1 || found[0].chain != "service-A" {
-		t.Errorf("%+v, %v", found, err)
-	}
-	found, err := targets(elements(t, pod(1), pod(2)))
-	one, two, three := netip.MustParseAddr("10.128.0.1"), netip.MustParseAddr("10.128.0.2"), netip.MustParseAddr("10.128.0.3")
-	if err != nil || !same([]netip.Addr{two, one}, found) {
-		t.Errorf("%+v, %v", found, err)
-	}
-	for _, other := range [][]netip.Addr{{one}, {one, three}, {one, two, three}} {
-		if same(other, found) {
-			t.Errorf("%+v were taken for those of %v", found, other)
 		}
 	}
 }

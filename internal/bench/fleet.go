@@ -30,6 +30,16 @@ type virtual struct {
 	reals []netip.Addr // in the order of the slice
 }
 
+func (v *virtual) address() netip.AddrPort { return netip.AddrPortFrom(v.addr, servicePort) }
+
+func (v *virtual) backends() []netip.AddrPort {
+	all := make([]netip.AddrPort, len(v.reals))
+	for i, a := range v.reals {
+		all[i] = netip.AddrPortFrom(a, podPort)
+	}
+	return all
+}
+
 // fleet is the Services in the API. The last one is larger than the others, and is rolled.
 type fleet struct {
 	server  *replay.Server

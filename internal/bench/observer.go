@@ -7,16 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// view is a node's kernel as one kind of proxy programs it.
-type view interface {
-	// changed reports whether anything may have changed since it was last asked, cheaply.
-	changed() (bool, error)
-	// has reports whether the kernel serves the virtual server with just these real servers.
-	has(*virtual) (bool, error)
-	close()
-}
+	"github.com/hitless/hitless/observers"
+)
 
 // observer waits for the kernel to have something. On a machine with one CPU all that it does is taken from the subject, so
 // that it looks seldom in relation to the time that has passed, and looks at each virtual server until it is there once.
@@ -34,7 +27,7 @@ const (
 )
 
 // wait returns the time from begin until all virtual servers were there.
-func (o *observer) wait(ctx context.Context, begin time.Duration, v view, all []*virtual) (time.Duration, error) {
+func (o *observer) wait(ctx context.Context, begin time.Duration, probe observers.ServiceProbe, all []*virtual) (time.Duration, error) {
 	// A thread of its own, since the runtime's timers are as coarse as a millisecond.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -47,11 +40,11 @@ func (o *observer) wait(ctx context.Context, begin time.Duration, v view, all []
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		changed, err := v.changed()
+		changed, err := probe.Changed()
 		seen := o.now()
 		for err == nil && changed && len(all) > 0 {
 			var there bool
-			if there, err = v.has(all[0]); !there {
+			if there, err = probe.Serves(all[0].address(), all[0].backends()); !there {
 				break
 			}
 			all = all[1:]
@@ -61,7 +54,7 @@ func (o *observer) wait(ctx context.Context, begin time.Duration, v view, all []
 		}
 		if len(all) == 0 {
 			// What was there when nothing changed any more was there when the observer began to look.
-			if again, err := v.changed(); again || err != nil {
+			if again, err := probe.Changed(); again || err != nil {
 				return o.now() - begin, err
 			}
 			return seen - begin, nil

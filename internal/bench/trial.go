@@ -14,6 +14,7 @@ import (
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers"
 )
 
 // within is how long anything may take in the lab's time.
@@ -27,7 +28,7 @@ type trial struct {
 	*bench
 	subject Subject
 	node    *topology.Node
-	view    view
+	probe   observers.ServiceProbe
 	group   *group
 	process *procs.Process
 	row     Row
@@ -39,10 +40,10 @@ func (b *bench) trial(ctx context.Context, s Subject, node *topology.Node) (Row,
 		t.row.MinSync = s.MinSync
 	}
 	var err error
-	if t.view, err = openView(s.Mode, node); err != nil {
+	if t.probe, err = observers.NewServiceProbe(s.Mode, observers.Node{Name: node.Name, Addr: node.Addr, Namespace: node.Namespace}); err != nil {
 		return t.row, err
 	}
-	defer t.view.close()
+	defer t.probe.Close()
 	if t.group, err = newGroup(fmt.Sprintf("trial-%d", node.Number)); err != nil {
 		return t.row, err
 	}
@@ -93,7 +94,7 @@ func (t *trial) coldStart(ctx context.Context) error {
 		if err := t.group.add(t.process.Pid()); err != nil {
 			return err
 		}
-		took, err = o.wait(ctx, begin, t.view, t.fleet.virtuals())
+		took, err = o.wait(ctx, begin, t.probe, t.fleet.virtuals())
 		return err
 	})
 	if err != nil {
@@ -169,7 +170,7 @@ func (t *trial) timed(ctx context.Context, v *virtual, write func() error) (took
 			return err
 		}
 		o := observer{now: t.Now, alive: t.alive}
-		took, err = o.wait(ctx, begin, t.view, []*virtual{v})
+		took, err = o.wait(ctx, begin, t.probe, []*virtual{v})
 		return err
 	})
 	return took, err

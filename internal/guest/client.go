@@ -11,11 +11,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/backend"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -61,7 +61,7 @@ func (c client) limits() (l probes.Limits, err error) {
 func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() time.Duration) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan error, 1)
-	go func() { over <- evidence.Endpoints(ctx, l.Client, metav1.NamespaceDefault, pods, now) }()
+	go func() { over <- observers.WatchEndpoints(ctx, l.Client, metav1.NamespaceDefault, pods, now) }()
 	return func() error {
 		cancel()
 		return errors.Join(<-over, pods.Close())

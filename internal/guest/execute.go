@@ -164,7 +164,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	if set["idleCollection"] == "off" {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Subjects: programs, SubjectEnv: env, QuietTables: p.Scenario == "soak",
+	return lab.Choice{Subjects: programs, SubjectEnv: env, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: set["loadBalancer"], Seed: balancerSeed(p.Seed), CheckTarget: set["checkTarget"],
 			Interval: interval, Fall: fall, Rise: rise, Flows: set["flows"]},
 	}, nil
@@ -230,7 +230,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
-	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordSaid(failed.near)); err != nil {
+	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

@@ -19,11 +19,10 @@ import (
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
-	"github.com/hitless/hitless/lab/conntrack"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/lab/tables"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
@@ -187,11 +186,11 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, record repo
 // watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, notes failures, and tells
 // how the measurement goes.
 func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
-	servers := map[uint16]tables.Server{}
+	servers := map[uint16]observers.ServiceAddress{}
 	var mu sync.Mutex
 	tell := pulses(plan, os.Stdout)
 	begins = func(lane uint16, target netip.AddrPort, protocol string) {
-		s := tables.Server{Address: target, UDP: strings.HasPrefix(protocol, "udp"), From: from.sources}
+		s := observers.ServiceAddress{Address: target, UDP: strings.HasPrefix(protocol, "udp"), Clients: from.sources}
 		mu.Lock()
 		servers[lane] = s
 		mu.Unlock()
@@ -208,14 +207,14 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 		}
 		failed.add(a)
 		if l.Tables != nil {
-			l.Tables.Failed()
+			l.Tables.AttemptFailed()
 		}
 		mu.Lock()
 		s, known := servers[a.Lane]
 		mu.Unlock()
 		// The kernel forgets a connection whose only answer is a reset.
 		if known && passed && a.Source.IsValid() && a.Class != reports.Refused {
-			l.Conntrack.Ask(conntrack.Question{Lane: a.Lane, Seq: a.Seq, Tuple: conntrack.Tuple{Source: a.Source, Target: s.Address, UDP: s.UDP}})
+			l.Conntrack.Enqueue(observers.ConntrackQuery{Lane: a.Lane, Seq: a.Seq, Tuple: observers.Tuple{Source: a.Source, Target: s.Address, UDP: s.UDP}})
 		}
 	}
 	return begins, measured

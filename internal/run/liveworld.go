@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/cluster"
-	"github.com/hitless/hitless/evidence"
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
@@ -71,10 +71,10 @@ func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWrit
 func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	all.Go(func() { _ = evidence.Endpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
-	all.Go(func() { _ = evidence.Pods(ctx, r.cluster.Client, r.namespace, w, now) })      // likewise
+	all.Go(func() { _ = observers.WatchEndpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
+	all.Go(func() { _ = observers.WatchPods(ctx, r.cluster.Client, r.namespace, w, now) })      // likewise
 	if namespace, selector, known := r.proxySelector(ctx); known {
-		all.Go(func() { _ = evidence.Proxies(ctx, r.cluster.Client, namespace, selector, "cluster", w, now) }) // likewise
+		all.Go(func() { _ = observers.WatchProxyPods(ctx, r.cluster.Client, namespace, selector, "cluster", w, now) }) // likewise
 	}
 	return func() { cancel(); all.Wait() }
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -280,6 +281,18 @@ func (f *Fleet) Quiet(node string) (time.Duration, error) {
 		return 0, fmt.Errorf("looking at the log of the proxy of %s: %w", node, err)
 	}
 	return time.Since(log.ModTime()), nil
+}
+
+// RecordLogs records events from the proxies' logs; see observers.ProxyLog. It is for one call at the end of a run.
+func (f *Fleet) RecordLogs(nearFailure func(time.Duration) bool) error {
+	wall, now := time.Now(), f.cfg.Now()
+	for _, node := range f.cfg.Net.Nodes {
+		log := observers.ProxyLog{Node: node.Name, File: f.cfg.Procs.LogFile(logName(node.Name)), NearFailure: nearFailure, WallClock: wall, Now: now}
+		if err := log.Record(f.cfg.Recorder); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pid is the process id of the node's proxy.

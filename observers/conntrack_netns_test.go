@@ -1,6 +1,6 @@
 //go:build netns
 
-package conntrack
+package observers
 
 import (
 	"context"
@@ -14,12 +14,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/hitless/hitless/lab/topology"
 )
 
-// translated sends what goes to an external address elsewhere: to a backend, to one that drops all, and to ports where nobody
-// listens. One port the node itself refuses.
+// translated translates an external address to a backend that drops packets and to ports without listeners. The node itself
+// rejects connections to one port.
 const translated = `
 table ip proxy {
 	chain output {
@@ -39,15 +37,11 @@ table ip proxy {
 }
 `
 
-// The kernel's choice is found for a connection to a backend that does not answer. One that the node itself refused has none,
-// and of one that the backend refused nothing is left: the kernel forgets a connection whose only answer is a reset.
-func TestTheKernelTellsItsChoice(t *testing.T) {
-	ns, err := topology.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	err = ns.Do(func() error {
+// The lookup finds the backend of a connection that gets no answer. It finds none for a connection that the node rejected, nor
+// for one that the backend refused: the kernel deletes a connection whose only answer is a reset.
+func TestConntrackLookup(t *testing.T) {
+	ns := newNamespace(t)
+	err := ns.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
@@ -73,7 +67,7 @@ func TestTheKernelTellsItsChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look, err := lookupOf(&topology.Node{Namespace: ns})
+	lookUp, err := openConntrack(Node{Name: "node", Namespace: ns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +87,9 @@ func TestTheKernelTellsItsChoice(t *testing.T) {
 			}
 			return nil
 		})
-		backend, known, err := look(tuple)
-		if err != nil || known != (c.want != "") || (known && backend.String() != c.want) {
-			t.Errorf("port %d: %s, %v, %v; want %q", port, backend, known, err, c.want)
+		backend, found, err := lookUp(tuple)
+		if err != nil || found != (c.want != "") || (found && backend.String() != c.want) {
+			t.Errorf("port %d: %s, %v, %v; want %q", port, backend, found, err, c.want)
 		}
 	}
 	udp := Tuple{Source: netip.MustParseAddrPort("10.99.0.1:40053"), Target: netip.MustParseAddrPort("203.0.113.10:53"), UDP: true}
@@ -111,7 +105,7 @@ func TestTheKernelTellsItsChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if backend, known, err := look(udp); err != nil || !known || backend.String() != "10.99.0.1:5353" {
-		t.Errorf("UDP: %s, %v, %v", backend, known, err)
+	if backend, found, err := lookUp(udp); err != nil || !found || backend.String() != "10.99.0.1:5353" {
+		t.Errorf("UDP: %s, %v, %v", backend, found, err)
 	}
 }

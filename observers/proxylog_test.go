@@ -1,7 +1,8 @@
-package subject
+package observers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,27 +10,18 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// listen reads a log of a run that is 297 s old at five minutes past midnight.
-func listen(near func(time.Duration) bool, lines ...string) (events []reports.Event) {
-	s := sayings{node: "node-1", file: "proxy-node-1.log", near: near, now: time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC), at: 297 * time.Second,
-		kept: map[time.Duration]int{}}
-	for _, line := range lines {
-		if e, is := s.event(line); is {
-			events = append(events, e)
-		}
-	}
-	if e, is := s.rest(); is {
-		events = append(events, e)
-	}
-	return events
+// logEvents reads a log of a run that is 297 s old at five minutes past midnight.
+func logEvents(near func(time.Duration) bool, lines ...string) []reports.Event {
+	l := ProxyLog{Node: "node-1", File: "logs/proxy-node-1.log", NearFailure: near, WallClock: time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC), Now: 297 * time.Second}
+	return l.events(slices.Values(lines))
 }
 
 func never(time.Duration) bool { return false }
 
-// What graceful termination says of the table is recorded whenever it was.
+// Deletions of real servers are recorded at any time.
 func TestDeletionsAreRecorded(t *testing.T) {
 	const line = "I0101 00:01:27.741309     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080"
-	events := listen(never, line)
+	events := logEvents(never, line)
 	if len(events) != 1 {
 		t.Fatalf("%+v", events)
 	}
@@ -39,21 +31,21 @@ func TestDeletionsAreRecorded(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for name, other := range map[string]string{
-		"another line of the same file":    "I0101 00:01:27.741237     114 graceful_termination.go:160] Trying to delete rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
-		"no time":                          "I0199 00:01:27.741309     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
-		"a time before the run":            "I1231 23:59:59.000000     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
-		"what another program might write": "Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
+		"another line of the same file":   "I0101 00:01:27.741237     114 graceful_termination.go:160] Trying to delete rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
+		"no time":                         "I0199 00:01:27.741309     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
+		"a time before the run":           "I1231 23:59:59.000000     114 graceful_termination.go:173] Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
+		"a line without a time and level": "Deleting rs: 203.0.113.10:80/TCP/10.244.1.2:8080",
 	} {
-		if events := listen(never, other); len(events) > 0 {
+		if events := logEvents(never, other); len(events) > 0 {
 			t.Errorf("%s: %+v", name, events)
 		}
 	}
 }
 
-// Near failures, lines are recorded as they are, with their own time and level; elsewhere they are not.
+// Lines near failures are recorded with their own time and level; others are not.
 func TestLinesNearFailuresAreRecorded(t *testing.T) {
 	near := func(at time.Duration) bool { return at > 80*time.Second }
-	events := listen(near,
+	events := logEvents(near,
 		`I0101 00:01:00.000000     114 proxier.go:1] long before`,
 		`E0101 00:01:27.741309     114 proxier.go:822] "Failed to sync" err="x"`,
 		`time=2026-01-01T00:01:28.5Z level=WARN msg=refused service=default/web`,
@@ -78,8 +70,8 @@ func TestLinesNearFailuresAreRecorded(t *testing.T) {
 	}
 }
 
-// A flood is cut short, and what is left out is told.
-func TestAFloodOfLinesIsCutShort(t *testing.T) {
+// Lines above the limits are counted in one event.
+func TestSurplusLinesAreCounted(t *testing.T) {
 	var lines []string
 	for i := range 280 { // 20 a second from +1 s on, of which 10 are kept
 		lines = append(lines, fmt.Sprintf("W0101 00:00:%02d.%06d     114 proxier.go:1] again", 4+i/20, i%20))
@@ -87,10 +79,10 @@ func TestAFloodOfLinesIsCutShort(t *testing.T) {
 	for i := range 2000 {
 		lines = append(lines, fmt.Sprintf("W0101 00:%02d:%02d.000000     114 proxier.go:1] again", 1+i/10/60, i/10%60))
 	}
-	events := listen(func(time.Duration) bool { return true }, lines...)
+	events := logEvents(func(time.Duration) bool { return true }, lines...)
 	last := events[len(events)-1]
-	if len(events) != linesOfAProxy+1 || last.At != time.Second+10*time.Microsecond ||
-		!strings.Contains(last.Text, fmt.Sprintf(" %d lines are in logs/proxy-node-1.log alone", 2280-linesOfAProxy)) {
+	if len(events) != maxLinesPerProxy+1 || last.At != time.Second+10*time.Microsecond ||
+		!strings.Contains(last.Text, fmt.Sprintf(" %d lines are in logs/proxy-node-1.log alone", 2280-maxLinesPerProxy)) {
 		t.Errorf("%d events, the last one %+v", len(events), last)
 	}
 }

@@ -1,6 +1,4 @@
-// Package evidence watches what the Kubernetes API tells while a run lasts, and records it as events. The lab and live clusters
-// share it, so that a report names the same causes in both. It changes nothing in a cluster.
-package evidence
+package observers
 
 import (
 	"context"
@@ -17,24 +15,31 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Endpoints records each change of an endpoint's state in the EndpointSlices of a namespace (all of them when it is empty), as
-// the API tells it, until ctx ends.
-func Endpoints(ctx context.Context, client kubernetes.Interface, namespace string, record reports.Recorder, now func() time.Duration) error {
+// WatchEndpoints records each change of an endpoint's state in the EndpointSlices of a namespace (empty for all namespaces),
+// until ctx ends. It returns an error only when the watch cannot be set up.
+func WatchEndpoints(ctx context.Context, client kubernetes.Interface, namespace string, record reports.Recorder, now func() time.Duration) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
-	informer := factory.Discovery().V1().EndpointSlices().Informer()
-	change := func(before, after *discoveryv1.EndpointSlice) {
+	err := watch(ctx, factory, factory.Discovery().V1().EndpointSlices().Informer(), func(before, after *discoveryv1.EndpointSlice) {
 		for _, e := range endpointChanges(before, after) {
 			e.At = now()
 			record.Event(e)
 		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { change(nil, slice(o)) },
-		UpdateFunc: func(o, n any) { change(slice(o), slice(n)) },
-		DeleteFunc: func(o any) { change(slice(o), nil) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching endpoint slices: %w", err)
+	}
+	return nil
+}
+
+// watch calls changed with each two versions of an object until ctx ends; nil stands for an object that does not exist.
+func watch[T any](ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer, changed func(before, after *T)) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { changed(nil, object[T](o)) },
+		UpdateFunc: func(o, n any) { changed(object[T](o), object[T](n)) },
+		DeleteFunc: func(o any) { changed(object[T](o), nil) },
+	})
+	if err != nil {
+		return err
 	}
 	factory.Start(ctx.Done())
 	<-ctx.Done()
@@ -42,15 +47,16 @@ func Endpoints(ctx context.Context, client kubernetes.Interface, namespace strin
 	return nil
 }
 
-func slice(o any) *discoveryv1.EndpointSlice {
+// object unwraps the last known version of a deleted object.
+func object[T any](o any) *T {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
 	}
-	s, _ := o.(*discoveryv1.EndpointSlice)
-	return s
+	t, _ := o.(*T)
+	return t
 }
 
-// endpointChanges are the events that lead from one state of a slice to another; nil is no slice.
+// endpointChanges returns the events between two versions of a slice; nil stands for a slice that does not exist.
 func endpointChanges(before, after *discoveryv1.EndpointSlice) []reports.Event {
 	old, current := endpointStates(before), endpointStates(after)
 	var events []reports.Event
@@ -76,23 +82,7 @@ func endpointStates(s *discoveryv1.EndpointSlice) map[string]endpointState {
 		return states
 	}
 	for _, e := range s.Endpoints {
-		is := func(condition *bool, otherwise bool) bool {
-			if condition == nil {
-				return otherwise
-			}
-			return *condition
-		}
-		ready := is(e.Conditions.Ready, true)
-		serving, terminating := is(e.Conditions.Serving, ready), is(e.Conditions.Terminating, false)
-		state := endpointState{state: "unready"}
-		switch {
-		case ready:
-			state.state = "ready"
-		case terminating && serving:
-			state.state = "serving-terminating"
-		case terminating:
-			state.state = "terminating"
-		}
+		state := endpointState{state: conditionState(e.Conditions)}
 		if e.NodeName != nil {
 			state.node = *e.NodeName
 		}
@@ -104,6 +94,27 @@ func endpointStates(s *discoveryv1.EndpointSlice) map[string]endpointState {
 		}
 	}
 	return states
+}
+
+// conditionState applies the API's defaults: an absent ready means true, and an absent serving equals ready.
+func conditionState(c discoveryv1.EndpointConditions) string {
+	is := func(condition *bool, otherwise bool) bool {
+		if condition == nil {
+			return otherwise
+		}
+		return *condition
+	}
+	ready := is(c.Ready, true)
+	serving, terminating := is(c.Serving, ready), is(c.Terminating, false)
+	switch {
+	case ready:
+		return "ready"
+	case terminating && serving:
+		return "serving-terminating"
+	case terminating:
+		return "terminating"
+	}
+	return "unready"
 }
 
 func endpointEvent(s *discoveryv1.EndpointSlice, address string, e endpointState, state string) reports.Event {

@@ -1,6 +1,6 @@
 //go:build netns
 
-package tables
+package observers
 
 import (
 	"context"
@@ -16,15 +16,14 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/reports"
 )
 
-// The rules of kube-proxy for a Service with externalTrafficPolicy Local, as three of its kinds make them: what comes from pods
-// and from the node itself goes to every pod, what comes from outside to those of the node.
+// The rules of kube-proxy for a Service with externalTrafficPolicy Local, in three formats. Connections from pods and from the
+// node itself reach every pod; those from outside reach the pods of the node.
 const (
-	// numbers is that of kube-proxy 1.37 in its nftables mode, and chains that of 1.30.
-	numbers = `
+	// randomMap is the format of kube-proxy 1.37 in nftables mode, and endpointChains that of 1.30.
+	randomMap = `
 table ip kube-proxy
 delete table ip kube-proxy
 table ip kube-proxy {
@@ -49,7 +48,7 @@ table ip kube-proxy {
 add element ip kube-proxy service-ips { 203.0.113.10 . tcp . 80 : goto external-A, 203.0.113.11 . tcp . 80 : goto service-A }
 add element ip kube-proxy service-nodeports { tcp . 30080 : goto external-A }
 `
-	chained = `
+	endpointChains = `
 table ip kube-proxy
 delete table ip kube-proxy
 table ip kube-proxy {
@@ -74,7 +73,7 @@ table ip kube-proxy {
 }
 add element ip kube-proxy service-ips { 203.0.113.10 . tcp . 80 : goto external-A, 203.0.113.11 . tcp . 80 : goto service-A }
 `
-	iptables = `*nat
+	iptablesRules = `*nat
 :PREROUTING ACCEPT
 :OUTPUT ACCEPT
 :KUBE-SERVICES -
@@ -111,58 +110,54 @@ COMMIT
 `
 )
 
-var kinds = map[string]struct {
+var formats = map[string]struct {
 	program, rules string
-	local          map[string]string // by the pods of the node: what stands for PODS
+	local          map[string]string // replacement of PODS, by the pods of the node
 }{
-	"numbers": {"nft -f -", numbers, map[string]string{
+	"randomMap": {"nft -f -", randomMap, map[string]string{
 		"7,8": "meta l4proto tcp dnat ip to numgen random mod 2 map { 0 : 10.244.2.7 . 8080, 1 : 10.244.2.8 . 8080 }",
 		"8":   "meta l4proto tcp dnat ip to numgen random mod 1 map { 0 : 10.244.2.8 . 8080 }"}},
-	"chains": {"nft -f -", chained, map[string]string{
+	"endpointChains": {"nft -f -", endpointChains, map[string]string{
 		"7,8": "numgen random mod 2 vmap { 0 : goto endpoint-7, 1 : goto endpoint-8 }",
 		"8":   "numgen random mod 1 vmap { 0 : goto endpoint-8 }"}},
-	"iptables": {"iptables-restore --noflush", iptables, map[string]string{
+	"iptables": {"iptables-restore --noflush", iptablesRules, map[string]string{
 		"7,8": "-A KUBE-SVL-A -m statistic --mode random --probability 0.5 -j KUBE-SEP-7\n-A KUBE-SVL-A -j KUBE-SEP-8",
 		"8":   "-A KUBE-SVL-A -j KUBE-SEP-8"}},
 }
 
-// ground is a node of which nothing but its namespace exists, and a record of what its follower tells.
-type ground struct {
-	*topology.Node
-	*follower
-	begin time.Time
-	asked atomic.Int64 // how often for the time
+// monitoredNode is a namespace whose nftables are monitored, and the recorded events.
+type monitoredNode struct {
+	Node
+	*nftMonitor
+	begin      time.Time
+	clockReads atomic.Int64
 
-	mu      sync.Mutex
-	held    sync.RWMutex // no time passes, for whoever asks, while the test holds it
-	targets []Server
-	events  []reports.Event
+	mu        sync.Mutex
+	clock     sync.RWMutex // reads of the clock block while the test holds it
+	addresses []ServiceAddress
+	events    []reports.Event
 }
 
-func (g *ground) Event(e reports.Event) {
+func (g *monitoredNode) Event(e reports.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.events = append(g.events, e)
 }
 
-func (g *ground) Attempt(reports.Attempt) {}
+func (g *monitoredNode) Attempt(reports.Attempt) {}
 
-func (g *ground) now() time.Duration {
-	g.asked.Add(1)
-	g.held.RLock()
-	defer g.held.RUnlock()
+func (g *monitoredNode) now() time.Duration {
+	g.clockReads.Add(1)
+	g.clock.RLock()
+	defer g.clock.RUnlock()
 	return time.Since(g.begin)
 }
 
-func newGround(t *testing.T, buffer int, targets ...Server) *ground {
+func newMonitoredNode(t *testing.T, buffer int, addresses ...ServiceAddress) *monitoredNode {
 	t.Helper()
-	ns, err := topology.NewNamespace("node-2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	g := &ground{Node: &topology.Node{Namespace: ns, Addr: netip.MustParseAddr("10.0.0.12")}, begin: time.Now(), targets: targets}
-	if g.follower, err = follow(g.Node, buffer, func() []Server { return g.targets }, g, g.now); err != nil {
+	g := &monitoredNode{Node: Node{Name: "node-2", Addr: netip.MustParseAddr("10.0.0.12"), Namespace: newNamespace(t)}, begin: time.Now(), addresses: addresses}
+	var err error
+	if g.nftMonitor, err = newNFTMonitor(g.Node, buffer, func() []ServiceAddress { return g.addresses }, g, g.now); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -173,8 +168,8 @@ func newGround(t *testing.T, buffer int, targets ...Server) *ground {
 	return g
 }
 
-// load gives the node's kernel rules, through the standard input of a program.
-func (g *ground) load(t *testing.T, program, rules string) {
+// load passes rules to a program in the node's namespace on its standard input.
+func (g *monitoredNode) load(t *testing.T, program, rules string) {
 	t.Helper()
 	err := g.Do(func() error {
 		words := strings.Fields(program)
@@ -191,15 +186,15 @@ func (g *ground) load(t *testing.T, program, rules string) {
 	}
 }
 
-// await returns the events, once they are as they should be.
-func (g *ground) await(t *testing.T, what string, are func([]reports.Event) bool) []reports.Event {
+// await returns the events once the condition holds.
+func (g *monitoredNode) await(t *testing.T, what string, condition func([]reports.Event) bool) []reports.Event {
 	t.Helper()
 	var events []reports.Event
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		g.mu.Lock()
 		events = slices.Clone(g.events)
 		g.mu.Unlock()
-		if are(events) {
+		if condition(events) {
 			return events
 		}
 	}
@@ -207,18 +202,18 @@ func (g *ground) await(t *testing.T, what string, are func([]reports.Event) bool
 	return nil
 }
 
-// lastIs awaits that the last state told of an address is the one.
-func (g *ground) lastIs(t *testing.T, s Server, backends string) reports.Event {
+// awaitBackends awaits that the last recorded state of an address has the backends.
+func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends string) reports.Event {
 	t.Helper()
 	events := g.await(t, s.Address.String()+" has "+backends, func(events []reports.Event) bool {
-		e, told := lastOf(events, s)
-		return told && e.Attrs["backends"] == backends && (e.Attrs["state"] == "absent") == (backends == "")
+		e, recorded := lastOf(events, s)
+		return recorded && e.Attrs["backends"] == backends && (e.Attrs["state"] == "absent") == (backends == "")
 	})
 	e, _ := lastOf(events, s)
 	return e
 }
 
-func lastOf(events []reports.Event, s Server) (reports.Event, bool) {
+func lastOf(events []reports.Event, s ServiceAddress) (reports.Event, bool) {
 	for _, e := range slices.Backward(events) {
 		if e.Kind == reports.EventTable && e.Object == s.Address.String() {
 			return e, true
@@ -227,113 +222,112 @@ func lastOf(events []reports.Event, s Server) (reports.Event, bool) {
 	return reports.Event{}, false
 }
 
-// chosen follows the rules once, beside the follower.
-func (g *ground) chosen(s Server) (found map[netip.AddrPort]int, err error) {
+// evaluate evaluates the rules once, without the monitor.
+func (g *monitoredNode) evaluate(s ServiceAddress) (found map[netip.AddrPort]int, err error) {
 	err = g.Do(func() error {
 		conn, err := nftables.New()
 		if err == nil {
-			found, err = backends(rulesOf(conn), g.Addr, s)
+			found, err = possibleBackends(newKernelRules(conn), g.Addr, s)
 		}
 		return err
 	})
 	return found, err
 }
 
-func server(address string, from string) Server {
-	return Server{Address: netip.MustParseAddrPort(address), From: netip.MustParsePrefix(from)}
+func serviceAddress(address string, clients string) ServiceAddress {
+	return ServiceAddress{Address: netip.MustParseAddrPort(address), Clients: netip.MustParsePrefix(clients)}
 }
 
-const every = "10.244.2.7:8080=1,10.244.2.8:8080=1,10.244.3.9:8080=1"
+const everyPod = "10.244.2.7:8080=1,10.244.2.8:8080=1,10.244.3.9:8080=1"
 
-// Whatever made the rules: each change of the backends that the kernel may choose is told, in order, with the program that made
-// it, and what changes nothing is not told.
-func TestChangesOfRulesAreToldInOrder(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	for name, kind := range kinds {
-		g := newGround(t, 0, outside)
-		rules := func(pods string) string { return strings.Replace(kind.rules, "PODS", kind.local[pods], 1) }
+// Each change of the backends is recorded in order, with the program that made it, in every format of the rules. A transaction
+// that does not change the backends is not recorded.
+func TestChangesOfRulesAreRecordedInOrder(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	for name, format := range formats {
+		g := newMonitoredNode(t, 0, outside)
+		rules := func(pods string) string { return strings.Replace(format.rules, "PODS", format.local[pods], 1) }
 		made := g.now()
-		g.load(t, kind.program, rules("7,8"))
-		first := g.lastIs(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
+		g.load(t, format.program, rules("7,8"))
+		first := g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
 		if first.At < made || first.Node != "node-2" || first.Attrs["table"] != "nftables" {
-			t.Errorf("%s: made at %v or later, told as %+v", name, made, first)
+			t.Errorf("%s: made at %v or later, recorded as %+v", name, made, first)
 		}
 		g.load(t, "nft -f -", "add table ip other")
-		g.load(t, kind.program, rules("8"))
-		g.lastIs(t, outside, "10.244.2.8:8080=1")
+		g.load(t, format.program, rules("8"))
+		g.awaitBackends(t, outside, "10.244.2.8:8080=1")
 		changed := g.now()
 		g.load(t, "nft -f -", "flush ruleset")
-		last := g.lastIs(t, outside, "")
+		last := g.awaitBackends(t, outside, "")
 		if from, err := strconv.ParseInt(last.Attrs["fromNs"], 10, 64); err != nil || time.Duration(from) > last.At || last.At < changed || last.Attrs["by"] != "nft" {
-			t.Errorf("%s: flushed at %v or later, told as %+v (%v)", name, changed, last, err)
+			t.Errorf("%s: flushed at %v or later, recorded as %+v (%v)", name, changed, last, err)
 		}
-		told := g.await(t, name, func([]reports.Event) bool { return true })
-		if len(told) != 3 {
-			t.Errorf("%s: %d events, want 3: %+v", name, len(told), told)
+		events := g.await(t, name, func([]reports.Event) bool { return true })
+		if len(events) != 3 {
+			t.Errorf("%s: %d events, want 3: %+v", name, len(events), events)
 		}
 	}
 }
 
-// The backends are those of connections from where the lanes are: who comes from a pod or from the node itself gets others; and
-// neither another address, nor another port or protocol, has any.
-func TestTheBackendsAreThoseOfTheClient(t *testing.T) {
+// The backends depend on the clients: outside, a pod or the node itself. Other addresses, ports and protocols have none.
+func TestBackendsDependOnTheClient(t *testing.T) {
 	local := "10.244.2.7:8080=1,10.244.2.8:8080=1"
-	for name, kind := range kinds {
-		g := newGround(t, 0)
-		g.load(t, kind.program, strings.Replace(kind.rules, "PODS", kind.local["7,8"], 1))
-		udp := server("203.0.113.10:80", "10.200.0.0/16")
+	for name, format := range formats {
+		g := newMonitoredNode(t, 0)
+		g.load(t, format.program, strings.Replace(format.rules, "PODS", format.local["7,8"], 1))
+		udp := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
 		udp.UDP = true
 		for i, c := range []struct {
-			Server
+			ServiceAddress
 			want string
 		}{
-			{server("203.0.113.10:80", "10.200.0.0/16"), local},
-			{server("203.0.113.10:80", "10.244.250.2/32"), every},
-			{server("203.0.113.10:80", "10.0.0.12/32"), every},
-			{server("203.0.113.10:80", "10.0.0.11/32"), local},
-			{server("203.0.113.11:80", "10.200.0.0/16"), every},
-			{server("203.0.113.10:81", "10.200.0.0/16"), ""},
-			{server("203.0.113.12:80", "10.200.0.0/16"), ""},
-			{server("10.0.0.12:30080", "10.200.0.0/16"), map[bool]string{true: local}[name != "chains"]},
-			{server("10.0.0.13:30080", "10.200.0.0/16"), ""},
+			{serviceAddress("203.0.113.10:80", "10.200.0.0/16"), local},
+			{serviceAddress("203.0.113.10:80", "10.244.250.2/32"), everyPod},
+			{serviceAddress("203.0.113.10:80", "10.0.0.12/32"), everyPod},
+			{serviceAddress("203.0.113.10:80", "10.0.0.11/32"), local},
+			{serviceAddress("203.0.113.11:80", "10.200.0.0/16"), everyPod},
+			{serviceAddress("203.0.113.10:81", "10.200.0.0/16"), ""},
+			{serviceAddress("203.0.113.12:80", "10.200.0.0/16"), ""},
+			{serviceAddress("10.0.0.12:30080", "10.200.0.0/16"), map[bool]string{true: local}[name != "endpointChains"]},
+			{serviceAddress("10.0.0.13:30080", "10.200.0.0/16"), ""},
 			{udp, ""},
 		} {
-			got, err := g.chosen(c.Server)
+			got, err := g.evaluate(c.ServiceAddress)
 			if words := reports.FormatBackends(got); err != nil || words != c.want {
-				t.Errorf("%s, %d: %s from %s gets %q, %v; want %q", name, i, c.Address, c.From, words, err, c.want)
+				t.Errorf("%s, %d: %s from %s gets %q, %v; want %q", name, i, c.Address, c.Clients, words, err, c.want)
 			}
 		}
 	}
 }
 
-// With two proxies' rules in one kernel, those win that come first; with the same priority, either may.
-func TestTheFirstTableWins(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	g := newGround(t, 0, outside)
-	g.load(t, kinds["numbers"].program, strings.Replace(numbers, "PODS", kinds["numbers"].local["8"], 1))
+// Of two proxies' tables in one kernel, that with the lower priority value translates; with equal values, either may.
+func TestFirstTableTranslates(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	g := newMonitoredNode(t, 0, outside)
+	g.load(t, formats["randomMap"].program, strings.Replace(randomMap, "PODS", formats["randomMap"].local["8"], 1))
 	g.load(t, "nft -f -", `table inet first { chain c { type nat hook prerouting priority -150; ip daddr 203.0.113.10 tcp dport 80 dnat ip to 10.244.9.9:80; }; }`)
-	g.lastIs(t, outside, "10.244.9.9:80=1")
+	g.awaitBackends(t, outside, "10.244.9.9:80=1")
 	g.load(t, "nft -f -", `delete table inet first`)
-	g.lastIs(t, outside, "10.244.2.8:8080=1")
+	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
 	g.load(t, "nft -f -", `table ip second { chain c { type nat hook prerouting priority -100; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.244.9.9:80; }; }`)
-	g.lastIs(t, outside, "10.244.2.8:8080=1,10.244.9.9:80=1")
+	g.awaitBackends(t, outside, "10.244.2.8:8080=1,10.244.9.9:80=1")
 	g.load(t, "nft -f -", `delete table ip second`)
 	g.load(t, "nft -f -", `table ip first { chain c { type nat hook prerouting priority -150; ip daddr 203.0.113.10 accept; }; }`)
 	g.load(t, "nft -f -", `table ip after { chain c { type nat hook prerouting priority -50; ip daddr 203.0.113.10 tcp dport 80 dnat to 10.244.9.9:80; }; }`)
 	g.load(t, "nft -f -", `delete table ip kube-proxy`)
-	g.lastIs(t, outside, "10.244.9.9:80=1")
+	g.awaitBackends(t, outside, "10.244.9.9:80=1")
 }
 
-// When more happens than is heard, the record says so, and between when; and what follows is told as before.
-func TestWhatWasNotHeardIsTold(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	g := newGround(t, 1, outside)
+// An overflow of the receive buffer is recorded with its bounds, and later changes are recorded as before.
+func TestOverflowIsRecorded(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	g := newMonitoredNode(t, 1, outside)
 	rules := func(pods string) string {
-		return strings.Replace(numbers, "PODS", kinds["numbers"].local[pods], 1)
+		return strings.Replace(randomMap, "PODS", formats["randomMap"].local[pods], 1)
 	}
 	g.load(t, "nft -f -", rules("7,8"))
-	before := g.lastIs(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
-	g.held.Lock() // who hears the first stops to look at the clock
+	before := g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
+	g.clock.Lock() // the receiver blocks at the first notification
 	err := g.Do(func() error {
 		c, err := nftables.New()
 		for range 100 {
@@ -344,30 +338,30 @@ func TestWhatWasNotHeardIsTold(t *testing.T) {
 		}
 		return err
 	})
-	g.held.Unlock()
+	g.clock.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	gap := func(events []reports.Event) bool {
+	overflow := func(events []reports.Event) bool {
 		return slices.ContainsFunc(events, func(e reports.Event) bool {
 			return e.Kind == reports.EventLog && e.Node == "node-2" && strings.Contains(e.Text, "is not known")
 		})
 	}
-	g.await(t, "the gap is told", gap)
+	g.await(t, "the overflow", overflow)
 	g.load(t, "nft -f -", rules("8"))
-	if after := g.lastIs(t, outside, "10.244.2.8:8080=1"); after.At <= before.At {
+	if after := g.awaitBackends(t, outside, "10.244.2.8:8080=1"); after.At <= before.At {
 		t.Errorf("%v comes after %v", after.At, before.At)
 	}
 }
 
-// The twin: however many changes come at once, with room for them nothing is lost, and the last is told.
-func TestNothingIsLostWithRoomForIt(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	g := newGround(t, 0, outside)
+// With a sufficient buffer no change is lost, however many come at once.
+func TestNoOverflowWithSufficientBuffer(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	g := newMonitoredNode(t, 0, outside)
 	for i := range 20 {
-		g.load(t, "nft -f -", strings.Replace(numbers, "PODS", kinds["numbers"].local[[]string{"7,8", "8"}[i%2]], 1))
+		g.load(t, "nft -f -", strings.Replace(randomMap, "PODS", formats["randomMap"].local[[]string{"7,8", "8"}[i%2]], 1))
 	}
-	g.lastIs(t, outside, "10.244.2.8:8080=1")
+	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
 	events := g.await(t, "", func([]reports.Event) bool { return true })
 	for i, e := range events {
 		if e.Kind != reports.EventTable || (i > 0 && (e.At < events[i-1].At || e.Attrs["backends"] == events[i-1].Attrs["backends"])) {
@@ -376,34 +370,34 @@ func TestNothingIsLostWithRoomForIt(t *testing.T) {
 	}
 }
 
-// A transaction takes no more room than its end, however large it is.
-func TestALargeTransactionIsHeardOnce(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	g := newGround(t, 1, outside)
-	g.load(t, "nft -f -", strings.Replace(numbers, "PODS", kinds["numbers"].local["7,8"], 1)+
+// A transaction of any size needs the buffer of one notification.
+func TestLargeTransactionIsOneNotification(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	g := newMonitoredNode(t, 1, outside)
+	g.load(t, "nft -f -", strings.Replace(randomMap, "PODS", formats["randomMap"].local["7,8"], 1)+
 		"table ip other { chain c {\n"+strings.Repeat("ip daddr 203.0.113.99 counter\n", 200)+"}\n}\n")
-	g.lastIs(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
+	g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
 	g.load(t, "nft -f -", "flush ruleset")
-	g.lastIs(t, outside, "")
+	g.awaitBackends(t, outside, "")
 	if events := g.await(t, "", func([]reports.Event) bool { return true }); len(events) != 2 {
 		t.Errorf("%d events, want 2: %+v", len(events), events)
 	}
 }
 
-// A node whose rules nobody changes is left alone: neither is it looked at, nor is there a timer.
-func TestAnIdleNodeIsLeftAlone(t *testing.T) {
-	outside := server("203.0.113.10:80", "10.200.0.0/16")
-	g := newGround(t, 0, outside)
-	g.load(t, "nft -f -", strings.Replace(numbers, "PODS", kinds["numbers"].local["8"], 1))
-	g.lastIs(t, outside, "10.244.2.8:8080=1")
-	quiet := func() bool {
-		before := g.asked.Load()
+// A node without changes is not read, and no timer runs.
+func TestIdleNodeIsNotRead(t *testing.T) {
+	outside := serviceAddress("203.0.113.10:80", "10.200.0.0/16")
+	g := newMonitoredNode(t, 0, outside)
+	g.load(t, "nft -f -", strings.Replace(randomMap, "PODS", formats["randomMap"].local["8"], 1))
+	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
+	idle := func() bool {
+		before := g.clockReads.Load()
 		time.Sleep(200 * time.Millisecond)
-		return g.asked.Load() == before
+		return g.clockReads.Load() == before
 	}
-	for end := time.Now().Add(time.Minute); !quiet(); {
+	for end := time.Now().Add(time.Minute); !idle(); {
 		if time.Now().After(end) {
-			t.Fatal("it was looked at again and again for a minute")
+			t.Fatal("the node was read repeatedly for a minute")
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build netns
 
-package guest
+package observers
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Each view shows what is in the namespace: a connection, its sockets, and a rule, whether or not nft is there.
-func TestViews(t *testing.T) {
+// The dumps show a connection, its sockets and a rule, with and without the program nft.
+func TestDumps(t *testing.T) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
 		err = netlink.LinkSetUp(lo)
@@ -28,13 +28,13 @@ func TestViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := conn.AddTable(&nftables.Table{Name: "looked", Family: nftables.TableFamilyIPv4})
+	table := conn.AddTable(&nftables.Table{Name: "dumped", Family: nftables.TableFamilyIPv4})
 	chain := conn.AddChain(&nftables.Chain{Name: "at", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
 	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: 1}, &expr.Verdict{Kind: expr.VerdictAccept}}})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := nftExpressions(); err != nil || !strings.Contains(string(text), "table looked chain at\n  *expr.Ct&{Register:1") {
+	if text, err := dumpNFTExpressions(); err != nil || !strings.Contains(string(text), "table dumped chain at\n  *expr.Ct&{Register:1") {
 		t.Errorf("without nft: %v\n%s", err, text)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:4711")
@@ -47,15 +47,15 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for _, v := range views {
-		want, must := map[string]string{"nftables.txt": "looked", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "lo 127.0.0.1/8",
-			"snmp.txt": "Tcp:"}[v.name]
-		text, err := v.show(context.Background())
+	for _, d := range Dumps() {
+		want, must := map[string]string{"nftables.txt": "dumped", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "lo 127.0.0.1/8",
+			"snmp.txt": "Tcp:"}[d.File]
+		text, err := d.Read(context.Background())
 		if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
-			t.Errorf("%s: %v\n%s", v.name, err, text)
+			t.Errorf("%s: %v\n%s", d.File, err, text)
 		}
 		if !strings.Contains(string(text), want) {
-			t.Errorf("%s has no %q:\n%s", v.name, want, text)
+			t.Errorf("%s has no %q:\n%s", d.File, want, text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package conntrack
+package observers
 
 import (
 	"encoding/binary"
@@ -9,20 +9,17 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/hitless/hitless/lab/topology"
 )
 
-// Tuple is a connection as its client made it.
+// Tuple is a connection as its client sees it.
 type Tuple struct {
 	Source, Target netip.AddrPort
 	UDP            bool
 }
 
-// lookupOf returns what asks a node's connection tracking for the far end of a connection's answers: the backend that the
-// kernel chose. It keeps the node's namespace by its socket, takes the new one when the node has been made anew, and is for one
-// goroutine.
-func lookupOf(node *topology.Node) (look func(Tuple) (backend netip.AddrPort, known bool, err error), err error) {
+// openConntrack returns a conntrack lookup for the translated backend of a connection over the node. The lookup is for one
+// goroutine; it opens its socket anew when the node's namespace was replaced.
+func openConntrack(node Node) (lookUp func(Tuple) (backend netip.AddrPort, found bool, err error), err error) {
 	var socket nl.SocketHandle
 	life := 0
 	open := func() error {
@@ -32,7 +29,7 @@ func lookupOf(node *topology.Node) (look func(Tuple) (backend netip.AddrPort, kn
 			return err
 		})
 		if err == nil {
-			err = socket.Socket.SetReceiveTimeout(&patience)
+			err = socket.Socket.SetReceiveTimeout(&netlinkTimeout)
 		}
 		if err != nil {
 			return fmt.Errorf("opening netlink for connection tracking on %s: %w", node.Name, err)
@@ -49,15 +46,15 @@ func lookupOf(node *topology.Node) (look func(Tuple) (backend netip.AddrPort, kn
 				return netip.AddrPort{}, false, err
 			}
 		}
-		return lookUp(&socket, t)
+		return lookUpConntrack(&socket, t)
 	}, nil
 }
 
-// patience is for an answer of the kernel, which gives it at once or not at all.
-var patience = unix.Timeval{Sec: 5}
+// netlinkTimeout bounds the wait for an answer, which the kernel sends at once or never.
+var netlinkTimeout = unix.Timeval{Sec: 5}
 
-// lookUp asks for one connection (nfnetlink_conntrack.h of Linux, IPCTNL_MSG_CT_GET): no table is gone through.
-func lookUp(socket *nl.SocketHandle, t Tuple) (backend netip.AddrPort, known bool, err error) {
+// lookUpConntrack gets one connection by its hash (linux/netfilter/nfnetlink_conntrack.h, IPCTNL_MSG_CT_GET).
+func lookUpConntrack(socket *nl.SocketHandle, t Tuple) (backend netip.AddrPort, found bool, err error) {
 	family, protocol := uint8(unix.AF_INET), uint8(unix.IPPROTO_TCP)
 	if t.Target.Addr().Is6() {
 		family = unix.AF_INET6
@@ -65,7 +62,7 @@ func lookUp(socket *nl.SocketHandle, t Tuple) (backend netip.AddrPort, known boo
 	if t.UDP {
 		protocol = unix.IPPROTO_UDP
 	}
-	// The kernel says that its one answer is one of several; the acknowledgement after it is the last.
+	// The kernel flags its single answer as multipart; NLM_F_ACK adds the message that ends it.
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET, unix.NLM_F_ACK)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: socket}
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
@@ -75,16 +72,16 @@ func lookUp(socket *nl.SocketHandle, t Tuple) (backend netip.AddrPort, known boo
 		return backend, false, nil
 	}
 	if err != nil {
-		return backend, false, fmt.Errorf("asking for the connection of %s to %s: %w", t.Source, t.Target, err)
+		return backend, false, fmt.Errorf("looking up the connection of %s to %s: %w", t.Source, t.Target, err)
 	}
 	if len(answers) != 1 || len(answers[0]) < nl.SizeofNfgenmsg {
-		return backend, false, fmt.Errorf("asking for the connection of %s to %s: %d answers", t.Source, t.Target, len(answers))
+		return backend, false, fmt.Errorf("looking up the connection of %s to %s: %d answers", t.Source, t.Target, len(answers))
 	}
-	backend, err = answerer(answers[0][nl.SizeofNfgenmsg:])
+	backend, err = replySource(answers[0][nl.SizeofNfgenmsg:])
 	return backend, err == nil, err
 }
 
-// attribute is the tuple as the kernel reads it.
+// attribute encodes the tuple for the kernel.
 func (t Tuple) attribute(protocol uint8) *nl.RtAttr {
 	source, target := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
 	if t.Target.Addr().Is6() {
@@ -101,16 +98,16 @@ func (t Tuple) attribute(protocol uint8) *nl.RtAttr {
 	return tuple
 }
 
-// answerer is the source of a connection's answers.
-func answerer(attributes []byte) (netip.AddrPort, error) {
+// replySource is the source of a connection's replies: the backend.
+func replySource(attributes []byte) (netip.AddrPort, error) {
 	var address netip.Addr
 	var port uint16
-	err := each(attributes, func(kind uint16, reply []byte) error {
+	err := eachAttribute(attributes, func(kind uint16, reply []byte) error {
 		if kind != nl.CTA_TUPLE_REPLY {
 			return nil
 		}
-		return each(reply, func(part uint16, inner []byte) error {
-			return each(inner, func(field uint16, value []byte) error {
+		return eachAttribute(reply, func(part uint16, inner []byte) error {
+			return eachAttribute(inner, func(field uint16, value []byte) error {
 				switch {
 				case part == nl.CTA_TUPLE_IP && (field == nl.CTA_IP_V4_SRC || field == nl.CTA_IP_V6_SRC):
 					address, _ = netip.AddrFromSlice(value)
@@ -122,16 +119,15 @@ func answerer(attributes []byte) (netip.AddrPort, error) {
 		})
 	})
 	if err == nil && (!address.IsValid() || port == 0) {
-		err = errors.New("the kernel's answer has no source of the answers")
+		err = errors.New("the kernel's answer lacks the source of the replies")
 	}
 	return netip.AddrPortFrom(address, port), err
 }
 
-// each calls a function with each of the attributes.
-func each(data []byte, do func(kind uint16, value []byte) error) error {
+func eachAttribute(data []byte, do func(kind uint16, value []byte) error) error {
 	attributes, err := nl.ParseRouteAttr(data)
 	if err != nil {
-		return fmt.Errorf("reading the kernel's answer: %w", err)
+		return fmt.Errorf("parsing the kernel's answer: %w", err)
 	}
 	for _, a := range attributes {
 		if err := do(a.Attr.Type&nl.NLA_TYPE_MASK, a.Value); err != nil {

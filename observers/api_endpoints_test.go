@@ -1,4 +1,4 @@
-package evidence
+package observers
 
 import (
 	"testing"
@@ -27,6 +27,6 @@ func TestEndpointChanges(t *testing.T) {
 		t.Error(diff)
 	}
 	if changes := endpointChanges(after, after); len(changes) != 0 {
-		t.Errorf("nothing changed, and %v came", changes)
+		t.Errorf("no change gave the events %v", changes)
 	}
 }

@@ -1,0 +1,101 @@
+package observers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// maxConntrackQueries bounds the queue: of many attempts that fail at once, only some are looked up.
+const maxConntrackQueries = 16
+
+// ConntrackQuery asks for the backend of an attempt that failed.
+type ConntrackQuery struct {
+	Lane uint16
+	Seq  uint64
+	Tuple
+}
+
+// Conntrack looks up failed attempts in the connection tracking of the nodes and records the backends that the kernels chose.
+type Conntrack struct {
+	nodes   []conntrackNode
+	queries chan ConntrackQuery
+	record  reports.Recorder
+	now     func() time.Duration
+}
+
+type conntrackNode struct {
+	name   string
+	lookUp func(Tuple) (backend netip.AddrPort, found bool, err error)
+}
+
+// NewConntrack opens the connection tracking of the nodes.
+func NewConntrack(nodes []Node, record reports.Recorder, now func() time.Duration) (*Conntrack, error) {
+	c := &Conntrack{queries: make(chan ConntrackQuery, maxConntrackQueries), record: record, now: now}
+	for _, n := range nodes {
+		lookUp, err := openConntrack(n)
+		if err != nil {
+			return nil, err
+		}
+		c.nodes = append(c.nodes, conntrackNode{n.Name, lookUp})
+	}
+	return c, nil
+}
+
+// Enqueue has an attempt looked up; it drops the query when the queue is full.
+func (c *Conntrack) Enqueue(q ConntrackQuery) {
+	select {
+	case c.queries <- q:
+	default:
+	}
+}
+
+// Run looks queries up until ctx ends. A kernel's first error is recorded as a warning and ends the lookups.
+func (c *Conntrack) Run(ctx context.Context) error {
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-rest.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case q := <-c.queries:
+			began := time.Now()
+			e, err := c.answer(q)
+			if err != nil {
+				c.record.Event(reports.Event{At: c.now(), Kind: reports.EventLog, Object: "conntrack", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+					Text: fmt.Sprintf("conntrack lookups have ended: %v", err)})
+				return nil
+			}
+			c.record.Event(e)
+			rest.Reset(idleFactor * time.Since(began))
+		}
+	}
+}
+
+// answer looks the connection up on each node until one has it.
+func (c *Conntrack) answer(q ConntrackQuery) (reports.Event, error) {
+	e := reports.Event{Kind: reports.EventChoice, Object: q.Source.String(), Text: fmt.Sprintf("no node has a connection of %s", q.Source),
+		Attrs: map[string]string{"lane": strconv.Itoa(int(q.Lane)), "seq": strconv.FormatUint(q.Seq, 10)}}
+	for _, n := range c.nodes {
+		backend, found, err := n.lookUp(q.Tuple)
+		if err != nil {
+			return e, fmt.Errorf("%s: %w", n.name, err)
+		}
+		if found {
+			e.Node, e.Attrs["backend"] = n.name, backend.String()
+			e.Text = fmt.Sprintf("%s has the connection of %s with %s", n.name, q.Source, backend)
+			break
+		}
+	}
+	e.At = c.now()
+	return e, nil
+}

@@ -1,0 +1,239 @@
+package observers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// ipvsPauses are the pauses before the reads of an IPVS table after an event: the first read records the state before the
+// change, the next ones find a change soon, and the last ones find those of slow proxies. They add up to 19 s.
+var ipvsPauses = [...]time.Duration{0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Second, 2 * time.Second,
+	2 * time.Second, 4 * time.Second, 8 * time.Second}
+
+const (
+	// firstPauseAfterFailure is the index of the pause that follows a failed attempt. It is long enough that a node whose
+	// attempts keep failing is read at most every 100 ms.
+	firstPauseAfterFailure = 5
+	// minReadInterval is the shortest time between two reads of a table.
+	minReadInterval = 5 * time.Millisecond
+)
+
+// Values of the attribute "table" of recorded events.
+const tableIPVS, tableNFTables = "ipvs", "nftables"
+
+// backendTable holds the weights of each Service address's backends. In nftables each backend has weight 1.
+type backendTable map[ServiceAddress]map[netip.AddrPort]int
+
+// TableKinds selects the tables that are watched.
+type TableKinds struct {
+	IPVS, NFTables bool
+	// IPVSAfterFailure suppresses the reads of IPVS tables until an attempt has failed. Each read wakes up the VM.
+	IPVSAfterFailure bool
+}
+
+// Tables records changes of the IPVS and nftables tables of several nodes. nftables notifies of changes. IPVS does not, and
+// reading it at a fixed rate would keep the VM awake: its table is read for a while after each event that may change it, and
+// while attempts fail.
+type Tables struct {
+	ipvs      []*ipvsPoller
+	nftables  []*nftMonitor
+	ipvsIdle  atomic.Bool // no attempt has failed yet, and reads wait for one
+	mu        sync.Mutex
+	addresses []ServiceAddress
+}
+
+// NewTables opens the tables of the nodes. A kernel without a selected table is an error.
+func NewTables(nodes []Node, kinds TableKinds, record reports.Recorder, now func() time.Duration) (*Tables, error) {
+	t := &Tables{}
+	t.ipvsIdle.Store(kinds.IPVSAfterFailure)
+	for _, n := range nodes {
+		if kinds.IPVS {
+			read, err := openIPVS(n)
+			if err != nil {
+				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
+			}
+			t.ipvs = append(t.ipvs, newIPVSPoller(n.Name, func() (backendTable, error) { return read(t.watched()) }, record, now))
+		}
+		if kinds.NFTables {
+			m, err := newNFTMonitor(n, 0, t.watched, record, now)
+			if err != nil {
+				return nil, err
+			}
+			t.nftables = append(t.nftables, m)
+		}
+	}
+	return t, nil
+}
+
+// Watch adds a Service address to those that are watched on every node.
+func (t *Tables) Watch(s ServiceAddress) {
+	t.mu.Lock()
+	if slices.Contains(t.addresses, s) {
+		t.mu.Unlock()
+		return
+	}
+	t.addresses = append(t.addresses, s)
+	t.mu.Unlock()
+	t.readIPVS()
+	t.readNFTables()
+}
+
+func (t *Tables) watched() []ServiceAddress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.addresses)
+}
+
+// Run watches until ctx ends. A table that cannot be read is recorded as a warning and is not watched any more.
+func (t *Tables) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, p := range t.ipvs {
+		all.Go(func() { p.run(ctx) })
+	}
+	for _, m := range t.nftables {
+		all.Go(func() { m.run(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+// EventRecorded starts reads after an event of a kind that makes proxies change their tables or that replaces a node.
+func (t *Tables) EventRecorded(kind reports.Kind) {
+	switch kind {
+	case reports.EventPod, reports.EventEndpoint, reports.EventProxy, reports.EventInjected:
+		if !t.ipvsIdle.Load() {
+			t.readIPVS()
+		}
+	case reports.EventNode:
+		t.readNFTables()
+	}
+}
+
+// AttemptFailed starts reads of the IPVS tables after a failed attempt, and ends the idling of TableKinds.IPVSAfterFailure.
+func (t *Tables) AttemptFailed() {
+	t.ipvsIdle.Store(false)
+	for _, p := range t.ipvs {
+		notify(p.failed)
+	}
+}
+
+func (t *Tables) readIPVS() {
+	for _, p := range t.ipvs {
+		notify(p.changed)
+	}
+}
+
+func (t *Tables) readNFTables() {
+	for _, m := range t.nftables {
+		notify(m.changed)
+	}
+}
+
+// notify wakes up the reader of a channel with room for one notification.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// tableRecorder records the differences between successive reads of one node's table.
+type tableRecorder struct {
+	node, table string
+	read        func() (backendTable, error)
+	record      reports.Recorder
+	now         func() time.Duration
+	changed     chan struct{} // the table may have changed
+
+	last     backendTable
+	lastAt   time.Duration // the last instant at which the table was known to equal last
+	readOnce bool
+}
+
+func newTableRecorder(node, table string, read func() (backendTable, error), record reports.Recorder, now func() time.Duration) *tableRecorder {
+	return &tableRecorder{node: node, table: table, read: read, record: record, now: now, changed: make(chan struct{}, 1)}
+}
+
+// recordChanges records each Service address whose backends changed after from and were found changed at the instant at. The
+// program that made the change may be empty.
+func (r *tableRecorder) recordChanges(found backendTable, from, at time.Duration, program string) {
+	for _, s := range addressesOf(r.last, found) {
+		weights, present := found[s]
+		before, was := r.last[s]
+		if present == was && maps.Equal(weights, before) {
+			continue
+		}
+		e := r.event(s, weights, present, at)
+		if r.readOnce {
+			e.Attrs["fromNs"] = strconv.FormatInt(int64(from), 10)
+		}
+		if program != "" {
+			e.Attrs["by"] = program
+			e.Text += ", changed by " + program
+		}
+		r.record.Event(e)
+	}
+}
+
+func (r *tableRecorder) recordEnd(err error) {
+	r.warn(fmt.Sprintf("%s of %s is not watched any more: %v", r.title(), r.node, err))
+}
+
+func (r *tableRecorder) warn(text string) {
+	r.record.Event(reports.Event{At: r.now(), Kind: reports.EventLog, Node: r.node, Object: r.table, Text: text,
+		Attrs: map[string]string{"program": "hitless", "level": "warning"}})
+}
+
+// title is the table's name in texts.
+func (r *tableRecorder) title() string {
+	if r.table == tableIPVS {
+		return "IPVS"
+	}
+	return r.table
+}
+
+// addressesOf returns the addresses of both tables in a fixed order.
+func addressesOf(a, b backendTable) []ServiceAddress {
+	both := maps.Clone(a)
+	if both == nil {
+		both = backendTable{}
+	}
+	maps.Copy(both, b)
+	return slices.SortedFunc(maps.Keys(both), func(x, y ServiceAddress) int {
+		if c := x.Address.Compare(y.Address); c != 0 {
+			return c
+		}
+		return strings.Compare(x.protocol(), y.protocol())
+	})
+}
+
+func (r *tableRecorder) event(s ServiceAddress, weights map[netip.AddrPort]int, present bool, at time.Duration) reports.Event {
+	backends := reports.FormatBackends(weights)
+	attrs := map[string]string{"table": r.table, "address": s.Address.Addr().String(), "port": strconv.Itoa(int(s.Address.Port())),
+		"protocol": s.protocol(), "state": "present", "backends": backends}
+	text := fmt.Sprintf("%s of %s has for %s %s", r.title(), r.node, s.protocol(), s.Address)
+	switch {
+	case !present && r.table == tableNFTables:
+		attrs["state"] = "absent"
+		text += " no rule to a backend"
+	case !present:
+		attrs["state"] = "absent"
+		text += " no virtual server"
+	case backends == "":
+		text += " no real server"
+	default:
+		text += ": " + strings.ReplaceAll(backends, ",", ", ")
+	}
+	return reports.Event{At: at, Kind: reports.EventTable, Node: r.node, Object: s.Address.String(), Text: text, Attrs: attrs}
+}
