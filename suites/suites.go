@@ -16,6 +16,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 )
@@ -104,10 +105,14 @@ func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
 		}
 		o.Out = filepath.Join(dir, name)
 		var mu sync.Mutex
-		o.Progress = func(line string) {
+		log, also := progress.Lines(func(line string) { fmt.Fprintln(&f.log, line) }), o.Progress
+		o.Progress = func(e progress.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			fmt.Fprintln(&f.log, line)
+			log(e)
+			if also != nil {
+				also(e)
+			}
 		}
 		f.result, f.err = run.Run(ctx, o)
 	}()

@@ -21,7 +21,7 @@ func benchProxierCommand() *cobra.Command {
 		Short: "Measure what proxies cost: time from the API to the kernel, CPU, memory, netlink messages",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Progress = newScreen(cmd.ErrOrStderr()).progress
+			o.Progress = newScreen(cmd.ErrOrStderr()).report
 			what := bench.Plan{Services: services, Repeat: repeat}
 			for _, text := range subjects {
 				s, err := bench.ParseSubject(text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -32,7 +33,12 @@ that makes it shorter, and stays there when the search is interrupted.`,
 			if out == "" {
 				out = filepath.Join(args[0], run.MinimizedFile)
 			}
-			o.Pulse = newScreen(cmd.ErrOrStderr()).pulse
+			shown := newScreen(cmd.ErrOrStderr())
+			o.Progress = func(e progress.Event) {
+				if e.Kind == progress.Measurement || e.Kind == progress.End { // a search has too many runs for their other events
+					shown.report(e)
+				}
+			}
 			f, err := run.OpenFailure(args[0], o)
 			if err != nil {
 				return err

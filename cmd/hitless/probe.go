@@ -44,7 +44,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			if err := fillSession(&o, cmd, "probe", args, source); err != nil {
 				return err
 			}
-			o.Say = newScreen(cmd.ErrOrStderr()).progress
+			o.Say = newScreen(cmd.ErrOrStderr()).message
 			o.Second = secondsTo(cmd.ErrOrStderr())
 			r, err := session.Run(cmd.Context(), o)
 			if err != nil {

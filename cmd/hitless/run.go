@@ -149,8 +149,7 @@ func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 
 // fill completes the options with what is no flag of its own.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
-	s := newScreen(cmd.ErrOrStderr())
-	o.Scenario, o.Progress, o.Pulse = scenario, s.progress, s.pulse
+	o.Scenario, o.Progress = scenario, newScreen(cmd.ErrOrStderr()).report
 	o.Set, err = parseSet(set)
 	return err
 }

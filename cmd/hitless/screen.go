@@ -12,15 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/progress"
 )
 
-// screen shows how runs go: lines of progress with the time since its beginning and, on a terminal, a last line that is
-// written anew about each second with what the runs measure. It may be used from several goroutines.
+// screen shows the progress of runs: lines with the wall time since its beginning and, on a terminal, a last line that is
+// redrawn about once a second with the counts of the runs. It may be used from several goroutines.
 type screen struct {
 	w     io.Writer
 	now   func() time.Time
-	width func() int // of the terminal in letters; 0 where there is none: then there is no last line
+	width func() int // of the terminal in letters; 0 without a terminal, where no last line is drawn
 	begin time.Time
 
 	mu    sync.Mutex
@@ -31,17 +31,18 @@ type screen struct {
 
 // shownRun is one run in the last line.
 type shownRun struct {
-	run.Pulse
-	rate    float64 // attempts in a second of the run's own time
-	first   run.Pulse
-	started time.Time // by the wall, when first was told
+	name        string
+	stage       string         // that was reported last
+	first, last progress.Event // measurements; their kind is empty before the first one
+	rate        float64        // attempts per second of the run's own time
+	started     time.Time      // wall time of first
 }
 
 func newScreen(w io.Writer) *screen {
 	return &screen{w: w, now: time.Now, width: func() int { return terminalWidth(w) }, begin: time.Now()}
 }
 
-// terminalWidth is 0 for what is no terminal.
+// terminalWidth returns the width of a terminal, 0 for another writer.
 func terminalWidth(w io.Writer) int {
 	f, is := w.(*os.File)
 	if !is || !isTerminal(w) {
@@ -54,69 +55,78 @@ func terminalWidth(w io.Writer) int {
 	return int(size.Col)
 }
 
-// progress writes a line that stays.
-func (s *screen) progress(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	redraw := s.drawn
-	s.clear()
-	fmt.Fprintf(s.w, "[%4.0fs] %s\n", s.now().Sub(s.begin).Seconds(), text)
-	if redraw {
-		s.draw()
-	}
-}
+// message writes a line of text that stays.
+func (s *screen) message(text string) { s.report(progress.Event{Kind: progress.Message, Text: text}) }
 
-// pulse takes what a run says of its measurement.
-func (s *screen) pulse(p run.Pulse) {
+// report shows an event of a run.
+func (s *screen) report(e progress.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, known := slices.BinarySearchFunc(s.runs, p.Run, func(r *shownRun, name string) int { return cmp.Compare(r.Run, name) })
-	switch {
-	case p.Over:
-		if known {
-			s.runs = slices.Delete(s.runs, i, i+1)
-		}
+	switch e.Kind {
+	case progress.End:
+		s.runs = slices.DeleteFunc(s.runs, func(r *shownRun) bool { return r.name == e.Run })
 		s.clear()
-		return
-	case !known:
-		s.runs = slices.Insert(s.runs, i, &shownRun{Pulse: p, first: p, started: s.now()})
+	case progress.Measurement:
+		s.run(e.Run).measured(e, s.now())
+		if s.now().Sub(s.at) >= time.Second {
+			s.draw()
+		}
 	default:
-		s.runs[i].take(p)
-	}
-	if s.now().Sub(s.at) >= time.Second {
-		s.draw()
+		if e.Kind == progress.Stage {
+			s.run(e.Run).stage = e.Text
+		}
+		redraw := s.drawn
+		s.clear()
+		fmt.Fprintf(s.w, "[%4.0fs] %s\n", s.now().Sub(s.begin).Seconds(), e)
+		if redraw {
+			s.draw()
+		}
 	}
 }
 
-func (r *shownRun) take(p run.Pulse) {
-	if passed := p.At - r.At; passed > 0 {
-		r.rate = float64(p.Attempts-r.Attempts) / passed.Seconds()
+// run returns the run of a name, a new one if it was not shown yet.
+func (s *screen) run(name string) *shownRun {
+	i, known := slices.BinarySearchFunc(s.runs, name, func(r *shownRun, name string) int { return cmp.Compare(r.name, name) })
+	if !known {
+		s.runs = slices.Insert(s.runs, i, &shownRun{name: name})
 	}
-	r.Pulse = p
+	return s.runs[i]
 }
 
-// text tells one run: its stage, rate, losses, and how its own time goes beside the wall's.
+// measured keeps a measurement, which was reported at a wall time.
+func (r *shownRun) measured(e progress.Event, wall time.Time) {
+	if r.first.Kind == "" {
+		r.first, r.started = e, wall
+	} else if passed := e.At - r.last.At; passed > 0 {
+		r.rate = float64(e.Attempts-r.last.Attempts) / passed.Seconds()
+	}
+	r.last = e
+}
+
+// text renders a run: its stage, rate and losses, and how fast its own time passes in wall time.
 func (r *shownRun) text(now time.Time) string {
-	text := fmt.Sprintf("%s: %.0f/s, %d dropped, %d delayed, +%s", cmp.Or(r.Stage, "measuring"), r.rate, r.Dropped, r.Delayed, r.At.Round(time.Second))
-	if r.Run != "" {
-		text = r.Run + " " + text
+	text := fmt.Sprintf("%s: %.0f/s, %d dropped, %d delayed, +%s", cmp.Or(r.stage, "measuring"), r.rate, r.last.Dropped, r.last.Delayed, r.last.At.Round(time.Second))
+	if r.name != "" {
+		text = r.name + " " + text
 	}
-	wall, own := now.Sub(r.started), r.At-r.first.At
+	wall, own := now.Sub(r.started), r.last.At-r.first.At
 	if wall >= time.Second {
 		text += fmt.Sprintf(" (%s in %s: %.1f times as fast)", own.Round(time.Second), wall.Round(time.Second), own.Seconds()/wall.Seconds())
 	}
 	return text
 }
 
-// draw writes the last line, without its end.
+// draw writes the last line, without a newline.
 func (s *screen) draw() {
 	width := s.width()
-	if width == 0 || len(s.runs) == 0 {
-		return
-	}
 	var parts []string
 	for _, r := range s.runs {
-		parts = append(parts, r.text(s.now()))
+		if r.first.Kind != "" {
+			parts = append(parts, r.text(s.now()))
+		}
+	}
+	if width == 0 || len(parts) == 0 {
+		return
 	}
 	letters := []rune(strings.Join(parts, " | "))
 	if len(letters) >= width { // a line that is full would begin the next one
@@ -126,7 +136,7 @@ func (s *screen) draw() {
 	s.drawn, s.at = true, s.now()
 }
 
-// clear takes the last line away, before something else is written.
+// clear erases the last line.
 func (s *screen) clear() {
 	if s.drawn {
 		fmt.Fprint(s.w, "\r\x1b[K")

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/internal/prober"
-	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/progress"
 )
 
 // terminal is what a terminal shows of what is written to it: \r goes to the beginning of the line, and the sequence for
@@ -31,40 +30,44 @@ func shown(width int) (s *screen, out *bytes.Buffer, pass func(time.Duration)) {
 	return s, out, func(d time.Duration) { now = now.Add(d) }
 }
 
-func pulse(at time.Duration, attempts, dropped, delayed int) run.Pulse {
-	return run.Pulse{Stage: "rollout 1", Pulse: prober.Pulse{At: at, Attempts: attempts, Dropped: dropped, Delayed: delayed}}
+func measurement(at time.Duration, attempts, dropped, delayed int) progress.Event {
+	return progress.Event{Kind: progress.Measurement, At: at, Counts: progress.Counts{Attempts: attempts, Dropped: dropped, Delayed: delayed}}
+}
+
+func stage(at time.Duration, text string) progress.Event {
+	return progress.Event{Kind: progress.Stage, At: at, Text: text}
 }
 
 func TestTheLastLineTellsTheRun(t *testing.T) {
 	s, out, pass := shown(200)
-	s.progress("booting")
+	s.message("booting")
+	s.report(stage(9*time.Second, "rollout 1"))
 	for i := range 5 {
-		s.pulse(pulse(time.Duration(10+2*i)*time.Second, 1000+200*i, 3*i, i))
+		s.report(measurement(time.Duration(10+2*i)*time.Second, 1000+200*i, 3*i, i))
 		pass(time.Second)
 	}
 	last := "rollout 1: 100/s, 12 dropped, 4 delayed, +18s (8s in 4s: 2.0 times as fast)"
-	if want := "[   0s] booting\n" + last; terminal(out.String()) != want {
+	if want := "[   0s] booting\n[   0s] +9.0s rollout 1\n" + last; terminal(out.String()) != want {
 		t.Errorf("the terminal shows\n%s\nwant\n%s", terminal(out.String()), want)
 	}
-	s.progress("+20.0s rollout 2")
-	last = strings.Replace(last, "in 4s: 2.0", "in 5s: 1.6", 1)
-	if want := "[   0s] booting\n[   5s] +20.0s rollout 2\n" + last; terminal(out.String()) != want {
+	s.report(stage(20*time.Second, "rollout 2"))
+	last = strings.Replace(strings.Replace(last, "rollout 1", "rollout 2", 1), "in 4s: 2.0", "in 5s: 1.6", 1)
+	if want := "[   0s] booting\n[   0s] +9.0s rollout 1\n[   5s] +20.0s rollout 2\n" + last; terminal(out.String()) != want {
 		t.Errorf("after a line of progress the terminal shows\n%s\nwant\n%s", terminal(out.String()), want)
 	}
-	s.pulse(run.Pulse{Over: true})
-	s.progress("done")
-	if want := "[   0s] booting\n[   5s] +20.0s rollout 2\n[   5s] done\n"; terminal(out.String()) != want {
+	s.report(progress.Event{Kind: progress.End})
+	s.message("done")
+	if want := "[   0s] booting\n[   0s] +9.0s rollout 1\n[   5s] +20.0s rollout 2\n[   5s] done\n"; terminal(out.String()) != want {
 		t.Errorf("when the run is over the terminal shows\n%s\nwant\n%s", terminal(out.String()), want)
 	}
 }
 
 func TestTheLastLineIsDrawnOnceASecondAndFits(t *testing.T) {
 	s, out, pass := shown(60)
+	report := func(name string, e progress.Event) { progress.Named(name, s.report)(e) }
 	for i := range 40 {
 		for _, name := range []string{"kube-proxy-seed-1", "bundled-seed-1"} {
-			p := pulse(time.Duration(i)*time.Second, i, 0, 0)
-			p.Run = name
-			s.pulse(p)
+			report(name, measurement(time.Duration(i)*time.Second, i, 0, 0))
 		}
 		pass(100 * time.Millisecond)
 	}
@@ -73,16 +76,14 @@ func TestTheLastLineIsDrawnOnceASecondAndFits(t *testing.T) {
 		t.Errorf("%d lines in four seconds: %q", len(lines), lines)
 	}
 	for _, line := range lines[1:] {
-		if n := len([]rune(line)); n >= 60 || !strings.HasPrefix(line, "bundled-seed-1 rollout 1") || !strings.HasSuffix(line, "…") {
+		if n := len([]rune(line)); n >= 60 || !strings.HasPrefix(line, "bundled-seed-1 measuring") || !strings.HasSuffix(line, "…") {
 			t.Errorf("%d letters: %q", n, line)
 		}
 	}
-	s.pulse(run.Pulse{Run: "bundled-seed-1", Over: true})
+	report("bundled-seed-1", progress.Event{Kind: progress.End})
 	pass(time.Second)
-	p := pulse(time.Minute, 50, 0, 0)
-	p.Run = "kube-proxy-seed-1"
-	s.pulse(p)
-	if text := terminal(out.String()); !strings.HasPrefix(text, "kube-proxy-seed-1 rollout 1") {
+	report("kube-proxy-seed-1", measurement(time.Minute, 50, 0, 0))
+	if text := terminal(out.String()); !strings.HasPrefix(text, "kube-proxy-seed-1 measuring") {
 		t.Errorf("of two runs one is over, and the terminal shows %q", text)
 	}
 }
@@ -97,15 +98,39 @@ func TestWithoutATerminalThereIsNoLastLine(t *testing.T) {
 	s := newScreen(file)
 	for i := range 5 {
 		s.at = time.Time{}
-		s.pulse(pulse(time.Duration(i)*time.Second, i, 0, 0))
+		s.report(measurement(time.Duration(i)*time.Second, i, 0, 0))
 	}
-	s.progress("done")
-	s.pulse(run.Pulse{Over: true})
+	s.message("done")
+	s.report(progress.Event{Kind: progress.End})
 	text, err := os.ReadFile(file.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := string(text); strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "s] done\n") || strings.ContainsAny(got, "\r\x1b") {
 		t.Errorf("%q", got)
+	}
+}
+
+// The pace of checkpoints is counted from the first event of the guest.
+func TestCheckpointsTellThePace(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := pace{now: func() time.Time { return now }}
+	for _, step := range []struct {
+		after time.Duration
+		e     progress.Event
+		want  string
+	}{
+		{time.Minute, progress.Event{Kind: progress.Message, Text: "waiting for a free CPU"}, "waiting for a free CPU"},
+		{time.Minute, stage(0, "laying the network"), "+0.0s laying the network"},
+		{10 * time.Second, progress.Event{Kind: progress.Checkpoint, At: time.Hour, Text: "checkpoint 1h0m0s of 24h0m0s: all well"},
+			"+3600.0s checkpoint 1h0m0s of 24h0m0s: all well; 10s of wall time, 360 times as fast"},
+		{time.Second, stage(3700*time.Second, "rollout 8 of 240"), "+3700.0s rollout 8 of 240"},
+		{7 * time.Second, progress.Event{Kind: progress.Checkpoint, At: 2 * time.Hour, Text: "checkpoint 2h0m0s of 24h0m0s: all well"},
+			"+7200.0s checkpoint 2h0m0s of 24h0m0s: all well; 18s of wall time, 400 times as fast"},
+	} {
+		now = now.Add(step.after)
+		if got := p.add(step.e).String(); got != step.want {
+			t.Errorf("%+v is shown as %q, want %q", step.e, got, step.want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
-	"github.com/hitless/hitless/scenarios"
 )
 
 func soakCommand() *cobra.Command {
@@ -95,9 +94,8 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 		one := o
 		one.Seed = first + int64(i)
 		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
-		pace := pacer{now: time.Now}
-		one.Progress = func(line string) { o.Progress(fmt.Sprintf("seed %d: %s", one.Seed, pace.tell(line))) }
-		one.Pulse = run.Named(fmt.Sprintf("seed %d", one.Seed), o.Pulse)
+		pace := pace{now: time.Now}
+		one.Progress = progress.Named(fmt.Sprintf("seed %d", one.Seed), func(e progress.Event) { o.Progress(pace.add(e)) })
 		group.Go(func() error {
 			if cmd.Context().Err() == nil {
 				result, err := run.Run(cmd.Context(), one)
@@ -166,28 +164,23 @@ func soakLine(out io.Writer, seed int64, s *run.Result) {
 	}
 }
 
-// pacer adds to a checkpoint's line how fast virtual time goes.
-type pacer struct {
+// pace adds to the text of checkpoints how fast virtual time passes.
+type pace struct {
 	now   func() time.Time
-	begin time.Time // of the first line with the run's own time
+	begin time.Time // wall time of the first event of the guest
 }
 
-var runLine = regexp.MustCompile(`^\+([0-9.]+)s (\w+)`)
-
-func (p *pacer) tell(line string) string {
-	m := runLine.FindStringSubmatch(line)
-	if m == nil {
-		return line
+func (p *pace) add(e progress.Event) progress.Event {
+	if e.Kind != progress.Stage && e.Kind != progress.Checkpoint {
+		return e
 	}
 	if p.begin.IsZero() {
 		p.begin = p.now()
 	}
-	virtual, err := strconv.ParseFloat(m[1], 64)
-	wall := p.now().Sub(p.begin)
-	if m[2] != scenarios.Checkpoint || err != nil || wall <= 0 {
-		return line
+	if wall := p.now().Sub(p.begin); e.Kind == progress.Checkpoint && wall > 0 {
+		e.Text = fmt.Sprintf("%s; %s of wall time, %.0f times as fast", e.Text, wall.Round(time.Second), e.At.Seconds()/wall.Seconds())
 	}
-	return fmt.Sprintf("%s; %s of wall time, %.0f times as fast", line, wall.Round(time.Second), virtual/wall.Seconds())
+	return e
 }
 
 // paceOf says how fast virtual time went, and how fast it would have gone on a machine with nothing else to do.

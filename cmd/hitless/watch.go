@@ -56,7 +56,7 @@ results.`,
 				return fmt.Errorf("finding this program's file, which is to measure: %w", err)
 			}
 			worker := watch.Worker{Program: program, Args: workerArgs(cmd, args)}
-			return watch.Start(cmd.Context(), args[0], o.Out, worker, newScreen(cmd.ErrOrStderr()).progress)
+			return watch.Start(cmd.Context(), args[0], o.Out, worker, newScreen(cmd.ErrOrStderr()).message)
 		},
 	}
 	watchFlags(cmd.Flags(), &o, &source)

@@ -127,7 +127,7 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	if err := raiseLimits(); err != nil {
 		return fmt.Errorf("giving the lab room for its connections: %w", err)
 	}
-	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: Binaries, Now: now, Progress: progress(now),
+	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: Binaries, Now: now, Progress: newConsole(now).stage,
 		Save: func(name string, data []byte) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 		rhythm = vm.InRhythm()
 	}
 	return lab.Config{Nodes: base.Nodes, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Rhythm: rhythm, Recorder: r, Now: now, Progress: progress(now)}
+		Rhythm: rhythm, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan has put into a lab whose control plane is up.
@@ -180,11 +180,6 @@ func balancerSeed(seed int64) uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// progress says on the console how far the run is, with the run's own time.
-func progress(now func() time.Duration) func(string) {
-	return func(text string) { fmt.Printf("hitless: +%.1fs %s\n", now().Seconds(), text) }
-}
-
 func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.Lab, r *recorder, now func() time.Duration) error {
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
 	if err != nil {
@@ -206,7 +201,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	}
 	w := &scenarios.World{
 		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: lanes,
-		Recorder: announce{r, progress(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
+		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: lanes.Failures,
 		Journal: r.Journal, Seed: plan.Seed,
 		Reach: func(ctx context.Context, network, target string) error {
@@ -228,7 +223,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	before, begin := countWakeups(), now()
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)
-	progress(now)(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
+	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
 	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err

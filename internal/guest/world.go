@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -34,24 +33,6 @@ type runClock struct{ now func() time.Duration }
 func (c runClock) Now() time.Duration { return c.now() }
 
 func (c runClock) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
-
-// announce tells of phases, steps and checkpoints on the console as they are recorded. Before a checkpoint is told, all
-// attempts until then are in the region, where the host finds them.
-type announce struct {
-	*recorder
-	say func(string)
-}
-
-func (a announce) Event(e reports.Event) {
-	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
-		a.say(e.Text)
-	}
-	a.recorder.Event(e)
-	if e.Object == scenarios.Checkpoint {
-		a.recorder.flushAll()
-		a.say(e.Text)
-	}
-}
 
 // reach asks once, on a connection of its own, from the client's namespace.
 func reach(ctx context.Context, client *topology.Namespace, network, target string) error {
@@ -188,7 +169,7 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, record repo
 func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
 	servers := map[uint16]observers.ServiceAddress{}
 	var mu sync.Mutex
-	tell := pulses(plan, os.Stdout)
+	count := newConsole(nil).measurements(plan)
 	begins = func(lane uint16, target netip.AddrPort, protocol string) {
 		s := observers.ServiceAddress{Address: target, UDP: strings.HasPrefix(protocol, "udp"), Clients: from.sources}
 		mu.Lock()
@@ -201,7 +182,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 	// A balancer that terminates connections makes others to the nodes, of which attempts know nothing.
 	passed := plan.Parameters["loadBalancer"] != balancer.KindHAProxy
 	measured = func(a reports.Attempt) {
-		tell(a)
+		count(a)
 		if a.Class == reports.OK {
 			return
 		}

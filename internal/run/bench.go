@@ -41,7 +41,7 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	if err := clearOut(o.Out); err != nil {
 		return nil, err
 	}
-	o.Progress(boot.where)
+	o.message(boot.where)
 	outcome, runErr := boot.start(ctx, func([]byte) {})
 	if outcome == nil {
 		return nil, runErr

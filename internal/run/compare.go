@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -51,11 +52,10 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				one.Subject, one.Seed = s, int64(seed)
 				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
 				one.Out = filepath.Join(o.Out, name)
-				one.Progress = func(line string) { o.Progress(name + ": " + line) }
-				one.Pulse = Named(name, o.Pulse)
+				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)
 				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
-					one.Progress(invalid.Error())
+					one.message(invalid.Error())
 					compared[i].Runs[seed-1] = reports.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
 					return nil
 				}

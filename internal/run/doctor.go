@@ -45,7 +45,7 @@ func Doctor(ctx context.Context) []Finding {
 
 // hostKernel tries what --kernel host can run here.
 func hostKernel(ctx context.Context) []Finding {
-	o := Options{Progress: func(string) {}}
+	o := Options{}
 	var err error
 	if o.Program, err = os.Executable(); err != nil {
 		return []Finding{{"host kernel", false, err.Error()}}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 // toy runs the guest's own small program and returns the events of its history.
 func toy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, error) {
 	t.Helper()
-	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Seed: 1, Out: t.TempDir(), Program: program, Progress: func(s string) { t.Log(s) }}
+	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Seed: 1, Out: t.TempDir(), Program: program, Progress: progress.Lines(func(line string) { t.Log(line) })}
 	change(&o)
 	result, err := run.Run(t.Context(), o)
 	events, _ := os.ReadFile(filepath.Join(o.Out, "history", "events.ndjson"))

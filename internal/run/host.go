@@ -34,7 +34,7 @@ func (o *Options) chooseKernel(ctx context.Context, plan *guest.Plan, spec subje
 	case o.Kernel == "host":
 		return usagef("--kernel host: %w; or use --kernel vm", err)
 	default:
-		o.Progress("taking a VM, because this machine's kernel will not do: " + err.Error())
+		o.message("taking a VM, because this machine's kernel will not do: " + err.Error())
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (o Options) prepareHost(img *vm.Image, plan guest.Plan, data []byte) (*prep
 	p.notes = append(p.notes, "the lab lived in namespaces of this machine's kernel; nothing makes such runs repeat")
 	p.where = "starting in namespaces of this machine's kernel " + p.kernel.Release
 	job := host.Job{Program: filepath.Clean(o.Program), Args: hostInit, Files: img.Files(), Plan: data, OwnCPU: scenarioOfLab(plan),
-		Deadline: o.deadline(plan), Line: o.teller().console}
+		Deadline: o.deadline(plan), Line: func(line string) { o.guestLine(line) }}
 	p.start = func(ctx context.Context, _ func([]byte)) (*vm.Outcome, error) { return host.Run(ctx, job) }
 	return p, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/replay"
 )
@@ -70,7 +71,7 @@ func TestARunInAPodFindsItsCluster(t *testing.T) {
 	defer func() { api.CloseClientConnections(); api.Close() }()
 	try := func() (said string, err error) {
 		_, err = run.Run(t.Context(), run.Options{Scenario: "rollout", Out: t.TempDir(), Live: &run.Live{InCluster: true, DryRun: true},
-			Progress: func(text string) { said += text + "\n" }})
+			Progress: progress.Lines(func(text string) { said += text + "\n" })})
 		return said, err
 	}
 	t.Run("its token", func(t *testing.T) {

@@ -18,7 +18,7 @@ func runOnKind(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, UsageError{err}
 	}
 	if live.DryRun {
-		o.Progress(fmt.Sprintf("it makes a cluster hitless-… of Kubernetes %s with kind, with a node for the control plane and %d for pods, runs %s on it, and deletes it; nothing was done",
+		o.message(fmt.Sprintf("it makes a cluster hitless-… of Kubernetes %s with kind, with a node for the control plane and %d for pods, runs %s on it, and deletes it; nothing was done",
 			live.Kind, o.Nodes, o.Scenario))
 		return &Result{}, nil
 	}
@@ -29,18 +29,18 @@ func runOnKind(ctx context.Context, o Options) (result *Result, err error) {
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	o.Progress(fmt.Sprintf("making a cluster of Kubernetes %s with %d nodes for pods", live.Kind, o.Nodes))
+	o.message(fmt.Sprintf("making a cluster of Kubernetes %s with %d nodes for pods", live.Kind, o.Nodes))
 	t, err := cluster.MakeThrowaway(ctx, provider, live.Kind, o.Nodes)
 	if err != nil {
 		return nil, UsageError{err}
 	}
 	defer func() {
-		o.Progress("deleting the cluster " + t.Name)
+		o.message("deleting the cluster " + t.Name)
 		if left := t.Delete(ctx); left != nil { // which takes nothing from what was measured
-			o.Progress(left.Error())
+			o.message(left.Error())
 		}
 	}()
-	o.Progress("made the cluster " + t.Name)
+	o.message("made the cluster " + t.Name)
 	live.Kubeconfig = t.Kubeconfig
 	c, err := live.open()
 	if err != nil {

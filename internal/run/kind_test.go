@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/e2e-framework/support"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -65,7 +66,7 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 			})
 			p := &ready{kubeconfig: kubeconfig, stays: c.stays}
 			var said []string
-			_, err := run.Run(ctx, run.Options{Scenario: "quiet", Out: t.TempDir(), Progress: func(text string) { said = append(said, text) },
+			_, err := run.Run(ctx, run.Options{Scenario: "quiet", Out: t.TempDir(), Progress: progress.Lines(func(text string) { said = append(said, text) }),
 				Live: &run.Live{Kind: "v1.26.0", Provider: p.provide}})
 			if !c.is(err) {
 				t.Errorf("the run ended with %v", err)

@@ -74,7 +74,7 @@ func (o Options) hold(ctx context.Context, plan guest.Plan, spec subject.Spec, f
 	done := make(chan error, 1)
 	go func() {
 		outcome, err := host.Run(ctx, host.Job{Program: filepath.Clean(o.Program), Args: hostInit, Files: img.Files(), Plan: data,
-			Pass: pass, Line: o.teller().console})
+			Pass: pass, Line: func(line string) { o.guestLine(line) }})
 		for _, f := range pass {
 			f.Close() // the reader of told has its end of file now at the latest
 		}

@@ -112,7 +112,7 @@ func runLive(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if r.Live.DryRun {
-		r.Progress("nothing was done")
+		r.message("nothing was done")
 		return &Result{}, nil
 	}
 	if err := makeOut(&r.Options); err != nil {
@@ -208,7 +208,7 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 		return UsageError{err}
 	}
 	if r.Live.DryRun {
-		r.Progress("it needs these verbs " + wheres(needs))
+		r.message("it needs these verbs " + wheres(needs))
 	}
 	if len(denied) > 0 {
 		return usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.Live.who(), verbs(denied))
@@ -220,7 +220,7 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 	if r.facts.Unknown != "" {
 		proxy = "a proxy that is not known: " + r.facts.Unknown
 	}
-	r.Progress(fmt.Sprintf("%s: Kubernetes %s, %d nodes that take pods, %s", r.cluster.Server, r.facts.Version, len(r.facts.Nodes), proxy))
+	r.message(fmt.Sprintf("%s: Kubernetes %s, %d nodes that take pods, %s", r.cluster.Server, r.facts.Version, len(r.facts.Nodes), proxy))
 	if n := r.params["replicas"]; r.params["antiAffinity"] == "on" && fewer(len(r.facts.Nodes), n) {
 		return usagef("--set replicas=%s with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
 			"give fewer replicas, or --set antiAffinity=off", n, len(r.facts.Nodes))
@@ -228,10 +228,10 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 	if err := r.Live.Fleet.fits(len(r.facts.Nodes)); err != nil {
 		return err
 	}
-	r.Progress(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
+	r.message(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
 		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
 	if r.Live.Fleet.wanted() {
-		r.Progress(r.Live.Fleet.touches(len(r.facts.Nodes)))
+		r.message(r.Live.Fleet.touches(len(r.facts.Nodes)))
 	}
 	return r.touches(ctx)
 }
@@ -300,10 +300,10 @@ func (r *liveRun) inNamespace(ctx context.Context) (err error) {
 	if r.namespace, err = r.cluster.Make(ctx, r.Scenario, r.Live.Fleet.OnHost); err != nil {
 		return err
 	}
-	r.Progress("made the namespace " + r.namespace)
+	r.message("made the namespace " + r.namespace)
 	err = r.measure(ctx)
 	r.lastPutBack(context.WithoutCancel(ctx))
-	r.Progress("deleting the namespace " + r.namespace)
+	r.message("deleting the namespace " + r.namespace)
 	grace := time.Duration(0)
 	for _, key := range []string{"gracePeriod", "preStop"} {
 		d, _ := time.ParseDuration(r.params[key]) // Fill has checked it
@@ -312,7 +312,7 @@ func (r *liveRun) inNamespace(ctx context.Context) (err error) {
 	// An interrupted run cleans up all the same.
 	if left := r.cluster.Remove(context.WithoutCancel(ctx), r.namespace, grace+2*time.Minute); left != nil {
 		r.notes = append(r.notes, left.Error())
-		r.Progress(left.Error())
+		r.message(left.Error())
 	}
 	return err
 }

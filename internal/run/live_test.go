@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/replay"
 )
@@ -117,7 +118,7 @@ func TestADryRunMakesNothing(t *testing.T) {
 	})
 	var said []string
 	out, _, err := runOn(t, kubeconfig, "flap", func(o *run.Options) {
-		o.Live.DryRun, o.Progress = true, func(text string) { said = append(said, text) }
+		o.Live.DryRun, o.Progress = true, progress.Lines(func(text string) { said = append(said, text) })
 	})
 	all := strings.Join(said, "\n")
 	if err != nil || len(wrote) > 0 || !strings.Contains(all, "patch pods/status") || !strings.Contains(all, "hitless-flap-") {

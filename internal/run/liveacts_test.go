@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 )
@@ -248,9 +249,9 @@ func interruptedAt(ctx context.Context, t *testing.T, s *stand, scenario, word s
 	defer cancel()
 	return s.run(ctx, t, scenario, func(o *run.Options) {
 		disrupts(set)(o)
-		say := o.Progress
-		o.Progress = func(text string) {
-			if say(text); strings.Contains(text, word) {
+		report := o.Progress
+		o.Progress = func(e progress.Event) {
+			if report(e); strings.Contains(e.Text, word) {
 				cancel()
 			}
 		}
@@ -453,9 +454,9 @@ func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 			var during string
 			e := s.run(t.Context(), t, "drain", func(o *run.Options) {
 				disrupts(map[string]string{"node": "worker-2", "what": what})(o)
-				say := o.Progress
-				o.Progress = func(text string) {
-					if say(text); strings.Contains(text, what+" worker-2 done") {
+				report := o.Progress
+				o.Progress = func(e progress.Event) {
+					if report(e); strings.Contains(e.Text, what+" worker-2 done") {
 						n, _ := s.direct.CoreV1().Nodes().Get(context.Background(), "worker-2", metav1.GetOptions{})
 						data, _ := json.Marshal(n)
 						during = string(data)

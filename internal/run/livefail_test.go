@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/probes"
 )
@@ -123,7 +124,7 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 		})
 	})
 	var said []string
-	out, _, err := runOn(t, kubeconfig, "rollout", func(o *run.Options) { o.Progress = func(text string) { said = append(said, text) } })
+	out, _, err := runOn(t, kubeconfig, "rollout", func(o *run.Options) { o.Progress = progress.Lines(func(text string) { said = append(said, text) }) })
 	if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), "log in again") || !strings.Contains(err.Error(), "Service web") {
 		t.Errorf("%v, want an invalid run that says what it did last and what to do", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -27,7 +28,7 @@ func init() {
 	o := run.Options{Scenario: "drain", Out: os.Args[3], Program: os.Args[0], Rate: 10,
 		Set:  map[string]string{"node": "worker-1", "trafficPolicy": "Cluster"},
 		Live: &run.Live{Kubeconfig: os.Args[2], Target: "nodeport", AllowDisruption: true, Clock: clock},
-		Progress: func(text string) {
+		Progress: progress.Lines(func(text string) {
 			fmt.Println(text)
 			switch {
 			case strings.Contains(text, "phase baseline"):
@@ -35,7 +36,7 @@ func init() {
 			case strings.Contains(text, cordoned):
 				select {} // until it is killed
 			}
-		}}
+		})}
 	_, err := run.Run(context.Background(), o)
 	fmt.Println(err)
 	os.Exit(1)

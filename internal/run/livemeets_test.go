@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
@@ -465,9 +466,9 @@ func TestALiveRunThatIsInterrupted(t *testing.T) {
 	s := standing(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	e := s.run(ctx, t, "rollout", func(o *run.Options) {
-		say := o.Progress
-		o.Progress = func(text string) {
-			if say(text); strings.Contains(text, "rollout 1") {
+		report := o.Progress
+		o.Progress = func(e progress.Event) {
+			if report(e); strings.Contains(e.Text, "rollout 1") {
 				cancel()
 			}
 		}

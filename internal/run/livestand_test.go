@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/replay"
@@ -181,7 +182,7 @@ func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change f
 	o := run.Options{Scenario: scenario, Out: e.out, Program: program, Rate: 10,
 		Set:  map[string]string{"trafficPolicy": "Cluster", "checkInterval": "10s"},
 		Live: &run.Live{Kubeconfig: s.kubeconfig, Target: "nodeport", Clock: s.clock},
-		Progress: func(text string) {
+		Progress: progress.Lines(func(text string) {
 			e.said = append(e.said, text)
 			switch { // the pauses between the proofs of the detector are short
 			case strings.Contains(text, "phase baseline"):
@@ -189,7 +190,7 @@ func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change f
 			case strings.Contains(text, "phase scenario"):
 				s.clock.rest()
 			}
-		}}
+		})}
 	if change != nil {
 		change(&o)
 	}

@@ -25,9 +25,9 @@ func (r *liveRun) touches(ctx context.Context) error {
 	if len(owed) > 0 {
 		return usagef("%s was not put back; `hitless clean` does that, and ends the run if it is still under way", owed[0])
 	}
-	r.Progress("it touches what is not its own:")
+	r.message("it touches what is not its own:")
 	for _, line := range lines {
-		r.Progress("  " + line)
+		r.message("  " + line)
 	}
 	if !r.Live.AllowDisruption && !r.Live.DryRun {
 		return usagef("scenario %s changes what is not its own, as told above: give --allow-disruption if that may be, or --dry-run to look only", r.Scenario)
@@ -77,7 +77,7 @@ func (r *liveRun) putBack(ctx context.Context) error {
 			wrong = append(wrong, err)
 			continue
 		}
-		r.Progress("put back " + o.String())
+		r.message("put back " + o.String())
 	}
 	return errors.Join(wrong...)
 }
@@ -90,7 +90,7 @@ func (r *liveRun) lastPutBack(ctx context.Context) {
 	if err := r.putBack(ctx); err != nil {
 		text := err.Error() + "; what the run " + r.namespace + " changed and is not its own may still be changed: `hitless clean` looks again"
 		r.notes = append(r.notes, text)
-		r.Progress(text)
+		r.message(text)
 	}
 }
 

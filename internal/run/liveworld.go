@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/prober"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
@@ -42,14 +43,13 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: what it would have told of is late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
-	tell := r.teller()
-	lanes, err := r.startProber(programs, w, func() time.Duration { return time.Since(real) }, tell)
+	lanes, err := r.startProber(programs, w, func() time.Duration { return time.Since(real) })
 	if err != nil {
 		return err
 	}
 	stop := r.watch(ctx, besides{w}, now)
-	workers := &fleetProber{Prober: lanes, run: r, record: said{w, tell.progress}, now: now}
-	err = r.run(ctx, said{w, tell.progress}, lanes, workers, clock)
+	workers := &fleetProber{Prober: lanes, run: r, record: announcer{w, r.report}, now: now}
+	err = r.run(ctx, announcer{w, r.report}, lanes, workers, clock)
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
@@ -58,10 +58,10 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	return errors.Join(err, lanes.Close())
 }
 
-func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration, tell *teller) (*prober.Prober, error) {
+func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
 	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
 	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here},
-		Measured: prober.Pulses(time.Second, tell.measured)},
+		Measured: prober.Measurements(time.Second, r.report)},
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return programs.Start(procs.Spec{Name: "probe-worker", Path: r.Program, Args: []string{probes.WorkerName, "--short-turns"}, Stdin: in, Stdout: out})
 		})
@@ -111,18 +111,18 @@ type runClock struct {
 // Now is the time since the start of the run.
 func (c runClock) Now() time.Duration { return c.Clock.Now().Sub(c.begin) }
 
-// said tells of phases and steps as they are recorded.
-type said struct {
+// announcer reports phases and steps as they are recorded.
+type announcer struct {
 	reports.Recorder
-	say func(string)
+	report func(progress.Event)
 }
 
 // Event records an event.
-func (s said) Event(e reports.Event) {
+func (a announcer) Event(e reports.Event) {
 	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
-		s.say(fmt.Sprintf("+%.1fs %s", e.At.Seconds(), e.Text))
+		a.report(progress.Event{Kind: progress.Stage, At: e.At, Text: e.Text})
 	}
-	s.Recorder.Event(e)
+	a.Recorder.Event(e)
 }
 
 // reachFromHere asks once, on a connection of its own, for the answer that backends give.

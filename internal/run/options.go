@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/scenarios"
@@ -41,9 +42,9 @@ type Options struct {
 	MemoryMB    int           // of the VM; what the control plane needs when 0
 	Deadline    time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
 	OpenMetrics bool          // write openmetrics.txt too
-	Progress    func(string)
-	Pulse       func(Pulse) // nil when nobody watches
-	Live        *Live       // the live cluster to run on; nil for a lab
+	// Progress receives the events of the run, from several goroutines; nil for none.
+	Progress func(progress.Event)
+	Live     *Live // the live cluster to run on; nil for a lab
 	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its own nodes, rate, seed and settings count where
 	// these options say nothing.
 	Timeline *Timeline
@@ -81,9 +82,6 @@ func (o *Options) fillDefaults() error {
 	}
 	if o.Seed == 0 {
 		o.Seed = 1
-	}
-	if o.Progress == nil {
-		o.Progress = func(string) {}
 	}
 	var err error
 	if o.Cache == "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 )
 
 // Bad input is a UsageError that names what is valid, before anything is made.
@@ -152,7 +153,7 @@ func TestHostThatCannotRun(t *testing.T) {
 	for kernel, refused := range map[string]bool{"auto": false, "host": true} {
 		said := ""
 		o := Options{Scenario: "rollout", Kernel: kernel, Clock: "real", Cache: t.TempDir(), Program: filepath.Join(t.TempDir(), "none"),
-			Progress: func(line string) { said += line }}
+			Progress: progress.Lines(func(line string) { said += line })}
 		if err := o.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -98,7 +98,7 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	if o.Clock == "real" {
 		p.clock = "real"
 	}
-	kernel, err := vm.FetchKernel(ctx, filepath.Join(o.Cache, "kernel"), o.Progress)
+	kernel, err := vm.FetchKernel(ctx, filepath.Join(o.Cache, "kernel"), o.message)
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -128,12 +128,11 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 		boot.Key = inputsDigest(string(base), digest, kernel.Package, version, fmt.Sprint(boot.MemoryMB, boot.MemoryGroups))[:24]
 	}
 	p.start = func(ctx context.Context, kept func([]byte)) (*vm.Outcome, error) {
-		boot, tell := boot, o.teller()
+		boot := boot
 		boot.Line = func(line string, region []byte) {
-			if checkpointLine.MatchString(line) {
+			if e := o.guestLine(line); e.Kind == progress.Checkpoint {
 				kept(region)
 			}
-			tell.console(line)
 		}
 		return vm.Run(ctx, boot)
 	}
@@ -141,9 +140,6 @@ func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, 
 	p.inputs = inputsDigest(string(data), digest, kernel.Package, version, p.clock)
 	return p, nil
 }
-
-// checkpointLine is how a guest tells a checkpoint: with the time of the run before it.
-var checkpointLine = regexp.MustCompile(`^hitless: \+[0-9.]+s ` + scenarios.Checkpoint + ` `)
 
 // addPrograms puts the control plane, the subject and the subject's tools into the guest.
 func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan, spec subject.Spec) error {
@@ -164,7 +160,7 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 			targets = append(targets, t)
 		}
 	}
-	builder := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Progress: o.Progress}
+	builder := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Progress: o.message}
 	binaries, err := builder.Build(ctx, targets...)
 	if err != nil {
 		return UsageError{err}

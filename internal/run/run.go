@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
@@ -50,9 +51,7 @@ func (e *InvalidError) Error() string {
 // Run runs a plan and judges its history. A UsageError means that nothing was run; an InvalidError that the guest did not
 // come to a good end. What was recorded until then stands in the folder all the same.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	if o.Pulse != nil {
-		defer o.Pulse(Pulse{Over: true})
-	}
+	defer o.report(progress.Event{Kind: progress.End})
 	if o.OpenMetrics {
 		return runAndExpose(ctx, o)
 	}
@@ -85,10 +84,10 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := clearOut(o.Out); err != nil {
 		return nil, err
 	}
-	o.Progress(boot.where)
+	o.message(boot.where)
 	outcome, runErr := boot.start(ctx, func(region []byte) {
 		if err := o.keep(plan, spec, boot, region); err != nil {
-			o.Progress(fmt.Sprintf("the checkpoint is not kept: %v", err)) // the run goes on, and its end may yet be written
+			o.message(fmt.Sprintf("the checkpoint is not kept: %v", err)) // the run goes on, and its end may yet be written
 		}
 	})
 	if outcome == nil {

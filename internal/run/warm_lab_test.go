@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -48,10 +49,10 @@ func TestSnapshotChangesNothing(t *testing.T) {
 		said := false
 		result, _, err := toy(t, func(o *run.Options) {
 			o.Cache, o.Seed, o.Cold = cache, seed, cold
-			o.Progress = func(line string) {
+			o.Progress = progress.Lines(func(line string) {
 				t.Log(name+":", line)
 				said = said || strings.Contains(line, "begun from a saved guest")
-			}
+			})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/suites"
 )
@@ -50,11 +51,11 @@ func measure(ctx context.Context, subject string, services ...int) []bench.Row {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
 	var mu sync.Mutex
-	rows, err := run.Bench(ctx, run.Options{Seed: 1, Program: program, Out: filepath.Join(dir, "bench"), Progress: func(line string) {
+	rows, err := run.Bench(ctx, run.Options{Seed: 1, Program: program, Out: filepath.Join(dir, "bench"), Progress: progress.Lines(func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintln(GinkgoWriter, line)
-	}}, bench.Plan{Subjects: []bench.Subject{s}, Services: services, Repeat: 5})
+	})}, bench.Plan{Subjects: []bench.Subject{s}, Services: services, Repeat: 5})
 	Expect(err).NotTo(HaveOccurred())
 	return rows
 }

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/reports"
@@ -30,7 +31,7 @@ const (
 
 var (
 	runs   = map[string]*suites.Future{}
-	pulses = map[string]*[]run.Pulse{}
+	events = map[string]*[]progress.Event{}
 	before string // the machine's network, before anything ran
 )
 
@@ -40,11 +41,11 @@ const rate = 5
 
 // start begins a short rollout. In real time each second counts, so the windows are as small as the claim allows.
 func start(ctx context.Context, dir, kernel, subject string) {
-	told := &[]run.Pulse{} // by one goroutine at a time, and read when the run is over
-	pulses[kernel+" "+subject] = told
+	reported := &[]progress.Event{} // by one goroutine at a time, and read when the run is over
+	events[kernel+" "+subject] = reported
 	runs[kernel+" "+subject] = suites.Begin(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
 		Scenario: "rollout", ControlPlane: "replay", Subject: subject, Kernel: kernel, Rate: rate,
-		Pulse: func(p run.Pulse) { *told = append(*told, p) },
+		Progress: func(e progress.Event) { *reported = append(*reported, e) },
 		Set: map[string]string{"rollouts": "1", "baseline": "10s", "settle": "2s", "shutdownDelay": "8s", "gracePeriod": "12s",
 			"checkInterval": "1s"}})
 }
@@ -112,16 +113,25 @@ var _ = Describe("the same rollout on this machine's kernel and in a VM", func()
 		}
 	})
 
-	It("tells meanwhile what is measured, in either", func() {
+	It("reports meanwhile what is measured, in either", func() {
 		for _, kernel := range []string{"host", "vm"} {
-			total, told := report(kernel, bad).Totals, *pulses[kernel+" "+bad]
-			Expect(len(told)).To(BeNumerically(">", 10), kernel)
-			end, last := told[len(told)-1], told[len(told)-2]
-			Expect(end.Over).To(BeTrue(), kernel)
-			// What came to its end in the last second may not be told any more, and it began up to 4 s before that.
+			total, reported := report(kernel, bad).Totals, *events[kernel+" "+bad]
+			Expect(reported[len(reported)-1].Kind).To(Equal(progress.End), kernel)
+			var measurements, stages []progress.Event
+			for _, e := range reported {
+				switch e.Kind {
+				case progress.Measurement:
+					measurements = append(measurements, e)
+				case progress.Stage:
+					stages = append(stages, e)
+				}
+			}
+			Expect(len(measurements)).To(BeNumerically(">", 10), kernel)
+			last := measurements[len(measurements)-1]
+			// Attempts that ended in the last second may be missing; they began up to 4 s before that.
 			Expect(last.Attempts).To(And(BeNumerically("<=", total.Attempts), BeNumerically(">", total.Attempts-6*rate)), kernel)
 			Expect(last.Dropped).To(And(BeNumerically("<=", total.Dropped), BeNumerically(">", 0)), kernel)
-			Expect(last.Stage).NotTo(BeEmpty(), kernel)
+			Expect(stages).To(ContainElement(HaveField("Text", Not(BeEmpty()))), kernel)
 		}
 	})
 

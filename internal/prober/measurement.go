@@ -1,0 +1,29 @@
+package prober
+
+import (
+	"time"
+
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/reports"
+)
+
+// Measurements returns a function for Config.Measured that counts attempts and reports the counts once in each interval of the
+// run's own time. It reports when an attempt ends, so it needs no timer.
+func Measurements(every time.Duration, report func(progress.Event)) func(reports.Attempt) {
+	e := progress.Event{Kind: progress.Measurement}
+	var next time.Duration
+	return func(a reports.Attempt) {
+		e.Attempts++
+		switch {
+		case a.Class == reports.Delayed:
+			e.Delayed++
+		case a.Class.Dropped():
+			e.Dropped++
+		}
+		if at := a.Start + a.Total; at >= next {
+			next = at - at%every + every
+			e.At = at
+			report(e)
+		}
+	}
+}
