@@ -62,12 +62,20 @@ var Program = sync.OnceValues(func() (string, error) {
 	return program, Build("github.com/hitless/hitless/cmd/hitless", program)
 })
 
+// TestProgram builds hitless with the guest programs for tests (build tag lab) as a file, such as guest.TestsScenario.
+func TestProgram(file string) error {
+	return build("github.com/hitless/hitless/cmd/hitless", file, "-tags", "lab")
+}
+
 // Build makes a static program of a package, stripped, and without a stamp of the commit: what runs in a guest decides its history, so
 // the same sources must give the same program. An error has what the compiler said.
-func Build(source, program string) error {
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+func Build(source, program string) error { return build(source, program) }
+
+func build(source, program string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}, flags...)
+	cmd := exec.Command("go", append(args, source)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w: %s", source, err, out)
 	}
 	return nil

@@ -24,18 +24,32 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// ToyScenario is the scenario of the guest's own test.
 const (
-	ToyScenario = "toy"
-
 	// Program is the path of hitless in the guest.
 	Program = "/usr/bin/hitless"
-	// Binaries is the folder of the built programs there.
+	// Binaries is the folder of the built programs in the guest.
 	Binaries = "/usr/bin"
 	stateDir = "/tmp/lab"
 )
 
-// execute does what the plan says. All that it knows of it at first is its base; settle returns the whole.
+// standalone is a program that a guest runs without a scenario of package scenarios.
+type standalone struct {
+	run      func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error
+	subjects bool // needs the programs of the control plane and of the subjects
+	unjudged bool // package run starts it and computes no verdict
+}
+
+// standalones has the standalone programs by the scenario of their plans. Tests of the lab add theirs (build tag lab).
+var standalones = map[string]standalone{
+	TryScenario:    {run: tryKernel},
+	LabScenario:    {run: holdLab, subjects: true},
+	bench.Scenario: {run: measure, subjects: true},
+}
+
+// Unjudged reports whether a scenario is a standalone program whose history gets no verdict.
+func Unjudged(scenario string) bool { return standalones[scenario].unjudged }
+
+// execute runs the plan. At first it knows the base of the plan; settle returns the whole.
 func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
 	if base.lab() {
 		return inLab(ctx, base, settle, r, now)
@@ -44,17 +58,7 @@ func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *rec
 	if err != nil {
 		return err
 	}
-	switch plan.Scenario {
-	case ToyScenario:
-		return toy(ctx, plan, r, now)
-	case TryScenario:
-		return try(ctx, plan.Parameters)
-	case TestsScenario:
-		return tests(ctx, plan.Parameters)
-	case LabScenario:
-		return hold(ctx, plan, r, now)
-	}
-	return measure(ctx, plan, r, now)
+	return standalones[plan.Scenario].run(ctx, plan, r, now)
 }
 
 // inLab runs a scenario in a lab.

@@ -28,9 +28,9 @@ type LabReady struct {
 	Kubeconfig []byte `json:"kubeconfig"` // of the administrator, with the listener as the server
 }
 
-// hold brings the lab up and keeps it until a part of it fails or ctx ends. Nothing is recorded: whoever uses the lab keeps
-// a record of its own.
-func hold(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+// holdLab brings the lab up and keeps it until a part of it fails or ctx ends. It records nothing: the programs that use the lab
+// keep their own records.
+func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
 	listener, err := net.FileListener(os.NewFile(host.FirstPassed, "API listener"))
 	if err != nil {
 		return fmt.Errorf("taking the listener for the API: %w", err)

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
-	"slices"
 
-	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -52,10 +50,14 @@ func (p Plan) Base() Plan {
 	return Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes}
 }
 
-// lab says whether the plan is that of a run in a cluster.
+// lab reports whether the plan runs a scenario in a lab.
 func (p Plan) lab() bool {
-	return !slices.Contains([]string{ToyScenario, TryScenario, TestsScenario, LabScenario, bench.Scenario}, p.Scenario)
+	_, alone := standalones[p.Scenario]
+	return !alone
 }
+
+// NeedsSubjects reports whether the guest needs the programs of the control plane and of the subjects.
+func (p Plan) NeedsSubjects() bool { return p.lab() || standalones[p.Scenario].subjects }
 
 // Marshal writes the plan; the same plan gives the same bytes.
 func (p Plan) Marshal() ([]byte, error) {

@@ -1,3 +1,5 @@
+//go:build lab
+
 package guest
 
 import (
@@ -7,25 +9,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
-// TestsScenario runs Go test programs in the guest, for code that only a kernel like the lab's can prove. The programs
-// stand in TestsDir; what they print goes to the console, and nothing to the history.
+// TestsScenario runs the Go test programs in TestsDir in the guest, for code that needs the lab's kernel. Their output goes to the
+// console; nothing is recorded.
 const (
 	TestsScenario = "tests"
 	TestsDir      = "/usr/lib/hitless-tests"
 )
 
-// tests runs the programs one after the other, in the order of their names, all to their ends. Parameter `run` chooses
-// tests as `go test -run` does.
-func tests(ctx context.Context, params map[string]string) error {
+func init() { standalones[TestsScenario] = standalone{run: tests, unjudged: true} }
+
+// tests runs all programs one after the other, in the order of their names. Parameter `run` selects tests as `go test -run` does.
+func tests(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {
 	programs, err := filepath.Glob(filepath.Join(TestsDir, "*"))
 	if err != nil || len(programs) == 0 {
 		return fmt.Errorf("running tests in the guest: no program in %s", TestsDir)
 	}
 	var failed []error
 	for _, program := range programs {
-		cmd := exec.CommandContext(ctx, program, "-test.v", "-test.run="+params["run"])
+		cmd := exec.CommandContext(ctx, program, "-test.v", "-test.run="+plan.Parameters["run"])
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
 		if err := cmd.Run(); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", filepath.Base(program), err))

@@ -1,3 +1,5 @@
+//go:build lab
+
 package guest
 
 import (
@@ -16,11 +18,14 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// toy is the smallest thing that has all that could make two runs differ: real sockets between namespaces, goroutines,
-// timers and the kernel's random pool. It proves the guest's determinism in seconds.
-//
-// Its parameter `end` lets it end as no run should: panic or hang.
-func toy(ctx context.Context, plan Plan, record reports.Recorder, now func() time.Duration) error {
+// ToyScenario is a small guest program for tests of the lab.
+const ToyScenario = "toy"
+
+func init() { standalones[ToyScenario] = standalone{run: toy, unjudged: true} }
+
+// toy uses all that could make two runs differ: sockets between namespaces, goroutines, timers and the kernel's random pool. So
+// it tests in seconds whether runs are deterministic. Its parameter `end` makes it end badly: panic or hang.
+func toy(ctx context.Context, plan Plan, record *recorder, now func() time.Duration) error {
 	switch plan.Parameters["end"] {
 	case "panic":
 		if plan.Kernel == KernelHost {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/proxier/linux"
@@ -15,13 +16,13 @@ import (
 // ipvs, iptables or nftables, separated by commas; the network is always tried. The run's reason says what failed.
 const TryScenario = "try"
 
-func try(ctx context.Context, params map[string]string) error {
+func tryKernel(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {
 	net, err := topology.New(1)
 	if err != nil {
 		return err
 	}
 	defer net.Close()
-	for need := range strings.SplitSeq(params["need"], ",") {
+	for need := range strings.SplitSeq(plan.Parameters["need"], ",") {
 		if err := tryNeed(ctx, net.Nodes[0], need); err != nil {
 			return err
 		}

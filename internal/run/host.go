@@ -42,7 +42,7 @@ func (o *Options) chooseKernel(ctx context.Context, plan *guest.Plan, spec subje
 // needs says what the subject wants of a kernel: its mode, for the modes that say so. Another proxy may call its mode
 // anything.
 func needs(plan guest.Plan, spec subject.Spec) string {
-	if scenarioOfLab(plan) && slices.Contains(modes, spec.Mode) {
+	if plan.NeedsSubjects() && slices.Contains(modes, spec.Mode) {
 		return spec.Mode
 	}
 	return ""
@@ -129,7 +129,7 @@ func (o Options) prepareHost(img *vm.Image, plan guest.Plan, data []byte) (*prep
 	p.inputs = inputsDigest(string(data), digest, p.kernel.Release, p.clock)
 	p.notes = append(p.notes, "the lab lived in namespaces of this machine's kernel; nothing makes such runs repeat")
 	p.where = "starting in namespaces of this machine's kernel " + p.kernel.Release
-	job := host.Job{Program: filepath.Clean(o.Program), Args: hostInit, Files: img.Files(), Plan: data, OwnCPU: scenarioOfLab(plan),
+	job := host.Job{Program: filepath.Clean(o.Program), Args: hostInit, Files: img.Files(), Plan: data, OwnCPU: plan.NeedsSubjects(),
 		Deadline: o.deadline(plan), Line: func(line string) { o.guestLine(line) }}
 	p.start = func(ctx context.Context, _ func([]byte)) (*vm.Outcome, error) { return host.Run(ctx, job) }
 	return p, nil

@@ -115,7 +115,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
-	if o.Scenario == guest.ToyScenario {
+	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
 		return p, spec, nil
 	}

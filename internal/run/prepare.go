@@ -67,7 +67,7 @@ func (o Options) objectsMB() int {
 func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec) (*prepared, error) {
 	img := vm.NewImage()
 	img.Add(guest.Program, o.Program, 0o755)
-	if scenarioOfLab(plan) {
+	if plan.NeedsSubjects() {
 		if err := o.addPrograms(ctx, img, plan, spec); err != nil {
 			return nil, err
 		}
@@ -86,11 +86,6 @@ func (o Options) prepare(ctx context.Context, plan guest.Plan, spec subject.Spec
 		p.subjectVersion = spec.Version
 	}
 	return p, err
-}
-
-// scenarioOfLab tells the scenarios that need a cluster from those that only look at the kernel.
-func scenarioOfLab(plan guest.Plan) bool {
-	return plan.Scenario != guest.ToyScenario && plan.Scenario != guest.TryScenario
 }
 
 func (o Options) prepareVM(ctx context.Context, img *vm.Image, plan guest.Plan, data []byte) (*prepared, error) {

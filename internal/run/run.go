@@ -25,7 +25,7 @@ import (
 // Result is a run that has come to its end.
 type Result struct {
 	Dir           string
-	Report        *reports.Report // nil for the toy
+	Report        *reports.Report // nil without a verdict
 	InputsSha256  string
 	HistorySha256 string
 	Looked        string // the folder with what was there when the run stopped, as StopAt says; empty when it did not
@@ -136,7 +136,7 @@ func (o Options) collect(plan guest.Plan, spec subject.Spec, boot *prepared, out
 		return result, nil
 	case left.reason != "":
 		return result, &InvalidError{left.reason, nil}
-	case plan.Scenario == guest.ToyScenario:
+	case guest.Unjudged(plan.Scenario):
 		return result, nil
 	}
 	h, err := reports.OpenHistory(history)

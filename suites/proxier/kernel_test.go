@@ -42,14 +42,6 @@ const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
 // kubeProxy is what the node migrates from and to.
 var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := suites.Clean(); err != nil {
-		code = 1
-	}
-	os.Exit(code)
-}
-
 func TestOnTheRealKernel(t *testing.T) { onTheRealKernel(t, packages) }
 
 func TestTheContract(t *testing.T) {
@@ -137,8 +129,8 @@ func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := suites.Program()
-	if err != nil {
+	program := filepath.Join(t.TempDir(), "hitless")
+	if err := suites.TestProgram(program); err != nil {
 		t.Fatal(err)
 	}
 	img := vm.NewImage()
