@@ -32,17 +32,17 @@ type deeds struct {
 }
 
 func newDeeds(w *World) *deeds {
-	return &deeds{workloads: map[string]*workload{timeline.Measured: w.main}, services: map[string]*headless{}, pods: map[string]*corev1.Pod{},
+	return &deeds{workloads: map[string]*workload{timeline.Measured: w.run.main}, services: map[string]*headless{}, pods: map[string]*corev1.Pod{},
 		open: map[string]*held{}, restores: map[string]func() error{}, backs: map[string]func(){}, delays: map[string]func(){},
 		watches: map[string]int{}, pids: map[string]int{}, subjects: map[string]string{}}
 }
 
 // deeds are made when the first is needed.
 func (w *World) deeds() *deeds {
-	if w.done == nil {
-		w.done = newDeeds(w)
+	if w.run.done == nil {
+		w.run.done = newDeeds(w)
 	}
-	return w.done
+	return w.run.done
 }
 
 // act does one thing to the cluster: every scenario disturbs through it alone, so that the run's own timeline has what was
@@ -59,7 +59,7 @@ func (w *World) act(ctx context.Context, verb, object string, args ...string) er
 // timeline says await, and otherwise expect.
 func (w *World) see(ctx context.Context, what, object string, most time.Duration) error {
 	how := "expect "
-	if w.tolerant {
+	if w.run.tolerant {
 		how = "await "
 	}
 	return w.act(ctx, how+what, object, "within", most.String())
@@ -75,11 +75,19 @@ func (w *World) perform(ctx context.Context, s timeline.Step) error {
 	return do(w, ctx, s)
 }
 
+// journal returns the writer of the run's timeline, or an error where the run writes none.
+func (w *World) journal() (JournalWriter, error) {
+	if w.run.unwritten {
+		return nil, errors.New("a timeline has no verbs for all steps of this scenario")
+	}
+	return part[JournalWriter](w.Site, Journal)
+}
+
 // write adds a step to the run's timeline, to the millisecond.
 func (w *World) write(s timeline.Step) {
-	if w.Journal != nil {
-		s.At = (w.Clock.Now() - w.began).Truncate(time.Millisecond)
-		w.Journal(s.String() + "\n")
+	if j, err := w.journal(); err == nil {
+		s.At = (w.Clock.Now() - w.run.began).Truncate(time.Millisecond)
+		j.Journal(s.String() + "\n")
 	}
 }
 
@@ -105,9 +113,9 @@ func init() { // not an initialiser: what it refers to refers to it
 		"proxy kill":       (*World).endProxy,
 		"proxy start":      (*World).startProxy,
 		"proxy change":     (*World).changeProxy,
-		"proxy freeze":     func(w *World, _ context.Context, s timeline.Step) error { return w.Proxies.Freeze(s.Object) },
+		"proxy freeze":     (*World).freezeProxy,
 		"proxy thaw":       (*World).thawProxy,
-		"proxy cleanup":    func(w *World, ctx context.Context, s timeline.Step) error { return w.Proxies.Cleanup(ctx, s.Object) },
+		"proxy cleanup":    (*World).cleanUpProxy,
 		"proxy flush":      (*World).flushProxy,
 		"node off":         (*World).cutPower,
 		"node on":          (*World).givePower,
@@ -136,11 +144,15 @@ func init() { // not an initialiser: what it refers to refers to it
 
 // endProxy ends the proxy of a node.
 func (w *World) endProxy(ctx context.Context, s timeline.Step) error {
-	end := w.Proxies.Stop
-	if s.Verb == "proxy kill" {
-		end = w.Proxies.Kill
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
 	}
-	pid, err := w.Proxies.Pid(s.Object)
+	end := proxies.Stop
+	if s.Verb == "proxy kill" {
+		end = proxies.Kill
+	}
+	pid, err := proxies.Pid(s.Object)
 	if err != nil { // a crash is the subject's own doing, which the run goes on to measure
 		w.tell("proxy", fmt.Sprintf("the proxy of %s had ended by itself: %v", s.Object, err))
 		return nil
@@ -154,29 +166,57 @@ func (w *World) endProxy(ctx context.Context, s timeline.Step) error {
 
 // startProxy starts the proxy of a node again.
 func (w *World) startProxy(ctx context.Context, s timeline.Step) error {
-	if err := w.Proxies.Start(ctx, s.Object); err != nil {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	if err := proxies.Start(ctx, s.Object); err != nil {
 		return fmt.Errorf("starting the proxy: %w", err)
 	}
-	pid, err := w.Proxies.Pid(s.Object)
+	pid, err := proxies.Pid(s.Object)
 	if err == nil && pid == w.deeds().pids[s.Object] {
 		return errors.New("the proxy still has the process id that it had: it was not restarted, and nothing took its place")
 	}
 	return err
 }
 
-// thawProxy lets a frozen proxy go on. It is an error when it did not stand still.
+func (w *World) freezeProxy(_ context.Context, s timeline.Step) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	return proxies.Freeze(s.Object)
+}
+
+// thawProxy continues a frozen proxy. A proxy that was not stopped is an error.
 func (w *World) thawProxy(_ context.Context, s timeline.Step) error {
-	if frozen, err := w.Proxies.Frozen(s.Object); err != nil || !frozen {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	if frozen, err := proxies.Frozen(s.Object); err != nil || !frozen {
 		return fmt.Errorf("the proxy of %s went on instead of standing still (%v)", s.Object, err)
 	}
-	return w.Proxies.Thaw(s.Object)
+	return proxies.Thaw(s.Object)
+}
+
+func (w *World) cleanUpProxy(ctx context.Context, s timeline.Step) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	return proxies.Cleanup(ctx, s.Object)
 }
 
 // changeProxy makes the next start of a node's proxy start another subject, or the one that the run began with.
 func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
 	node, to, first := s.Object, s.Get("to"), w.deeds().subjects
 	if first[node] == "" {
-		first[node] = w.Proxies.Subject(node)
+		first[node] = proxies.Subject(node)
 	}
 	if to == timeline.Subject {
 		to = first[node]
@@ -184,12 +224,16 @@ func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
 	if watches := w.deeds().watches; watches[node] > 0 {
 		watches[node] = 1 // another version may have fewer
 	}
-	return w.Proxies.Change(node, to)
+	return proxies.Change(node, to)
 }
 
 // flushProxy empties a node's proxy tables behind the proxy's back.
 func (w *World) flushProxy(ctx context.Context, s timeline.Step) error {
-	restore, err := w.Proxies.Flush(ctx, s.Object)
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	restore, err := proxies.Flush(ctx, s.Object)
 	if err != nil {
 		return fmt.Errorf("emptying the proxy's tables: %w", err)
 	}

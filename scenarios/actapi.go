@@ -7,30 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
-
-	"sigs.k8s.io/e2e-framework/klient/k8s"
 
 	"github.com/hitless/hitless/scenarios/timeline"
 )
-
-// ControlPlane does to the proxies' API server what happens to real ones, one node at a time.
-type ControlPlane interface {
-	// Away keeps the node's proxy from its API server until back is called: connections end, and no request is answered.
-	Away(node string) (back func())
-	// Cut ends the watches of the node's proxy. With expire the next watch of each resource expires too (410 Gone), so that
-	// the proxy lists everything again. It returns the resources whose watches were ended, one for each watch.
-	Cut(node string, expire bool) []string
-	// Delay makes each event reach the node's proxy later, until lift is called.
-	Delay(node string, by time.Duration) (lift func())
-	// Lose has the next event of a resource (as in paths) never reach the node's proxy, unless it lists again. Then lost is
-	// told what it was, from any goroutine.
-	Lose(node, resource string, lost func(what string))
-	// Watching returns the resources that the node's proxy watches, one for each watch.
-	Watching(node string) []string
-	// Put makes an object or replaces it, its status too, without a request: a recording can have tens of thousands.
-	Put(o k8s.Object) error
-}
 
 // nodesOf are the nodes that a step is done to.
 func (w *World) nodesOf(s timeline.Step) []string {
@@ -41,28 +20,30 @@ func (w *World) nodesOf(s timeline.Step) []string {
 }
 
 // noteWatches keeps how many watches the proxies have, before something is done to them.
-func (w *World) noteWatches(nodes []string) error {
-	if w.ControlPlane == nil {
-		return errors.New("a real API server does not do such things when it is told to; this needs --controlplane replay")
+func (w *World) noteWatches(nodes []string) (ControlPlane, error) {
+	plane, err := w.controlPlane()
+	if err != nil {
+		return nil, err
 	}
 	total := 0
 	for _, node := range nodes {
-		n := len(w.ControlPlane.Watching(node))
+		n := len(plane.Watching(node))
 		w.deeds().watches[node] = max(n, w.deeds().watches[node])
 		total += n
 	}
 	if total == 0 {
-		return errors.New("no proxy watches anything: there is nothing to end, and nobody would notice")
+		return nil, errors.New("no proxy watches anything: there is nothing to end, and nobody would notice")
 	}
-	return nil
+	return plane, nil
 }
 
 func (w *World) apiGoes(_ context.Context, s timeline.Step) error {
-	if err := w.noteWatches(w.nodesOf(s)); err != nil {
+	plane, err := w.noteWatches(w.nodesOf(s))
+	if err != nil {
 		return err
 	}
 	for _, node := range w.nodesOf(s) {
-		w.deeds().backs[node] = w.ControlPlane.Away(node)
+		w.deeds().backs[node] = plane.Away(node)
 	}
 	w.tell("api server", "the API server is away from the proxies"+ofNode(s))
 	return nil
@@ -77,9 +58,13 @@ func ofNode(s timeline.Step) string {
 }
 
 func (w *World) apiComesBack(_ context.Context, s timeline.Step) error {
+	plane, err := w.controlPlane()
+	if err != nil {
+		return err
+	}
 	open := 0
 	for _, node := range w.nodesOf(s) {
-		open += len(w.ControlPlane.Watching(node))
+		open += len(plane.Watching(node))
 	}
 	for _, node := range w.nodesOf(s) {
 		if back := w.deeds().backs[node]; back != nil {
@@ -96,12 +81,13 @@ func (w *World) apiComesBack(_ context.Context, s timeline.Step) error {
 
 func (w *World) cutWatches(_ context.Context, s timeline.Step) error {
 	nodes, expire := w.nodesOf(s), s.Verb == "api expire"
-	if err := w.noteWatches(nodes); err != nil {
+	plane, err := w.noteWatches(nodes)
+	if err != nil {
 		return err
 	}
 	var ended []string
 	for _, node := range nodes {
-		ended = append(ended, w.ControlPlane.Cut(node, expire)...)
+		ended = append(ended, plane.Cut(node, expire)...)
 	}
 	slices.Sort(ended)
 	what := "ended"
@@ -114,7 +100,8 @@ func (w *World) cutWatches(_ context.Context, s timeline.Step) error {
 
 // delayWatches makes what the proxies watch reach them late; by nothing at all ends that.
 func (w *World) delayWatches(_ context.Context, s timeline.Step) error {
-	if err := w.noteWatches(w.nodesOf(s)); err != nil {
+	plane, err := w.noteWatches(w.nodesOf(s))
+	if err != nil {
 		return err
 	}
 	by := s.Duration("by", 0)
@@ -124,7 +111,7 @@ func (w *World) delayWatches(_ context.Context, s timeline.Step) error {
 			delete(w.deeds().delays, node)
 		}
 		if by > 0 {
-			w.deeds().delays[node] = w.ControlPlane.Delay(node, by)
+			w.deeds().delays[node] = plane.Delay(node, by)
 		}
 	}
 	w.tell("api server", fmt.Sprintf("what proxies%s watch is %s late", ofNode(s), by))
@@ -141,11 +128,12 @@ type loss struct {
 // loseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
 func (w *World) loseEvents(_ context.Context, s timeline.Step) error {
 	nodes := w.nodesOf(s)
-	if err := w.noteWatches(nodes); err != nil {
+	plane, err := w.noteWatches(nodes)
+	if err != nil {
 		return err
 	}
 	for _, node := range nodes {
-		resources := slices.Compact(slices.Sorted(slices.Values(w.ControlPlane.Watching(node))))
+		resources := slices.Compact(slices.Sorted(slices.Values(plane.Watching(node))))
 		if one := s.Get("resource"); one != "" {
 			if !slices.Contains(resources, one) {
 				return fmt.Errorf("the proxy of %s does not watch %s but %s: there is nothing to lose", node, one, strings.Join(resources, ", "))
@@ -155,7 +143,7 @@ func (w *World) loseEvents(_ context.Context, s timeline.Step) error {
 		l := &loss{step: s, node: node}
 		w.deeds().losses = append(w.deeds().losses, l)
 		for _, resource := range resources {
-			w.ControlPlane.Lose(node, resource, func(what string) {
+			plane.Lose(node, resource, func(what string) {
 				l.came.Store(true)
 				w.tell("api server", "lost for the proxy of "+node+": "+what)
 			})
@@ -177,13 +165,14 @@ func (w *World) lostNothing() error {
 
 // seeWatching waits until the proxies have as many watches as they had before.
 func (w *World) seeWatching(ctx context.Context, s timeline.Step) error {
-	if w.ControlPlane == nil {
-		return errors.New("a real API server does not tell who watches; this needs --controlplane replay")
+	plane, err := w.controlPlane()
+	if err != nil {
+		return err
 	}
 	return w.Until(ctx, "the proxies to watch again", s.Duration("within", watchesWithin), func(context.Context) (bool, string, error) {
 		n, want, enough := 0, 0, true
 		for _, node := range w.Nodes {
-			now, before := len(w.ControlPlane.Watching(node)), w.deeds().watches[node]
+			now, before := len(plane.Watching(node)), w.deeds().watches[node]
 			n, want, enough = n+now, want+before, enough && now >= before
 		}
 		return enough, fmt.Sprintf("%d of %d watches", n, want), nil

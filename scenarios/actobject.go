@@ -64,8 +64,8 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	if w.ControlPlane != nil {
-		if err := w.ControlPlane.Put(o); err != nil {
+	if plane, err := w.controlPlane(); err == nil {
+		if err := plane.Put(o); err != nil {
 			return fmt.Errorf("making %s: %w", reference, err)
 		}
 		return nil
@@ -172,7 +172,7 @@ func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
 		return fmt.Errorf("%s is as it was after %s: nothing was changed", s.Object, s.JSON)
 	}
 	if service, is := after.(*corev1.Service); is && w.measures(service) {
-		w.main.policy = service.Spec.ExternalTrafficPolicy
+		w.run.main.policy = service.Spec.ExternalTrafficPolicy
 		w.tellService("changed", fieldsOf(s.JSON))
 	}
 	return nil
@@ -181,12 +181,12 @@ func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
 // measures reports whether it is the Service that the lanes go to; a timeline may be played where there are none.
 func (w *World) measures(o k8s.Object) bool {
 	_, is := o.(*corev1.Service)
-	return is && w.main != nil && o.GetName() == w.main.name && o.GetNamespace() == w.namespace()
+	return is && w.run.main != nil && o.GetName() == w.run.main.name && o.GetNamespace() == w.namespace()
 }
 
 // tellService records what was done to the measured Service, since that may take traffic away by itself.
 func (w *World) tellService(state, fields string) {
-	name := w.namespace() + "/" + w.main.name
+	name := w.namespace() + "/" + w.run.main.name
 	text := "the Service " + name + " was " + state
 	if fields != "" {
 		text += ": " + fields
@@ -247,7 +247,7 @@ func (w *World) rollWorkload(ctx context.Context, s timeline.Step) error {
 	if err := w.replacePods(ctx, k, number); err != nil {
 		return err
 	}
-	if w.deeds().rollouts = number; k == w.main {
+	if w.deeds().rollouts = number; k == w.run.main {
 		w.deeds().rolling = number
 	}
 	return nil

@@ -12,15 +12,15 @@ import (
 // serving, and what changes afterwards has to arrive.
 func api() Scenario {
 	return Scenario{
-		Name:       "api",
-		Summary:    "takes the API server away from the proxies, ends and expires their watches, and rolls the Deployment after each",
-		ReplayOnly: true,
+		Name:    "api",
+		Summary: "takes the API server away from the proxies, ends and expires their watches, and rolls the Deployment after each",
+		Steps:   always([]string{"api away", "api back", "api expire", "api delay", "expect watching"}, rollSteps),
 		Parameters: []Parameter{
-			{"away", "5m", "how long the API server is away; 0s for not at all", durationIn(0, 24*time.Hour)},
-			{"relists", "3", "how often the watches end and expire", numberIn(0, 1000)},
-			{"delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", durationIn(0, time.Hour)},
+			{"away", "5m", "how long the API server is away; 0s for not at all", durationIn(0, 24*time.Hour), nil, nil},
+			{"relists", "3", "how often the watches end and expire", numberIn(0, 1000), nil, nil},
+			{"delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", durationIn(0, time.Hour), nil, nil},
 			lanesParameter,
-			{"replicas", "2", "pods of the Deployment; fewer than nodes, or it cannot be rolled", numberIn(1, 100)},
+			{"replicas", "2", "pods of the Deployment; fewer than nodes, or it cannot be rolled", numberIn(1, 100), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			if away := w.Params.duration("away"); away > 0 {

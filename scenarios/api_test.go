@@ -74,7 +74,7 @@ func (a *paperAPI) Put(o k8s.Object) error {
 
 func TestTheAPIServerIsAwayForItsTime(t *testing.T) {
 	clock, a := &paperClock{}, &paperAPI{watches: 6}
-	w := &World{ControlPlane: a, Recorder: &paperRecord{}, Clock: clock, Nodes: []string{"node-1"}}
+	w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: clock, Nodes: []string{"node-1"}}
 	if err := w.apiAway(t.Context(), 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +93,13 @@ func TestAnAPIServerThatNobodyMissesIsAnError(t *testing.T) {
 		"was not away":     {watches: 6, deaf: true},
 		"0 of 6 watches":   {watches: 6, hopeless: true},
 	} {
-		w := &World{ControlPlane: a, Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
+		w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
 		if err := w.apiAway(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("away gave %v, want %q", err, want)
 		}
 	}
 	for want, a := range map[string]*paperAPI{"nothing to end": {}, "0 of 6 watches": {watches: 6, hopeless: true}} {
-		w := &World{ControlPlane: a, Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
+		w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
 		if err := w.relist(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("relist gave %v, want %q", err, want)
 		}
@@ -132,7 +132,7 @@ func TestALostEventIsToldOrMissed(t *testing.T) {
 					}
 				}
 			}
-			w := &World{Nodes: []string{"node-1", "node-2"}, ControlPlane: a, Recorder: record, Clock: &paperClock{}, main: &workload{name: "web"}}
+			w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(nil, a), Recorder: record, Clock: &paperClock{}, run: webRun()}
 			err = Replay(parsed).Run(t.Context(), w)
 			if c.wantErr == "" && err != nil || c.wantErr != "" && (err == nil || !strings.HasPrefix(err.Error(), c.wantErr)) {
 				t.Errorf("the replay gave %v, want %q", err, c.wantErr)
@@ -171,8 +171,8 @@ func TestAnotherProxyNeedsNotWatchAsMuch(t *testing.T) {
 	}
 	for after, wantErr := range map[int]bool{6: false, 2: false, 0: true} {
 		a := &paperAPI{watches: 6}
-		w := &World{Nodes: []string{"node-1"}, Proxies: slimmer{&changing{runs: map[string]string{"node-1": "old"}}, a, after}, ControlPlane: a,
-			Recorder: &paperRecord{}, Clock: &paperClock{}, main: &workload{name: "web"}}
+		w := &World{Nodes: []string{"node-1"}, Site: siteOf(slimmer{&changing{runs: map[string]string{"node-1": "old"}}, a, after}, a),
+			Recorder: &paperRecord{}, Clock: &paperClock{}, run: webRun()}
 		if err := Replay(parsed).Run(t.Context(), w); (err != nil) != wantErr {
 			t.Errorf("with %d watches afterwards: %v", after, err)
 		}

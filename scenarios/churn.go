@@ -24,22 +24,23 @@ func churn() Scenario {
 		Name:    "churn",
 		Summary: "changes endpoints around each full minute while a pod drains; rollouts show whether the proxies still follow",
 		Parameters: []Parameter{
-			{"for", "1h", "how long the churn lasts at most: it ends when a rollout loses connections", durationIn(time.Minute, 31*24*time.Hour)},
-			{"ports", "100", "ports of the Service whose pod drains, with connections open to each", numberIn(1, 1000)},
-			{"changes", "20", "changes of endpoints in a second of churn", numberIn(1, 1000)},
-			{"from", "150ms", "how long after each full minute of the run they begin", durationIn(0, 50*time.Second)},
-			{"burst", "400ms", "how long they go on", durationIn(10*time.Millisecond, time.Minute)},
-			{"rolloutEvery", "3", "minutes of churn from one rollout to the next", numberIn(1, 10000)},
-			{"watch", "90s", "when a rollout has lost connections: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
-			{"antiAffinity", "off", "pods keep to different nodes", onOff},
-			{"readinessPeriod", "30s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
-			{"shutdownDelay", "2s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
-			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
+			{"for", "1h", "how long the churn lasts at most: it ends when a rollout loses connections", durationIn(time.Minute, 31*24*time.Hour), nil, nil},
+			{"ports", "100", "ports of the Service whose pod drains, with connections open to each", numberIn(1, 1000), nil, nil},
+			{"changes", "20", "changes of endpoints in a second of churn", numberIn(1, 1000), nil, nil},
+			{"from", "150ms", "how long after each full minute of the run they begin", durationIn(0, 50*time.Second), nil, nil},
+			{"burst", "400ms", "how long they go on", durationIn(10*time.Millisecond, time.Minute), nil, nil},
+			{"rolloutEvery", "3", "minutes of churn from one rollout to the next", numberIn(1, 10000), nil, nil},
+			{"watch", "90s", "when a rollout has lost connections: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			{"antiAffinity", "off", "pods keep to different nodes", onOff, nil, nil},
+			{"readinessPeriod", "30s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour), nil, nil},
+			{"shutdownDelay", "2s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour), nil, nil},
+			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour), nil, nil},
 			// A balancer that takes out a node hides what its proxy does: kube-proxy's health fails when it stands still.
-			{"checkFall", "100", "failed checks until a node is taken out", numberIn(1, 100)},
+			{"checkFall", "100", "failed checks until a node is taken out", numberIn(1, 100), nil, nil},
 		},
-		Run: func(ctx context.Context, w *World) error { return w.churn(ctx) },
+		Steps: always([]string{"endpoints create", "endpoints set", "workload deploy", "client open", "pod unready", "expect unready", "proxy stop", "proxy start"}, rollSteps),
+		Run:   func(ctx context.Context, w *World) error { return w.churn(ctx) },
 	}
 }
 
@@ -58,7 +59,7 @@ func (w *World) churn(ctx context.Context) error {
 		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.burstAfterMinute(ctx, w.Params.duration("from"), &busy) }); err != nil {
 			return err
 		}
-		if w.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
+		if w.Prober.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
 			return w.cure(ctx)
 		}
 		if minute%every != 0 {
@@ -124,8 +125,12 @@ func (w *World) cure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
 	for _, node := range w.Nodes {
-		quiet, err := w.Proxies.Quiet(node)
+		quiet, err := proxies.Quiet(node)
 		if err != nil {
 			return err
 		}
@@ -186,7 +191,7 @@ func (h *held) all(ctx context.Context, w *World, k *workload, each int) error {
 		target := net.JoinHostPort(host, strconv.Itoa(int(p.Port)))
 		for range each {
 			err := w.Until(ctx, "a connection to "+target, time.Minute, func(ctx context.Context) (bool, string, error) {
-				c, err := w.Hold(ctx, target)
+				c, err := w.Site.client.Hold(ctx, target)
 				if err == nil {
 					*h = append(*h, c)
 				}

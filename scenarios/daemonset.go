@@ -21,7 +21,7 @@ import (
 
 // proxyParameter names the proxy of a live cluster.
 var proxyParameter = Parameter{"proxy", "", "the DaemonSet of the cluster's proxy, as NAMESPACE/ds/NAME, such as kube-system/ds/kube-proxy; must be given",
-	func(value string) error { _, _, err := splitProxy(value); return err }}
+	func(value string) error { _, _, err := splitProxy(value); return err }, nil, nil}
 
 func splitProxy(value string) (namespace, name string, err error) {
 	parts := strings.Split(value, "/")

@@ -22,20 +22,19 @@ import (
 // without, as a power cut does (kubernetes#89392).
 func drain() Scenario {
 	return Scenario{
-		Name:      "drain",
-		Summary:   "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
-		Unwritten: true, NodesLeave: true,
-		Live: drainLive(),
+		Name:    "drain",
+		Summary: "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
+		Steps:   always([]string{stepCordon, stepEvict, "node off", "node on", "expect rolled-out"}),
 		Parameters: []Parameter{
-			lanesParameter,
+			lanesOfLeavingNodes,
 			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +
-				"poweroff (without warning) or reboot (without warning, and back)", oneOf("drain", "scaledown", "poweroff", "reboot")},
-			{"node", "auto", "the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none", notEmpty},
-			{"minAvailable", "1", "of the PodDisruptionBudget; 0 for none", numberIn(0, 100)},
-			{"leave", "30s", "how long a node lives on after the autoscaler marked it", durationIn(0, time.Hour)},
-			{"off", "90s", "how long traffic is watched without the node; with reboot, how long it has no power", durationIn(time.Second, time.Hour)},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+				"poweroff (without warning) or reboot (without warning, and back)", oneOf("drain", "scaledown", "poweroff", "reboot"), nil, nil},
+			{"node", "auto", "the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none", notEmpty, nil, nil},
+			{"minAvailable", "1", "of the PodDisruptionBudget; 0 for none", numberIn(0, 100), nil, nil},
+			{"leave", "30s", "how long a node lives on after the autoscaler marked it", durationIn(0, time.Hour), nil, nil},
+			{"off", "90s", "how long traffic is watched without the node; with reboot, how long it has no power", durationIn(time.Second, time.Hour), nil, nil},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.leavingNode(ctx)
@@ -58,7 +57,7 @@ func drain() Scenario {
 
 // leavingNode is the node that the parameter names.
 func (w *World) leavingNode(ctx context.Context) (string, error) {
-	pods, err := w.main.pods(ctx, w)
+	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
 		return "", fmt.Errorf("listing the pods: %w", err)
 	}
@@ -91,13 +90,13 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 			return err
 		}
 		evicted, err := w.evictAll(ctx, node)
-		if err == nil && !slices.ContainsFunc(evicted, func(p corev1.Pod) bool { return p.Labels["app"] == w.main.name }) {
+		if err == nil && !slices.ContainsFunc(evicted, func(p corev1.Pod) bool { return p.Labels["app"] == w.run.main.name }) {
 			err = fmt.Errorf("no pod of the Deployment was on %s: nothing was drained", node)
 		}
 		if err != nil {
 			return err
 		}
-		return w.main.available(ctx, w, w.perPod())
+		return w.run.main.available(ctx, w, w.perPod())
 	})
 	if err != nil {
 		return err
@@ -143,7 +142,11 @@ func (w *World) loseNode(ctx context.Context, node string) error {
 
 // rebootNode takes the power from a node and gives it back.
 func (w *World) rebootNode(ctx context.Context, node string) error {
-	before, err := w.Proxies.Pid(node)
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	before, err := proxies.Pid(node)
 	if err != nil {
 		return err
 	}
@@ -181,8 +184,8 @@ func (w *World) tryNode(ctx context.Context, node string, c Change, effect corev
 	if c.Taint != "" {
 		spec["taints"] = append(now.Spec.Taints, corev1.Taint{Key: c.Taint, Effect: effect})
 	}
-	if w.Mark != nil {
-		meta["annotations"] = w.Mark(c)
+	if m, err := part[Marks](w.Site, MarkedChanges); err == nil {
+		meta["annotations"] = m.Mark(c)
 	}
 	data, err := json.Marshal(map[string]any{"metadata": meta, "spec": spec})
 	if err != nil {
@@ -220,9 +223,9 @@ func (w *World) protect(ctx context.Context) error {
 	if least == 0 {
 		return nil
 	}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.main.name, Namespace: w.namespace()},
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.run.main.name, Namespace: w.namespace()},
 		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt(least)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.main.name}}}}
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.run.main.name}}}}
 	if err := w.Cluster.Create(ctx, budget); err != nil {
 		return fmt.Errorf("creating the PodDisruptionBudget: %w", err)
 	}

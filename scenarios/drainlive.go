@@ -17,24 +17,23 @@ import (
 const everybodys = "all"
 
 // drainLive is drain where the machines are somebody's: what the API alone can do, and undo.
-func drainLive() *Scenario {
-	return &Scenario{
-		Name: "drain", Summary: "drains, cordons or taints a node, and puts it back", NodesLeave: true,
+func drainLive() Scenario {
+	return Scenario{
+		Name: "drain", Summary: "drains, cordons or taints a node, and puts it back",
 		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesNode(ctx) },
-		Needs: []Need{{"patch", "", "nodes", "", Anywhere}, {"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
-			{"create", "policy", "poddisruptionbudgets", "", InRun}},
+		Steps:   always([]string{stepCordon, stepEvict, stepUndo}),
 		Parameters: []Parameter{
-			lanesParameter,
-			{"what", "drain", "drain (cordon and evict), cordon or taint", oneOf("drain", "cordon", "taint")},
-			{"node", "", "the node; must be given", notEmpty},
-			{"evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", oneOf(everybodys, "own")},
-			{"evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", durationIn(time.Second, time.Hour)},
-			{"taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it", notEmpty},
-			{"effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", oneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
-			{"minAvailable", "1", "of the run's own PodDisruptionBudget; 0 for none", numberIn(0, 100)},
-			{"off", "60s", "how long traffic is watched before the node is put back", durationIn(time.Second, time.Hour)},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+			lanesOfLeavingNodes,
+			{"what", "drain", "drain (cordon and evict), cordon or taint", oneOf("drain", "cordon", "taint"), nil, nil},
+			{"node", "", "the node; must be given", notEmpty, nil, nil},
+			{"evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", oneOf(everybodys, "own"), nil, nil},
+			{"evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", durationIn(time.Second, time.Hour), nil, nil},
+			{"taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it", notEmpty, nil, nil},
+			{"effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", oneOf("NoSchedule", "PreferNoSchedule", "NoExecute"), nil, nil},
+			{"minAvailable", "1", "of the run's own PodDisruptionBudget; 0 for none", numberIn(0, 100), nil, nil},
+			{"off", "60s", "how long traffic is watched before the node is put back", durationIn(time.Second, time.Hour), nil, nil},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node := w.Params["node"]

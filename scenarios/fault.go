@@ -15,10 +15,11 @@ func fault() Scenario {
 		Summary: "empties one node's proxy tables for a known time while its proxy is stopped",
 		Parameters: []Parameter{
 			lanesParameter,
-			{"node", "node-2", "the node that gets the fault", notEmpty},
-			{"faultDuration", "700ms", "how long the fault lasts", durationIn(10*time.Millisecond, time.Minute)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+			{"node", "node-2", "the node that gets the fault", notEmpty, nil, nil},
+			{"faultDuration", "700ms", "how long the fault lasts", durationIn(10*time.Millisecond, time.Minute), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
+		Steps: always([]string{"proxy freeze", "proxy flush", "proxy restore", "proxy thaw"}),
 		Run: func(ctx context.Context, w *World) error {
 			node := w.Params["node"]
 			if !slices.Contains(w.Nodes, node) {

@@ -19,19 +19,18 @@ func flap() Scenario {
 		Name:    "flap",
 		Summary: "makes each pod unready and ready again while connections are open, and watches on",
 		Parameters: []Parameter{
-			{"flaps", "1", "how often each pod becomes unready", numberIn(1, 10000)},
-			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(100*time.Millisecond, time.Hour)},
-			{"openConnections", "24", "connections that are open meanwhile; 0 for none", numberIn(0, 10000)},
-			{"askEvery", "2s", "how often each of them is asked", durationIn(time.Millisecond, time.Hour)},
-			{"stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", durationIn(0, 24*time.Hour)},
-			{"watch", "4m", "how long new connections are watched after that", durationIn(0, 24*time.Hour)},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
-			{"readinessPeriod", "10s", "time between two readiness probes of a pod; the flaps do not wait for them", durationIn(time.Second, time.Hour)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+			{"flaps", "1", "how often each pod becomes unready", numberIn(1, 10000), nil, nil},
+			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(100*time.Millisecond, time.Hour), nil, nil},
+			{"openConnections", "24", "connections that are open meanwhile; 0 for none", numberIn(0, 10000), nil, nil},
+			{"askEvery", "2s", "how often each of them is asked", durationIn(time.Millisecond, time.Hour), nil, nil},
+			{"stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", durationIn(0, 24*time.Hour), nil, nil},
+			{"watch", "4m", "how long new connections are watched after that", durationIn(0, 24*time.Hour), nil, nil},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			{"readinessPeriod", "10s", "time between two readiness probes of a pod; the flaps do not wait for them", durationIn(time.Second, time.Hour), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
 		},
-		ByAPI: true,
-		Gated: true,
-		Needs: []Need{{"get", "", "pods", "", InRun}, {"patch", "", "pods", "status", InRun}},
+		Steps: always(gateSteps, []string{"lane stop"}),
+		Setup: func(Params) Setup { return Setup{Gated: true} },
 		Lanes: func(w *World) []LaneSpec { return w.openConnections() },
 		Run:   func(ctx context.Context, w *World) error { return w.flapAll(ctx) },
 	}
@@ -51,13 +50,13 @@ func (w *World) openConnections() []LaneSpec {
 }
 
 func (w *World) flapAll(ctx context.Context) error {
-	pods, err := w.main.oldestFirst(ctx, w)
+	pods, err := w.run.main.oldestFirst(ctx, w)
 	if err != nil {
 		return err
 	}
 	for i := range w.Params.number("flaps") {
 		for n, pod := range pods {
-			ref := fmt.Sprintf("%s#%d", w.main.name, n+1)
+			ref := fmt.Sprintf("%s#%d", w.run.main.name, n+1)
 			name := fmt.Sprintf("flap %d of %s", i+1, pod.Name)
 			if err := w.Step(ctx, name, pod.Spec.NodeName, func(ctx context.Context) error { return w.flapPod(ctx, ref) }); err != nil {
 				return err
@@ -67,7 +66,7 @@ func (w *World) flapAll(ctx context.Context) error {
 			}
 		}
 	}
-	if stop := w.lanes[tcpLong]; stop != nil {
+	if stop := w.run.lanes[tcpLong]; stop != nil {
 		if err := w.Clock.Sleep(ctx, max(w.Params.duration("stayOpen"), w.Params.duration("askEvery"))); err != nil {
 			return err
 		}

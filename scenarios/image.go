@@ -11,7 +11,7 @@ import (
 )
 
 // imageParameter is what the proxies of a live cluster become.
-var imageParameter = Parameter{"image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given", notEmpty}
+var imageParameter = Parameter{"image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given", notEmpty, nil, nil}
 
 // proxyContainer is the container of a proxy's DaemonSet whose image is the proxy: the only one, or the one with its name.
 func proxyContainer(d *appsv1.DaemonSet) (*corev1.Container, error) {
@@ -57,7 +57,13 @@ func (w *World) upgradeSetThereAndBack(ctx context.Context) error {
 	}
 	if w.Params.on("back") {
 		return w.Step(ctx, fmt.Sprintf("put %s back into the DaemonSet %s/%s", c.Image, d.Namespace, d.Name), "", func(ctx context.Context) error {
-			return w.rollProxies(ctx, func(ctx context.Context, _ *appsv1.DaemonSet) error { return w.PutBack(ctx) })
+			return w.rollProxies(ctx, func(ctx context.Context, _ *appsv1.DaemonSet) error {
+				m, err := part[Marks](w.Site, MarkedChanges)
+				if err != nil {
+					return err
+				}
+				return m.PutBack(ctx)
+			})
 		})
 	}
 	return nil
@@ -69,8 +75,12 @@ func (w *World) keepImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m, err := part[Marks](w.Site, MarkedChanges)
+	if err != nil {
+		return err
+	}
 	gone := map[string]any{}
-	for key := range w.Mark(Change{}) {
+	for key := range m.Mark(Change{}) {
 		gone[key] = nil
 	}
 	return w.patchSet(ctx, d, map[string]any{"metadata": map[string]any{"annotations": gone}})

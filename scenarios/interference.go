@@ -19,19 +19,23 @@ import (
 // of a NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
 func interference() Scenario {
 	return Scenario{
-		Name:      "interference",
-		Summary:   "has another program meddle with a node's rules: flush them, load its own anew, leave a stale drop, a stale allow or a second proxy",
-		Tools:     true,
-		Unwritten: true,
+		Name:    "interference",
+		Summary: "has another program meddle with a node's rules: flush them, load its own anew, leave a stale drop, a stale allow or a second proxy",
+		Steps: func(p Params) []string {
+			if p["what"] == Second {
+				return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}
+			}
+			return []string{stepCommand}
+		},
 		Parameters: []Parameter{
 			lanesParameter,
 			{"what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods), stale-allow " +
-				"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", oneOf("flush", "reload", "stale-drop", "stale-allow", Second)},
-			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty},
-			{"to", "", "with second: the proxy that runs beside the subject, such as kube-proxy@v1.37.1/iptables", func(string) error { return nil }},
-			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour)},
-			{"lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", durationIn(time.Second, time.Hour)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+				"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", oneOf("flush", "reload", "stale-drop", "stale-allow", Second), nil, nil},
+			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty, nil, nil},
+			{"to", "", "with second: the proxy that runs beside the subject, such as kube-proxy@v1.37.1/iptables", func(string) error { return nil }, nil, nil},
+			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour), nil, nil},
+			{"lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", durationIn(time.Second, time.Hour), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.leavingNode(ctx)
@@ -58,7 +62,11 @@ func interference() Scenario {
 
 // nft runs nft on a node.
 func (w *World) nft(ctx context.Context, node string, words ...string) (string, error) {
-	out, err := w.Machines.Command(ctx, node, append([]string{"/usr/sbin/nft"}, words...)...)
+	nodes, err := part[Commands](w.Site, NodeCommands)
+	if err != nil {
+		return "", err
+	}
+	out, err := nodes.Command(ctx, node, append([]string{"/usr/sbin/nft"}, words...)...)
 	if err != nil {
 		return out, fmt.Errorf("nft %s on %s: %w: %s", strings.Join(words, " "), node, err, strings.TrimSpace(out))
 	}
@@ -178,7 +186,7 @@ const (
 // stale makes a table as the agent of a NetworkPolicy has, whose rules see what goes to the node's pods of the Deployment. It
 // returns the match of its rules.
 func (w *World) stale(ctx context.Context, node string) (match string, err error) {
-	pods, err := w.main.pods(ctx, w)
+	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
 		return "", fmt.Errorf("listing the pods: %w", err)
 	}
@@ -292,12 +300,16 @@ const Second = "second"
 // secondProxy starts another proxy beside the node's own, and, once its rules are there, replaces a pod: both have to follow. A second
 // one that ends, or writes nothing, disturbs nobody.
 func (w *World) secondProxy(ctx context.Context, node string) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
 	_, before, err := w.ruleset(ctx, node)
 	if err != nil {
 		return err
 	}
 	at, other := w.Clock.Now(), w.Params["to"]
-	alive, err := w.Proxies.Beside(node, other)
+	alive, err := proxies.Beside(node, other)
 	if err != nil {
 		return err
 	}
@@ -308,11 +320,11 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, w.Proxies.Subject(node)))
+	w.foreign(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
 	if err := w.deletePod(ctx, node); err != nil {
 		return err
 	}
-	if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+	if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
 		return err
 	}
 	if err := w.followed(ctx); err != nil {

@@ -24,7 +24,12 @@ func Protocols() []string { return []string{tcpLong, httpReuse, udpSticky, udpFr
 
 // lanesParameter names the lanes that measure the Service; each is counted by itself.
 var lanesParameter = Parameter{"lanes", tcpNew,
-	"what measures, each at the run's rate: some of " + strings.Join(Protocols(), ", "), laneList}
+	"what measures, each at the run's rate: some of " + strings.Join(Protocols(), ", "), laneList, nil,
+	[]Parameter{closeParameter, directParameter, reuseParameter, targetParameter, clientParameter}}
+
+// lanesOfLeavingNodes is lanesParameter where nodes come and go, so that neither a client nor a target can be on one.
+var lanesOfLeavingNodes = Parameter{lanesParameter.Key, lanesParameter.Default, lanesParameter.Help, laneList, nil,
+	[]Parameter{closeParameter, directParameter, reuseParameter}}
 
 // laneList checks the value of lanesParameter.
 func laneList(value string) error {
@@ -114,7 +119,7 @@ func (w *World) namedLanes() []LaneSpec {
 // protocolLane is a lane to the measured Service that is named by its protocol.
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
-	spec.Protocol, spec.Target, spec.Rate = protocol, w.main.at(protocol), rate
+	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.at(protocol), rate
 	if protocol == tcpNew || protocol == udpFresh {
 		spec.Policy = w.policyWord()
 	}
@@ -125,4 +130,4 @@ func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 }
 
 // speaksUDP reports whether a measured lane speaks UDP: one that the parameters name, or one of the scenario's own.
-func (w *World) speaksUDP() bool { return w.datagrams || w.Params.Datagrams() }
+func (w *World) speaksUDP() bool { return w.run.datagrams || w.Params.Datagrams() }

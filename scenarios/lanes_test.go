@@ -12,7 +12,17 @@ import (
 )
 
 // paperProber takes orders for lanes and starts none.
-type paperProber struct{ asked []LaneSpec }
+type paperProber struct {
+	asked    []LaneSpec
+	failures func() int // none when nil
+}
+
+func (p *paperProber) Failures() int {
+	if p.failures == nil {
+		return 0
+	}
+	return p.failures()
+}
 
 func (p *paperProber) StartLane(_ context.Context, l LaneSpec) (func() error, error) {
 	p.asked = append(p.asked, l)
@@ -28,7 +38,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	p := &paperProber{}
 	w = &World{Params: params, Clock: &paperClock{}, Prober: p, Rate: 100,
-		main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.Datagrams()}}
+		run: runState{main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.Datagrams()}}}
 	if err := w.startLanes(t.Context(), restart()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +68,7 @@ func TestLanesAreWhatTheParameterNames(t *testing.T) {
 			t.Errorf("lanes=%s starts %s, want %s", given, got, want)
 		}
 		udp := 0
-		for _, p := range w.main.service(w).Spec.Ports {
+		for _, p := range w.run.main.service(w).Spec.Ports {
 			if p.Protocol == "UDP" {
 				udp++
 			}
@@ -109,12 +119,12 @@ func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, main: &workload{name: "web", target: "192.0.2.1:30080", udpTarget: "192.0.2.1:30081"}}
+		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, run: runState{main: &workload{name: "web", target: "192.0.2.1:30080", udpTarget: "192.0.2.1:30081"}}}
 		named, own := w.namedLanes(), w.lanesOf(line)
 		if diff := cmp.Diff(named, own); diff != "" {
 			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
 		}
-		if isUDP(protocol) != (own[0].Target == w.main.udpTarget) {
+		if isUDP(protocol) != (own[0].Target == w.run.main.udpTarget) {
 			t.Errorf("%s goes to %s", protocol, own[0].Target)
 		}
 		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != isUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {

@@ -15,6 +15,8 @@ type Parameter struct {
 	Default string
 	Help    string
 	check   func(value string) error
+	needs   []Capability // of the site, where the key is given
+	with    []Parameter  // keys that come with this one
 }
 
 // Params are the values of a run, complete with defaults.
@@ -52,7 +54,7 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 		return nil, fmt.Errorf("--set %s=%s with loadBalancer=haproxy: HAProxy forwards TCP only; name no udp lane, or use passthrough",
 			lanesParameter.Key, params[lanesParameter.Key])
 	}
-	if params["loadBalancer"] == "haproxy" && s.Datagrams {
+	if params["loadBalancer"] == "haproxy" && s.setup(params).Datagrams {
 		return nil, errors.New("loadBalancer=haproxy with a lane of UDP in the timeline: HAProxy forwards TCP only; take the lane out, or use passthrough")
 	}
 	return params, nil
@@ -130,25 +132,25 @@ var onOff = oneOf("on", "off")
 // The parameters that every scenario has.
 var (
 	workloadParameters = []Parameter{
-		{"trafficPolicy", "Local", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
-		{"replicas", "1", "pods of the Deployment", numberIn(1, 100)},
-		{"antiAffinity", "on", "pods keep to different nodes", onOff},
-		{"shutdownDelay", "30s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour)},
-		{"gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour)},
-		{"preStop", "0s", "preStop sleep of the pods", durationIn(0, time.Hour)},
-		{"readinessPeriod", "1s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour)},
-		{"terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off is kube-proxy up to 1.25", onOff},
+		{"trafficPolicy", "Local", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+		{"replicas", "1", "pods of the Deployment", numberIn(1, 100), nil, nil},
+		{"antiAffinity", "on", "pods keep to different nodes", onOff, nil, nil},
+		{"shutdownDelay", "30s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour), nil, nil},
+		{"gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour), nil, nil},
+		{"preStop", "0s", "preStop sleep of the pods", durationIn(0, time.Hour), nil, nil},
+		{"readinessPeriod", "1s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour), nil, nil},
+		{"terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off is kube-proxy up to 1.25", onOff, []Capability{RestartableProxies}, nil},
 	}
 	balancerParameters = []Parameter{
-		{"loadBalancer", "passthrough", "kind of external load balancer: passthrough or haproxy", oneOf("passthrough", "haproxy")},
-		{"checkTarget", "auto", "what the balancer's health check asks: auto, healthz, healthCheckNodePort or nodePort", oneOf("auto", "healthz", "healthCheckNodePort", "nodePort")},
-		{"checkInterval", "5s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour)},
-		{"checkFall", "3", "failed checks until a node is taken out", numberIn(1, 100)},
-		{"checkRise", "1", "passed checks until a node is taken in", numberIn(1, 100)},
-		{"flows", "sticky", "whether a flow keeps its node: sticky, or rehash (plain ECMP)", oneOf("sticky", "rehash")},
+		{"loadBalancer", "passthrough", "kind of external load balancer: passthrough or haproxy", oneOf("passthrough", "haproxy"), []Capability{OwnLoadBalancer}, nil},
+		{"checkTarget", "auto", "what the balancer's health check asks: auto, healthz, healthCheckNodePort or nodePort", oneOf("auto", "healthz", "healthCheckNodePort", "nodePort"), []Capability{OwnLoadBalancer}, nil},
+		{"checkInterval", "5s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour), nil, nil},
+		{"checkFall", "3", "failed checks until a node is taken out", numberIn(1, 100), nil, nil},
+		{"checkRise", "1", "passed checks until a node is taken in", numberIn(1, 100), nil, nil},
+		{"flows", "sticky", "whether a flow keeps its node: sticky, or rehash (plain ECMP)", oneOf("sticky", "rehash"), []Capability{OwnLoadBalancer}, nil},
 	}
 	windowParameters = []Parameter{
-		{"baseline", "20s", "time of undisturbed traffic before the scenario", durationIn(10*time.Second, time.Hour)},
-		{"settle", "20s", "time of traffic after the scenario", durationIn(time.Second, time.Hour)},
+		{"baseline", "20s", "time of undisturbed traffic before the scenario", durationIn(10*time.Second, time.Hour), nil, nil},
+		{"settle", "20s", "time of traffic after the scenario", durationIn(time.Second, time.Hour), nil, nil},
 	}
 )

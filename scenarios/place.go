@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,11 +37,11 @@ var ExternalIPs = netip.MustParsePrefix("192.0.2.0/24")
 // The parameters that come with lanesParameter.
 var (
 	targetParameter = Parameter{"target", toLoadBalancer, "what of the Service the lanes go to: loadBalancer; or, past the balancer, nodePort (of the first node), " +
-		"externalIP (routed to the first node) or clusterIP", oneOf(toLoadBalancer, toNodePort, ToExternalIP, toClusterIP)}
-	clientParameter = Parameter{"client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", oneOf(Outside, OnNode, InPod)}
-	closeParameter  = Parameter{"close", "fin", "how the client ends a connection: fin, or rst, which conntrack forgets after 10 s instead of 120 s", oneOf("fin", "rst")}
-	directParameter = Parameter{"direct", "off", "whether each ready pod is asked at its own address too, past balancer and proxies: what fails there as well is not the proxy's loss", onOff}
-	reuseParameter  = Parameter{"reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseAfter}
+		"externalIP (routed to the first node) or clusterIP", oneOf(toLoadBalancer, toNodePort, ToExternalIP, toClusterIP), []Capability{ClientPlacement}, nil}
+	clientParameter = Parameter{"client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", oneOf(Outside, OnNode, InPod), []Capability{ClientPlacement}, nil}
+	closeParameter  = Parameter{"close", "fin", "how the client ends a connection: fin, or rst, which conntrack forgets after 10 s instead of 120 s", oneOf("fin", "rst"), nil, nil}
+	directParameter = Parameter{"direct", "off", "whether each ready pod is asked at its own address too, past balancer and proxies: what fails there as well is not the proxy's loss", onOff, []Capability{PodLanes}, nil}
+	reuseParameter  = Parameter{"reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseAfter, nil, nil}
 )
 
 // leastReuse is more than an attempt waits at most: the dial deadline and the reply deadline.
@@ -59,14 +58,10 @@ func reuseAfter(value string) error {
 	return nil
 }
 
-// laneParameters come with lanesParameter. Where nodes come and go, neither client nor target can be on one.
-func (s Scenario) laneParameters() []Parameter {
-	if !slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == lanesParameter.Key }) {
-		return nil
-	}
-	all := []Parameter{closeParameter, directParameter, reuseParameter}
-	if !s.NodesLeave {
-		all = append(all, targetParameter, clientParameter)
+// laneParameters are the parameters that come with the scenario's own, such as those of the lanes with lanesParameter.
+func (s Scenario) laneParameters() (all []Parameter) {
+	for _, p := range s.Parameters {
+		all = append(all, p.with...)
 	}
 	return all
 }

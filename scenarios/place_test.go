@@ -65,9 +65,9 @@ func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *Wo
 		t.Fatal(err)
 	}
 	w := &World{Params: params, Rate: 100, Nodes: []string{"node-1", "node-2"},
-		main:   &workload{name: "web", policy: corev1.ServiceExternalTrafficPolicy(params["trafficPolicy"]), target: "192.0.2.1:80"},
-		canary: &workload{name: canaryName}}
-	return w.main.service(w), w.namedLanes()[0], w
+		run: runState{main: &workload{name: "web", policy: corev1.ServiceExternalTrafficPolicy(params["trafficPolicy"]), target: "192.0.2.1:80"},
+			canary: &workload{name: canaryName}}}
+	return w.run.main.service(w), w.namedLanes()[0], w
 }
 
 // Each target has the type of Service that has it, which the API server takes, and only what passes the balancer by names
@@ -111,7 +111,7 @@ func TestLanesCloseAndComeBackAsTheParametersSay(t *testing.T) {
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
-	if canary := w.controlLane(canaryLane, tcpNew, w.main); canary.Policy != "" || canary.Close != "rst" {
+	if canary := w.controlLane(canaryLane, tcpNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
 		t.Errorf("the canary has the policy %q and closes with %s; its five-tuples are fresh, and it closes as the lane does", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {

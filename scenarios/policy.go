@@ -20,16 +20,15 @@ import (
 func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
-		ByAPI:   true,
-		Needs:   []Need{{"patch", "", "services", "", InRun}},
+		Steps:   always([]string{"object patch", "expect balanced"}),
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports, type",
 		Parameters: []Parameter{
 			lanesParameter,
 			{changesKey, "all", "which changes, in this order: all that the target has, or some of " + strings.Join(changeNames(), ","),
-				listOf(append(changeNames(), "all")...)},
-			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster")},
+				listOf(append(changeNames(), "all")...), nil, nil},
+			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			for _, name := range w.Params.changes() {
@@ -110,12 +109,12 @@ func (p Params) checkChange(name string) error {
 // changeService makes one change, gives it time to be seen, and takes it back.
 func (w *World) changeService(ctx context.Context, name string) error {
 	var before corev1.Service
-	if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &before); err != nil {
+	if err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &before); err != nil {
 		return fmt.Errorf("reading the Service: %w", err)
 	}
 	all := changes(&before)
 	c := all[slices.IndexFunc(all, func(c change) bool { return c.name == name })]
-	own := w.main.policy
+	own := w.run.main.policy
 	during := c.policy
 	if during == "" {
 		during = own
@@ -150,9 +149,9 @@ func (w *World) checkPort(ctx context.Context) error {
 	return w.Until(ctx, "a health check port for externalTrafficPolicy: Local and none for Cluster", time.Minute,
 		func(ctx context.Context) (bool, string, error) {
 			var s corev1.Service
-			err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s)
-			local := s.Spec.Type == corev1.ServiceTypeLoadBalancer && w.main.policy == corev1.ServiceExternalTrafficPolicyLocal
-			return local == (s.Spec.HealthCheckNodePort != 0), fmt.Sprintf("%s with port %d", w.main.policy, s.Spec.HealthCheckNodePort), err
+			err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &s)
+			local := s.Spec.Type == corev1.ServiceTypeLoadBalancer && w.run.main.policy == corev1.ServiceExternalTrafficPolicyLocal
+			return local == (s.Spec.HealthCheckNodePort != 0), fmt.Sprintf("%s with port %d", w.run.main.policy, s.Spec.HealthCheckNodePort), err
 		})
 }
 

@@ -16,14 +16,18 @@ func (w *World) bootNode(ctx context.Context, node string, before int) error {
 	if err := w.act(ctx, "node on", node); err != nil {
 		return err
 	}
-	after, err := w.Proxies.Pid(node)
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	after, err := proxies.Pid(node)
 	if err != nil {
 		return fmt.Errorf("%s has power, but its proxy does not run: %w", node, err)
 	}
 	if after == before {
 		return fmt.Errorf("the proxy on %s has the process id %d, as before: the node did not boot", node, after)
 	}
-	if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+	if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
 		return err
 	}
 	return w.inBalancer(ctx, node, true)
@@ -33,22 +37,34 @@ func (w *World) bootNode(ctx context.Context, node string, before int) error {
 func (w *World) inBalancer(ctx context.Context, node string, want bool) error {
 	what := fmt.Sprintf("the load balancer to send flows to %s: %t", node, want)
 	return w.Until(ctx, what, w.detectWithin(), func(context.Context) (bool, string, error) {
-		nodes, known := w.Balanced(w.main.name)
+		nodes, known := w.members(w.run.main.name)
 		return !known || slices.Contains(nodes, node) == want, "it sends them to " + strings.Join(nodes, ", "), nil
 	})
 }
 
 // cutPower takes the power from a node.
 func (w *World) cutPower(ctx context.Context, s timeline.Step) error {
-	if err := w.Machines.PowerOff(ctx, s.Object); err != nil {
+	power, err := part[Power](w.Site, PowerControl)
+	if err != nil {
 		return err
 	}
-	if _, err := w.Proxies.Pid(s.Object); err == nil {
+	if err := power.PowerOff(ctx, s.Object); err != nil {
+		return err
+	}
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	if _, err := proxies.Pid(s.Object); err == nil {
 		return errors.New("its proxy still runs: it did not lose power")
 	}
 	return nil
 }
 
 func (w *World) givePower(ctx context.Context, s timeline.Step) error {
-	return w.Machines.PowerOn(ctx, s.Object)
+	power, err := part[Power](w.Site, PowerControl)
+	if err != nil {
+		return err
+	}
+	return power.PowerOn(ctx, s.Object)
 }

@@ -39,10 +39,10 @@ func (w *World) proofs() []proof {
 		all = append(all, proof{kind: "drop", For: 5 * time.Millisecond})
 	}
 	all = append(all, proof{kind: "drop", For: lasting(20*time.Millisecond, 2)}, proof{kind: "drop", For: lasting(200*time.Millisecond, 2)})
-	if !w.OnlyHere {
+	if w.balancerKnown() {
 		all = append(all, proof{kind: "refuse", For: lasting(100*time.Millisecond, 2)}, proof{kind: "reset", For: lasting(100*time.Millisecond, 2)})
 	}
-	if !w.terminated() && !w.OnlyHere { // which gives connections to nodes by itself, and can be told nothing of one
+	if !w.terminated() && w.balancerKnown() { // which gives connections to nodes by itself, and can be told nothing of one
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 12), node: w.Nodes[0]})
 	}
 	if w.speaksUDP() {
@@ -80,14 +80,14 @@ func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 	return LaneSpec{Name: name, Service: to.name, Target: to.at(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
 		Local: to.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
-		Backends: []string{w.canary.name + "-"}, Host: w.canary.name}
+		Backends: []string{w.run.canary.name + "-"}, Host: w.run.canary.name}
 }
 
 // prove injects the known faults, one after the other, while the control lanes run.
 func (w *World) prove(ctx context.Context) error {
-	lanes := []LaneSpec{w.controlLane(canaryLane, tcpNew, w.canary)}
+	lanes := []LaneSpec{w.controlLane(canaryLane, tcpNew, w.run.canary)}
 	if w.speaksUDP() {
-		lanes = append(lanes, w.controlLane(canaryUDP, udpFresh, w.canary))
+		lanes = append(lanes, w.controlLane(canaryUDP, udpFresh, w.run.canary))
 	}
 	var stops []func() error
 	for _, l := range lanes {
@@ -122,11 +122,11 @@ func (w *World) proveOne(ctx context.Context, id string, p proof) error {
 	if p.kind == faultWrong {
 		return w.takeForCanary(ctx, id, p, attrs)
 	}
-	f := FaultSpec{ID: id, Kind: p.kind, Target: w.canary.target, Node: p.node, For: p.For, Attrs: attrs}
+	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.target, Node: p.node, For: p.For, Attrs: attrs}
 	if p.lane == canaryUDP {
 		f.Protocol = "udp"
 	}
-	return w.Faults.Inject(ctx, f)
+	return w.Site.faults.Inject(ctx, f)
 }
 
 // takeForCanary asks the measured Service for the canary's pods: for a client that is what a wrong backend looks like.
@@ -139,7 +139,7 @@ func (w *World) takeForCanary(ctx context.Context, id string, p proof, attrs map
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventInjected, Object: id, Attrs: all,
 			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
 	}
-	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, tcpNew, w.main))
+	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, tcpNew, w.run.main))
 	if err != nil {
 		return err
 	}

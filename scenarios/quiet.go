@@ -10,8 +10,7 @@ func quiet() Scenario {
 	return Scenario{
 		Name:       "quiet",
 		Summary:    "disturbs nothing for a while",
-		ByAPI:      true,
-		Parameters: []Parameter{{"quietFor", "10s", "how long nothing happens", durationIn(time.Second, 24*time.Hour)}, lanesParameter},
+		Parameters: []Parameter{{"quietFor", "10s", "how long nothing happens", durationIn(time.Second, 24*time.Hour), nil, nil}, lanesParameter},
 		Run: func(ctx context.Context, w *World) error {
 			return w.Step(ctx, "disturb nothing", "", func(ctx context.Context) error {
 				return w.Clock.Sleep(ctx, w.Params.duration("quietFor"))

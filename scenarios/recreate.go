@@ -23,13 +23,14 @@ func recreate() Scenario {
 		Summary: "deletes the Service and creates it again with the same addresses while traffic flows",
 		Parameters: []Parameter{
 			lanesParameter,
-			{"away", "10s", "how long there is no Service", durationIn(0, time.Hour)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster")},
+			{"away", "10s", "how long there is no Service", durationIn(0, time.Hour), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
 		},
+		Steps: always([]string{"object delete", "object apply", "expect balanced"}),
 		Run: func(ctx context.Context, w *World) error {
 			var s corev1.Service
-			if err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s); err != nil {
+			if err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &s); err != nil {
 				return fmt.Errorf("reading the Service: %w", err)
 			}
 			if err := w.Step(ctx, "delete the Service", "", w.deleteService); err != nil {
@@ -50,7 +51,7 @@ func (w *World) deleteService(ctx context.Context) error {
 	}
 	return w.Until(ctx, "the Service to be gone", time.Minute, func(ctx context.Context) (bool, string, error) {
 		var s corev1.Service
-		err := w.Cluster.Get(ctx, w.main.name, w.namespace(), &s)
+		err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &s)
 		if apierrors.IsNotFound(err) {
 			return true, "", nil
 		}
@@ -86,4 +87,4 @@ func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
 }
 
 // serviceName is how a timeline names the measured Service.
-func (w *World) serviceName() string { return "Service/" + w.namespace() + "/" + w.main.name }
+func (w *World) serviceName() string { return "Service/" + w.namespace() + "/" + w.run.main.name }

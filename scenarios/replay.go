@@ -22,11 +22,14 @@ func Replay(t *timeline.Timeline) Scenario {
 		Name:       ReplayName,
 		Summary:    "does what a timeline says",
 		Parameters: replayParameters,
-		ReplayOnly: replayOnly(t),
+		Steps:      func(Params) []string { return verbsOf(t) },
 		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
-		Datagrams:  slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return isUDP(s.Object) }),
+		Setup: func(p Params) Setup {
+			return Setup{Gated: p.on("gated"), BriefCanary: p.on("briefCanary"),
+				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return isUDP(s.Object) })}
+		},
 		Prepare: func(ctx context.Context, w *World) error {
-			w.given = t.Given
+			w.run.given = t.Given
 			return w.makeGiven(ctx)
 		},
 		Run: func(ctx context.Context, w *World) error { return w.replay(ctx, t) },
@@ -40,7 +43,7 @@ const givenAtATime = 5000
 // makeGiven makes the objects that are there before any traffic.
 func (w *World) makeGiven(ctx context.Context) error {
 	made := 0
-	for some := range slices.Chunk(w.given, givenAtATime) {
+	for some := range slices.Chunk(w.run.given, givenAtATime) {
 		makeSome := func(ctx context.Context) error {
 			for _, s := range some {
 				if err := w.makeObject(ctx, s); err != nil {
@@ -49,10 +52,10 @@ func (w *World) makeGiven(ctx context.Context) error {
 			}
 			return nil
 		}
-		if len(w.given) <= givenAtATime {
+		if len(w.run.given) <= givenAtATime {
 			return makeSome(ctx)
 		}
-		name := fmt.Sprintf("make objects %d to %d of %d", made+1, made+len(some), len(w.given))
+		name := fmt.Sprintf("make objects %d to %d of %d", made+1, made+len(some), len(w.run.given))
 		if err := w.Step(ctx, name, "", makeSome); err != nil {
 			return err
 		}
@@ -64,14 +67,19 @@ func (w *World) makeGiven(ctx context.Context) error {
 // replayParameters are those of scenarios that what a timeline says does not stand in its steps.
 var replayParameters = []Parameter{
 	lanesParameter,
-	{"gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready", onOff},
-	{"briefCanary", "off", "whether the canary Service goes when it has proved the detector", onOff},
-	{"idleCollection", "on", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff},
+	{"gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready", onOff, nil, nil},
+	{"briefCanary", "off", "whether the canary Service goes when it has proved the detector", onOff, nil, nil},
+	{"idleCollection", "on", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff, nil, nil},
 }
 
-func replayOnly(t *timeline.Timeline) bool {
-	_, needs := t.NeedsReplay()
-	return needs
+// verbsOf are the verbs of the steps, each once, in the order of their first use.
+func verbsOf(t *timeline.Timeline) (verbs []string) {
+	for _, s := range t.Steps {
+		if !slices.Contains(verbs, s.Verb) {
+			verbs = append(verbs, s.Verb)
+		}
+	}
+	return verbs
 }
 
 // lanesOf are the lanes that a timeline starts before the baseline. One that a step ends is partial.
@@ -87,7 +95,7 @@ func (w *World) lanesOf(t *timeline.Timeline) (specs []LaneSpec) {
 // replay does the steps. Each is recorded as a step of the scenario; the time from the last one to the end as the step watch.
 func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 	for i, s := range t.Steps {
-		at := w.began + s.At
+		at := w.run.began + s.At
 		if s.Verb == timeline.End {
 			err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
 			return cmp.Or(err, w.lostNothing())
@@ -129,7 +137,7 @@ func (w *World) tellRollout(s, next timeline.Step) {
 		return
 	}
 	what := func(s timeline.Step) string { _, what, _ := strings.Cut(s.Verb, " "); return what }
-	waits := s.Object == w.main.name && (what(s) == "rolled-out" || what(s) == "balanced")
+	waits := s.Object == w.run.main.name && (what(s) == "rolled-out" || what(s) == "balanced")
 	if waits && what(next) != "balanced" {
 		w.rolledOut()
 	}
@@ -138,16 +146,17 @@ func (w *World) tellRollout(s, next timeline.Step) {
 // writeHead begins the run's timeline with what the run was set up with. What belongs to the subject is left out: the
 // timeline is for others too.
 func (w *World) writeHead(s Scenario) {
-	if w.Journal == nil {
+	j, err := w.journal()
+	if err != nil {
 		return
 	}
 	t := timeline.New()
-	t.Nodes, t.Rate, t.Seed, t.Given = len(w.Nodes), w.Rate, w.Seed, w.given
+	t.Nodes, t.Rate, t.Seed, t.Given = len(w.Nodes), w.Rate, w.Seed, w.run.given
 	params := maps.Clone(w.Params)
-	if s.gates(w.Params) {
+	if s.setup(w.Params).Gated {
 		params["gated"] = "on"
 	}
-	if s.BriefCanary {
+	if s.setup(w.Params).BriefCanary {
 		params["briefCanary"] = "on"
 	}
 	for _, p := range (Scenario{Parameters: replayParameters}).AllParameters() {
@@ -158,14 +167,14 @@ func (w *World) writeHead(s Scenario) {
 	slices.SortFunc(t.Set, func(a, b timeline.Setting) int { return cmp.Compare(a.Key, b.Key) })
 	if s.Lanes != nil {
 		for _, l := range s.Lanes(w) {
-			t.Lanes = append(t.Lanes, stepOf(l))
+			t.Lanes = append(t.Lanes, laneStep(l))
 		}
 	}
-	w.Journal(t.Header())
+	j.Journal(t.Header())
 }
 
-// stepOf is how a timeline starts a lane.
-func stepOf(l LaneSpec) timeline.Step {
+// laneStep is how a timeline starts a lane.
+func laneStep(l LaneSpec) timeline.Step {
 	s := timeline.Step{Verb: "lane start", Object: l.Name}
 	if l.Connections > 0 {
 		s.Args = append(s.Args, timeline.Arg{Key: "connections", Value: strconv.Itoa(l.Connections)})

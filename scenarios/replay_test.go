@@ -13,6 +13,11 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
+// paperJournal keeps the timeline of a run.
+type paperJournal struct{ strings.Builder }
+
+func (j *paperJournal) Journal(text string) { j.WriteString(text) }
+
 // paperRun is a run on paper of a scenario that needs proxies and API server only: what it did to them, and its timeline.
 func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []reports.Event) {
 	t.Helper()
@@ -20,13 +25,12 @@ func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	var journal strings.Builder
+	var journal paperJournal
 	proxies := &changing{runs: map[string]string{"node-1": "old", "node-2": "old"}}
 	server := &paperAPI{watches: 6}
 	record := &paperRecord{}
-	w := &World{Nodes: []string{"node-1", "node-2"}, Proxies: proxies, ControlPlane: server, Recorder: record, Clock: &paperClock{now: time.Minute},
-		Params: params, Rate: 25, Seed: 9, Journal: func(text string) { journal.WriteString(text) }, began: time.Minute,
-		main: &workload{name: "web"}}
+	w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, server).OfferJournal(&journal), Recorder: record, Clock: &paperClock{now: time.Minute},
+		Params: params, Rate: 25, Seed: 9, run: runState{began: time.Minute, main: &workload{name: "web"}}}
 	w.writeHead(s)
 	if err := s.Run(t.Context(), w); err != nil {
 		t.Fatal(err)
@@ -79,9 +83,10 @@ func TestTheHeadOfATimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var text string
-	w := &World{Params: params, Nodes: []string{"node-1"}, Rate: 10, Seed: 3, Journal: func(s string) { text += s }, main: &workload{name: "web"}}
+	var journal paperJournal
+	w := &World{Params: params, Nodes: []string{"node-1"}, Rate: 10, Seed: 3, Site: siteOf(nil, nil).OfferJournal(&journal), run: webRun()}
 	w.writeHead(flap())
+	text := journal.String()
 	want := "hitless timeline 1\nnodes 1\nrate 10\nseed 3\nset gated=on\nset readinessPeriod=10s\nset replicas=4\nset trafficPolicy=Cluster\n" +
 		"lane tcp-long connections=24 rate=12\n"
 	if text != want {
@@ -106,7 +111,7 @@ func TestExpectAndAwait(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock, record := &paperClock{}, &paperRecord{}
-		w := &World{Nodes: []string{"node-1"}, ControlPlane: &paperAPI{watches: 6, hopeless: true}, Recorder: record, Clock: clock, main: &workload{name: "web"}}
+		w := &World{Nodes: []string{"node-1"}, Site: siteOf(nil, &paperAPI{watches: 6, hopeless: true}), Recorder: record, Clock: clock, run: webRun()}
 		// The API server that nobody comes back to loses its watches only when they are cut.
 		err = Replay(parsed).Run(t.Context(), w)
 		told := slices.ContainsFunc(record.events, func(e reports.Event) bool { return strings.Contains(e.Text, "did not come about") })

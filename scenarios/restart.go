@@ -20,28 +20,47 @@ func restart() Scenario {
 		Summary: "restarts, kills or freezes the proxy of one, each or all nodes",
 		Parameters: []Parameter{
 			lanesParameter,
-			{"signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", oneOf("TERM", "KILL", "STOP")},
-			{"which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", oneOf("one", "each", "all")},
-			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
+			{"signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", oneOf("TERM", "KILL", "STOP"), nil, nil},
+			{"which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", oneOf("one", "each", "all"), nil, nil},
+			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour), nil, nil},
 			{"change", "off", "what happens to the node's pod meanwhile, so that the proxy comes back to other endpoints: on (it is deleted), " +
-				"ready (it was unready before, and becomes ready again) or off", oneOf("on", changeReady, "off")},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+				"ready (it was unready before, and becomes ready again) or off", oneOf("on", changeReady, "off"), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
-		Run:  func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
-		Live: restartLive(),
+		Steps: restartSteps,
+		Setup: func(p Params) Setup { return Setup{Gated: p["change"] == changeReady} },
+		Run:   func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
 	}
 }
 
+// restartSteps are those of one restart with these parameters.
+func restartSteps(p Params) []string {
+	steps := []string{"proxy stop", "proxy start"}
+	switch p["signal"] {
+	case "KILL":
+		steps = []string{"proxy kill", "proxy start"}
+	case "STOP":
+		steps = []string{"proxy freeze", "proxy thaw"}
+	}
+	switch p["change"] {
+	case "on":
+		steps = append(steps, "pod terminate", "expect rolled-out", "expect balanced")
+	case changeReady:
+		steps = append(steps, gateSteps...)
+	}
+	return steps
+}
+
 // restartLive is restart where a DaemonSet runs the proxies: its controller ends and starts them as it has been told to.
-func restartLive() *Scenario {
-	return &Scenario{
+func restartLive() Scenario {
+	return Scenario{
 		Name: "restart", Summary: "has the DaemonSet of the cluster's proxy replace its pods, as kubectl rollout restart does",
-		Needs: proxyNeeds, Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesSet(ctx) },
+		Steps: always([]string{stepRestartSet}), Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesSet(ctx) },
 		Parameters: []Parameter{
 			lanesParameter,
 			proxyParameter,
-			{"restarts", "1", "how many times", numberIn(1, 1000)},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"restarts", "1", "how many times", numberIn(1, 1000), nil, nil},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			for range w.Params.number("restarts") {
@@ -53,10 +72,6 @@ func restartLive() *Scenario {
 		},
 	}
 }
-
-// proxyNeeds are the verbs for what is done to the DaemonSet of a live cluster's proxy.
-var proxyNeeds = []Need{{"get", "apps", "daemonsets", "", InProxy}, {"patch", "apps", "daemonsets", "", InProxy},
-	{"list", "", "pods", "", InProxy}, {"watch", "", "pods", "", InProxy}}
 
 // restartEach restarts the proxies of each group of nodes, one after the other.
 func (w *World) restartEach(ctx context.Context) error {
@@ -108,10 +123,10 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 		if err := w.restartProxies(ctx, nodes, during); err != nil || !w.Params.on("change") {
 			return err
 		}
-		if err := w.see(ctx, "rolled-out", w.main.name, w.perPod()); err != nil {
+		if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
 			return err
 		}
-		return w.see(ctx, "balanced", w.main.name, w.detectWithin())
+		return w.see(ctx, "balanced", w.run.main.name, w.detectWithin())
 	})
 }
 
@@ -128,7 +143,7 @@ func (w *World) readyMeanwhile(ctx context.Context, nodes []string) error {
 	if err != nil {
 		return err
 	}
-	ref := fmt.Sprintf("%s#%d", w.main.name, n+1)
+	ref := fmt.Sprintf("%s#%d", w.run.main.name, n+1)
 	if err := w.act(ctx, "pod unready", ref); err != nil {
 		return err
 	}
@@ -184,7 +199,7 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 
 // podOf is the node's pod of the Deployment, or its first where the node has none, and its number from 0 on.
 func (w *World) podOf(ctx context.Context, node string) (n int, pod corev1.Pod, err error) {
-	pods, err := w.main.oldestFirst(ctx, w)
+	pods, err := w.run.main.oldestFirst(ctx, w)
 	if err != nil {
 		return 0, pod, err
 	}
@@ -201,7 +216,7 @@ func (w *World) deletePod(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.act(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.main.name, n+1)); err != nil {
+	if err := w.act(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.run.main.name, n+1)); err != nil {
 		return err
 	}
 	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {

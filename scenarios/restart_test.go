@@ -32,7 +32,7 @@ func (r *restarting) Frozen(string) (bool, error) { return !r.deaf, nil }
 
 func runRestart(t *testing.T, proxies *restarting, set map[string]string) error {
 	t.Helper()
-	s, err := Find("restart")
+	s, err := Find("restart", labOffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func runRestart(t *testing.T, proxies *restarting, set map[string]string) error 
 		t.Fatal(err)
 	}
 	proxies.runs = map[string]string{"node-1": "proxy", "node-2": "proxy"}
-	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Proxies: proxies, Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
+	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
 }
 
 func TestRestartGoesOverOneEachOrAllNodes(t *testing.T) {

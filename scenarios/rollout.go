@@ -18,8 +18,8 @@ func rollout() Scenario {
 	return Scenario{
 		Name:       "rollout",
 		Summary:    "rolls the Deployment behind the Service, pod by pod",
-		ByAPI:      true,
-		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000)}, lanesParameter},
+		Steps:      always(rollSteps),
+		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000), nil, nil}, lanesParameter},
 		Run: func(ctx context.Context, w *World) error {
 			for i := range w.Params.number("rollouts") {
 				name := fmt.Sprintf("rollout %d", i+1)
@@ -51,19 +51,19 @@ func (w *World) roll(ctx context.Context) error {
 // followed waits until the balancer has the nodes that it should have. One that is not ours says nothing of itself, and is
 // given the time that its checks need by the parameters.
 func (w *World) followed(ctx context.Context) error {
-	if w.OnlyHere {
+	if !w.balancerKnown() {
 		checks := w.Params.number("checkFall") + w.Params.number("checkRise")
 		return w.Clock.Sleep(ctx, time.Duration(checks)*w.Params.duration("checkInterval"))
 	}
-	return w.see(ctx, "balanced", w.main.name, w.detectWithin())
+	return w.see(ctx, "balanced", w.run.main.name, w.detectWithin())
 }
 
 // rollOut replaces the pods, and waits until every old one is gone.
 func (w *World) rollOut(ctx context.Context) error {
-	if err := w.act(ctx, "workload rollout", w.main.name); err != nil {
+	if err := w.act(ctx, "workload rollout", w.run.main.name); err != nil {
 		return err
 	}
-	return w.see(ctx, "rolled-out", w.main.name, time.Duration(w.main.replicas)*w.perPod())
+	return w.see(ctx, "rolled-out", w.run.main.name, time.Duration(w.run.main.replicas)*w.perPod())
 }
 
 // rolledOut tells the end of the rollout that is under way.
@@ -92,7 +92,7 @@ func (w *World) replacePods(ctx context.Context, k *workload, number int) error 
 	if err != nil {
 		return fmt.Errorf("changing the pod template: %w", err)
 	}
-	if k == w.main {
+	if k == w.run.main {
 		w.recordRollout("begin", number)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (w *World) perPod() time.Duration {
 }
 
 func (w *World) recordRollout(state string, number int) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventRollout, Object: w.main.name,
-		Text:  fmt.Sprintf("rollout %d of %s: %s", number, w.main.name, state),
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventRollout, Object: w.run.main.name,
+		Text:  fmt.Sprintf("rollout %d of %s: %s", number, w.run.main.name, state),
 		Attrs: map[string]string{"state": state, "generation": strconv.Itoa(number)}})
 }

@@ -17,11 +17,15 @@ import (
 // The windows before and after are the scenario's `baseline` and `settle`.
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
-	w.datagrams = s.Datagrams
-	w.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: s.gates(w.Params), datagrams: w.speaksUDP()}
-	w.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.speaksUDP()}
-	for _, k := range []*workload{w.main, w.canary} {
+	if err := s.check(w.Site.Offers(), w.Params); err != nil {
+		return err
+	}
+	setup := s.setup(w.Params)
+	w.run.datagrams, w.run.unwritten = setup.Datagrams, !s.written(w.Params)
+	w.run.main = &workload{name: "web", replicas: w.Params.number("replicas"),
+		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: setup.Gated, datagrams: w.speaksUDP()}
+	w.run.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.speaksUDP()}
+	for _, k := range []*workload{w.run.main, w.run.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
 			return err
 		}
@@ -31,7 +35,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 			return err
 		}
 	}
-	if err := w.Step(ctx, "see that no proxy has failed", "", func(context.Context) error { return w.Proxies.Fair() }); err != nil {
+	if err := w.Step(ctx, "see that no proxy has failed", "", w.checkProxies); err != nil {
 		return err
 	}
 	if err := w.startLanes(ctx, s); err != nil {
@@ -46,19 +50,16 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
-	if s.BriefCanary || w.Params.on("briefCanary") {
-		if err := w.Cluster.Delete(ctx, w.canary.service(w)); err != nil {
-			return fmt.Errorf("taking the Service %s away: %w", w.canary.name, err)
+	if setup.BriefCanary {
+		if err := w.Cluster.Delete(ctx, w.run.canary.service(w)); err != nil {
+			return fmt.Errorf("taking the Service %s away: %w", w.run.canary.name, err)
 		}
 	}
 	if err := w.Clock.Sleep(ctx, begin+w.Params.duration("baseline")-w.Clock.Now()); err != nil {
 		return err
 	}
 	w.phase("scenario")
-	w.began = w.Clock.Now()
-	if s.Unwritten {
-		w.Journal = nil
-	}
+	w.run.began = w.Clock.Now()
 	w.writeHead(s)
 	if err := s.Run(ctx, w); err != nil {
 		return err
@@ -74,7 +75,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := leave(); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.lanes)) {
+	for _, name := range slices.Sorted(maps.Keys(w.run.lanes)) {
 		if err := w.stopLane(name); err != nil {
 			return err
 		}
@@ -83,11 +84,19 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	return nil
 }
 
+// checkProxies returns the first error that a proxy has reported, where the proxies are known.
+func (w *World) checkProxies(context.Context) error {
+	if proxies, err := w.proxies(); err == nil {
+		return proxies.Fair()
+	}
+	return nil
+}
+
 // mainLane is a lane to the measured Service.
 func (w *World) mainLane(name string) LaneSpec {
-	return LaneSpec{Name: name, Service: w.main.name, Target: w.main.target, Rate: w.Rate,
-		Local: w.main.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
-		Backends: []string{w.main.name + "-"}, Host: w.main.name}
+	return LaneSpec{Name: name, Service: w.run.main.name, Target: w.run.main.target, Rate: w.Rate,
+		Local: w.run.main.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
+		Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}
 }
 
 // startLanes starts the scenario's own lanes and then those that the parameters name. Connections that stay open are opened
@@ -98,13 +107,13 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 	if s.Lanes != nil {
 		specs = s.Lanes(w)
 	}
-	w.lanes = map[string]func() error{}
+	w.run.lanes = map[string]func() error{}
 	for _, spec := range append(specs, w.namedLanes()...) {
 		stop, err := w.Prober.StartLane(ctx, spec)
 		if err != nil {
 			return fmt.Errorf("starting the lane %s: %w", spec.Name, err)
 		}
-		w.lanes[spec.Name] = stop
+		w.run.lanes[spec.Name] = stop
 		if spec.Connections > 0 {
 			opening := time.Duration(float64(spec.Connections) / spec.Rate * float64(time.Second))
 			if err := w.Clock.Sleep(ctx, opening); err != nil {
@@ -121,8 +130,12 @@ func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
 	if !w.Params.on(directParameter.Key) {
 		return func() error { return nil }, nil
 	}
-	stop, err = w.Direct(ctx, LaneSpec{Service: w.main.name, Rate: w.Rate, Control: true, Role: reports.RolePod, Protocol: tcpNew,
-		Close: w.Params[closeParameter.Key], Backends: []string{w.main.name + "-"}, Host: w.main.name}, httpPort)
+	pods, err := part[PodProber](w.Site, PodLanes)
+	if err != nil {
+		return nil, err
+	}
+	stop, err = pods.ProbePods(ctx, LaneSpec{Service: w.run.main.name, Rate: w.Rate, Control: true, Role: reports.RolePod, Protocol: tcpNew,
+		Close: w.Params[closeParameter.Key], Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}, httpPort)
 	if err != nil {
 		return nil, fmt.Errorf("asking the pods at their own addresses: %w", err)
 	}
@@ -131,11 +144,11 @@ func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
 
 // stopLane ends a measured lane.
 func (w *World) stopLane(name string) error {
-	stop := w.lanes[name]
+	stop := w.run.lanes[name]
 	if stop == nil {
 		return fmt.Errorf("no lane %s runs", name)
 	}
-	delete(w.lanes, name)
+	delete(w.run.lanes, name)
 	if err := stop(); err != nil {
 		return fmt.Errorf("stopping the lane %s: %w", name, err)
 	}

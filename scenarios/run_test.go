@@ -10,7 +10,7 @@ import (
 // A fault that is shorter than two gaps can fall between attempts: the run would be invalid by chance.
 func TestEveryLaneCanSeeTheProofs(t *testing.T) {
 	for _, rate := range []float64{0.1, proofRate, 25, 50, 99, 100, 400, 5000} {
-		w := &World{Rate: rate, Nodes: []string{"node-1", "node-2", "node-3"}, Params: Params{"lanes": "tcp-new,udp-fresh"}}
+		w := &World{Site: siteOf(nil, nil).Offer(OwnLoadBalancer), Rate: rate, Nodes: []string{"node-1", "node-2", "node-3"}, Params: Params{"lanes": "tcp-new,udp-fresh"}}
 		gap := time.Duration(float64(time.Second) / w.canaryRate())
 		for _, p := range w.proofs() {
 			least := 2
@@ -39,7 +39,7 @@ func TestEachRunProvesWhatItMeasuresWith(t *testing.T) {
 		{"behind HAProxy", "tcp-new", "haproxy", 100, []string{"drop for 20ms on canary", "drop for 200ms on canary", "refuse for 100ms on canary",
 			"reset for 100ms on canary", "misroute for 100ms on canary-misrouted"}},
 	} {
-		w := &World{Rate: c.rate, Nodes: []string{"node-1"}, Params: Params{"lanes": c.lanes, "loadBalancer": c.balancer}}
+		w := &World{Site: siteOf(nil, nil).Offer(OwnLoadBalancer), Rate: c.rate, Nodes: []string{"node-1"}, Params: Params{"lanes": c.lanes, "loadBalancer": c.balancer}}
 		var got []string
 		for _, p := range w.proofs() {
 			got = append(got, p.String())

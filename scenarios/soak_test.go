@@ -37,7 +37,7 @@ func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRe
 	}
 	record := &paperRecord{}
 	return &World{Params: params, Clock: &paperClock{}, Recorder: record, Nodes: []string{"node-1", "node-2", "node-3"},
-		Random: rand.New(rand.NewPCG(seed, 1)), Failures: func() int { return 0 }}, record
+		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &paperProber{}}, record
 }
 
 func TestTheSeedPlansTheChurn(t *testing.T) {
@@ -139,7 +139,7 @@ func TestChurnAsksForWhatItNeeds(t *testing.T) {
 		{map[string]string{apiBlips: "1"}, false, true},
 	} {
 		w, _ := soaking(t, 1, c.set)
-		if gates, replay := soak().gates(w.Params), soak().NeedsReplay(w.Params); gates != c.gates || replay != c.replay {
+		if gates, replay := soak().setup(w.Params).Gated, slices.Contains(soak().Needs(w.Params), ControllableAPI); gates != c.gates || replay != c.replay {
 			t.Errorf("%v: gates %t, replay %t; want %t, %t", c.set, gates, replay, c.gates, c.replay)
 		}
 	}
@@ -187,7 +187,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 	})
 	t.Run("the first loss ends it", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
+		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 20))); err != nil {
 			t.Error(err)
 		}
@@ -197,7 +197,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 	})
 	t.Run("the first loss ends it within a minute, with nothing planned until then", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
+		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
 		if err := w.runChurn(t.Context(), 24*time.Hour, plan(".")); err != nil {
 			t.Error(err)
 		}
@@ -207,7 +207,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 	})
 	t.Run("a loss stays seen, whatever had no effect", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
+		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan("xxx")); err != nil {
 			t.Errorf("a soak that saw a loss is invalid: %v", err)
 		}
@@ -220,7 +220,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 	})
 	t.Run("unless it shall go on", func(t *testing.T) {
 		w, _ := soaking(t, 1, map[string]string{"keepGoing": "on"})
-		w.Failures = func() int { return 1 }
+		w.Prober.(*paperProber).failures = func() int { return 1 }
 		if err := w.runChurn(t.Context(), time.Hour, plan("...")); err != nil || w.Clock.Now() != time.Hour {
 			t.Errorf("it ended at %s: %v", w.Clock.Now(), err)
 		}

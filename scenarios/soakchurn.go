@@ -17,6 +17,7 @@ type churnKind struct {
 	rate, often string // the parameter that says how often in an hour, and its default
 	help        string
 	name        string // of one disturbance
+	steps       []string
 	do          func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
 }
 
@@ -29,7 +30,7 @@ const flapsRate = "flapsPerHour"
 // churnKinds are all of them. Those that are on by default are what a cluster has every day, and cost no connection behind a
 // proxy and a balancer that do what they should; a lost node always costs some, and flaps do behind the policy Local.
 var churnKinds = []churnKind{
-	{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", "rollout",
+	{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", "rollout", rollSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
 			if err := w.rollOut(ctx); err != nil {
 				return err
@@ -37,25 +38,25 @@ var churnKinds = []churnKind{
 			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
 			return nil
 		}},
-	{"restartsPerHour", "1", "restarts of one node's proxy in an hour", "restart of a proxy",
+	{"restartsPerHour", "1", "restarts of one node's proxy in an hour", "restart of a proxy", []string{"proxy stop", "proxy kill", "proxy start"},
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
 			return w.restartProxy(ctx, w.anyNode(random))
 		}},
-	{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", "scale out and in",
+	{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", "scale out and in", scaleSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error { return w.scaleOutAndIn(ctx) }},
-	{flapsRate, "0", "how often in an hour one pod becomes unready and ready again", "flap",
+	{flapsRate, "0", "how often in an hour one pod becomes unready and ready again", "flap", gateSteps,
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
-			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.main.name, 1+random.IntN(w.main.replicas)))
+			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.run.main.name, 1+random.IntN(w.run.main.replicas)))
 		}},
-	{"nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again", "loss of a node",
+	{"nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again", "loss of a node", []string{"node off", "node on", "expect rolled-out"},
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
 			return w.loseAndBoot(ctx, w.anyNode(random))
 		}},
-	{apiBlips, "0", "how often in an hour the API server is away from all proxies (replay control plane only)", "API blip",
+	{apiBlips, "0", "how often in an hour the API server is away from all proxies (replay control plane only)", "API blip", []string{"api away", "api back", "expect watching"},
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
 			return w.apiAway(ctx, w.Params.duration("away"))
 		}},
-	{"burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour", "burst",
+	{"burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour", "burst", []string{"endpoints create", "endpoints set"},
 		func(w *World, ctx context.Context, _ *rand.Rand, busy *ring) error {
 			if w.Params["burstAt"] == "any" {
 				return w.burst(ctx, w.Clock.Now(), busy)
@@ -67,9 +68,26 @@ var churnKinds = []churnKind{
 // churnRates are the parameters that say how often each happens.
 func churnRates() (all []Parameter) {
 	for _, kind := range churnKinds {
-		all = append(all, Parameter{kind.rate, kind.often, kind.help, numberIn(0, 3600)})
+		all = append(all, Parameter{kind.rate, kind.often, kind.help, numberIn(0, 3600), nil, nil})
 	}
 	return all
+}
+
+// soakSteps are the steps of the churn that is on, and of the restarts after a failure.
+func soakSteps(p Params) []string {
+	steps := []string{"proxy stop", "proxy kill", "proxy start"}
+	if p.number("drainedPorts") > 0 {
+		steps = append(steps, "workload deploy", "client open", "pod unready", "expect unready")
+	}
+	for _, kind := range churnKinds {
+		if p.number(kind.rate) > 0 {
+			steps = append(steps, kind.steps...)
+		}
+	}
+	for i, step := range steps { // a soak continues without what it waits for
+		steps[i] = strings.Replace(step, "expect ", "await ", 1)
+	}
+	return steps
 }
 
 // beginChurn makes what the churn needs besides the measured Service.
@@ -131,14 +149,14 @@ func (w *World) anyNode(random *rand.Rand) string { return w.Nodes[random.IntN(l
 
 // scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
 func (w *World) scaleOutAndIn(ctx context.Context) error {
-	normal := w.main.replicas
+	normal := w.run.main.replicas
 	for _, replicas := range []int{normal + 1, normal} {
-		err := w.act(ctx, "workload scale", w.main.name, "replicas", strconv.Itoa(replicas))
+		err := w.act(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas))
 		if err == nil {
-			err = w.see(ctx, "rolled-out", w.main.name, w.perPod())
+			err = w.see(ctx, "rolled-out", w.run.main.name, w.perPod())
 		}
 		if err != nil {
-			w.main.replicas = normal
+			w.run.main.replicas = normal
 			return fmt.Errorf("scaling to %d: %w", replicas, err)
 		}
 	}
@@ -148,7 +166,11 @@ func (w *World) scaleOutAndIn(ctx context.Context) error {
 // loseAndBoot takes the power from a node until the balancer has left it and its time is over, and boots it. It returns when the
 // node serves again.
 func (w *World) loseAndBoot(ctx context.Context, node string) error {
-	before, err := w.Proxies.Pid(node)
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	before, err := proxies.Pid(node)
 	if err != nil {
 		return err
 	}

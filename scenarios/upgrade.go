@@ -21,34 +21,34 @@ func upgrade() Scenario {
 		Summary: "puts another version or mode in the place of each node's proxy, one node after the other",
 		Parameters: []Parameter{
 			lanesParameter,
-			{"to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given", func(string) error { return nil }},
-			{"back", "off", "whether they become again what they were, node by node, after that", onOff},
-			{"cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts", onOff},
-			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff},
-			{"empty", "off", "whether the Deployment is scaled to zero before the first node, and back in the end, so that what an old proxy refuses shows", onOff},
-			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour)},
-			{"between", "5s", "time between two nodes", durationIn(0, time.Hour)},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100)},
+			{"to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given", func(string) error { return nil }, nil, nil},
+			{"back", "off", "whether they become again what they were, node by node, after that", onOff, nil, nil},
+			{"cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts", onOff, nil, nil},
+			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff, nil, nil},
+			{"empty", "off", "whether the Deployment is scaled to zero before the first node, and back in the end, so that what an old proxy refuses shows", onOff, nil, nil},
+			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour), nil, nil},
+			{"between", "5s", "time between two nodes", durationIn(0, time.Hour), nil, nil},
+			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
-		Run:  func(ctx context.Context, w *World) error { return w.upgradeAndRoll(ctx) },
-		Live: upgradeLive(),
+		Steps: always(upgradeSteps, rollSteps, scaleSteps),
+		Run:   func(ctx context.Context, w *World) error { return w.upgradeAndRoll(ctx) },
 	}
 }
 
 // upgradeLive is upgrade where a DaemonSet runs the proxies: it gets another image, and its controller replaces its pods.
-func upgradeLive() *Scenario {
-	return &Scenario{
+func upgradeLive() Scenario {
+	return Scenario{
 		Name: "upgrade", Summary: "gives the DaemonSet of the cluster's proxy another image",
-		Needs: proxyNeeds, Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesImage(ctx) },
+		Steps: always([]string{stepUpgradeSet}, rollSteps, scaleSteps), Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesImage(ctx) },
 		Parameters: []Parameter{
 			lanesParameter,
 			proxyParameter,
 			imageParameter,
-			{"back", "off", "whether it gets the image that it had again, after that", onOff},
-			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff},
-			{"empty", "off", "whether the Deployment is scaled to zero before, and back in the end, so that what an old proxy refuses shows", onOff},
-			{"between", "5s", "time after an upgrade", durationIn(0, time.Hour)},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100)},
+			{"back", "off", "whether it gets the image that it had again, after that", onOff, nil, nil},
+			{"roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows", onOff, nil, nil},
+			{"empty", "off", "whether the Deployment is scaled to zero before, and back in the end, so that what an old proxy refuses shows", onOff, nil, nil},
+			{"between", "5s", "time after an upgrade", durationIn(0, time.Hour), nil, nil},
+			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
 		},
 		Run: func(ctx context.Context, w *World) error {
 			if err := w.upgradeAndRoll(ctx); err != nil || w.Params.on("back") {
@@ -83,7 +83,11 @@ func (w *World) upgradeThereAndBack(ctx context.Context) error {
 	if _, _, is := w.Params.ProxySet(); is {
 		return w.upgradeSetThereAndBack(ctx)
 	}
-	first := w.Proxies.Subject(w.Nodes[0])
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	first := proxies.Subject(w.Nodes[0])
 	if err := w.upgradeAll(ctx, w.Params["to"], w.Params["to"]); err != nil || !w.Params.on("back") {
 		return err
 	}
@@ -94,7 +98,6 @@ func (w *World) upgradeThereAndBack(ctx context.Context) error {
 // cleaned up before the new proxy starts, and it has to work back as well. Nothing but the cleanup ends what flows by the old rules.
 func migrate() Scenario {
 	s := upgrade()
-	s.Live = nil
 	s.Name, s.Summary = "migrate", "moves each node's proxy to another mode and back, with the old one's cleanup: upgrade with other defaults"
 	for i, p := range s.Parameters {
 		switch p.Key {
@@ -109,8 +112,12 @@ func migrate() Scenario {
 
 // upgradeAll puts what a timeline calls `to` into each node's place.
 func (w *World) upgradeAll(ctx context.Context, name, to string) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
 	for _, node := range w.Nodes {
-		old, next := w.Proxies.Subject(node), name
+		old, next := proxies.Subject(node), name
 		if name == Itself {
 			next, to = old, timeline.Subject
 		}

@@ -46,7 +46,7 @@ func (c *changing) Start(_ context.Context, node string) error {
 
 func runUpgrade(t *testing.T, proxies *changing, set map[string]string) error {
 	t.Helper()
-	s, err := Find("upgrade")
+	s, err := Find("upgrade", labOffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func runUpgrade(t *testing.T, proxies *changing, set map[string]string) error {
 		t.Fatal(err)
 	}
 	proxies.runs = map[string]string{"node-1": "old", "node-2": "old"}
-	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Proxies: proxies, Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
+	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
 }
 
 func TestUpgradeGoesNodeByNodeThereAndBack(t *testing.T) {
@@ -90,7 +90,7 @@ func TestUpgradeThatChangesNothingIsAnError(t *testing.T) {
 
 // The way between modes that upstream documents cleans up first, and goes back.
 func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
-	s, err := Find("migrate")
+	s, err := Find("migrate", labOffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &changing{runs: map[string]string{"node-1": "old"}}
-	w := &World{Nodes: []string{"node-1"}, Proxies: p, Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params}
+	w := &World{Nodes: []string{"node-1"}, Site: siteOf(p, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params}
 	if err := s.Run(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 	if !slices.Equal(p.done, want) {
 		t.Errorf("done was %q, want %q", p.done, want)
 	}
-	if u, _ := Find("upgrade"); u.Parameters[slices.IndexFunc(u.Parameters, func(p Parameter) bool { return p.Key == "cleanup" })].Default != "off" {
+	if u, _ := Find("upgrade", labOffers); u.Parameters[slices.IndexFunc(u.Parameters, func(p Parameter) bool { return p.Key == "cleanup" })].Default != "off" {
 		t.Error("the defaults of upgrade went with those of migrate")
 	}
 }

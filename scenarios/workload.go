@@ -131,7 +131,7 @@ func (k *workload) gates() []corev1.PodReadinessGate {
 
 func (k *workload) affinity(w *World) *corev1.Affinity {
 	a := k.apart(w.Params)
-	if node := w.Params["node"]; w.OnlyHere && k == w.main && node != "" { // nobody else sees to it that what is disturbed has a pod
+	if node := w.Params["node"]; !w.balancerKnown() && k == w.run.main && node != "" { // nobody else sees to it that what is disturbed has a pod
 		if a == nil {
 			a = &corev1.Affinity{}
 		}
@@ -176,9 +176,8 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 
 // addressed waits until it is known where the Service can be reached.
 func (k *workload) addressed(ctx context.Context, w *World) error {
-	if w.Target != nil {
-		var err error
-		k.target, err = w.Target(ctx, k.service(w))
+	if t, err := part[Targets](w.Site, SiteTargets); err == nil {
+		k.target, err = t.Target(ctx, k.service(w))
 		return err
 	}
 	return w.Until(ctx, "an address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -211,7 +210,7 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
 			for range answersInARow {
-				if err := w.Reach(ctx, network, target); err != nil {
+				if err := w.Site.client.Reach(ctx, network, target); err != nil {
 					return false, "", err
 				}
 			}
@@ -290,7 +289,7 @@ func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
 // all of them for Cluster.
 func (k *workload) balanced(ctx context.Context, w *World, most time.Duration) error {
 	return w.Until(ctx, "the load balancer to have the right nodes for "+k.name, most, func(ctx context.Context) (bool, string, error) {
-		got, known := w.Balanced(k.name)
+		got, known := w.members(k.name)
 		if !known {
 			return true, "", nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/scenarios"
@@ -28,12 +29,12 @@ func scenariosCommand() *cobra.Command {
 				}
 			}
 			for _, s := range scenarios.All() {
-				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
-				list(s.Parameters)
-				if s.Live != nil {
-					fmt.Fprintf(w, "%s --kubeconfig\t%s\n", s.Live.Name, s.Live.Summary)
-					list(s.Live.Parameters)
+				name := s.Name
+				if len(s.Lacks(guest.Offers("replay"))) > 0 {
+					name += " --kubeconfig"
 				}
+				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
+				list(s.Parameters)
 			}
 			fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
 			list(scenarios.Common())

@@ -43,13 +43,10 @@ func churned(t *testing.T, failures int) (s *stage, proxies *restarts, open *ope
 	t.Helper()
 	s = newStage(t, "churn", map[string]string{"for": "3m", "ports": "4", "rolloutEvery": "1"})
 	proxies, open = &restarts{}, &openings{}
-	s.world.Proxies, s.world.Hold = proxies, open.hold
-	s.world.Failures = func() int { return failures }
-	scenario, err := scenarios.Find("churn")
-	if err == nil {
-		err = scenarios.Run(context.Background(), scenario, &s.world)
-	}
-	if err != nil {
+	s.world.Site.OfferProxies(proxies)
+	s.hold = open.hold
+	s.failures = func() int { return failures }
+	if err := scenarios.Run(context.Background(), find(t, "churn"), &s.world); err != nil {
 		t.Fatal(err)
 	}
 	return s, proxies, open

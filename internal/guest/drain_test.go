@@ -55,17 +55,14 @@ func newPoweredStage(t *testing.T, scenario string, set map[string]string, deaf 
 		}
 	}
 	p := &powered{off: map[string]bool{}, deaf: deaf}
-	s.world.Proxies, s.world.Machines = p, p
+	s.world.Site.OfferProxies(p).OfferPower(p).OfferCommands(p)
 	return s, p
 }
 
 // play runs a scenario on the stage.
 func (s *stage) play(t *testing.T, name string) error {
 	t.Helper()
-	scenario, err := scenarios.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenario := find(t, name)
 	return scenarios.Run(t.Context(), scenario, &s.world)
 }
 

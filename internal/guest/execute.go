@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hitless/hitless/internal/bench"
-	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/topology"
@@ -204,25 +203,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		return err
 	}
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Proxies: l.Proxies, Machines: l, Faults: faults{l.Balancer}, Prober: lanes,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(l, from, lanes, r, now), Prober: lanes,
 		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
-		Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)), Failures: lanes.Failures,
-		Journal: r.Journal, Seed: plan.Seed,
-		Reach: func(ctx context.Context, network, target string) error {
-			return reach(ctx, from.Namespace, network, target)
-		},
-		Hold:     from.hold,
-		Balanced: func(service string) ([]string, bool) { return l.Balanced(service), true },
-	}
-	w.Direct = func(ctx context.Context, like scenarios.LaneSpec, port int) (func() error, error) {
-		return followPods(ctx, l, prober.NewPods(ctx, lanes, like, port), now), nil
-	}
-	if !from.through { // the balancer's faults would meet nothing
-		w.OnlyHere, w.Faults = true, prober.Deaf{Prober: lanes}
-		w.Balanced = func(string) ([]string, bool) { return nil, false }
-	}
-	if l.Replay != nil {
-		w.ControlPlane = apiServer{l.Replay, l.Net.Nodes}
+		Seed: plan.Seed, Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)),
 	}
 	before, begin := countWakeups(), now()
 	err = scenarios.Run(ctx, s, w)

@@ -73,12 +73,9 @@ func (r *ruleset) listing() (text string) {
 func runInterference(t *testing.T, r *ruleset, what string) ([]reports.Event, error) {
 	t.Helper()
 	s := newStage(t, "interference", map[string]string{"what": what, "replicas": "2"})
-	s.world.Machines = r
-	scenario, err := scenarios.Find("interference")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = scenarios.Run(t.Context(), scenario, &s.world)
+	s.world.Site.OfferCommands(r)
+	scenario := find(t, "interference")
+	err := scenarios.Run(t.Context(), scenario, &s.world)
 	var foreign []reports.Event
 	for _, e := range s.events {
 		if e.Kind == reports.EventForeign {
@@ -143,12 +140,9 @@ func TestASecondProxy(t *testing.T) {
 	} {
 		s := newStage(t, "interference", map[string]string{"what": "second", "to": "kube-proxy@v1.37.1/iptables", "replicas": "2", "lasts": "1s"})
 		r := &ruleset{own: 3}
-		s.world.Machines, s.world.Proxies = r, &besides{rules: r, adds: c.adds, ends: c.ends}
-		scenario, err := scenarios.Find("interference")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = scenarios.Run(t.Context(), scenario, &s.world)
+		s.world.Site.OfferCommands(r).OfferProxies(&besides{rules: r, adds: c.adds, ends: c.ends})
+		scenario := find(t, "interference")
+		err := scenarios.Run(t.Context(), scenario, &s.world)
 		told := slices.ContainsFunc(s.events, func(e reports.Event) bool {
 			return e.Kind == reports.EventForeign && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
 		})

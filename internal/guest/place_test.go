@@ -32,10 +32,7 @@ func TestLanesGoToTheirTarget(t *testing.T) {
 			if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			scenario, err := scenarios.Find("quiet")
-			if err != nil {
-				t.Fatal(err)
-			}
+			scenario := find(t, "quiet")
 			if err := scenarios.Run(t.Context(), scenario, &s.world); err != nil {
 				t.Fatal(err)
 			}

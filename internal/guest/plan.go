@@ -68,7 +68,7 @@ func (p Plan) Marshal() ([]byte, error) {
 // scenario is what the plan says to do.
 func (p Plan) scenario() (scenarios.Scenario, error) {
 	if p.Scenario != scenarios.ReplayName {
-		return scenarios.Find(p.Scenario)
+		return scenarios.Find(p.Scenario, Offers(p.ControlPlane))
 	}
 	t, err := unpackTimeline(p.Timeline)
 	if err != nil {

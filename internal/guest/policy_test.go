@@ -16,10 +16,7 @@ import (
 // Each change reaches the API and is taken back: in the end the Service is what it was, the node ports included.
 func TestPolicyChangesTheServiceAndPutsItBack(t *testing.T) {
 	s := newStage(t, "policy", map[string]string{"replicas": "2"})
-	scenario, err := scenarios.Find("policy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenario := find(t, "policy")
 	ctx := t.Context()
 	seen, err := s.client.CoreV1().Services("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=web"})
 	if err != nil {

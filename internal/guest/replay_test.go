@@ -19,11 +19,16 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
+// journal keeps the timeline of a run.
+type journal struct{ strings.Builder }
+
+func (j *journal) Journal(text string) { j.WriteString(text) }
+
 // recorded runs a scenario on a stage and returns the stage and the timeline that the run wrote.
 func recorded(t *testing.T, s *stage, scenario scenarios.Scenario) *timeline.Timeline {
 	t.Helper()
-	var text strings.Builder
-	s.world.Journal = func(piece string) { text.WriteString(piece) }
+	var text journal
+	s.world.Site.OfferJournal(&text)
 	s.world.Seed = 4
 	if err := scenarios.Run(context.Background(), scenario, &s.world); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
@@ -31,6 +36,12 @@ func recorded(t *testing.T, s *stage, scenario scenarios.Scenario) *timeline.Tim
 	parsed, err := timeline.Parse("f", []byte(text.String()))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
+	}
+	declared := scenario.Steps(s.world.Params)
+	for _, step := range parsed.Steps {
+		if step.Verb != timeline.End && !slices.Contains(declared, step.Verb) {
+			t.Errorf("%s performs %q, which is none of its steps: its needs do not include that", scenario.Name, step.Verb)
+		}
 	}
 	return parsed
 }
@@ -67,14 +78,11 @@ func TestAScenarioIsReplayedFromItsTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario, err := scenarios.Find(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			scenario := find(t, name)
 			stage := func(s *stage) *stage {
 				proxies, open := &restarts{}, &openings{}
-				s.world.Proxies, s.world.Hold = proxies, open.hold
-				s.world.Failures = func() int { return 0 }
+				s.world.Site.OfferProxies(proxies)
+				s.hold = open.hold
 				return s
 			}
 			first := recorded(t, stage(stageOf(t, scenario, c.set)), scenario)
@@ -173,7 +181,7 @@ func TestARecordingIsReplayedBesideTheLabsControllers(t *testing.T) {
 			t.Parallel()
 			s, scenario := replayed(t, line)
 			if !requests {
-				s.world.ControlPlane = apiServer{server: s.plane}
+				s.world.Site.OfferControlPlane(apiServer{server: s.plane})
 			}
 			recorded(t, s, scenario)
 			s.hasTheRecording(t)

@@ -54,7 +54,7 @@ func TestARestartCanComeBackToOtherEndpoints(t *testing.T) {
 	}
 	var before, during map[string]bool
 	p := &renewed{start: func() { during = pods() }}
-	s.world.Proxies = p
+	s.world.Site.OfferProxies(p)
 	s.kubelet = func(_ *corev1.Pod, _, should corev1.ConditionStatus) corev1.ConditionStatus {
 		if before == nil && len(pods()) == 2 {
 			before = pods()
@@ -79,7 +79,7 @@ func TestARestartCanComeBackToAPodThatIsReadyAgain(t *testing.T) {
 	var now corev1.ConditionStatus
 	var seen []corev1.ConditionStatus
 	p := &renewed{start: func() { seen = append(seen, now) }}
-	s.world.Proxies = ending{p, func() { seen = append(seen, now) }}
+	s.world.Site.OfferProxies(ending{p, func() { seen = append(seen, now) }})
 	s.kubelet = func(pod *corev1.Pod, _, should corev1.ConditionStatus) corev1.ConditionStatus {
 		if pod.Labels["app"] == "web" {
 			now = should
@@ -129,7 +129,7 @@ func TestAnUpgradeCanMeetAServiceWithoutPods(t *testing.T) {
 	pods := func() int { return len(webPods(t, s)) }
 	var met []int
 	meet := func() { met = append(met, pods()) }
-	s.world.Proxies = ending{&renewed{start: meet}, meet}
+	s.world.Site.OfferProxies(ending{&renewed{start: meet}, meet})
 	play(t, s, "upgrade")
 	if len(met) == 0 || slices.Max(met) != 0 || pods() != 3 {
 		t.Errorf("the proxies ended and started with %v pods, and in the end there are %d; none and 3 were wanted", met, pods())

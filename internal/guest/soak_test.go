@@ -3,7 +3,6 @@ package guest
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -20,8 +19,7 @@ func runSoak(t *testing.T, set map[string]string, deaf bool) (*stage, *powered, 
 	all := map[string]string{"for": "1h", "rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0", "trafficPolicy": "Cluster"}
 	maps.Copy(all, set)
 	s, p := newPoweredStage(t, "soak", all, deaf)
-	s.world.Random, s.world.Failures = rand.New(rand.NewPCG(1, 1)), s.Failures
-	s.world.Hold = func(context.Context, string) (io.Closer, error) { return io.NopCloser(strings.NewReader("")), nil }
+	s.world.Random = rand.New(rand.NewPCG(1, 1))
 	return s, p, s.play(t, "soak")
 }
 
@@ -88,7 +86,8 @@ func (c *crashed) Start(ctx context.Context, node string) error {
 func TestASoakRestartsAProxyThatHasCrashed(t *testing.T) {
 	s := newStage(t, "soak", map[string]string{"for": "1h", "rolloutsPerHour": "0", "restartsPerHour": "20", "scalesPerHour": "0", "trafficPolicy": "Cluster", "antiAffinity": "off"})
 	proxies := &crashed{ended: "node-2"}
-	s.world.Proxies, s.world.Random, s.world.Failures = proxies, rand.New(rand.NewPCG(1, 1)), s.Failures
+	s.world.Site.OfferProxies(proxies)
+	s.world.Random = rand.New(rand.NewPCG(1, 1))
 	if err := s.play(t, "soak"); err != nil || len(proxies.nodes) != 20 || proxies.ended != "" {
 		t.Errorf("%v; started again: %v; %v", err, proxies.nodes, s.steps(""))
 	}
@@ -98,8 +97,9 @@ func TestASoakRestartsAProxyThatHasCrashed(t *testing.T) {
 func TestALossStaysSeenWhenTheCureFails(t *testing.T) {
 	s := newStage(t, "soak", map[string]string{"for": "1h", "trafficPolicy": "Cluster", "antiAffinity": "off"})
 	proxies := &crashed{ended: "node-1", ill: "node-1"}
-	s.world.Proxies, s.world.Random = proxies, rand.New(rand.NewPCG(1, 1))
-	s.world.Failures = func() int { return int(s.Now() / (3 * time.Minute)) }
+	s.world.Site.OfferProxies(proxies)
+	s.world.Random = rand.New(rand.NewPCG(1, 1))
+	s.failures = func() int { return int(s.Now() / (3 * time.Minute)) }
 	if err := s.play(t, "soak"); err != nil {
 		t.Errorf("the soak is invalid: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -32,6 +33,9 @@ type stage struct {
 	// kubelet, if set, says what becomes of a pod that has the readiness before and should have the other.
 	kubelet func(pod *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus
 
+	failures func() int                                                  // none when nil
+	hold     func(ctx context.Context, target string) (io.Closer, error) // a connection that nobody counts when nil
+
 	mu     sync.Mutex
 	now    time.Duration
 	events []reports.Event
@@ -40,11 +44,7 @@ type stage struct {
 
 func newStage(t *testing.T, name string, set map[string]string) *stage {
 	t.Helper()
-	scenario, err := scenarios.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stageOf(t, scenario, set)
+	return stageOf(t, find(t, name), set)
 }
 
 func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *stage {
@@ -72,11 +72,30 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.world = scenarios.World{Cluster: cluster, Nodes: []string{"node-1", "node-2"}, Proxies: idle{}, Faults: idle{},
-		Prober: s, Recorder: s, Clock: s, Params: params, Rate: 100,
-		Balanced: func(string) ([]string, bool) { return nil, false },
-		Reach:    func(context.Context, string, string) error { return nil }}
+	s.world = scenarios.World{Cluster: cluster, Nodes: []string{"node-1", "node-2"}, Prober: s, Recorder: s, Clock: s, Params: params, Rate: 100,
+		Site: scenarios.NewSite(s, idle{}).OfferProxies(idle{}).OfferLoadBalancer(idle{}).Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)}
 	return s
+}
+
+// find is the scenario of that name as a lab runs it.
+func find(t *testing.T, name string) scenarios.Scenario {
+	t.Helper()
+	scenario, err := scenarios.Find(name, Offers("replay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scenario
+}
+
+// Reach answers always.
+func (s *stage) Reach(context.Context, string, string) error { return nil }
+
+// Hold opens what the test counts, or nothing.
+func (s *stage) Hold(ctx context.Context, target string) (io.Closer, error) {
+	if s.hold != nil {
+		return s.hold(ctx, target)
+	}
+	return io.NopCloser(strings.NewReader("")), nil
 }
 
 // idle stands for proxies and faults that a scenario does not need.
@@ -86,6 +105,7 @@ type idle struct {
 }
 
 func (idle) Fair() error                                       { return nil }
+func (idle) Members(string) ([]string, bool)                   { return nil, false }
 func (idle) Inject(context.Context, scenarios.FaultSpec) error { return nil }
 
 func (s *stage) Now() time.Duration {
@@ -171,7 +191,13 @@ func (s *stage) Event(e reports.Event) {
 }
 
 func (s *stage) Attempt(reports.Attempt) {}
-func (s *stage) Failures() int           { return 0 }
+
+func (s *stage) Failures() int {
+	if s.failures == nil {
+		return 0
+	}
+	return s.failures()
+}
 
 func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error, error) {
 	s.lanes = append(s.lanes, l)

@@ -78,6 +78,61 @@ func reachUDP(ctx context.Context, client *topology.Namespace, target string) er
 	return err
 }
 
+// site is the place where the lab's lanes start.
+type site struct{ from client }
+
+func (s site) Reach(ctx context.Context, network, target string) error {
+	return reach(ctx, s.from.Namespace, network, target)
+}
+
+func (s site) Hold(ctx context.Context, target string) (io.Closer, error) {
+	return s.from.hold(ctx, target)
+}
+
+// Offers are the capabilities of a lab with that control plane, kube or replay.
+func Offers(controlPlane string) scenarios.Offers {
+	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
+		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal}
+	if controlPlane == "replay" {
+		offers = append(offers, scenarios.ControllableAPI)
+	}
+	return offers
+}
+
+// newSite is the lab as the scenario of a run uses it. Where the lanes do not go through the load balancer, its membership
+// says nothing about them and its faults would not reach them.
+func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
+	var known scenarios.Faults = faults{l.Balancer}
+	if !from.through {
+		known = prober.Deaf{Prober: lanes}
+	}
+	s := scenarios.NewSite(site{from}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
+		Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)
+	if from.through {
+		s.OfferLoadBalancer(members{l})
+	}
+	if l.Replay != nil {
+		s.OfferControlPlane(apiServer{l.Replay, l.Net.Nodes})
+	}
+	return s
+}
+
+// members is the membership of the lab's load balancer.
+type members struct{ *lab.Lab }
+
+func (m members) Members(service string) ([]string, bool) { return m.Balanced(service), true }
+
+// podLanes probes the lab's pods at their own addresses.
+type podLanes struct {
+	lab   *lab.Lab
+	lanes *prober.Prober
+	now   func() time.Duration
+}
+
+func (p podLanes) ProbePods(ctx context.Context, like scenarios.LaneSpec, port int) (func() error, error) {
+	return followPods(ctx, p.lab, prober.NewPods(ctx, p.lanes, like, port), p.now), nil
+}
+
 type faults struct{ b *balancer.Balancer }
 
 func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {

@@ -80,9 +80,6 @@ func (l *Live) flags() string {
 	return "--kubeconfig FILE"
 }
 
-// notOfCluster are the parameters that a lab obeys and a cluster does not.
-var notOfCluster = []string{"loadBalancer", "checkTarget", "flows", "terminatingFallback", "target", "client", "direct"}
-
 // liveRun is a run on a live cluster.
 type liveRun struct {
 	Options
@@ -137,28 +134,11 @@ func planLive(o Options) (*liveRun, error) {
 	if err := o.checkNumbers(); err != nil {
 		return nil, err
 	}
-	s, err := scenarios.Find(o.Scenario)
+	s, params, err := scenarios.Select(o.Scenario, LiveOffers, o.Set)
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	s, can := s.OnCluster()
-	if !can {
-		return nil, usagef("scenario %s needs the processes and kernels of the nodes, which no kubeconfig leads to; with --kubeconfig there are %s", s.Name, byAPI())
-	}
-	for _, key := range notOfCluster {
-		if value, given := o.Set[key]; given && key == "target" {
-			return nil, usagef("--set target=%s: with --kubeconfig that is the flag --target, loadbalancer or nodeport", value)
-		} else if given {
-			return nil, usagef("--set %s=%s: with --kubeconfig the cluster has the balancer and the proxy that it has; leave that out", key, value)
-		}
-	}
-	r := &liveRun{Options: o, scenario: s}
-	if r.params, err = s.Fill(o.Set); err != nil {
-		return nil, UsageError{err}
-	}
-	if r.params.Datagrams() {
-		return nil, usagef("--set lanes=%s: lanes of UDP ask the lab's own backend, and agnhost answers otherwise; name lanes of TCP", r.params["lanes"])
-	}
+	r := &liveRun{Options: o, scenario: s, params: params}
 	live := *o.Live
 	r.Live = &live
 	fleet := LiveFleet{}
@@ -187,17 +167,6 @@ func planLive(o Options) (*liveRun, error) {
 		return nil, usagef("--target %q: give loadbalancer or nodeport", live.Target)
 	}
 	return r, nil
-}
-
-// byAPI names the scenarios that need only the API.
-func byAPI() string {
-	var names []string
-	for _, s := range scenarios.All() {
-		if _, can := s.OnCluster(); can {
-			names = append(names, s.Name)
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 // preflight finds out what the cluster is and whether the run may do what it needs to, and says what it will touch.
@@ -239,9 +208,9 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 // needs are the verbs of the run.
 func (r *liveRun) needs() []cluster.Verb {
 	all := cluster.Needs()
-	for _, n := range r.scenario.Needs {
+	for _, n := range r.scenario.Access(r.params) {
 		where := cluster.InRun
-		switch n.Where {
+		switch n.Scope {
 		case scenarios.InProxy:
 			where, _, _ = r.params.ProxySet()
 		case scenarios.Anywhere:
@@ -346,10 +315,7 @@ func (r *liveRun) collect(runErr error) (*Result, error) {
 
 // header is what is known of the run before its first event. The cluster's proxy is the subject.
 func (r *liveRun) header() reports.Run {
-	own := maps.Clone(map[string]string(r.params))
-	for _, key := range notOfCluster {
-		delete(own, key)
-	}
+	own := r.scenario.Recorded(LiveOffers, r.params)
 	own["target"] = r.Live.Target
 	if words := r.Live.Fleet.words(); len(words) > 0 {
 		own["fleet"] = strings.Join(words, " ")

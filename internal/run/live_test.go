@@ -88,7 +88,7 @@ func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
 		want     string
 	}{
 		"a scenario for nodes":   {"interference", nil, "", "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
-		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "the cluster has the balancer and the proxy"},
+		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "a live cluster decides which proxy runs"},
 		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
 		"a target":               {"quiet", nil, "ingress", "loadbalancer or nodeport"},
 		"Local over a node port": {"rollout", nil, "nodeport", "trafficPolicy=Cluster"},

@@ -77,6 +77,8 @@ func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 // noLanes takes lanes and starts none.
 type noLanes struct{ started int }
 
+func (n *noLanes) Failures() int { return 0 }
+
 func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, error) {
 	n.started++
 	return func() error { return nil }, nil

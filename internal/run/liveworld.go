@@ -81,26 +81,43 @@ func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time
 
 func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
-		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), OnlyHere: true, Nodes: r.nodeNames(),
-		Proxies: theirs{}, Faults: prober.Deaf{Prober: lanes}, Prober: measured, Recorder: record, Clock: clock,
-		Params: r.params, Rate: r.Rate, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)), Failures: lanes.Failures,
-		Mark: r.mark, PutBack: r.putBack,
-		Balanced: func(string) ([]string, bool) { return nil, false },
-		Reach:    reachFromHere,
-		Hold: func(ctx context.Context, target string) (io.Closer, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", target)
-		},
-		Target: func(ctx context.Context, s *corev1.Service) (string, error) {
-			return r.cluster.Target(ctx, r.namespace, s.Name, r.facts.Nodes, r.Live.Patience)
-		},
+		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), Nodes: r.nodeNames(),
+		Site: r.site(lanes), Prober: measured, Recorder: record, Clock: clock,
+		Params: r.params, Rate: r.Rate, Seed: r.Seed, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)),
 	})
 }
 
-// theirs are the proxies of a live cluster, of which nothing is asked.
-type theirs struct{ scenarios.Proxies }
+// LiveOffers are the capabilities of a live cluster.
+var LiveOffers = scenarios.Offers{scenarios.ProxyDaemonSet, scenarios.MarkedChanges, scenarios.SiteTargets}
 
-// Fair knows of no failure.
-func (theirs) Fair() error { return nil }
+// site is the live cluster as the scenario of a run uses it.
+func (r *liveRun) site(lanes *prober.Prober) *scenarios.Site {
+	return scenarios.NewSite(liveClient{}, prober.Deaf{Prober: lanes}).Offer(scenarios.ProxyDaemonSet).OfferMarks(liveMarks{r}).OfferTargets(liveTargets{r})
+}
+
+// liveClient is this machine as the place where the lanes start.
+type liveClient struct{}
+
+func (liveClient) Reach(ctx context.Context, network, target string) error {
+	return reachFromHere(ctx, network, target)
+}
+
+func (liveClient) Hold(ctx context.Context, target string) (io.Closer, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", target)
+}
+
+// liveMarks annotates the run's changes of the cluster's objects.
+type liveMarks struct{ r *liveRun }
+
+func (m liveMarks) Mark(c scenarios.Change) map[string]string { return m.r.mark(c) }
+func (m liveMarks) PutBack(ctx context.Context) error         { return m.r.putBack(ctx) }
+
+// liveTargets finds the addresses of Services.
+type liveTargets struct{ r *liveRun }
+
+func (t liveTargets) Target(ctx context.Context, s *corev1.Service) (string, error) {
+	return t.r.cluster.Target(ctx, t.r.namespace, s.Name, t.r.facts.Nodes, t.r.Live.Patience)
+}
 
 // runClock tells the time since the start of the run.
 type runClock struct {

@@ -123,12 +123,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
-	params, err := s.Fill(o.settings())
+	params, err := s.Select(guest.Offers(o.ControlPlane), o.settings())
 	if err != nil {
 		return p, spec, UsageError{err}
-	}
-	if s.NeedsReplay(params) && o.ControlPlane != "replay" {
-		return p, spec, usagef("scenario %s needs --controlplane replay for what it is to do: a real API server does not do such things when it is told to", s.Name)
 	}
 	if _, given := o.settings()["terminatingFallback"]; !given {
 		params["terminatingFallback"] = spec.DefaultFallback()

@@ -174,8 +174,8 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 			return err
 		}
 	}
-	scenario, _ := scenarios.Find(plan.Scenario) // what has no scenario, as a benchmark, needs no tools for one
-	if scenario.Tools || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
+	scenario, _ := scenarios.Find(plan.Scenario, guest.Offers(plan.ControlPlane)) // a benchmark has no scenario, and needs no tools for one
+	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
 		if err := AddTools(img); err != nil {
 			return err
 		}

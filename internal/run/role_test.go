@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios"
 )
 
 // needsOf are the verbs that a scenario needs besides those of every run.
 func needsOf(s scenarios.Scenario) (verbs []string) {
-	for _, n := range s.Needs {
+	for _, n := range s.Access(s.Defaults()) {
 		verbs = append(verbs, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource}.String())
 	}
 	return verbs
@@ -50,7 +51,7 @@ func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
 		want = append(want, v.String())
 	}
 	for _, s := range scenarios.All() {
-		if s, can := s.OnCluster(); can {
+		if len(s.Lacks(run.LiveOffers)) == 0 {
 			want = append(want, needsOf(s)...)
 		}
 	}

@@ -61,7 +61,7 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 		return scenarios.Scenario{}, errors.New("the scenario timeline does what a file says: `hitless replay FILE`")
 	}
 	if o.Timeline == nil {
-		return scenarios.Find(o.Scenario)
+		return scenarios.Find(o.Scenario, guest.Offers(o.ControlPlane))
 	}
 	here := *o.Timeline.Timeline
 	here.Nodes, here.Rate, here.Seed = o.Nodes, o.Rate, o.Seed

@@ -1,0 +1,163 @@
+package scenarios
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// World is a run on a site, as its scenario uses it.
+type World struct {
+	Cluster  *resources.Resources
+	Nodes    []string
+	Site     *Site
+	Prober   Prober
+	Recorder reports.Recorder
+	Clock    Clock
+	Params   Params
+	Rate     float64
+	Seed     int64      // for the head of the timeline
+	Random   *rand.Rand // drawn from the seed
+	// Namespace is where everything is that a scenario makes; default when empty.
+	Namespace string
+	// ServiceType is that of the Services; LoadBalancer when empty.
+	ServiceType corev1.ServiceType
+
+	run runState
+}
+
+// runState is what one part of a run leaves for later ones.
+type runState struct {
+	main, canary *workload
+	lanes        map[string]func() error // how to stop the measured lanes that run
+	done         *deeds
+	given        []timeline.Step // objects that exist before any traffic
+	datagrams    bool            // a lane of the scenario's own speaks UDP
+	began        time.Duration   // when the scenario began to disturb
+	tolerant     bool            // the scenario continues when an awaited condition does not come about
+	unwritten    bool            // the run writes no timeline
+}
+
+func (w *World) namespace() string { return cmp.Or(w.Namespace, metav1.NamespaceDefault) }
+
+// balancerKnown reports whether a load balancer of ours is between the clients and the nodes.
+func (w *World) balancerKnown() bool { return w.Site.Offers().Has(OwnLoadBalancer) }
+
+// members are the nodes that the load balancer sends new flows of a Service to, and false when they are unknown.
+func (w *World) members(service string) (nodes []string, known bool) {
+	b, err := part[LoadBalancer](w.Site, OwnLoadBalancer)
+	if err != nil {
+		return nil, false
+	}
+	return b.Members(service)
+}
+
+func (w *World) proxies() (Proxies, error) { return part[Proxies](w.Site, RestartableProxies) }
+
+func (w *World) controlPlane() (ControlPlane, error) {
+	return part[ControlPlane](w.Site, ControllableAPI)
+}
+
+// Clock is the run's time.
+type Clock interface {
+	// Now is the time since the start of the run.
+	Now() time.Duration
+	// Sleep lets time pass; it ends early with the context's error. It is for measured windows; World.Until waits for
+	// conditions.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// LaneSpec is a lane that a scenario starts.
+type LaneSpec struct {
+	Name    string
+	Service string
+	Target  string // address:port
+	Rate    float64
+	Local   bool // externalTrafficPolicy: Local
+	Control bool // proves the detector; never counts as the subject's
+	// Terminated says that the balancer terminates connections: the client's socket never sends a SYN again there.
+	Terminated bool
+	// Protocol is how attempts connect: tcp-new (when empty) or another word of Protocols.
+	Protocol string
+	// Connections is how many connections a tcp-long lane keeps open.
+	Connections int
+	// Close is how connections end: fin (when empty) or rst.
+	Close string
+	// Policy is the connection policy: fresh (when empty) or reuse:INTERVAL.
+	Policy string
+	// Node is the one that all attempts go over; empty when a balancer chooses.
+	Node string
+	// Role and Pod are those of a lane to a pod's own address: reports.RolePod and its name; empty for others.
+	Role, Pod string
+	// Partial says that the scenario ends the lane itself, before the run is over.
+	Partial bool
+	// Backends are the prefixes of the names of the pods that may answer.
+	Backends []string
+	Host     string
+}
+
+// Prober runs lanes.
+type Prober interface {
+	StartLane(ctx context.Context, l LaneSpec) (stop func() error, err error)
+	// Failures is the number of failed attempts on measured lanes so far.
+	Failures() int
+}
+
+// Step runs one step and records its begin and end. A failed step makes the run invalid: the event did not happen.
+func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.Context) error) error {
+	record := func(state, text string, err error) {
+		e := reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
+			Attrs: map[string]string{"state": state}}
+		if err != nil {
+			e.Attrs["error"] = err.Error()
+		}
+		w.Recorder.Event(e)
+	}
+	record("begin", name, nil)
+	if err := f(ctx); err != nil {
+		record("failed", fmt.Sprintf("%s failed: %v", name, err), err)
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	record("end", name+" done", nil)
+	return nil
+}
+
+func (w *World) phase(name string) {
+	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
+}
+
+// Until waits until the condition holds, at most for the given time. It asks every 200 ms of the run's time, and after
+// some seconds each time that a sixteenth of the wait so far has passed: what takes a minute is not asked for 300 times.
+// The error says what was waited for and what was seen last.
+func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
+	begin := w.Clock.Now()
+	for {
+		ok, seen, err := holds(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) { // which waiting does not heal
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		waited := w.Clock.Now() - begin
+		if waited >= most {
+			if err != nil {
+				return fmt.Errorf("waited %s for %s; last seen: %w", most, what, err)
+			}
+			return fmt.Errorf("waited %s for %s; last seen: %s", most, what, seen)
+		}
+		if err := w.Clock.Sleep(ctx, max(200*time.Millisecond, waited/16)); err != nil {
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+	}
+}
