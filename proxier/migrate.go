@@ -201,7 +201,7 @@ func (m *migration) arrive(ctx context.Context) error {
 	if err := m.clearKubeProxy(source, e); err != nil {
 		return err
 	}
-	flows := e.Flows()
+	flows := e.FlowFilters()
 	if err := m.step(func() error { return m.kernel.Apply(kernel.ForgetFlows{Filters: flows}) },
 		"forget what conntrack remembers of packets to %d virtual servers that nobody translated", len(flows)); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine
 	}
 	taken := 0
 	for _, s := range before {
-		if e.Has(s.Key) {
+		if e.Owns(s.Key) {
 			taken++
 		}
 	}
@@ -319,7 +319,7 @@ func (m *migration) stale(source engine.Objects, e *engine.Engine) ([]kernel.Key
 	left := leftover{device: m.left.Addrs, node: slices.Concat(addrs.Node, addrs.Virtual), ports: nodePorts(source)}
 	var keys []kernel.Key
 	for _, s := range servers {
-		if !e.Has(s.Key) && left.has(s.Key) {
+		if !e.Owns(s.Key) && left.has(s.Key) {
 			keys = append(keys, s.Key)
 		}
 	}

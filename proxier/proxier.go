@@ -249,9 +249,9 @@ func (p *Proxier) drain(ctx context.Context) {
 }
 
 func (p *Proxier) forget(ctx context.Context) {
-	report, err := p.engine.Forget(ctx)
+	report, err := p.engine.ForgetFlows(ctx)
 	lines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
-	if err == nil && p.engine.Stale() > 0 {
+	if err == nil && p.engine.StaleFlows() > 0 {
 		p.clocks.flows.start(max(p.Periods.Flows, p.Periods.Retry))
 	}
 }
@@ -275,7 +275,7 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 		now := p.Engine.Now()
 		p.clocks.drain.start(max(at.Sub(now), p.looked.Add(betweenLooks).Sub(now), time.Millisecond))
 	}
-	if p.engine.Stale() > 0 {
+	if p.engine.StaleFlows() > 0 {
 		p.clocks.flows.start(p.Periods.Flows)
 	}
 	if ctx.Err() != nil {
@@ -287,7 +287,7 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 	} else {
 		p.clocks.retry.again(p.Periods.Retry)
 	}
-	if opened && !p.engine.Waits() {
+	if opened && !p.engine.HasRejected() {
 		p.clocks.refused.over()
 	} else {
 		p.clocks.refused.again(p.Periods.Retry)

@@ -17,21 +17,21 @@ func (p *Proxier) tell(done pass, complete bool) {
 	}
 	p.Metrics.Tables(p.engine.Size(), p.engine.Draining())
 	p.Metrics.Repaired(len(r.Repairs))
-	for _, m := range r.Moves {
-		p.Metrics.Moved(string(m.What))
+	for _, m := range r.Changes {
+		p.Metrics.Moved(string(m.Kind))
 	}
 	for _, refusal := range r.Refused {
 		p.Metrics.Refused(string(refusal.Reason))
 		// Each by name: it is never said again.
 		p.Log.Warn("refused", "service", refusal.Service.String(), "reason", string(refusal.Reason), "detail", refusal.Detail)
 	}
-	lines(p.Log, slog.LevelInfo, "endpoint", len(r.Moves), func(i int) []any {
-		m := r.Moves[i]
-		return []any{"service", m.Service.String(), "vip", m.Virtual.String(), "rs", m.Real.String(), "what", string(m.What)}
+	lines(p.Log, slog.LevelInfo, "endpoint", len(r.Changes), func(i int) []any {
+		m := r.Changes[i]
+		return []any{"service", m.Service.String(), "vip", m.Virtual.String(), "rs", m.Real.String(), "what", string(m.Kind)}
 	})
 	lines(p.Log, slog.LevelWarn, "repaired", len(r.Repairs), func(i int) []any { return []any{"operation", r.Repairs[i]} })
 	lines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
-	if r.Operations > r.Again || len(r.Failures) > 0 || done.over == "everything" && !p.clocks.reconcile.running {
+	if r.Operations > r.Rejected || len(r.Failures) > 0 || done.over == "everything" && !p.clocks.reconcile.running {
 		p.Log.Info("synced", "over", done.over, "services", r.Services, "operations", r.Operations, "failures", len(r.Failures),
 			"draining", p.engine.Draining(), "us", done.took.Microseconds())
 	}

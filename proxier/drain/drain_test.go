@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	limits = Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute}
-	start  = time.Unix(0, 0)
-	one    = Key{kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 80}, netip.MustParseAddrPort("10.244.1.1:80")}
+	limits   = Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute}
+	start    = time.Unix(0, 0)
+	entryKey = Key{kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 80}, netip.MustParseAddrPort("10.244.1.1:80")}
 )
 
-func TestTimeIsUpByStatus(t *testing.T) {
+func TestExpiryByStatus(t *testing.T) {
 	for _, test := range []struct {
 		status Status
 		after  time.Duration
@@ -25,54 +25,54 @@ func TestTimeIsUpByStatus(t *testing.T) {
 		{Unlisted, 5*time.Minute - 1, false}, {Unlisted, 5 * time.Minute, true},
 	} {
 		l := NewList(limits)
-		l.Put(one, test.status, start)
+		l.Put(entryKey, test.status, start)
 		if got := l.Expired(l.Entries()[0], start.Add(test.after)); got != test.want {
 			t.Errorf("status %d after %v: expired %v, want %v", test.status, test.after, got, test.want)
 		}
 	}
 }
 
-func TestAnotherStatusStartsAnew(t *testing.T) {
+func TestStatusChangeRestartsLimit(t *testing.T) {
 	l := NewList(limits)
-	l.Put(one, Serving, start)
+	l.Put(entryKey, Serving, start)
 	late := start.Add(time.Hour)
-	l.Put(one, Unlisted, late)
-	l.Put(one, Unlisted, late.Add(time.Minute)) // the same again changes nothing
+	l.Put(entryKey, Unlisted, late)
+	l.Put(entryKey, Unlisted, late.Add(time.Minute)) // an unchanged status keeps its start
 	e := l.Entries()[0]
 	if l.Expired(e, late.Add(limits.Unlisted-1)) || !l.Expired(e, late.Add(limits.Unlisted)) {
-		t.Errorf("the time does not count from the moment in which the endpoint was gone: %+v", e)
+		t.Errorf("the limit does not count from the change of status: %+v", e)
 	}
 }
 
-// A look at the kernel that began before a real server came back must not delete it.
-func TestFinishIsForTheSameGeneration(t *testing.T) {
+// A check that began before a real server was wanted again must not delete it.
+func TestFinishRequiresSameGeneration(t *testing.T) {
 	l := NewList(limits)
-	l.Put(one, Unlisted, start)
+	l.Put(entryKey, Unlisted, start)
 	old := l.Entries()[0]
-	if !l.Cancel(one) || l.Cancel(one) {
-		t.Error("a drain can be cancelled once")
+	if !l.Cancel(entryKey) || l.Cancel(entryKey) {
+		t.Error("a drain must be cancellable exactly once")
 	}
 	if l.Finish(old) {
 		t.Error("a cancelled drain was finished")
 	}
-	l.Put(one, Unlisted, start)
+	l.Put(entryKey, Unlisted, start)
 	if l.Finish(old) || l.Len() != 1 {
-		t.Error("the end of an old drain ended a new one")
+		t.Error("the end of an old drain removed a new one")
 	}
 	if !l.Finish(l.Entries()[0]) || l.Len() != 0 {
 		t.Error("the drain cannot be finished")
 	}
 }
 
-// Looks at one that drains for long become rare, but not rarer than twelve times the first pause, and none comes after its time is up.
-func TestLooksBecomeRare(t *testing.T) {
+// Checks become rarer, at most twelve times the first interval apart, and one takes place when the limit ends.
+func TestCheckIntervalsGrow(t *testing.T) {
 	l := NewList(Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute, FirstCheck: 5 * time.Second})
 	if _, any := l.Next(); any {
-		t.Error("an empty list wants a look")
+		t.Error("an empty list schedules a check")
 	}
-	looks := func(status Status, during time.Duration) (at []time.Duration) {
-		l.Cancel(one)
-		l.Put(one, status, start)
+	checks := func(status Status, during time.Duration) (at []time.Duration) {
+		l.Cancel(entryKey)
+		l.Put(entryKey, status, start)
 		for {
 			next, any := l.Next()
 			if !any || next.Sub(start) > during {
@@ -89,24 +89,24 @@ func TestLooksBecomeRare(t *testing.T) {
 			l.Checked(due[0], next)
 		}
 	}
-	hour := looks(Serving, time.Hour)
+	hour := checks(Serving, time.Hour)
 	if len(hour) < 60 || len(hour) > 80 || hour[0] != 5*time.Second || hour[len(hour)-1]-hour[len(hour)-2] != time.Minute {
-		t.Errorf("%d looks in an hour, the first after %s: %s", len(hour), hour[0], hour)
+		t.Errorf("%d checks in an hour, the first after %s: %s", len(hour), hour[0], hour)
 	}
-	if gone := looks(Unlisted, time.Hour); gone[len(gone)-1] != 5*time.Minute {
-		t.Errorf("the last look at one that may stay for 5 minutes is after %s", gone[len(gone)-1])
+	if gone := checks(Unlisted, time.Hour); gone[len(gone)-1] != 5*time.Minute {
+		t.Errorf("the last check of an entry with a limit of 5 minutes is after %s", gone[len(gone)-1])
 	}
 }
 
-// What begins to drain later does not make what drains already be looked at more often, nor wait for it; and those that are due at
-// nearly the same time are looked at together.
-func TestEachHasItsOwnPace(t *testing.T) {
+// Each entry has its own interval, independent of newer entries; entries that are due at nearly the same time are
+// checked together.
+func TestCheckIntervalsAreIndependent(t *testing.T) {
 	l := NewList(Limits{FirstCheck: 8 * time.Second})
-	two := Key{one.Virtual, netip.MustParseAddrPort("10.244.1.2:80")}
-	l.Put(one, Serving, start)
+	two := Key{entryKey.Virtual, netip.MustParseAddrPort("10.244.1.2:80")}
+	l.Put(entryKey, Serving, start)
 	l.Put(two, Serving, start.Add(500*time.Millisecond))
 	if due := l.Due(start.Add(8 * time.Second)); len(due) != 2 {
-		t.Errorf("%d of two that are due within half a second are looked at", len(due))
+		t.Errorf("%d of two entries due within half a second are checked", len(due))
 	}
 	for at := start.Add(8 * time.Second); at.Before(start.Add(10 * time.Minute)); at, _ = l.Next() {
 		for _, e := range l.Due(at) {
@@ -117,18 +117,18 @@ func TestEachHasItsOwnPace(t *testing.T) {
 	l.Cancel(two)
 	l.Put(two, Serving, late)
 	if next, _ := l.Next(); next.After(late.Add(8 * time.Second)) {
-		t.Errorf("a new one is looked at only %s after it began to drain", next.Sub(late))
+		t.Errorf("a new entry is checked only %s after it began to drain", next.Sub(late))
 	}
-	looked := 0
+	checked := 0
 	for at, _ := l.Next(); at.Before(late.Add(time.Minute)); at, _ = l.Next() {
 		for _, e := range l.Due(at) {
-			if e.Key == one {
-				looked++
+			if e.Key == entryKey {
+				checked++
 			}
 			l.Checked(e, at)
 		}
 	}
-	if looked > 1 {
-		t.Errorf("the old one was looked at %d times in the minute after the new one came", looked)
+	if checked > 1 {
+		t.Errorf("the old entry was checked %d times in the minute after the new one was added", checked)
 	}
 }

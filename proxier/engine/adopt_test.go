@@ -11,9 +11,9 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Another proxy's virtual servers are taken over with their connections where Services want them, and only when asked for;
-// others of its own stay as they are.
-func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
+// With Adopt, virtual servers of another proxy are taken over with their connections if Services want them; other
+// virtual servers stay unchanged.
+func TestAdoptForeignVirtualServers(t *testing.T) {
 	for _, adopt := range []bool{true, false} {
 		now := time.Unix(0, 0)
 		k, w := fake.New(nodeAddrs...), &world{}
@@ -34,23 +34,23 @@ func TestAdoptingAnotherProxysVirtualServers(t *testing.T) {
 		recorded := state.Has(kernel.Element{Set: kernel.OffCluster, Key: vip})
 		weight, _ := state.Weight(vip, old)
 		v, _ := state.Virtual(vip)
-		if taken := e.Has(vip) && recorded && weight == 0 && v.Scheduler == "rr" && state.Bound(vip.Addr); taken != adopt || k.CutConnections() > 0 {
-			t.Errorf("adopt %v: taken over: %v (recorded %v, weight of what no Service wants %d, %s), %d connections cut", adopt, taken, recorded, weight, v.Scheduler, k.CutConnections())
+		if taken := e.Owns(vip) && recorded && weight == 0 && v.Scheduler == "rr" && state.Bound(vip.Addr); taken != adopt || k.CutConnections() > 0 {
+			t.Errorf("adopt %v: taken over: %v (recorded %v, weight of the unwanted real server %d, %s), %d connections cut", adopt, taken, recorded, weight, v.Scheduler, k.CutConnections())
 		}
 		if refused := len(r.Refused) > 0; refused == adopt {
 			t.Errorf("adopt %v: refused %v", adopt, r.Refused)
 		}
-		if _, exists := state.Virtual(other); !exists || e.Has(other) {
-			t.Errorf("adopt %v: a virtual server that no Service wants is there: %v, taken: %v", adopt, exists, e.Has(other))
+		if _, exists := state.Virtual(other); !exists || e.Owns(other) {
+			t.Errorf("adopt %v: unwanted virtual server exists: %v, owned: %v", adopt, exists, e.Owns(other))
 		}
-		if flows := e.Flows(); adopt && (len(flows) != 1 || len(flows[0].Keep) != 1 || flows[0].Keep[0] != netip.AddrPort(pod0)) {
+		if flows := e.FlowFilters(); adopt && (len(flows) != 1 || len(flows[0].Keep) != 1 || flows[0].Keep[0] != netip.AddrPort(pod0)) {
 			t.Errorf("flows %v", flows)
 		}
 	}
 }
 
-// One that differs in its flags alone, as kube-proxy's with the scheduler sh does, is changed in place.
-func TestAdoptingSetsFlags(t *testing.T) {
+// A virtual server that differs only in its flags, such as kube-proxy's with scheduler sh, is updated in place.
+func TestAdoptCorrectsFlags(t *testing.T) {
 	k, w := fake.New(nodeAddrs...), &world{}
 	w.services[0] = service{exists: true, pods: [4]podState{absent, absent, ready, absent}}
 	wanted := kernel.Virtual{Key: vip, Scheduler: "sh"}
@@ -65,6 +65,6 @@ func TestAdoptingSetsFlags(t *testing.T) {
 		t.Fatal(err, r.Failures)
 	}
 	if v, _ := k.State().Virtual(vip); v != wanted || k.CutConnections() > 0 {
-		t.Errorf("it has other flags: %v; %d connections were cut", v.ForeignFlags, k.CutConnections())
+		t.Errorf("foreign flags: %v; %d connections were cut", v.ForeignFlags, k.CutConnections())
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/hitless/hitless/proxier/plan"
 )
 
-// update applies what is pending to a kernel of which only a memory is at hand.
+// update verifies uncertain state and applies what is pending, without a full read of the kernel.
 func (e *Engine) update(ctx context.Context, r *Report) error {
 	unread := map[kernel.Key]bool{}
-	err := e.reread(unread, r)
+	err := e.verify(unread, r)
 	if err == nil {
-		err = e.meet(unread, r)
+		err = e.detectForeign(unread, r)
 	}
 	if err != nil {
 		r.Failures = append(r.Failures, err)
@@ -28,9 +28,9 @@ func (e *Engine) update(ctx context.Context, r *Report) error {
 	return e.apply(ctx, unread, r)
 }
 
-// unreadable leaves a virtual server that cannot be read out of a pass. Where no reply comes at all it returns the error: more of the
-// same would only take longer.
-func (r *Report) unreadable(k kernel.Key, unread map[kernel.Key]bool, err error) error {
+// skipUnreadable excludes an unreadable virtual server from the pass. It returns the error if no reply came, since
+// further calls would only time out too.
+func (r *Report) skipUnreadable(k kernel.Key, unread map[kernel.Key]bool, err error) error {
 	if errors.Is(err, kernel.ErrNoReply) {
 		return err
 	}
@@ -39,59 +39,59 @@ func (r *Report) unreadable(k kernel.Key, unread map[kernel.Key]bool, err error)
 	return nil
 }
 
-// apply plans what is pending and carries it out, less what is about virtual servers that could not be read. What fails stays
-// pending, and is read again before the next plan.
+// apply plans and executes what is pending, without unreadable virtual servers. Failures stay pending and are read
+// again before the next plan.
 func (e *Engine) apply(ctx context.Context, unread map[kernel.Key]bool, r *Report) error {
 	todo := e.pending
-	todo.add(e.again)
+	todo.add(e.rejected)
 	scope := plan.Scope{
 		Keys:   slices.SortedFunc(maps.Keys(todo.keys), kernel.Key.Compare),
 		Shared: slices.SortedFunc(maps.Keys(todo.shared), kernel.Element.Compare),
 		Addrs:  slices.SortedFunc(maps.Keys(todo.addrs), netip.Addr.Compare),
 	}
-	e.pending, e.again = newPending(), newPending()
-	e.pass++
+	e.pending, e.rejected = newPending(), newPending()
+	e.passNumber++
 	maps.Copy(e.pending.keys, unread)
 	failed, err := e.execute(ctx, plan.Compute(scope, e, e.state), scope, unread, r)
 	if err != nil {
 		e.pending = todo
 	} else {
-		e.forgiveAll(failed)
+		e.clearOutdatedRejections(failed)
 	}
-	e.track(scope.Keys, r)
+	e.trackDrains(scope.Keys, r)
 	return err
 }
 
-// execution is one pass over a plan.
+// execution is the execution of one plan.
 type execution struct {
 	*Engine
 	scope  plan.Scope
-	failed map[kernel.Key]bool // virtual servers that take no further part
+	failed map[kernel.Key]bool // virtual servers whose further operations are skipped
 	report *Report
 
-	failing bool // a change of sets failed
+	setsFailing bool // a change of sets failed
 }
 
-// execute carries operations out, and returns the virtual servers of which one failed. Those that are spared count as such from the
+// execute runs operations and returns the virtual servers with failures. Those in excluded count as failed from the
 // start.
-func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, spared map[kernel.Key]bool,
+func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, excluded map[kernel.Key]bool,
 	r *Report) (failed map[kernel.Key]bool, err error) {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
-	maps.Copy(x.failed, spared)
+	maps.Copy(x.failed, excluded)
 	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
 			return x.failed, err
 		}
-		n := x.alike(ops)
-		x.doAll(ops[:n])
+		n := x.batchSize(ops)
+		x.runBatch(ops[:n])
 		ops = ops[n:]
 	}
-	e.setsFailed = x.failing
+	e.setsFailed = x.setsFailing
 	return x.failed, nil
 }
 
-// alike returns how many of the next operations may go to the kernel at once.
-func (x *execution) alike(ops []kernel.Op) int {
+// batchSize returns how many of the next operations can be one batch.
+func (x *execution) batchSize(ops []kernel.Op) int {
 	n := 1
 	if _, can := x.kernel.(kernel.Batcher); !can {
 		return n
@@ -102,57 +102,57 @@ func (x *execution) alike(ops []kernel.Op) int {
 	return n
 }
 
-// doAll carries out operations that are alike, less those that must not happen any more.
-func (x *execution) doAll(ops []kernel.Op) {
+// runBatch runs operations of one kind, without those that earlier failures block.
+func (x *execution) runBatch(ops []kernel.Op) {
 	var left []kernel.Op
 	for _, op := range ops {
-		if op, is := x.trim(op); is {
+		if op, is := x.filterOp(op); is {
 			left = append(left, op)
 		}
 	}
 	if len(left) == 1 {
-		x.do(left[0])
+		x.run(left[0])
 	} else if len(left) > 1 {
 		for i, err := range x.kernel.(kernel.Batcher).ApplyAll(left) {
-			x.done(left[i], err)
+			x.finishOp(left[i], err)
 		}
 	}
 }
 
-func (x *execution) do(op kernel.Op) { x.done(op, x.kernel.Apply(op)) }
+func (x *execution) run(op kernel.Op) { x.finishOp(op, x.kernel.Apply(op)) }
 
-// done notes what became of an operation. A change of sets is for all virtual servers of a pass, so that one bad element would
-// keep all of them from being served; when it is refused twice in a row, it is tried in halves, down to the ones that it is
-// refused for. Where no reply comes, more of the same would only take longer.
-func (x *execution) done(op kernel.Op, err error) {
+// finishOp processes the result of an operation. One bad element makes a whole change of sets fail; if sets failed in
+// two passes in a row, the change is split in halves down to the bad elements. Without a reply it is not split, since
+// further calls would time out too.
+func (x *execution) finishOp(op kernel.Op, err error) {
 	x.report.Operations++
 	if err == nil {
 		err = x.state.Apply(op)
 	}
 	sets, is := op.(kernel.ChangeSets)
-	if x.refuses(op, err) {
-		x.failing = x.failing || is
-		x.waive(op)
+	if x.isRejected(op, err) {
+		x.setsFailing = x.setsFailing || is
+		x.skipRejected(op)
 		return
 	}
 	if err == nil {
-		x.report.repair(op)
-		x.note(op)
+		x.report.addRepair(op)
+		x.recordSuccess(op)
 		return
 	}
-	one, two := halves(sets)
+	one, two := splitSets(sets)
 	if is && x.setsFailed && !errors.Is(err, kernel.ErrNoReply) && len(one.Add)+len(one.Remove) > 0 && len(two.Add)+len(two.Remove) > 0 {
-		x.do(one)
-		x.do(two)
+		x.run(one)
+		x.run(two)
 		return
 	}
-	x.report.repair(op)
-	x.failing = x.failing || is
-	x.fail(op, err)
+	x.report.addRepair(op)
+	x.setsFailing = x.setsFailing || is
+	x.recordFailure(op, err)
 }
 
-// halves splits a change of sets; all elements of one virtual server stay together.
-func halves(o kernel.ChangeSets) (one, two kernel.ChangeSets) {
+// splitSets splits a change of sets; all elements of one virtual server stay together.
+func splitSets(o kernel.ChangeSets) (one, two kernel.ChangeSets) {
 	var keys []kernel.Key
 	for _, e := range slices.Concat(o.Add, o.Remove) {
 		keys = append(keys, e.Key)
@@ -177,8 +177,9 @@ func halves(o kernel.ChangeSets) (one, two kernel.ChangeSets) {
 	return one, two
 }
 
-// repair notes an operation of a full pass that no change in the API explains. Addresses and sets are explained by any.
-func (r *Report) repair(op kernel.Op) {
+// addRepair records an operation of a full pass that no API change explains. Any API change explains operations on
+// addresses and sets.
+func (r *Report) addRepair(op kernel.Op) {
 	k, one := kernel.KeyOf(op)
 	if r.changed == nil || r.changed[k] || !one && len(r.changed) > 0 {
 		return
@@ -186,16 +187,16 @@ func (r *Report) repair(op kernel.Op) {
 	r.Repairs = append(r.Repairs, op.String())
 }
 
-// trim takes out of an operation what must not happen because an earlier one failed: a virtual server whose new real
-// servers could not be added keeps its old ones, and an address is not bound before a virtual server is there and the
-// programs of the host are shut out.
-func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
+// filterOp removes from an operation what an earlier failure blocks, and reports whether anything remains. A virtual
+// server whose new real servers failed keeps its old ones, and an address is bound only once it is isolated and has a
+// virtual server.
+func (x *execution) filterOp(op kernel.Op) (kernel.Op, bool) {
 	if k, ok := kernel.KeyOf(op); ok {
 		return op, !x.failed[k]
 	}
 	if o, sets := op.(kernel.ChangeSets); sets {
 		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), func(el kernel.Element) bool {
-			return el.Set == kernel.Isolated && x.state.Bound(el.Key.Addr) // it could not be unbound
+			return el.Set == kernel.Isolated && x.state.Bound(el.Key.Addr) // the address could not be unbound
 		})
 		op = o
 	}
@@ -209,50 +210,51 @@ func (x *execution) trim(op kernel.Op) (kernel.Op, bool) {
 	case kernel.Unbind:
 		return op, x.state.ServersAt(o.Addr) == 0
 	case kernel.ChangeSets:
-		spared := func(el kernel.Element) bool { return el.Set.PerServer() && x.failed[el.Key] }
-		o.Add = slices.DeleteFunc(slices.Clone(o.Add), spared)
-		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), spared)
+		blocked := func(el kernel.Element) bool { return el.Set.PerServer() && x.failed[el.Key] }
+		o.Add = slices.DeleteFunc(slices.Clone(o.Add), blocked)
+		o.Remove = slices.DeleteFunc(slices.Clone(o.Remove), blocked)
 		return o, len(o.Add)+len(o.Remove) > 0
 	}
 	return op, true
 }
 
-// fail keeps what an operation was about pending, and marks what has to be read again.
-func (x *execution) fail(op kernel.Op, err error) {
+// recordFailure keeps the objects of a failed operation pending and marks them unverified.
+func (x *execution) recordFailure(op kernel.Op, err error) {
 	k, ok := kernel.KeyOf(op)
 	if _, adding := op.(kernel.AddVirtual); adding && errors.Is(err, kernel.ErrExists) {
-		// Ours would have been found when the kernel was read. Pending takes our record of it back.
+		// The proxier's own would have been found when the kernel was read. Staying pending removes its ownership
+		// record.
 		x.foreign[k], x.failed[k], x.pending.keys[k] = true, true, true
 		if v, ok := x.table.Get(k); ok {
-			x.refuse(foreignRefusal(v.Service, k), x.report)
+			x.reportRefusal(foreignRefusal(v.Service, k), x.report)
 		}
 		return
 	}
 	x.report.Failures = append(x.report.Failures, fmt.Errorf("%v: %w", op, err))
-	x.stain(op) // it may have taken effect
+	x.markStaleFlows(op) // the operation may have taken effect
 	if _, update := op.(kernel.UpdateVirtual); update {
-		x.suspect.elements = true // the kernel may hold new connections back for it
+		x.unverified.elements = true // package linux may have left a Drop element for it
 	}
 	if ok {
-		x.failed[k], x.suspect.keys[k], x.pending.keys[k] = true, true, true
+		x.failed[k], x.unverified.keys[k], x.pending.keys[k] = true, true, true
 		return
 	}
 	switch o := op.(type) {
 	case kernel.Bind:
-		x.failAddr(o.Addr)
+		x.recordAddrFailure(o.Addr)
 	case kernel.Unbind:
-		x.failAddr(o.Addr)
+		x.recordAddrFailure(o.Addr)
 	case kernel.ChangeSets:
-		x.suspect.elements = true
+		x.unverified.elements = true
 		for _, el := range slices.Concat(o.Add, o.Remove) {
 			x.postpone(el, &x.pending)
 		}
 	}
 }
 
-// postpone leaves an element to a later pass, with what must not happen before.
+// postpone defers an element to a later pass, together with what depends on it.
 func (x *execution) postpone(el kernel.Element, to *pending) {
-	to.element(el)
+	to.addElement(el)
 	switch {
 	case el.Set.PerServer():
 		x.failed[el.Key] = true
@@ -263,40 +265,40 @@ func (x *execution) postpone(el kernel.Element, to *pending) {
 	}
 }
 
-func (x *execution) failAddr(a netip.Addr) {
-	x.suspect.addrs = true
+func (x *execution) recordAddrFailure(a netip.Addr) {
+	x.unverified.addrs = true
 	x.pending.addrs[a] = true
 	for _, k := range x.scope.KeysAt(a) {
 		x.pending.keys[k] = true
 	}
 }
 
-// note reports what became of real servers.
-func (x *execution) note(op kernel.Op) {
+// recordSuccess records changes of real servers.
+func (x *execution) recordSuccess(op kernel.Op) {
 	switch o := op.(type) {
 	case kernel.AddReal:
-		x.move(o.Key, o.Real, Added)
+		x.recordChange(o.Key, o.Real, Added)
 	case kernel.SetWeight:
 		if o.Weight == 0 {
-			x.move(o.Key, o.Real, Draining)
+			x.recordChange(o.Key, o.Real, Draining)
 		} else {
-			x.move(o.Key, o.Real, Restored)
+			x.recordChange(o.Key, o.Real, Restored)
 		}
 	case kernel.DeleteReal:
-		x.move(o.Key, o.Real, Deleted)
+		x.recordChange(o.Key, o.Real, Deleted)
 	case kernel.DeleteVirtual:
-		delete(x.names, o.Key)
+		delete(x.owners, o.Key)
 	}
-	x.stain(op)
+	x.markStaleFlows(op)
 }
 
-func (x *execution) move(k kernel.Key, real netip.AddrPort, what What) {
-	x.report.Moves = append(x.report.Moves, Move{Service: x.names[k], Virtual: k, Real: real, What: what})
+func (x *execution) recordChange(k kernel.Key, real netip.AddrPort, what ChangeKind) {
+	x.report.Changes = append(x.report.Changes, Change{Service: x.owners[k], Virtual: k, Real: real, Kind: what})
 }
 
-// track puts every real server that is not wanted on the list of those that drain, with what the API says of it, and
-// takes the wanted ones off.
-func (e *Engine) track(keys []kernel.Key, r *Report) {
+// trackDrains puts unwanted real servers of weight 0 on the drain list, with their API status, and removes wanted
+// ones.
+func (e *Engine) trackDrains(keys []kernel.Key, r *Report) {
 	now := e.options.Now()
 	for _, k := range keys {
 		want, _ := e.Get(k)
@@ -308,8 +310,8 @@ func (e *Engine) track(keys []kernel.Key, r *Report) {
 				if e.drains.Cancel(entry) {
 					r.Cancelled++
 				}
-			case real.Weight == 0: // one whose weight could not be lowered is pending, and does not drain yet
-				e.drains.Put(entry, status(want, real.Addr), now)
+			case real.Weight == 0: // a real server whose weight could not be lowered stays pending
+				e.drains.Put(entry, drainStatus(want, real.Addr), now)
 			}
 		}
 	}
@@ -323,7 +325,7 @@ func (e *Engine) track(keys []kernel.Key, r *Report) {
 	}
 }
 
-func status(v desired.Virtual, real netip.AddrPort) drain.Status {
+func drainStatus(v desired.Virtual, real netip.AddrPort) drain.Status {
 	for _, l := range v.Draining {
 		switch {
 		case l.Addr != real:

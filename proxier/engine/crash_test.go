@@ -9,43 +9,43 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// life is a history in which everything happens once that needs an operation of its own.
-var life = []struct {
+// lifecycle is a history that contains every kind of operation.
+var lifecycle = []struct {
 	what   string
 	change func(w *world)
 }{
-	{"a Service of two local pods", func(w *world) {
-		w.services[0] = service{exists: true, balanced: true, udpPort: true, pods: [4]podState{ready, ready}}
+	{"a Service with two local pods", func(w *world) {
+		w.services[0] = service{exists: true, loadBalancer: true, udpPort: true, pods: [4]podState{ready, ready}}
 	}},
-	{"another, with an address of its own and NodePorts", func(w *world) {
-		w.services[1] = service{exists: true, shared: true, nodePort: true, dual: true, pods: [4]podState{ready, absent, ready}}
+	{"another with the shared external IP and NodePorts", func(w *world) {
+		w.services[1] = service{exists: true, shared: true, nodePort: true, dualStack: true, pods: [4]podState{ready, absent, ready}}
 	}},
 	{"a rollout begins", func(w *world) { w.services[0].pods = [4]podState{draining, ready, ready} }},
-	{"and ends", func(w *world) { w.services[0].pods = [4]podState{absent, absent, ready, ready} }},
-	{"policy Local without a pod here", func(w *world) { w.services[0].localOut = true }},
-	{"a pod comes here", func(w *world) { w.services[0].pods[0] = ready }},
-	{"it is not ready for a moment", func(w *world) { w.services[0].pods[0] = unready }},
-	{"and is again", func(w *world) { w.services[0].pods[0] = ready }},
-	{"not everybody may come", func(w *world) { w.services[0].clients = 1 }},
-	{"others may come", func(w *world) { w.services[0].clients = 2 }},
+	{"the rollout ends", func(w *world) { w.services[0].pods = [4]podState{absent, absent, ready, ready} }},
+	{"policy Local without a local pod", func(w *world) { w.services[0].externalLocal = true }},
+	{"a local pod", func(w *world) { w.services[0].pods[0] = ready }},
+	{"the pod becomes unready", func(w *world) { w.services[0].pods[0] = unready }},
+	{"the pod becomes ready", func(w *world) { w.services[0].pods[0] = ready }},
+	{"clients restricted", func(w *world) { w.services[0].clients = 1 }},
+	{"other clients allowed", func(w *world) { w.services[0].clients = 2 }},
 	{"another scheduler", func(w *world) { w.services[0].scheduler = 1 }},
 	{"a second port", func(w *world) { w.services[1].secondPort = true }},
 	{"an older Service takes the shared address", func(w *world) { w.services[2] = service{exists: true, shared: true, pods: [4]podState{ready}} }},
 	{"the node's address changes", func(w *world) { w.address = 1 }},
-	{"one Service goes", func(w *world) { w.services[1] = service{} }},
-	{"all go", func(w *world) { w.services = [3]service{} }},
+	{"one Service deleted", func(w *world) { w.services[1] = service{} }},
+	{"all Services deleted", func(w *world) { w.services = [3]service{} }},
 }
 
-// live goes through the whole life with open connections, and returns how many operations that took.
-func (r *rig) live() int {
-	for _, step := range life {
+// runLifecycle runs the lifecycle with open connections and returns the number of operations.
+func (r *rig) runLifecycle() int {
+	for _, step := range lifecycle {
 		step.change(r.world)
 		for i := range r.world.services {
 			r.dirty[name(i)] = true
 		}
-		r.enter()
-		r.pass()
-		for _, k := range r.ours() {
+		r.recordWorld()
+		r.syncOrRestart()
+		for _, k := range r.ownKeys() {
 			for _, real := range r.kernel.State().Reals(k) {
 				if k.Protocol.Drains() && real.Weight > 0 {
 					r.kernel.SetConnections(k, real.Addr, 1, 1)
@@ -54,38 +54,39 @@ func (r *rig) live() int {
 		}
 		r.now = r.now.Add(time.Second)
 	}
-	for _, k := range r.ours() {
+	for _, k := range r.ownKeys() {
 		for _, real := range r.kernel.State().Reals(k) {
 			r.kernel.SetConnections(k, real.Addr, 0, 0)
 		}
 	}
 	r.drain()
-	r.pass()
+	r.syncOrRestart()
 	return len(r.kernel.Ops())
 }
 
-// pass is a sync; a process that died in it starts anew.
-func (r *rig) pass() {
+// syncOrRestart synchronises; after a crash it starts a new process.
+func (r *rig) syncOrRestart() {
 	r.sync()
 	if _, err := r.kernel.Servers(); err != nil {
 		r.start()
 	}
 }
 
-// Whichever operation of a life is the process's last: when it starts anew, each Service is served after each other one, no
-// connection is cut, and in the end the kernel holds what is wanted and nothing more. Other faults are TestHistories'.
-func TestDeathAtEveryOperation(t *testing.T) {
+// The process crashes at each operation of the lifecycle in turn. Every Service is served after every other
+// operation, no connection is cut, and in the end the kernel holds exactly the wanted state. TestHistories covers
+// other faults.
+func TestCrashAtEveryOperation(t *testing.T) {
 	for _, single := range []bool{false, true} {
-		t.Run(fmt.Sprintf("single %v", single), func(t *testing.T) { deathAtEveryOperation(t, single) })
+		t.Run(fmt.Sprintf("single %v", single), func(t *testing.T) { crashAtEveryOperation(t, single) })
 	}
 }
 
-func deathAtEveryOperation(t *testing.T, single bool) {
+func crashAtEveryOperation(t *testing.T, single bool) {
 	all := newRig(t, single)
-	n := all.live()
+	n := all.runLifecycle()
 	t.Logf("%d operations", n)
 	if n < 60 {
-		t.Errorf("the life took %d operations; it is not what it was", n)
+		t.Errorf("the lifecycle took %d operations, want at least 60", n)
 	}
 	kinds := map[string]bool{}
 	for _, op := range all.kernel.Ops() {
@@ -94,14 +95,14 @@ func deathAtEveryOperation(t *testing.T, single bool) {
 	for _, op := range []kernel.Op{kernel.AddVirtual{}, kernel.UpdateVirtual{}, kernel.DeleteVirtual{}, kernel.AddReal{}, kernel.SetWeight{}, kernel.DeleteReal{},
 		kernel.Bind{}, kernel.Unbind{}, kernel.ChangeSets{}} {
 		if !kinds[op.Name()] {
-			t.Errorf("no %s in the life", op.Name())
+			t.Errorf("no %s in the lifecycle", op.Name())
 		}
 	}
 	for i := range n {
 		t.Run(fmt.Sprintf("operation %d", i), func(t *testing.T) {
 			r := newRig(t, single)
 			r.kernel.FailAt(i, fake.Crash)
-			r.live()
+			r.runLifecycle()
 			if cut := r.kernel.CutConnections(); cut > 0 {
 				t.Errorf("%d connections were cut", cut)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/hitless/hitless/proxier/plan"
 )
 
-// Drain looks at the real servers that drain and whose next look is due, and deletes those whose connections have ended or whose time
-// is up; with the last one goes a virtual server that is not wanted any more, and with that its address.
+// Drain checks the draining real servers that are due and deletes those without connections or past their limit. With
+// the last one it also deletes an unwanted virtual server and its address.
 func (e *Engine) Drain(ctx context.Context) (Report, error) {
 	var r Report
 	now := e.options.Now()
@@ -33,7 +33,7 @@ func (e *Engine) Drain(ctx context.Context) (Report, error) {
 	return r, e.update(ctx, &r)
 }
 
-// drainServer does it for the entries of one virtual server. Its plan is made anew, whatever was found.
+// drainServer checks the entries of one virtual server, and makes it pending in any case.
 func (e *Engine) drainServer(ctx context.Context, entries []drain.Entry, r *Report) error {
 	k := entries[0].Virtual
 	e.pending.keys[k] = true
@@ -55,8 +55,8 @@ func (e *Engine) drainServer(ctx context.Context, entries []drain.Entry, r *Repo
 	return nil
 }
 
-// drainReal deletes one real server if it may go. Desired state, weight and generation are looked at here, in the same
-// call that deletes, so that a real server which is wanted again is never deleted.
+// drainReal deletes one real server if it is drained. Desired state, weight and generation are checked in the call
+// that deletes, so a real server that is wanted again is never deleted.
 func (e *Engine) drainReal(ctx context.Context, entry drain.Entry, s kernel.Server, r *Report) error {
 	want, _ := e.Get(entry.Virtual)
 	for _, real := range s.Reals {
@@ -77,8 +77,8 @@ func (e *Engine) drainReal(ctx context.Context, entry drain.Entry, s kernel.Serv
 		if _, err := e.execute(ctx, []kernel.Op{op}, plan.Scope{Keys: []kernel.Key{entry.Virtual}}, nil, r); err != nil {
 			return err
 		}
-		if n := len(r.Moves); !idle && n > 0 && r.Moves[n-1].Real == entry.Real && r.Moves[n-1].What == Deleted {
-			r.Moves[n-1].What = Expired
+		if n := len(r.Changes); !idle && n > 0 && r.Changes[n-1].Real == entry.Real && r.Changes[n-1].Kind == Deleted {
+			r.Changes[n-1].Kind = Expired
 		}
 		return nil
 	}

@@ -1,9 +1,9 @@
-// Package engine keeps a node's kernel as the Services of a cluster want it: it computes the desired state of what
-// changed, plans, carries the plan out operation by operation, and watches real servers drain.
+// Package engine keeps a node's kernel in the state that the Services of a cluster require. It computes the desired
+// state of changed Services, plans and executes the operations, and deletes real servers once they are drained.
 //
-// It remembers what it did, so that a change costs what it changes; a full pass reads the kernel and repairs what others
-// did to it. It is not for use from more than one goroutine: that one goroutine is the lock under which desired state,
-// kernel and drains are compared. It starts no timers; its caller says when.
+// It remembers the kernel's state, so the cost of a change does not grow with the number of Services. A full pass
+// reads the kernel and repairs external changes. An Engine is for one goroutine only. It starts no timers; its caller
+// schedules the calls.
 package engine
 
 import (
@@ -25,140 +25,140 @@ import (
 	"github.com/hitless/hitless/proxier/plan"
 )
 
-// Objects are the API objects as last seen.
+// Objects are the current API objects.
 type Objects interface {
 	// Names returns the names of all Services, in any order.
 	Names() []types.NamespacedName
-	// Service returns one Service, nil when it does not exist. It must not be changed.
+	// Service returns one Service; nil if it does not exist. The caller must not modify it.
 	Service(types.NamespacedName) *v1.Service
-	// Slices returns the EndpointSlices of a Service, in any order. They must not be changed.
+	// Slices returns the EndpointSlices of a Service, in any order. The caller must not modify them.
 	Slices(types.NamespacedName) []*discovery.EndpointSlice
-	// NodeAddresses returns the primary addresses of this node, at most one of each family, sorted.
+	// NodeAddresses returns the primary addresses of this node, at most one per family, sorted.
 	NodeAddresses() []netip.Addr
-	// NodeZone returns the zone of this node, empty for none.
+	// NodeZone returns the topology zone of this node; empty if unknown.
 	NodeZone() string
 }
 
 // Options configure an engine.
 type Options struct {
-	Desired   desired.Options // Reserved, NodePorts and Zone are filled in by the engine
+	Desired   desired.Options // the engine sets Reserved, NodePortAddrs, Zone and UnavailableSchedulers
 	NodePorts desired.NodePortSelector
 	Drain     drain.Limits
 	Now       func() time.Time
-	Adopt     bool // take over virtual servers of others that Services want, with their connections
+	Adopt     bool // take over virtual servers of another proxy, with their connections, if Services want them
 }
 
-// Engine is described in the package comment.
+// Engine synchronises one kernel; see the package comment.
 type Engine struct {
 	kernel  kernel.Kernel
 	objects Objects
 	options Options
 
 	table  *desired.Table
-	state  *kernel.State // what the kernel holds of ours, as far as is known
+	state  *kernel.State // the last known state of the proxier's own objects in the kernel
 	drains *drain.List
 
-	pending pending
-	again   pending // what the kernel refuses for good, and is tried again with each pass
-	suspect suspect
-	stale   map[kernel.Key]bool // virtual servers of which conntrack may remember too much
-	foreign map[kernel.Key]bool // virtual servers that others created
+	pending    pending
+	rejected   pending // operations that the kernel rejects permanently; retried with each pass
+	unverified unverified
+	staleFlows map[kernel.Key]bool // virtual servers that may have stale conntrack entries
+	foreign    map[kernel.Key]bool // virtual servers that other programs created
 
-	refusing map[kernel.Key]map[subject]refusal // what the kernel refused in the last pass
-	pass     uint64                             // its number
+	rejections map[kernel.Key]map[operand]rejection // rejected operations of the last pass
+	passNumber uint64                               // number of the last pass
 
-	refused map[types.NamespacedName]map[desired.Refusal]bool
-	names   map[kernel.Key]types.NamespacedName // whose virtual server it is or last was, for reports
-	primary []netip.Addr                        // of the Node, as of the last full pass
-	served  []netip.Addr                        // the same while the Node is known; else as locate has it
-	tried   map[string]bool                     // schedulers that the kernel was asked for
-	adopted bool
+	refused              map[types.NamespacedName]map[desired.Refusal]bool
+	owners               map[kernel.Key]types.NamespacedName // Service that owns or last owned a virtual server, for reports
+	primaryAddrs         []netip.Addr                        // of the Node, in the last full pass
+	defaultNodePortAddrs []netip.Addr                        // addresses of NodePorts without --nodeport-addresses
+	probedSchedulers     map[string]bool                     // schedulers whose availability was checked
+	initialized          bool
 
-	setsFailed bool // in the last pass
+	setsFailed bool // a change of sets failed in the last pass
 }
 
-// pending is what the next plan has to look at.
+// pending is the scope of the next plan.
 type pending struct {
 	keys   map[kernel.Key]bool
 	shared map[kernel.Element]bool
 	addrs  map[netip.Addr]bool
 }
 
-// suspect is what has to be read again because an operation on it failed.
-type suspect struct {
+// unverified is state that must be read again because an operation on it failed.
+type unverified struct {
 	keys     map[kernel.Key]bool
 	addrs    bool
 	elements bool
 }
 
-// New returns an engine that has neither read nor written anything yet.
+// New returns an engine that has not accessed the kernel yet.
 func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	return &Engine{kernel: k, objects: objects, options: options,
 		table: desired.NewTable(), state: kernel.NewState(), drains: drain.NewList(options.Drain),
-		pending: newPending(), again: newPending(), refusing: map[kernel.Key]map[subject]refusal{},
-		suspect: suspect{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, stale: map[kernel.Key]bool{},
-		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, names: map[kernel.Key]types.NamespacedName{},
-		tried: map[string]bool{}}
+		pending: newPending(), rejected: newPending(), rejections: map[kernel.Key]map[operand]rejection{},
+		unverified: unverified{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, staleFlows: map[kernel.Key]bool{},
+		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, owners: map[kernel.Key]types.NamespacedName{},
+		probedSchedulers: map[string]bool{}}
 }
 
 func newPending() pending {
 	return pending{map[kernel.Key]bool{}, map[kernel.Element]bool{}, map[netip.Addr]bool{}}
 }
 
-func (p *pending) any() bool { return len(p.keys)+len(p.shared)+len(p.addrs) > 0 }
+func (p *pending) notEmpty() bool { return len(p.keys)+len(p.shared)+len(p.addrs) > 0 }
 
-// add makes pending what is pending in another.
+// add merges another scope into p.
 func (p *pending) add(o pending) {
 	maps.Copy(p.keys, o.keys)
 	maps.Copy(p.shared, o.shared)
 	maps.Copy(p.addrs, o.addrs)
 }
 
-// What is a fixed word for what happened to a real server.
-type What string
+// ChangeKind is what happened to a real server. The values are metric labels.
+type ChangeKind string
 
-// The words for it.
+// The kinds of change.
 const (
-	Added    What = "added"
-	Restored What = "restored" // weight 0 to 1, its connections never noticed
-	Draining What = "draining" // weight 1 to 0
-	Deleted  What = "deleted"  // it had no connections any more, or does not drain
-	Expired  What = "expired"  // deleted with connections, after its time was up
+	Added    ChangeKind = "added"
+	Restored ChangeKind = "restored" // weight 0 to 1; connections continue
+	Draining ChangeKind = "draining" // weight 1 to 0
+	Deleted  ChangeKind = "deleted"  // deleted without connections, or of a protocol that does not drain
+	Expired  ChangeKind = "expired"  // deleted with connections, after its drain limit
 )
 
-// Move is a real server that was added to, changed in or taken from a virtual server.
-type Move struct {
+// Change is a change of one real server.
+type Change struct {
 	Service types.NamespacedName
 	Virtual kernel.Key
 	Real    netip.AddrPort
-	What    What
+	Kind    ChangeKind
 }
 
-// Report says what a call did.
+// Report is the result of one pass.
 type Report struct {
-	Services   int // Services looked at
-	Operations int // operations tried
+	Services   int // Services that were recomputed
+	Operations int // operations attempted
 	Failures   []error
-	Moves      []Move
-	Refused    []desired.Refusal // refused now and not before
-	Repairs    []string          // operations that a pass needed although nothing had changed in the API
-	Cancelled  int               // drains that ended because the real server was wanted again
-	Again      int               // operations among those tried that the kernel refused for good; they are no failures
+	Changes    []Change
+	Refused    []desired.Refusal // refusals that were not reported before
+	Repairs    []string          // operations of a full pass that no API change explains
+	Cancelled  int               // drains that ended because the real server is wanted again
+	Rejected   int               // attempted operations that the kernel rejects permanently; not counted as failures
 
-	changed map[kernel.Key]bool // in a full pass but the first: what has to change anyway
+	changed map[kernel.Key]bool // keys with pending API changes, in a full pass after the first
 }
 
-// Sync brings the kernel to the desired state of the named Services, and tries again what failed before. Failures of
-// operations are in the report, and stay pending. When the node's own addresses or its zone changed, it is a full pass.
+// Sync brings the kernel to the desired state of the named Services and retries earlier failures. Failed operations
+// are in the report and stay pending. If the node's addresses or zone changed, it performs a full pass.
 func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report, error) {
 	var r Report
-	if !e.adopted {
-		return r, errors.New("synchronising before the kernel was read: call Full first")
+	if !e.initialized {
+		return r, errors.New("Sync called before Full: the kernel was not read yet")
 	}
-	if !slices.Equal(e.primary, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
+	if !slices.Equal(e.primaryAddrs, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
 		return e.Full(ctx)
 	}
 	for _, name := range names {
@@ -167,69 +167,69 @@ func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report
 	return r, e.update(ctx, &r)
 }
 
-// Full reads the whole state of the kernel and brings it to the desired state of all Services. The first call adopts
-// what an earlier process left; it reads everything before it changes anything. An error other than the context's means
-// that the kernel could not be read.
+// Full reads the whole kernel state and brings it to the desired state of all Services. The first call adopts the
+// state of an earlier process. It reads everything before it changes anything. An error other than the context's
+// means that the kernel could not be read.
 func (e *Engine) Full(ctx context.Context) (Report, error) {
 	var r Report
 	addrs, err := e.kernel.Addresses()
 	if err != nil {
-		if e.adopted {
-			e.computeAll(&r) // nobody tells of a change twice
+		if e.initialized {
+			e.computeAll(&r) // the source reports each change only once
 		}
 		return r, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	primary := e.objects.NodeAddresses()
-	if err := e.locate(addrs.Node, primary); err != nil {
+	if err := e.setDefaultNodePortAddrs(addrs.Node, primary); err != nil {
 		return r, err
 	}
-	e.reserve(addrs, e.served)
-	e.forgetMissing()
+	e.reserveAddresses(addrs, e.defaultNodePortAddrs)
+	e.resetSchedulerProbes()
 	e.options.Desired.Zone = e.objects.NodeZone()
 	e.computeAll(&r)
-	if e.adopted {
+	if e.initialized {
 		r.changed = maps.Clone(e.pending.keys)
 	}
-	if err := e.read(addrs.Bound, &r); err != nil {
+	if err := e.readKernel(addrs.Bound, &r); err != nil {
 		return r, err
 	}
-	if !e.adopted { // an earlier process may have ended between a change and its flows
+	if !e.initialized { // an earlier process may have ended before it deleted stale flows
 		for _, k := range e.state.Keys() {
 			if !k.Protocol.Drains() {
-				e.stale[k] = true
+				e.staleFlows[k] = true
 			}
 		}
 	}
-	e.adopted, e.primary = true, primary
+	e.initialized, e.primaryAddrs = true, primary
 	return r, e.apply(ctx, nil, &r)
 }
 
-// locate says which addresses of the node count as its primary ones. While the Node is not known, they are those that were served
-// until now, by an earlier process if need be: it has virtual servers there on record. Otherwise a start without the Node would take
-// NodePorts away until it comes.
-func (e *Engine) locate(has, primary []netip.Addr) error {
+// setDefaultNodePortAddrs sets the addresses that serve NodePorts by default. Until the Node is known, those are the node
+// addresses with recorded virtual servers of an earlier process, so that a start without the Node removes no
+// NodePort.
+func (e *Engine) setDefaultNodePortAddrs(has, primary []netip.Addr) error {
 	if len(primary) > 0 {
-		e.served = primary
+		e.defaultNodePortAddrs = primary
 	}
-	if len(primary) > 0 || e.adopted {
+	if len(primary) > 0 || e.initialized {
 		return nil
 	}
-	e.served = nil
+	e.defaultNodePortAddrs = nil
 	elements, err := e.kernel.Elements()
 	if err != nil {
 		return fmt.Errorf("reading the filter sets: %w", err)
 	}
 	for _, a := range has {
 		if slices.ContainsFunc(elements, func(el kernel.Element) bool { return el.Set.RecordsOwnership() && el.Key.Addr == a }) {
-			e.served = append(e.served, a)
+			e.defaultNodePortAddrs = append(e.defaultNodePortAddrs, a)
 		}
 	}
 	return nil
 }
 
-// reserve keeps the node's addresses from being claimed by Services, except for NodePorts on those that are for them, and
-// except for cluster IPs that another program has on a device for such things.
-func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
+// reserveAddresses prevents Services from claiming the node's addresses. NodePorts may use the selected ones, and
+// cluster IPs those on other programs' dummy devices.
+func (e *Engine) reserveAddresses(addrs kernel.Addresses, primary []netip.Addr) {
 	o := &e.options.Desired
 	o.NodePortAddrs = e.options.NodePorts.Select(slices.Concat(addrs.Node, addrs.Virtual), primary)
 	o.Reserved = map[netip.Addr]desired.Reservation{}
@@ -241,7 +241,7 @@ func (e *Engine) reserve(addrs kernel.Addresses, primary []netip.Addr) {
 	}
 }
 
-// computeAll renews the desired state of all Services, those that are gone among them.
+// computeAll recomputes all Services, including deleted ones.
 func (e *Engine) computeAll(r *Report) {
 	for _, name := range e.allNames() {
 		e.compute(name, r)
@@ -254,29 +254,29 @@ func (e *Engine) allNames() []types.NamespacedName {
 	return slices.Compact(names)
 }
 
-// compute renews the desired state of one Service and notes what has to be planned.
+// compute updates the desired state of one Service and marks its changes pending.
 func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	r.Services++
 	svc := e.objects.Service(name)
-	e.try(desired.RequestedScheduler(svc))
+	e.probeScheduler(desired.RequestedScheduler(svc))
 	s := desired.Compute(name, svc, e.objects.Slices(name), e.options.Desired)
 	change := e.table.Set(s)
 	for _, k := range change.Keys {
 		e.pending.keys[k] = true
 		if v, ok := e.table.Get(k); ok {
-			e.names[k] = v.Service
+			e.owners[k] = v.Service
 		}
 	}
 	for _, el := range change.Shared {
 		e.pending.shared[el] = true
 	}
 	current := map[desired.Refusal]bool{}
-	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s), e.kernelRefusals(s)} {
+	for _, list := range [][]desired.Refusal{s.Refused, change.Lost, e.foreignRefusals(s), e.rejectionsOf(s)} {
 		for _, refusal := range list {
 			if refusal.Service == name {
 				current[refusal] = true
 			} else {
-				e.refuse(refusal, r)
+				e.reportRefusal(refusal, r)
 			}
 		}
 	}
@@ -291,23 +291,22 @@ func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	}
 }
 
-// try finds out whether the kernel has a scheduler that a Service asks for. One that is missing is asked for again by the next
-// full pass: its module may come.
-func (e *Engine) try(scheduler string) {
+// probeScheduler checks once whether the kernel has a scheduler that a Service requests.
+func (e *Engine) probeScheduler(scheduler string) {
 	o := &e.options.Desired
-	if scheduler == "" || scheduler == o.Scheduler || e.tried[scheduler] || !desired.KnownScheduler(scheduler) {
+	if scheduler == "" || scheduler == o.Scheduler || e.probedSchedulers[scheduler] || !desired.KnownScheduler(scheduler) {
 		return
 	}
-	e.tried[scheduler] = true
+	e.probedSchedulers[scheduler] = true
 	if err := e.kernel.Scheduler(scheduler); err != nil {
 		o.UnavailableSchedulers[scheduler] = err.Error()
 	}
 }
 
-// forgetMissing makes schedulers that were missing be tried again.
-func (e *Engine) forgetMissing() {
+// resetSchedulerProbes repeats the checks of missing schedulers, since modules may be loaded later.
+func (e *Engine) resetSchedulerProbes() {
 	for scheduler := range e.options.Desired.UnavailableSchedulers {
-		delete(e.tried, scheduler)
+		delete(e.probedSchedulers, scheduler)
 	}
 	e.options.Desired.UnavailableSchedulers = map[string]string{}
 }
@@ -324,11 +323,11 @@ func (e *Engine) foreignRefusals(s desired.Service) []desired.Refusal {
 
 func foreignRefusal(name types.NamespacedName, k kernel.Key) desired.Refusal {
 	return desired.Refusal{Service: name, Reason: desired.ForeignServer,
-		Detail: fmt.Sprintf("virtual server %v was created by somebody else and is left alone", k)}
+		Detail: fmt.Sprintf("virtual server %v was created by another program and is not changed", k)}
 }
 
-// refuse reports a refusal unless it was reported before.
-func (e *Engine) refuse(refusal desired.Refusal, r *Report) {
+// reportRefusal adds a refusal to the report unless it was reported before.
+func (e *Engine) reportRefusal(refusal desired.Refusal, r *Report) {
 	seen := e.refused[refusal.Service]
 	if seen[refusal] {
 		return
@@ -341,25 +340,25 @@ func (e *Engine) refuse(refusal desired.Refusal, r *Report) {
 	r.Refused = append(r.Refused, refusal)
 }
 
-// HealthCheck returns what the healthCheckNodePort of a Service should tell, nil when it has none.
+// HealthCheck returns the state of a Service's healthCheckNodePort; nil for none.
 func (e *Engine) HealthCheck(name types.NamespacedName) *desired.HealthCheck {
 	return e.table.HealthCheck(name)
 }
 
-// Draining returns how many real servers drain.
+// Draining returns the number of draining real servers.
 func (e *Engine) Draining() int { return e.drains.Len() }
 
-// NextDrain is when Drain has to be called next; false when nothing drains.
+// NextDrain returns the time of the next required call of Drain; false if nothing drains.
 func (e *Engine) NextDrain() (time.Time, bool) { return e.drains.Next() }
 
-// Has reports whether a virtual server in the kernel is the proxier's, as far as it knows.
-func (e *Engine) Has(k kernel.Key) bool {
+// Owns reports whether a virtual server exists in the kernel and belongs to the proxier, as far as known.
+func (e *Engine) Owns(k kernel.Key) bool {
 	_, has := e.state.Virtual(k)
 	return has
 }
 
-// Flows are what conntrack has to be looked through for, of all virtual servers that the proxier has.
-func (e *Engine) Flows() []kernel.FlowFilter {
+// FlowFilters returns the conntrack filters of all virtual servers of the proxier.
+func (e *Engine) FlowFilters() []kernel.FlowFilter {
 	var all []kernel.FlowFilter
 	for _, k := range e.state.Keys() {
 		want, _ := e.Get(k)
@@ -368,14 +367,16 @@ func (e *Engine) Flows() []kernel.FlowFilter {
 	return all
 }
 
-// Pending reports whether something failed and should be tried again. What the kernel refuses for good is no failure, since the
-// cause lies in one object; but where the kernel serves nothing at all, it lies elsewhere, and that is one.
-func (e *Engine) Pending() bool { return e.pending.any() || e.again.any() && !e.state.Serves() }
+// Pending reports whether something failed and must be retried. Permanently rejected operations count only if the
+// kernel serves nothing at all: then the cause is not a single object.
+func (e *Engine) Pending() bool {
+	return e.pending.notEmpty() || e.rejected.notEmpty() && !e.state.Serves()
+}
 
-// Size returns how many virtual servers the proxier has in the kernel.
+// Size returns the number of the proxier's virtual servers in the kernel.
 func (e *Engine) Size() int { return e.state.Len() }
 
-// Get is the desired state of a virtual server, less those that somebody else's virtual server keeps us from.
+// Get returns the desired state of a virtual server; false if none is wanted or a foreign one exists.
 func (e *Engine) Get(k kernel.Key) (desired.Virtual, bool) {
 	if e.foreign[k] {
 		return desired.Virtual{}, false

@@ -9,40 +9,41 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// stain notes of which virtual servers conntrack may remember too much after an operation: packets that came before they
-// were there, and flows of UDP and SCTP to real servers that are gone.
-func (x *execution) stain(op kernel.Op) {
+// markStaleFlows marks virtual servers that may have stale conntrack entries after an operation: from packets before
+// the virtual server existed, or of UDP and SCTP flows to deleted real servers.
+func (x *execution) markStaleFlows(op kernel.Op) {
 	switch o := op.(type) {
 	case kernel.AddVirtual:
-		x.stale[o.Virtual.Key] = true
+		x.staleFlows[o.Virtual.Key] = true
 	case kernel.Bind:
 		for _, k := range x.scope.KeysAt(o.Addr) {
-			x.stale[k] = true
+			x.staleFlows[k] = true
 		}
 	case kernel.DeleteReal:
 		if !o.Key.Protocol.Drains() {
-			x.stale[o.Key] = true
+			x.staleFlows[o.Key] = true
 		}
 	case kernel.DeleteVirtual:
 		if !o.Key.Protocol.Drains() {
-			x.stale[o.Key] = true
+			x.staleFlows[o.Key] = true
 		}
 	}
 }
 
-// Stale returns of how many virtual servers conntrack may remember too much; while it is not 0, Forget has to be called.
-func (e *Engine) Stale() int { return len(e.stale) }
+// StaleFlows returns the number of virtual servers that may have stale conntrack entries. If it is not 0, ForgetFlows
+// must be called.
+func (e *Engine) StaleFlows() int { return len(e.staleFlows) }
 
-// Forget makes conntrack forget what leads nowhere. It is apart from the passes over changes, since it walks through the
-// kernel's whole table whatever it looks for; what it forgets is what IPVS itself does not: with expire_nodest_conn=1 a
-// flow to a real server that is gone moves by itself, but not one that came before its virtual server.
-func (e *Engine) Forget(ctx context.Context) (Report, error) {
+// ForgetFlows deletes stale conntrack entries. It is separate from Sync because each call makes the kernel walk its
+// whole conntrack table. IPVS itself moves flows of deleted real servers (expire_nodest_conn=1), but not flows that
+// are older than their virtual server.
+func (e *Engine) ForgetFlows(ctx context.Context) (Report, error) {
 	var r Report
-	if err := ctx.Err(); err != nil || len(e.stale) == 0 {
+	if err := ctx.Err(); err != nil || len(e.staleFlows) == 0 {
 		return r, err
 	}
 	var op kernel.ForgetFlows
-	for _, k := range slices.SortedFunc(maps.Keys(e.stale), kernel.Key.Compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(e.staleFlows), kernel.Key.Compare) {
 		want, _ := e.Get(k)
 		op.Filters = append(op.Filters, kernel.FlowFilter{Key: k, Keep: want.Reals})
 	}
@@ -51,6 +52,6 @@ func (e *Engine) Forget(ctx context.Context) (Report, error) {
 		r.Failures = append(r.Failures, fmt.Errorf("%v: %w", op, err))
 		return r, nil
 	}
-	clear(e.stale)
+	clear(e.staleFlows)
 	return r, nil
 }

@@ -8,12 +8,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"net/netip"
+
 	"github.com/hitless/hitless/proxier/fake"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// begin gives the history Services to begin with; it is short beside the life of a cluster.
-func (r *rig) begin(t *rapid.T) {
+// initialServices creates the Services that exist at the start of a history.
+func (r *rig) initialServices(t *rapid.T) {
 	for i := range r.world.services {
 		s := &r.world.services[i]
 		if s.exists = rapid.Bool().Draw(t, "exists"); !s.exists {
@@ -24,12 +26,12 @@ func (r *rig) begin(t *rapid.T) {
 		}
 		r.dirty[name(i)] = true
 	}
-	r.enter()
+	r.recordWorld()
 	r.sync()
 }
 
-// change is one change in the API.
-func (r *rig) change(t *rapid.T) {
+// changeAPI makes one change in the API.
+func (r *rig) changeAPI(t *rapid.T) {
 	i := rapid.IntRange(0, 2).Draw(t, "service")
 	s := &r.world.services[i]
 	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "flag", "flag", "exists", "node", "clients", "hints", "scheduler"}).Draw(t, "what") {
@@ -37,7 +39,7 @@ func (r *rig) change(t *rapid.T) {
 		p := rapid.IntRange(0, 3).Draw(t, "pod")
 		s.pods[p] = rapid.SampledFrom([]podState{absent, ready, ready, ready, unready, draining, dying}).Draw(t, "state")
 	case "flag":
-		flags := []*bool{&s.balanced, &s.nodePort, &s.shared, &s.localOut, &s.localIn, &s.secondPort, &s.udpPort, &s.dual, &s.listedInBoth}
+		flags := []*bool{&s.loadBalancer, &s.nodePort, &s.shared, &s.externalLocal, &s.internalLocal, &s.secondPort, &s.udpPort, &s.dualStack, &s.listedInBoth}
 		f := flags[rapid.IntRange(0, len(flags)-1).Draw(t, "flag")]
 		*f = !*f
 	case "exists":
@@ -56,19 +58,19 @@ func (r *rig) change(t *rapid.T) {
 		r.world.hostile = hostileService(t)
 		r.dirty[hostileName] = true
 	}
-	r.enter()
+	r.recordWorld()
 }
 
-// connections opens and closes connections on real servers, as clients do.
-func (r *rig) connections(t *rapid.T) {
-	for _, k := range r.ours() {
+// changeConnections opens and closes connections on real servers, as clients do.
+func (r *rig) changeConnections(t *rapid.T) {
+	for _, k := range r.ownKeys() {
 		if !k.Protocol.Drains() {
 			continue
 		}
 		for _, real := range r.kernel.State().Reals(k) {
 			most := 2
 			if real.Weight == 0 {
-				most = 0 // no new ones on a real server that drains, and this closes the old ones
+				most = 0 // a draining real server gets no new connections, and the old ones close
 			}
 			if rapid.Bool().Draw(t, "touch") {
 				r.kernel.SetConnections(k, real.Addr, rapid.IntRange(0, most).Draw(t, "active"), rapid.IntRange(0, most).Draw(t, "inactive"))
@@ -77,13 +79,13 @@ func (r *rig) connections(t *rapid.T) {
 	}
 }
 
-// vandal changes the kernel behind the proxier's back, which finds it out at once or after some other steps.
-func (r *rig) vandal(t *rapid.T) {
-	keys := r.ours()
-	if len(keys) == 0 || r.blind {
+// changeExternally changes the kernel as another program would. A full pass follows at once or later.
+func (r *rig) changeExternally(t *rapid.T) {
+	keys := r.ownKeys()
+	if len(keys) == 0 || r.changedExternally {
 		return
 	}
-	r.blind = true
+	r.changedExternally = true
 	k := rapid.SampledFrom(keys).Draw(t, "key")
 	var op kernel.Op
 	damage := rapid.SampledFrom([]string{"virtual", "real", "weight", "address", "elements"}).Draw(t, "damage")
@@ -103,36 +105,36 @@ func (r *rig) vandal(t *rapid.T) {
 			op = kernel.Unbind{Addr: k.Addr}
 		}
 	case "elements":
-		op, r.lost = kernel.ChangeSets{Remove: r.kernel.State().Elements()}, true
+		op, r.recordsLost = kernel.ChangeSets{Remove: r.kernel.State().Elements()}, true
 	}
 	if op != nil {
-		r.do(op)
+		r.applyExternally(op)
 	}
-	if rapid.Bool().Draw(t, "found out") {
+	if rapid.Bool().Draw(t, "full pass") {
 		r.full()
 	}
 }
 
-// flush takes all elements away, and the proxier is told of it: it puts them back without reading anything else.
-func (r *rig) flush() {
-	if r.blind {
-		return // only a full pass finds out what else was changed
+// flushSets deletes all elements and notifies the proxier, which restores them without reading anything else.
+func (r *rig) flushSets() {
+	if r.changedExternally {
+		return // only a full pass detects other external changes
 	}
-	r.blind = true
+	r.changedExternally = true
 	r.kernel.FlushSets()
-	if r.other != nil {
-		r.other.flush()
+	if r.peer != nil {
+		r.peer.flush()
 	}
 	report, err := r.engine.Restore(context.Background())
 	if err != nil {
 		r.t.Fatalf("restore: %v", err)
 	}
-	r.blind = false
+	r.changedExternally = false
 	r.settle(report)
 }
 
-// poison makes one virtual server one that can be neither changed nor read for two passes.
-func (r *rig) poison(t *rapid.T) {
+// failKey makes all operations on one virtual server fail for two passes.
+func (r *rig) failKey(t *rapid.T) {
 	keys := slices.SortedFunc(maps.Keys(r.worlds[len(r.worlds)-1]), kernel.Key.Compare)
 	if len(keys) == 0 {
 		return
@@ -143,8 +145,8 @@ func (r *rig) poison(t *rapid.T) {
 	r.kernel.ClearFaults()
 }
 
-// fault makes one of the next operations fail; the process survives all but the last kind.
-func (r *rig) fault(t *rapid.T) {
+// injectFault makes one of the next operations fail.
+func (r *rig) injectFault(t *rapid.T) {
 	f := rapid.SampledFrom([]fake.Fault{fake.Fail, fake.LoseReply, fake.Crash}).Draw(t, "fault")
 	r.kernel.FailAt(rapid.IntRange(0, 12).Draw(t, "operation"), f)
 	r.sync()
@@ -155,36 +157,92 @@ func (r *rig) fault(t *rapid.T) {
 	r.kernel.ClearFaults()
 }
 
-// TestHistories is the promise of the proxier: whatever happens to Services and endpoints, whatever fails, and wherever
-// the process dies, each Service that has a usable endpoint is served after every single operation, no connection is
-// cut, and in the end the kernel holds the contract and nothing else of ours.
+// TestHistories checks the proxier's promise: whatever happens to Services and endpoints, whatever fails, and
+// wherever the process crashes, each Service with a usable endpoint is served after every single operation, no
+// connection is cut before its drain limit, and in the end the kernel holds exactly the wanted state.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history(t, newRig(t, rapid.Bool().Draw(t, "single")))
+		runHistory(t, newRig(t, rapid.Bool().Draw(t, "single")))
 	})
 }
 
-// history lets a rig live through anything, and checks it after each operation and at the end.
-func history(t *rapid.T, r *rig) {
-	r.begin(t)
+// runHistory runs a random history with checks after each operation and at the end.
+func runHistory(t *rapid.T, r *rig) {
+	r.initialServices(t)
 	t.Repeat(map[string]func(*rapid.T){
-		"change":      r.change,
-		"change more": r.change,
-		"sync":        func(*rapid.T) { r.sync() },
-		"sync more":   func(*rapid.T) { r.sync() },
-		"connections": r.connections,
-		"send":        r.send,
-		"drain":       func(t *rapid.T) { r.drain() },
-		"restart":     func(*rapid.T) { r.start() },
-		"fault":       r.fault,
-		"vandal":      r.vandal,
-		"flush":       func(*rapid.T) { r.flush() },
-		"poison":      r.poison,
-		"time passes": r.age,
-		"reconcile":   func(*rapid.T) { r.full() },
+		"change":          r.changeAPI,
+		"change more":     r.changeAPI,
+		"sync":            func(*rapid.T) { r.sync() },
+		"sync more":       func(*rapid.T) { r.sync() },
+		"connections":     r.changeConnections,
+		"send":            r.sendUDP,
+		"drain":           func(t *rapid.T) { r.drain() },
+		"restart":         func(*rapid.T) { r.start() },
+		"fault":           r.injectFault,
+		"external change": r.changeExternally,
+		"flush":           func(*rapid.T) { r.flushSets() },
+		"fail key":        r.failKey,
+		"time passes":     r.advanceTime,
+		"reconcile":       func(*rapid.T) { r.full() },
 	})
 	if cut := r.kernel.CutConnections(); cut != r.expired {
-		t.Fatalf("%d connections were cut, and the time of %d was up", cut, r.expired)
+		t.Fatalf("%d connections were cut, %d of them at their drain limit", cut, r.expired)
 	}
 	r.finish()
+}
+
+// finish closes all connections and checks that the kernel then holds exactly the wanted state.
+func (r *rig) finish() {
+	r.world.hostile = nil
+	r.dirty[hostileName] = true
+	r.sync()
+	r.full()
+	for _, k := range r.ownKeys() {
+		for _, real := range r.kernel.State().Reals(k) {
+			r.kernel.SetConnections(k, real.Addr, 0, 0)
+		}
+	}
+	r.drain()
+	want := r.world.contract()
+	r.checkConverged(want)
+	if n := r.engine.Draining(); n > 0 {
+		r.t.Fatalf("%d real servers drain although no connection is left", n)
+	}
+	if got, all := r.ownKeys(), slices.SortedFunc(maps.Keys(want), kernel.Key.Compare); !slices.Equal(got, all) {
+		r.t.Fatalf("virtual servers %v, want %v", got, all)
+	}
+	addrs := map[netip.Addr]bool{}
+	for k, w := range want {
+		if w.bound {
+			addrs[k.Addr] = true
+		}
+		for _, real := range r.kernel.State().Reals(k) {
+			if !slices.Contains(w.reals, real.Addr) {
+				r.t.Fatalf("%v still has %v", k, real)
+			}
+		}
+	}
+	if got := r.kernel.State().Addresses(); len(got) != len(addrs) {
+		r.t.Fatalf("bound %v, want %v", got, addrs)
+	}
+	for _, e := range r.kernel.State().Elements() {
+		_, wanted := want[e.Key]
+		if e.Set == kernel.Isolated {
+			wanted = addrs[e.Key.Addr]
+		}
+		if !wanted && !e.Set.Shared() {
+			r.t.Fatalf("element %v remains", e)
+		}
+	}
+	for a := range addrs {
+		if !r.kernel.State().Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}) {
+			r.t.Fatalf("ports of the host answer at %v", a)
+		}
+	}
+	if ops := len(r.kernel.Ops()); ops > 0 {
+		r.full()
+		if again := len(r.kernel.Ops()) - ops; again > 0 {
+			r.t.Fatalf("a pass over a settled kernel needed %d operations: %v", again, r.kernel.Ops()[ops:])
+		}
+	}
 }

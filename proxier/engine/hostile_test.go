@@ -10,25 +10,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// hostileIP is an address that is the hostile Service's own; strangersIP is one that it may have on other ports than the
-// stranger.
-var hostileIP, strangersIP = netip.MustParseAddr("10.96.0.200"), netip.MustParseAddr("192.168.1.1")
+// hostileIP belongs to the hostile Service; foreignIP is an address of a foreign virtual server, of which the hostile
+// Service may use other ports.
+var hostileIP, foreignIP = netip.MustParseAddr("10.96.0.200"), netip.MustParseAddr("192.168.1.1")
 
-// hostileNodePorts are ports that programs of a node have. The range of NodePorts is the API server's to choose and to check, so
-// where it gave out one of these, it is that Service's.
+// hostileNodePorts are ports that programs of a node use. The API server chooses and checks the range of NodePorts,
+// so if it allocates one of these, it belongs to the Service.
 var hostileNodePorts = []uint16{22, 10250}
 
-// goodEndpoint is the only endpoint of the hostile Service that a kernel should get.
+// goodEndpoint is the only valid endpoint of the hostile Service.
 var goodEndpoint = netip.MustParseAddrPort("10.244.9.9:8080")
 
 func hostileMayHave(k kernel.Key) bool {
-	return k.Addr == hostileIP || k.Addr == strangersIP || slices.Contains(nodeAddrs, k.Addr) && slices.Contains(hostileNodePorts, k.Port)
+	return k.Addr == hostileIP || k.Addr == foreignIP || slices.Contains(nodeAddrs, k.Addr) && slices.Contains(hostileNodePorts, k.Port)
 }
 
-// claims returns the virtual servers that the hostile Service has a right to.
+// claims returns the virtual servers to which the hostile Service is entitled.
 func (w *world) claims() map[kernel.Key]bool {
 	all := map[kernel.Key]bool{}
 	if w.hostile == nil {
@@ -40,8 +47,8 @@ func (w *world) claims() map[kernel.Key]bool {
 			continue
 		}
 		all[k] = true
-		if slices.Contains(w.hostile.Spec.ExternalIPs, strangersIP.String()) {
-			all[kernel.Key{Addr: strangersIP, Protocol: k.Protocol, Port: k.Port}] = true
+		if slices.Contains(w.hostile.Spec.ExternalIPs, foreignIP.String()) {
+			all[kernel.Key{Addr: foreignIP, Protocol: k.Protocol, Port: k.Port}] = true
 		}
 		if p.NodePort >= 1 && p.NodePort <= 65535 {
 			all[kernel.Key{Addr: nodeAddrs[w.address], Protocol: k.Protocol, Port: uint16(p.NodePort)}] = true
@@ -50,9 +57,8 @@ func (w *world) claims() map[kernel.Key]bool {
 	return all
 }
 
-// hostileService claims what is not its own: addresses of the node and of nobody, and those of strangers' virtual servers
-// and of other Services, than all of which it is younger. Where it may win, since the other Service does not exist, it
-// asks for a port that nobody else has.
+// hostileService claims addresses that it must not get: invalid ones, those of the node, of foreign virtual servers
+// and of other, older Services. Where another Service may not exist, it claims a port that no other Service uses.
 func hostileService(t *rapid.T) *v1.Service {
 	if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
 		return nil
@@ -84,15 +90,15 @@ func hostileSlices() []*discovery.EndpointSlice {
 	return []*discovery.EndpointSlice{s, {AddressType: "FQDN", Endpoints: make([]discovery.Endpoint, 2)}}
 }
 
-// given reports whether some state of the world since the kernel last agreed with it gives a Service this virtual server.
-func (r *rig) given(k kernel.Key) bool {
+// wantedByAnyWorld reports whether any world since the kernel last agreed contains this virtual server.
+func (r *rig) wantedByAnyWorld(k kernel.Key) bool {
 	wanted := func(w map[kernel.Key]expectation) bool { _, is := w[k]; return is }
 	claimed := func(c map[kernel.Key]bool) bool { return c[k] }
 	return slices.ContainsFunc(r.worlds, wanted) || slices.ContainsFunc(r.claims, claimed)
 }
 
-// judgeHostile checks that of all that the hostile Service claims it only gets its own, and only its good endpoint.
-func (r *rig) judgeHostile(op kernel.Op) {
+// checkHostile checks that the hostile Service only gets its own virtual servers and its valid endpoint.
+func (r *rig) checkHostile(op kernel.Op) {
 	state := r.kernel.State()
 	for _, a := range state.Addresses() {
 		if slices.Contains(nodeAddrs, a) || a.IsLoopback() || a.IsLinkLocalUnicast() || !a.IsGlobalUnicast() {
@@ -103,13 +109,50 @@ func (r *rig) judgeHostile(op kernel.Op) {
 		if k.Addr.IsLoopback() || !k.Addr.IsGlobalUnicast() {
 			r.t.Fatalf("after %v: %v is a virtual server", op, k)
 		}
-		if slices.Contains(nodeAddrs, k.Addr) && len(serving(state, k)) > 0 && !r.given(k) {
-			r.t.Fatalf("after %v: %v takes connections at the node, and no Service has that NodePort", op, k)
+		if slices.Contains(nodeAddrs, k.Addr) && len(serving(state, k)) > 0 && !r.wantedByAnyWorld(k) {
+			r.t.Fatalf("after %v: %v takes connections at a node address, but no Service has that NodePort", op, k)
 		}
 		for _, real := range state.Reals(k) {
 			if hostileMayHave(k) && real.Addr != goodEndpoint {
 				r.t.Fatalf("after %v: %v goes to %v", op, k, real)
 			}
 		}
+	}
+}
+
+// hostile is a world whose second Service has invalid claims.
+type hostile struct{ *world }
+
+func (h hostile) Service(n types.NamespacedName) *v1.Service {
+	s := h.world.Service(n)
+	if n == name(1) && s != nil {
+		s.Spec.ExternalIPs = []string{"127.0.0.1", "10.0.0.11", "169.254.169.254", clusterIP(0).String(), "x"}
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Port: 80}, v1.ServicePort{Port: -1}, v1.ServicePort{Port: 9, Protocol: "?"})
+	}
+	return s
+}
+
+func TestHostileServiceAffectsNoOther(t *testing.T) {
+	b := newFixture(t)
+	b.engine.objects = hostile{b.world}
+	b.world.services[1] = service{exists: true, pods: [4]podState{ready}}
+	names := []types.NamespacedName{name(1), name(0)}
+	r := b.mustReport(b.engine.Sync(context.Background(), names))
+	reasons := map[desired.Reason]int{}
+	for _, refusal := range r.Refused {
+		reasons[refusal.Reason]++
+	}
+	want := map[desired.Reason]int{desired.BadAddress: 4, desired.AddressTaken: 1, desired.DuplicatePort: 1, desired.BadPort: 1, desired.UnknownProtocol: 1}
+	if diff := cmp.Diff(want, reasons); diff != "" || len(r.Failures) > 0 {
+		t.Errorf("refused (-want +got):\n%s\nfailures %v", diff, r.Failures)
+	}
+	if r = b.mustReport(b.engine.Sync(context.Background(), names)); len(r.Refused) > 0 {
+		t.Errorf("refused a second time: %v", r.Refused)
+	}
+	if got := b.kernel.State().Addresses(); len(got) != 2 {
+		t.Errorf("bound are %v, want the two cluster IPs", got)
+	}
+	if got := serving(b.kernel.State(), vip); len(got) != 1 || got[0] != pod0 {
+		t.Errorf("the Service whose address was claimed is served by %v", got)
 	}
 }

@@ -16,46 +16,46 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// failer is a *testing.T or a *rapid.T.
+// failer is implemented by *testing.T and *rapid.T.
 type failer interface{ Fatalf(string, ...any) }
 
-// rig drives an engine on a fake kernel, and judges the kernel after every single operation.
+// rig drives an engine on a fake kernel and checks the kernel after every operation.
 type rig struct {
-	t      failer
-	world  *world
-	kernel *fake.Kernel
-	single bool // the engine knows no more than kernel.Kernel of it
-	other  twin // nil for none
-	engine *Engine
-	now    time.Time
+	t         failer
+	world     *world
+	kernel    *fake.Kernel
+	noBatches bool // the engine uses kernel.Kernel only, without batches
+	peer      peer // nil if the fake is the only kernel
+	engine    *Engine
+	now       time.Time
 
-	dirty  map[types.NamespacedName]bool
-	worlds []map[kernel.Key]expectation // since the kernel last agreed with the API; the last one is now
-	claims []map[kernel.Key]bool        // of the hostile Service, in the same worlds
-	blind  bool                         // others changed the kernel: no promise until it was read again
-	lost   bool                         // the record was wiped out, and the proxier has not put it back
+	dirty             map[types.NamespacedName]bool
+	worlds            []map[kernel.Key]expectation // wanted states since the kernel last agreed with the API; the last one is current
+	claims            []map[kernel.Key]bool        // claims of the hostile Service, in the same worlds
+	changedExternally bool                         // the kernel was changed externally, so nothing is guaranteed until the next full pass
+	recordsLost       bool                         // the ownership records were deleted and are not restored yet
 
-	known          func()                  // notes what the proxier was last told of endpoints
-	listed, served map[drain.Key]time.Time // when it last knew an endpoint as listed, and as one that serves
-	deleted        []kernel.DeleteReal     // by the drain that goes on
-	expired        int                     // connections that were cut because their time was up
+	updateKnown    func()                  // updates listed and served
+	listed, served map[drain.Key]time.Time // when the proxier last knew an endpoint as listed, and as serving
+	deleted        []kernel.DeleteReal     // by the current drain
+	expired        int                     // connections that were cut at the drain limit
 }
 
-// twin is another kernel, to which all happens that happens to the fake. The engine sees it in the fake's place.
-type twin interface {
+// peer is another kernel that mirrors the fake. The engine uses it in place of the fake.
+type peer interface {
 	kernel.Kernel
-	// do changes it behind the engine's back.
-	do(...kernel.Op)
-	// flush empties its filter sets, and takes them away.
+	// applyExternally changes it as another program would.
+	applyExternally(...kernel.Op)
+	// flush deletes its tables.
 	flush()
-	// agree checks that it holds what the fake does.
-	agree()
+	// compare checks that its state equals the fake's.
+	compare()
 }
 
 var limits = drain.Limits{Terminated: 15 * time.Minute, Unlisted: 5 * time.Minute}
 
-// strangers are virtual servers of somebody else, which must never change.
-var strangers = []kernel.Op{
+// foreignServers are virtual servers of another program, which must never change.
+var foreignServers = []kernel.Op{
 	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.10", 443), Scheduler: "lc"}},
 	kernel.AddReal{Key: key("10.96.0.10", 443), Real: netip.MustParseAddrPort("192.168.7.7:443"), Weight: 7},
 	kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("192.168.1.1", 80), Scheduler: "sh"}},
@@ -69,28 +69,28 @@ func newRig(t failer, single bool) *rig {
 	return newRigOn(t, single, fake.New(nodeAddrs...), nil)
 }
 
-func newRigOn(t failer, single bool, k *fake.Kernel, other twin) *rig {
-	r := &rig{t: t, single: single, world: &world{}, kernel: k, other: other, now: time.Unix(0, 0),
+func newRigOn(t failer, single bool, k *fake.Kernel, other peer) *rig {
+	r := &rig{t: t, noBatches: single, world: &world{}, kernel: k, peer: other, now: time.Unix(0, 0),
 		dirty: map[types.NamespacedName]bool{}, listed: map[drain.Key]time.Time{}, served: map[drain.Key]time.Time{}}
-	r.do(strangers...)
-	r.enter()
-	r.kernel.OnApply(r.judge)
+	r.applyExternally(foreignServers...)
+	r.recordWorld()
+	r.kernel.OnApply(r.checkInvariants)
 	r.start()
 	return r
 }
 
-// start is the start of the process: a new engine that knows nothing. One who wipes out the record together with the proxier's memory
-// has made our virtual servers his own; so the old process has put the record back before it ends.
+// start starts a process: a new engine without memory. If the ownership records were deleted, the old process first
+// restores them: if both were lost, the virtual servers would be foreign.
 func (r *rig) start() {
 	r.kernel.ClearFaults()
-	if r.lost {
+	if r.recordsLost {
 		r.full()
 	}
 	var k kernel.Kernel = r.kernel
-	if r.other != nil {
-		k = r.other
+	if r.peer != nil {
+		k = r.peer
 	}
-	if r.single {
+	if r.noBatches {
 		k = struct{ kernel.Kernel }{k}
 	}
 	r.engine = New(k, r.world, Options{
@@ -100,27 +100,27 @@ func (r *rig) start() {
 	r.full()
 }
 
-// do changes the kernel behind the engine's back.
-func (r *rig) do(ops ...kernel.Op) {
+// applyExternally changes the kernel as another program would.
+func (r *rig) applyExternally(ops ...kernel.Op) {
 	if err := r.kernel.ApplyExternally(ops...); err != nil {
 		r.t.Fatalf("%v", err)
 	}
-	if r.other != nil {
-		r.other.do(ops...)
+	if r.peer != nil {
+		r.peer.applyExternally(ops...)
 	}
 }
 
-// enter notes the world that the API now tells of.
-func (r *rig) enter() {
+// recordWorld appends the wanted state of the current API objects.
+func (r *rig) recordWorld() {
 	r.worlds = append(r.worlds, r.world.contract())
 	r.claims = append(r.claims, r.world.claims())
 }
 
-// learn notes that the proxier was told of all that the API tells now.
-func (r *rig) learn() {
+// noteEndpoints updates what the proxier knows of endpoints.
+func (r *rig) noteEndpoints() {
 	clear(r.dirty)
 	world, claims := r.worlds[len(r.worlds)-1], r.claims[len(r.claims)-1]
-	r.known = func() {
+	r.updateKnown = func() {
 		for k, e := range world {
 			for real, serves := range e.listed {
 				at := drain.Key{Virtual: k, Real: real}
@@ -134,28 +134,28 @@ func (r *rig) learn() {
 			r.listed[at], r.served[at] = r.now, r.now
 		}
 	}
-	r.known()
+	r.updateKnown()
 }
 
-// age lets time pass, and now and then so much that what drains has had its time.
-func (r *rig) age(t *rapid.T) {
+// advanceTime advances the clock, sometimes past the drain limits.
+func (r *rig) advanceTime(t *rapid.T) {
 	r.now = r.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Second, time.Second, 6 * time.Minute, 20 * time.Minute}).Draw(t, "time"))
-	r.known()
+	r.updateKnown()
 }
 
 func (r *rig) full() {
 	report, err := r.engine.Full(context.Background())
 	if err != nil {
-		return // the kernel died under it
+		return // the kernel crashed
 	}
-	r.learn()
-	r.blind, r.lost = false, false
+	r.noteEndpoints()
+	r.changedExternally, r.recordsLost = false, false
 	r.settle(report)
 }
 
 func (r *rig) sync() {
 	names := slices.SortedFunc(maps.Keys(r.dirty), func(a, b types.NamespacedName) int { return len(a.Name) - len(b.Name) })
-	r.learn()
+	r.noteEndpoints()
 	report, err := r.engine.Sync(context.Background(), names)
 	if err != nil {
 		r.t.Fatalf("sync: %v", err)
@@ -163,13 +163,13 @@ func (r *rig) sync() {
 	r.settle(report)
 }
 
-// settle checks that the kernel holds the contract once a pass had no failure.
+// settle checks that the kernel holds the wanted state after a pass without failures.
 func (r *rig) settle(report Report) {
-	if r.other != nil {
-		r.other.agree()
+	if r.peer != nil {
+		r.peer.compare()
 	}
-	if len(report.Failures) > 0 || r.blind {
-		if len(report.Failures) > 0 && !r.engine.Pending() && len(r.engine.suspect.keys) == 0 {
+	if len(report.Failures) > 0 || r.changedExternally {
+		if len(report.Failures) > 0 && !r.engine.Pending() && len(r.engine.unverified.keys) == 0 {
 			r.t.Fatalf("failures %v, but nothing is pending", report.Failures)
 		}
 		return
@@ -179,10 +179,10 @@ func (r *rig) settle(report Report) {
 	}
 	now := r.worlds[len(r.worlds)-1]
 	r.worlds, r.claims = r.worlds[len(r.worlds)-1:], r.claims[len(r.claims)-1:]
-	r.converged(now)
+	r.checkConverged(now)
 }
 
-func (r *rig) converged(want map[kernel.Key]expectation) {
+func (r *rig) checkConverged(want map[kernel.Key]expectation) {
 	state := r.kernel.State()
 	for k, w := range want {
 		if got := serving(state, k); !slices.Equal(got, w.reals) {
@@ -191,7 +191,7 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 		if v, exists := state.Virtual(k); !exists || state.Bound(k.Addr) != w.bound || v.Scheduler != w.sched {
 			r.t.Fatalf("%v: virtual server %v with scheduler %s, want %s; address bound %v", k, exists, v.Scheduler, w.sched, state.Bound(k.Addr))
 		}
-		r.clients(k, w.from)
+		r.checkClients(k, w.from)
 		for _, set := range kernel.Sets() {
 			if wanted := set == w.source || set == kernel.Drop && w.drop || set == kernel.Restricted && w.from != nil; set.PerServer() &&
 				state.Has(kernel.Element{Set: set, Key: k}) != wanted {
@@ -199,31 +199,31 @@ func (r *rig) converged(want map[kernel.Key]expectation) {
 			}
 		}
 	}
-	r.strangersUntouched()
-	r.hairpins()
-	r.healthPorts()
-	r.senders(want)
-	for _, k := range r.ours() {
+	r.checkForeignServers()
+	r.checkHairpins()
+	r.checkHealthPorts()
+	r.checkUDPFlows(want)
+	for _, k := range r.ownKeys() {
 		if _, wanted := want[k]; !wanted && !hostileMayHave(k) && len(serving(state, k)) > 0 {
 			r.t.Fatalf("%v is not wanted and served by %v", k, serving(state, k))
 		}
 	}
 }
 
-// clients checks that those who may come, and nobody else, are allowed.
-func (r *rig) clients(k kernel.Key, want []string) {
+// checkClients checks that exactly the wanted clients are allowed.
+func (r *rig) checkClients(k kernel.Key, want []string) {
 	var got []string
 	for _, p := range r.kernel.State().Sources(k) {
 		got = append(got, p.String())
 	}
 	slices.Sort(got)
 	if want = slices.Clone(want); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		r.t.Fatalf("%v is open to %v, want %v", k, got, want)
+		r.t.Fatalf("%v allows %v, want %v", k, got, want)
 	}
 }
 
-// hairpins checks that the pods of this node, and no others, are masqueraded when they reach themselves.
-func (r *rig) hairpins() {
+// checkHairpins checks that exactly the pods of this node are in the hairpin set.
+func (r *rig) checkHairpins() {
 	for i, s := range r.world.services {
 		for p, state := range s.pods {
 			e := kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: pod(i, p, 0).Addr()}}
@@ -231,35 +231,35 @@ func (r *rig) hairpins() {
 			if r.kernel.State().Has(e) != want {
 				r.t.Fatalf("%v: want %v", e, want)
 			}
-			e.Key.Addr = six(pod(i, p, 0)).Addr()
-			if want = want && s.dual; r.kernel.State().Has(e) != want {
+			e.Key.Addr = podIPv6(pod(i, p, 0)).Addr()
+			if want = want && s.dualStack; r.kernel.State().Has(e) != want {
 				r.t.Fatalf("%v: want %v", e, want)
 			}
 		}
 	}
 }
 
-// healthPorts checks that healthCheckNodePorts, and no others of the host, answer at the balancer's address.
-func (r *rig) healthPorts() {
+// checkHealthPorts checks that exactly the healthCheckNodePorts answer at load balancer addresses.
+func (r *rig) checkHealthPorts() {
 	for i, s := range r.world.services {
 		e := kernel.Element{Set: kernel.Health, Key: kernel.Key{Addr: externIP(i), Protocol: kernel.TCP, Port: healthPort(i)}}
-		if want := s.exists && s.balanced && s.localOut; r.kernel.State().Has(e) != want {
+		if want := s.exists && s.loadBalancer && s.externalLocal; r.kernel.State().Has(e) != want {
 			r.t.Fatalf("%v: want %v", e, want)
 		}
 	}
 }
 
-func (r *rig) strangersUntouched() {
+func (r *rig) checkForeignServers() {
 	state := r.kernel.State()
 	for _, k := range []kernel.Key{key("10.96.0.10", 443), key("192.168.1.1", 80)} {
 		v, exists := state.Virtual(k)
 		if reals := state.Reals(k); !exists || v.Scheduler == "rr" || k.Port == 443 && (len(reals) != 1 || reals[0].Weight != 7) {
-			r.t.Fatalf("the virtual server %v of somebody else changed: %v %v %v", k, exists, v, reals)
+			r.t.Fatalf("the foreign virtual server %v changed: %v %v %v", k, exists, v, reals)
 		}
 	}
 }
 
-func (r *rig) ours() []kernel.Key {
+func (r *rig) ownKeys() []kernel.Key {
 	return slices.DeleteFunc(r.kernel.State().Keys(), func(k kernel.Key) bool {
 		return k == key("10.96.0.10", 443) || k == key("192.168.1.1", 80)
 	})
@@ -275,18 +275,18 @@ func serving(s *kernel.State, k kernel.Key) []netip.AddrPort {
 	return all
 }
 
-// judge looks at the kernel after one operation: what has a usable endpoint before and after is served, by one of those;
-// nothing goes to a pod that no state of the world since then allows; and whose source has to change, has it changed.
-func (r *rig) judge(op kernel.Op) {
+// checkInvariants checks the kernel after one operation. What has usable endpoints before and after is served by
+// them, nothing goes to a pod that no recorded world allows, and required masquerading is in place.
+func (r *rig) checkInvariants(op kernel.Op) {
 	if o, is := op.(kernel.DeleteReal); is {
 		r.deleted = append(r.deleted, o)
 	}
-	if r.blind {
+	if r.changedExternally {
 		return
 	}
 	state := r.kernel.State()
-	r.judgeHostile(op)
-	for _, k := range r.ours() {
+	r.checkHostile(op)
+	for _, k := range r.ownKeys() {
 		if hostileMayHave(k) {
 			continue
 		}
@@ -311,7 +311,7 @@ func (r *rig) judge(op kernel.Op) {
 			}
 		}
 		if !r.recorded(k) {
-			r.t.Fatalf("after %v: nothing says that %v is ours", op, k)
+			r.t.Fatalf("after %v: %v has no ownership record", op, k)
 		}
 	}
 	switch o := op.(type) {
@@ -320,11 +320,11 @@ func (r *rig) judge(op kernel.Op) {
 			r.t.Fatalf("after %v: ports of the host answer there", op)
 		}
 		if !r.used(o.Addr) {
-			r.t.Fatalf("after %v: no virtual server there, so the host itself answers", op)
+			r.t.Fatalf("after %v: address bound without a virtual server, so the host itself answers", op)
 		}
 	case kernel.Unbind:
 		if r.used(o.Addr) {
-			r.t.Fatalf("after %v: a virtual server there still has connections, which hang", op)
+			r.t.Fatalf("after %v: address unbound while a virtual server there has connections", op)
 		}
 	case kernel.ChangeSets:
 		for _, e := range o.Remove {
@@ -333,15 +333,15 @@ func (r *rig) judge(op kernel.Op) {
 			}
 		}
 	}
-	r.judgeClients(op)
-	r.judgeNeeded(op)
+	r.checkAllowedClients(op)
+	r.checkServed(op)
 }
 
-// judgeClients checks that a virtual server is never open to more clients than some state of the world since allows, and
-// always to those whom all of them allow.
-func (r *rig) judgeClients(op kernel.Op) {
+// checkAllowedClients checks that a virtual server allows no client that all recorded worlds reject, and every client
+// that all of them allow.
+func (r *rig) checkAllowedClients(op kernel.Op) {
 	state := r.kernel.State()
-	for _, k := range r.ours() {
+	for _, k := range r.ownKeys() {
 		if !r.reachable(k) || len(serving(state, k)) == 0 {
 			continue
 		}
@@ -353,12 +353,12 @@ func (r *rig) judgeClients(op kernel.Op) {
 			may = append(may, w[k].from...)
 		}
 		if open && !mayBeOpen {
-			r.t.Fatalf("after %v: everybody may come to %v", op, k)
+			r.t.Fatalf("after %v: %v allows all clients", op, k)
 		}
 		allowed := state.Sources(k)
 		for _, p := range allowed {
 			if !slices.Contains(may, p.String()) && !mayBeOpen {
-				r.t.Fatalf("after %v: %v may come to %v, which no state since allows", op, p, k)
+				r.t.Fatalf("after %v: clients %v are allowed at %v, but in no recorded world", op, p, k)
 			}
 		}
 		for _, from := range may {
@@ -366,18 +366,18 @@ func (r *rig) judgeClients(op kernel.Op) {
 				return w[k].from != nil && !slices.Contains(w[k].from, from)
 			})
 			if inAll && !open && !slices.Contains(allowed, netip.MustParsePrefix(from)) {
-				r.t.Fatalf("after %v: %v may not come to %v any more", op, from, k)
+				r.t.Fatalf("after %v: clients %v are no longer allowed at %v", op, from, k)
 			}
 		}
 	}
 }
 
-// senders checks that one who sends from the same port all the time is answered by the next packet, wherever his earlier
-// ones went: UDP flows follow the endpoints, also from and to none at all.
-func (r *rig) senders(want map[kernel.Key]expectation) {
-	if report, err := r.engine.Forget(context.Background()); err != nil || len(report.Failures) > 0 {
-		if r.engine.Stale() == 0 {
-			r.t.Fatalf("forgetting failed with %v, and is not tried again", report.Failures)
+// checkUDPFlows checks that a client with a fixed port reaches a current endpoint with its next packet, wherever
+// earlier ones went.
+func (r *rig) checkUDPFlows(want map[kernel.Key]expectation) {
+	if report, err := r.engine.ForgetFlows(context.Background()); err != nil || len(report.Failures) > 0 {
+		if r.engine.StaleFlows() == 0 {
+			r.t.Fatalf("deleting flows failed with %v, but is not pending", report.Failures)
 		}
 		return
 	}
@@ -385,34 +385,34 @@ func (r *rig) senders(want map[kernel.Key]expectation) {
 		if k.Protocol != kernel.UDP {
 			continue
 		}
-		if real, ok := r.kernel.SendUDP(k, sender); ok != (len(w.reals) > 0) || ok && !slices.Contains(w.reals, real) {
-			r.t.Fatalf("a sender to %v gets to %v, %v; want one of %v", k, real, ok, w.reals)
+		if real, ok := r.kernel.SendUDP(k, udpClient); ok != (len(w.reals) > 0) || ok && !slices.Contains(w.reals, real) {
+			r.t.Fatalf("a client of %v reaches %v, %v; want one of %v", k, real, ok, w.reals)
 		}
 	}
 }
 
-// send is a packet of UDP to every address that is or was one.
-func (r *rig) send(t *rapid.T) {
+// sendUDP sends a packet to every current and former UDP virtual server.
+func (r *rig) sendUDP(t *rapid.T) {
 	for i := range r.world.services {
 		for _, a := range []netip.Addr{clusterIP(i), externIP(i), sharedIP} {
-			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: 53}, sender)
+			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: 53}, udpClient)
 		}
 		for _, a := range nodeAddrs {
-			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: nodePort(i, 53)}, sender)
+			r.kernel.SendUDP(kernel.Key{Addr: a, Protocol: kernel.UDP, Port: nodePort(i, 53)}, udpClient)
 		}
 	}
 }
 
-var sender = netip.MustParseAddrPort("198.51.100.99:5300")
+var udpClient = netip.MustParseAddrPort("198.51.100.99:5300")
 
-// reachable reports whether packets to an address come to the node's own IPVS.
+// reachable reports whether packets to an address reach the node's IPVS.
 func (r *rig) reachable(k kernel.Key) bool {
 	return r.kernel.State().Bound(k.Addr) || slices.Contains(nodeAddrs, k.Addr)
 }
 
-// used reports whether a virtual server of ours is at an address.
+// used reports whether the proxier has a virtual server at an address.
 func (r *rig) used(a netip.Addr) bool {
-	return slices.ContainsFunc(r.ours(), func(k kernel.Key) bool { return k.Addr == a })
+	return slices.ContainsFunc(r.ownKeys(), func(k kernel.Key) bool { return k.Addr == a })
 }
 
 func (r *rig) recorded(k kernel.Key) bool {
@@ -421,8 +421,8 @@ func (r *rig) recorded(k kernel.Key) bool {
 	})
 }
 
-// judgeNeeded is the promise itself. A world that has only just been entered counts from the first full agreement on.
-func (r *rig) judgeNeeded(op kernel.Op) {
+// checkServed checks the main invariant. A new world counts from the first full agreement on.
+func (r *rig) checkServed(op kernel.Op) {
 	state := r.kernel.State()
 	for k := range r.worlds[0] {
 		needed := true
@@ -439,8 +439,7 @@ func (r *rig) judgeNeeded(op kernel.Op) {
 	}
 }
 
-// drain lets the proxier look at what drains. Only here, and only from pods that have not served for as long as the limits say, may
-// connections be cut.
+// drain runs Engine.Drain. Only here, and only to pods past their drain limit, may connections be cut.
 func (r *rig) drain() {
 	servers, err := r.kernel.Servers()
 	if err != nil {
@@ -460,61 +459,5 @@ func (r *rig) drain() {
 	r.deleted = nil
 	if _, err := r.engine.Drain(context.Background()); err != nil {
 		r.t.Fatalf("drain: %v", err)
-	}
-}
-
-// finish lets all connections end, and checks that the kernel then holds what is wanted and nothing more.
-func (r *rig) finish() {
-	r.world.hostile = nil
-	r.dirty[hostileName] = true
-	r.sync()
-	r.full()
-	for _, k := range r.ours() {
-		for _, real := range r.kernel.State().Reals(k) {
-			r.kernel.SetConnections(k, real.Addr, 0, 0)
-		}
-	}
-	r.drain()
-	want := r.world.contract()
-	r.converged(want)
-	if n := r.engine.Draining(); n > 0 {
-		r.t.Fatalf("%d real servers drain although no connection is left", n)
-	}
-	if got, all := r.ours(), slices.SortedFunc(maps.Keys(want), kernel.Key.Compare); !slices.Equal(got, all) {
-		r.t.Fatalf("virtual servers %v, want %v", got, all)
-	}
-	addrs := map[netip.Addr]bool{}
-	for k, w := range want {
-		if w.bound {
-			addrs[k.Addr] = true
-		}
-		for _, real := range r.kernel.State().Reals(k) {
-			if !slices.Contains(w.reals, real.Addr) {
-				r.t.Fatalf("%v still has %v", k, real)
-			}
-		}
-	}
-	if got := r.kernel.State().Addresses(); len(got) != len(addrs) {
-		r.t.Fatalf("bound %v, want %v", got, addrs)
-	}
-	for _, e := range r.kernel.State().Elements() {
-		_, wanted := want[e.Key]
-		if e.Set == kernel.Isolated {
-			wanted = addrs[e.Key.Addr]
-		}
-		if !wanted && !e.Set.Shared() {
-			r.t.Fatalf("element %v is left over", e)
-		}
-	}
-	for a := range addrs {
-		if !r.kernel.State().Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}) {
-			r.t.Fatalf("ports of the host answer at %v", a)
-		}
-	}
-	if ops := len(r.kernel.Ops()); ops > 0 {
-		r.full()
-		if again := len(r.kernel.Ops()) - ops; again > 0 {
-			r.t.Fatalf("a pass over a settled kernel needed %d operations: %v", again, r.kernel.Ops()[ops:])
-		}
 	}
 }

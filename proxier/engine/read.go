@@ -8,16 +8,18 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// read replaces what is remembered of the kernel by what it says, and makes everything pending.
+// readKernel replaces the known state by the kernel's and makes everything pending.
 //
-// Ours is a virtual server that is on record in the kernel (an element of a recording set), or that this process knows.
-// Where the whole record of its family is lost, as after `nft flush ruleset`, it is also one that a Service wants and an earlier
-// process is likely to have made (record.likely), unless this process knows better. All others are left alone, for good, unless
-// Adopt says that they are taken over from another proxy.
-func (e *Engine) read(bound []netip.Addr, r *Report) error {
+// A virtual server belongs to the proxier if the kernel records so (an element of a recording set), if this process
+// knows it, or if its family lost all records, as after `nft flush ruleset`, and ownership.isLikelyOwn holds. All
+// others are foreign and never changed, unless Adopt takes them over.
+func (e *Engine) readKernel(bound []netip.Addr, r *Report) error {
 	servers, err := e.kernel.Servers()
 	if err != nil {
 		return fmt.Errorf("reading the virtual servers: %w", err)
@@ -29,61 +31,62 @@ func (e *Engine) read(bound []netip.Addr, r *Report) error {
 	state := kernel.NewState()
 	state.SetAddresses(bound)
 	state.SetElements(elements)
-	record := recordOf(elements)
-	record.serve(e, servers, state)
-	theirs := e.foreign
+	owned := readOwnership(elements)
+	owned.noteServed(e, servers, state)
+	wasForeign := e.foreign
 	e.foreign = map[kernel.Key]bool{}
 	slices.SortFunc(servers, func(a, b kernel.Server) int { return a.Key.Compare(b.Key) })
 	for _, s := range servers {
 		_, known := e.state.Virtual(s.Key)
-		known = known || e.suspect.keys[s.Key] // an operation of ours may have made it, though its reply was lost
+		known = known || e.unverified.keys[s.Key] // an operation without a reply may have created it
 		want, wanted := e.table.Get(s.Key)
-		likely := wanted && !theirs[s.Key] && record.likely(s, want, state)
-		if record.on[s.Key] || known || likely || wanted && e.options.Adopt {
+		likely := wanted && !wasForeign[s.Key] && owned.isLikelyOwn(s, want, state)
+		if owned.keys[s.Key] || known || likely || wanted && e.options.Adopt {
 			state.Put(s)
 			continue
 		}
 		if e.foreign[s.Key] = true; wanted {
-			e.refuse(foreignRefusal(want.Service, s.Key), r)
+			e.reportRefusal(foreignRefusal(want.Service, s.Key), r)
 		}
 	}
 	e.state = state
-	e.suspect = suspect{keys: map[kernel.Key]bool{}}
-	e.pendAll()
+	e.unverified = unverified{keys: map[kernel.Key]bool{}}
+	e.markAllPending()
 	return nil
 }
 
-// meet looks whether somebody else has a virtual server meanwhile where one of ours is about to be. It has to be known before
-// ours is put on record: a process that died between record and creation would leave theirs to the next one as its own.
-func (e *Engine) meet(unread map[kernel.Key]bool, r *Report) error {
+// detectForeign checks whether another program has created a virtual server that the proxier is about to create. This
+// precedes the ownership record: otherwise a process that dies after recording would leave the foreign server to the
+// next one as its own.
+func (e *Engine) detectForeign(unread map[kernel.Key]bool, r *Report) error {
 	for _, k := range slices.SortedFunc(maps.Keys(e.pending.keys), kernel.Key.Compare) {
 		want, wanted := e.Get(k)
-		if _, ours := e.state.Virtual(k); ours || !wanted || e.recorded(k) || unread[k] {
+		if _, ours := e.state.Virtual(k); ours || !wanted || e.isRecorded(k) || unread[k] {
 			continue
 		}
 		_, exists, err := e.kernel.Server(k)
 		if err != nil {
-			if err := r.unreadable(k, unread, fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)); err != nil {
+			if err := r.skipUnreadable(k, unread, fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)); err != nil {
 				return err
 			}
 			continue
 		}
 		if exists {
 			e.foreign[k] = true
-			e.refuse(foreignRefusal(want.Service, k), r)
+			e.reportRefusal(foreignRefusal(want.Service, k), r)
 		}
 	}
 	return nil
 }
 
-// recorded reports whether the kernel has it on record that the proxier made a virtual server, or was about to.
-func (e *Engine) recorded(k kernel.Key) bool {
+// isRecorded reports whether the kernel records that the proxier created a virtual server, or was about to.
+func (e *Engine) isRecorded(k kernel.Key) bool {
 	return slices.ContainsFunc(kernel.Sets(), func(set kernel.Set) bool {
 		return set.RecordsOwnership() && e.state.Has(kernel.Element{Set: set, Key: k})
 	})
 }
 
-func (e *Engine) pendAll() {
+func (e *Engine) markAllPending() {
 	for _, k := range slices.Concat(e.table.Keys(), e.state.Keys()) {
 		e.pending.keys[k] = true
 	}
@@ -94,12 +97,12 @@ func (e *Engine) pendAll() {
 		e.pending.shared[el] = true
 	}
 	for _, el := range e.state.Elements() {
-		e.pending.element(el)
+		e.pending.addElement(el)
 	}
 }
 
-// element makes an element pending, by what says whether it is wanted.
-func (p *pending) element(el kernel.Element) {
+// addElement adds the scope that decides about an element.
+func (p *pending) addElement(el kernel.Element) {
 	switch {
 	case el.Set.Shared():
 		p.shared[el] = true
@@ -110,21 +113,21 @@ func (p *pending) element(el kernel.Element) {
 	}
 }
 
-// Restore puts back what somebody took out of the filter sets, and makes the rules again that use them. It reads nothing else, so
-// that it takes a moment only: while they are missing, connections are lost. What it had to do is in the report as repairs.
+// Restore recreates missing elements, sets and rules. It reads nothing else and is fast, since connections are
+// dropped meanwhile. Its operations are in the report as repairs.
 func (e *Engine) Restore(ctx context.Context) (Report, error) {
 	var r Report
-	if !e.adopted {
-		return r, errors.New("restoring before the kernel was read: call Full first")
+	if !e.initialized {
+		return r, errors.New("Restore called before Full: the kernel was not read yet")
 	}
 	r.changed = maps.Clone(e.pending.keys)
-	e.suspect.elements = true
+	e.unverified.elements = true
 	return r, e.update(ctx, &r)
 }
 
-// setAddresses replaces what is remembered of the bound addresses. Where it was wrong, what is wanted there is pending: somebody who
-// deletes the device takes all of them.
-func (e *Engine) setAddresses(bound []netip.Addr) {
+// updateAddresses replaces the known bound addresses and makes every difference pending: deleting the device removes
+// all addresses at once.
+func (e *Engine) updateAddresses(bound []netip.Addr) {
 	before := e.state.Addresses()
 	e.state.SetAddresses(bound)
 	wrong := map[netip.Addr]bool{}
@@ -144,12 +147,12 @@ func (e *Engine) setAddresses(bound []netip.Addr) {
 	}
 }
 
-// reread reads again what failed operations left in doubt. A virtual server that cannot be read stays in doubt.
-func (e *Engine) reread(unread map[kernel.Key]bool, r *Report) error {
-	for _, k := range slices.SortedFunc(maps.Keys(e.suspect.keys), kernel.Key.Compare) {
+// verify reads the state that failed operations left uncertain. Unreadable virtual servers stay unverified.
+func (e *Engine) verify(unread map[kernel.Key]bool, r *Report) error {
+	for _, k := range slices.SortedFunc(maps.Keys(e.unverified.keys), kernel.Key.Compare) {
 		s, exists, err := e.kernel.Server(k)
 		if err != nil {
-			if err := r.unreadable(k, unread, fmt.Errorf("reading virtual server %v after a failure: %w", k, err)); err != nil {
+			if err := r.skipUnreadable(k, unread, fmt.Errorf("reading virtual server %v after a failure: %w", k, err)); err != nil {
 				return err
 			}
 			continue
@@ -157,24 +160,72 @@ func (e *Engine) reread(unread map[kernel.Key]bool, r *Report) error {
 		if e.state.Remove(k); exists {
 			e.state.Put(s)
 		}
-		delete(e.suspect.keys, k)
+		delete(e.unverified.keys, k)
 	}
-	if e.suspect.addrs {
+	if e.unverified.addrs {
 		addrs, err := e.kernel.Addresses()
 		if err != nil {
 			return fmt.Errorf("reading the bound addresses after a failure: %w", err)
 		}
-		e.setAddresses(addrs.Bound)
-		e.suspect.addrs = false
+		e.updateAddresses(addrs.Bound)
+		e.unverified.addrs = false
 	}
-	if e.suspect.elements {
+	if e.unverified.elements {
 		elements, err := e.kernel.Elements()
 		if err != nil {
 			return fmt.Errorf("reading the filter sets after a failure: %w", err)
 		}
 		e.state.SetElements(elements)
-		e.suspect.elements = false
-		e.pendAll()
+		e.unverified.elements = false
+		e.markAllPending()
 	}
 	return nil
+}
+
+// ownership is the ownership record that was read from the kernel. If a family has no records at all, its tables were
+// deleted or the proxier never ran.
+type ownership struct {
+	keys           map[kernel.Key]bool
+	hasRecords     map[bool]bool          // families with any record, by whether it is IPv6
+	servedServices map[serviceFamily]bool // Services with a virtual server at an address on the proxier's device
+}
+
+// serviceFamily is one IP family of a Service.
+type serviceFamily struct {
+	service types.NamespacedName
+	ipv6    bool
+}
+
+func readOwnership(elements []kernel.Element) ownership {
+	r := ownership{map[kernel.Key]bool{}, map[bool]bool{}, map[serviceFamily]bool{}}
+	for _, el := range elements {
+		if el.Set.RecordsOwnership() {
+			r.keys[el.Key], r.hasRecords[el.Key.Addr.Is6()] = true, true
+		}
+	}
+	return r
+}
+
+// noteServed finds, for families without records, the Services with virtual servers at addresses on the proxier's
+// device.
+func (r ownership) noteServed(e *Engine, servers []kernel.Server, state *kernel.State) {
+	for _, s := range servers {
+		if r.hasRecords[s.Key.Addr.Is6()] {
+			continue
+		}
+		if want, wanted := e.table.Get(s.Key); wanted && want.Binds() && state.Bound(s.Key.Addr) {
+			r.servedServices[serviceFamily{want.Service, s.Key.Addr.Is6()}] = true
+		}
+	}
+}
+
+// isLikelyOwn reports whether an unrecorded virtual server belongs to the proxier although its family has no records.
+// At an address on the proxier's device it does. At a NodePort address it does if the same Service also has one on
+// the device and the virtual server is exactly as the proxier creates it.
+func (r ownership) isLikelyOwn(s kernel.Server, want desired.Virtual, state *kernel.State) bool {
+	six := s.Key.Addr.Is6()
+	if r.hasRecords[six] {
+		return false
+	}
+	return state.Bound(s.Key.Addr) || !want.Binds() && r.servedServices[serviceFamily{want.Service, six}] && s.Virtual == want.Virtual
 }

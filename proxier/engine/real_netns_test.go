@@ -26,7 +26,7 @@ import (
 
 // These tests need a kernel with IPVS, and root over it: go test -tags lab ./suites/proxier
 
-// TestMain leaves the tests that need no kernel to where they cost less.
+// TestMain runs only the tests that need a real kernel.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if run := flag.Lookup("test.run"); run.Value.String() == "" {
@@ -37,9 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mirror is a real kernel, to which all happens that the fake says does happen. After each operation both must hold the same, so that
-// what is judged on the fake is true of the real one; and the engine reads the real one alone, but for the counts of connections,
-// of which there are none.
+// mirror applies to a real kernel what is applied to the fake. After each operation both must hold the same state, so
+// that checks on the fake hold for the real kernel. The engine reads the real kernel, except for connection counts.
 type mirror struct {
 	t    failer
 	fake *fake.Kernel
@@ -48,7 +47,7 @@ type mirror struct {
 	own  netns.NsHandle
 }
 
-// newMirror makes both kernels, the real one in a network namespace of its own, and moves the thread there.
+// newMirror creates both kernels, the real one in a new network namespace, and moves the thread there.
 func newMirror(t failer) *mirror {
 	runtime.LockOSThread()
 	m := &mirror{t: t, fake: fake.New(nodeAddrs...)}
@@ -99,8 +98,8 @@ func (m *mirror) must(what string, err error) {
 // Apply implements kernel.Kernel.
 func (m *mirror) Apply(op kernel.Op) error { return m.ApplyAll([]kernel.Op{op})[0] }
 
-// ApplyAll implements kernel.Batcher. An operation whose reply is lost takes effect; one that the fake refuses because it cannot be may
-// do nothing to the real kernel either, whatever that says of it.
+// ApplyAll implements kernel.Batcher. The results must agree, except that an operation with a lost reply takes
+// effect, and that the real kernel may ignore an operation that the fake rejects as invalid.
 func (m *mirror) ApplyAll(ops []kernel.Op) []error {
 	var take []kernel.Op
 	errs := m.fake.ApplyAll(ops)
@@ -118,12 +117,12 @@ func (m *mirror) ApplyAll(ops []kernel.Op) []error {
 		}
 	}
 	for _, op := range ops {
-		m.agreeOn(op)
+		m.compareAfter(op)
 	}
 	return errs
 }
 
-func (m *mirror) do(ops ...kernel.Op) {
+func (m *mirror) applyExternally(ops ...kernel.Op) {
 	for _, op := range ops {
 		m.must(op.String(), m.real.Apply(op))
 	}
@@ -136,28 +135,28 @@ func (m *mirror) flush() {
 	m.must("flushing the ruleset", conn.Flush())
 }
 
-// agreeOn looks at what an operation is about.
-func (m *mirror) agreeOn(op kernel.Op) {
+// compareAfter compares the virtual server of an operation.
+func (m *mirror) compareAfter(op kernel.Op) {
 	key, one := kernel.KeyOf(op)
 	if !one {
-		return // sets and addresses are read as a whole, with each pass
+		return // sets and addresses are compared as a whole in each pass
 	}
-	want, exists := m.held(key)
+	want, exists := m.fakeServer(key)
 	got, found, err := m.real.Server(key)
 	m.must("reading "+key.String(), err)
-	if found != exists || found && text(got) != text(want) {
-		m.t.Fatalf("after %v the fake has %v, %s; the real kernel %v, %s", op, exists, text(want), found, text(got))
+	if found != exists || found && formatServer(got) != formatServer(want) {
+		m.t.Fatalf("after %v the fake has %v, %s; the real kernel %v, %s", op, exists, formatServer(want), found, formatServer(got))
 	}
 }
 
-// held is a virtual server of the fake, faults or not.
-func (m *mirror) held(key kernel.Key) (kernel.Server, bool) {
+// fakeServer returns a virtual server of the fake, regardless of faults.
+func (m *mirror) fakeServer(key kernel.Key) (kernel.Server, bool) {
 	v, exists := m.fake.State().Virtual(key)
 	return kernel.Server{Virtual: v, Reals: m.fake.State().Reals(key)}, exists
 }
 
-// text is a virtual server without its counts.
-func text(s kernel.Server) string {
+// formatServer prints a virtual server without its counts.
+func formatServer(s kernel.Server) string {
 	reals := slices.SortedFunc(slices.Values(s.Reals), func(a, b kernel.Real) int { return a.Addr.Compare(b.Addr) })
 	out := fmt.Sprintf("%v %s %v %v", s.Key, s.Scheduler, s.Affinity, s.ForeignFlags)
 	for _, r := range reals {
@@ -166,35 +165,35 @@ func text(s kernel.Server) string {
 	return out
 }
 
-func (m *mirror) agree() {
+func (m *mirror) compare() {
 	state := m.fake.State()
 	servers, err := m.real.Servers()
 	m.must("reading virtual servers", err)
 	var got, want []string
 	for _, s := range servers {
-		got = append(got, text(s))
+		got = append(got, formatServer(s))
 	}
 	for _, key := range state.Keys() {
-		s, _ := m.held(key)
-		want = append(want, text(s))
+		s, _ := m.fakeServer(key)
+		want = append(want, formatServer(s))
 	}
-	m.same("virtual servers", got, want)
+	m.compareSets("virtual servers", got, want)
 	addrs, err := m.real.Addresses()
 	m.must("reading addresses", err)
-	m.same("addresses", names(addrs.Bound), names(state.Addresses()))
+	m.compareSets("addresses", sortedStrings(addrs.Bound), sortedStrings(state.Addresses()))
 	elements, err := m.real.Elements()
 	m.must("reading elements", err)
-	m.same("elements", names(elements), names(state.Elements()))
+	m.compareSets("elements", sortedStrings(elements), sortedStrings(state.Elements()))
 }
 
-func names[T fmt.Stringer](all []T) (texts []string) {
+func sortedStrings[T fmt.Stringer](all []T) (texts []string) {
 	for _, v := range all {
 		texts = append(texts, v.String())
 	}
 	return texts
 }
 
-func (m *mirror) same(what string, got, want []string) {
+func (m *mirror) compareSets(what string, got, want []string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -209,7 +208,7 @@ func (m *mirror) Servers() ([]kernel.Server, error) {
 	}
 	all, err := m.real.Servers()
 	for i := range all {
-		m.count(&all[i])
+		m.addCounts(&all[i])
 	}
 	return all, err
 }
@@ -220,12 +219,12 @@ func (m *mirror) Server(key kernel.Key) (kernel.Server, bool, error) {
 		return kernel.Server{}, false, err
 	}
 	s, exists, err := m.real.Server(key)
-	m.count(&s)
+	m.addCounts(&s)
 	return s, exists, err
 }
 
-// count fills in the connections that the history has opened.
-func (m *mirror) count(s *kernel.Server) {
+// addCounts sets the connection counts of the history.
+func (m *mirror) addCounts(s *kernel.Server) {
 	known, _, _ := m.fake.Server(s.Key)
 	for i, real := range s.Reals {
 		for _, k := range known.Reals {
@@ -258,37 +257,38 @@ func (m *mirror) Scheduler(name string) error {
 }
 
 var (
-	_ twin           = (*mirror)(nil)
+	_ peer           = (*mirror)(nil)
 	_ kernel.Batcher = (*mirror)(nil)
 )
 
-// historiesThere are how many random histories the real kernel lives through: in the lab each takes a thousand times as long.
-const historiesThere = "40"
+// realKernelHistories is the number of random histories on the real kernel, where each takes a thousand times as
+// long.
+const realKernelHistories = "40"
 
 func TestHistoriesOnTheRealKernel(t *testing.T) {
-	if err := flag.Set("rapid.checks", historiesThere); err != nil {
+	if err := flag.Set("rapid.checks", realKernelHistories); err != nil {
 		t.Fatal(err)
 	}
 	operations := 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMirror(t)
 		defer m.close()
-		history(t, newRigOn(t, rapid.Bool().Draw(t, "single"), m.fake, m))
+		runHistory(t, newRigOn(t, rapid.Bool().Draw(t, "single"), m.fake, m))
 		operations += len(m.fake.Ops())
 	})
 	t.Logf("%d operations", operations)
 }
 
-// The process dies at every so manieth operation of a life; all of them are TestDeathAtEveryOperation's.
-func TestDeathOnTheRealKernel(t *testing.T) {
-	n := newRig(t, false).live()
+// The process crashes at a sample of the lifecycle's operations; TestCrashAtEveryOperation covers all of them.
+func TestCrashOnTheRealKernel(t *testing.T) {
+	n := newRig(t, false).runLifecycle()
 	for i := 0; i < n; i += 8 {
 		t.Run(fmt.Sprintf("operation %d", i), func(t *testing.T) {
 			m := newMirror(t)
 			defer m.close()
 			r := newRigOn(t, i%16 == 0, m.fake, m)
 			m.fake.FailAt(i, fake.Crash)
-			r.live()
+			r.runLifecycle()
 			if cut := m.fake.CutConnections(); cut > 0 {
 				t.Errorf("%d connections were cut", cut)
 			}
@@ -297,7 +297,7 @@ func TestDeathOnTheRealKernel(t *testing.T) {
 	}
 }
 
-// The twin: a mirror that missed something says so.
+// The mirror must detect a change of the real kernel alone.
 func TestDisagreementOnTheRealKernel(t *testing.T) {
 	for name, behind := range map[string]kernel.Op{
 		"a virtual server": kernel.AddVirtual{Virtual: kernel.Virtual{Key: key("10.96.0.99", 80), Scheduler: "rr"}},
@@ -307,22 +307,22 @@ func TestDisagreementOnTheRealKernel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMirror(t)
 			defer m.close()
-			m.agree()
-			m.do(behind)
-			notes := &noted{}
+			m.compare()
+			m.applyExternally(behind)
+			notes := &recordingFailer{}
 			m.t = notes
-			m.agree()
+			m.compare()
 			m.t = t
 			if len(notes.all) == 0 {
-				t.Errorf("%v was done to the real kernel alone, and nothing was said", behind)
+				t.Errorf("%v was applied to the real kernel alone, but not detected", behind)
 			}
 		})
 	}
 }
 
-// noted is a test that goes on.
-type noted struct{ all []string }
+// recordingFailer records failures and continues.
+type recordingFailer struct{ all []string }
 
-func (n *noted) Fatalf(format string, args ...any) {
+func (n *recordingFailer) Fatalf(format string, args ...any) {
 	n.all = append(n.all, fmt.Sprintf(format, args...))
 }

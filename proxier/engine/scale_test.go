@@ -16,10 +16,10 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// fleet is many Services of four pods, the last of which comes and goes in the first Service.
+// fleet is n Services of four pods each; the last pod of the first Service can be removed.
 type fleet struct {
-	n     int
-	fewer bool
+	n          int
+	podRemoved bool
 }
 
 func (f *fleet) Names() []types.NamespacedName {
@@ -54,7 +54,7 @@ func (f *fleet) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 	i, port := f.index(n), int32(8080)
 	s := &discovery.EndpointSlice{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}}}
 	for pod := range 4 {
-		if pod == 3 && f.fewer && i == 0 {
+		if pod == 3 && f.podRemoved && i == 0 {
 			break
 		}
 		addr := netip.AddrFrom4([4]byte{10, 128 + byte(pod), byte(i >> 8), byte(i)}).String()
@@ -68,45 +68,45 @@ func newFleet(n int) (*fleet, *fake.Kernel, *Engine) {
 	return f, k, New(k, f, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return time.Unix(0, 0) }})
 }
 
-// A change costs what it changes: the operations of one endpoint do not grow with the number of Services.
-func TestOneChangeAmongManyServices(t *testing.T) {
+// The operations of one endpoint change do not grow with the number of Services.
+func TestSyncCostIsIndependentOfServiceCount(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		f, k, e := newFleet(n)
 		if _, err := e.Full(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		before := len(k.Ops())
-		f.fewer = true
+		f.podRemoved = true
 		r, err := e.Sync(context.Background(), []types.NamespacedName{f.name(0)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if ops := k.Ops()[before:]; len(ops) != 1 || r.Services != 1 {
-			t.Errorf("with %d Services, the end of one endpoint took %v", n, ops)
+			t.Errorf("with %d Services, the removal of one endpoint took %v", n, ops)
 		}
 	}
 }
 
-// counting is a kernel that counts exchanges.
-type counting struct {
+// countingKernel counts exchanges with the kernel.
+type countingKernel struct {
 	kernel.Batcher
 	exchanges, operations int
 }
 
-func (c *counting) Apply(op kernel.Op) error {
+func (c *countingKernel) Apply(op kernel.Op) error {
 	c.exchanges, c.operations = c.exchanges+1, c.operations+1
 	return c.Batcher.Apply(op)
 }
 
-func (c *counting) ApplyAll(ops []kernel.Op) []error {
+func (c *countingKernel) ApplyAll(ops []kernel.Op) []error {
 	c.exchanges, c.operations = c.exchanges+1, c.operations+len(ops)
 	return c.Batcher.ApplyAll(ops)
 }
 
-// A start does all that it has to in a hundredth of the exchanges.
-func TestAStartTakesFewExchanges(t *testing.T) {
+// A start needs at most a hundredth as many exchanges as operations.
+func TestStartBatchesOperations(t *testing.T) {
 	f, k, _ := newFleet(1000)
-	c := &counting{Batcher: k}
+	c := &countingKernel{Batcher: k}
 	e := New(c, f, Options{Desired: desired.Options{Node: node, Scheduler: "rr"}, Drain: limits, Now: func() time.Time { return time.Unix(0, 0) }})
 	if _, err := e.Full(context.Background()); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func BenchmarkOneChange(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				f.fewer = !f.fewer
+				f.podRemoved = !f.podRemoved
 				if _, err := e.Sync(context.Background(), []types.NamespacedName{f.name(0)}); err != nil {
 					b.Fatal(err)
 				}

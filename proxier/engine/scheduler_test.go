@@ -7,41 +7,41 @@ import (
 	"github.com/hitless/hitless/proxier/desired"
 )
 
-// askFor changes the scheduler that the Service asks for.
-func (b *bench) askFor(scheduler int) Report {
+// requestScheduler changes the scheduler annotation of the Service.
+func (b *fixture) requestScheduler(scheduler int) Report {
 	b.Helper()
 	b.world.services[0].scheduler = scheduler
-	return b.report(b.engine.Sync(context.Background(), b.world.Names()))
+	return b.mustReport(b.engine.Sync(context.Background(), b.world.Names()))
 }
 
-func TestSchedulerIsChangedInPlace(t *testing.T) {
-	b := newBench(t)
-	b.ops()
-	b.askFor(1)
-	b.did("another scheduler", "update-virtual VIP")
+func TestSchedulerIsUpdatedInPlace(t *testing.T) {
+	b := newFixture(t)
+	b.newOps()
+	b.requestScheduler(1)
+	b.expectOps("another scheduler", "update-virtual VIP")
 	if v, _ := b.kernel.State().Virtual(vip); v.Scheduler != "wrr" {
-		t.Errorf("it has %s", v.Scheduler)
+		t.Errorf("scheduler %s, want wrr", v.Scheduler)
 	}
-	b.askFor(0)
-	b.did("the node's again", "update-virtual VIP")
+	b.requestScheduler(0)
+	b.expectOps("back to the node's scheduler", "update-virtual VIP")
 }
 
-// A Service whose scheduler this kernel does not have is served by the node's, which is said once; when the module has come,
-// the next full pass finds it.
-func TestSchedulerThatTheKernelLacks(t *testing.T) {
-	b := newBench(t)
-	b.ops()
+// A Service that requests a missing scheduler uses the node's, which is reported once. The next full pass finds a
+// scheduler that was loaded meanwhile.
+func TestMissingScheduler(t *testing.T) {
+	b := newFixture(t)
+	b.newOps()
 	b.kernel.SetSchedulerMissing("wrr", true)
-	if r := b.askFor(1); len(r.Refused) != 1 || r.Refused[0].Reason != desired.BadScheduler {
-		t.Errorf("refused %v, want the scheduler", r.Refused)
+	if r := b.requestScheduler(1); len(r.Refused) != 1 || r.Refused[0].Reason != desired.BadScheduler {
+		t.Errorf("refused %v, want one of reason bad-scheduler", r.Refused)
 	}
-	if r := b.report(b.engine.Full(context.Background())); len(r.Refused) != 0 {
+	if r := b.mustReport(b.engine.Full(context.Background())); len(r.Refused) != 0 {
 		t.Errorf("refused again: %v", r.Refused)
 	}
-	b.did("it keeps the node's")
+	b.expectOps("the node's scheduler stays")
 	b.kernel.SetSchedulerMissing("wrr", false)
-	b.askFor(1)
-	b.did("nobody has looked again yet")
-	b.report(b.engine.Full(context.Background()))
-	b.did("the module has come", "update-virtual VIP")
+	b.requestScheduler(1)
+	b.expectOps("no new check before a full pass")
+	b.mustReport(b.engine.Full(context.Background()))
+	b.expectOps("after the module was loaded", "update-virtual VIP")
 }

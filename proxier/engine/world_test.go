@@ -15,37 +15,37 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// world is a small cluster, seen from node-1: three Services with up to four pods each, the first two of them local.
+// world is a small cluster as node-1 sees it: three Services with up to four pods each, the first two of them local.
 type world struct {
 	services [3]service
-	address  int         // of nodeAddrs: the node's primary one
-	hostile  *v1.Service // one that no proxy should obey; nil for none
+	address  int         // index in nodeAddrs of the node's primary IPv4 address
+	hostile  *v1.Service // Service with invalid claims; nil for none
 }
 
 // hostileName is the name of the hostile Service.
 var hostileName = types.NamespacedName{Namespace: "default", Name: "s9"}
 
-// nodeAddrs are the addresses that the node has. The one of IPv6 is always primary.
+// nodeAddrs are the addresses of the node. The IPv6 address is always primary.
 var nodeAddrs = []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.1.11"), netip.MustParseAddr("fd00:10::11")}
 
 // NodeAddresses implements Objects.
 func (w *world) NodeAddresses() []netip.Addr { return []netip.Addr{nodeAddrs[w.address], nodeAddrs[2]} }
 
 type service struct {
-	exists       bool
-	balanced     bool // type LoadBalancer with an address of its own
-	nodePort     bool
-	shared       bool // has an external IP that other Services may have too
-	localOut     bool // externalTrafficPolicy: Local
-	localIn      bool // internalTrafficPolicy: Local
-	secondPort   bool
-	udpPort      bool
-	hints        hints
-	dual         bool // has addresses of both families
-	scheduler    int  // that it asks for, in schedulers
-	clients      int  // who may come to the balancer's address, in clientRanges
-	pods         [4]podState
-	listedInBoth bool // all endpoints stand in two slices, as while the controller moves them
+	exists        bool
+	loadBalancer  bool // type LoadBalancer with an address of its own
+	nodePort      bool
+	shared        bool // has the external IP that several Services claim
+	externalLocal bool // externalTrafficPolicy: Local
+	internalLocal bool // internalTrafficPolicy: Local
+	secondPort    bool
+	udpPort       bool
+	hints         hints
+	dualStack     bool // dual-stack
+	scheduler     int  // index in schedulers
+	clients       int  // index in clientRanges
+	pods          [4]podState
+	listedInBoth  bool // all endpoints are in two slices, as while the controller moves them
 }
 
 type podState uint8
@@ -64,7 +64,8 @@ func name(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("s%d", i)}
 }
 
-// hints are what the endpoints say about whom they are for: each for its own zone or node. The last pod may have none.
+// hints is a pattern of topology hints: each endpoint for its own zone or node. In the partial pattern the last pod
+// has none.
 type hints uint8
 
 const (
@@ -77,7 +78,7 @@ const (
 // NodeZone implements Objects.
 func (w *world) NodeZone() string { return "zone-of-" + node }
 
-func (h hints) of(pod int, where string) *discovery.EndpointHints {
+func (h hints) forPod(pod int, where string) *discovery.EndpointHints {
 	switch {
 	case h == noHints, h == partialHints && pod == 3:
 		return nil
@@ -87,22 +88,22 @@ func (h hints) of(pod int, where string) *discovery.EndpointHints {
 	return &discovery.EndpointHints{ForZones: []discovery.ForZone{{Name: "zone-of-" + where}}}
 }
 
-// near reports whether only local pods are meant for this node, as far as they are ready.
-func (s service) near() bool {
+// localHinted reports whether the hints of ready pods restrict this node to local ones.
+func (s service) localHinted() bool {
 	localReady := s.pods[0] == ready || s.pods[1] == ready
 	return localReady && (s.hints == zoneHints || s.hints == nodeHints || s.hints == partialHints && s.pods[3] != ready)
 }
 
-// clientRanges are values of loadBalancerSourceRanges, of which some overlap others.
+// clientRanges are values of loadBalancerSourceRanges, some of which overlap.
 var clientRanges = [][]string{nil, {"198.51.100.0/24"}, {"198.51.100.0/25", "10.9.0.0/16"}, {"198.51.0.0/16"}}
 
-// schedulers are values of the annotation; the node's is rr.
+// schedulers are values of the annotation; the node's scheduler is rr.
 var schedulers = []string{"", "wrr", "nonsense"}
 
 func clusterIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:96::%d", 10+i)) }
 
-// six is the address of a pod in IPv6.
-func six(v4 netip.AddrPort) netip.AddrPort {
+// podIPv6 returns the IPv6 address of a pod.
+func podIPv6(v4 netip.AddrPort) netip.AddrPort {
 	a := v4.Addr().As4()
 	return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("fd00:244:%d::%d", a[2], a[3])), v4.Port())
 }
@@ -147,7 +148,7 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	svc.Annotations = map[string]string{desired.SchedulerAnnotation: schedulers[s.scheduler]}
 	svc.Spec.ClusterIP = clusterIP(i).String()
 	svc.Spec.LoadBalancerSourceRanges = clientRanges[s.clients]
-	if s.dual {
+	if s.dualStack {
 		svc.Spec.ClusterIPs = []string{clusterIP(i).String(), clusterIP6(i).String()}
 	}
 	svc.Spec.Ports = []v1.ServicePort{{Name: "a", Port: 80}}
@@ -163,7 +164,7 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 			svc.Spec.Ports[p].NodePort = int32(nodePort(i, uint16(svc.Spec.Ports[p].Port)))
 		}
 	}
-	if s.balanced {
+	if s.loadBalancer {
 		svc.Spec.Type = v1.ServiceTypeLoadBalancer
 		svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: externIP(i).String()}}
 		svc.Spec.HealthCheckNodePort = int32(healthPort(i))
@@ -171,10 +172,10 @@ func (w *world) Service(n types.NamespacedName) *v1.Service {
 	if s.shared {
 		svc.Spec.ExternalIPs = []string{sharedIP.String()}
 	}
-	if s.localOut {
+	if s.externalLocal {
 		svc.Spec.ExternalTrafficPolicy = v1.ServiceExternalTrafficPolicyLocal
 	}
-	if s.localIn {
+	if s.internalLocal {
 		policy := v1.ServiceInternalTrafficPolicyLocal
 		svc.Spec.InternalTrafficPolicy = &policy
 	}
@@ -207,7 +208,7 @@ func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 		}
 		is := func(b bool) *bool { return &b }
 		one.Endpoints = append(one.Endpoints, discovery.Endpoint{
-			Addresses: []string{pod(i, p, 0).Addr().String()}, NodeName: &where, Hints: s.hints.of(p, where),
+			Addresses: []string{pod(i, p, 0).Addr().String()}, NodeName: &where, Hints: s.hints.forPod(p, where),
 			Conditions: discovery.EndpointConditions{Ready: is(state == ready), Serving: is(state == ready || state == draining),
 				Terminating: is(state == draining || state == dying)},
 		})
@@ -219,36 +220,37 @@ func (w *world) Slices(n types.NamespacedName) []*discovery.EndpointSlice {
 		slices.Reverse(two.Endpoints)
 		all = append(all, two)
 	}
-	if s.dual {
-		all = append(all, inIPv6(one))
+	if s.dualStack {
+		all = append(all, ipv6Slice(one))
 	}
 	return all
 }
 
-// inIPv6 is the slice of the same pods in the other family.
-func inIPv6(s *discovery.EndpointSlice) *discovery.EndpointSlice {
+// ipv6Slice returns the slice of the same pods in IPv6.
+func ipv6Slice(s *discovery.EndpointSlice) *discovery.EndpointSlice {
 	s = s.DeepCopy()
 	s.Name, s.AddressType = s.Name+"-6", discovery.AddressTypeIPv6
 	for i := range s.Endpoints {
 		a := &s.Endpoints[i].Addresses[0]
-		*a = six(netip.AddrPortFrom(netip.MustParseAddr(*a), 0)).Addr().String()
+		*a = podIPv6(netip.AddrPortFrom(netip.MustParseAddr(*a), 0)).Addr().String()
 	}
 	return s
 }
 
-// expectation is the contract for one virtual server, worked out from the world and not from the code under test.
+// expectation is the wanted state of one virtual server, computed from the world independently of the code under
+// test.
 type expectation struct {
 	reals  []netip.AddrPort
 	drop   bool
 	source kernel.Set
-	from   []string // who may come; nil for everybody
+	from   []string // allowed clients; nil for all
 	sched  string
-	bound  bool                    // the address has to be bound; that of a NodePort is the node's already
-	listed map[netip.AddrPort]bool // all its endpoints, and whether they serve
+	bound  bool                    // the address must be bound; false for NodePorts
+	listed map[netip.AddrPort]bool // all endpoints, and whether they serve
 }
 
 func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
-	onlyLocal = onlyLocal || s.near()
+	onlyLocal = onlyLocal || s.localHinted()
 	for _, want := range []podState{ready, draining} {
 		var found []netip.AddrPort
 		for p, state := range s.pods {
@@ -263,13 +265,13 @@ func (s service) usable(svc int, onlyLocal bool, port int) []netip.AddrPort {
 	return nil
 }
 
-// listed returns the endpoints of one port and family, and whether each of them serves.
+// listed returns the endpoints of one port and family, and whether each serves.
 func (s service) listed(svc, port int, is6 bool) map[netip.AddrPort]bool {
 	all := map[netip.AddrPort]bool{}
 	for p, state := range s.pods {
 		real := pod(svc, p, port)
 		if is6 {
-			real = six(real)
+			real = podIPv6(real)
 		}
 		if state != absent {
 			all[real] = state == ready || state == draining
@@ -278,10 +280,10 @@ func (s service) listed(svc, port int, is6 bool) map[netip.AddrPort]bool {
 	return all
 }
 
-// contract returns what must be served, by virtual server.
+// contract returns the wanted state by virtual server.
 func (w *world) contract() map[kernel.Key]expectation {
 	all := map[kernel.Key]expectation{}
-	// The shared address goes to the oldest Service that claims it: the one with the highest number.
+	// The shared address belongs to the oldest Service that claims it: the one with the highest number.
 	for i, s := range w.services {
 		if !s.exists {
 			continue
@@ -302,7 +304,7 @@ func (w *world) contract() map[kernel.Key]expectation {
 				reals := s.usable(i, onlyLocal, target)
 				if a.Is6() {
 					for n := range reals {
-						reals[n] = six(reals[n])
+						reals[n] = podIPv6(reals[n])
 					}
 				}
 				all[kernel.Key{Addr: a, Protocol: protocol, Port: port}] = expectation{reals: reals, source: source, listed: s.listed(i, target, a.Is6()), sched: []string{"rr", "wrr", "rr"}[s.scheduler],
@@ -310,28 +312,28 @@ func (w *world) contract() map[kernel.Key]expectation {
 			}
 			add := func(a netip.Addr, onlyLocal bool, source kernel.Set) { at(a, port, onlyLocal, source) }
 			outside := kernel.Masquerade
-			if s.localOut {
+			if s.externalLocal {
 				outside = kernel.FromNode
 			}
-			add(clusterIP(i), s.localIn, kernel.OffCluster)
-			if s.dual {
-				add(clusterIP6(i), s.localIn, kernel.OffCluster)
+			add(clusterIP(i), s.internalLocal, kernel.OffCluster)
+			if s.dualStack {
+				add(clusterIP6(i), s.internalLocal, kernel.OffCluster)
 			}
-			if s.balanced {
-				add(externIP(i), s.localOut, outside)
+			if s.loadBalancer {
+				add(externIP(i), s.externalLocal, outside)
 				k := kernel.Key{Addr: externIP(i), Protocol: protocol, Port: port}
 				e := all[k]
 				e.from = clientRanges[s.clients]
 				all[k] = e
 			}
 			if s.nodePort {
-				at(nodeAddrs[w.address], nodePort(i, port), s.localOut, outside)
+				at(nodeAddrs[w.address], nodePort(i, port), s.externalLocal, outside)
 			}
-			if s.nodePort && s.dual {
-				at(nodeAddrs[2], nodePort(i, port), s.localOut, outside)
+			if s.nodePort && s.dualStack {
+				at(nodeAddrs[2], nodePort(i, port), s.externalLocal, outside)
 			}
 			if s.shared {
-				add(sharedIP, s.localOut, outside)
+				add(sharedIP, s.externalLocal, outside)
 			}
 		}
 	}

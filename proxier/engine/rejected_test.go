@@ -12,9 +12,9 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Whatever the kernel refuses of one Service for good, it is told once, is no failure any more after three passes, keeps nobody else
-// from being served, is tried again, and is told anew when it comes back.
-func TestWhatTheKernelRefusesForGood(t *testing.T) {
+// A permanently rejected operation of one Service is reported once, is no failure after three passes, does not affect
+// other Services, is retried, and is reported again if it recurs.
+func TestPermanentlyRejectedOperations(t *testing.T) {
 	bad := kernel.Key{Addr: clusterIP(1), Protocol: kernel.TCP, Port: 80}
 	all := func() service { return service{exists: true, pods: [4]podState{2: ready, 3: ready}} }
 	for _, test := range []struct {
@@ -29,16 +29,16 @@ func TestWhatTheKernelRefusesForGood(t *testing.T) {
 		{"set-weight", func(s *service) { s.pods[2] = draining }},
 	} {
 		t.Run(test.op, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.world.services[1] = all()
 			names := []types.NamespacedName{name(1)}
 			changed := all()
 			if test.change(&changed); changed != all() {
-				b.report(b.engine.Sync(context.Background(), names))
+				b.mustReport(b.engine.Sync(context.Background(), names))
 				b.world.services[1] = changed
 			}
 			reject := func(op kernel.Op) error {
-				k, s, _ := about(op)
+				k, s, _ := operandOf(op)
 				if sets, is := op.(kernel.ChangeSets); is && slices.ContainsFunc(sets.Add, func(e kernel.Element) bool { return e.Key == bad }) {
 					k = bad
 				} else if is {
@@ -49,23 +49,23 @@ func TestWhatTheKernelRefusesForGood(t *testing.T) {
 				}
 				return nil
 			}
-			told := func(when string) {
+			checkReported := func(when string) {
 				t.Helper()
 				var refused []desired.Refusal
 				for range 4 {
-					r := b.report(b.engine.Sync(context.Background(), names))
+					r := b.mustReport(b.engine.Sync(context.Background(), names))
 					names = nil
 					refused = append(refused, r.Refused...)
 				}
 				b.world.services[2] = all()
-				r := b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(2), name(1)}))
+				r := b.mustReport(b.engine.Sync(context.Background(), []types.NamespacedName{name(2), name(1)}))
 				if refused = append(refused, r.Refused...); len(refused) != 1 || refused[0].Reason != desired.KernelRefused || refused[0].Service != name(1) {
-					t.Errorf("%s: told %v", when, refused)
+					t.Errorf("%s: reported %v", when, refused)
 				}
-				if len(r.Failures) > 0 || b.engine.Pending() || !b.engine.Waits() || r.Again == 0 {
-					t.Errorf("%s: failures %v, pending %v, waits %v, tried again %d", when, r.Failures, b.engine.Pending(), b.engine.Waits(), r.Again)
+				if len(r.Failures) > 0 || b.engine.Pending() || !b.engine.HasRejected() || r.Rejected == 0 {
+					t.Errorf("%s: failures %v, pending %v, rejected waiting %v, rejected %d", when, r.Failures, b.engine.Pending(), b.engine.HasRejected(), r.Rejected)
 				}
-				if r = b.report(b.engine.Full(context.Background())); len(r.Repairs)+len(r.Refused) > 0 {
+				if r = b.mustReport(b.engine.Full(context.Background())); len(r.Repairs)+len(r.Refused) > 0 {
 					t.Errorf("%s: the next reconciliation repairs %v, refuses %v", when, r.Repairs, r.Refused)
 				}
 				if got := serving(b.kernel.State(), kernel.Key{Addr: clusterIP(2), Protocol: kernel.TCP, Port: 80}); len(got) != 2 {
@@ -78,41 +78,41 @@ func TestWhatTheKernelRefusesForGood(t *testing.T) {
 				}
 			}
 			b.kernel.RejectWith(reject)
-			told("first")
+			checkReported("first rejection")
 			b.kernel.ClearFaults()
-			r := b.report(b.engine.Sync(context.Background(), nil))
-			if r.Operations == 0 || len(r.Failures) > 0 || b.engine.Pending() || b.engine.Waits() {
-				t.Errorf("after the kernel came round: %+v, pending %v, waits %v", r, b.engine.Pending(), b.engine.Waits())
+			r := b.mustReport(b.engine.Sync(context.Background(), nil))
+			if r.Operations == 0 || len(r.Failures) > 0 || b.engine.Pending() || b.engine.HasRejected() {
+				t.Errorf("after the kernel accepted it: %+v, pending %v, rejected waiting %v", r, b.engine.Pending(), b.engine.HasRejected())
 			}
 			before := len(b.kernel.Ops())
-			if b.report(b.engine.Full(context.Background())); len(b.kernel.Ops()) != before {
-				t.Errorf("and then there was more to do: %v", b.kernel.Ops()[before:])
+			if b.mustReport(b.engine.Full(context.Background())); len(b.kernel.Ops()) != before {
+				t.Errorf("a further pass needed %v", b.kernel.Ops()[before:])
 			}
 			if test.op == "update-virtual" || test.op == "set-weight" {
-				return // what they need first would have to be undone
+				return // creating the Service again would succeed without them
 			}
 			b.world.services[1].exists = false
-			b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
+			b.mustReport(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
 			b.drain()
 			b.world.services[1] = all()
 			names = []types.NamespacedName{name(1)}
 			b.kernel.RejectWith(reject)
-			told("when it came back")
+			checkReported("recurrence")
 			b.world.services[1].exists = false
-			b.report(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
-			if b.engine.Waits() || b.engine.Pending() || len(b.engine.refusing) > 0 {
-				t.Errorf("the Service is gone; waits %v, pending %v", b.engine.Waits(), b.engine.Pending())
+			b.mustReport(b.engine.Sync(context.Background(), []types.NamespacedName{name(1)}))
+			if b.engine.HasRejected() || b.engine.Pending() || len(b.engine.rejections) > 0 {
+				t.Errorf("after the Service was deleted: rejected waiting %v, pending %v", b.engine.HasRejected(), b.engine.Pending())
 			}
 		})
 	}
 }
 
-// A kernel that refuses everything is no matter of one object: the proxier does not say that all is done.
-func TestKernelThatRefusesEverything(t *testing.T) {
+// If the kernel rejects everything, the cause is not one object, and the proxier reports pending work.
+func TestKernelRejectsEverything(t *testing.T) {
 	for _, op := range []string{"add-virtual", "add-real", "change-sets"} {
-		b := &bench{T: t, world: &world{}}
+		b := &fixture{T: t, world: &world{}}
 		b.world.services[0] = service{exists: true, pods: [4]podState{2: ready}}
-		b.kernel = newBench(t).kernel
+		b.kernel = newFixture(t).kernel
 		if err := b.kernel.ApplyExternally(kernel.DeleteVirtual{Key: vip}, kernel.Unbind{Addr: vip.Addr}); err != nil {
 			t.Fatal(err)
 		}
@@ -125,10 +125,10 @@ func TestKernelThatRefusesEverything(t *testing.T) {
 		})
 		b.restart()
 		for range 5 {
-			b.report(b.engine.Sync(context.Background(), nil))
+			b.mustReport(b.engine.Sync(context.Background(), nil))
 		}
 		if !b.engine.Pending() {
-			t.Errorf("the kernel refuses each %s, and nothing is pending", op)
+			t.Errorf("the kernel rejects every %s, but nothing is pending", op)
 		}
 	}
 }
