@@ -45,6 +45,7 @@ netns: build ## tests in network namespaces of the host's kernel (a user namespa
 	unshare -rnm $(GO) test -count=1 -tags netns ./reports
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
+	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./internal/cache
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run

@@ -17,6 +17,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 )
@@ -110,10 +111,10 @@ func (j *Joint) Write(dir string) error {
 		return fmt.Errorf("writing the joint report of %s: %w", j.Suite, err)
 	}
 	file := filepath.Join(dir, j.Suite+".json")
-	if err := os.WriteFile(file+".part", append(data, '\n'), 0o644); err != nil {
+	if err := cache.WriteFile(file, append(data, '\n')); err != nil {
 		return fmt.Errorf("writing the joint report of %s: %w", j.Suite, err)
 	}
-	return os.Rename(file+".part", file)
+	return nil
 }
 
 // ReadJoint reads a joint report.

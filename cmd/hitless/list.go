@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
@@ -61,11 +62,11 @@ func buildCommand() *cobra.Command {
 				}
 				targets = append(targets, t)
 			}
-			cache, err := run.CacheDir()
+			dir, err := cache.Dir()
 			if err != nil {
 				return err
 			}
-			b := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }}
+			b := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }}
 			binaries, err := b.Build(cmd.Context(), targets...)
 			for _, binary := range binaries {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\t%s\n", binary.Target.Name, binary.Target.Version, binary.Path)

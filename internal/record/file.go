@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // part is what a recording's file is called while it is written.
@@ -42,7 +44,7 @@ func (f *file) Write(lines []byte) (int, error) { return f.to.Write(lines) }
 func (f *file) finish() error {
 	err := errors.Join(f.to.Sync(), f.to.Close())
 	if err == nil {
-		err = os.Rename(f.name+part, f.name)
+		err = cache.Replace(f.name+part, f.name)
 	}
 	if err != nil {
 		return fmt.Errorf("ending the recording, of which %s%s is left: %w", f.name, part, err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -42,7 +43,7 @@ func replaceHistory(whole, old string) error {
 		return fmt.Errorf("making the history's folder: %w", err)
 	}
 	for _, name := range [...]string{reports.TimelineFile, reports.EventsFile, reports.AttemptsFile, reports.RunFile} {
-		if err := os.Rename(filepath.Join(whole, name), filepath.Join(old, name)); err != nil {
+		if err := cache.Replace(filepath.Join(whole, name), filepath.Join(old, name)); err != nil {
 			return fmt.Errorf("replacing the history: %w", err)
 		}
 	}

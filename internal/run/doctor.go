@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -73,7 +74,7 @@ func program(what, name, pkg string) Finding {
 }
 
 func cached(context.Context) []Finding {
-	dir, err := CacheDir()
+	dir, err := cache.Dir()
 	if err != nil {
 		return []Finding{{"cache", false, err.Error()}}
 	}

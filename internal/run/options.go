@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/subject"
@@ -85,24 +86,14 @@ func (o *Options) fillDefaults() error {
 	}
 	var err error
 	if o.Cache == "" {
-		o.Cache, err = CacheDir()
+		if o.Cache, err = cache.Dir(); err != nil {
+			err = usagef("%w", err)
+		}
 	}
 	if o.Program == "" && err == nil {
 		o.Program, err = os.Executable()
 	}
 	return err
-}
-
-// CacheDir is where builds, kernels and packed images are kept: $HITLESS_CACHE, or hitless in the user's cache folder.
-func CacheDir() (string, error) {
-	if dir := os.Getenv("HITLESS_CACHE"); dir != "" {
-		return dir, nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", usagef("finding the cache folder: %w; set HITLESS_CACHE to a folder", err)
-	}
-	return filepath.Join(dir, "hitless"), nil
 }
 
 // plan checks the call and makes the plan of it. Every error is a UsageError.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // results are what a run writes into its folder.
@@ -32,12 +32,10 @@ func makeOut(o *Options) error {
 			}
 		}
 	}
-	probe, err := os.CreateTemp(o.Out, ".write-")
-	if err != nil {
+	if err := cache.CheckWritable(o.Out); err != nil {
 		return usagef("writing to %s: %w; give another folder with --out", o.Out, err)
 	}
-	probe.Close()
-	return os.Remove(probe.Name())
+	return nil
 }
 
 // clearOut empties the folder of an earlier run. Its host.json, by which the next run knows it, goes last.
@@ -49,7 +47,7 @@ func clearOut(dir string) error {
 	var old []string
 	for _, e := range entries {
 		looked, _ := filepath.Match("at-*s", e.Name()) // the pattern is none that fails
-		if looked || strings.HasPrefix(e.Name(), checkpointPrefix) || e.Name() == "host.json"+newSuffix {
+		if looked || strings.HasPrefix(e.Name(), checkpointPrefix) || cache.IsUnfinished(e.Name()) {
 			old = append(old, e.Name())
 		}
 	}
@@ -72,11 +70,11 @@ func checkDisk(o Options) error {
 	for _, place := range []struct{ dir, change string }{
 		{o.Out, "--out"}, {os.TempDir(), "TMPDIR"}, {o.Cache, "HITLESS_CACHE"},
 	} {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(place.dir, &fs); err != nil {
-			continue // the run itself will tell
+		free, err := cache.FreeBytes(place.dir)
+		if err != nil {
+			continue // the run fails there with an error that is more precise
 		}
-		if free := fs.Bavail * uint64(fs.Bsize) >> 20; free < diskMB {
+		if free >>= 20; free < diskMB {
 			return usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", place.dir, free, diskMB, place.change)
 		}
 	}

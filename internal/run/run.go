@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/subject"
@@ -189,20 +190,13 @@ func inputsDigest(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// newSuffix ends the name of a file until it is whole.
-const newSuffix = ".new"
-
-// writeJSON replaces a file when the new one is whole.
+// writeJSON writes a file in one step.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	whole := path + newSuffix
-	if err := os.WriteFile(whole, append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
-	}
-	if err := os.Rename(whole, path); err != nil {
+	if err := cache.WriteFile(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -37,12 +38,12 @@ type machine struct {
 
 // Subjects tells what can be tested here, and why not the rest, and which kube-proxies are built.
 func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
-	cache, err := CacheDir()
+	dir, err := cache.Dir()
 	if err != nil {
 		return nil, nil, err
 	}
 	m := machine{has: installed, built: func() ([]build.Target, error) {
-		return (&build.Builder{Cache: filepath.Join(cache, "build")}).CachedAll(ctx, "kube-proxy")
+		return (&build.Builder{Cache: filepath.Join(dir, "build")}).CachedAll(ctx, "kube-proxy")
 	}}
 	return m.subjects()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 )
@@ -15,20 +16,20 @@ import (
 // cacheOfItsOwn is a cache whose kernel and packed files are everybody's, and whose snapshots are this test's.
 func cacheOfItsOwn(t *testing.T) string {
 	t.Helper()
-	everybodys, err := run.CacheDir()
+	shared, err := cache.Dir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := t.TempDir()
+	own := t.TempDir()
 	for _, name := range []string{"kernel", "initramfs"} {
-		if err := os.MkdirAll(filepath.Join(everybodys, name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(shared, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(filepath.Join(everybodys, name), filepath.Join(cache, name)); err != nil {
+		if err := os.Symlink(filepath.Join(shared, name), filepath.Join(own, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return cache
+	return own
 }
 
 func snapshots(t *testing.T, cache string) []string {

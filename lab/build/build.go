@@ -197,11 +197,11 @@ func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group,
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, g.root, func() { b.say(g, "waiting for another process that builds it") })
+	lock, err := s.lock(ctx, g.root, func() { b.say(g, "waiting for another process that builds it") })
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer lock.Close()
 	open := &group{root: g.root}
 	for i, t := range g.targets {
 		if bin, found := s.find(t, info.Version); found { // another process was faster

@@ -344,11 +344,11 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := s.lock(t.Context(), module.Version{}, func() {})
+	lock, err := s.lock(t.Context(), module.Version{}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unlock()
+	defer lock.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := s.lock(ctx, module.Version{}, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)

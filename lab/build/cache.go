@@ -12,17 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/module"
-	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // recipeVersion is raised when the way of building changes in a manner that the key does not see by itself.
 const recipeVersion = "1"
-
-// lockRetry is how often a lock that another process holds is tried again.
-const lockRetry = 250 * time.Millisecond
 
 // store is the cache on disk.
 //
@@ -32,17 +29,10 @@ const lockRetry = 250 * time.Millisecond
 //	lock/                                     one file per version of a root module
 type store struct{ dir string }
 
-// DefaultCache is the directory for built binaries: build in $HITLESS_CACHE, or else in hitless in the user's cache
-// directory.
+// DefaultCache is the directory for built binaries: build in the cache directory.
 func DefaultCache() (string, error) {
-	if dir := os.Getenv("HITLESS_CACHE"); dir != "" {
-		return filepath.Join(dir, "build"), nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding a directory for built programs: %w; set HITLESS_CACHE", err)
-	}
-	return filepath.Join(dir, "hitless", "build"), nil
+	dir, err := cache.Dir()
+	return filepath.Join(dir, "build"), err
 }
 
 // compileID stands for all that decides how sources are compiled, other than the Go version.
@@ -136,7 +126,11 @@ func (s store) remember(t Target, goVersion, entry string) error {
 	if err != nil {
 		return fmt.Errorf("noting %s in the cache: %w", t, err)
 	}
-	return replaceFile(s.indexFile(t, goVersion), text)
+	file := s.indexFile(t, goVersion)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("noting %s in the cache: %w", t, err)
+	}
+	return cache.WriteFile(file, text)
 }
 
 // publish moves a built binary into the cache in one step, with what it was made from beside it. The lock must be held.
@@ -150,10 +144,10 @@ func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
 	b.Sha256, b.Path = sum, filepath.Join(entry, b.Target.Name)
 	fresh, err := fillEntry(b, built, goMod, goSum)
 	if err == nil {
-		err = errors.Join(os.RemoveAll(entry), os.MkdirAll(filepath.Dir(entry), 0o755)) // only a damaged one can be there
+		err = os.RemoveAll(entry) // a damaged one
 	}
 	if err == nil {
-		err = os.Rename(fresh, entry)
+		err = cache.InstallDir(fresh, entry)
 	}
 	if err != nil {
 		return Binary{}, fmt.Errorf("putting %s into the cache: %w", b.Target, err)
@@ -167,7 +161,7 @@ func fillEntry(b Binary, built, goMod, goSum string) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Rename(built, filepath.Join(dir, b.Target.Name)); err != nil {
+	if err := cache.Replace(built, filepath.Join(dir, b.Target.Name)); err != nil {
 		return "", err
 	}
 	text, err := json.MarshalIndent(b, "", "  ")
@@ -180,26 +174,6 @@ func fillEntry(b Binary, built, goMod, goSum string) (string, error) {
 		}
 	}
 	return dir, nil
-}
-
-// replaceFile writes a file in one step.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func fileSum(path string) (string, error) {
@@ -217,37 +191,13 @@ func lockName(m module.Version) string {
 	return strings.ReplaceAll(m.Path, "/", "_") + "@" + m.Version
 }
 
-// lock takes the lock of a root module's version, waiting for other processes that build it. The lock ends with the
-// process at the latest.
-func (s store) lock(ctx context.Context, m module.Version, waiting func()) (unlock func(), err error) {
-	dir := filepath.Join(s.dir, "lock")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("locking the cache of built programs: %w", err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName(m)), os.O_CREATE|os.O_RDWR, 0o644)
+// lock takes the lock of a root module's version. While another process has it, waiting is called once.
+func (s store) lock(ctx context.Context, m module.Version, waiting func()) (*cache.Lock, error) {
+	lock, err := cache.Acquire(ctx, filepath.Join(s.dir, "lock", lockName(m)), waiting)
 	if err != nil {
 		return nil, fmt.Errorf("locking the cache of built programs: %w", err)
 	}
-	unlock = func() { f.Close() } // closing releases it, and there is nothing to lose in a lock file
-	for told := false; ; told = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return unlock, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			unlock()
-			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-		}
-		if !told {
-			waiting()
-		}
-		select {
-		case <-ctx.Done():
-			unlock()
-			return nil, ctx.Err()
-		case <-time.After(lockRetry):
-		}
-	}
+	return lock, nil
 }
 
 // workspace makes an empty directory for a build, and removes what a killed build of the same module left. The lock

@@ -2,19 +2,20 @@ package vm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // HostCPU is one CPU of the host that this run has for itself, as far as other runs of hitless go.
 type HostCPU struct {
 	Number int
-	lock   *os.File
+	lock   *cache.Lock
 }
 
 // TakeCPU takes the first free CPU out of those that this process may use, and waits while other runs hold all of them.
@@ -33,9 +34,8 @@ func TakeCPU(ctx context.Context, line func(string)) (*HostCPU, error) {
 		if !told && line != nil {
 			line("hitless: waiting for a free CPU: other runs hold all of them")
 		}
-		// File locks give no event without blocking a thread for good; a quarter second is short beside a run.
 		select {
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(cache.RetryInterval):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -48,22 +48,18 @@ func lockFreeCPU(allowed unix.CPUSet) (*HostCPU, error) {
 			continue
 		}
 		name := filepath.Join(os.TempDir(), fmt.Sprintf("hitless-cpu-%d.lock", n))
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o666)
-		if errors.Is(err, os.ErrPermission) {
-			f, err = os.Open(name)
-		}
+		lock, err := cache.TryLock(name)
 		if err != nil {
 			return nil, fmt.Errorf("taking a CPU for the guest: %w", err)
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			return &HostCPU{Number: n, lock: f}, nil
+		if lock != nil {
+			return &HostCPU{Number: n, lock: lock}, nil
 		}
-		f.Close()
 	}
 	return nil, nil
 }
 
-// Release lets other runs have the CPU.
+// Release frees the CPU for other runs.
 func (c *HostCPU) Release() { c.lock.Close() }
 
 // PinThread binds the calling thread, and what it starts, to one CPU.

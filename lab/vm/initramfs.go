@@ -18,6 +18,8 @@ import (
 
 	"github.com/cavaliergopher/cpio"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // Image is the content of an initramfs: what stands at which path of the guest. Packed twice it gives the same bytes:
@@ -163,35 +165,35 @@ var Folders = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/ru
 
 // Pack writes the image into the cache, named by its content, and returns its path and digest. A cached one is not
 // written again.
-func (img *Image) Pack(cache string) (file, digest string, err error) {
+func (img *Image) Pack(dir string) (file, digest string, err error) {
 	if digest, err = img.Digest(); err != nil {
 		return "", "", err
 	}
-	file = filepath.Join(cache, imagePrefix+digest[:24]+".cpio")
-	if now := time.Now(); os.Chtimes(file, now, now) == nil {
+	file = filepath.Join(dir, imagePrefix+digest[:24]+".cpio")
+	if cache.MarkUsed(file) == nil {
 		return file, digest, nil
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", "", fmt.Errorf("making the cache: %w", err)
-	}
-	tmp, err := os.CreateTemp(cache, "pack-")
+	packed, err := cache.Create(dir)
 	if err != nil {
 		return "", "", fmt.Errorf("packing the guest's files: %w", err)
 	}
-	defer os.Remove(tmp.Name())
-	out := bufio.NewWriterSize(tmp, 1<<20)
-	err = errors.Join(img.write(out), out.Flush(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), file)
+	defer packed.Discard()
+	out := bufio.NewWriterSize(packed, 1<<20)
+	if err = errors.Join(img.write(out), out.Flush()); err == nil {
+		err = packed.Finish(filepath.Base(file))
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("packing the guest's files into %s: %w", file, err)
 	}
-	return file, digest, sweepImages(cache, time.Now())
+	return file, digest, cache.Prune(dir, imagePrefix, imageLimit, time.Now())
 }
 
 // imagePrefix begins the names of packed images.
 const imagePrefix = "lab-"
+
+// imageLimit bounds the packed images: each build of a program makes another of 100 MB and more. MinAge covers the time between
+// packing and booting, in which nothing holds an image.
+var imageLimit = cache.Limit{Keep: 8, MinAge: 10 * time.Minute}
 
 // Digest is over names, modes and contents. Contents of files are read through unless they are known, so that a program that was
 // built anew at the same path is another image.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // KernelPackage is the distribution's package whose kernel the guest runs: the newest of its series, as the
@@ -82,11 +84,7 @@ func downloadKernel(ctx context.Context, dir, name string) error {
 	if _, err := output(ctx, work, "dpkg-deb", "-x", packages[0], filepath.Join(work, "root")); err != nil {
 		return err
 	}
-	err = os.Rename(filepath.Join(work, "root"), dir)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
+	return cache.InstallDir(filepath.Join(work, "root"), dir)
 }
 
 func openKernel(dir, id string) (Kernel, error) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // Boot says what to boot and for how long at most.
@@ -103,9 +105,9 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("booting the guest: %s is not installed; `apt-get install qemu-system-x86` brings it", QEMU)
 	}
-	image, err := holdImage(b.Initrd)
+	image, err := cache.Hold(b.Initrd)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the guest's files: %w", err)
 	}
 	defer image.Close()
 	line := func(string, []byte) {}
@@ -145,12 +147,12 @@ func (b Boot) snapshot() *snapshot {
 
 // once runs the guest, from the snapshot if there is one. An error after which it may be run again is a snapshotError.
 func (b Boot) once(ctx context.Context, path string, cpu int, from *snapshot) (*Outcome, error) {
-	own, err := newFolder()
+	own, err := cache.NewTempDir("hitless-vm-")
 	if err != nil {
 		return nil, err
 	}
-	defer own.remove()
-	out, err := mapRegion(filepath.Join(own.path, "region"))
+	defer own.Remove()
+	out, err := mapRegion(filepath.Join(own.Path, "region"))
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +166,11 @@ func (b Boot) once(ctx context.Context, path string, cpu int, from *snapshot) (*
 		return nil, err
 	}
 	out.CPU = cpu
-	args := b.commandLine(own.path, from != nil)
+	args := b.commandLine(own.Path, from != nil)
 	for _, a := range args {
-		out.Args = append(out.Args, strings.ReplaceAll(a, own.path+"/", ""))
+		out.Args = append(out.Args, strings.ReplaceAll(a, own.Path+"/", ""))
 	}
-	return out, b.supervise(ctx, path, args, own.path, from, out)
+	return out, b.supervise(ctx, path, args, own.Path, from, out)
 }
 
 // putPlan tells the guest all that it is to do.

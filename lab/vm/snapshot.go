@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -9,11 +8,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // A snapshot is a guest as it was when it stopped itself (Pause): its memory and the state of its devices, in a file that has its
@@ -21,7 +19,6 @@ import (
 const (
 	snapshotPrefix = "lab-"
 	snapshotSuffix = ".guest"
-	halfPrefix     = "new-"
 	keptSnapshots  = 4
 	// snapshotRoom is what stays free on the disk, in bytes, or none is made: they are a help only.
 	snapshotRoom = 8 << 30
@@ -37,16 +34,11 @@ type snapshot struct {
 func openSnapshot(dir, key string) *snapshot {
 	names, _ := filepath.Glob(filepath.Join(dir, snapshotPrefix+key+"-*"+snapshotSuffix))
 	for _, name := range names {
-		f, err := os.Open(name)
+		f, err := cache.TryHold(name)
 		if err != nil {
-			continue
+			continue // pruned meanwhile
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil { // being swept
-			f.Close()
-			continue
-		}
-		now := time.Now()
-		_ = os.Chtimes(name, now, now) // the ones used last are kept
+		_ = cache.MarkUsed(name)
 		s := &snapshot{f, sync.OnceValue(func() string { return snapshotSum(f, key) })}
 		go s.sum()
 		return s
@@ -79,30 +71,25 @@ func snapshotSum(f *os.File, key string) string {
 
 // saveSnapshot writes the stopped guest into a file, whole or not at all.
 func saveSnapshot(m *monitor, dir, key string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("saving the guest: %w", err)
-	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil || int64(disk.Bavail)*disk.Bsize < snapshotRoom {
-		return errors.Join(fmt.Errorf("saving the guest: less than %d GB are free in %s", snapshotRoom>>30, dir), err)
-	}
-	f, err := os.CreateTemp(dir, halfPrefix+"*")
+	f, err := cache.Create(dir)
 	if err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	defer os.Remove(f.Name()) // it has another name when all went well
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil { // or it would be taken for a dead run's
+	defer f.Discard()
+	if free, err := cache.FreeBytes(dir); err != nil || free < snapshotRoom {
+		return errors.Join(fmt.Errorf("saving the guest: less than %d GB are free in %s", snapshotRoom>>30, dir), err)
+	}
+	if err := m.save(f.File); err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	if err := m.save(f); err != nil {
+	name := snapshotSum(f.File, key)
+	if name == "" {
+		return fmt.Errorf("saving the guest: reading %s for its checksum failed", f.Name())
+	}
+	if err := f.Finish(name); err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	name := snapshotSum(f, key)
-	if err := os.Rename(f.Name(), filepath.Join(dir, name)); err != nil || name == "" {
-		return fmt.Errorf("saving the guest: %w", err)
-	}
-	return sweepSnapshots(dir)
+	return pruneSnapshots(dir)
 }
 
 // save has QEMU write the stopped guest into the file.
@@ -131,23 +118,6 @@ func (m *monitor) restore(f *os.File) error {
 	return m.awaitMigration()
 }
 
-// sweepSnapshots removes all but those that were used last and those in use, and what killed runs have left half made.
-func sweepSnapshots(dir string) error {
-	half, _ := filepath.Glob(filepath.Join(dir, halfPrefix+"*"))
-	whole, err := filepath.Glob(filepath.Join(dir, snapshotPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	used := map[string]int64{}
-	for _, name := range whole {
-		if info, err := os.Stat(name); err == nil { // else another has swept it
-			used[name] = info.ModTime().UnixNano()
-		}
-	}
-	slices.SortFunc(whole, func(a, b string) int { return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b)) })
-	var failed error
-	for _, name := range append(half, whole[min(keptSnapshots, len(whole)):]...) {
-		failed = errors.Join(failed, removeUnused(name))
-	}
-	return failed
+func pruneSnapshots(dir string) error {
+	return cache.Prune(dir, snapshotPrefix, cache.Limit{Keep: keptSnapshots}, time.Now())
 }

@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // The files of a watch in its folder, beside the results.
@@ -89,33 +89,21 @@ func open(dir string, create bool) (*file, error) {
 	return &file{f, dir}, nil
 }
 
-// lockAll is a lock on the whole file, by its open file description (F_OFD_SETLK in fcntl(2)).
-func lockAll(kind int16) *unix.Flock_t { return &unix.Flock_t{Type: kind, Whence: io.SeekStart} }
-
 // lock takes the lock, and returns false when a watch has it.
 func (f *file) lock() (bool, error) {
-	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, lockAll(unix.F_WRLCK))
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return false, nil
-	}
-	return err == nil, f.explain(err)
+	taken, err := cache.TryLockRange(f.File)
+	return taken, f.explain(err)
 }
 
 // await takes the lock as soon as the watch that has it is gone.
 func (f *file) await() error {
-	for {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, lockAll(unix.F_WRLCK))
-		if !errors.Is(err, unix.EINTR) {
-			return f.explain(err)
-		}
-	}
+	return f.explain(cache.LockRange(f.File))
 }
 
 // held reports whether a watch has the lock, without taking it.
 func (f *file) held() (bool, error) {
-	l := lockAll(unix.F_WRLCK)
-	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l)
-	return err == nil && l.Type != unix.F_UNLCK, f.explain(err)
+	locked, err := cache.IsLocked(f.File)
+	return locked, f.explain(err)
 }
 
 func (f *file) explain(err error) error {

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/reports"
@@ -60,9 +61,9 @@ var _ = BeforeSuite(func() {
 // modprobe, without which it takes the kernel for one that has no IPVS. What that would load is there.
 func describe(ctx context.Context, dir, mode, cleanup string) string {
 	GinkgoHelper()
-	cache, err := run.CacheDir()
+	cached, err := cache.Dir()
 	Expect(err).NotTo(HaveOccurred())
-	builder := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
+	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
 	built, err := builder.Build(ctx, build.Target{Name: "kube-proxy", Version: version})
 	Expect(err).NotTo(HaveOccurred())
 	modprobe, err := exec.LookPath("true")

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
@@ -94,11 +95,11 @@ func boot(t *testing.T, packages []string, line func(string)) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := run.CacheDir()
+	dir, err := cache.Dir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _, err := image.Pack(filepath.Join(cache, "initramfs"))
+	file, _, err := image.Pack(filepath.Join(dir, "initramfs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +122,11 @@ func closed(o *vm.Outcome) []string {
 // image packs the test programs, and what they and the guest's first process need.
 func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 	t.Helper()
-	cache, err := run.CacheDir()
+	dir, err := cache.Dir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := vm.FetchKernel(context.Background(), filepath.Join(cache, "kernel"), func(s string) { t.Log(s) })
+	kernel, err := vm.FetchKernel(context.Background(), filepath.Join(dir, "kernel"), func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 	if err := errors.Join(err, run.AddTools(img)); err != nil {
 		t.Fatal(err)
 	}
-	builder := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { t.Log(s) }}
+	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s string) { t.Log(s) }}
 	built, err := builder.Build(context.Background(), kubeProxy)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/reports"
@@ -22,9 +23,9 @@ import (
 // ready again but once in two, and the gap that is looked for is met too seldom for a run of minutes.
 func atOnce(ctx context.Context, dir string) string {
 	GinkgoHelper()
-	cache, err := run.CacheDir()
+	cached, err := cache.Dir()
 	Expect(err).NotTo(HaveOccurred())
-	builder := &build.Builder{Cache: filepath.Join(cache, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
+	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
 	built, err := builder.Build(ctx, build.Target{Name: "kube-proxy", Version: "v1.37.1"})
 	Expect(err).NotTo(HaveOccurred())
 	program, err := filepath.Rel(dir, built[0].Path)

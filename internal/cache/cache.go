@@ -1,0 +1,117 @@
+// Package cache keeps files that several processes share: it takes locks, writes files and directories that appear complete or
+// not at all, finds the cache directory, and prunes old entries. Other packages do none of that themselves. It imports nothing of
+// this project.
+//
+// A process that is killed leaves no half-written file under a final name. It may leave a file whose name begins with
+// UnfinishedPrefix; Prune removes those of Create that no process holds any more.
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir returns the cache directory: $HITLESS_CACHE, or hitless in the user's cache directory. It need not exist. The error names
+// the variable to set.
+func Dir() (string, error) {
+	if dir := os.Getenv("HITLESS_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w; set HITLESS_CACHE to a directory", err)
+	}
+	return filepath.Join(dir, "hitless"), nil
+}
+
+// FreeBytes returns the space that a process without privileges can use in the file system of a directory.
+func FreeBytes(dir string) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("reading the free space of %s: %w", dir, err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, nil
+}
+
+// CheckWritable returns the error of creating a file in a directory.
+func CheckWritable(dir string) error {
+	f, err := os.CreateTemp(dir, UnfinishedPrefix)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// MarkUsed makes an entry the most recently used one for Prune. The error is that of a file that does not exist.
+func MarkUsed(file string) error {
+	now := time.Now()
+	return os.Chtimes(file, now, now)
+}
+
+// Limit bounds the entries of a cache.
+type Limit struct {
+	Keep   int           // number of most recently used entries that stay
+	MinAge time.Duration // time since the last use for which an entry stays in any case
+}
+
+// Prune removes the files dir/PREFIX* beyond the limit, by the time of their last use (MarkUsed) before now, and files that Create
+// left unfinished. A file that is held by Create, Hold or TryHold stays.
+func Prune(dir, prefix string, limit Limit, now time.Time) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("pruning the cache: %w", err)
+	}
+	type entry struct {
+		path string
+		used time.Time
+	}
+	var complete []entry
+	var remove []string
+	for _, e := range entries {
+		info, err := e.Info()
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case err != nil || !info.Mode().IsRegular(): // removed meanwhile, or no entry
+		case IsUnfinished(e.Name()):
+			remove = append(remove, path)
+		case len(e.Name()) >= len(prefix) && e.Name()[:len(prefix)] == prefix:
+			complete = append(complete, entry{path, info.ModTime()})
+		}
+	}
+	slices.SortFunc(complete, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
+	for _, e := range complete[min(limit.Keep, len(complete)):] {
+		if now.Sub(e.used) >= limit.MinAge {
+			remove = append(remove, e.path)
+		}
+	}
+	var errs []error
+	for _, path := range remove {
+		errs = append(errs, removeUnheld(path))
+	}
+	return errors.Join(errs...)
+}
+
+func removeUnheld(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pruning the cache: %w", err)
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil // held
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("pruning the cache: %w", err)
+	}
+	return nil
+}
