@@ -263,7 +263,7 @@ func (s *settings) kernel(counters *metrics.Metrics, log *slog.Logger) (linux.Op
 	}
 	deaf := func(err error) { log.Error("damage may go unnoticed", "error", err) }
 	options := linux.Options{Scheduler: s.scheduler, MasqueradeAll: s.masqueradeAll, StrictARP: s.strictARP, HealthPort: s.healthPort(),
-		Timeouts: s.timeouts, Lost: counters.Reopened, Remade: remade, Deaf: deaf, KeepRules: s.initOnly || s.cleanup}
+		Timeouts: s.timeouts, NoReply: counters.Reopened, Recreated: remade, MonitorFailed: deaf, KeepRules: s.initOnly || s.cleanup}
 	return options, s.local(&options)
 }
 

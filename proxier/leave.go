@@ -78,11 +78,11 @@ func (m *migration) served(ctx context.Context, addrs []netip.Addr) error {
 // handOver leaves all virtual servers where they are. A pass of kube-proxy in between may take an address off its device again
 // while the proxier's still has it; so it is looked at afterwards.
 func (m *migration) handOver(addrs []netip.Addr) error {
-	if err := m.left.BindOn(addrs); err != nil {
+	if err := m.left.BindAddrs(addrs); err != nil {
 		return err
 	}
 	_, err := m.linux.Cleanup(func(kernel.Key) bool { return true })
-	return errors.Join(err, m.left.BindOn(addrs))
+	return errors.Join(err, m.left.BindAddrs(addrs))
 }
 
 // goAway deletes what is the proxier's, as far as it is not needed any more.

@@ -57,7 +57,7 @@ func newMirror(t failer) *mirror {
 	}
 	m.must("making a network namespace", err)
 	m.must("giving the node its addresses", giveAddresses())
-	m.real, err = linux.Open(linux.Options{Scheduler: "rr", Lost: func(table string) { t.Fatalf("a reply on %s was lost", table) }})
+	m.real, err = linux.Open(linux.Options{Scheduler: "rr", NoReply: func(table string) { t.Fatalf("a reply on %s was lost", table) }})
 	m.must("opening the kernel", err)
 	return m
 }

@@ -16,44 +16,44 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Device is the dummy device that holds the virtual addresses. It stays down: an address is the node's own all the same,
-// and a device that is down sends nothing.
+// Device is the dummy device that holds the virtual addresses. It stays down: its addresses are local anyway, and it
+// sends nothing.
 const Device = "hitless-ipvs0"
 
-// otherProxies are devices on which other proxies keep virtual addresses. Those are no addresses of the node, so a
-// Service may have them here too, as while one proxy takes over from another.
-var otherProxies = []string{"kube-ipvs0", "kube-dummy-if"}
+// otherProxyDevices are devices on which other proxies keep virtual addresses. Their addresses are not node
+// addresses, so a Service may use them here too while one proxy replaces another.
+var otherProxyDevices = []string{"kube-ipvs0", "kube-dummy-if"}
 
-// dumps is how often an interrupted list is read before giving up; interfaces that come and go interrupt it.
-const dumps = 5
+// maxDumpAttempts bounds the reads of a list that concurrent changes interrupt.
+const maxDumpAttempts = 5
 
 type addresses struct {
-	blank    func() netlink.Link // a device that is not made yet; tests use another type where there is no dummy
-	deadline time.Duration
-	lost     func()
-	netlink  *netlink.Handle
-	batches  *batches
-	device   netlink.Link // nil when it is missing and nothing may be made
-	readOnly bool
+	newDevice func() netlink.Link // returns the device to create; tests use another type where there is no dummy
+	deadline  time.Duration
+	noReply   func()
+	netlink   *netlink.Handle
+	batches   *batchSocket
+	device    netlink.Link // nil if missing in read-only mode
+	readOnly  bool
 }
 
 func openAddresses(deadline time.Duration, lost func()) (*addresses, error) {
 	dummy := func() netlink.Link { return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{blank: dummy, deadline: deadline, lost: lost}
+	a := &addresses{newDevice: dummy, deadline: deadline, noReply: lost}
 	if err := a.reopen(); err != nil {
 		return nil, err
 	}
-	return a, a.ensure()
+	return a, a.ensureDevice()
 }
 
 func (a *addresses) reopen() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("opening a netlink handle on addresses: %w", err)
+		return fmt.Errorf("opening a netlink socket for addresses: %w", err)
 	}
 	if err := h.SetSocketTimeout(a.deadline); err != nil {
 		h.Close()
-		return fmt.Errorf("setting the deadline of a netlink handle: %w", err)
+		return fmt.Errorf("setting the deadline of a netlink socket: %w", err)
 	}
 	b, err := openBatches(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -73,17 +73,17 @@ func (a *addresses) close() {
 	}
 }
 
-// checked gives the handle up when a reply was lost, so that the late reply meets nobody.
-func (a *addresses) checked(err error) error {
+// checkTimeout replaces the socket after a lost reply, so that a late reply is not taken for another call's.
+func (a *addresses) checkTimeout(err error) error {
 	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	a.lost()
+	a.noReply()
 	return errors.Join(fmt.Errorf("%w within %v", kernel.ErrNoReply, a.deadline), a.reopen())
 }
 
-// ensure finds the device, or makes it.
-func (a *addresses) ensure() error {
+// ensureDevice finds or creates the device.
+func (a *addresses) ensureDevice() error {
 	link, err := a.netlink.LinkByName(Device)
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) && a.readOnly {
@@ -91,46 +91,46 @@ func (a *addresses) ensure() error {
 		return nil
 	}
 	if errors.As(err, &missing) {
-		if err = a.netlink.LinkAdd(a.blank()); err == nil || errors.Is(err, unix.EEXIST) {
+		if err = a.netlink.LinkAdd(a.newDevice()); err == nil || errors.Is(err, unix.EEXIST) {
 			link, err = a.netlink.LinkByName(Device)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making the device %s for virtual addresses: %w; it needs the module dummy and CAP_NET_ADMIN", Device, a.checked(err))
+		return fmt.Errorf("creating the device %s for virtual addresses: %w; this needs the module dummy and CAP_NET_ADMIN", Device, a.checkTimeout(err))
 	}
 	if a.readOnly {
 		a.device = link
 		return nil
 	}
-	if want := a.blank().Type(); link.Type() != want {
-		return fmt.Errorf("the device %s is of type %s, not %s: somebody else's; rename it", Device, link.Type(), want)
+	if want := a.newDevice().Type(); link.Type() != want {
+		return fmt.Errorf("the device %s has type %s, not %s, and belongs to another program; rename it", Device, link.Type(), want)
 	}
 	a.device = link
 	return nil
 }
 
 func (a *addresses) bind(addr netip.Addr) error {
-	return unless(a.checked(a.netlink.AddrAdd(a.device, host(addr))), unix.EEXIST)
+	return ignore(a.checkTimeout(a.netlink.AddrAdd(a.device, hostAddr(addr))), unix.EEXIST)
 }
 
-// bindAll is bind for many addresses, in the form of linux/if_addr.h.
+// bindAll binds many addresses in batches (linux/if_addr.h).
 func (a *addresses) bindAll(addrs []netip.Addr) []error {
-	err := a.batches.until(time.Now().Add(a.deadline))
+	err := a.batches.setDeadline(time.Now().Add(a.deadline))
 	var errs []error
 	if err == nil {
-		errs, err = a.batches.do(len(addrs), func(i int) { a.write(addrs[i]) })
+		errs, err = a.batches.exchange(len(addrs), func(i int) { a.appendRequest(addrs[i]) })
 	}
 	if err != nil {
-		return repeated(a.checked(err), len(addrs))
+		return repeatError(a.checkTimeout(err), len(addrs))
 	}
 	for i := range errs {
-		errs[i] = unless(errs[i], unix.EEXIST)
+		errs[i] = ignore(errs[i], unix.EEXIST)
 	}
 	return errs
 }
 
-func (a *addresses) write(addr netip.Addr) {
-	b, as := a.batches, host(addr)
+func (a *addresses) appendRequest(addr netip.Addr) {
+	b, as := a.batches, hostAddr(addr)
 	family := byte(unix.AF_INET)
 	if addr.Is6() {
 		family = unix.AF_INET6
@@ -147,12 +147,12 @@ func (a *addresses) write(addr netip.Addr) {
 }
 
 func (a *addresses) unbind(addr netip.Addr) error {
-	return unless(a.checked(a.netlink.AddrDel(a.device, host(addr))), unix.EADDRNOTAVAIL)
+	return ignore(a.checkTimeout(a.netlink.AddrDel(a.device, hostAddr(addr))), unix.EADDRNOTAVAIL)
 }
 
-// host is the address alone. Nobody else can have a virtual address, so IPv6 need not look for duplicates, during which the
-// address would not work.
-func host(addr netip.Addr) *netlink.Addr {
+// hostAddr returns the address with a full prefix. IPv6 duplicate detection is off, since it would delay the use of
+// the address.
+func hostAddr(addr netip.Addr) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
 	if addr.Is6() {
 		a.Flags = unix.IFA_F_NODAD
@@ -160,16 +160,16 @@ func host(addr netip.Addr) *netlink.Addr {
 	return a
 }
 
-// read lists the addresses of the device and of the node, and makes the device again if somebody removed it. The kernel's
-// own link-local addresses on the device are not what the proxier bound.
+// read lists the addresses of the device and of the node, and recreates a missing device. Link-local addresses of the
+// device are the kernel's own and are left out.
 func (a *addresses) read() (kernel.Addresses, error) {
 	var all kernel.Addresses
-	if err := a.ensure(); err != nil {
+	if err := a.ensureDevice(); err != nil {
 		return all, err
 	}
 	links, err := dump(a.netlink.LinkList)
 	if err != nil {
-		return all, fmt.Errorf("listing the devices of the node: %w", a.checked(err))
+		return all, fmt.Errorf("listing the devices of the node: %w", a.checkTimeout(err))
 	}
 	devices := map[int]netlink.Link{}
 	for _, l := range links {
@@ -177,20 +177,21 @@ func (a *addresses) read() (kernel.Addresses, error) {
 	}
 	list, err := dump(func() ([]netlink.Addr, error) { return a.netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
-		return all, fmt.Errorf("listing the addresses of the node: %w", a.checked(err))
+		return all, fmt.Errorf("listing the addresses of the node: %w", a.checkTimeout(err))
 	}
 	for _, found := range list {
 		addr, ok := netip.AddrFromSlice(found.IP)
 		if !ok {
 			continue
 		}
-		a.sort(&all, addr.Unmap(), devices[found.LinkIndex])
+		a.classify(&all, addr.Unmap(), devices[found.LinkIndex])
 	}
 	return all, nil
 }
 
-// sort puts an address into the list that its device stands for. A device that came meanwhile is like any other.
-func (a *addresses) sort(all *kernel.Addresses, addr netip.Addr, on netlink.Link) {
+// classify adds an address to the list of its kind of device. A device that was created after the listing counts as a
+// network device.
+func (a *addresses) classify(all *kernel.Addresses, addr netip.Addr, on netlink.Link) {
 	switch {
 	case on == nil:
 		all.Node = append(all.Node, addr)
@@ -198,7 +199,7 @@ func (a *addresses) sort(all *kernel.Addresses, addr netip.Addr, on netlink.Link
 		if !addr.IsLinkLocalUnicast() {
 			all.Bound = append(all.Bound, addr)
 		}
-	case slices.Contains(otherProxies, on.Attrs().Name):
+	case slices.Contains(otherProxyDevices, on.Attrs().Name):
 	case on.Type() == "dummy":
 		all.Virtual = append(all.Virtual, addr)
 	default:
@@ -206,9 +207,9 @@ func (a *addresses) sort(all *kernel.Addresses, addr netip.Addr, on netlink.Link
 	}
 }
 
-// dump reads a list again when the kernel says that it changed meanwhile (NLM_F_DUMP_INTR).
+// dump repeats a listing that the kernel reports as inconsistent (NLM_F_DUMP_INTR).
 func dump[T any](list func() ([]T, error)) (all []T, err error) {
-	for range dumps {
+	for range maxDumpAttempts {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return all, err
 		}

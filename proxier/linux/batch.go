@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batches is a netlink socket for many requests at a time. The kernel handles those of one datagram in their order, each whether
-// or not the one before failed, before the call that sends them returns. It answers those that failed, and the last one.
-type batches struct {
+// batchSocket is a netlink socket for batches of requests. The kernel processes the requests of one datagram in
+// order, continues after failures, and finishes before the send call returns. It replies to failed requests and to
+// the last one.
+type batchSocket struct {
 	file     *os.File
 	conn     syscall.RawConn
 	sequence uint32
@@ -21,12 +22,12 @@ type batches struct {
 	replies  []byte
 }
 
-func openBatches(protocol int) (*batches, error) {
+func openBatches(protocol int) (*batchSocket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket: %w", err)
 	}
-	b := &batches{file: os.NewFile(uintptr(fd), "netlink"), replies: make([]byte, 1<<16)}
+	b := &batchSocket{file: os.NewFile(uintptr(fd), "netlink"), replies: make([]byte, 1<<16)}
 	if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err == nil {
 		b.conn, err = b.file.SyscallConn()
 	}
@@ -37,20 +38,20 @@ func openBatches(protocol int) (*batches, error) {
 	return b, nil
 }
 
-// close may be called while a batch is under way, which it ends.
-func (b *batches) close() { b.file.Close() }
+// close may be called during a batch, which it ends.
+func (b *batchSocket) close() { b.file.Close() }
 
-// until sets when a batch is given up; without it none is.
-func (b *batches) until(deadline time.Time) error {
+// setDeadline sets the deadline of batches.
+func (b *batchSocket) setDeadline(deadline time.Time) error {
 	if err := b.file.SetDeadline(deadline); err != nil {
 		return fmt.Errorf("setting the deadline of a netlink socket: %w", err)
 	}
 	return nil
 }
 
-// do sends n requests, which write appends one after the other, each with begin and end. The errors are those of the requests, nil
-// where one succeeded; the error is about all of them: nobody knows what became of any.
-func (b *batches) do(n int, write func(i int)) ([]error, error) {
+// exchange sends n requests, which write appends with begin and end. It returns one error or nil per request. If the
+// second result is an error, the outcome of all requests is unknown.
+func (b *batchSocket) exchange(n int, write func(i int)) ([]error, error) {
 	first := b.sequence + 1
 	b.requests = b.requests[:0]
 	last := 0
@@ -76,19 +77,19 @@ func (b *batches) do(n int, write func(i int)) ([]error, error) {
 	}
 }
 
-// receive takes the next replies, and reports whether the last one was among them.
-func (b *batches) receive(errs []error, first uint32) (done bool, err error) {
+// receive reads the next replies, and reports whether the last request was answered.
+func (b *batchSocket) receive(errs []error, first uint32) (done bool, err error) {
 	n := 0
 	if failed := b.conn.Read(func(fd uintptr) bool {
 		n, _, err = unix.Recvfrom(int(fd), b.replies, unix.MSG_DONTWAIT)
 		return !errors.Is(err, unix.EAGAIN)
 	}); failed != nil || err != nil {
-		return false, fmt.Errorf("receiving what became of %d requests: %w", len(errs), errors.Join(failed, err))
+		return false, fmt.Errorf("receiving the replies to %d requests: %w", len(errs), errors.Join(failed, err))
 	}
 	for reply := b.replies[:n]; len(reply) >= unix.NLMSG_HDRLEN; {
 		size := int(binary.NativeEndian.Uint32(reply))
 		if size < unix.NLMSG_HDRLEN || size > len(reply) {
-			return false, fmt.Errorf("a reply of %d bytes says that it has %d", len(reply), size)
+			return false, fmt.Errorf("a reply of %d bytes claims a length of %d", len(reply), size)
 		}
 		i := binary.NativeEndian.Uint32(reply[8:]) - first
 		if binary.NativeEndian.Uint16(reply[4:]) == unix.NLMSG_ERROR && i < uint32(len(errs)) && size >= unix.NLMSG_HDRLEN+4 {
@@ -102,8 +103,8 @@ func (b *batches) receive(errs []error, first uint32) (done bool, err error) {
 	return done, nil
 }
 
-// begin appends the header of a request and what follows it up to the attributes, and returns where it stands.
-func (b *batches) begin(kind, flags uint16, fixed ...byte) (at int) {
+// begin appends a request up to its attributes and returns its offset.
+func (b *batchSocket) begin(kind, flags uint16, fixed ...byte) (at int) {
 	b.sequence++
 	at = len(b.requests)
 	header := make([]byte, unix.NLMSG_HDRLEN)
@@ -115,38 +116,38 @@ func (b *batches) begin(kind, flags uint16, fixed ...byte) (at int) {
 	return at
 }
 
-// end completes a request that begins at a place.
-func (b *batches) end(at int) {
+// end sets the length of the request at an offset.
+func (b *batchSocket) end(at int) {
 	binary.NativeEndian.PutUint32(b.requests[at:], uint32(len(b.requests)-at))
 }
 
-// nest appends the header of an attribute that holds others, and returns where it stands.
-func (b *batches) nest(kind uint16) (at int) {
+// nest appends the header of an attribute and returns its offset.
+func (b *batchSocket) nest(kind uint16) (at int) {
 	at = len(b.requests)
 	b.requests = binary.NativeEndian.AppendUint16(b.requests, 0)
 	b.requests = binary.NativeEndian.AppendUint16(b.requests, kind)
 	return at
 }
 
-// unnest completes an attribute that holds others.
-func (b *batches) unnest(at int) {
+// unnest sets the length of the attribute at an offset.
+func (b *batchSocket) unnest(at int) {
 	binary.NativeEndian.PutUint16(b.requests[at:], uint16(len(b.requests)-at))
 }
 
-func (b *batches) attribute(kind uint16, value ...byte) {
+func (b *batchSocket) attribute(kind uint16, value ...byte) {
 	at := b.nest(kind)
 	b.requests = append(b.requests, value...)
 	b.unnest(at)
 	b.pad()
 }
 
-func (b *batches) attribute32(kind uint16, value uint32) {
+func (b *batchSocket) attribute32(kind uint16, value uint32) {
 	at := b.nest(kind)
 	b.requests = binary.NativeEndian.AppendUint32(b.requests, value)
 	b.unnest(at)
 }
 
-func (b *batches) pad() {
+func (b *batchSocket) pad() {
 	for len(b.requests) != align(len(b.requests)) {
 		b.requests = append(b.requests, 0)
 	}

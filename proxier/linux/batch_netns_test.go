@@ -17,8 +17,8 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Many addresses at once are on the device as each by itself is, and to bind again what is bound is no error.
-func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
+// Binding many addresses in a batch has the same result as binding each, and binding a bound address is no error.
+func TestBatchOfAddresses(t *testing.T) {
 	var all []netip.Addr
 	for i := range 2 * kernel.MaxBatch {
 		all = append(all, netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i%250 + 1)}))
@@ -27,12 +27,12 @@ func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
 	read := func(bind func(a *addresses)) (found []netlink.Addr) {
 		inNamespace(t)
 		blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-		a := &addresses{blank: blank, deadline: 5 * time.Second, lost: func() { t.Error("a reply was lost") }}
+		a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
 		if err := a.reopen(); err != nil {
 			t.Fatal(err)
 		}
 		defer a.close()
-		if err := a.ensure(); err != nil {
+		if err := a.ensureDevice(); err != nil {
 			t.Fatal(err)
 		}
 		bind(a)
@@ -54,7 +54,7 @@ func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
 		}
 	})
 	got := read(func(a *addresses) {
-		for range 2 { // the second time, it is so already
+		for range 2 { // the second time they are bound already
 			for some := range slices.Chunk(all, kernel.MaxBatch) {
 				if err := errors.Join(a.bindAll(some)...); err != nil {
 					t.Fatal(err)
@@ -63,12 +63,12 @@ func TestAddressesAtOnceAreThoseOneByOne(t *testing.T) {
 		}
 	})
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(all) {
-		t.Errorf("%d addresses (-one by one +at once):\n%s", len(got), diff)
+		t.Errorf("%d addresses (-each +batch):\n%s", len(got), diff)
 	}
 }
 
-// A request in the middle that fails keeps no other one from being done, and each error is that of its own request.
-func TestWhatFailsAmongManyAddresses(t *testing.T) {
+// A failing request does not affect the others, and each error belongs to its own request.
+func TestFailureInBatchOfAddresses(t *testing.T) {
 	inNamespace(t)
 	b, err := openBatches(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -86,22 +86,22 @@ func TestWhatFailsAmongManyAddresses(t *testing.T) {
 		want  []error
 	}{
 		{[]netip.Addr{one, one, two}, []error{nil, unix.EEXIST, nil}},
-		{[]netip.Addr{netip.MustParseAddr("203.0.113.12"), two}, []error{nil, unix.EEXIST}}, // the last one
+		{[]netip.Addr{netip.MustParseAddr("203.0.113.12"), two}, []error{nil, unix.EEXIST}}, // the last request fails
 		{[]netip.Addr{netip.MustParseAddr("203.0.113.13")}, []error{nil}},
 	} {
-		got, err := b.do(len(c.addrs), func(i int) { a.write(c.addrs[i]) })
+		got, err := b.exchange(len(c.addrs), func(i int) { a.appendRequest(c.addrs[i]) })
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, %v, want %v", c.addrs, got, err, c.want)
 		}
 	}
 	list, err := netlink.AddrList(lo, netlink.FAMILY_V4)
-	if err != nil || len(list) != 5 { // 127.0.0.1, too
+	if err != nil || len(list) != 5 { // including 127.0.0.1
 		t.Errorf("addresses %v, %v", list, err)
 	}
 }
 
-// many are virtual servers of all kinds, and real servers of each.
-func many() (virtuals, reals []kernel.Op) {
+// manyServers returns virtual servers of all kinds, and real servers of each.
+func manyServers() (virtuals, reals []kernel.Op) {
 	for i := range kernel.MaxBatch / 2 {
 		v := kernel.Virtual{Key: kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}), Protocol: kernel.TCP, Port: uint16(80 + i)},
 			Scheduler: []string{"rr", "sh", "mh"}[i%3], Affinity: time.Duration(i%2) * time.Hour}
@@ -118,26 +118,26 @@ func many() (virtuals, reals []kernel.Op) {
 	return virtuals, reals
 }
 
-// Many virtual and real servers at once are in the kernel as each by itself is.
-func TestServersAtOnceAreThoseOneByOne(t *testing.T) {
-	virtuals, reals := many()
+// Adding many virtual and real servers in batches has the same result as adding each.
+func TestBatchOfServers(t *testing.T) {
+	virtuals, reals := manyServers()
 	type server struct {
 		Service ipvs.Service
 		Reals   []*ipvs.Destination
 	}
 	read := func(apply func(k *Kernel, ops []kernel.Op)) map[kernel.Key]server {
 		inNamespace(t)
-		k := withIPVS(t)
+		k := openIPVSKernel(t)
 		apply(k, virtuals)
 		apply(k, reals)
 		all := map[kernel.Key]server{}
-		list, err := call(k.ipvs.handle, "listing", table.GetServices)
+		list, err := call(k.ipvs.handle, "listing", ipvsHandle.GetServices)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range list {
-			v, _ := virtual(s)
-			d, err := call(k.ipvs.handle, "listing", func(t table) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
+			v, _ := fromService(s)
+			d, err := call(k.ipvs.handle, "listing", func(t ipvsHandle) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,15 +152,15 @@ func TestServersAtOnceAreThoseOneByOne(t *testing.T) {
 		}
 	})
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(virtuals) {
-		t.Errorf("%d virtual servers (-one by one +at once):\n%s", len(got), diff)
+		t.Errorf("%d virtual servers (-each +batch):\n%s", len(got), diff)
 	}
 }
 
-// Somebody else's virtual server among many is told by its error, and all others are there.
-func TestWhatFailsAmongManyServers(t *testing.T) {
+// A foreign virtual server in a batch is reported by its error, and all others are created.
+func TestFailureInBatchOfServers(t *testing.T) {
 	inNamespace(t)
-	k := withIPVS(t)
-	virtuals, reals := many()
+	k := openIPVSKernel(t)
+	virtuals, reals := manyServers()
 	apply(t, k, virtuals[3])
 	for i, err := range k.ApplyAll(virtuals) {
 		if i == 3 != errors.Is(err, kernel.ErrExists) || i != 3 && err != nil {

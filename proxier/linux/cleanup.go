@@ -7,10 +7,10 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Cleanup takes everything of the proxier out of the kernel, and returns how many virtual servers that were: those that are
-// on record as its own, its device with all virtual addresses, and its nftables tables. Virtual servers that keep says so of
-// stay, for the proxy that goes on with them; nil keeps none. Sysctls stay as they are. The record goes last, so that what
-// fails can be tried again. The kernel cannot be used after it.
+// Cleanup removes the proxier's state from the kernel and returns the number of deleted virtual servers: recorded
+// virtual servers, the device with all virtual addresses, and the nftables tables. Virtual servers for which keep
+// returns true stay for another proxy; nil keeps none. Sysctls stay. The tables with the ownership record are removed
+// last, so a failed Cleanup can be repeated. The Kernel must not be used afterwards.
 func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 	elements, err := k.Elements()
 	if err != nil {
@@ -38,7 +38,7 @@ func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 }
 
 func (a *addresses) remove() error {
-	if err := a.checked(a.netlink.LinkDel(a.device)); err != nil {
+	if err := a.checkTimeout(a.netlink.LinkDel(a.device)); err != nil {
 		return fmt.Errorf("deleting the device %s: %w", Device, err)
 	}
 	return nil
@@ -50,11 +50,11 @@ func (f *filter) remove() error {
 		return err
 	}
 	for _, family := range f.families {
-		c.AddTable(family.table) // to delete one that is gone would be an error
+		c.AddTable(family.table) // deleting a missing table would be an error
 		c.DelTable(family.table)
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("deleting the nftables tables %s: %w", Table, f.checked(err))
+		return fmt.Errorf("deleting the nftables tables %s: %w", Table, f.checkTimeout(err))
 	}
 	return nil
 }

@@ -26,50 +26,50 @@ const (
 	ctFilter, ctStatusMask                            = 25, 26
 	seenReply                                         = 1 << 1 // IPS_SEEN_REPLY
 
-	ctTupleIP, ctTupleProto              = 1, 2
-	ctV4Src, ctV4Dst, ctV6Src, ctV6Dst   = 1, 2, 3, 4
-	ctProtoNum, ctProtoSrc, ctProtoDst   = 1, 2, 3
-	ctFilterOrig                         = 1
-	matchDst, matchProtocol, matchToPort = 1 << 1, 1 << 3, 1 << 5 // flags of ctFilterOrig, net/netfilter/nf_internals.h
+	ctTupleIP, ctTupleProto                  = 1, 2
+	ctV4Src, ctV4Dst, ctV6Src, ctV6Dst       = 1, 2, 3, 4
+	ctProtoNum, ctProtoSrc, ctProtoDst       = 1, 2, 3
+	ctFilterOrig                             = 1
+	filterDst, filterProtocol, filterDstPort = 1 << 1, 1 << 3, 1 << 5 // flags of ctFilterOrig (net/netfilter/nf_internals.h)
 )
 
-// conntrack forgets flows. Each call has a socket of its own with a deadline, so a lost reply can hold up nothing.
+// conntrack deletes flows. Each call uses its own socket with a deadline, so a lost reply blocks no other call.
 type conntrack struct {
 	deadline time.Duration
-	lost     func()
+	noReply  func()
 }
 
-// flow is one entry of the table.
+// flow is one conntrack entry.
 type flow struct {
-	family  uint8
-	to      kernel.Key // where its packets go
-	answers netip.AddrPort
-	orig    []byte // the whole tuple, which names the entry
-	id      []byte
-	zone    []byte // empty outside zones
+	family      uint8
+	destination kernel.Key // destination of the original direction
+	replySource netip.AddrPort
+	orig        []byte // raw tuple of the original direction, which identifies the entry
+	id          []byte
+	zone        []byte // empty without a zone
 }
 
-func (c conntrack) forget(all []kernel.FlowFilter) error {
+func (c conntrack) deleteStale(all []kernel.FlowFilter) error {
 	conn, err := mdnetlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err == nil {
 		defer conn.Close()
 		err = conn.SetDeadline(time.Now().Add(c.deadline))
 	}
 	if err != nil {
-		return fmt.Errorf("opening a netlink handle on conntrack: %w", err)
+		return fmt.Errorf("opening a netlink socket for conntrack: %w", err)
 	}
-	wanted := map[subject]map[kernel.Key]kernel.FlowFilter{}
+	wanted := map[query]map[kernel.Key]kernel.FlowFilter{}
 	for _, f := range all {
-		of := subject{familyOf(f.Key.Addr), f.Key.Protocol}
+		of := query{familyOf(f.Key.Addr), f.Key.Protocol}
 		if wanted[of] == nil {
 			wanted[of] = map[kernel.Key]kernel.FlowFilter{}
 		}
 		wanted[of][f.Key] = f
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(wanted), subject.compare) {
-		ask, err := of.question(slices.Collect(maps.Keys(wanted[of])))
+	for _, of := range slices.SortedFunc(maps.Keys(wanted), query.compare) {
+		request, err := of.listRequest(slices.Collect(maps.Keys(wanted[of])))
 		if err == nil {
-			err = c.walk(conn, ask, wanted[of])
+			err = c.deleteMatching(conn, request, wanted[of])
 		}
 		if err != nil {
 			return err
@@ -78,48 +78,48 @@ func (c conntrack) forget(all []kernel.FlowFilter) error {
 	return nil
 }
 
-// subject is what the kernel is asked for at once. It walks through its whole table for any question, so there is one for
-// all virtual servers of a protocol.
-type subject struct {
+// query is one listing. The kernel walks its whole table for each listing, so all virtual servers of a protocol share
+// one.
+type query struct {
 	family   uint8
 	protocol kernel.Protocol
 }
 
-func (s subject) compare(o subject) int {
+func (s query) compare(o query) int {
 	return cmp.Or(cmp.Compare(s.family, o.family), cmp.Compare(s.protocol, o.protocol))
 }
 
-// walk asks for flows and deletes the stale ones. An older kernel (before 5.8, and 5.15 for what nobody has answered) does
-// not know the filter and sends more; what is deleted is decided here in any case.
-func (c conntrack) walk(conn *mdnetlink.Conn, ask mdnetlink.Message, wanted map[kernel.Key]kernel.FlowFilter) error {
-	ask.Header.Flags = mdnetlink.Request | mdnetlink.Dump
-	replies, err := conn.Execute(ask)
+// deleteMatching lists flows and deletes the stale ones. Kernels before 5.8, and before 5.15 for unreplied flows,
+// ignore the filter and return more, so each flow is checked here in any case.
+func (c conntrack) deleteMatching(conn *mdnetlink.Conn, request mdnetlink.Message, wanted map[kernel.Key]kernel.FlowFilter) error {
+	request.Header.Flags = mdnetlink.Request | mdnetlink.Dump
+	replies, err := conn.Execute(request)
 	if err != nil {
-		return fmt.Errorf("listing the flows that conntrack remembers: %w; it needs the module nf_conntrack_netlink", c.checked(err))
+		return fmt.Errorf("listing conntrack flows: %w; this needs the module nf_conntrack_netlink", c.checkTimeout(err))
 	}
 	for _, reply := range replies {
-		f, err := readFlow(reply.Data)
+		f, err := parseFlow(reply.Data)
 		if err != nil {
-			return fmt.Errorf("listing the flows that conntrack remembers: %w", err)
+			return fmt.Errorf("listing conntrack flows: %w", err)
 		}
-		of, ours := wanted[f.to]
-		if !ours || !of.Stale(f.answers) {
+		of, ours := wanted[f.destination]
+		if !ours || !of.Stale(f.replySource) {
 			continue
 		}
-		deletion, err := f.deletion()
+		deletion, err := f.deleteRequest()
 		if err == nil {
 			_, err = conn.Execute(deletion)
 		}
-		if err != nil && !errors.Is(err, unix.ENOENT) { // one that has ended by itself is as it should be
-			return fmt.Errorf("forgetting a flow to %v: %w", f.to, c.checked(err))
+		if err != nil && !errors.Is(err, unix.ENOENT) { // a flow that ended meanwhile needs no deletion
+			return fmt.Errorf("deleting a flow to %v: %w", f.destination, c.checkTimeout(err))
 		}
 	}
 	return nil
 }
 
-func (c conntrack) checked(err error) error {
+func (c conntrack) checkTimeout(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.lost()
+		c.noReply()
 		return fmt.Errorf("%w within %v: %w", kernel.ErrNoReply, c.deadline, err)
 	}
 	return err
@@ -132,20 +132,20 @@ func familyOf(a netip.Addr) uint8 {
 	return unix.AF_INET6
 }
 
-// message puts an nfgenmsg before the attributes.
+// message prepends an nfgenmsg header to the attributes.
 func message(kind uint16, family uint8, attributes []byte) mdnetlink.Message {
 	return mdnetlink.Message{Header: mdnetlink.Header{Type: mdnetlink.HeaderType(kind), Flags: mdnetlink.Request},
 		Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, attributes...)}
 }
 
-// question asks for the flows that may be stale: of the protocol, to the virtual server if there is but one, and for a
-// protocol that drains only for those that nobody has answered.
-func (s subject) question(keys []kernel.Key) (mdnetlink.Message, error) {
+// listRequest returns a listing of possibly stale flows: those of the protocol, of one virtual server if there is
+// only one, and for a protocol that drains only unreplied ones.
+func (s query) listRequest(keys []kernel.Key) (mdnetlink.Message, error) {
 	e := mdnetlink.NewAttributeEncoder()
 	e.ByteOrder = binary.NativeEndian
-	match := uint32(matchProtocol)
+	match := uint32(filterProtocol)
 	if len(keys) == 1 {
-		match |= matchDst | matchToPort
+		match |= filterDst | filterDstPort
 	}
 	e.Nested(ctTupleOrig, func(tuple *mdnetlink.AttributeEncoder) error {
 		tuple.Nested(ctTupleIP, func(ip *mdnetlink.AttributeEncoder) error {
@@ -175,11 +175,11 @@ func (s subject) question(keys []kernel.Key) (mdnetlink.Message, error) {
 	return message(conntrackGet, s.family, data), err
 }
 
-// deletion names the entry by its tuple and its id, so that no other is deleted that took its place. Without a tuple the
-// kernel would take it for an order to empty the table.
-func (f flow) deletion() (mdnetlink.Message, error) {
+// deleteRequest identifies the entry by tuple and ID, so that a successor of the flow is not deleted. Without a tuple
+// the kernel would delete the whole table.
+func (f flow) deleteRequest() (mdnetlink.Message, error) {
 	if len(f.orig) == 0 || len(f.id) == 0 {
-		return mdnetlink.Message{}, fmt.Errorf("the kernel names it incompletely: tuple %x, id %x", f.orig, f.id)
+		return mdnetlink.Message{}, fmt.Errorf("the entry has no tuple or ID: tuple %x, id %x", f.orig, f.id)
 	}
 	e := mdnetlink.NewAttributeEncoder()
 	e.Bytes(unix.NLA_F_NESTED|ctTupleOrig, f.orig)
@@ -193,23 +193,23 @@ func (f flow) deletion() (mdnetlink.Message, error) {
 	return m, err
 }
 
-func readFlow(data []byte) (flow, error) {
+func parseFlow(data []byte) (flow, error) {
 	if len(data) < 4 {
-		return flow{}, fmt.Errorf("an entry of %d bytes is none", len(data))
+		return flow{}, fmt.Errorf("an entry of %d bytes is too short", len(data))
 	}
 	f := flow{family: data[0]}
 	d, err := mdnetlink.NewAttributeDecoder(data[4:])
 	if err != nil {
 		return flow{}, err
 	}
-	var to, answers end
+	var to, replySource tupleEnd
 	for d.Next() {
 		switch d.Type() {
 		case ctTupleOrig:
 			f.orig = d.Bytes()
-			to, err = readEnd(f.orig, ctV4Dst, ctV6Dst, ctProtoDst)
+			to, err = parseTupleEnd(f.orig, ctV4Dst, ctV6Dst, ctProtoDst)
 		case ctTupleReply:
-			answers, err = readEnd(d.Bytes(), ctV4Src, ctV6Src, ctProtoSrc)
+			replySource, err = parseTupleEnd(d.Bytes(), ctV4Src, ctV6Src, ctProtoSrc)
 		case ctID:
 			f.id = d.Bytes()
 		case ctZone:
@@ -219,20 +219,20 @@ func readFlow(data []byte) (flow, error) {
 			return flow{}, err
 		}
 	}
-	f.to = kernel.Key{Addr: to.addr, Protocol: kernel.Protocol(to.protocol), Port: to.port}
-	f.answers = netip.AddrPortFrom(answers.addr, answers.port)
+	f.destination = kernel.Key{Addr: to.addr, Protocol: kernel.Protocol(to.protocol), Port: to.port}
+	f.replySource = netip.AddrPortFrom(replySource.addr, replySource.port)
 	return f, d.Err()
 }
 
-// end is one end of a tuple.
-type end struct {
+// tupleEnd is one end of a tuple.
+type tupleEnd struct {
 	addr     netip.Addr
 	protocol uint8
 	port     uint16
 }
 
-func readEnd(tuple []byte, v4, v6, port uint16) (end, error) {
-	var e end
+func parseTupleEnd(tuple []byte, v4, v6, port uint16) (tupleEnd, error) {
+	var e tupleEnd
 	d, err := mdnetlink.NewAttributeDecoder(tuple)
 	if err != nil {
 		return e, err

@@ -16,25 +16,24 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Table is the name of the nftables tables (families ip and ip6). A process that is newer adopts them with their elements;
-// should the type of a set have to change one day, the set needs a new name.
+// Table is the name of the nftables tables (families ip and ip6). Newer versions adopt existing tables with their
+// elements, so a set whose type changes needs a new name.
 const Table = "hitless-proxier"
 
-// Elements go to the kernel in portions: one netlink attribute holds 64 KiB, and one transaction has to fit into the
-// socket's send buffer.
+// Limits of one netlink attribute (64 KiB) and of the socket's send buffer.
 const (
 	elementsPerMessage     = 1000
 	elementsPerTransaction = 4000
 )
 
-// family is what differs between IPv4 and IPv6.
+// family holds the differences between IPv4 and IPv6.
 type family struct {
 	table               *nftables.Table
-	word                string // for messages
-	addr                nftables.SetDatatype
+	name                string // name in messages
+	addrType            nftables.SetDatatype
 	source, destination uint32 // offsets in the IP header
 	icmp                kernel.Protocol
-	portUnreachable     uint8 // code of its message that a destination is unreachable
+	portUnreachable     uint8 // ICMP code of port unreachable
 }
 
 var (
@@ -42,36 +41,36 @@ var (
 	ipv6 = family{&nftables.Table{Name: Table, Family: nftables.TableFamilyIPv6}, "ip6", nftables.TypeIP6Addr, 8, 24, unix.IPPROTO_ICMPV6, 4}
 )
 
-func (f family) of(a netip.Addr) bool { return a.BitLen() == f.bits() }
-func (f family) bits() int            { return int(f.addr.Bytes) * 8 }
-func (f family) String() string       { return "the nftables table " + f.word + " " + Table }
+func (f family) contains(a netip.Addr) bool { return a.BitLen() == f.bits() }
+func (f family) bits() int                  { return int(f.addrType.Bytes) * 8 }
+func (f family) String() string             { return "the nftables table " + f.name + " " + Table }
 
-// set is a set of the family's table. That of allowed clients has ranges, which Linux can put together with other fields
-// since 5.6.
+// set returns a set of the family's table. Allowed concatenates fields with ranges, which needs Linux 5.6.
 func (f family) set(name kernel.Set) *nftables.Set {
-	fields := []nftables.SetDatatype{f.addr, nftables.TypeInetProto, nftables.TypeInetService}
+	fields := []nftables.SetDatatype{f.addrType, nftables.TypeInetProto, nftables.TypeInetService}
 	ranges := name == kernel.Allowed
 	switch name {
 	case kernel.Hairpin:
-		fields = []nftables.SetDatatype{f.addr, f.addr}
+		fields = []nftables.SetDatatype{f.addrType, f.addrType}
 	case kernel.Isolated:
-		return &nftables.Set{Table: f.table, Name: string(name), KeyType: f.addr}
+		return &nftables.Set{Table: f.table, Name: string(name), KeyType: f.addrType}
 	case kernel.Allowed:
-		fields = append(fields, f.addr)
+		fields = append(fields, f.addrType)
 	}
 	return &nftables.Set{Table: f.table, Name: string(name), KeyType: nftables.MustConcatSetType(fields...),
 		Interval: ranges, Concatenation: ranges}
 }
 
-// filter is the nftables part. Each call opens a socket of its own with a deadline, so a lost reply can hold up nothing.
+// filter manages the nftables tables. Each call uses its own socket with a deadline, so a lost reply blocks no other
+// call.
 type filter struct {
 	options  Options
 	families []family
 }
 
 func newFilter(o Options, families ...family) *filter {
-	if o.Remade == nil {
-		o.Remade = func(string) {}
+	if o.Recreated == nil {
+		o.Recreated = func(string) {}
 	}
 	return &filter{options: o, families: families}
 }
@@ -80,20 +79,20 @@ func (f *filter) conn() (*nftables.Conn, error) {
 	deadline := func(c *mdnetlink.Conn) error { return c.SetDeadline(time.Now().Add(f.options.Deadline)) }
 	c, err := nftables.New(nftables.WithSockOptions(deadline))
 	if err != nil {
-		return nil, fmt.Errorf("opening a netlink handle on nftables: %w", err)
+		return nil, fmt.Errorf("opening a netlink socket for nftables: %w", err)
 	}
 	return c, nil
 }
 
-func (f *filter) checked(err error) error {
+func (f *filter) checkTimeout(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		f.options.Lost("nftables")
+		f.options.NoReply("nftables")
 		return fmt.Errorf("%w within %v: %w", kernel.ErrNoReply, f.options.Deadline, err)
 	}
 	return err
 }
 
-// prepare makes table, sets, chains and rules, all in one transaction: what is there is replaced without a gap, and the
+// prepare creates tables, sets, chains and rules in one transaction. Existing rules are replaced atomically, and
 // elements stay.
 func (f *filter) prepare() error {
 	c, err := f.conn()
@@ -119,17 +118,17 @@ func (f *filter) prepare() error {
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("preparing the nftables tables %s: %w; it needs nf_tables with nft_nat, nft_masq and nft_reject, and CAP_NET_ADMIN; "+
-			"a table of that name which is not the proxier's must be deleted", Table, f.checked(err))
+		return fmt.Errorf("preparing the nftables tables %s: %w; this needs nf_tables with nft_nat, nft_masq and nft_reject, and CAP_NET_ADMIN; "+
+			"another program's table of that name must be deleted", Table, f.checkTimeout(err))
 	}
 	return nil
 }
 
-// complete reports whether all chains and rules of a family are there.
-func (f *filter) complete(c *nftables.Conn, family family) (bool, error) {
+// isComplete reports whether all chains and rules of a family exist.
+func (f *filter) isComplete(c *nftables.Conn, family family) (bool, error) {
 	found, err := c.ListChainsOfTableFamily(family.table.Family)
 	if err != nil {
-		return false, f.checked(err)
+		return false, f.checkTimeout(err)
 	}
 	exists := map[string]bool{}
 	for _, chain := range found {
@@ -143,40 +142,40 @@ func (f *filter) complete(c *nftables.Conn, family family) (bool, error) {
 		}
 		rules, err := c.GetRules(family.table, want.chain)
 		if err != nil || len(rules) != len(want.rules) {
-			return false, f.checked(err)
+			return false, f.checkTimeout(err)
 		}
 	}
 	return true, nil
 }
 
-// keeps reports whether chains, rules and sets stay as they are.
-func (f *filter) keeps() bool { return f.options.ReadOnly || f.options.KeepRules }
+// keepsRules reports whether chains, rules and sets must not be changed.
+func (f *filter) keepsRules() bool { return f.options.ReadOnly || f.options.KeepRules }
 
-// repair makes what somebody took away of a family again, unless it is to be kept as it is, and returns the sets that are there.
+// repair recreates missing parts of a family, unless the rules are kept, and returns the existing sets.
 func (f *filter) repair(c *nftables.Conn, family family) ([]kernel.Set, error) {
-	if f.keeps() {
-		return f.found(c, family)
+	if f.keepsRules() {
+		return f.existingSets(c, family)
 	}
-	complete, err := f.complete(c, family)
+	complete, err := f.isComplete(c, family)
 	if err != nil || complete {
 		return kernel.Sets(), err
 	}
 	if err := f.prepare(); err != nil {
 		return nil, err
 	}
-	f.options.Remade("the rules and sets of " + family.String())
+	f.options.Recreated("the rules and sets of " + family.String())
 	return kernel.Sets(), nil
 }
 
-// found returns the sets of a family that are there.
-func (f *filter) found(c *nftables.Conn, family family) ([]kernel.Set, error) {
+// existingSets returns the sets of a family that exist.
+func (f *filter) existingSets(c *nftables.Conn, family family) ([]kernel.Set, error) {
 	tables, err := c.ListTablesOfFamily(family.table.Family)
 	if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == Table }) {
-		return nil, f.checked(err)
+		return nil, f.checkTimeout(err)
 	}
 	found, err := c.GetSets(family.table)
 	if err != nil {
-		return nil, f.checked(err)
+		return nil, f.checkTimeout(err)
 	}
 	missing := func(name kernel.Set) bool {
 		return !slices.ContainsFunc(found, func(s *nftables.Set) bool { return s.Name == string(name) })
@@ -184,7 +183,7 @@ func (f *filter) found(c *nftables.Conn, family family) ([]kernel.Set, error) {
 	return slices.DeleteFunc(kernel.Sets(), missing), nil
 }
 
-// read returns the elements of all sets, after it has made again what somebody took away.
+// read returns the elements of all sets after repairing them.
 func (f *filter) read() ([]kernel.Element, error) {
 	c, err := f.conn()
 	if err != nil {
@@ -199,7 +198,7 @@ func (f *filter) read() ([]kernel.Element, error) {
 		for _, name := range sets {
 			found, err := c.GetSetElements(family.set(name))
 			if err != nil {
-				return nil, fmt.Errorf("reading set %s of %v: %w", name, family, f.checked(err))
+				return nil, fmt.Errorf("reading set %s of %v: %w", name, family, f.checkTimeout(err))
 			}
 			for _, e := range found {
 				element, err := family.decode(name, e)
@@ -213,19 +212,19 @@ func (f *filter) read() ([]kernel.Element, error) {
 	return all, nil
 }
 
-// has reports whether an element is in its set.
+// has reports whether an element exists.
 func (f *filter) has(e kernel.Element) (bool, error) {
 	c, err := f.conn()
 	if err != nil {
 		return false, err
 	}
 	for _, family := range f.families {
-		if !family.of(e.Key.Addr) {
+		if !family.contains(e.Key.Addr) {
 			continue
 		}
 		found, err := c.GetSetElements(family.set(e.Set))
 		if err != nil {
-			return false, fmt.Errorf("reading set %s of %v: %w", e.Set, family, f.checked(err))
+			return false, fmt.Errorf("reading set %s of %v: %w", e.Set, family, f.checkTimeout(err))
 		}
 		for _, other := range found {
 			if decoded, err := family.decode(e.Set, other); err == nil && decoded == e {
@@ -236,8 +235,8 @@ func (f *filter) has(e kernel.Element) (bool, error) {
 	return false, nil
 }
 
-// change adds and removes elements in one transaction, or in several when there are thousands. What is removed goes first:
-// ranges of clients must not overlap.
+// change adds and removes elements in one transaction, or several for thousands of elements. Removals come first,
+// since client prefixes must not overlap.
 func (f *filter) change(add, remove []kernel.Element) error {
 	for len(add)+len(remove) > 0 {
 		r := min(len(remove), elementsPerTransaction)
@@ -262,19 +261,19 @@ func (f *filter) transaction(add, remove []kernel.Element) error {
 		return fmt.Errorf("adding to nftables sets: %w", err)
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("changing the sets of the nftables tables %s: %w", Table, f.checked(err))
+		return fmt.Errorf("changing the sets of the nftables tables %s: %w", Table, f.checkTimeout(err))
 	}
 	return nil
 }
 
-// queue hands elements over family by family and set by set, in their fixed order.
+// queue passes elements to message by family and set, in fixed order.
 func (f *filter) queue(elements []kernel.Element, message func(*nftables.Set, []nftables.SetElement) error) error {
 	queued := 0
 	for _, family := range f.families {
 		for _, name := range kernel.Sets() {
 			var keys []nftables.SetElement
 			for _, e := range elements {
-				if e.Set == name && family.of(e.Key.Addr) {
+				if e.Set == name && family.contains(e.Key.Addr) {
 					keys = append(keys, encode(e))
 				}
 			}
@@ -287,12 +286,12 @@ func (f *filter) queue(elements []kernel.Element, message func(*nftables.Set, []
 		}
 	}
 	if queued < len(elements) {
-		return fmt.Errorf("%d of %d elements are of no family that this node does", len(elements)-queued, len(elements))
+		return fmt.Errorf("%d of %d elements are of a family that this node does not support", len(elements)-queued, len(elements))
 	}
 	return nil
 }
 
-// encode writes an element's key as the kernel has it: each field padded to four bytes.
+// encode returns an element in the kernel's format: each field padded to four bytes.
 func encode(e kernel.Element) nftables.SetElement {
 	addr := e.Key.Addr.AsSlice()
 	switch e.Set {
@@ -313,13 +312,13 @@ func encode(e kernel.Element) nftables.SetElement {
 }
 
 func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Element, error) {
-	n, key := int(f.addr.Bytes), found.Key
+	n, key := int(f.addrType.Bytes), found.Key
 	want := map[kernel.Set]int{kernel.Hairpin: 2 * n, kernel.Isolated: n, kernel.Allowed: 2*n + 8}[set]
 	if want == 0 {
 		want = n + 8
 	}
 	if len(key) != want || set == kernel.Allowed && len(found.KeyEnd) != want {
-		return kernel.Element{}, fmt.Errorf("an element of %d and %d bytes is none of ours", len(key), len(found.KeyEnd))
+		return kernel.Element{}, fmt.Errorf("an element of %d and %d bytes has an unknown format", len(key), len(found.KeyEnd))
 	}
 	addr, _ := netip.AddrFromSlice(key[:n])
 	e := kernel.Element{Set: set, Key: kernel.Key{Addr: addr}}
@@ -333,7 +332,7 @@ func (f family) decode(set kernel.Set, found nftables.SetElement) (kernel.Elemen
 	return e, nil
 }
 
-// prefix is the one from a first to a last address.
+// prefix returns the prefix from the first to the last address.
 func prefix(first, last []byte) netip.Prefix {
 	bits := 0
 	for bits < 8*len(first) && (first[bits/8]^last[bits/8])>>(7-bits%8)&1 == 0 {

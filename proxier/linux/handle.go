@@ -10,8 +10,8 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// table is what is used of an *ipvs.Handle, and what an ipvsTable adds to it.
-type table interface {
+// ipvsHandle is implemented by batchHandle: the methods of *ipvs.Handle that are used, and ApplyAll.
+type ipvsHandle interface {
 	NewService(*ipvs.Service) error
 	UpdateService(*ipvs.Service) error
 	DelService(*ipvs.Service) error
@@ -22,21 +22,20 @@ type table interface {
 	DelDestination(*ipvs.Service, *ipvs.Destination) error
 	GetDestinations(*ipvs.Service) ([]*ipvs.Destination, error)
 	SetConfig(*ipvs.Config) error
-	ApplyAll([]kernel.Op) ([]error, error) // beside what an *ipvs.Handle has
+	ApplyAll([]kernel.Op) ([]error, error) // not in *ipvs.Handle
 	Close()
 }
 
-// handle owns the only netlink socket on IPVS. Two goroutines on one socket read each other's replies, throw them away
-// and wait for ever (kubernetes#71071), and moby/ipvs waits for ever when a reply is lost, whoever lost it: it takes a
-// receive time-out as a reason to go on receiving. So calls are locked, and each one has a deadline after which the
-// socket is given up and a new one opened.
+// handle owns the netlink socket for IPVS. Concurrent users of one socket discard each other's replies and wait
+// forever (kubernetes#71071), and moby/ipvs waits forever for a lost reply, since it continues after receive
+// timeouts. So calls are serialised, and after a deadline the socket is replaced.
 type handle struct {
-	open     func() (table, error)
+	open     func() (ipvsHandle, error)
 	deadline time.Duration
-	lost     func()
+	noReply  func()
 
 	mu      sync.Mutex
-	current table
+	current ipvsHandle
 }
 
 type reply[T any] struct {
@@ -44,15 +43,16 @@ type reply[T any] struct {
 	err   error
 }
 
-// call runs f with the handle. F may go on after the deadline; it must share nothing with its caller but what it returns.
-func call[T any](h *handle, what string, f func(table) (T, error)) (T, error) {
+// call runs f with the current socket. f may continue after the deadline, so it must share only its result with the
+// caller.
+func call[T any](h *handle, what string, f func(ipvsHandle) (T, error)) (T, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var none T
 	if h.current == nil {
 		t, err := h.open()
 		if err != nil {
-			return none, fmt.Errorf("opening a netlink handle on IPVS: %w", err)
+			return none, fmt.Errorf("opening a netlink socket for IPVS: %w", err)
 		}
 		h.current = t
 	}
@@ -69,15 +69,15 @@ func call[T any](h *handle, what string, f func(table) (T, error)) (T, error) {
 		return r.value, r.err
 	case <-timer.C:
 		h.current = nil
-		h.lost()
-		go t.Close() // ends f; it may wait itself, for a call that sits in the kernel
-		return none, fmt.Errorf("%s: %w within %v; the handle was given up", what, kernel.ErrNoReply, h.deadline)
+		h.noReply()
+		go t.Close() // ends f; Close itself may block in the kernel
+		return none, fmt.Errorf("%s: %w within %v; the netlink socket was replaced", what, kernel.ErrNoReply, h.deadline)
 	}
 }
 
-// do is call for functions that return an error only.
-func (h *handle) do(what string, f func(table) error) error {
-	_, err := call(h, what, func(t table) (struct{}, error) { return struct{}{}, f(t) })
+// do is call for functions without a value.
+func (h *handle) do(what string, f func(ipvsHandle) error) error {
+	_, err := call(h, what, func(t ipvsHandle) (struct{}, error) { return struct{}{}, f(t) })
 	return err
 }
 

@@ -26,31 +26,31 @@ const (
 
 var vip6 = kernel.Key{Addr: netip.MustParseAddr("fd00:96::10"), Protocol: kernel.TCP, Port: 80}
 
-// newRoad6 is a road with IPv6 beside IPv4.
-func newRoad6(t *testing.T) road {
+// newPath6 is a testPath with IPv4 and IPv6.
+func newPath6(t *testing.T) testPath {
 	t.Helper()
-	r := newRoad(t)
+	r := newPath(t)
 	node, err := netns.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	number(t, node, "client", nodeByClient6, "")
-	number(t, node, "server", nodeByServer6, "")
-	number(t, r.client, "eth0", client6, nodeByClient6)
-	number(t, r.server, "eth0", server6, nodeByServer6)
+	setAddress(t, node, "client", nodeByClient6, "")
+	setAddress(t, node, "server", nodeByServer6, "")
+	setAddress(t, r.client, "eth0", client6, nodeByClient6)
+	setAddress(t, r.server, "eth0", server6, nodeByServer6)
 	if err := (sysctl{"net/ipv6/conf/all/forwarding", "1", "forwarding"}).set("/proc/sys"); err != nil {
 		t.Fatal(err)
 	}
-	go tellSource(openIn(t, r.server, func() (net.Listener, error) {
+	go serveSource(openIn(t, r.server, func() (net.Listener, error) {
 		return net.Listen("tcp", net.JoinHostPort(server6, fmt.Sprint(serverPort)))
 	}))
 	return r
 }
 
-// number gives an interface an address, and waits until the kernel is done with looking for duplicates of its link-local
-// one: before that it asks for no neighbours.
-func number(t *testing.T, ns netns.NsHandle, link, addr, gateway string) {
+// setAddress gives an interface an address and waits for duplicate detection of its link-local address, before which
+// the kernel resolves no neighbours.
+func setAddress(t *testing.T, ns netns.NsHandle, link, addr, gateway string) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -83,9 +83,9 @@ func number(t *testing.T, ns netns.NsHandle, link, addr, gateway string) {
 	}
 }
 
-// Filter and flows of IPv6 do not need IPVS.
-func TestMasqueradeAndRangesOfIPv6(t *testing.T) {
-	r := newRoad6(t)
+// IPv6 filter rules and flows, which do not need IPVS.
+func TestIPv6MasqueradeAndSourceRanges(t *testing.T) {
+	r := newPath6(t)
 	f := newTestFilter(t, Options{})
 	target := netip.AddrPortFrom(netip.MustParseAddr(server6), serverPort)
 	at := func(set kernel.Set, from string) kernel.Element {
@@ -98,7 +98,7 @@ func TestMasqueradeAndRangesOfIPv6(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		sets []kernel.Element
-		want string // the source that the server sees; empty when nobody comes through
+		want string // source that the server sees; empty if the connection is dropped
 	}{
 		{"nothing", nil, client6},
 		{"masqueraded", []kernel.Element{at(kernel.Masquerade, "")}, nodeByServer6},
@@ -109,22 +109,22 @@ func TestMasqueradeAndRangesOfIPv6(t *testing.T) {
 		if err := f.change(test.sets, elements(t, f)); err != nil {
 			t.Fatal(err)
 		}
-		timeout := patience
+		timeout := successTimeout
 		if test.want == "" {
-			timeout = impatience
+			timeout = failureTimeout
 		}
-		c, err := r.to(t, target, timeout)
+		c, err := r.dialTo(t, target, timeout)
 		if (err == nil) != (test.want != "") {
 			t.Errorf("%s: %v", test.name, err)
 		} else if err == nil && source(t, c) != test.want {
-			t.Errorf("%s: the server saw another than %s", test.name, test.want)
+			t.Errorf("%s: the server did not see source %s", test.name, test.want)
 		}
 	}
 }
 
 func TestIPv6ThroughIPVS(t *testing.T) {
-	r := newRoad6(t)
-	k := withIPVS(t)
+	r := newPath6(t)
+	k := openIPVSKernel(t)
 	if err := k.IPv6(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestIPv6ThroughIPVS(t *testing.T) {
 	}
 	apply(t, k, kernel.Bind{Addr: vip6.Addr})
 	for _, key := range []kernel.Key{vip6, nodePort} {
-		c, err := r.to(t, netip.AddrPortFrom(key.Addr, key.Port), patience)
+		c, err := r.dialTo(t, netip.AddrPortFrom(key.Addr, key.Port), successTimeout)
 		if err != nil {
 			t.Fatalf("to %v: %v", key, err)
 		}
@@ -145,7 +145,7 @@ func TestIPv6ThroughIPVS(t *testing.T) {
 		}
 		apply(t, k, kernel.SetWeight{Key: key, Real: pod, Weight: 0})
 		if got := source(t, c); got != nodeByServer6 {
-			t.Errorf("to %v at weight 0: the old connection says %q", key, got)
+			t.Errorf("to %v at weight 0: the old connection replies %q", key, got)
 		}
 	}
 	addrs, err := k.Addresses()
@@ -158,23 +158,25 @@ func TestIPv6ThroughIPVS(t *testing.T) {
 	}
 	apply(t, k, kernel.DeleteVirtual{Key: vip6}, kernel.Unbind{Addr: vip6.Addr})
 	if addrs, err = k.Addresses(); err != nil || len(addrs.Bound) > 0 {
-		t.Errorf("after all was taken back: %+v, error %v", addrs, err)
+		t.Errorf("after everything was removed: %+v, error %v", addrs, err)
 	}
 }
 
-// Affinity: one client comes to the same pod again and again, and to another when that one leaves.
+// With affinity a client keeps its pod, until the pod drains.
 func TestAffinityThroughIPVS(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	answerUDP(t, r, 1, 2)
 	sticky := kernel.Virtual{Key: dns, Scheduler: "rr", Affinity: 10 * time.Second}
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Masquerade, Key: dns}}}, kernel.AddVirtual{Virtual: sticky},
 		kernel.AddReal{Key: dns, Real: dnsPod(1), Weight: 1}, kernel.AddReal{Key: dns, Real: dnsPod(2), Weight: 1}, kernel.Bind{Addr: dns.Addr})
-	fresh := func() string { return patient(t, udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))) }
+	fresh := func() string {
+		return exchangeUntilReply(t, udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port)))
+	}
 	first := fresh()
 	for range 6 {
 		if got := fresh(); got != first {
-			t.Fatalf("one client came to pod %s and then to %s", first, got)
+			t.Fatalf("one client reached pod %s and then %s", first, got)
 		}
 	}
 	leaves, other := dnsPod(1), "2"
@@ -183,11 +185,11 @@ func TestAffinityThroughIPVS(t *testing.T) {
 	}
 	apply(t, k, kernel.SetWeight{Key: dns, Real: leaves, Weight: 0})
 	if got := fresh(); got != other {
-		t.Errorf("after its pod left, the client came to %s, want %s (kubernetes#71834)", got, other)
+		t.Errorf("after its pod drained, the client reached %s, want %s (kubernetes#71834)", got, other)
 	}
 	apply(t, k, kernel.SetWeight{Key: dns, Real: leaves, Weight: 1})
 	if got := fresh(); got != other {
-		t.Errorf("after the pod came back, the client came to %s, want %s still", got, other)
+		t.Errorf("after the pod returned, the client reached %s, want still %s", got, other)
 	}
 	apply(t, k, kernel.UpdateVirtual{Virtual: kernel.Virtual{Key: dns, Scheduler: "rr"}})
 	seen := map[string]bool{}
@@ -195,6 +197,6 @@ func TestAffinityThroughIPVS(t *testing.T) {
 		seen[fresh()] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("without affinity one client came to %v, want both pods", seen)
+		t.Errorf("without affinity one client reached %v, want both pods", seen)
 	}
 }

@@ -14,19 +14,19 @@ import (
 
 // Flags of linux/ip_vs.h.
 const (
-	persistent = 0x1 // IP_VS_SVC_F_PERSISTENT: a client stays with its real server
+	persistent = 0x1 // IP_VS_SVC_F_PERSISTENT: session affinity
 	hashed     = 0x2 // IP_VS_SVC_F_HASHED: set by the kernel
 )
 
-// schedulerFlags are IP_VS_SVC_F_SCHED… of schedulers by hash. Both go to another real server where the chosen one has weight 0
-// (1<<3); without it sh refuses what it would send there, for as long as it drains. Maglev (mh) hashes the client's port
-// too (1<<4), as kube-proxy has it, so that few clients are spread.
+// schedulerFlags are IP_VS_SVC_F_SCHED… of hash schedulers. 1<<3 selects another real server where the chosen one has
+// weight 0; without it, sh refuses those clients while it drains. 1<<4 makes mh (Maglev) hash the client's port too,
+// as kube-proxy does, to spread few clients.
 var schedulerFlags = map[string]uint32{"sh": 1 << 3, "mh": 1<<3 | 1<<4}
 
 type virtualServers struct{ handle *handle }
 
 func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
-	return &virtualServers{&handle{open: openIPVS, deadline: deadline, lost: lost}}
+	return &virtualServers{&handle{open: openIPVS, deadline: deadline, noReply: lost}}
 }
 
 func (v *virtualServers) close() { v.handle.close() }
@@ -36,13 +36,13 @@ func (v *virtualServers) setTimeouts(t Timeouts) error {
 		return nil
 	}
 	config := &ipvs.Config{TimeoutTCP: t.TCP, TimeoutTCPFin: t.TCPFin, TimeoutUDP: t.UDP}
-	if err := v.handle.do("setting the timeouts", func(h table) error { return h.SetConfig(config) }); err != nil {
+	if err := v.handle.do("setting the timeouts", func(h ipvsHandle) error { return h.SetConfig(config) }); err != nil {
 		return fmt.Errorf("setting the timeouts of IPVS: %w", err)
 	}
 	return nil
 }
 
-func service(v kernel.Virtual) *ipvs.Service {
+func toService(v kernel.Virtual) *ipvs.Service {
 	s := &ipvs.Service{Address: v.Addr.AsSlice(), Protocol: uint16(v.Protocol), Port: v.Port, SchedName: v.Scheduler,
 		AddressFamily: unix.AF_INET, Netmask: 0xffffffff}
 	if v.Addr.Is6() {
@@ -56,7 +56,7 @@ func service(v kernel.Virtual) *ipvs.Service {
 	return s
 }
 
-func destination(real netip.AddrPort, weight int) *ipvs.Destination {
+func toDestination(real netip.AddrPort, weight int) *ipvs.Destination {
 	d := &ipvs.Destination{Address: real.Addr().AsSlice(), Port: real.Port(), Weight: weight,
 		ConnectionFlags: ipvs.ConnectionFlagMasq, AddressFamily: unix.AF_INET}
 	if real.Addr().Is6() {
@@ -65,8 +65,8 @@ func destination(real netip.AddrPort, weight int) *ipvs.Destination {
 	return d
 }
 
-// virtual reads a virtual server; false for one that goes by firewall mark, which is never ours.
-func virtual(s *ipvs.Service) (kernel.Virtual, bool) {
+// fromService converts a virtual server; false for one with a firewall mark, which never belongs to the proxier.
+func fromService(s *ipvs.Service) (kernel.Virtual, bool) {
 	addr, ok := netip.AddrFromSlice(s.Address)
 	if !ok || s.FWMark != 0 {
 		return kernel.Virtual{}, false
@@ -79,14 +79,14 @@ func virtual(s *ipvs.Service) (kernel.Virtual, bool) {
 	return v, true
 }
 
-func (v *virtualServers) all() ([]kernel.Server, error) {
-	list, err := call(v.handle, "listing virtual servers", table.GetServices)
+func (v *virtualServers) list() ([]kernel.Server, error) {
+	list, err := call(v.handle, "listing virtual servers", ipvsHandle.GetServices)
 	if err != nil {
 		return nil, fmt.Errorf("listing virtual servers: %w", err)
 	}
 	servers := make([]kernel.Server, 0, len(list))
 	for _, s := range list {
-		virtual, ok := virtual(s)
+		virtual, ok := fromService(s)
 		if !ok {
 			continue
 		}
@@ -99,26 +99,26 @@ func (v *virtualServers) all() ([]kernel.Server, error) {
 	return servers, nil
 }
 
-func (v *virtualServers) one(k kernel.Key) (kernel.Server, bool, error) {
-	wanted := service(kernel.Virtual{Key: k})
-	s, err := call(v.handle, "reading a virtual server", func(t table) (*ipvs.Service, error) { return t.GetService(wanted) })
+func (v *virtualServers) get(k kernel.Key) (kernel.Server, bool, error) {
+	wanted := toService(kernel.Virtual{Key: k})
+	s, err := call(v.handle, "reading a virtual server", func(t ipvsHandle) (*ipvs.Service, error) { return t.GetService(wanted) })
 	if errors.Is(err, unix.ESRCH) {
 		return kernel.Server{}, false, nil
 	}
 	if err != nil {
 		return kernel.Server{}, false, fmt.Errorf("reading virtual server %v: %w", k, err)
 	}
-	found, ok := virtual(s)
+	found, ok := fromService(s)
 	if !ok || found.Key != k {
-		return kernel.Server{}, false, fmt.Errorf("reading virtual server %v: the kernel answered with %v", k, found.Key)
+		return kernel.Server{}, false, fmt.Errorf("reading virtual server %v: the kernel returned %v", k, found.Key)
 	}
 	reals, err := v.reals(found)
 	return kernel.Server{Virtual: found, Reals: reals}, err == nil, err
 }
 
 func (v *virtualServers) reals(of kernel.Virtual) ([]kernel.Real, error) {
-	s := service(of)
-	list, err := call(v.handle, "listing real servers", func(t table) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
+	s := toService(of)
+	list, err := call(v.handle, "listing real servers", func(t ipvsHandle) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
 	if err != nil {
 		return nil, fmt.Errorf("listing the real servers of %v: %w", of.Key, err)
 	}
@@ -135,8 +135,8 @@ func (v *virtualServers) reals(of kernel.Virtual) ([]kernel.Real, error) {
 }
 
 func (v *virtualServers) add(virtual kernel.Virtual) error {
-	s := service(virtual)
-	err := v.handle.do("creating a virtual server", func(t table) error { return t.NewService(s) })
+	s := toService(virtual)
+	err := v.handle.do("creating a virtual server", func(t ipvsHandle) error { return t.NewService(s) })
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: %w", kernel.ErrExists, err)
 	}
@@ -144,9 +144,9 @@ func (v *virtualServers) add(virtual kernel.Virtual) error {
 }
 
 func (v *virtualServers) delete(k kernel.Key) error {
-	s := service(kernel.Virtual{Key: k})
-	err := v.handle.do("deleting a virtual server", func(t table) error { return t.DelService(s) })
-	return unless(err, unix.ESRCH)
+	s := toService(kernel.Virtual{Key: k})
+	err := v.handle.do("deleting a virtual server", func(t ipvsHandle) error { return t.DelService(s) })
+	return ignore(err, unix.ESRCH)
 }
 
 func (v *virtualServers) apply(op kernel.Op) error {
@@ -154,27 +154,27 @@ func (v *virtualServers) apply(op kernel.Op) error {
 	case kernel.AddVirtual:
 		return v.add(o.Virtual)
 	case kernel.UpdateVirtual:
-		s := service(o.Virtual)
-		return v.handle.do("updating a virtual server", func(t table) error { return t.UpdateService(s) })
+		s := toService(o.Virtual)
+		return v.handle.do("updating a virtual server", func(t ipvsHandle) error { return t.UpdateService(s) })
 	case kernel.DeleteVirtual:
 		return v.delete(o.Key)
 	case kernel.AddReal:
-		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, o.Weight)
-		return v.handle.do("adding a real server", func(t table) error { return t.NewDestination(s, d) })
+		s, d := toService(kernel.Virtual{Key: o.Key}), toDestination(o.Real, o.Weight)
+		return v.handle.do("adding a real server", func(t ipvsHandle) error { return t.NewDestination(s, d) })
 	case kernel.SetWeight:
-		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, o.Weight)
-		return v.handle.do("changing the weight of a real server", func(t table) error { return t.UpdateDestination(s, d) })
+		s, d := toService(kernel.Virtual{Key: o.Key}), toDestination(o.Real, o.Weight)
+		return v.handle.do("changing the weight of a real server", func(t ipvsHandle) error { return t.UpdateDestination(s, d) })
 	case kernel.DeleteReal:
-		s, d := service(kernel.Virtual{Key: o.Key}), destination(o.Real, 0)
-		err := v.handle.do("deleting a real server", func(t table) error { return t.DelDestination(s, d) })
-		return unless(err, unix.ENOENT)
+		s, d := toService(kernel.Virtual{Key: o.Key}), toDestination(o.Real, 0)
+		err := v.handle.do("deleting a real server", func(t ipvsHandle) error { return t.DelDestination(s, d) })
+		return ignore(err, unix.ENOENT)
 	}
-	return fmt.Errorf("operation %q is not one on IPVS", op.Name())
+	return fmt.Errorf("operation %q is not an IPVS operation", op.Name())
 }
 
-// unless returns the error, except when it says that there was nothing to do.
-func unless(err error, done error) error {
-	if errors.Is(err, done) {
+// ignore returns err, or nil if it is target.
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
 		return nil
 	}
 	return err

@@ -18,10 +18,10 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// withIPVS opens the whole kernel in the test's namespace, or skips where the kernel has no IPVS.
-func withIPVS(t *testing.T) *Kernel {
+// openIPVSKernel opens a Kernel in the test's namespace, or skips where the kernel has no IPVS.
+func openIPVSKernel(t *testing.T) *Kernel {
 	t.Helper()
-	k, err := Open(Options{Scheduler: "rr", Lost: func(table string) { t.Errorf("a reply on %s was lost", table) }})
+	k, err := Open(Options{Scheduler: "rr", NoReply: func(table string) { t.Errorf("a reply from %s is missing", table) }})
 	if err != nil && strings.Contains(err.Error(), "has no IPVS") {
 		t.Skipf("no IPVS in this kernel: %v", err)
 	}
@@ -48,7 +48,7 @@ var (
 
 func TestVirtualServers(t *testing.T) {
 	inNamespace(t)
-	k := withIPVS(t)
+	k := openIPVSKernel(t)
 	read := func(what string, exists bool, want kernel.Server) {
 		t.Helper()
 		got, found, err := k.Server(vip)
@@ -78,7 +78,7 @@ func TestVirtualServers(t *testing.T) {
 	if all, err := k.Servers(); err != nil || len(all) != 2 {
 		t.Errorf("all are %+v, error %v, want two", all, err)
 	}
-	for range 2 { // the second time, it is gone already
+	for range 2 { // the second time it is gone already
 		apply(t, k, kernel.DeleteReal{Key: vip, Real: backend})
 	}
 	read("without the real server", true, kernel.Server{Virtual: sticky})
@@ -87,55 +87,55 @@ func TestVirtualServers(t *testing.T) {
 	}
 	read("deleted", false, kernel.Server{})
 	if err := k.Apply(kernel.AddReal{Key: vip, Real: backend, Weight: 1}); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("a real server for nothing: %v", err)
+		t.Errorf("a real server without a virtual server: %v", err)
 	}
 }
 
-// The check for IPVS makes and deletes a virtual server of its own, which goes by a mark. It clears up after one that died in the
-// middle of it, touches nobody else's, and is kept from nothing by a Service.
-func TestCheckDeletesOnlyItsOwn(t *testing.T) {
+// The probe creates and deletes a virtual server with a firewall mark. It removes the leftover of a crashed process,
+// touches no foreign one, and no Service affects it.
+func TestProbeDeletesOnlyItsOwnServer(t *testing.T) {
 	inNamespace(t)
-	k := withIPVS(t)
+	k := openIPVSKernel(t)
 	for _, family := range []uint16{unix.AF_INET, unix.AF_INET6} {
 		add := func(s *ipvs.Service) {
 			t.Helper()
-			if err := k.ipvs.handle.do("making one", func(h table) error { return h.NewService(s) }); err != nil {
+			if err := k.ipvs.handle.do("making one", func(h ipvsHandle) error { return h.NewService(s) }); err != nil {
 				t.Fatal(err)
 			}
 		}
 		there := func() (*ipvs.Service, error) {
-			return call(k.ipvs.handle, "reading it", func(h table) (*ipvs.Service, error) { return h.GetService(probe(family, "rr")) })
+			return call(k.ipvs.handle, "reading it", func(h ipvsHandle) (*ipvs.Service, error) { return h.GetService(probeService(family, "rr")) })
 		}
-		add(probe(family, "wrr"))
-		if err := k.ipvs.check(family, "rr"); err != nil {
-			t.Errorf("family %d: after one that died: %v", family, err)
+		add(probeService(family, "wrr"))
+		if err := k.ipvs.probe(family, "rr"); err != nil {
+			t.Errorf("family %d: with a leftover: %v", family, err)
 		}
 		if s, err := there(); !errors.Is(err, unix.ESRCH) {
-			t.Errorf("family %d: after the check it is there: %+v, error %v", family, s, err)
+			t.Errorf("family %d: after the probe it exists: %+v, error %v", family, s, err)
 		}
-		theirs := probe(family, "wrr")
+		theirs := probeService(family, "wrr")
 		theirs.Flags, theirs.Timeout = 0, 0
 		add(theirs)
-		if err := k.ipvs.check(family, "rr"); err != nil {
-			t.Errorf("family %d: where somebody else has one: %v", family, err)
+		if err := k.ipvs.probe(family, "rr"); err != nil {
+			t.Errorf("family %d: with a foreign one: %v", family, err)
 		}
 		if s, err := there(); err != nil || s.SchedName != "wrr" {
-			t.Errorf("family %d: somebody else's is %+v, error %v", family, s, err)
+			t.Errorf("family %d: the foreign one is %+v, error %v", family, s, err)
 		}
 	}
 	if all, err := k.Servers(); err != nil || len(all) != 0 {
-		t.Errorf("those that go by a mark are taken for virtual servers of Services: %v, error %v", all, err)
+		t.Errorf("virtual servers with a mark are listed as Services: %v, error %v", all, err)
 	}
 }
 
-// Cleanup leaves nothing of the proxier's, and all of what others made.
+// Cleanup removes everything of the proxier and nothing else.
 func TestCleanup(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	serve(t, k, kernel.FromNode)
 	theirs := kernel.Virtual{Key: kernel.Key{Addr: vip.Addr, Protocol: kernel.TCP, Port: 443}, Scheduler: "wrr"}
 	apply(t, k, kernel.AddVirtual{Virtual: theirs})
-	if _, err := r.vip(t, patience); err != nil {
+	if _, err := r.vip(t, successTimeout); err != nil {
 		t.Fatal(err)
 	}
 	nft(t, "add", "table", "ip", "somebody")
@@ -147,34 +147,34 @@ func TestCleanup(t *testing.T) {
 		t.Errorf("virtual servers %+v, error %v", all, err)
 	}
 	if _, err := k.addresses.netlink.LinkByName(Device); err == nil {
-		t.Errorf("the device %s is there", Device)
+		t.Errorf("the device %s exists", Device)
 	}
 	if tables := nft(t, "list", "tables"); strings.Contains(tables, Table) || !strings.Contains(tables, "somebody") {
 		t.Errorf("tables\n%s", tables)
 	}
-	if n, err := withIPVS(t).Cleanup(nil); n != 0 || err != nil {
-		t.Errorf("a second time: %d virtual servers, error %v", n, err)
+	if n, err := openIPVSKernel(t).Cleanup(nil); n != 0 || err != nil {
+		t.Errorf("second Cleanup: %d virtual servers, error %v", n, err)
 	}
 }
 
 func TestUnknownScheduler(t *testing.T) {
 	inNamespace(t)
-	withIPVS(t).Close()
+	openIPVSKernel(t).Close()
 	if _, err := Open(Options{Scheduler: "nonsense"}); err == nil || !strings.Contains(err.Error(), "no scheduler") {
 		t.Errorf("error %v, want one that names the scheduler", err)
 	}
 }
 
-// serve programs a virtual server for the road's server.
+// serve programs a virtual server for the path's server.
 func serve(t *testing.T, k *Kernel, set kernel.Set) {
 	t.Helper()
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: set, Key: vip}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: vip, Scheduler: "rr"}},
 		kernel.AddReal{Key: vip, Real: backend, Weight: 1}, kernel.Bind{Addr: vip.Addr})
 }
 
-func (r road) vip(t *testing.T, timeout time.Duration) (net.Conn, error) {
+func (r testPath) vip(t *testing.T, timeout time.Duration) (net.Conn, error) {
 	t.Helper()
-	return r.to(t, netip.AddrPortFrom(vip.Addr, vip.Port), timeout)
+	return r.dialTo(t, netip.AddrPortFrom(vip.Addr, vip.Port), timeout)
 }
 
 func TestConnectionsThroughIPVS(t *testing.T) {
@@ -187,17 +187,17 @@ func TestConnectionsThroughIPVS(t *testing.T) {
 		{kernel.OffCluster, clientAddr, nodeByServer},
 	} {
 		t.Run(string(test.set), func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
+			r := newPath(t)
+			k := openIPVSKernel(t)
 			serve(t, k, test.set)
-			c, err := r.vip(t, patience)
+			c, err := r.vip(t, successTimeout)
 			if err != nil {
 				t.Fatalf("from the client: %v", err)
 			}
 			if got := source(t, c); got != test.fromClient {
 				t.Errorf("from the client: the server saw %s, want %s", got, test.fromClient)
 			}
-			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String(), patience)
+			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String(), successTimeout)
 			if err != nil {
 				t.Fatalf("from the node: %v", err)
 			}
@@ -209,23 +209,23 @@ func TestConnectionsThroughIPVS(t *testing.T) {
 	}
 }
 
-// A NodePort: a virtual server at an address that the node has anyway, from outside and from the node itself.
+// A NodePort: a virtual server at a node address, from a client and from the node itself.
 func TestNodePortThroughIPVS(t *testing.T) {
 	for set, fromClient := range map[kernel.Set]string{kernel.Masquerade: nodeByServer, kernel.FromNode: clientAddr} {
 		t.Run(string(set), func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
+			r := newPath(t)
+			k := openIPVSKernel(t)
 			at := kernel.Key{Addr: netip.MustParseAddr(nodeByClient), Protocol: kernel.TCP, Port: 30080}
 			apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: set, Key: at}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: at, Scheduler: "rr"}},
 				kernel.AddReal{Key: at, Real: backend, Weight: 1})
-			c, err := r.to(t, netip.AddrPortFrom(at.Addr, at.Port), patience)
+			c, err := r.dialTo(t, netip.AddrPortFrom(at.Addr, at.Port), successTimeout)
 			if err != nil {
 				t.Fatalf("from the client: %v", err)
 			}
 			if got := source(t, c); got != fromClient {
 				t.Errorf("from the client: the server saw %s, want %s", got, fromClient)
 			}
-			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(at.Addr, at.Port).String(), patience)
+			c, err = net.DialTimeout("tcp", netip.AddrPortFrom(at.Addr, at.Port).String(), successTimeout)
 			if err != nil {
 				t.Fatalf("from the node: %v", err)
 			}
@@ -233,43 +233,43 @@ func TestNodePortThroughIPVS(t *testing.T) {
 			if got := source(t, c); got != nodeByServer {
 				t.Errorf("from the node: the server saw %s, want %s", got, nodeByServer)
 			}
-			if _, err := r.to(t, netip.AddrPortFrom(at.Addr, at.Port+1), impatience); !errors.Is(err, unix.ECONNREFUSED) {
+			if _, err := r.dialTo(t, netip.AddrPortFrom(at.Addr, at.Port+1), failureTimeout); !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("another port of the node ended with %v, want refused", err)
 			}
 		})
 	}
 }
 
-// What the proxier counts on: weight 0 keeps connections and takes none, a real server comes back by its weight alone,
-// a drop is silent, and a deleted real server ends its connections at once.
-func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+// The kernel behaviour that the proxier relies on: weight 0 keeps connections and accepts none, raising the weight is
+// enough to reactivate a real server, a drop is silent, and deleting a real server ends its connections at once.
+func TestConnectionLifecycleThroughIPVS(t *testing.T) {
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	serve(t, k, kernel.FromNode)
-	old, err := r.vip(t, patience)
+	old, err := r.vip(t, successTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	answers := func(when string) {
 		t.Helper()
 		if got := source(t, old); got != clientAddr {
-			t.Errorf("%s the old connection says %q", when, got)
+			t.Errorf("%s the old connection replies %q", when, got)
 		}
 	}
 	answers("at first")
 	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 0})
 	answers("at weight 0")
-	if _, err := r.vip(t, impatience); !errors.Is(err, unix.ECONNREFUSED) {
+	if _, err := r.vip(t, failureTimeout); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("a new connection at weight 0 ended with %v, want refused", err)
 	}
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
 	var timeout net.Error
-	if _, err := r.vip(t, impatience); !errors.As(err, &timeout) || !timeout.Timeout() {
+	if _, err := r.vip(t, failureTimeout); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("a new connection that is dropped ended with %v, want a time-out", err)
 	}
 	answers("while new ones are dropped")
 	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 1}, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: vip}}})
-	if _, err := r.vip(t, patience); err != nil {
+	if _, err := r.vip(t, successTimeout); err != nil {
 		t.Errorf("a new connection at weight 1: %v", err)
 	}
 	answers("at weight 1 again")
@@ -277,22 +277,22 @@ func TestLifeOfAConnectionThroughIPVS(t *testing.T) {
 		t.Errorf("the kernel counts %+v, error %v, want active connections", s.Reals, err)
 	}
 	apply(t, k, kernel.SetWeight{Key: vip, Real: backend, Weight: 0}, kernel.DeleteReal{Key: vip, Real: backend})
-	if err := ended(old); !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("after the real server was deleted the old connection ended with %v, want a reset", err)
+	if err := untilError(old); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("after its real server was deleted the old connection ended with %v, want a reset", err)
 	}
 }
 
-// A pod that is given itself by its own Service.
+// A pod that reaches itself through its own Service.
 func TestHairpinThroughIPVS(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	serve(t, k, kernel.FromNode)
 	target := netip.AddrPortFrom(vip.Addr, vip.Port)
-	if _, err := dialFrom(t, r.server, target, impatience); err == nil {
-		t.Error("without the hairpin set the pod reached itself: the set is not what makes it work")
+	if _, err := dialFrom(t, r.server, target, failureTimeout); err == nil {
+		t.Error("the pod reached itself without the hairpin set, so the test proves nothing")
 	}
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Hairpin, Key: kernel.Key{Addr: backend.Addr()}}}})
-	c, err := dialFrom(t, r.server, target, patience)
+	c, err := dialFrom(t, r.server, target, successTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +301,8 @@ func TestHairpinThroughIPVS(t *testing.T) {
 	}
 }
 
-// Eight busy connections while their real server flaps: weights cost none of them. What kube-proxy does, delete and add
-// (kubernetes#117205), is the twin that has to cost some, or the zero says nothing.
+// Eight busy connections while their real server flaps: changes of weight cut none. Deleting and adding it, as
+// kube-proxy does (kubernetes#117205), is the red twin and must cut some.
 func TestBusyConnectionsAndFlaps(t *testing.T) {
 	weight := func(w int) kernel.Op { return kernel.SetWeight{Key: vip, Real: backend, Weight: w} }
 	for _, test := range []struct {
@@ -314,15 +314,15 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 		{"by delete and add", []kernel.Op{kernel.DeleteReal{Key: vip, Real: backend}, kernel.AddReal{Key: vip, Real: backend, Weight: 1}}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
+			r := newPath(t)
+			k := openIPVSKernel(t)
 			serve(t, k, kernel.FromNode)
 			stop := make(chan struct{})
 			lost := eightBusy(t, r, stop)
 			for range 200 {
 				for _, op := range append([]kernel.Op{weight(0)}, test.back...) {
 					apply(t, k, op)
-					time.Sleep(time.Millisecond) // the pace of a proxy that has other things to do, the same for both
+					time.Sleep(time.Millisecond) // the same rate for both
 				}
 			}
 			close(stop)
@@ -334,13 +334,13 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 	}
 }
 
-// eightBusy opens eight connections through the virtual address and keeps them busy until stop; lost waits for their end, and
-// says how many were lost.
-func eightBusy(t *testing.T, r road, stop <-chan struct{}) (lost func() int) {
+// eightBusy opens eight connections through the virtual address and keeps them busy until stop. lost waits for their
+// end and returns how many were lost.
+func eightBusy(t *testing.T, r testPath, stop <-chan struct{}) (lost func() int) {
 	t.Helper()
 	ends := make(chan bool, 8)
 	for range 8 {
-		c, err := r.vip(t, patience)
+		c, err := r.vip(t, successTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func eightBusy(t *testing.T, r road, stop <-chan struct{}) (lost func() int) {
 	}
 }
 
-// busy asks and asks until stop, and reports whether the connection was lost.
+// busy sends requests until stop, and reports whether the connection was lost.
 func busy(c net.Conn, stop <-chan struct{}) bool {
 	answer := make([]byte, 64)
 	for {
@@ -377,8 +377,8 @@ func busy(c net.Conn, stop <-chan struct{}) bool {
 	}
 }
 
-// ended asks on a connection until it fails.
-func ended(c net.Conn) error {
+// untilError sends requests on a connection until one fails.
+func untilError(c net.Conn) error {
 	answer := make([]byte, 64)
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
 		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
@@ -391,19 +391,19 @@ func ended(c net.Conn) error {
 			return err
 		}
 	}
-	return fmt.Errorf("it still answers")
+	return fmt.Errorf("the connection still replies")
 }
 
-// A new process finds what an old one left, element by element, and changes nothing by opening the kernel.
+// Opening a kernel adopts the state of an old process unchanged.
 func TestOpenAdopts(t *testing.T) {
-	r := newRoad(t)
-	serve(t, withIPVS(t), kernel.FromNode)
-	old, err := r.vip(t, patience)
+	r := newPath(t)
+	serve(t, openIPVSKernel(t), kernel.FromNode)
+	old, err := r.vip(t, successTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	source(t, old)
-	k := withIPVS(t)
+	k := openIPVSKernel(t)
 	servers, err := k.Servers()
 	if err != nil || len(servers) != 1 || servers[0].Key != vip || len(servers[0].Reals) != 1 {
 		t.Errorf("servers %+v, error %v", servers, err)
@@ -420,10 +420,10 @@ func TestOpenAdopts(t *testing.T) {
 	}
 }
 
-// What a pass over 10,000 virtual servers costs; the numbers are for the log.
+// The cost of 10,000 virtual servers, for the log.
 func TestManyVirtualServers(t *testing.T) {
 	inNamespace(t)
-	k := withIPVS(t)
+	k := openIPVSKernel(t)
 	const n = 1000
 	begin := time.Now()
 	for i := range n {

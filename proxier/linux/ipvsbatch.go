@@ -12,8 +12,7 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// IPVS's interface by generic netlink (linux/ip_vs.h), as far as batches need it: IPVS_CMD…, IPVS_CMD_ATTR…, IPVS_SVC_ATTR…
-// and IPVS_DEST_ATTR….
+// Constants of linux/ip_vs.h for generic netlink: IPVS_CMD_…, IPVS_CMD_ATTR_…, IPVS_SVC_ATTR_… and IPVS_DEST_ATTR_….
 const (
 	newService, newDest         = 1, 5
 	attrService, attrDest       = 1, 2
@@ -27,14 +26,14 @@ const (
 	genlVersion            byte = 1
 )
 
-// ipvsTable is the handle of moby/ipvs, which waits for the answer to each request, and a socket beside it for many at a time.
-type ipvsTable struct {
+// batchHandle extends moby/ipvs, which waits for the reply to each request, by a socket for batches of requests.
+type batchHandle struct {
 	*ipvs.Handle
-	batches *batches
-	family  uint16 // of generic netlink; 0 as long as nobody asked
+	batches *batchSocket
+	family  uint16 // generic netlink family ID; 0 until resolved
 }
 
-func openIPVS() (table, error) {
+func openIPVS() (ipvsHandle, error) {
 	h, err := ipvs.New("")
 	if err != nil {
 		return nil, err
@@ -44,17 +43,17 @@ func openIPVS() (table, error) {
 		h.Close()
 		return nil, err
 	}
-	return &ipvsTable{Handle: h, batches: b}, nil
+	return &batchHandle{Handle: h, batches: b}, nil
 }
 
-// Close ends what is under way, too.
-func (t *ipvsTable) Close() {
+// Close also ends calls in progress.
+func (t *batchHandle) Close() {
 	t.batches.close()
 	t.Handle.Close()
 }
 
-// ApplyAll adds virtual servers, or real ones. The errors are those of the operations.
-func (t *ipvsTable) ApplyAll(ops []kernel.Op) ([]error, error) {
+// ApplyAll adds virtual servers or real servers, and returns one error or nil per operation.
+func (t *batchHandle) ApplyAll(ops []kernel.Op) ([]error, error) {
 	if t.family == 0 {
 		f, err := netlink.GenlFamilyGet("IPVS")
 		if err != nil {
@@ -62,18 +61,18 @@ func (t *ipvsTable) ApplyAll(ops []kernel.Op) ([]error, error) {
 		}
 		t.family = f.ID
 	}
-	return t.batches.do(len(ops), func(i int) { t.write(ops[i]) })
+	return t.batches.exchange(len(ops), func(i int) { t.appendRequest(ops[i]) })
 }
 
-func (t *ipvsTable) write(op kernel.Op) {
+func (t *batchHandle) appendRequest(op kernel.Op) {
 	b := t.batches
 	switch o := op.(type) {
 	case kernel.AddVirtual:
-		s := service(o.Virtual)
+		s := toService(o.Virtual)
 		at := b.begin(t.family, 0, newService, genlVersion, 0, 0)
-		in := t.key(s)
+		in := t.beginService(s)
 		b.attribute(svcScheduler, append([]byte(s.SchedName), 0)...)
-		var flags [8]byte // and which of them count: all
+		var flags [8]byte // flags and their mask
 		binary.NativeEndian.PutUint32(flags[:], s.Flags)
 		binary.NativeEndian.PutUint32(flags[4:], ^uint32(0))
 		b.attribute(svcFlags, flags[:]...)
@@ -82,9 +81,9 @@ func (t *ipvsTable) write(op kernel.Op) {
 		b.unnest(in)
 		b.end(at)
 	case kernel.AddReal:
-		d := destination(o.Real, o.Weight)
+		d := toDestination(o.Real, o.Weight)
 		at := b.begin(t.family, 0, newDest, genlVersion, 0, 0)
-		b.unnest(t.key(service(kernel.Virtual{Key: o.Key})))
+		b.unnest(t.beginService(toService(kernel.Virtual{Key: o.Key})))
 		in := b.nest(attrDest)
 		b.attribute(destAddr, d.Address...)
 		b.attribute(destPort, byte(d.Port>>8), byte(d.Port))
@@ -97,8 +96,8 @@ func (t *ipvsTable) write(op kernel.Op) {
 	}
 }
 
-// key begins the attribute that says which virtual server is meant.
-func (t *ipvsTable) key(s *ipvs.Service) (nest int) {
+// beginService appends the attribute that identifies a virtual server, and leaves it open.
+func (t *batchHandle) beginService(s *ipvs.Service) (nest int) {
 	b := t.batches
 	nest = b.nest(attrService)
 	b.attribute(svcFamily, binary.NativeEndian.AppendUint16(nil, s.AddressFamily)...)
@@ -108,11 +107,11 @@ func (t *ipvsTable) key(s *ipvs.Service) (nest int) {
 	return nest
 }
 
-// applyAll is apply for many operations that are alike.
+// applyAll applies a batch.
 func (v *virtualServers) applyAll(ops []kernel.Op) []error {
-	errs, err := call(v.handle, "changing virtual servers", func(t table) ([]error, error) { return t.ApplyAll(ops) })
+	errs, err := call(v.handle, "changing virtual servers", func(t ipvsHandle) ([]error, error) { return t.ApplyAll(ops) })
 	if err != nil {
-		return repeated(err, len(ops))
+		return repeatError(err, len(ops))
 	}
 	for i := range errs {
 		if _, adding := ops[i].(kernel.AddVirtual); adding && errors.Is(errs[i], unix.EEXIST) {
@@ -122,8 +121,8 @@ func (v *virtualServers) applyAll(ops []kernel.Op) []error {
 	return errs
 }
 
-// repeated is an error that is about each of n operations.
-func repeated(err error, n int) []error {
+// repeatError returns err n times.
+func repeatError(err error, n int) []error {
 	errs := make([]error, n)
 	for i := range errs {
 		errs[i] = err

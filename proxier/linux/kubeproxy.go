@@ -21,30 +21,30 @@ import (
 // kubeProxyDevice holds the virtual addresses of kube-proxy in IPVS mode.
 const kubeProxyDevice = "kube-ipvs0"
 
-// kubeletChains are chains of iptables that the kubelet makes for itself, by table (kubelet_network_linux.go of Kubernetes).
+// kubeletChains are the iptables chains of the kubelet by table (kubelet_network_linux.go of Kubernetes).
 var kubeletChains = map[string][]string{
 	"filter": {"KUBE-FIREWALL", "KUBE-KUBELET-CANARY"},
 	"nat":    {"KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"},
 	"mangle": {"KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"},
 }
 
-// KubeProxy is what kube-proxy has in the kernel beside virtual servers, of whichever mode it was.
+// KubeProxy is the kernel state of kube-proxy in any mode, except for virtual servers.
 type KubeProxy struct {
-	Chains []string     // of iptables in its nft variant, as "ip nat KUBE-SERVICES"; sorted
-	Kept   []string     // those of them that stay, since rules of others lead there
-	Tables []string     // of nftables, as "ip kube-proxy"
-	Sets   []string     // of ipset
-	Device bool         // whether kube-ipvs0 is there
-	Addrs  []netip.Addr // on kube-ipvs0
-	Legacy bool         // the kernel has tables of the legacy variant of iptables, which may have more
+	Chains []string     // iptables-nft chains, such as "ip nat KUBE-SERVICES"; sorted
+	Kept   []string     // chains that stay because rules of other programs jump to them; sorted
+	Tables []string     // nftables tables, such as "ip kube-proxy"
+	Sets   []string     // ipsets; sorted
+	Device bool         // kube-ipvs0 exists
+	Addrs  []netip.Addr // addresses on kube-ipvs0
+	Legacy bool         // the kernel has iptables-legacy tables, which are not examined
 
 	jumps  []*nftables.Rule
 	chains []*nftables.Chain
 	tables []*nftables.Table
 }
 
-// Modes returns the modes of kube-proxy that left something: ipvs, iptables, nftables. Rules of iptables are those of the mode
-// ipvs where that left its device or sets.
+// Modes returns the kube-proxy modes that left state: ipvs, iptables, nftables. Mode ipvs also uses iptables rules,
+// so these count as its own if its device or sets exist.
 func (p *KubeProxy) Modes() []string {
 	var modes []string
 	if p.Device || len(p.Sets) > 0 {
@@ -58,23 +58,23 @@ func (p *KubeProxy) Modes() []string {
 	return modes
 }
 
-// FindKubeProxy reads what kube-proxy has in the kernel. It changes nothing.
+// FindKubeProxy reads kube-proxy's state. It changes nothing.
 func FindKubeProxy() (*KubeProxy, error) {
 	p := &KubeProxy{}
 	_, err := os.Stat("/proc/net/ip_tables_names")
 	p.Legacy = err == nil && legacyInUse()
 	if err := p.findRules(); err != nil {
-		return nil, fmt.Errorf("looking for kube-proxy's rules: %w", err)
+		return nil, fmt.Errorf("reading kube-proxy's rules: %w", err)
 	}
 	if err := p.findSets(); err != nil {
-		return nil, fmt.Errorf("looking for kube-proxy's sets of ipset: %w", err)
+		return nil, fmt.Errorf("reading kube-proxy's ipsets: %w", err)
 	}
 	link, err := netlink.LinkByName(kubeProxyDevice)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return p, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for the device %s: %w", kubeProxyDevice, err)
+		return nil, fmt.Errorf("reading the device %s: %w", kubeProxyDevice, err)
 	}
 	p.Device = true
 	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
@@ -89,7 +89,7 @@ func FindKubeProxy() (*KubeProxy, error) {
 	return p, nil
 }
 
-// legacyInUse reports whether the legacy variant of iptables has a table in this namespace.
+// legacyInUse reports whether iptables-legacy has a table in this namespace.
 func legacyInUse() bool {
 	for _, name := range []string{"ip_tables_names", "ip6_tables_names"} {
 		if text, err := os.ReadFile(filepath.Join("/proc/net", name)); err == nil && len(strings.TrimSpace(string(text))) > 0 {
@@ -99,14 +99,14 @@ func legacyInUse() bool {
 	return false
 }
 
-// Of linux/netfilter/ipset/ip_set.h: a list of names alone.
+// Constants of linux/netfilter/ipset/ip_set.h for listing names.
 const (
 	ipsetList                               = unix.NFNL_SUBSYS_IPSET<<8 | 7
 	ipsetProtocol, ipsetSetName, ipsetFlags = 1, 2, 6
 	ipsetProtocolVersion, ipsetNamesOnly    = 6, 1 << 1
 )
 
-// findSets lists the names of the sets. What is in them may be a lot, and is not asked for.
+// findSets lists the names of the ipsets without their entries.
 func (p *KubeProxy) findSets() error {
 	conn, err := mdnetlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -123,9 +123,9 @@ func (p *KubeProxy) findSets() error {
 	if err != nil {
 		return err
 	}
-	ask := message(ipsetList, unix.AF_INET, data)
-	ask.Header.Flags |= mdnetlink.Dump
-	replies, err := conn.Execute(ask)
+	request := message(ipsetList, unix.AF_INET, data)
+	request.Header.Flags |= mdnetlink.Dump
+	replies, err := conn.Execute(request)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil // no ip_set in this kernel
 	}
@@ -142,7 +142,7 @@ func (p *KubeProxy) findSets() error {
 
 func setName(data []byte) (string, error) {
 	if len(data) < 4 {
-		return "", fmt.Errorf("an answer of %d bytes is none", len(data))
+		return "", fmt.Errorf("a reply of %d bytes is too short", len(data))
 	}
 	d, err := mdnetlink.NewAttributeDecoder(data[4:])
 	if err != nil {
@@ -156,16 +156,16 @@ func setName(data []byte) (string, error) {
 	return "", d.Err()
 }
 
-// kubeProxyDeadline is for one look at kube-proxy's rules, of which there may be hundreds of thousands.
+// kubeProxyDeadline bounds one read of kube-proxy's rules, of which there may be hundreds of thousands.
 const kubeProxyDeadline = 30 * time.Second
 
 func nftConn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *mdnetlink.Conn) error { return c.SetDeadline(time.Now().Add(kubeProxyDeadline)) }))
 }
 
-// Serves reports whether a kube-proxy that has just started has done its first pass for each family of these addresses, or for
-// one of the two where there are none: the families have a pass each, which writes its rules by one transaction, at the end in
-// mode ipvs.
+// Serves reports whether a newly started kube-proxy has completed its first pass for each family of the addresses;
+// without addresses, for one family. Each family has its own pass, which writes its rules in one transaction; mode
+// ipvs writes them last.
 func (p *KubeProxy) Serves(mode string, addrs []netip.Addr) (bool, error) {
 	c, err := nftConn()
 	if err != nil {
@@ -196,7 +196,7 @@ func tableFamily(addr netip.Addr) nftables.TableFamily {
 	return nftables.TableFamilyIPv6
 }
 
-// servedByRules are the families whose chain of Services has rules.
+// servedByRules returns the families whose KUBE-SERVICES chain has rules.
 func (p *KubeProxy) servedByRules(c *nftables.Conn) (map[nftables.TableFamily]bool, error) {
 	served := map[nftables.TableFamily]bool{}
 	for _, chain := range p.chains {
@@ -214,7 +214,7 @@ func (p *KubeProxy) servedByRules(c *nftables.Conn) (map[nftables.TableFamily]bo
 	return served, nil
 }
 
-// servedByMap are the families whose map of Services has something in it.
+// servedByMap returns the families whose map of Services has elements.
 func (p *KubeProxy) servedByMap(c *nftables.Conn) (map[nftables.TableFamily]bool, error) {
 	served := map[nftables.TableFamily]bool{}
 	for _, table := range p.tables {
@@ -250,7 +250,7 @@ func (p *KubeProxy) findRules() error {
 	for _, t := range tables {
 		if t.Name == "kube-proxy" && (t.Family == nftables.TableFamilyIPv4 || t.Family == nftables.TableFamilyIPv6) {
 			p.tables = append(p.tables, t)
-			p.Tables = append(p.Tables, familyWord(t.Family)+" "+t.Name)
+			p.Tables = append(p.Tables, familyName(t.Family)+" "+t.Name)
 		}
 	}
 	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
@@ -267,7 +267,7 @@ func (p *KubeProxy) findRules() error {
 	return nil
 }
 
-func familyWord(f nftables.TableFamily) string {
+func familyName(f nftables.TableFamily) string {
 	if f == nftables.TableFamilyIPv6 {
 		return "ip6"
 	}
@@ -275,25 +275,25 @@ func familyWord(f nftables.TableFamily) string {
 }
 
 func chainName(c *nftables.Chain) string {
-	return familyWord(c.Table.Family) + " " + c.Table.Name + " " + c.Name
+	return familyName(c.Table.Family) + " " + c.Table.Name + " " + c.Name
 }
 
-// isKubeProxys reports whether a chain of iptables is kube-proxy's.
-func isKubeProxys(c *nftables.Chain) bool {
+// isKubeProxyChain reports whether an iptables chain belongs to kube-proxy.
+func isKubeProxyChain(c *nftables.Chain) bool {
 	kubelets, iptables := kubeletChains[c.Table.Name]
 	return iptables && strings.HasPrefix(c.Name, "KUBE-") && !slices.Contains(kubelets, c.Name)
 }
 
-// findChains sorts the chains of a family. Rules of the builtin chains that lead to kube-proxy's go with them; a chain that
-// somebody else's chain leads to is not ours to take.
+// findChains classifies the chains of a family. Jumps from builtin chains to kube-proxy's chains are removed with
+// them; a chain to which a chain of another program jumps is kept.
 func (p *KubeProxy) findChains(c *nftables.Conn, all []*nftables.Chain) error {
 	wanted := map[string]bool{}
 	for _, chain := range all {
-		wanted[chain.Table.Name] = wanted[chain.Table.Name] || isKubeProxys(chain)
+		wanted[chain.Table.Name] = wanted[chain.Table.Name] || isKubeProxyChain(chain)
 	}
 	needed := map[string]bool{}
 	for _, chain := range all {
-		if !wanted[chain.Table.Name] || isKubeProxys(chain) {
+		if !wanted[chain.Table.Name] || isKubeProxyChain(chain) {
 			continue
 		}
 		rules, err := c.GetRules(chain.Table, chain)
@@ -301,8 +301,8 @@ func (p *KubeProxy) findChains(c *nftables.Conn, all []*nftables.Chain) error {
 			return fmt.Errorf("reading the chain %s: %w", chainName(chain), err)
 		}
 		for _, rule := range rules {
-			to := &nftables.Chain{Table: chain.Table, Name: leadsTo(rule)}
-			if !isKubeProxys(to) {
+			to := &nftables.Chain{Table: chain.Table, Name: jumpTarget(rule)}
+			if !isKubeProxyChain(to) {
 				continue
 			}
 			if chain.Hooknum != nil {
@@ -313,7 +313,7 @@ func (p *KubeProxy) findChains(c *nftables.Conn, all []*nftables.Chain) error {
 		}
 	}
 	for _, chain := range all {
-		if !isKubeProxys(chain) {
+		if !isKubeProxyChain(chain) {
 			continue
 		}
 		name := chainName(chain)
@@ -327,8 +327,8 @@ func (p *KubeProxy) findChains(c *nftables.Conn, all []*nftables.Chain) error {
 	return nil
 }
 
-// leadsTo returns the chain that a rule jumps to; empty for none.
-func leadsTo(rule *nftables.Rule) string {
+// jumpTarget returns the chain that a rule jumps to; empty for none.
+func jumpTarget(rule *nftables.Rule) string {
 	for _, e := range rule.Exprs {
 		if v, ok := e.(*expr.Verdict); ok && (v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto) {
 			return v.Chain
@@ -337,8 +337,8 @@ func leadsTo(rule *nftables.Rule) string {
 	return ""
 }
 
-// RemoveRules removes the rules of iptables and nftables, all in one transaction: no packet meets half of them. Flows that they
-// translated go on, since conntrack remembers them.
+// RemoveRules removes the iptables and nftables rules in one transaction, so no packet meets a partial ruleset.
+// Translated flows continue through conntrack.
 func (p *KubeProxy) RemoveRules() error {
 	c, err := nftConn()
 	if err != nil {
@@ -359,43 +359,44 @@ func (p *KubeProxy) RemoveRules() error {
 		c.DelTable(table)
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("removing kube-proxy's rules: %w; if a kube-proxy still runs, stop it, and say it again", err)
+		return fmt.Errorf("removing kube-proxy's rules: %w; if kube-proxy still runs, stop it and run the command again", err)
 	}
 	return nil
 }
 
-// RemoveSets destroys the sets of ipset. The kernel lets go of those that rules had used a moment after the rules are gone.
+// RemoveSets destroys the ipsets. The kernel releases them asynchronously after their rules are removed, so it
+// retries for up to 10 s.
 func (p *KubeProxy) RemoveSets() error {
 	for _, set := range p.Sets {
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			err := unless(netlink.IpsetDestroy(set), unix.ENOENT)
+			err := ignore(netlink.IpsetDestroy(set), unix.ENOENT)
 			if err == nil {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("destroying the ipset %s: %w; a rule of somebody else may use it", set, err)
+				return fmt.Errorf("destroying the ipset %s: %w; a rule of another program may use it", set, err)
 			}
 		}
 	}
 	return nil
 }
 
-// BindOn puts addresses on kube-ipvs0 that are not there yet. Kube-proxy leaves external addresses to whichever other device has
-// them (it takes them for the node's own), and finds them missing 30 seconds after they are gone there.
-func (p *KubeProxy) BindOn(addrs []netip.Addr) error {
+// BindAddrs adds missing addresses to kube-ipvs0. kube-proxy takes external addresses on other devices for node
+// addresses and does not bind them; it would notice their removal only after 30 s.
+func (p *KubeProxy) BindAddrs(addrs []netip.Addr) error {
 	link, err := netlink.LinkByName(kubeProxyDevice)
 	for _, a := range addrs {
 		if err == nil {
-			err = unless(netlink.AddrAdd(link, host(a)), unix.EEXIST)
+			err = ignore(netlink.AddrAdd(link, hostAddr(a)), unix.EEXIST)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("putting addresses on %s: %w", kubeProxyDevice, err)
+		return fmt.Errorf("adding addresses to %s: %w", kubeProxyDevice, err)
 	}
 	return nil
 }
 
-// RemoveDevice deletes kube-ipvs0 with all its addresses. Those that are on the proxier's device too stay the node's own.
+// RemoveDevice deletes kube-ipvs0 with its addresses. Addresses that are also on the proxier's device stay local.
 func (p *KubeProxy) RemoveDevice() error {
 	link, err := netlink.LinkByName(kubeProxyDevice)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftBehind are rules as kube-proxy leaves them beside those of a kubelet, of a CNI plugin that marks by a chain of
-// kube-proxy's, and of an administrator.
+// leftBehind are rules of an ended kube-proxy, a kubelet, a CNI plugin that uses a chain of kube-proxy for marks, and
+// an administrator.
 const leftBehind = `*nat
 :KUBE-KUBELET-CANARY - [0:0]
 :KUBE-MARK-MASQ - [0:0]
@@ -69,7 +69,7 @@ func iptables(t *testing.T, program, input string) string {
 	return string(out)
 }
 
-// rules are the lines of iptables-save that say something.
+// rules returns the rules and chains of iptables-save.
 func rules(t *testing.T) (lines []string) {
 	for line := range strings.Lines(iptables(t, "iptables-nft-save", "")) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":") && !strings.Contains(line, "ACCEPT") {
@@ -79,7 +79,7 @@ func rules(t *testing.T) (lines []string) {
 	return lines
 }
 
-func find(t *testing.T) *KubeProxy {
+func findKubeProxy(t *testing.T) *KubeProxy {
 	t.Helper()
 	p, err := FindKubeProxy()
 	if err != nil {
@@ -88,21 +88,21 @@ func find(t *testing.T) *KubeProxy {
 	return p
 }
 
-// Of iptables and nftables, what is kube-proxy's goes, and everything else stays.
-func TestRulesOfKubeProxyGo(t *testing.T) {
+// kube-proxy's iptables and nftables rules are removed, and all others stay.
+func TestRemoveKubeProxyRules(t *testing.T) {
 	inNamespace(t)
-	if modes := find(t).Modes(); len(modes) != 0 {
-		t.Errorf("in an empty namespace it found %v", modes)
+	if modes := findKubeProxy(t).Modes(); len(modes) != 0 {
+		t.Errorf("found %v in an empty namespace", modes)
 	}
 	iptables(t, "iptables-nft-restore", leftBehind)
-	if modes := find(t).Modes(); !slices.Equal(modes, []string{"iptables"}) {
+	if modes := findKubeProxy(t).Modes(); !slices.Equal(modes, []string{"iptables"}) {
 		t.Errorf("found %v, want iptables", modes)
 	}
 	nft(t, "add", "table", "ip", "kube-proxy")
 	nft(t, "add", "chain", "ip", "kube-proxy", "services", "{ type nat hook prerouting priority dstnat ; }")
 	nft(t, "add", "table", "ip6", "kube-proxy")
 	nft(t, "add", "table", "ip", "somebody")
-	p := find(t)
+	p := findKubeProxy(t)
 	if modes := p.Modes(); !slices.Equal(modes, []string{"iptables", "nftables"}) || len(p.Chains) != 8 {
 		t.Errorf("found %v with the chains %v", modes, p.Chains)
 	}
@@ -128,24 +128,23 @@ func TestRulesOfKubeProxyGo(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what is left of iptables (-want +got):\n%s", diff)
+		t.Errorf("remaining iptables rules (-want +got):\n%s", diff)
 	}
 	if tables := nft(t, "list", "tables"); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "somebody") {
 		t.Errorf("tables\n%s", tables)
 	}
-	if err := find(t).RemoveRules(); err != nil {
-		t.Errorf("a second time: %v", err)
+	if err := findKubeProxy(t).RemoveRules(); err != nil {
+		t.Errorf("second RemoveRules: %v", err)
 	}
 }
 
-// The device goes with its addresses, but not with those that the proxier has too.
-// The families have a pass each, so one that is served says nothing of the other.
-func TestServedByFamily(t *testing.T) {
+// Each family has its own pass, so one served family does not imply the other.
+func TestKubeProxyServesByFamily(t *testing.T) {
 	inNamespace(t)
 	first, second := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")
 	want := func(mode string, addrs []netip.Addr, want bool) {
 		t.Helper()
-		if serves, err := find(t).Serves(mode, addrs); err != nil || serves != want {
+		if serves, err := findKubeProxy(t).Serves(mode, addrs); err != nil || serves != want {
 			t.Errorf("kube-proxy in mode %s serves %v: %v, %v; want %v", mode, addrs, serves, err, want)
 		}
 	}
@@ -170,12 +169,12 @@ func TestServedByFamily(t *testing.T) {
 	nft(t, "add", "element", "ip6", "kube-proxy", "service-ips", "{ 80 : accept }")
 	want("iptables", both, true)
 	want("nftables", both, true)
-	want("ipvs", both, false) // there is no device
+	want("ipvs", both, false) // no device
 }
 
-func TestDeviceOfKubeProxyGoes(t *testing.T) {
+func TestRemoveKubeProxyDevice(t *testing.T) {
 	inNamespace(t)
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: kubeProxyDevice}}); err != nil { // not every kernel has dummy devices
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: kubeProxyDevice}}); err != nil { // a bridge, since not every kernel has dummy devices
 		t.Fatal(err)
 	}
 	link, err := netlink.LinkByName(kubeProxyDevice)
@@ -191,8 +190,8 @@ func TestDeviceOfKubeProxyGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own(t, "10.96.0.10")
-	p := find(t)
+	addLocal(t, "10.96.0.10")
+	p := findKubeProxy(t)
 	if modes := p.Modes(); !slices.Equal(modes, []string{"ipvs"}) || len(p.Addrs) != 2 {
 		t.Errorf("found %v with %v", modes, p.Addrs)
 	}
@@ -206,31 +205,31 @@ func TestDeviceOfKubeProxyGoes(t *testing.T) {
 		return err == nil && len(found) == 1 && found[0].Type == unix.RTN_LOCAL
 	}
 	if !local("10.96.0.10") {
-		t.Error("the address that both had is not the node's any more")
+		t.Error("the address on both devices is no longer local")
 	}
 	if local("10.96.0.11") {
-		t.Error("the address that kube-proxy alone had is still the node's")
+		t.Error("the address on kube-ipvs0 alone is still local")
 	}
 }
 
-// Sets of ipset are found by their names, and go once no rule needs them.
-func TestSetsOfKubeProxyGo(t *testing.T) {
+// ipsets are found by name and removed once no rule uses them.
+func TestRemoveKubeProxySets(t *testing.T) {
 	inNamespace(t)
 	for _, set := range []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP", "somebodys"} {
 		if err := netlink.IpsetCreate(set, "hash:ip", netlink.IpsetCreateOptions{}); err != nil {
-			t.Fatalf("making a set of ipset: %v", err)
+			t.Fatalf("creating an ipset: %v", err)
 		}
 	}
-	if p := find(t); !slices.Equal(p.Sets, []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP"}) || !slices.Equal(p.Modes(), []string{"ipvs"}) {
+	if p := findKubeProxy(t); !slices.Equal(p.Sets, []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP"}) || !slices.Equal(p.Modes(), []string{"ipvs"}) {
 		t.Fatalf("found %v of modes %v", p.Sets, p.Modes())
 	}
-	if err := find(t).RemoveSets(); err != nil {
+	if err := findKubeProxy(t).RemoveSets(); err != nil {
 		t.Fatal(err)
 	}
-	if p := find(t); len(p.Sets) > 0 {
-		t.Errorf("left are %v", p.Sets)
+	if p := findKubeProxy(t); len(p.Sets) > 0 {
+		t.Errorf("remaining sets %v", p.Sets)
 	}
 	if _, err := netlink.IpsetList("somebodys"); err != nil {
-		t.Errorf("somebody else's set: %v", err)
+		t.Errorf("the foreign set: %v", err)
 	}
 }

@@ -1,8 +1,7 @@
-// Package linux is the real kernel: IPVS through moby/ipvs, addresses through vishvananda/netlink, filter sets and
-// masquerading through google/nftables, and the sysctls that IPVS needs. It works in the network namespace of the
-// process, starts no program of its own, and decides nothing.
-//
-// (moby/ipvs runs `modprobe ip_vs` once when it is first used; a container without modprobe only gets a warning.)
+// Package linux implements kernel.Kernel for Linux: IPVS through moby/ipvs, addresses through vishvananda/netlink,
+// filter sets and masquerading through google/nftables, and the sysctls that IPVS needs. It works in the network
+// namespace of the process and starts no program. moby/ipvs tries `modprobe ip_vs` once, which only logs a warning
+// where modprobe is missing.
 package linux
 
 import (
@@ -18,40 +17,40 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Options configure the kernel's part of the proxier.
+// Options configure a Kernel.
 type Options struct {
-	Scheduler          string         // tried at the start, so that a missing module is found then
-	ClusterCIDRs       []netip.Prefix // pod addresses; traffic to cluster IPs from elsewhere is masqueraded; none: from the node only
-	PodBridge          string         // instead of ClusterCIDRs: the bridge that pods' packets come from
-	PodInterfacePrefix string         // instead of ClusterCIDRs: how the names of interfaces begin that they come from
+	Scheduler          string         // checked by Open, so that a missing module is found at the start
+	ClusterCIDRs       []netip.Prefix // pod addresses; traffic to cluster IPs from other sources is masqueraded; empty: only from the node
+	PodBridge          string         // instead of ClusterCIDRs: bridge that pod packets arrive on
+	PodInterfacePrefix string         // instead of ClusterCIDRs: prefix of the names of interfaces that pod packets arrive on
 	MasqueradeAll      bool           // masquerade all traffic to cluster IPs
-	StrictARP          bool           // answer ARP only for addresses of the asked interface (kube-proxy's strictARP)
-	HealthPort         uint16         // TCP port of the host that answers at virtual addresses too; 0 for none
-	KeepRules          bool           // leave chains and rules as they are, and make none: for who reads the record and removes
-	ReadOnly           bool           // prepare nothing and change nothing: what is missing reads as empty
+	StrictARP          bool           // answer ARP only for addresses of the receiving interface (kube-proxy's strictARP)
+	HealthPort         uint16         // TCP port of the host that also answers at virtual addresses; 0 for none
+	KeepRules          bool           // keep existing chains and rules, and create none: for reading and removing state
+	ReadOnly           bool           // change nothing; missing tables and devices read as empty
 	Timeouts           Timeouts
-	Deadline           time.Duration // for the reply to one netlink call; the handle is given up when it passes
-	Lost               func(table string)
-	Remade             func(what string) // is told of rules and sets that had to be made again
-	Deaf               func(error)       // is told why what somebody does to them may not be noticed at once
-	Proc               string            // where /proc is; empty for /proc
+	Deadline           time.Duration      // time limit for the reply to one netlink call, after which its socket is replaced; default 5 s
+	NoReply            func(table string) // called when a netlink socket is replaced after a missing reply
+	Recreated          func(what string)  // called with a description of rules and sets that were recreated
+	MonitorFailed      func(error)        // called when deletions by other programs may remain undetected
+	ProcDir            string             // path of procfs; empty for /proc
 }
 
-// Timeouts say for how long IPVS remembers idle connections. 0 leaves the kernel's own: 15 min, 2 min and 5 min.
+// Timeouts are IPVS's timeouts of idle connections. 0 keeps the kernel's values, by default 15 min, 2 min and 5 min.
 type Timeouts struct {
 	TCP    time.Duration
-	TCPFin time.Duration // after one side closed
+	TCPFin time.Duration // after one side has closed
 	UDP    time.Duration
 }
 
-// Kernel implements kernel.Kernel. It is not safe for concurrent use, except that the handle on IPVS is locked.
+// Kernel implements kernel.Kernel. It is not safe for concurrent use.
 type Kernel struct {
 	ipvs      *virtualServers
 	addresses *addresses
 	filter    *filter
 	conntrack conntrack
-	damage    *damage // nil when it makes no rules
-	noIPv6    error
+	monitor   *ruleMonitor // nil if the rules are not managed
+	ipv6Err   error
 	readOnly  bool
 }
 
@@ -60,38 +59,39 @@ var (
 	_ kernel.DamageNotifier = (*Kernel)(nil)
 )
 
-// Open makes sure that this kernel can do what is needed, by doing it, and prepares it: sysctls, the device for virtual
-// addresses, and, unless KeepRules, the filter table. It changes no virtual server, address or set element that is there already.
+// Open checks that the kernel has the required features, by using them, and prepares it: sysctls, the device for
+// virtual addresses, and, unless KeepRules, the nftables tables. Existing virtual servers, addresses and set elements
+// stay unchanged.
 func Open(o Options) (*Kernel, error) {
 	if o.Deadline <= 0 {
 		o.Deadline = 5 * time.Second
 	}
-	if o.Lost == nil {
-		o.Lost = func(string) {}
+	if o.NoReply == nil {
+		o.NoReply = func(string) {}
 	}
-	if o.Deaf == nil {
-		o.Deaf = func(error) {}
+	if o.MonitorFailed == nil {
+		o.MonitorFailed = func(error) {}
 	}
-	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.Lost("ipvs") }),
-		conntrack: conntrack{o.Deadline, func() { o.Lost("conntrack") }}, readOnly: o.ReadOnly}
+	k := &Kernel{ipvs: newVirtualServers(o.Deadline, func() { o.NoReply("ipvs") }),
+		conntrack: conntrack{o.Deadline, func() { o.NoReply("conntrack") }}, readOnly: o.ReadOnly}
 	if o.ReadOnly {
 		return k, k.openReadOnly(o)
 	}
-	if err := errors.Join(k.ipvs.check(unix.AF_INET, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
+	if err := errors.Join(k.ipvs.probe(unix.AF_INET, o.Scheduler), k.ipvs.setTimeouts(o.Timeouts)); err != nil {
 		k.Close()
 		return nil, err
 	}
-	if err := setSysctls(o.Proc, o.StrictARP); err != nil {
+	if err := setSysctls(o.ProcDir, o.StrictARP); err != nil {
 		k.Close()
 		return nil, err
 	}
 	var err error
-	if k.addresses, err = openAddresses(o.Deadline, func() { o.Lost("route") }); err != nil {
+	if k.addresses, err = openAddresses(o.Deadline, func() { o.NoReply("route") }); err != nil {
 		k.Close()
 		return nil, err
 	}
 	families := []family{ipv4}
-	if k.noIPv6 = k.lacksIPv6(o); k.noIPv6 == nil {
+	if k.ipv6Err = k.checkIPv6(o); k.ipv6Err == nil {
 		families = append(families, ipv6)
 	}
 	k.filter = newFilter(o, families...)
@@ -99,7 +99,7 @@ func Open(o Options) (*Kernel, error) {
 		return k, nil
 	}
 	if err = k.filter.prepare(); err == nil {
-		k.damage, err = watchDamage(o.Deaf)
+		k.monitor, err = startMonitor(o.MonitorFailed)
 	}
 	if err != nil {
 		k.Close()
@@ -108,69 +108,71 @@ func Open(o Options) (*Kernel, error) {
 	return k, nil
 }
 
-// openReadOnly does as much of Open as changes nothing.
+// openReadOnly performs the parts of Open that change nothing.
 func (k *Kernel) openReadOnly(o Options) (err error) {
-	if _, err := os.Stat(filepath.Join(o.proc(), "net/ip_vs")); err != nil {
-		return fmt.Errorf("looking for IPVS: %w; load the module ip_vs, or use a kernel that has it", err)
+	if _, err := os.Stat(filepath.Join(o.procDir(), "net/ip_vs")); err != nil {
+		return fmt.Errorf("checking for IPVS: %w; load the module ip_vs, or use a kernel with IPVS", err)
 	}
-	if _, err := os.Stat(filepath.Join(o.proc(), "net/if_inet6")); err != nil {
-		k.noIPv6 = fmt.Errorf("the kernel does no IPv6: %w", err)
+	if _, err := os.Stat(filepath.Join(o.procDir(), "net/if_inet6")); err != nil {
+		k.ipv6Err = fmt.Errorf("the kernel has no IPv6: %w", err)
 	}
-	k.addresses = &addresses{deadline: o.Deadline, lost: func() { o.Lost("route") }, readOnly: true}
+	k.addresses = &addresses{deadline: o.Deadline, noReply: func() { o.NoReply("route") }, readOnly: true}
 	k.filter = newFilter(o, ipv4, ipv6)
 	return k.addresses.reopen()
 }
 
-func (o Options) proc() string {
-	if o.Proc == "" {
+func (o Options) procDir() string {
+	if o.ProcDir == "" {
 		return "/proc"
 	}
-	return o.Proc
+	return o.ProcDir
 }
 
-// lacksIPv6 says why this kernel cannot do IPv6; nil when it can.
-func (k *Kernel) lacksIPv6(o Options) error {
-	if _, err := os.Stat(filepath.Join(o.proc(), "net/if_inet6")); err != nil {
-		return fmt.Errorf("the kernel does no IPv6: %w", err)
+// checkIPv6 returns why this kernel cannot serve IPv6; nil if it can.
+func (k *Kernel) checkIPv6(o Options) error {
+	if _, err := os.Stat(filepath.Join(o.procDir(), "net/if_inet6")); err != nil {
+		return fmt.Errorf("the kernel has no IPv6: %w", err)
 	}
-	return k.ipvs.check(unix.AF_INET6, o.Scheduler)
+	return k.ipvs.probe(unix.AF_INET6, o.Scheduler)
 }
 
-// IPv6 is nil when the kernel can do IPv6; else it says what is missing. Addresses of IPv6 must not be given to it then.
-func (k *Kernel) IPv6() error { return k.noIPv6 }
+// IPv6 returns nil if the kernel supports IPv6, or else what is missing. Without support, IPv6 operations must not be
+// applied.
+func (k *Kernel) IPv6() error { return k.ipv6Err }
 
-// Close closes the netlink handles. It leaves everything else as it is: the node goes on forwarding.
+// Close closes the netlink sockets. All kernel state stays, so the node continues to forward.
 func (k *Kernel) Close() {
 	k.ipvs.close()
 	if k.addresses != nil {
 		k.addresses.close()
 	}
-	if k.damage != nil {
-		k.damage.close()
+	if k.monitor != nil {
+		k.monitor.close()
 	}
 }
 
-// Damaged implements kernel.Watched. A kernel that is only read, or whose rules are kept, never tells of anything.
+// Damaged implements kernel.DamageNotifier. With ReadOnly or KeepRules it never receives.
 func (k *Kernel) Damaged() <-chan struct{} {
-	if k.damage == nil {
+	if k.monitor == nil {
 		return nil
 	}
-	return k.damage.received
+	return k.monitor.damaged
 }
 
-// Scheduler implements kernel.Kernel. It makes and deletes a virtual server; a kernel that is only read is believed to have it.
+// Scheduler implements kernel.Kernel. It creates and deletes a virtual server; with ReadOnly it assumes that the
+// scheduler exists.
 func (k *Kernel) Scheduler(name string) error {
 	if k.readOnly {
 		return nil
 	}
-	return k.ipvs.check(unix.AF_INET, name)
+	return k.ipvs.probe(unix.AF_INET, name)
 }
 
-// update edits a virtual server in place. While Linux changes a scheduler, for a grace period of RCU, the virtual server has
-// none and refuses what is new (ip_vs_edit_service). So that is dropped meanwhile, and a client's second try comes through. A
-// process that dies in between leaves the element to the next one, which removes what nothing wants.
-func (k *Kernel) update(o kernel.UpdateVirtual) (err error) {
-	now, exists, err := k.ipvs.one(o.Virtual.Key)
+// updateVirtual updates a virtual server. While Linux replaces a scheduler, the virtual server has none for an RCU
+// grace period and refuses new connections (ip_vs_edit_service). A Drop element makes clients retransmit instead. If
+// the process dies meanwhile, the next one removes the unwanted element.
+func (k *Kernel) updateVirtual(o kernel.UpdateVirtual) (err error) {
+	now, exists, err := k.ipvs.get(o.Virtual.Key)
 	if err != nil {
 		return err
 	}
@@ -189,10 +191,10 @@ func (k *Kernel) update(o kernel.UpdateVirtual) (err error) {
 }
 
 // Servers implements kernel.Kernel.
-func (k *Kernel) Servers() ([]kernel.Server, error) { return k.ipvs.all() }
+func (k *Kernel) Servers() ([]kernel.Server, error) { return k.ipvs.list() }
 
 // Server implements kernel.Kernel.
-func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) { return k.ipvs.one(key) }
+func (k *Kernel) Server(key kernel.Key) (kernel.Server, bool, error) { return k.ipvs.get(key) }
 
 // Addresses implements kernel.Kernel.
 func (k *Kernel) Addresses() (kernel.Addresses, error) { return k.addresses.read() }
@@ -200,26 +202,25 @@ func (k *Kernel) Addresses() (kernel.Addresses, error) { return k.addresses.read
 // Elements implements kernel.Kernel.
 func (k *Kernel) Elements() ([]kernel.Element, error) { return k.filter.read() }
 
-// Apply implements kernel.Kernel. To delete what is gone already, or to bind what is bound, is no error: the kernel is
-// as it was asked to be.
+// Apply implements kernel.Kernel. Deleting a missing object and binding a bound address are no errors.
 func (k *Kernel) Apply(op kernel.Op) error {
 	if k.readOnly {
-		return fmt.Errorf("%v: this kernel was opened to be read only", op)
+		return fmt.Errorf("%v: the kernel was opened read-only", op)
 	}
 	switch o := op.(type) {
 	case kernel.UpdateVirtual:
-		return k.update(o)
+		return k.updateVirtual(o)
 	case kernel.Bind:
 		return k.addresses.bind(o.Addr)
 	case kernel.Unbind:
 		return k.addresses.unbind(o.Addr)
 	case kernel.ForgetFlows:
-		return k.conntrack.forget(o.Filters)
+		return k.conntrack.deleteStale(o.Filters)
 	case kernel.ChangeSets:
 		return k.filter.change(o.Add, o.Remove)
 	}
 	if _, ok := kernel.KeyOf(op); !ok {
-		return fmt.Errorf("operation %q is unknown to this kernel", op.Name())
+		return fmt.Errorf("unknown operation %q", op.Name())
 	}
 	return k.ipvs.apply(op)
 }
@@ -227,7 +228,7 @@ func (k *Kernel) Apply(op kernel.Op) error {
 // ApplyAll implements kernel.Batcher.
 func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
 	if len(ops) == 0 || k.readOnly {
-		return k.oneByOne(ops)
+		return k.applyEach(ops)
 	}
 	switch ops[0].(type) {
 	case kernel.AddVirtual, kernel.AddReal:
@@ -239,10 +240,10 @@ func (k *Kernel) ApplyAll(ops []kernel.Op) []error {
 		}
 		return k.addresses.bindAll(addrs)
 	}
-	return k.oneByOne(ops)
+	return k.applyEach(ops)
 }
 
-func (k *Kernel) oneByOne(ops []kernel.Op) []error {
+func (k *Kernel) applyEach(ops []kernel.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		errs[i] = k.Apply(op)

@@ -17,82 +17,82 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// deaf is a handle whose reads get no reply until it is closed, as when another goroutine took the reply.
-type deaf struct {
-	table
+// noReplyHandle is a handle whose reads get no reply until it is closed, as if another reader had taken it.
+type noReplyHandle struct {
+	ipvsHandle
 	closed chan struct{}
 }
 
-func (d *deaf) GetServices() ([]*ipvs.Service, error) {
+func (d *noReplyHandle) GetServices() ([]*ipvs.Service, error) {
 	<-d.closed
 	return nil, os.ErrClosed
 }
 
-func (d *deaf) Close() { close(d.closed) }
+func (d *noReplyHandle) Close() { close(d.closed) }
 
-// quick answers.
-type quick struct{ table }
+// quickHandle replies at once.
+type quickHandle struct{ ipvsHandle }
 
-func (quick) GetServices() ([]*ipvs.Service, error) { return []*ipvs.Service{{Port: 80}}, nil }
-func (quick) Close()                                {}
+func (quickHandle) GetServices() ([]*ipvs.Service, error) { return []*ipvs.Service{{Port: 80}}, nil }
+func (quickHandle) Close()                                {}
 
-// The twin of kubernetes#71071: there, one lost reply froze kube-proxy for good.
-func TestLostReplyCostsOneHandle(t *testing.T) {
-	first := &deaf{closed: make(chan struct{})}
-	handles := []table{first, quick{}}
+// kubernetes#71071: one missing reply must not block the proxier forever.
+func TestMissingReplyReplacesHandle(t *testing.T) {
+	first := &noReplyHandle{closed: make(chan struct{})}
+	handles := []ipvsHandle{first, quickHandle{}}
 	lost := 0
-	h := &handle{deadline: 20 * time.Millisecond, lost: func() { lost++ }, open: func() (table, error) {
+	h := &handle{deadline: 20 * time.Millisecond, noReply: func() { lost++ }, open: func() (ipvsHandle, error) {
 		next := handles[0]
 		handles = handles[1:]
 		return next, nil
 	}}
-	if _, err := call(h, "listing", table.GetServices); !errors.Is(err, kernel.ErrNoReply) {
+	if _, err := call(h, "listing", ipvsHandle.GetServices); !errors.Is(err, kernel.ErrNoReply) {
 		t.Errorf("error %v, want %v", err, kernel.ErrNoReply)
 	}
 	select {
 	case <-first.closed:
 	case <-time.After(5 * time.Second):
-		t.Error("the handle was not closed: its reader waits for ever")
+		t.Error("the handle was not closed, so its reader waits forever")
 	}
 	h.deadline = time.Minute
 	for range 2 {
-		if got, err := call(h, "listing", table.GetServices); err != nil || len(got) != 1 {
+		if got, err := call(h, "listing", ipvsHandle.GetServices); err != nil || len(got) != 1 {
 			t.Errorf("with a new handle: %v, %v", got, err)
 		}
 	}
 	if lost != 1 || len(handles) != 0 {
-		t.Errorf("%d handles were lost and %d not opened, want 1 and 0", lost, len(handles))
+		t.Errorf("%d handles replaced and %d not opened, want 1 and 0", lost, len(handles))
 	}
 }
 
-func TestHandleThatCannotBeOpened(t *testing.T) {
-	h := &handle{deadline: time.Second, open: func() (table, error) { return nil, unix.EPERM }}
-	if err := h.do("x", func(table) error { return nil }); !errors.Is(err, unix.EPERM) {
+func TestHandleOpenError(t *testing.T) {
+	h := &handle{deadline: time.Second, open: func() (ipvsHandle, error) { return nil, unix.EPERM }}
+	if err := h.do("x", func(ipvsHandle) error { return nil }); !errors.Is(err, unix.EPERM) {
 		t.Errorf("error %v, want %v", err, unix.EPERM)
 	}
 }
 
-func TestServiceThereAndBack(t *testing.T) {
+func TestServiceRoundTrip(t *testing.T) {
 	for _, want := range []kernel.Virtual{
 		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 443}, Scheduler: "rr"},
 		{Key: kernel.Key{Addr: netip.MustParseAddr("fd00:96::1"), Protocol: kernel.UDP, Port: 53}, Scheduler: "rr"},
 		{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: kernel.TCP, Port: 80}, Scheduler: "mh", Affinity: 3 * time.Hour},
 	} {
-		s := service(want)
+		s := toService(want)
 		s.Flags |= hashed
-		got, ok := virtual(s)
+		got, ok := fromService(s)
 		if !ok || got != want {
 			t.Errorf("%+v came back as %+v", want, got)
 		}
 	}
-	if _, ok := virtual(&ipvs.Service{FWMark: 7, Address: net.IPv4zero.To4()}); ok {
-		t.Error("a virtual server by firewall mark was taken for one of ours")
+	if _, ok := fromService(&ipvs.Service{FWMark: 7, Address: net.IPv4zero.To4()}); ok {
+		t.Error("a virtual server with a firewall mark was converted")
 	}
 }
 
-// What another proxy made differs in its flags: kube-proxy gives sh none, and mh the port's alone, so that new connections are
-// refused where the hash leads to what drains.
-func TestFlagsOfAnotherProxyAreADifference(t *testing.T) {
+// kube-proxy sets no flags for sh, and only the port flag for mh, so that new connections are refused if the hash
+// selects a draining real server. Such flags must read as a difference.
+func TestForeignFlags(t *testing.T) {
 	const onePacket = 0x4
 	for _, test := range []struct {
 		scheduler string
@@ -103,16 +103,16 @@ func TestFlagsOfAnotherProxyAreADifference(t *testing.T) {
 	} {
 		want := kernel.Virtual{Key: kernel.Key{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: kernel.TCP, Port: 443}, Scheduler: test.scheduler}
 		for _, want.Affinity = range []time.Duration{0, time.Hour} {
-			s := service(want)
+			s := toService(want)
 			s.Flags = s.Flags&persistent | test.flags | hashed
-			if got, ok := virtual(s); !ok || (got == want) != test.same {
-				t.Errorf("%s with flags %#x is read as what the proxier makes: %v, want %v", test.scheduler, s.Flags, got == want, test.same)
+			if got, ok := fromService(s); !ok || (got == want) != test.same {
+				t.Errorf("%s with flags %#x reads as equal: %v, want %v", test.scheduler, s.Flags, got == want, test.same)
 			}
 		}
 	}
 }
 
-func TestElementThereAndBack(t *testing.T) {
+func TestElementRoundTrip(t *testing.T) {
 	for _, want := range []kernel.Element{
 		{Set: kernel.Drop, Key: kernel.Key{Addr: netip.MustParseAddr("203.0.113.10"), Protocol: kernel.TCP, Port: 0x1f90}},
 		{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr("10.244.1.5")}},
@@ -134,7 +134,7 @@ func TestElementThereAndBack(t *testing.T) {
 		}
 	}
 	if _, err := ipv4.decode(kernel.Drop, nftables.SetElement{Key: make([]byte, 8)}); err == nil {
-		t.Error("an element of another size was taken for one of ours")
+		t.Error("an element of another size was decoded")
 	}
 }
 
@@ -156,23 +156,23 @@ func TestSysctls(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _ := os.ReadFile(path); got[0] != '1' {
-			t.Errorf("it was %q and is %q", before, got)
+			t.Errorf("before %q, now %q", before, got)
 		}
 	}
 }
 
-func TestWantedSysctls(t *testing.T) {
+func TestRequiredSysctls(t *testing.T) {
 	for release, reuse := range map[string]bool{"4.19.0-27-amd64": true, "5.8.18": true, "5.9.0": false, "6.1.0-56-cloud-amd64": false,
 		"5.10-rc1": false, "5.4-custom": true, "strange": false} {
 		got := false
-		for _, s := range wanted(release, false) {
+		for _, s := range requiredSysctls(release, false) {
 			got = got || s.path == "net/ipv4/vs/conn_reuse_mode"
 		}
 		if got != reuse {
 			t.Errorf("on %s conn_reuse_mode is set: %v, want %v", release, got, reuse)
 		}
 	}
-	if diff := cmp.Diff(len(wanted("6.1", false))+2, len(wanted("6.1", true))); diff != "" {
+	if diff := cmp.Diff(len(requiredSysctls("6.1", false))+2, len(requiredSysctls("6.1", true))); diff != "" {
 		t.Errorf("strict ARP (-want +got):\n%s", diff)
 	}
 }

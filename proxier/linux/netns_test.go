@@ -27,16 +27,16 @@ import (
 // These tests need root over a network namespace of their own: unshare -rnm go test -tags netns ./proxier/linux
 // Those that need IPVS run in the lab: go test -tags lab ./suites/proxier
 
-func port(set kernel.Set, addr string, port uint16) kernel.Element {
+func portElement(set kernel.Set, addr string, port uint16) kernel.Element {
 	return kernel.Element{Set: set, Key: kernel.Key{Addr: netip.MustParseAddr(addr), Protocol: kernel.TCP, Port: port}}
 }
 
-func hairpin(addr string) kernel.Element {
+func hairpinElement(addr string) kernel.Element {
 	return kernel.Element{Set: kernel.Hairpin, Key: kernel.Key{Addr: netip.MustParseAddr(addr)}}
 }
 
-// inNamespace runs the test on a thread that is in a new network namespace, whose loopback is up: without any address
-// there is no local routing table, and IPVS then takes every real server for a broadcast address.
+// inNamespace runs the test on a thread in a new network namespace with loopback up: without any address there is no
+// local routing table, and IPVS takes every real server for a broadcast address.
 func inNamespace(t *testing.T) netns.NsHandle {
 	t.Helper()
 	runtime.LockOSThread()
@@ -46,11 +46,11 @@ func inNamespace(t *testing.T) netns.NsHandle {
 	}
 	ns, err := netns.New()
 	if err != nil {
-		t.Fatalf("making a network namespace: %v", err)
+		t.Fatalf("creating a network namespace: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := netns.Set(before); err != nil {
-			t.Errorf("going back: %v", err) // the thread stays locked, and ends with its goroutine
+			t.Errorf("returning to the old namespace: %v", err) // the thread stays locked and ends with its goroutine
 			return
 		}
 		ns.Close()
@@ -74,7 +74,7 @@ func inNamespace(t *testing.T) netns.NsHandle {
 
 func newTestFilter(t *testing.T, o Options) *filter {
 	t.Helper()
-	o.Deadline, o.Lost = 5*time.Second, func(string) { t.Error("a reply was lost") }
+	o.Deadline, o.NoReply = 5*time.Second, func(string) { t.Error("a reply was lost") }
 	f := newFilter(o, ipv4, ipv6)
 	if err := f.prepare(); err != nil {
 		t.Fatal(err)
@@ -92,12 +92,12 @@ func elements(t *testing.T, f *filter) []kernel.Element {
 	return all
 }
 
-func TestElementsReadBackAndSurviveARestart(t *testing.T) {
+func TestElementsSurviveRestart(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{})
-	all := []kernel.Element{port(kernel.Drop, "203.0.113.10", 80), hairpin("10.244.1.5"), port(kernel.Masquerade, "203.0.113.10", 80),
-		port(kernel.OffCluster, "10.96.0.1", 443), port(kernel.Drop, "fd00:96::1", 80), hairpin("fd00:244::5"),
-		allowed("203.0.113.10", "198.51.100.0/25"), allowed("203.0.113.10", "198.51.100.200/32"), allowed("fd00:96::1", "2001:db8::/33")}
+	all := []kernel.Element{portElement(kernel.Drop, "203.0.113.10", 80), hairpinElement("10.244.1.5"), portElement(kernel.Masquerade, "203.0.113.10", 80),
+		portElement(kernel.OffCluster, "10.96.0.1", 443), portElement(kernel.Drop, "fd00:96::1", 80), hairpinElement("fd00:244::5"),
+		allowedElement("203.0.113.10", "198.51.100.0/25"), allowedElement("203.0.113.10", "198.51.100.200/32"), allowedElement("fd00:96::1", "2001:db8::/33")}
 	slices.SortFunc(all, kernel.Element.Compare)
 	if err := f.change(all, nil); err != nil {
 		t.Fatal(err)
@@ -105,29 +105,29 @@ func TestElementsReadBackAndSurviveARestart(t *testing.T) {
 	if diff := cmp.Diff(fmt.Sprint(all), fmt.Sprint(elements(t, f))); diff != "" {
 		t.Errorf("elements (-want +got):\n%s", diff)
 	}
-	if err := f.change([]kernel.Element{port(kernel.FromNode, "203.0.113.11", 80)}, all[1:2]); err != nil {
+	if err := f.change([]kernel.Element{portElement(kernel.FromNode, "203.0.113.11", 80)}, all[1:2]); err != nil {
 		t.Fatal(err)
 	}
 	want := elements(t, f)
 	if len(want) != len(all) || slices.Contains(want, all[1]) {
-		t.Errorf("after one added and one removed: %v", want)
+		t.Errorf("after an addition and a removal: %v", want)
 	}
 	if got := elements(t, newTestFilter(t, Options{MasqueradeAll: true})); !slices.Equal(got, want) {
 		t.Errorf("a new process found %v, want %v", got, want)
 	}
 }
 
-func allowed(addr, from string) kernel.Element {
-	e := port(kernel.Allowed, addr, 80)
+func allowedElement(addr, from string) kernel.Element {
+	e := portElement(kernel.Allowed, addr, 80)
 	e.Source = netip.MustParsePrefix(from)
 	return e
 }
 
-// A range makes room for another that overlaps it, within one transaction.
-func TestRangesMakeRoom(t *testing.T) {
+// A prefix replaces an overlapping one within one transaction.
+func TestOverlappingSourceRanges(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{})
-	small, large := allowed("203.0.113.10", "198.51.100.0/25"), allowed("203.0.113.10", "198.51.0.0/16")
+	small, large := allowedElement("203.0.113.10", "198.51.100.0/25"), allowedElement("203.0.113.10", "198.51.0.0/16")
 	for _, step := range []struct{ add, remove []kernel.Element }{
 		{[]kernel.Element{small}, nil}, {[]kernel.Element{large}, []kernel.Element{small}}, {[]kernel.Element{small}, []kernel.Element{large}},
 	} {
@@ -135,23 +135,23 @@ func TestRangesMakeRoom(t *testing.T) {
 			t.Fatalf("adding %v for %v: %v", step.add, step.remove, err)
 		}
 		if got := elements(t, f); !slices.Equal(got, step.add) {
-			t.Errorf("there are %v, want %v", got, step.add)
+			t.Errorf("prefixes %v, want %v", got, step.add)
 		}
 	}
 }
 
-// New connections come from allowed clients only, and one that is there stays.
+// Only allowed clients can open new connections; existing connections stay.
 func TestRestrictedClients(t *testing.T) {
-	r := newRoad(t)
+	r := newPath(t)
 	f := newTestFilter(t, Options{})
 	to := func(set kernel.Set, from string) kernel.Element {
-		e := port(set, serverAddr, serverPort)
+		e := portElement(set, serverAddr, serverPort)
 		if from != "" {
 			e.Source = netip.MustParsePrefix(from)
 		}
 		return e
 	}
-	old, err := r.dial(t, patience)
+	old, err := r.dial(t, successTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,17 +179,17 @@ func TestRestrictedClients(t *testing.T) {
 		{"nobody", nil, false},
 	} {
 		restrict(test.from...)
-		if _, err := r.dial(t, map[bool]time.Duration{true: patience, false: impatience}[test.open]); (err == nil) != test.open {
+		if _, err := r.dial(t, map[bool]time.Duration{true: successTimeout, false: failureTimeout}[test.open]); (err == nil) != test.open {
 			t.Errorf("%s: a new connection ended with %v, want it open: %v", test.name, err, test.open)
 		}
 		if got := source(t, old); got != clientAddr {
-			t.Errorf("%s: the old connection answers %q", test.name, got)
+			t.Errorf("%s: the old connection replies %q", test.name, got)
 		}
 	}
 	if err := f.change(nil, elements(t, f)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.dial(t, patience); err != nil {
+	if _, err := r.dial(t, successTimeout); err != nil {
 		t.Errorf("without a restriction: %v", err)
 	}
 }
@@ -197,11 +197,11 @@ func TestRestrictedClients(t *testing.T) {
 func TestChangeIsOneTransaction(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{})
-	if err := f.change([]kernel.Element{port(kernel.Drop, "203.0.113.10", 80)}, []kernel.Element{port(kernel.Drop, "203.0.113.11", 80)}); err == nil {
-		t.Error("removing an element that is not there succeeded")
+	if err := f.change([]kernel.Element{portElement(kernel.Drop, "203.0.113.10", 80)}, []kernel.Element{portElement(kernel.Drop, "203.0.113.11", 80)}); err == nil {
+		t.Error("removing a missing element succeeded")
 	}
 	if got := elements(t, f); len(got) != 0 {
-		t.Errorf("half of a failed transaction is there: %v", got)
+		t.Errorf("a failed transaction took effect: %v", got)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestManyElements(t *testing.T) {
 	f := newTestFilter(t, Options{})
 	var all []kernel.Element
 	for i := range 10000 {
-		all = append(all, port(kernel.OffCluster, fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80))
+		all = append(all, portElement(kernel.OffCluster, fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80))
 	}
 	begin := time.Now()
 	if err := f.change(all, nil); err != nil {
@@ -221,7 +221,7 @@ func TestManyElements(t *testing.T) {
 		t.Errorf("%d elements read back, want %d", len(got), len(all))
 	}
 	begin = time.Now()
-	if err := f.change([]kernel.Element{port(kernel.Drop, "10.96.0.1", 80)}, nil); err != nil {
+	if err := f.change([]kernel.Element{portElement(kernel.Drop, "10.96.0.1", 80)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("10000 added in %v, then one in %v", added, time.Since(begin))
@@ -230,7 +230,7 @@ func TestManyElements(t *testing.T) {
 	}
 }
 
-func TestRulesetIsMadeAgain(t *testing.T) {
+func TestRulesetIsRecreated(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
 	want := nft(t, "list", "ruleset")
@@ -248,50 +248,51 @@ func TestRulesetIsMadeAgain(t *testing.T) {
 		}
 	}
 	nft(t, "flush", "ruleset")
-	if err := f.change([]kernel.Element{port(kernel.Drop, "203.0.113.10", 80)}, nil); err == nil {
-		t.Error("changing a set that is gone succeeded")
+	if err := f.change([]kernel.Element{portElement(kernel.Drop, "203.0.113.10", 80)}, nil); err == nil {
+		t.Error("changing a deleted set succeeded")
 	}
 	elements(t, f)
 	if got := nft(t, "list", "ruleset"); got != want {
-		t.Errorf("the ruleset was made again as\n%s\nwant\n%s", got, want)
+		t.Errorf("the ruleset was recreated as\n%s\nwant\n%s", got, want)
 	}
 }
 
-// Who only reads the record and removes, as --cleanup and --init-only do, was given none of the flags that the rules are made by.
-func TestRulesAreKept(t *testing.T) {
+// With KeepRules, as in --cleanup and --init-only, existing rules stay, since the flags that determine them are not
+// known.
+func TestKeepRules(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, HealthPort: 10256})
-	own := []kernel.Element{port(kernel.OffCluster, "10.96.0.10", 80), port(kernel.Drop, "10.96.0.10", 80)}
+	own := []kernel.Element{portElement(kernel.OffCluster, "10.96.0.10", 80), portElement(kernel.Drop, "10.96.0.10", 80)}
 	if err := f.change(own, nil); err != nil {
 		t.Fatal(err)
 	}
-	keeper := newFilter(Options{Deadline: f.options.Deadline, KeepRules: true, Lost: f.options.Lost,
-		Remade: func(what string) { t.Errorf("%s was made again", what) }}, ipv4, ipv6)
+	keeper := newFilter(Options{Deadline: f.options.Deadline, KeepRules: true, NoReply: f.options.NoReply,
+		Recreated: func(what string) { t.Errorf("%s was recreated", what) }}, ipv4, ipv6)
 	want := nft(t, "list", "ruleset")
 	if got := elements(t, keeper); len(got) != len(own) {
-		t.Errorf("it reads %v, want %v", got, own)
+		t.Errorf("elements %v, want %v", got, own)
 	}
 	if got := nft(t, "list", "ruleset"); got != want {
-		t.Errorf("the ruleset became\n%s\nit was\n%s", got, want)
+		t.Errorf("the ruleset became\n%s\nbefore\n%s", got, want)
 	}
 	if err := keeper.change(nil, own[1:]); err != nil {
 		t.Error(err)
 	}
 	if got := elements(t, keeper); len(got) != 1 || got[0] != own[0] {
-		t.Errorf("it reads %v, want %v", got, own[:1])
+		t.Errorf("elements %v, want %v", got, own[:1])
 	}
 	nft(t, "delete", "chain", "ip", Table, "input")
-	nft(t, "delete", "set", "ip", Table, string(kernel.Isolated)) // as one of an earlier version
+	nft(t, "delete", "set", "ip", Table, string(kernel.Isolated)) // as in an earlier version
 	nft(t, "delete", "table", "ip6", Table)
 	if got := elements(t, keeper); len(got) != 1 || got[0] != own[0] {
-		t.Errorf("of tables that are not whole it reads %v, want %v", got, own[:1])
+		t.Errorf("elements of incomplete tables %v, want %v", got, own[:1])
 	}
-	for range 2 { // the second time, there is nothing
+	for range 2 { // the second time nothing exists
 		if err := keeper.remove(); err != nil {
 			t.Error(err)
 		}
 		if got := elements(t, keeper); len(got) != 0 || nft(t, "list", "ruleset") != "" {
-			t.Errorf("it was removed, and %v is there", got)
+			t.Errorf("after removal %v exists", got)
 		}
 	}
 }
@@ -305,54 +306,54 @@ func nft(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestKernelWithoutIPVSIsRefused holds on any kernel: where there is an IPVS, the check has to pass.
-func TestKernelWithoutIPVSIsRefused(t *testing.T) {
+// On a kernel with IPVS, the probe must succeed.
+func TestProbeWithoutIPVS(t *testing.T) {
 	inNamespace(t)
 	v := newVirtualServers(5*time.Second, func() { t.Error("a reply was lost") })
 	defer v.close()
-	err := v.check(unix.AF_INET, "rr")
-	services, _ := v.all()
+	err := v.probe(unix.AF_INET, "rr")
+	services, _ := v.list()
 	_, missing := os.Stat("/proc/sys/net/ipv4/vs")
 	switch {
 	case err == nil && errors.Is(missing, os.ErrNotExist):
 		t.Error("a kernel without IPVS was accepted")
 	case err != nil && !strings.Contains(err.Error(), "has no IPVS"):
-		t.Errorf("error %v does not say what is missing", err)
+		t.Errorf("error %v does not name the missing module", err)
 	case len(services) > 0:
-		t.Errorf("the check left %v", services)
+		t.Errorf("the probe left %v", services)
 	}
 }
 
-// road is client - node - server, each in a namespace; the test's own is the node.
-type road struct {
+// testPath is client - node - server, each in a namespace; the test's own is the node.
+type testPath struct {
 	client, server netns.NsHandle
 }
 
 const (
-	clientAddr   = "192.0.2.2"
-	nodeByClient = "192.0.2.1"
-	nodeByServer = "198.51.100.1"
-	serverAddr   = "198.51.100.2"
-	serverPort   = 8080
-	patience     = 5 * time.Second        // for what must work; a first SYN may be lost while interfaces come up
-	impatience   = 300 * time.Millisecond // for what must not
+	clientAddr     = "192.0.2.2"
+	nodeByClient   = "192.0.2.1"
+	nodeByServer   = "198.51.100.1"
+	serverAddr     = "198.51.100.2"
+	serverPort     = 8080
+	successTimeout = 5 * time.Second        // for operations that must succeed; a first SYN may be lost while interfaces come up
+	failureTimeout = 300 * time.Millisecond // for operations that must fail
 )
 
-func newRoad(t *testing.T) road {
+func newPath(t *testing.T) testPath {
 	t.Helper()
 	node := inNamespace(t)
-	r := road{client: wire(t, node, "client", nodeByClient, clientAddr), server: wire(t, node, "server", nodeByServer, serverAddr)}
+	r := testPath{client: connectNetns(t, node, "client", nodeByClient, clientAddr), server: connectNetns(t, node, "server", nodeByServer, serverAddr)}
 	if err := (sysctl{"net/ipv4/ip_forward", "1", "forwarding"}).set("/proc/sys"); err != nil {
 		t.Fatal(err)
 	}
-	go tellSource(openIn(t, r.server, func() (net.Listener, error) {
+	go serveSource(openIn(t, r.server, func() (net.Listener, error) {
 		return net.Listen("tcp", net.JoinHostPort(serverAddr, fmt.Sprint(serverPort)))
 	}))
 	return r
 }
 
-// tellSource answers each byte asked with the address that the server sees.
-func tellSource(l net.Listener) {
+// serveSource replies to each byte with the client address that the server sees.
+func serveSource(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -368,8 +369,8 @@ func tellSource(l net.Listener) {
 	}
 }
 
-// in runs f on a thread of another namespace, which ends with it.
-func in(t *testing.T, ns netns.NsHandle, f func()) {
+// inNetns runs f on a thread in another namespace, which ends with f.
+func inNetns(t *testing.T, ns netns.NsHandle, f func()) {
 	runtime.LockOSThread()
 	if err := netns.Set(ns); err != nil {
 		t.Error(err)
@@ -377,7 +378,7 @@ func in(t *testing.T, ns netns.NsHandle, f func()) {
 	f()
 }
 
-// openIn opens a socket in a namespace and closes it at the test's end.
+// openIn opens a socket in a namespace and closes it at the end of the test.
 func openIn[S io.Closer](t *testing.T, ns netns.NsHandle, open func() (S, error)) S {
 	t.Helper()
 	type result struct {
@@ -385,7 +386,7 @@ func openIn[S io.Closer](t *testing.T, ns netns.NsHandle, open func() (S, error)
 		err    error
 	}
 	opened := make(chan result)
-	go in(t, ns, func() {
+	go inNetns(t, ns, func() {
 		s, err := open()
 		opened <- result{s, err}
 	})
@@ -397,8 +398,8 @@ func openIn[S io.Closer](t *testing.T, ns netns.NsHandle, open func() (S, error)
 	return r.socket
 }
 
-// wire makes a namespace with one interface, whose peer is in the node's.
-func wire(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsHandle {
+// connectNetns creates a namespace with one interface, whose peer is in the node's.
+func connectNetns(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsHandle {
 	t.Helper()
 	ns, err := netns.New()
 	if err != nil {
@@ -434,13 +435,13 @@ func wire(t *testing.T, node netns.NsHandle, name, here, there string) netns.NsH
 	return ns
 }
 
-func (r road) dial(t *testing.T, timeout time.Duration) (net.Conn, error) {
+func (r testPath) dial(t *testing.T, timeout time.Duration) (net.Conn, error) {
 	t.Helper()
-	return r.to(t, netip.AddrPortFrom(netip.MustParseAddr(serverAddr), serverPort), timeout)
+	return r.dialTo(t, netip.AddrPortFrom(netip.MustParseAddr(serverAddr), serverPort), timeout)
 }
 
-// to opens a connection from the client.
-func (r road) to(t *testing.T, target netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+// dialTo opens a connection from the client.
+func (r testPath) dialTo(t *testing.T, target netip.AddrPort, timeout time.Duration) (net.Conn, error) {
 	t.Helper()
 	return dialFrom(t, r.client, target, timeout)
 }
@@ -452,7 +453,7 @@ func dialFrom(t *testing.T, ns netns.NsHandle, target netip.AddrPort, timeout ti
 		err error
 	}
 	done := make(chan result)
-	go in(t, ns, func() {
+	go inNetns(t, ns, func() {
 		c, err := net.DialTimeout("tcp", target.String(), timeout)
 		done <- result{c, err}
 	})
@@ -463,7 +464,7 @@ func dialFrom(t *testing.T, ns netns.NsHandle, target netip.AddrPort, timeout ti
 	return d.c, d.err
 }
 
-// source asks the server which address it sees.
+// source returns the client address that the server sees.
 func source(t *testing.T, c net.Conn) string {
 	t.Helper()
 	answer := make([]byte, 64)
@@ -500,16 +501,16 @@ func TestMasquerade(t *testing.T) {
 		{"other port", Options{}, "", clientAddr},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRoad(t)
+			r := newPath(t)
 			f := newTestFilter(t, test.options)
-			add := []kernel.Element{port(kernel.Masquerade, serverAddr, serverPort+1)}
+			add := []kernel.Element{portElement(kernel.Masquerade, serverAddr, serverPort+1)}
 			if test.set != "" {
-				add = []kernel.Element{port(test.set, serverAddr, serverPort)}
+				add = []kernel.Element{portElement(test.set, serverAddr, serverPort)}
 			}
 			if err := f.change(add, nil); err != nil {
 				t.Fatal(err)
 			}
-			c, err := r.dial(t, patience)
+			c, err := r.dial(t, successTimeout)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -520,38 +521,38 @@ func TestMasquerade(t *testing.T) {
 	}
 }
 
-func TestDropMeetsNewConnectionsOnly(t *testing.T) {
-	r := newRoad(t)
+func TestDropAffectsNewConnectionsOnly(t *testing.T) {
+	r := newPath(t)
 	f := newTestFilter(t, Options{})
-	old, err := r.dial(t, patience)
+	old, err := r.dial(t, successTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	source(t, old)
-	drop := []kernel.Element{port(kernel.Drop, serverAddr, serverPort)}
+	drop := []kernel.Element{portElement(kernel.Drop, serverAddr, serverPort)}
 	if err := f.change(drop, nil); err != nil {
 		t.Fatal(err)
 	}
 	var timeout net.Error
-	if _, err := r.dial(t, impatience); !errors.As(err, &timeout) || !timeout.Timeout() {
+	if _, err := r.dial(t, failureTimeout); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("a new connection ended with %v, want a time-out", err)
 	}
 	if got := source(t, old); got != clientAddr {
-		t.Errorf("the old connection answers %q, want %s", got, clientAddr)
+		t.Errorf("the old connection replies %q, want %s", got, clientAddr)
 	}
 	if err := f.change(nil, drop); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.dial(t, patience); err != nil {
+	if _, err := r.dial(t, successTimeout); err != nil {
 		t.Errorf("after the drop: %v", err)
 	}
 }
 
-// TestAddresses uses a bridge, since not every kernel that runs the other tests here has dummy devices.
+// TestAddresses uses a bridge, since not every kernel has dummy devices.
 func TestAddresses(t *testing.T) {
 	inNamespace(t)
 	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{blank: blank, deadline: 5 * time.Second, lost: func() { t.Error("a reply was lost") }}
+	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply was lost") }}
 	if err := a.reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -578,19 +579,19 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("10.96.0.1")
-	if err := a.netlink.AddrAdd(other, host(two)); err != nil {
+	if err := a.netlink.AddrAdd(other, hostAddr(two)); err != nil {
 		t.Fatal(err)
 	}
 	check("at first")
-	for range 2 { // the second time, it is so already
+	for range 2 { // the second time it is bound already
 		if err := errors.Join(a.bind(one), a.bind(two)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check("both", "203.0.113.10", "10.96.0.1")
-	l, err := net.Listen("tcp", "203.0.113.10:0") // local, although the device is down
+	l, err := net.Listen("tcp", "203.0.113.10:0") // local although the device is down
 	if err != nil {
-		t.Errorf("a bound address is not the node's own: %v", err)
+		t.Errorf("a bound address is not local: %v", err)
 	} else {
 		l.Close()
 	}
@@ -604,7 +605,7 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := a.bind(one); err == nil {
-		t.Error("bound on a device that is gone")
+		t.Error("bound on a deleted device")
 	}
 	check("the device was removed")
 	if err := a.bind(one); err != nil {

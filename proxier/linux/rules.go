@@ -13,14 +13,13 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// masqueradeBit of the packet mark says that a packet is to be masqueraded. It is the bit that kube-proxy and the
-// kubelet have always used for it.
+// masqueradeBit in the packet mark requests masquerading. kube-proxy and the kubelet use the same bit.
 const masqueradeBit = 0x4000
 
-// register0 is the first register of 32 bits (NFT_REG32_00); the key of a set is put together in it and those after it.
+// register0 is the first 32-bit register (NFT_REG32_00). Set keys are composed in consecutive registers from it.
 const register0 = 8
 
-// destinationPort is its offset in the header of TCP, UDP and SCTP.
+// destinationPort is the offset of the port in TCP, UDP and SCTP headers.
 const destinationPort = 2
 
 type ruleChain struct {
@@ -45,28 +44,28 @@ type ruleChain struct {
 //	    ct state new ip daddr @isolated meta l4proto tcp reject with tcp reset
 //	    ct state new ip daddr @isolated meta l4proto != icmp reject }
 //
-// Marks are set before IPVS, which works at the end of input and in output. What a node sends to one of its own virtual
-// addresses has that address as its source, so it is masqueraded always. Only new connections are dropped: established
-// ones may still drain. The conntrack expressions stay for the life of the table, so conntrack stays hooked.
+// Marks are set before IPVS, which runs at the end of input and in output. Packets from a node to its own virtual
+// address have that address as source, so they are always masqueraded. Only new connections are dropped, so that
+// established ones can drain. The conntrack expressions keep conntrack enabled for the life of the table.
 //
-// The chain input keeps virtual addresses from answering on ports of the host (kubernetes#72236). It comes after IPVS, which
-// takes out of this hook what it serves (priority srcnat - 1): what gets as far is for the host. Pings are answered, and
-// messages about paths and errors have to get through.
+// Chain input rejects connections to ports of the host at virtual addresses (kubernetes#72236). It follows IPVS
+// (priority srcnat - 1), which takes its own packets out of this hook, so the rest is for the host. ICMP passes: echo
+// replies, path MTU and errors are needed.
 func (f *filter) chains(of family) []ruleChain {
-	newOnes := [][]expr.Any{append(of.newTo(kernel.Drop), drop), append(append(of.newTo(kernel.Restricted), of.notAllowed()...), drop)}
-	prerouting := append(slices.Clone(newOnes), of.mark(kernel.Masquerade))
+	dropRules := [][]expr.Any{append(of.matchNewTo(kernel.Drop), drop), append(append(of.matchNewTo(kernel.Restricted), of.sourceNotAllowed()...), drop)}
+	prerouting := append(slices.Clone(dropRules), of.markDestination(kernel.Masquerade))
 	if f.options.MasqueradeAll {
-		prerouting = append(prerouting, of.mark(kernel.OffCluster))
-	} else if outside := f.fromOutside(of); len(outside) > 0 {
-		prerouting = append(prerouting, append(outside, of.mark(kernel.OffCluster)...))
+		prerouting = append(prerouting, of.markDestination(kernel.OffCluster))
+	} else if outside := f.notFromPod(of); len(outside) > 0 {
+		prerouting = append(prerouting, append(outside, of.markDestination(kernel.OffCluster)...))
 	}
-	output := append(newOnes, of.mark(kernel.Masquerade), of.mark(kernel.OffCluster), of.mark(kernel.FromNode))
+	output := append(dropRules, of.markDestination(kernel.Masquerade), of.markDestination(kernel.OffCluster), of.markDestination(kernel.FromNode))
 	return []ruleChain{
 		{of.chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle), prerouting},
 		{of.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
 		{of.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
 			[][]expr.Any{masqueradeMarked(), of.masqueradeHairpin()}},
-		{of.chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, afterIPVS), f.isolation(of)},
+		{of.chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, afterIPVS), f.isolationRules(of)},
 	}
 }
 
@@ -75,35 +74,37 @@ func (f family) chain(name string, kind nftables.ChainType, hook *nftables.Chain
 	return &nftables.Chain{Name: name, Table: f.table, Type: kind, Hooknum: hook, Priority: priority, Policy: &accept}
 }
 
-// destined loads address, protocol and port of the destination, and returns the next free register.
-func (f family) destined() ([]expr.Any, uint32) {
-	next := register0 + f.addr.Bytes/4
+// loadDestination loads destination address, protocol and port, and returns the next free register.
+func (f family) loadDestination() ([]expr.Any, uint32) {
+	next := register0 + f.addrType.Bytes/4
 	return []expr.Any{
-		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addrType.Bytes},
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: next},
 		&expr.Payload{DestRegister: next + 1, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 	}, next + 2
 }
 
-// to matches packets to the elements of a set of ports.
-func (f family) to(set kernel.Set) []expr.Any {
-	load, _ := f.destined()
+// matchDestination matches packets to the elements of a set.
+func (f family) matchDestination(set kernel.Set) []expr.Any {
+	load, _ := f.loadDestination()
 	return append(load, &expr.Lookup{SourceRegister: register0, SetName: string(set)})
 }
 
-func (f family) mark(set kernel.Set) []expr.Any { return append(f.to(set), changeMark(true)...) }
+func (f family) markDestination(set kernel.Set) []expr.Any {
+	return append(f.matchDestination(set), setMark(true)...)
+}
 
-// notAllowed goes on when no range of clients has the source.
-func (f family) notAllowed() []expr.Any {
-	load, next := f.destined()
-	return append(load, &expr.Payload{DestRegister: next, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
+// sourceNotAllowed matches packets whose source is in no allowed prefix.
+func (f family) sourceNotAllowed() []expr.Any {
+	load, next := f.loadDestination()
+	return append(load, &expr.Payload{DestRegister: next, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addrType.Bytes},
 		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Allowed), Invert: true})
 }
 
 func (f family) mask(bits int) []byte { return net.CIDRMask(bits, f.bits()) }
 
-// changeMark sets or clears the masquerade bit and leaves the others.
-func changeMark(set bool) []expr.Any {
+// setMark sets or clears the masquerade bit.
+func setMark(set bool) []expr.Any {
 	xor := uint32(0)
 	if set {
 		xor = masqueradeBit
@@ -122,38 +123,38 @@ var (
 	accept = &expr.Verdict{Kind: expr.VerdictAccept}
 )
 
-// afterIPVS is the first priority that comes after those of IPVS, on input.
+// afterIPVS is the first input priority after those of IPVS.
 var afterIPVS = nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
 
-// isolation returns the rules that keep new connections to virtual addresses from programs of the host.
-func (f *filter) isolation(of family) [][]expr.Any {
-	load, _ := of.destined()
-	health := append(of.newToIsolated(), append(load, &expr.Lookup{SourceRegister: register0, SetName: string(kernel.Health)}, accept)...)
+// isolationRules returns the rules that reject new connections to programs of the host at virtual addresses.
+func (f *filter) isolationRules(of family) [][]expr.Any {
+	load, _ := of.loadDestination()
+	health := append(of.matchNewToIsolated(), append(load, &expr.Lookup{SourceRegister: register0, SetName: string(kernel.Health)}, accept)...)
 	rules := [][]expr.Any{health}
 	if p := f.options.HealthPort; p != 0 {
-		rules = append(rules, append(append(of.newToIsolated(), protocolIs(kernel.TCP, true)...),
+		rules = append(rules, append(append(of.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...),
 			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register0, Data: []byte{byte(p >> 8), byte(p)}}, accept))
 	}
-	reset := append(append(of.newToIsolated(), protocolIs(kernel.TCP, true)...), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
-	other := append(append(of.newToIsolated(), protocolIs(of.icmp, false)...), of.unreachable())
+	reset := append(append(of.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	other := append(append(of.matchNewToIsolated(), matchProtocol(of.icmp, false)...), of.rejectUnreachable())
 	return append(rules, reset, other)
 }
 
-// unreachable answers that nobody listens at the port.
-func (f family) unreachable() expr.Any {
+// rejectUnreachable rejects with ICMP port unreachable.
+func (f family) rejectUnreachable() expr.Any {
 	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable}
 }
 
-// newToIsolated matches packets that begin something at an isolated address.
-func (f family) newToIsolated() []expr.Any {
-	return append(isNew(),
-		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
+// matchNewToIsolated matches the first packet of a connection or flow to an isolated address.
+func (f family) matchNewToIsolated() []expr.Any {
+	return append(matchNew(),
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addrType.Bytes},
 		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Isolated)})
 }
 
-// protocolIs goes on when the packet is of the protocol, or when it is not.
-func protocolIs(p kernel.Protocol, is bool) []expr.Any {
+// matchProtocol matches packets of the protocol, or of all others.
+func matchProtocol(p kernel.Protocol, is bool) []expr.Any {
 	op := expr.CmpOpEq
 	if !is {
 		op = expr.CmpOpNeq
@@ -161,17 +162,17 @@ func protocolIs(p kernel.Protocol, is bool) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register0}, &expr.Cmp{Op: op, Register: register0, Data: []byte{byte(p)}}}
 }
 
-func isNew() []expr.Any {
-	return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register0}}, anyBit(expr.CtStateBitNEW)...)
+func matchNew() []expr.Any {
+	return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register0}}, matchAnyBit(expr.CtStateBitNEW)...)
 }
 
-// newTo matches packets that begin something at the elements of a set.
-func (f family) newTo(set kernel.Set) []expr.Any {
-	return append(isNew(), f.to(set)...)
+// matchNewTo matches the first packet of a connection or flow to the elements of a set.
+func (f family) matchNewTo(set kernel.Set) []expr.Any {
+	return append(matchNew(), f.matchDestination(set)...)
 }
 
-// anyBit goes on when the bits are set in the first register.
-func anyBit(bits uint32) []expr.Any {
+// matchAnyBit matches if any of the bits is set in the first register.
+func matchAnyBit(bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Bitwise{SourceRegister: register0, DestRegister: register0, Len: 4,
 			Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
@@ -179,8 +180,8 @@ func anyBit(bits uint32) []expr.Any {
 	}
 }
 
-// fromOutside goes on when a packet is of no pod, by whatever tells that; nothing tells when it is empty.
-func (f *filter) fromOutside(of family) []expr.Any {
+// notFromPod matches packets that do not come from a pod; empty if nothing identifies pods.
+func (f *filter) notFromPod(of family) []expr.Any {
 	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register0}
 	switch o := f.options; {
 	case o.PodBridge != "":
@@ -190,37 +191,38 @@ func (f *filter) fromOutside(of family) []expr.Any {
 	case o.PodInterfacePrefix != "":
 		return []expr.Any{name, &expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: []byte(o.PodInterfacePrefix)}}
 	}
-	return of.notFrom(f.options.ClusterCIDRs)
+	return of.sourceOutside(f.options.ClusterCIDRs)
 }
 
-// notFrom goes on when the source is in none of the prefixes of the family.
-func (f family) notFrom(prefixes []netip.Prefix) []expr.Any {
+// sourceOutside matches packets whose source is in none of the prefixes of the family.
+func (f family) sourceOutside(prefixes []netip.Prefix) []expr.Any {
 	var match []expr.Any
 	for _, p := range prefixes {
-		if !f.of(p.Addr()) {
+		if !f.contains(p.Addr()) {
 			continue
 		}
 		match = append(match,
-			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
-			&expr.Bitwise{SourceRegister: register0, DestRegister: register0, Len: f.addr.Bytes,
-				Mask: f.mask(p.Bits()), Xor: make([]byte, f.addr.Bytes)},
+			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addrType.Bytes},
+			&expr.Bitwise{SourceRegister: register0, DestRegister: register0, Len: f.addrType.Bytes,
+				Mask: f.mask(p.Bits()), Xor: make([]byte, f.addrType.Bytes)},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: p.Masked().Addr().AsSlice()})
 	}
 	return match
 }
 
-// masqueradeMarked clears the mark, lest a tunnel's outer packet is masqueraded again.
+// masqueradeMarked clears the mark, so that the outer packet of a tunnel is not masqueraded again.
 func masqueradeMarked() []expr.Any {
 	rule := []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register0}}
-	rule = append(rule, anyBit(masqueradeBit)...)
-	return append(append(rule, changeMark(false)...), &expr.Masq{FullyRandom: true})
+	rule = append(rule, matchAnyBit(masqueradeBit)...)
+	return append(append(rule, setMark(false)...), &expr.Masq{FullyRandom: true})
 }
 
-// masqueradeHairpin is for a pod that was given itself: it would answer itself, past the node.
+// masqueradeHairpin masquerades packets of a pod to itself. Otherwise the pod would reply to itself without passing
+// the node.
 func (f family) masqueradeHairpin() []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addr.Bytes},
-		&expr.Payload{DestRegister: register0 + f.addr.Bytes/4, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addr.Bytes},
+		&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseNetworkHeader, Offset: f.source, Len: f.addrType.Bytes},
+		&expr.Payload{DestRegister: register0 + f.addrType.Bytes/4, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: f.addrType.Bytes},
 		&expr.Lookup{SourceRegister: register0, SetName: string(kernel.Hairpin)},
 		&expr.Masq{FullyRandom: true},
 	}

@@ -12,28 +12,28 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// backends are real servers of the road's server, on ports of their own.
-func backends(t *testing.T, r road, n int) []netip.AddrPort {
+// backends returns n real servers on different ports of the path's server.
+func backends(t *testing.T, r testPath, n int) []netip.AddrPort {
 	t.Helper()
 	var all []netip.AddrPort
 	for i := range n {
 		at := netip.AddrPortFrom(backend.Addr(), uint16(9000+i))
-		go tellSource(openIn(t, r.server, func() (net.Listener, error) { return net.Listen("tcp", at.String()) }))
+		go serveSource(openIn(t, r.server, func() (net.Listener, error) { return net.Listen("tcp", at.String()) }))
 		all = append(all, at)
 	}
 	return all
 }
 
-func scheduled(name string) kernel.Virtual { return kernel.Virtual{Key: vip, Scheduler: name} }
+func withScheduler(name string) kernel.Virtual { return kernel.Virtual{Key: vip, Scheduler: name} }
 
-// While half of the real servers drain, each scheduler gives every new connection to the other half: sh without its flag
-// refuses what it would give to one that drains, which is the twin.
-func TestSchedulersPassOverWhatDrains(t *testing.T) {
+// While half of the real servers drain, each scheduler gives every new connection to the other half. sh without its
+// flag is the red twin: it refuses the connections that it assigns to draining real servers.
+func TestSchedulersSkipDrainingRealServers(t *testing.T) {
 	for _, name := range []string{"rr", "wrr", "lc", "mh", "sh"} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
-			apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.FromNode, Key: vip}}}, kernel.AddVirtual{Virtual: scheduled(name)}, kernel.Bind{Addr: vip.Addr})
+			r := newPath(t)
+			k := openIPVSKernel(t)
+			apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.FromNode, Key: vip}}}, kernel.AddVirtual{Virtual: withScheduler(name)}, kernel.Bind{Addr: vip.Addr})
 			for i, at := range backends(t, r, 4) {
 				apply(t, k, kernel.AddReal{Key: vip, Real: at, Weight: 1})
 				if i%2 == 0 {
@@ -41,7 +41,7 @@ func TestSchedulersPassOverWhatDrains(t *testing.T) {
 				}
 			}
 			if v, _, err := k.Server(vip); err != nil || v.Scheduler != name {
-				t.Errorf("it has %q, error %v", v.Scheduler, err)
+				t.Errorf("scheduler %q, error %v", v.Scheduler, err)
 			}
 			if failed := manyClients(t, r); failed > 0 {
 				t.Errorf("%d of %d new connections failed", failed, len(clientAddrs()))
@@ -49,29 +49,29 @@ func TestSchedulersPassOverWhatDrains(t *testing.T) {
 			if name != "sh" {
 				return
 			}
-			s := service(scheduled(name))
+			s := toService(withScheduler(name))
 			s.Flags = 0
-			if err := k.ipvs.handle.do("taking the flag away", func(h table) error { return h.UpdateService(s) }); err != nil {
+			if err := k.ipvs.handle.do("taking the flag away", func(h ipvsHandle) error { return h.UpdateService(s) }); err != nil {
 				t.Fatal(err)
 			}
 			if manyClients(t, r) == 0 {
-				t.Error("without its flag no connection failed: the flag is not what makes it work")
+				t.Error("no connection failed without the flag, so the test proves nothing")
 			}
-			if v, _, err := k.Server(vip); err != nil || v.Virtual == scheduled(name) {
-				t.Errorf("that it has no flag is not seen: error %v", err)
+			if v, _, err := k.Server(vip); err != nil || v.Virtual == withScheduler(name) {
+				t.Errorf("the missing flag is not read as a difference: error %v", err)
 			}
-			apply(t, k, kernel.UpdateVirtual{Virtual: scheduled(name)})
-			if v, _, err := k.Server(vip); err != nil || v.Virtual != scheduled(name) {
-				t.Errorf("updated, it is %+v, error %v", v, err)
+			apply(t, k, kernel.UpdateVirtual{Virtual: withScheduler(name)})
+			if v, _, err := k.Server(vip); err != nil || v.Virtual != withScheduler(name) {
+				t.Errorf("after the update %+v, error %v", v, err)
 			}
 			if failed := manyClients(t, r); failed > 0 {
-				t.Errorf("with its flag again %d of %d new connections failed", failed, len(clientAddrs()))
+				t.Errorf("after the update %d of %d new connections failed", failed, len(clientAddrs()))
 			}
 		})
 	}
 }
 
-// clientAddrs are addresses of the client, so that a hash has something to spread.
+// clientAddrs returns several addresses of the client, so that hashes spread them.
 func clientAddrs() (all []string) {
 	for i := range 16 {
 		all = append(all, netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + i)}).String())
@@ -79,14 +79,14 @@ func clientAddrs() (all []string) {
 	return all
 }
 
-// manyClients opens a connection from each of clientAddrs, and returns how many failed.
-func manyClients(t *testing.T, r road) (failed int) {
+// manyClients opens a connection from each of clientAddrs and returns the number of failures.
+func manyClients(t *testing.T, r testPath) (failed int) {
 	t.Helper()
 	for _, from := range clientAddrs() {
 		done := make(chan error)
-		go in(t, r.client, func() {
-			own(t, from)
-			d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		go inNetns(t, r.client, func() {
+			addLocal(t, from)
+			d := net.Dialer{Timeout: successTimeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 			c, err := d.Dial("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String())
 			if err == nil {
 				c.Close()
@@ -100,27 +100,27 @@ func manyClients(t *testing.T, r road) (failed int) {
 	return failed
 }
 
-// Eight busy connections, and new ones all the time, while the scheduler changes: nothing is refused and nothing is cut. A
-// virtual server that is made anew with another scheduler is the twin.
-func TestSchedulerChangesUnderTraffic(t *testing.T) {
+// Changing the scheduler neither refuses new connections nor cuts eight busy ones. Deleting and creating the virtual
+// server instead is the red twin.
+func TestSchedulerChangeUnderTraffic(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		name := map[bool]string{false: "in place", true: "made anew"}[anew]
 		t.Run(name, func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
+			r := newPath(t)
+			k := openIPVSKernel(t)
 			serve(t, k, kernel.FromNode)
 			stop := make(chan struct{})
 			lost := eightBusy(t, r, stop)
 			refused := make(chan int, 1)
-			go in(t, r.client, func() { refused <- newOnes(stop) })
+			go inNetns(t, r.client, func() { refused <- openConnections(stop) })
 			for range 10 {
 				for _, scheduler := range []string{"mh", "wrr", "sh", "lc", "rr"} {
 					if anew {
-						apply(t, k, kernel.DeleteVirtual{Key: vip}, kernel.AddVirtual{Virtual: scheduled(scheduler)})
-						time.Sleep(time.Millisecond) // the pace of a proxy that has other things to do
+						apply(t, k, kernel.DeleteVirtual{Key: vip}, kernel.AddVirtual{Virtual: withScheduler(scheduler)})
+						time.Sleep(time.Millisecond) // the rate of changes
 						apply(t, k, kernel.AddReal{Key: vip, Real: backend, Weight: 1})
 					} else {
-						apply(t, k, kernel.UpdateVirtual{Virtual: scheduled(scheduler)})
+						apply(t, k, kernel.UpdateVirtual{Virtual: withScheduler(scheduler)})
 					}
 					time.Sleep(time.Millisecond)
 				}
@@ -131,21 +131,21 @@ func TestSchedulerChangesUnderTraffic(t *testing.T) {
 				t.Errorf("%d connections lost in 50 changes; losses expected: %v", losses, anew)
 			}
 			if all, err := k.Elements(); err != nil || len(all) != 1 {
-				t.Errorf("elements %v, error %v: want the record alone", all, err)
+				t.Errorf("elements %v, error %v; want only the ownership record", all, err)
 			}
 		})
 	}
 }
 
-// newOnes opens connections one after the other until stop, and returns how many failed.
-func newOnes(stop <-chan struct{}) (failed int) {
+// openConnections opens connections one after another until stop, and returns the number of failures.
+func openConnections(stop <-chan struct{}) (failed int) {
 	for {
 		select {
 		case <-stop:
 			return failed
 		default:
 		}
-		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String(), patience)
+		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String(), successTimeout)
 		if err != nil {
 			failed++
 			continue
@@ -154,9 +154,9 @@ func newOnes(stop <-chan struct{}) (failed int) {
 	}
 }
 
-func TestSchedulerThatThisKernelLacks(t *testing.T) {
+func TestMissingScheduler(t *testing.T) {
 	inNamespace(t)
-	k := withIPVS(t)
+	k := openIPVSKernel(t)
 	if err := k.Scheduler("mh"); err != nil {
 		t.Errorf("mh: %v", err)
 	}

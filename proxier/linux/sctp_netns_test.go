@@ -12,34 +12,34 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// An association of SCTP through IPVS. Go's net does not know the protocol, so these are plain sockets.
+// SCTP through IPVS. Go's net package has no SCTP, so the test uses raw system calls.
 func TestSCTP(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	pod := netip.MustParseAddrPort(serverAddr + ":3868")
 	at := kernel.Key{Addr: vip.Addr, Protocol: kernel.SCTP, Port: 3868}
 	listening := make(chan error)
-	go in(t, r.server, func() { listening <- listenSCTP(pod) })
+	go inNetns(t, r.server, func() { listening <- listenSCTP(pod) })
 	if err := <-listening; err != nil {
 		t.Fatal(err)
 	}
 	apply(t, k, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Masquerade, Key: at}}}, kernel.AddVirtual{Virtual: kernel.Virtual{Key: at, Scheduler: "rr"}},
 		kernel.AddReal{Key: at, Real: pod, Weight: 1}, kernel.Bind{Addr: at.Addr})
 	answered := make(chan error)
-	go in(t, r.client, func() { answered <- dialSCTP(netip.AddrPortFrom(at.Addr, at.Port)) })
+	go inNetns(t, r.client, func() { answered <- dialSCTP(netip.AddrPortFrom(at.Addr, at.Port)) })
 	if err := <-answered; err != nil {
 		t.Errorf("through IPVS: %v", err)
 	}
 	apply(t, k, kernel.DeleteReal{Key: at, Real: pod})
 	if s, _, err := k.Server(at); err != nil || len(s.Reals) != 0 {
-		t.Errorf("after its only pod left: %+v, error %v", s, err)
+		t.Errorf("after its only real server was deleted: %+v, error %v", s, err)
 	}
 }
 
 func sctpSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 	if err == nil {
-		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}) // bounds connect too
+		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}) // also bounds connect
 	}
 	return fd, err
 }
@@ -52,7 +52,7 @@ func listenSCTP(at netip.AddrPort) error {
 	if err == nil {
 		err = unix.Listen(fd, 8)
 	}
-	return err // the socket stays open, and ends with the test's process
+	return err // the socket stays open until the test process ends
 }
 
 func dialSCTP(to netip.AddrPort) error {

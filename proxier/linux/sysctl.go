@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysctl is one setting, and why it must be so.
+// sysctl is a required setting and its reason.
 type sysctl struct{ path, value, why string }
 
-// wanted lists the settings that the proxier relies on (Documentation/networking/ipvs-sysctl.rst).
-func wanted(release string, strictARP bool) []sysctl {
+// requiredSysctls returns the settings that the proxier relies on (Documentation/networking/ipvs-sysctl.rst).
+func requiredSysctls(release string, strictARP bool) []sysctl {
 	list := []sysctl{
-		{"net/ipv4/vs/conntrack", "1", "connections through IPVS can be masqueraded only when conntrack knows them"},
-		{"net/ipv4/vs/expire_nodest_conn", "1", "a connection whose real server was deleted must end at once, not hang"},
-		{"net/ipv4/vs/expire_quiescent_template", "1", "affinity must not lead to a real server of weight 0 (kubernetes#71834)"},
+		{"net/ipv4/vs/conntrack", "1", "masquerading connections through IPVS needs conntrack"},
+		{"net/ipv4/vs/expire_nodest_conn", "1", "connections of a deleted real server must end at once instead of hanging"},
+		{"net/ipv4/vs/expire_quiescent_template", "1", "affinity must not select a real server of weight 0 (kubernetes#71834)"},
 		{"net/ipv4/ip_forward", "1", "the node forwards to pods"},
 	}
-	if before(release, 5, 9) {
+	if olderThan(release, 5, 9) {
 		list = append(list, sysctl{"net/ipv4/vs/conn_reuse_mode", "0",
-			"before Linux 5.9 a reused client port cost a second (kubernetes#70747)"})
+			"before Linux 5.9 a reused client port is delayed by a second (kubernetes#70747)"})
 	}
 	if strictARP {
 		list = append(list,
@@ -35,7 +35,7 @@ func wanted(release string, strictARP bool) []sysctl {
 	return list
 }
 
-// setSysctls writes the settings that are not as they should be.
+// setSysctls writes the settings that differ.
 func setSysctls(proc string, strictARP bool) error {
 	if proc == "" {
 		proc = "/proc"
@@ -44,7 +44,7 @@ func setSysctls(proc string, strictARP bool) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range wanted(release, strictARP) {
+	for _, s := range requiredSysctls(release, strictARP) {
 		if err := s.set(filepath.Join(proc, "sys")); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s sysctl) set(root string) error {
 	path := filepath.Join(root, s.path)
 	now, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("setting %s=%s: there is no such sysctl (%s); the kernel lacks it, or hides it outside its first user namespace", s.path, s.value, s.why)
+		return fmt.Errorf("setting %s=%s: the sysctl does not exist (%s); the kernel lacks it, or hides it outside the initial user namespace", s.path, s.value, s.why)
 	}
 	if err != nil {
 		return fmt.Errorf("reading sysctl %s: %w", s.path, err)
@@ -73,13 +73,14 @@ func (s sysctl) set(root string) error {
 func kernelRelease() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return "", fmt.Errorf("asking for the kernel's release: %w", err)
+		return "", fmt.Errorf("reading the kernel release: %w", err)
 	}
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// before reports whether a release as 6.1.0-56-cloud-amd64 is older than the given one. One that cannot be read is not.
-func before(release string, major, minor int) bool {
+// olderThan reports whether a release such as 6.1.0-56-cloud-amd64 is older than major.minor; false if it cannot be
+// parsed.
+func olderThan(release string, major, minor int) bool {
 	parts := strings.SplitN(release, ".", 3)
 	if len(parts) < 2 {
 		return false

@@ -20,11 +20,11 @@ import (
 
 var dns = kernel.Key{Addr: netip.MustParseAddr("10.96.0.53"), Protocol: kernel.UDP, Port: 53}
 
-// dnsPod is an address and port of the road's server, where answerUDP answers.
+// dnsPod returns an address and port of the path's server, where answerUDP replies.
 func dnsPod(i int) netip.AddrPort { return netip.AddrPortFrom(backend.Addr(), uint16(5300+i)) }
 
-// answerUDP answers each packet with the number of the pod.
-func answerUDP(t *testing.T, r road, pods ...int) {
+// answerUDP replies to each packet with the number of the pod.
+func answerUDP(t *testing.T, r testPath, pods ...int) {
 	t.Helper()
 	for _, i := range pods {
 		c := openIn(t, r.server, func() (net.PacketConn, error) { return net.ListenPacket("udp", dnsPod(i).String()) })
@@ -37,30 +37,30 @@ func answerUDP(t *testing.T, r road, pods ...int) {
 	}
 }
 
-// udpFrom opens a socket of UDP in a namespace, whose port stays the same.
+// udpFrom opens a UDP socket in a namespace with a fixed local port.
 func udpFrom(t *testing.T, ns netns.NsHandle, to netip.AddrPort) net.Conn {
 	t.Helper()
 	return openIn(t, ns, func() (net.Conn, error) { return net.Dial("udp", to.String()) })
 }
 
-// ask sends one packet and returns the answer, or refused, or silence.
-func ask(t *testing.T, c net.Conn, timeout time.Duration) string {
+// exchange sends one packet and returns the reply, "refused" or "silence".
+func exchange(t *testing.T, c net.Conn, timeout time.Duration) string {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Write([]byte("?")); err != nil {
-		return word(err)
+		return errorWord(err)
 	}
 	answer := make([]byte, 64)
 	n, err := c.Read(answer)
 	if err != nil {
-		return word(err)
+		return errorWord(err)
 	}
 	return string(answer[:n])
 }
 
-func word(err error) string {
+func errorWord(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -73,7 +73,7 @@ func word(err error) string {
 	return err.Error()
 }
 
-func forget(keep ...netip.AddrPort) kernel.Op {
+func forgetFlows(keep ...netip.AddrPort) kernel.Op {
 	return kernel.ForgetFlows{Filters: []kernel.FlowFilter{{Key: dns, Keep: keep}}}
 }
 
@@ -88,27 +88,27 @@ func serveDNS(t *testing.T, k *Kernel, pods ...netip.AddrPort) {
 	apply(t, k, kernel.Bind{Addr: dns.Addr})
 }
 
-// patient asks until something comes back, as long as the first packets may be lost while interfaces come up.
-func patient(t *testing.T, c net.Conn) string {
+// exchangeUntilReply sends until a reply arrives, since first packets may be lost while interfaces come up.
+func exchangeUntilReply(t *testing.T, c net.Conn) string {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if got := ask(t, c, impatience); got != "silence" {
+	for end := time.Now().Add(successTimeout); time.Now().Before(end); {
+		if got := exchange(t, c, failureTimeout); got != "silence" {
 			return got
 		}
 	}
 	return "silence"
 }
 
-// One who sends from the same port all the time is answered by the next pod within one packet, and refused while there is
-// none. The kernel does it by itself, by the sysctls that the proxier sets.
+// A client with a fixed port reaches the next pod with its next packet, and is refused while there is none. The
+// kernel does this with the sysctls that the proxier sets.
 func TestUDPFlowsFollow(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	answerUDP(t, r, 1, 2)
 	serveDNS(t, k, dnsPod(1))
 	c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
-	if got := patient(t, c); got != "1" {
-		t.Fatalf("at first: %s, want 1", got)
+	if got := exchangeUntilReply(t, c); got != "1" {
+		t.Fatalf("first reply: %s, want 1", got)
 	}
 	for _, step := range []struct {
 		name string
@@ -120,10 +120,10 @@ func TestUDPFlowsFollow(t *testing.T) {
 		{"scaled up", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(1), Weight: 1}}, "1"},
 	} {
 		apply(t, k, step.ops...)
-		got := ask(t, c, impatience)
+		got := exchange(t, c, failureTimeout)
 		if got == "silence" {
 			t.Logf("%s: one packet was lost", step.name)
-			got = ask(t, c, impatience)
+			got = exchange(t, c, failureTimeout)
 		}
 		if got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
@@ -131,76 +131,76 @@ func TestUDPFlowsFollow(t *testing.T) {
 	}
 }
 
-// A packet that comes before the Service leaves a flow that is not translated, and without masquerading no answer finds
-// its way for as long as packets keep coming (kubernetes#91236). The twin shows that.
-func TestFlowsThatCameTooEarly(t *testing.T) {
+// A packet before the Service creates an untranslated flow. Without masquerading no reply arrives as long as packets
+// keep coming (kubernetes#91236), which the red twin shows.
+func TestFlowsBeforeService(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprint("forgotten ", forgotten), func(t *testing.T) {
-			r := newRoad(t)
-			k := withIPVS(t)
+			r := newPath(t)
+			k := openIPVSKernel(t)
 			answerUDP(t, r, 1)
-			outside(t, r)
+			addDefaultRoute(t, r)
 			c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
 			other := udpFrom(t, r.client, netip.MustParseAddrPort("203.0.113.77:53"))
-			for range 3 { // neighbours are found meanwhile
-				ask(t, c, impatience)
-				ask(t, other, impatience)
+			for range 3 { // time for neighbour discovery
+				exchange(t, c, failureTimeout)
+				exchange(t, other, failureTimeout)
 			}
 			before := len(flowsTo(t, netip.MustParseAddr("203.0.113.77")))
 			if len(flowsTo(t, dns.Addr)) == 0 || before == 0 {
-				t.Fatal("conntrack remembers no early packet: this test proves nothing")
+				t.Fatal("conntrack has no entry of the early packet, so the test proves nothing")
 			}
 			serveDNS(t, k, dnsPod(1))
 			want := "silence"
 			if forgotten {
-				apply(t, k, forget(dnsPod(1)))
+				apply(t, k, forgetFlows(dnsPod(1)))
 				want = "1"
 			}
 			for i := range 3 {
-				if got := ask(t, c, impatience); got != want {
+				if got := exchange(t, c, failureTimeout); got != want {
 					t.Errorf("packet %d: %s, want %s", i, got, want)
 				}
 			}
 			if after := len(flowsTo(t, netip.MustParseAddr("203.0.113.77"))); after != before {
-				t.Errorf("%d flows of others were forgotten (kubernetes#129982)", before-after)
+				t.Errorf("%d flows of others were deleted (kubernetes#129982)", before-after)
 			}
 		})
 	}
 }
 
-// After the Service is deleted conntrack has nothing of it, so nothing leads to a pod's address that somebody else gets.
-func TestNoFlowOutlivesItsService(t *testing.T) {
-	r := newRoad(t)
-	k := withIPVS(t)
+// After the Service is deleted, no conntrack entry leads to the address of its pod, which another pod may get.
+func TestNoFlowAfterServiceDeletion(t *testing.T) {
+	r := newPath(t)
+	k := openIPVSKernel(t)
 	answerUDP(t, r, 1)
 	serveDNS(t, k, dnsPod(1))
 	c := udpFrom(t, r.client, netip.AddrPortFrom(dns.Addr, dns.Port))
-	if got := patient(t, c); got != "1" {
-		t.Fatalf("at first: %s, want 1", got)
+	if got := exchangeUntilReply(t, c); got != "1" {
+		t.Fatalf("first reply: %s, want 1", got)
 	}
 	if len(flowsTo(t, dns.Addr)) == 0 {
-		t.Fatal("conntrack knows no flow: this test proves nothing")
+		t.Fatal("conntrack has no entry, so the test proves nothing")
 	}
-	apply(t, k, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}, kernel.DeleteVirtual{Key: dns}, kernel.Unbind{Addr: dns.Addr}, forget())
+	apply(t, k, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}, kernel.DeleteVirtual{Key: dns}, kernel.Unbind{Addr: dns.Addr}, forgetFlows())
 	if left := flowsTo(t, dns.Addr); len(left) > 0 {
-		t.Errorf("conntrack remembers %v", left)
+		t.Errorf("conntrack has %v", left)
 	}
 }
 
-// For one virtual server the kernel is asked for its flows alone, for many it sends more; it has to come to the same.
-func TestForgettingMany(t *testing.T) {
+// The listing for one virtual server uses a filter, that for many does not; the result must be the same.
+func TestForgetManyFlows(t *testing.T) {
 	for _, protocol := range []kernel.Protocol{kernel.UDP, kernel.TCP} {
 		t.Run(protocol.String(), func(t *testing.T) {
-			r := newRoad(t)
-			outside(t, r)
-			if err := newTestFilter(t, Options{}).change(nil, nil); err != nil { // its rules make conntrack work here
+			r := newPath(t)
+			addDefaultRoute(t, r)
+			if err := newTestFilter(t, Options{}).change(nil, nil); err != nil { // its rules enable conntrack here
 				t.Fatal(err)
 			}
 			begin := func(k kernel.Key) {
 				if to := netip.AddrPortFrom(k.Addr, k.Port); protocol == kernel.UDP {
-					ask(t, udpFrom(t, r.client, to), time.Millisecond)
+					exchange(t, udpFrom(t, r.client, to), time.Millisecond)
 				} else {
-					_, _ = r.to(t, to, 10*time.Millisecond) // nobody answers
+					_, _ = r.dialTo(t, to, 10*time.Millisecond) // no reply is expected
 				}
 			}
 			var all []kernel.FlowFilter
@@ -219,17 +219,17 @@ func TestForgettingMany(t *testing.T) {
 			}
 			waitFor(t, "all packets to pass", func() bool { return count() == len(all) && len(flowsTo(t, others.Addr)) == 1 })
 			c := conntrack{5 * time.Second, func() { t.Error("a reply was lost") }}
-			if err := c.forget(all[:1]); err != nil {
+			if err := c.deleteStale(all[:1]); err != nil {
 				t.Fatal(err)
 			}
 			if n := count(); n != len(all)-1 || len(flowsTo(t, all[0].Key.Addr)) > 0 {
-				t.Errorf("%d are left after the first of %d was forgotten", n, len(all))
+				t.Errorf("%d remain after the first of %d was deleted", n, len(all))
 			}
-			if err := c.forget(all); err != nil {
+			if err := c.deleteStale(all); err != nil {
 				t.Fatal(err)
 			}
 			if n := count() + len(flowsTo(t, others.Addr)); n != 1 {
-				t.Errorf("%d are left, want the one of somebody else", n)
+				t.Errorf("%d remain, want only the foreign flow", n)
 			}
 		})
 	}
@@ -237,15 +237,15 @@ func TestForgettingMany(t *testing.T) {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(successTimeout); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s", patience, what)
+			t.Fatalf("waited %v for %s", successTimeout, what)
 		}
 	}
 }
 
-// outside gives the node a way to everywhere else, over the server, which knows no way back to the client.
-func outside(t *testing.T, r road) {
+// addDefaultRoute routes all other destinations of the node over the server, which has no route back to the client.
+func addDefaultRoute(t *testing.T, r testPath) {
 	t.Helper()
 	if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(serverAddr)}); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func outside(t *testing.T, r road) {
 	}
 }
 
-// flowsTo lists what conntrack remembers of packets to an address.
+// flowsTo lists the conntrack entries of packets to an address.
 func flowsTo(t *testing.T, a netip.Addr) []string {
 	t.Helper()
 	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(familyOf(a)))

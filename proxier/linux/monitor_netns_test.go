@@ -16,36 +16,36 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Whatever takes something of the proxier's tables away is noticed, and what is gone is made again, and told of.
-func TestDamageIsNoticed(t *testing.T) {
+// Every deletion in the proxier's tables is detected, and the missing parts are recreated and reported.
+func TestDeletionsAreDetected(t *testing.T) {
 	for _, command := range []string{"flush ruleset", "delete table ip " + Table, "flush chain ip " + Table + " postrouting", "flush table ip6 " + Table} {
 		t.Run(command, func(t *testing.T) {
 			inNamespace(t)
 			var remade []string
-			f := newTestFilter(t, Options{Remade: func(what string) { remade = append(remade, what) }})
-			d, err := watchDamage(func(err error) { t.Error(err) })
+			f := newTestFilter(t, Options{Recreated: func(what string) { remade = append(remade, what) }})
+			d, err := startMonitor(func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer d.close()
 			nft(t, command)
 			select {
-			case <-d.received:
+			case <-d.damaged:
 			case <-time.After(30 * time.Second):
-				t.Fatal("it was not noticed")
+				t.Fatal("the deletion was not detected")
 			}
 			if elements(t, f); len(remade) == 0 || !strings.Contains(remade[0], Table) {
-				t.Errorf("made again were %q", remade)
+				t.Errorf("recreated %q", remade)
 			}
 			if remade = nil; len(elements(t, f)) != 0 || len(remade) != 0 {
-				t.Errorf("after the repair, made again were %q", remade)
+				t.Errorf("after the repair recreated %q", remade)
 			}
 		})
 	}
 }
 
-// What others do to their own tables wakes nobody, nor does what the proxier does to its elements.
-func TestNoDamage(t *testing.T) {
+// Changes of other programs' tables and of the proxier's elements are not damage.
+func TestOtherChangesAreNotDamage(t *testing.T) {
 	inNamespace(t)
 	f := newTestFilter(t, Options{})
 	conn, err := mdnetlink.Dial(unix.NETLINK_NETFILTER, &mdnetlink.Config{Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
@@ -53,7 +53,7 @@ func TestNoDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	own := []kernel.Element{port(kernel.Masquerade, "203.0.113.10", 80), hairpin("10.244.1.5")}
+	own := []kernel.Element{portElement(kernel.Masquerade, "203.0.113.10", 80), hairpinElement("10.244.1.5")}
 	if err := f.change(own, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -67,12 +67,12 @@ func TestNoDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if heard += len(messages); slices.ContainsFunc(messages, takesOurs) {
-			t.Error(fmt.Sprint("one of these is damage: ", messages))
+		if heard += len(messages); slices.ContainsFunc(messages, isDeletion) {
+			t.Error(fmt.Sprint("detected as damage: ", messages))
 		}
 		if slices.ContainsFunc(messages, last) {
 			if heard < 8 {
-				t.Errorf("only %d messages were heard", heard)
+				t.Errorf("only %d messages were received", heard)
 			}
 			return
 		}
