@@ -8,6 +8,13 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
+// The parameters of api alone.
+var (
+	apiAwayFor = newDuration("away", "5m", "how long the API server is away; 0s for not at all", 0, 24*time.Hour)
+	relists    = newNumber("relists", "3", "how often the watches end and expire", 0, 1000)
+	watchDelay = newDuration("delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", 0, time.Hour)
+)
+
 // api takes the API server away from the proxies, and lets them lose their watches. What they have programmed has to go on
 // serving, and what changes afterwards has to arrive.
 func api() Scenario {
@@ -16,14 +23,14 @@ func api() Scenario {
 		Summary: "takes the API server away from the proxies, ends and expires their watches, and rolls the Deployment after each",
 		Steps:   always([]string{"api away", "api back", "api expire", "api delay", "expect watching"}, rollSteps),
 		Parameters: []Parameter{
-			{"away", "5m", "how long the API server is away; 0s for not at all", durationIn(0, 24*time.Hour), nil, nil},
-			{"relists", "3", "how often the watches end and expire", numberIn(0, 1000), nil, nil},
-			{"delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", durationIn(0, time.Hour), nil, nil},
-			lanesParameter,
-			{"replicas", "2", "pods of the Deployment; fewer than nodes, or it cannot be rolled", numberIn(1, 100), nil, nil},
+			apiAwayFor.Parameter,
+			relists.Parameter,
+			watchDelay.Parameter,
+			laneParameters(),
+			Replicas.withDefault("2").withHelp("pods of the Deployment; fewer than nodes, or it cannot be rolled"),
 		},
 		Run: func(ctx context.Context, w *World) error {
-			if away := w.Params.duration("away"); away > 0 {
+			if away := apiAwayFor.Of(w.Params); away > 0 {
 				name := fmt.Sprintf("keep the proxies from the API server for %s", away)
 				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.apiAway(ctx, away) }); err != nil {
 					return err
@@ -32,7 +39,7 @@ func api() Scenario {
 					return err
 				}
 			}
-			for i := range w.Params.number("relists") {
+			for i := range relists.Of(w.Params) {
 				name := fmt.Sprintf("end and expire the watches %d", i+1)
 				if err := w.Step(ctx, name, "", w.relist); err != nil {
 					return err
@@ -42,7 +49,7 @@ func api() Scenario {
 					return err
 				}
 			}
-			if delay := w.Params.duration("delay"); delay > 0 {
+			if delay := watchDelay.Of(w.Params); delay > 0 {
 				name := fmt.Sprintf("roll while what the proxy of %s watches is %s late", w.Nodes[0], delay)
 				return w.Step(ctx, name, w.Nodes[0], func(ctx context.Context) error { return w.rollLate(ctx, w.Nodes[0], delay) })
 			}

@@ -16,6 +16,13 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// The parameters of churn alone.
+var (
+	drainingPorts = newNumber("ports", "100", "ports of the Service whose pod drains, with connections open to each", 1, 1000)
+	burstFrom     = newDuration("from", "150ms", "how long after each full minute of the run they begin", 0, 50*time.Second)
+	rolloutEvery  = newNumber("rolloutEvery", "3", "minutes of churn from one rollout to the next", 1, 10000)
+)
+
 // churn changes endpoints while a pod with open connections drains: what a busy cluster does to every proxy, and where
 // kube-proxy's ipvs mode froze after some hours (kubernetes#71071). Its canary is the measured Service: whether the pods
 // that a rollout brings get its traffic.
@@ -24,20 +31,20 @@ func churn() Scenario {
 		Name:    "churn",
 		Summary: "changes endpoints around each full minute while a pod drains; rollouts show whether the proxies still follow",
 		Parameters: []Parameter{
-			{"for", "1h", "how long the churn lasts at most: it ends when a rollout loses connections", durationIn(time.Minute, 31*24*time.Hour), nil, nil},
-			{"ports", "100", "ports of the Service whose pod drains, with connections open to each", numberIn(1, 1000), nil, nil},
-			{"changes", "20", "changes of endpoints in a second of churn", numberIn(1, 1000), nil, nil},
-			{"from", "150ms", "how long after each full minute of the run they begin", durationIn(0, 50*time.Second), nil, nil},
-			{"burst", "400ms", "how long they go on", durationIn(10*time.Millisecond, time.Minute), nil, nil},
-			{"rolloutEvery", "3", "minutes of churn from one rollout to the next", numberIn(1, 10000), nil, nil},
-			{"watch", "90s", "when a rollout has lost connections: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
-			{"antiAffinity", "off", "pods keep to different nodes", onOff, nil, nil},
-			{"readinessPeriod", "30s", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour), nil, nil},
-			{"shutdownDelay", "2s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour), nil, nil},
-			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour), nil, nil},
+			ChurnFor.withDefault("1h").withHelp("how long the churn lasts at most: it ends when a rollout loses connections"),
+			drainingPorts.Parameter,
+			changeRate.Parameter,
+			burstFrom.Parameter,
+			burstFor.withHelp("how long they go on"),
+			rolloutEvery.Parameter,
+			watchFor.withHelp("when a rollout has lost connections: how long the proxies have to get over it before they are restarted"),
+			clusterPolicy,
+			AntiAffinity.withDefault("off"),
+			readinessPeriod.withDefault("30s"),
+			shutdownDelay.withDefault("2s"),
+			GracePeriod.withDefault("10s"),
 			// A balancer that takes out a node hides what its proxy does: kube-proxy's health fails when it stands still.
-			{"checkFall", "100", "failed checks until a node is taken out", numberIn(1, 100), nil, nil},
+			CheckFall.withDefault("100"),
 		},
 		Steps: always([]string{"endpoints create", "endpoints set", "workload deploy", "client open", "pod unready", "expect unready", "proxy stop", "proxy start"}, rollSteps),
 		Run:   func(ctx context.Context, w *World) error { return w.churn(ctx) },
@@ -49,14 +56,14 @@ func (w *World) churn(ctx context.Context) error {
 	if err := w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, &busy) }); err != nil {
 		return err
 	}
-	if err := w.drainBeside(ctx, w.Params.number("ports"), 2*len(w.Nodes)-1); err != nil { // enough that a balancer gives most nodes one
+	if err := w.drainBeside(ctx, drainingPorts.Of(w.Params), 2*len(w.Nodes)-1); err != nil { // enough that a balancer gives most nodes one
 		return err
 	}
-	end := w.Clock.Now() + w.Params.duration("for")
-	every := w.Params.number("rolloutEvery")
+	end := w.Clock.Now() + ChurnFor.Of(w.Params)
+	every := rolloutEvery.Of(w.Params)
 	for minute := 1; w.Clock.Now() < end; minute++ {
 		name := fmt.Sprintf("churn %d", minute)
-		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.burstAfterMinute(ctx, w.Params.duration("from"), &busy) }); err != nil {
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.burstAfterMinute(ctx, burstFrom.Of(w.Params), &busy) }); err != nil {
 			return err
 		}
 		if w.Prober.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
@@ -107,7 +114,7 @@ func (w *World) burstAfterMinute(ctx context.Context, from time.Duration, busy *
 
 // burst changes endpoints from an instant on.
 func (w *World) burst(ctx context.Context, at time.Duration, busy *ring) error {
-	for end := at + w.Params.duration("burst"); at < end; at += time.Second / time.Duration(w.Params.number("changes")) {
+	for end := at + burstFor.Of(w.Params); at < end; at += time.Second / time.Duration(changeRate.Of(w.Params)) {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err
 		}
@@ -121,7 +128,7 @@ func (w *World) burst(ctx context.Context, at time.Duration, busy *ring) error {
 // cure gives the proxies time to follow by themselves, and then restarts them one after the other. A loss was seen already: a proxy that
 // cannot be restarted is told of, and takes nothing from that.
 func (w *World) cure(ctx context.Context) error {
-	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("watch")) })
+	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, watchFor.Of(w.Params)) })
 	if err != nil {
 		return err
 	}

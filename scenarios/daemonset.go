@@ -19,22 +19,24 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
-// proxyParameter names the proxy of a live cluster.
-var proxyParameter = Parameter{"proxy", "", "the DaemonSet of the cluster's proxy, as NAMESPACE/ds/NAME, such as kube-system/ds/kube-proxy; must be given",
-	func(value string) error { _, _, err := splitProxy(value); return err }, nil, nil}
+// proxySet is the DaemonSet of a live cluster's proxy.
+var proxySet = newParameter("proxy", "", "the DaemonSet of the cluster's proxy, as NAMESPACE/ds/NAME, such as kube-system/ds/kube-proxy; must be given", parseProxySet)
 
-func splitProxy(value string) (namespace, name string, err error) {
-	parts := strings.Split(value, "/")
+// setName is the name of a DaemonSet.
+type setName struct{ namespace, name string }
+
+func parseProxySet(text string) (setName, error) {
+	parts := strings.Split(text, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[2] == "" || parts[1] != "ds" && parts[1] != "daemonset" {
-		return "", "", errors.New("give NAMESPACE/ds/NAME, such as kube-system/ds/kube-proxy")
+		return setName{}, errors.New("give NAMESPACE/ds/NAME, such as kube-system/ds/kube-proxy")
 	}
-	return parts[0], parts[2], nil
+	return setName{parts[0], parts[2]}, nil
 }
 
-// ProxySet is the DaemonSet that a run on a live cluster was given as the cluster's proxy; false when it was given none.
+// ProxySet is the DaemonSet of the cluster's proxy on a live cluster; false when none was given.
 func (p Params) ProxySet() (namespace, name string, given bool) {
-	namespace, name, err := splitProxy(p[proxyParameter.Key])
-	return namespace, name, err == nil
+	set := proxySet.Of(p)
+	return set.namespace, set.name, set != setName{}
 }
 
 // proxySet reads the DaemonSet of the cluster's proxy.

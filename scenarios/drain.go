@@ -18,6 +18,13 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
+// The parameters of drain in a lab alone.
+var (
+	drainKind = newWord("what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), "+
+		"poweroff (without warning) or reboot (without warning, and back)", "drain", "scaledown", "poweroff", "reboot")
+	leaveAfter = newDuration("leave", "30s", "how long a node lives on after the autoscaler marked it", 0, time.Hour)
+)
+
 // drain takes a node away: with care, as `kubectl drain` and the cluster autoscaler do (kubernetes#50977, KEP-3836), or
 // without, as a power cut does (kubernetes#89392).
 func drain() Scenario {
@@ -26,22 +33,21 @@ func drain() Scenario {
 		Summary: "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
 		Steps:   always([]string{stepCordon, stepEvict, "node off", "node on", "expect rolled-out"}),
 		Parameters: []Parameter{
-			lanesOfLeavingNodes,
-			{"what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), " +
-				"poweroff (without warning) or reboot (without warning, and back)", oneOf("drain", "scaledown", "poweroff", "reboot"), nil, nil},
-			{"node", "auto", "the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none", notEmpty, nil, nil},
-			{"minAvailable", "1", "of the PodDisruptionBudget; 0 for none", numberIn(0, 100), nil, nil},
-			{"leave", "30s", "how long a node lives on after the autoscaler marked it", durationIn(0, time.Hour), nil, nil},
-			{"off", "90s", "how long traffic is watched without the node; with reboot, how long it has no power", durationIn(time.Second, time.Hour), nil, nil},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			laneParametersOffNodes(),
+			drainKind.Parameter,
+			nodeChoice.withHelp("the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none"),
+			minAvailable.Parameter,
+			leaveAfter.Parameter,
+			offFor.withHelp("how long traffic is watched without the node; with reboot, how long it has no power"),
+			Replicas.withDefault("2"),
+			clusterPolicy,
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.leavingNode(ctx)
 			if err != nil {
 				return err
 			}
-			switch w.Params["what"] {
+			switch drainKind.Of(w.Params) {
 			case "drain":
 				return w.drainNode(ctx, node)
 			case "scaledown":
@@ -61,13 +67,13 @@ func (w *World) leavingNode(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("listing the pods: %w", err)
 	}
-	with, transit := readyNodes(pods), w.Params["what"] == "scaledown"
-	if node := w.Params["node"]; node != "auto" {
+	with, transit := readyNodes(pods), drainKind.Of(w.Params) == "scaledown"
+	if node := nodeChoice.Of(w.Params); node != "auto" {
 		if !slices.Contains(w.Nodes, node) {
 			return "", fmt.Errorf("no node %q; the nodes are %s", node, strings.Join(w.Nodes, ", "))
 		}
 		if slices.Contains(with, node) == transit {
-			return "", fmt.Errorf("the pods of the Deployment are on %s; what=%s with node=%s shows nothing", strings.Join(with, ", "), w.Params["what"], node)
+			return "", fmt.Errorf("the pods of the Deployment are on %s; %s with node=%s shows nothing", strings.Join(with, ", "), w.Params.given(drainKind.Parameter), node)
 		}
 		return node, nil
 	}
@@ -76,8 +82,8 @@ func (w *World) leavingNode(ctx context.Context) (string, error) {
 			return node, nil
 		}
 	}
-	return "", fmt.Errorf("no node fits what=%s: the pods of the Deployment are on %s of the nodes %s; change replicas or --nodes",
-		w.Params["what"], strings.Join(with, ", "), strings.Join(w.Nodes, ", "))
+	return "", fmt.Errorf("no node fits %s: the pods of the Deployment are on %s of the nodes %s; change replicas or --nodes",
+		w.Params.given(drainKind.Parameter), strings.Join(with, ", "), strings.Join(w.Nodes, ", "))
 }
 
 // drainNode does what `kubectl drain` does, and then lets traffic flow without the node's pods.
@@ -101,7 +107,7 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	return w.Clock.Sleep(ctx, w.Params.duration("off"))
+	return w.Clock.Sleep(ctx, offFor.Of(w.Params))
 }
 
 // autoscalerTaint is what the cluster autoscaler marks a node with before it removes it.
@@ -117,7 +123,7 @@ func (w *World) scaleDown(ctx context.Context, node string) error {
 		if _, err := w.evictAll(ctx, node); err != nil {
 			return err
 		}
-		return w.Clock.Sleep(ctx, begin+w.Params.duration("leave")-w.Clock.Now())
+		return w.Clock.Sleep(ctx, begin+leaveAfter.Of(w.Params)-w.Clock.Now())
 	})
 	if err != nil {
 		return err
@@ -137,7 +143,7 @@ func (w *World) loseNode(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	return w.Clock.Sleep(ctx, begin+w.Params.duration("off")-w.Clock.Now())
+	return w.Clock.Sleep(ctx, begin+offFor.Of(w.Params)-w.Clock.Now())
 }
 
 // rebootNode takes the power from a node and gives it back.
@@ -219,7 +225,7 @@ func tainted(n *corev1.Node, key string) bool {
 
 // protect makes the PodDisruptionBudget of the Deployment.
 func (w *World) protect(ctx context.Context) error {
-	least := w.Params.number("minAvailable")
+	least := minAvailable.Of(w.Params)
 	if least == 0 {
 		return nil
 	}
@@ -270,7 +276,7 @@ func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
 	evictions := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
 	most := 3 * w.perPod()
-	if within := w.Params.duration("evictWithin"); within > 0 {
+	if within := evictWithin.Of(w.Params); within > 0 {
 		most = within
 	}
 	return w.Until(ctx, "the eviction of "+pod.Namespace+"/"+pod.Name, most, func(ctx context.Context) (bool, string, error) {

@@ -16,6 +16,15 @@ import (
 // everybodys, as what is evicted, are the pods of all namespaces, as `kubectl drain` takes them.
 const everybodys = "all"
 
+// The parameters of drain on a live cluster alone.
+var (
+	liveDrainKind = newWord("what", "drain", "drain (cordon and evict), cordon or taint", "drain", "cordon", "taint")
+	evicted       = newWord("evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", everybodys, "own")
+	evictWithin   = newDuration("evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", time.Second, time.Hour)
+	taintKey      = newText("taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it")
+	taintEffect   = newWord("effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", "NoSchedule", "PreferNoSchedule", "NoExecute")
+)
+
 // drainLive is drain where the machines are somebody's: what the API alone can do, and undo.
 func drainLive() Scenario {
 	return Scenario{
@@ -23,20 +32,20 @@ func drainLive() Scenario {
 		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesNode(ctx) },
 		Steps:   always([]string{stepCordon, stepEvict, stepUndo}),
 		Parameters: []Parameter{
-			lanesOfLeavingNodes,
-			{"what", "drain", "drain (cordon and evict), cordon or taint", oneOf("drain", "cordon", "taint"), nil, nil},
-			{"node", "", "the node; must be given", notEmpty, nil, nil},
-			{"evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", oneOf(everybodys, "own"), nil, nil},
-			{"evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", durationIn(time.Second, time.Hour), nil, nil},
-			{"taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it", notEmpty, nil, nil},
-			{"effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", oneOf("NoSchedule", "PreferNoSchedule", "NoExecute"), nil, nil},
-			{"minAvailable", "1", "of the run's own PodDisruptionBudget; 0 for none", numberIn(0, 100), nil, nil},
-			{"off", "60s", "how long traffic is watched before the node is put back", durationIn(time.Second, time.Hour), nil, nil},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			laneParametersOffNodes(),
+			liveDrainKind.Parameter,
+			nodeChoice.withDefault("").withHelp("the node; must be given"),
+			evicted.Parameter,
+			evictWithin.Parameter,
+			taintKey.Parameter,
+			taintEffect.Parameter,
+			minAvailable.withHelp("of the run's own PodDisruptionBudget; 0 for none"),
+			offFor.withDefault("60s").withHelp("how long traffic is watched before the node is put back"),
+			Replicas.withDefault("2"),
+			clusterPolicy,
 		},
 		Run: func(ctx context.Context, w *World) error {
-			node := w.Params["node"]
+			node := nodeChoice.Of(w.Params)
 			if err := w.takeOut(ctx, node); err != nil {
 				return err
 			}
@@ -48,25 +57,25 @@ func drainLive() Scenario {
 // takeOut does to a node what the parameters say, and lets traffic flow on.
 func (w *World) takeOut(ctx context.Context, node string) error {
 	change, effect := Change{Cordoned: true}, corev1.TaintEffect("")
-	switch w.Params["what"] {
+	switch liveDrainKind.Of(w.Params) {
 	case "drain":
 		if _, err := w.leavingNode(ctx); err != nil {
 			return err
 		}
 		return w.drainNode(ctx, node)
 	case "taint":
-		change, effect = Change{Taint: w.Params["taint"]}, corev1.TaintEffect(w.Params["effect"])
+		change, effect = Change{Taint: taintKey.Of(w.Params)}, corev1.TaintEffect(taintEffect.Of(w.Params))
 	}
-	err := w.Step(ctx, w.Params["what"]+" "+node, node, func(ctx context.Context) error { return w.changeNode(ctx, node, change, effect) })
+	err := w.Step(ctx, liveDrainKind.Of(w.Params)+" "+node, node, func(ctx context.Context) error { return w.changeNode(ctx, node, change, effect) })
 	if err != nil {
 		return err
 	}
-	return w.Clock.Sleep(ctx, w.Params.duration("off"))
+	return w.Clock.Sleep(ctx, offFor.Of(w.Params))
 }
 
 // leavers are the pods of a node that a drain evicts.
 func (w *World) leavers(ctx context.Context, node string) ([]corev1.Pod, error) {
-	if w.Params["evict"] != everybodys {
+	if evicted.Of(w.Params) != everybodys {
 		return w.podsOn(ctx, node)
 	}
 	var list corev1.PodList
@@ -86,16 +95,16 @@ func stays(pod corev1.Pod) bool {
 
 // touchesNode says what is done to the node and which pods have to leave it.
 func (w *World) touchesNode(ctx context.Context) ([]string, error) {
-	node := w.Params["node"]
+	node := nodeChoice.Of(w.Params)
 	switch {
 	case node == "":
 		return nil, fmt.Errorf("which node? give --set node=NAME; those that take pods are %s", strings.Join(w.Nodes, ", "))
 	case !slices.Contains(w.Nodes, node):
 		return nil, fmt.Errorf("--set node=%s: the nodes that take pods are %s", node, strings.Join(w.Nodes, ", "))
 	}
-	switch w.Params["what"] {
+	switch liveDrainKind.Of(w.Params) {
 	case "cordon":
-		return []string{"the node " + node + ": it takes no new pods for " + w.Params["off"] + ", and is uncordoned then"}, nil
+		return []string{"the node " + node + ": it takes no new pods for " + offFor.Text(w.Params) + ", and is uncordoned then"}, nil
 	case "taint":
 		return w.touchesTaint(ctx, node)
 	}
@@ -103,8 +112,8 @@ func (w *World) touchesNode(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := []string{"the node " + node + ": it is cordoned, its pods are evicted, and after " + w.Params["off"] + " it is uncordoned"}
-	if w.Params["evict"] != everybodys {
+	lines := []string{"the node " + node + ": it is cordoned, its pods are evicted, and after " + offFor.Text(w.Params) + " it is uncordoned"}
+	if evicted.Of(w.Params) != everybodys {
 		return append(lines, "of its pods only those of this run are evicted"), nil
 	}
 	names, alone := describe(pods)
@@ -136,11 +145,11 @@ func (w *World) touchesTaint(ctx context.Context, node string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	key, effect := w.Params["taint"], w.Params["effect"]
+	key, effect := taintKey.Of(w.Params), taintEffect.Of(w.Params)
 	if tainted(n, key) {
 		return nil, fmt.Errorf("--set taint=%s: %s has a taint of that key already; give another", key, node)
 	}
-	line := fmt.Sprintf("the node %s: it has the taint %s:%s for %s, which is taken away then", node, key, effect, w.Params["off"])
+	line := fmt.Sprintf("the node %s: it has the taint %s:%s for %s, which is taken away then", node, key, effect, offFor.Text(w.Params))
 	if effect == string(corev1.TaintEffectNoExecute) {
 		line += "; every pod there that does not tolerate it is deleted, whatever its PodDisruptionBudget says"
 	}

@@ -8,20 +8,23 @@ import (
 	"time"
 )
 
+// faultFor is the length of the fault.
+var faultFor = newDuration("faultDuration", "700ms", "how long the fault lasts", 10*time.Millisecond, time.Minute)
+
 // fault puts one known fault into one node's proxy: what a report must find, with its node, its length and nothing else.
 func fault() Scenario {
 	return Scenario{
 		Name:    "fault",
 		Summary: "empties one node's proxy tables for a known time while its proxy is stopped",
 		Parameters: []Parameter{
-			lanesParameter,
-			{"node", "node-2", "the node that gets the fault", notEmpty, nil, nil},
-			{"faultDuration", "700ms", "how long the fault lasts", durationIn(10*time.Millisecond, time.Minute), nil, nil},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			laneParameters(),
+			nodeChoice.withDefault("node-2").withHelp("the node that gets the fault"),
+			faultFor.Parameter,
+			Replicas.withDefault("3"),
 		},
 		Steps: always([]string{"proxy freeze", "proxy flush", "proxy restore", "proxy thaw"}),
 		Run: func(ctx context.Context, w *World) error {
-			node := w.Params["node"]
+			node := nodeChoice.Of(w.Params)
 			if !slices.Contains(w.Nodes, node) {
 				return fmt.Errorf("no node %q; the nodes are %s", node, strings.Join(w.Nodes, ", "))
 			}
@@ -38,18 +41,11 @@ func (w *World) blackout(ctx context.Context, node string) error {
 			return err
 		}
 	}
-	if err := w.Clock.Sleep(ctx, w.Params.duration("faultDuration")); err != nil {
+	if err := w.Clock.Sleep(ctx, faultFor.Of(w.Params)); err != nil {
 		return err
 	}
 	if err := w.act(ctx, "proxy restore", node); err != nil {
 		return err
 	}
 	return w.act(ctx, "proxy thaw", node)
-}
-
-func notEmpty(value string) error {
-	if value == "" {
-		return fmt.Errorf("give a name")
-	}
-	return nil
 }

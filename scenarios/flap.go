@@ -12,6 +12,14 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
+// The parameters of flap alone.
+var (
+	flaps           = newNumber("flaps", "1", "how often each pod becomes unready", 1, 10000)
+	openConnections = newNumber("openConnections", "24", "connections that are open meanwhile; 0 for none", 0, 10000)
+	askEvery        = newDuration("askEvery", "2s", "how often each of them is asked", time.Millisecond, time.Hour)
+	stayOpen        = newDuration("stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", 0, 24*time.Hour)
+)
+
 // flap makes pods unready and ready again while connections are open, and watches what the proxy does about it later:
 // the graceful termination of kube-proxy's ipvs mode went wrong this way (kubernetes#71515, #71071, #117205).
 func flap() Scenario {
@@ -19,15 +27,15 @@ func flap() Scenario {
 		Name:    "flap",
 		Summary: "makes each pod unready and ready again while connections are open, and watches on",
 		Parameters: []Parameter{
-			{"flaps", "1", "how often each pod becomes unready", numberIn(1, 10000), nil, nil},
-			{"unready", "5s", "how long a pod stays unready, and the time between two flaps", durationIn(100*time.Millisecond, time.Hour), nil, nil},
-			{"openConnections", "24", "connections that are open meanwhile; 0 for none", numberIn(0, 10000), nil, nil},
-			{"askEvery", "2s", "how often each of them is asked", durationIn(time.Millisecond, time.Hour), nil, nil},
-			{"stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", durationIn(0, 24*time.Hour), nil, nil},
-			{"watch", "4m", "how long new connections are watched after that", durationIn(0, 24*time.Hour), nil, nil},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
-			{"readinessPeriod", "10s", "time between two readiness probes of a pod; the flaps do not wait for them", durationIn(time.Second, time.Hour), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			flaps.Parameter,
+			unreadyFor.Parameter,
+			openConnections.Parameter,
+			askEvery.Parameter,
+			stayOpen.Parameter,
+			watchFor.withDefault("4m").withHelp("how long new connections are watched after that"),
+			Replicas.withDefault("2"),
+			readinessPeriod.withDefault("10s").withHelp("time between two readiness probes of a pod; the flaps do not wait for them"),
+			clusterPolicy,
 		},
 		Steps: always(gateSteps, []string{"lane stop"}),
 		Setup: func(Params) Setup { return Setup{Gated: true} },
@@ -39,13 +47,13 @@ func flap() Scenario {
 // openConnections is the lane that keeps the connections open. The scenario closes it itself: what happens once nobody
 // uses a connection any more is a part of what is watched.
 func (w *World) openConnections() []LaneSpec {
-	n := w.Params.number("openConnections")
+	n := openConnections.Of(w.Params)
 	if n == 0 {
 		return nil
 	}
 	l := w.mainLane(tcpLong)
 	l.Protocol, l.Connections, l.Partial = tcpLong, n, true
-	l.Rate = float64(n) / w.Params.duration("askEvery").Seconds()
+	l.Rate = float64(n) / askEvery.Of(w.Params).Seconds()
 	return []LaneSpec{l}
 }
 
@@ -54,27 +62,27 @@ func (w *World) flapAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range w.Params.number("flaps") {
+	for i := range flaps.Of(w.Params) {
 		for n, pod := range pods {
 			ref := fmt.Sprintf("%s#%d", w.run.main.name, n+1)
 			name := fmt.Sprintf("flap %d of %s", i+1, pod.Name)
 			if err := w.Step(ctx, name, pod.Spec.NodeName, func(ctx context.Context) error { return w.flapPod(ctx, ref) }); err != nil {
 				return err
 			}
-			if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
+			if err := w.Clock.Sleep(ctx, unreadyFor.Of(w.Params)); err != nil {
 				return err
 			}
 		}
 	}
 	if stop := w.run.lanes[tcpLong]; stop != nil {
-		if err := w.Clock.Sleep(ctx, max(w.Params.duration("stayOpen"), w.Params.duration("askEvery"))); err != nil {
+		if err := w.Clock.Sleep(ctx, max(stayOpen.Of(w.Params), askEvery.Of(w.Params))); err != nil {
 			return err
 		}
 		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.act(ctx, "lane stop", tcpLong) }); err != nil {
 			return err
 		}
 	}
-	return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("watch")) })
+	return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, watchFor.Of(w.Params)) })
 }
 
 // readinessWithin bounds the time from a gate's change to the pod's: a kubelet acts on it at once.
@@ -88,7 +96,7 @@ func (w *World) flapPod(ctx context.Context, pod string) error {
 	if err := w.see(ctx, "unready", pod, readinessWithin); err != nil {
 		return err
 	}
-	if err := w.Clock.Sleep(ctx, w.Params.duration("unready")); err != nil {
+	if err := w.Clock.Sleep(ctx, unreadyFor.Of(w.Params)); err != nil {
 		return err
 	}
 	if err := w.act(ctx, "pod ready", pod); err != nil {

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// imageParameter is what the proxies of a live cluster become.
-var imageParameter = Parameter{"image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given", notEmpty, nil, nil}
+// newImage is the image that the proxies of a live cluster get.
+var newImage = newText("image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given")
 
 // proxyContainer is the container of a proxy's DaemonSet whose image is the proxy: the only one, or the one with its name.
 func proxyContainer(d *appsv1.DaemonSet) (*corev1.Container, error) {
@@ -49,13 +49,13 @@ func (w *World) upgradeSetThereAndBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.upgradeSet(ctx, d, c, w.Params[imageParameter.Key]); err != nil {
+	if err := w.upgradeSet(ctx, d, c, newImage.Of(w.Params)); err != nil {
 		return err
 	}
-	if err := w.Clock.Sleep(ctx, w.Params.duration("between")); err != nil {
+	if err := w.Clock.Sleep(ctx, upgradeRest.Of(w.Params)); err != nil {
 		return err
 	}
-	if w.Params.on("back") {
+	if upgradeBack.Of(w.Params) {
 		return w.Step(ctx, fmt.Sprintf("put %s back into the DaemonSet %s/%s", c.Image, d.Namespace, d.Name), "", func(ctx context.Context) error {
 			return w.rollProxies(ctx, func(ctx context.Context, _ *appsv1.DaemonSet) error {
 				m, err := part[Marks](w.Site, MarkedChanges)
@@ -97,7 +97,7 @@ func (w *World) touchesImage(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	c, err := proxyContainer(d)
-	image := w.Params[imageParameter.Key]
+	image := newImage.Of(w.Params)
 	switch {
 	case err != nil:
 		return nil, err
@@ -107,7 +107,7 @@ func (w *World) touchesImage(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("--set image=%s: that is the image of the container %s already; its own restart is `hitless run restart`", image, c.Name)
 	}
 	line := fmt.Sprintf("its container %s gets the image %s in the place of %s", c.Name, image, c.Image)
-	if w.Params.on("back") {
+	if upgradeBack.Of(w.Params) {
 		line += ", and then that again"
 	}
 	return append(lines, line+"; a run that fails or is interrupted puts it back"), nil

@@ -15,6 +15,15 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// The parameters of interference alone.
+var (
+	// Meddling is what the other program does.
+	Meddling = newWord("what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods), stale-allow "+
+		"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", "flush", "reload", "stale-drop", "stale-allow", Second)
+	hiddenFor = newDuration("hidden", "10s", "how long the stale allow stands before it is cleaned up", time.Second, time.Hour)
+	lastsFor  = newDuration("lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", time.Second, time.Hour)
+)
+
 // interference has another program meddle with a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or the agent
 // of a NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
 func interference() Scenario {
@@ -22,27 +31,26 @@ func interference() Scenario {
 		Name:    "interference",
 		Summary: "has another program meddle with a node's rules: flush them, load its own anew, leave a stale drop, a stale allow or a second proxy",
 		Steps: func(p Params) []string {
-			if p["what"] == Second {
+			if Meddling.Of(p) == Second {
 				return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}
 			}
 			return []string{stepCommand}
 		},
 		Parameters: []Parameter{
-			lanesParameter,
-			{"what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods), stale-allow " +
-				"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", oneOf("flush", "reload", "stale-drop", "stale-allow", Second), nil, nil},
-			{"node", "auto", "the node; auto for the first that has a pod of the Deployment", notEmpty, nil, nil},
-			{"to", "", "with second: the proxy that runs beside the subject, such as kube-proxy@v1.37.1/iptables", func(string) error { return nil }, nil, nil},
-			{"hidden", "10s", "how long the stale allow stands before it is cleaned up", durationIn(time.Second, time.Hour), nil, nil},
-			{"lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", durationIn(time.Second, time.Hour), nil, nil},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			laneParameters(),
+			Meddling.Parameter,
+			nodeChoice.Parameter,
+			To.withHelp("with second: the proxy that runs beside the subject, such as kube-proxy@v1.37.1/iptables"),
+			hiddenFor.Parameter,
+			lastsFor.Parameter,
+			Replicas.withDefault("3"),
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.leavingNode(ctx)
 			if err != nil {
 				return err
 			}
-			switch w.Params["what"] {
+			switch Meddling.Of(w.Params) {
 			case "flush":
 				return w.Step(ctx, "flush the ruleset of "+node, node, func(ctx context.Context) error {
 					return w.flushRuleset(ctx, node, "`nft flush ruleset`", "flush", "ruleset")
@@ -76,7 +84,7 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 // foreign records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
 // the command: a rule is in force before the command that puts it in has ended.
 func (w *World) foreign(at time.Duration, node, state, what string) {
-	w.Recorder.Event(reports.Event{At: at, Kind: reports.EventForeign, Node: node, Object: w.Params["what"],
+	w.Recorder.Event(reports.Event{At: at, Kind: reports.EventForeign, Node: node, Object: Meddling.Of(w.Params),
 		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
 }
 
@@ -120,7 +128,7 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 
 // repairs watches until the time is over whether a node that has some rules has as many again as before.
 func (w *World) repairs(ctx context.Context, node string, before, now int) error {
-	end := w.Clock.Now() + w.Params.duration("lasts")
+	end := w.Clock.Now() + lastsFor.Of(w.Params)
 	for repaired := false; ; {
 		if !repaired && now >= before {
 			repaired = true
@@ -254,7 +262,7 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 		err = w.addStale(ctx, node, match, "drop", staleDrop)
 	}
 	if err == nil {
-		err = w.Clock.Sleep(ctx, w.Params.duration("hidden"))
+		err = w.Clock.Sleep(ctx, hiddenFor.Of(w.Params))
 	}
 	if err != nil {
 		return err
@@ -277,7 +285,7 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 
 // drops lets the foreign rule drop for its time, and takes the table away. A rule that met no packet shows nothing.
 func (w *World) drops(ctx context.Context, node string) error {
-	if err := w.Clock.Sleep(ctx, w.Params.duration("lasts")); err != nil {
+	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
 		return err
 	}
 	packets, _, err := w.met(ctx, node)
@@ -308,7 +316,7 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	at, other := w.Clock.Now(), w.Params["to"]
+	at, other := w.Clock.Now(), To.Of(w.Params)
 	alive, err := proxies.Beside(node, other)
 	if err != nil {
 		return err
@@ -330,7 +338,7 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 	if err := w.followed(ctx); err != nil {
 		return err
 	}
-	if err := w.Clock.Sleep(ctx, w.Params.duration("lasts")); err != nil {
+	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
 		return err
 	}
 	return alive()

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,42 +21,11 @@ const (
 // open come first, see World.startLanes.
 func Protocols() []string { return []string{tcpLong, httpReuse, udpSticky, udpFresh, tcpNew} }
 
-// lanesParameter names the lanes that measure the Service; each is counted by itself.
-var lanesParameter = Parameter{"lanes", tcpNew,
-	"what measures, each at the run's rate: some of " + strings.Join(Protocols(), ", "), laneList, nil,
-	[]Parameter{closeParameter, directParameter, reuseParameter, targetParameter, clientParameter}}
-
-// lanesOfLeavingNodes is lanesParameter where nodes come and go, so that neither a client nor a target can be on one.
-var lanesOfLeavingNodes = Parameter{lanesParameter.Key, lanesParameter.Default, lanesParameter.Help, laneList, nil,
-	[]Parameter{closeParameter, directParameter, reuseParameter}}
-
-// laneList checks the value of lanesParameter.
-func laneList(value string) error {
-	var seen []string
-	for name := range strings.SplitSeq(value, ",") {
-		if !slices.Contains(Protocols(), name) || slices.Contains(seen, name) {
-			return fmt.Errorf("give some of %s, each once, with commas between them", strings.Join(Protocols(), ", "))
-		}
-		seen = append(seen, name)
-	}
-	return nil
-}
-
-// lanes are the protocols that the run measures with, in their fixed order. A scenario without the parameter measures new
-// connections only.
-func (p Params) lanes() []string {
-	named := strings.Split(p[lanesParameter.Key], ",")
-	if p[lanesParameter.Key] == "" {
-		named = []string{tcpNew}
-	}
-	return slices.DeleteFunc(Protocols(), func(name string) bool { return !slices.Contains(named, name) })
-}
-
 // Length is how long the lanes of a run are measured at least, where its parameters say that; 0 elsewhere.
 func (p Params) Length() time.Duration {
-	length := p.duration("for") + p.duration("quietFor") // no scenario has both, and a key that is not there is 0
+	length := ChurnFor.Of(p) + quietFor.Of(p) // no scenario has both
 	if length > 0 {
-		length += p.duration("baseline") + p.duration("settle")
+		length += baseline.Of(p) + settle.Of(p)
 	}
 	return length
 }
@@ -67,10 +35,10 @@ func (p Params) Length() time.Duration {
 // one; a soak that goes on may have any number of failures, and then as much as a record of everything.
 func (p Params) Room(rate float64) float64 {
 	length, bytes := p.Length().Seconds(), 0.0
-	thinned := p[RecordKey] == reports.RecordThinned && !p.on("keepGoing")
-	names := p.lanes()
-	if p.on(directParameter.Key) {
-		for range p.number("replicas") + 1 { // one comes before another goes
+	thinned := RecordMode.Of(p) == reports.RecordThinned && !keepGoing.Of(p)
+	names := p.laneNames()
+	if direct.Of(p) {
+		for range Replicas.Of(p) + 1 { // one comes before another goes
 			names = append(names, tcpNew)
 		}
 	}
@@ -91,15 +59,15 @@ const nearOne = 30 * time.Second
 func (p Params) eventful() time.Duration {
 	disturbances := 0
 	for _, kind := range churnKinds {
-		disturbances += p.planned(kind, p.duration("for"))
+		disturbances += p.planned(kind, ChurnFor.Of(p))
 	}
-	outside := p.Length() - p.duration("for")
-	return min(p.Length(), outside+time.Duration(disturbances*(p.number("replicas")+1))*nearOne)
+	outside := p.Length() - ChurnFor.Of(p)
+	return min(p.Length(), outside+time.Duration(disturbances*(Replicas.Of(p)+1))*nearOne)
 }
 
 // Datagrams reports whether a lane speaks UDP.
 func (p Params) Datagrams() bool {
-	return slices.ContainsFunc(p.lanes(), isUDP)
+	return slices.ContainsFunc(p.laneNames(), isUDP)
 }
 
 func isUDP(protocol string) bool { return strings.HasPrefix(protocol, "udp-") }
@@ -110,7 +78,7 @@ const mostLong = 12
 // namedLanes are the lanes that the run's parameters name.
 func (w *World) namedLanes() []LaneSpec {
 	var specs []LaneSpec
-	for _, name := range w.Params.lanes() {
+	for _, name := range w.Params.laneNames() {
 		specs = append(specs, w.protocolLane(name, w.Rate))
 	}
 	return specs

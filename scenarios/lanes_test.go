@@ -105,7 +105,7 @@ func TestBadLanesAreRefused(t *testing.T) {
 // Scenarios name their own lanes by the same words; two lanes of a name would be one in no table.
 func TestNoScenarioHasALaneTwice(t *testing.T) {
 	for _, s := range All() {
-		named := slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == lanesParameter.Key })
+		named := slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == Lanes.Key })
 		if s.Lanes != nil && named {
 			t.Errorf("%s starts lanes of its own and lets users name more", s.Name)
 		}

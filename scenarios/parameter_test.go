@@ -3,6 +3,7 @@ package scenarios
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFillChecksWhatIsGiven(t *testing.T) {
@@ -45,5 +46,19 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestUnknownScenarioListsTheKnown(t *testing.T) {
 	if _, err := Find("rolout", labOffers); err == nil || !strings.Contains(err.Error(), "rollout") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A parameter is read as its own type, and as its zero value where a scenario does not have it.
+func TestParametersHaveTypes(t *testing.T) {
+	p, err := restart().Fill(map[string]string{"signal": "KILL", "downtime": "90s", "lanes": "udp-fresh,tcp-new", "direct": "on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if endSignal.Of(p) != "KILL" || downtime.Of(p) != 90*time.Second || Replicas.Of(p) != 3 || !direct.Of(p) || len(Lanes.Of(p)) != 2 || !AntiAffinity.Of(p) {
+		t.Errorf("read from %v: %s, %s, %d, %t, %v", p, endSignal.Of(p), downtime.Of(p), Replicas.Of(p), direct.Of(p), Lanes.Of(p))
+	}
+	if Rollouts.Of(p) != 0 || upgradeBack.Of(p) || ChurnFor.Of(p) != 0 || !p.CollectsWhenIdle() {
+		t.Error("a key that the scenario does not have has a value")
 	}
 }

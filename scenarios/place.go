@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/scenarios/values"
 )
 
 // What of a Service lanes go to, in the words of the API.
@@ -34,68 +35,64 @@ const (
 // ExternalIPs is the range of the external IPs of Services; whoever brings the lab up has it routed to the first node.
 var ExternalIPs = netip.MustParsePrefix("192.0.2.0/24")
 
-// The parameters that come with lanesParameter.
-var (
-	targetParameter = Parameter{"target", toLoadBalancer, "what of the Service the lanes go to: loadBalancer; or, past the balancer, nodePort (of the first node), " +
-		"externalIP (routed to the first node) or clusterIP", oneOf(toLoadBalancer, toNodePort, ToExternalIP, toClusterIP), []Capability{ClientPlacement}, nil}
-	clientParameter = Parameter{"client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", oneOf(Outside, OnNode, InPod), []Capability{ClientPlacement}, nil}
-	closeParameter  = Parameter{"close", "fin", "how the client ends a connection: fin, or rst, which conntrack forgets after 10 s instead of 120 s", oneOf("fin", "rst"), nil, nil}
-	directParameter = Parameter{"direct", "off", "whether each ready pod is asked at its own address too, past balancer and proxies: what fails there as well is not the proxy's loss", onOff, []Capability{PodLanes}, nil}
-	reuseParameter  = Parameter{"reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseAfter, nil, nil}
-)
-
 // leastReuse is more than an attempt waits at most: the dial deadline and the reply deadline.
 const leastReuse = 5 * time.Second
 
-// reuseAfter checks the value of reuseParameter.
-func reuseAfter(value string) error {
-	if d, err := time.ParseDuration(value); err == nil && d == 0 {
-		return nil
+// reuseTime reads the value of reuse: 0s, or at least leastReuse.
+func reuseTime(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil && d == 0 {
+		return 0, nil
 	}
-	if err := durationIn(leastReuse, time.Hour)(value); err != nil {
-		return fmt.Errorf("%w, or 0s for fresh five-tuples only; an attempt may wait for 4s, and its five-tuple with it", err)
+	d, err := values.Duration(leastReuse, time.Hour)(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or 0s for fresh five-tuples only; an attempt may wait for 4s, and its five-tuple with it", err)
 	}
-	return nil
+	return d, nil
 }
 
-// laneParameters are the parameters that come with the scenario's own, such as those of the lanes with lanesParameter.
-func (s Scenario) laneParameters() (all []Parameter) {
-	for _, p := range s.Parameters {
-		all = append(all, p.with...)
-	}
-	return all
-}
+// target is the address of the Service that the lanes go to.
+func (p Params) target() string { return cmp.Or(Target.Of(p), toLoadBalancer) }
 
 // ThroughBalancer reports whether the lanes go through the external load balancer.
 func (p Params) ThroughBalancer() bool {
-	return cmp.Or(p[targetParameter.Key], toLoadBalancer) == toLoadBalancer && cmp.Or(p[clientParameter.Key], Outside) == Outside
+	return p.target() == toLoadBalancer && cmp.Or(ClientPlace.Of(p), Outside) == Outside
 }
 
-// checkPlaces says which of the values do not go together.
-func (p Params) checkPlaces() error {
-	target, client := p[targetParameter.Key], p[clientParameter.Key]
-	for name := range strings.SplitSeq(p[changesKey], ",") {
+// checkPolicyChanges refuses changes of the Service that are not possible where the lanes go.
+func (p Params) checkPolicyChanges() error {
+	for _, name := range policyChanges().Of(p) {
 		if err := p.checkChange(name); err != nil {
 			return err
 		}
 	}
-	if reuse := p.duration(reuseParameter.Key); reuse > 0 {
-		for _, name := range p.lanes() {
-			if name != tcpNew && name != udpFresh {
-				return fmt.Errorf("--set %s=%s with lanes=%s: a lane of %s keeps its five-tuple; name only %s and %s", reuseParameter.Key,
-					p[reuseParameter.Key], p[lanesParameter.Key], name, tcpNew, udpFresh)
-			}
+	return nil
+}
+
+// checkReuse refuses the reuse of five-tuples by lanes that keep theirs.
+func (p Params) checkReuse() error {
+	if reuse.Of(p) == 0 {
+		return nil
+	}
+	for _, name := range p.laneNames() {
+		if name != tcpNew && name != udpFresh {
+			return fmt.Errorf("--set %s with %s: a lane of %s keeps its five-tuple; name only %s and %s", p.given(reuse.Parameter), p.given(Lanes.Parameter), name, tcpNew, udpFresh)
 		}
 	}
+	return nil
+}
+
+// checkPlaces refuses combinations of a client and a target without a path between them.
+func (p Params) checkPlaces() error {
+	target, client := Target.Of(p), ClientPlace.Of(p)
 	switch {
 	case target == toClusterIP && client == Outside:
 		return fmt.Errorf("--set target=%s with client=%s: nobody outside has a route to a cluster IP; give --set client=%s or client=%s",
 			target, client, OnNode, InPod)
 	case p.ThroughBalancer():
 		return nil
-	case p["loadBalancer"] == "haproxy":
+	case p.terminated():
 		return fmt.Errorf("--set target=%s with client=%s and loadBalancer=haproxy: nothing goes through a balancer there; leave loadBalancer out", target, client)
-	case target != toClusterIP && p["trafficPolicy"] == string(corev1.ServiceExternalTrafficPolicyLocal):
+	case target != toClusterIP && TrafficPolicy.Of(p) == string(corev1.ServiceExternalTrafficPolicyLocal):
 		return fmt.Errorf("--set target=%s with client=%s goes over one node, which externalTrafficPolicy: Local serves only while a pod is there; "+
 			"give --set trafficPolicy=Cluster", target, client)
 	}
@@ -112,15 +109,15 @@ func (w *World) overNode() string {
 
 // policyWord is the connection policy of the lanes that open connections, as the probes have it.
 func (w *World) policyWord() string {
-	if w.Params.duration(reuseParameter.Key) == 0 {
+	if reuse.Of(w.Params) == 0 {
 		return ""
 	}
-	return "reuse:" + w.Params[reuseParameter.Key]
+	return "reuse:" + reuse.Text(w.Params)
 }
 
 // shape makes the Service one that has what the lanes go to.
 func (k *workload) shape(w *World, s *corev1.Service) *corev1.Service {
-	switch w.Params[targetParameter.Key] {
+	switch Target.Of(w.Params) {
 	case toNodePort:
 		s.Spec.Type = corev1.ServiceTypeNodePort
 	case toClusterIP:
@@ -144,7 +141,7 @@ func (k *workload) externalIP() string {
 func (k *workload) findTarget(ctx context.Context, w *World, s *corev1.Service) (target, datagrams string, err error) {
 	host := ""
 	number := func(p corev1.ServicePort) int32 { return p.Port }
-	switch w.Params[targetParameter.Key] {
+	switch Target.Of(w.Params) {
 	case toNodePort:
 		if host, err = w.nodeAddress(ctx, w.Nodes[0]); err != nil {
 			return "", "", err
@@ -200,7 +197,7 @@ func (k *workload) at(protocol string) string {
 
 // missing says what a Service lacks of what the lanes go to.
 func missing(p Params) string {
-	if word := p[targetParameter.Key]; word != "" && word != toLoadBalancer {
+	if word := Target.Of(p); word != "" && word != toLoadBalancer {
 		return "its " + word + " is not known yet"
 	}
 	return "no ingress in its status"

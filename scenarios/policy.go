@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,12 +22,11 @@ func policy() Scenario {
 		Steps:   always([]string{"object patch", "expect balanced"}),
 		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports, type",
 		Parameters: []Parameter{
-			lanesParameter,
-			{changesKey, "all", "which changes, in this order: all that the target has, or some of " + strings.Join(changeNames(), ","),
-				listOf(append(changeNames(), "all")...), nil, nil},
-			{"between", "10s", "time between two changes", durationIn(time.Second, time.Hour), nil, nil},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service before and after: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			laneParameters(),
+			policyChanges().Parameter,
+			policyRest.Parameter,
+			Replicas.withDefault("3"),
+			clusterPolicy.withHelp("externalTrafficPolicy of the Service before and after: Local or Cluster"),
 		},
 		Run: func(ctx context.Context, w *World) error {
 			for _, name := range w.Params.changes() {
@@ -41,8 +39,13 @@ func policy() Scenario {
 	}
 }
 
-// changesKey names the changes.
-const changesKey = "changes"
+// policyChanges is a function because changes refers to parameters.
+func policyChanges() TypedParameter[[]string] {
+	return newList("changes", "all", "which changes, in this order: all that the target has, or some of "+strings.Join(changeNames(), ","), append(changeNames(), "all")...)
+}
+
+// policyRest is the time between two changes.
+var policyRest = newDuration("between", "10s", "time between two changes", time.Second, time.Hour)
 
 // change is what a Service becomes, and what it was, as fields of its spec; null takes a field away.
 type change struct {
@@ -88,7 +91,7 @@ func changeNames() []string {
 
 // changes are the names of the changes that are to be made, all of them such as the target has.
 func (p Params) changes() []string {
-	names := strings.Split(p[changesKey], ",")
+	names := policyChanges().Of(p)
 	if !slices.Contains(names, "all") {
 		return names
 	}
@@ -97,13 +100,13 @@ func (p Params) changes() []string {
 
 // checkChange says why a change cannot be made where the lanes go.
 func (p Params) checkChange(name string) error {
-	all, target := changes(&corev1.Service{}), cmp.Or(p[targetParameter.Key], toLoadBalancer)
+	all, target := changes(&corev1.Service{}), p.target()
 	i := slices.IndexFunc(all, func(c change) bool { return c.name == name })
 	if i < 0 || len(all[i].at) == 0 || slices.Contains(all[i].at, target) {
 		return nil
 	}
 	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a loss; give target=%s",
-		changesKey, name, target, name, strings.Join(all[i].at, " or target="))
+		policyChanges().Key, name, target, name, strings.Join(all[i].at, " or target="))
 }
 
 // changeService makes one change, gives it time to be seen, and takes it back.
@@ -136,7 +139,7 @@ func (w *World) changeService(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.Clock.Sleep(ctx, w.Params.duration("between")); err != nil {
+		if err := w.Clock.Sleep(ctx, policyRest.Of(w.Params)); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 // controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 	return LaneSpec{Name: name, Service: to.name, Target: to.at(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
-		Local: to.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
+		Local: to.local(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.overNode(),
 		Backends: []string{w.run.canary.name + "-"}, Host: w.run.canary.name}
 }
 

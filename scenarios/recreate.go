@@ -22,10 +22,10 @@ func recreate() Scenario {
 		Name:    "recreate",
 		Summary: "deletes the Service and creates it again with the same addresses while traffic flows",
 		Parameters: []Parameter{
-			lanesParameter,
-			{"away", "10s", "how long there is no Service", durationIn(0, time.Hour), nil, nil},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
+			laneParameters(),
+			noService.Parameter,
+			Replicas.withDefault("3"),
+			clusterPolicy,
 		},
 		Steps: always([]string{"object delete", "object apply", "expect balanced"}),
 		Run: func(ctx context.Context, w *World) error {
@@ -36,7 +36,7 @@ func recreate() Scenario {
 			if err := w.Step(ctx, "delete the Service", "", w.deleteService); err != nil {
 				return err
 			}
-			if err := w.Clock.Sleep(ctx, w.Params.duration("away")); err != nil {
+			if err := w.Clock.Sleep(ctx, noService.Of(w.Params)); err != nil {
 				return err
 			}
 			return w.Step(ctx, "create it again", "", func(ctx context.Context) error { return w.createAgain(ctx, &s) })

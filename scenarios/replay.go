@@ -25,7 +25,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Steps:      func(Params) []string { return verbsOf(t) },
 		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
 		Setup: func(p Params) Setup {
-			return Setup{Gated: p.on("gated"), BriefCanary: p.on("briefCanary"),
+			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p),
 				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return isUDP(s.Object) })}
 		},
 		Prepare: func(ctx context.Context, w *World) error {
@@ -66,11 +66,17 @@ func (w *World) makeGiven(ctx context.Context) error {
 
 // replayParameters are those of scenarios that what a timeline says does not stand in its steps.
 var replayParameters = []Parameter{
-	lanesParameter,
-	{"gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready", onOff, nil, nil},
-	{"briefCanary", "off", "whether the canary Service goes when it has proved the detector", onOff, nil, nil},
-	{"idleCollection", "on", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff, nil, nil},
+	laneParameters(),
+	gatedPods.Parameter,
+	briefCanary.Parameter,
+	idleCollects.Parameter,
 }
+
+// The parameters of a replay alone.
+var (
+	gatedPods   = newSwitch("gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready")
+	briefCanary = newSwitch("briefCanary", "off", "whether the canary Service goes when it has proved the detector")
+)
 
 // verbsOf are the verbs of the steps, each once, in the order of their first use.
 func verbsOf(t *timeline.Timeline) (verbs []string) {
@@ -154,13 +160,13 @@ func (w *World) writeHead(s Scenario) {
 	t.Nodes, t.Rate, t.Seed, t.Given = len(w.Nodes), w.Rate, w.Seed, w.run.given
 	params := maps.Clone(w.Params)
 	if s.setup(w.Params).Gated {
-		params["gated"] = "on"
+		params[gatedPods.Key] = "on"
 	}
 	if s.setup(w.Params).BriefCanary {
-		params["briefCanary"] = "on"
+		params[briefCanary.Key] = "on"
 	}
 	for _, p := range (Scenario{Parameters: replayParameters}).AllParameters() {
-		if value, has := params[p.Key]; has && value != p.Default && p.Key != "terminatingFallback" {
+		if value, has := params[p.Key]; has && value != p.Default && p.Key != TerminatingFallback.Key {
 			t.Set = append(t.Set, timeline.Setting{Key: p.Key, Value: value})
 		}
 	}
@@ -195,8 +201,8 @@ func (w *World) closeClients() error {
 
 // AttemptsIn is how many attempts a replay makes at least on its measured lanes, each at a rate a second.
 func AttemptsIn(t *timeline.Timeline, p Params, rate float64) float64 {
-	length := t.Length() + p.duration("baseline") + p.duration("settle")
-	attempts := rate * float64(len(p.lanes())) * length.Seconds()
+	length := t.Length() + baseline.Of(p) + settle.Of(p)
+	attempts := rate * float64(len(p.laneNames())) * length.Seconds()
 	for _, s := range t.Lanes {
 		attempts += length.Seconds() * cmp.Or(atRate(s), rate)
 	}

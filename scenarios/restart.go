@@ -12,6 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// The parameters of restart alone.
+var (
+	restartedNodes = newWord("which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", "one", "each", "all")
+	restartChange  = newWord("change", "off", "what happens to the node's pod meanwhile, so that the proxy comes back to other endpoints: on (it is deleted), "+
+		"ready (it was unready before, and becomes ready again) or off", changeDelete, changeReady, "off")
+	restartCount = newNumber("restarts", "1", "how many times", 1, 1000)
+)
+
 // restart restarts the proxy of one, each or all nodes: what every upgrade and every crash does (kubernetes#75360, #73154). A
 // proxy that is stopped instead does nothing for a while, as one whose node has no memory left (kubernetes#111661).
 func restart() Scenario {
@@ -19,16 +27,15 @@ func restart() Scenario {
 		Name:    "restart",
 		Summary: "restarts, kills or freezes the proxy of one, each or all nodes",
 		Parameters: []Parameter{
-			lanesParameter,
-			{"signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", oneOf("TERM", "KILL", "STOP"), nil, nil},
-			{"which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", oneOf("one", "each", "all"), nil, nil},
-			{"downtime", "2s", "how long a node is without its proxy", durationIn(0, time.Hour), nil, nil},
-			{"change", "off", "what happens to the node's pod meanwhile, so that the proxy comes back to other endpoints: on (it is deleted), " +
-				"ready (it was unready before, and becomes ready again) or off", oneOf("on", changeReady, "off"), nil, nil},
-			{"replicas", "3", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			laneParameters(),
+			endSignal.Parameter,
+			restartedNodes.Parameter,
+			downtime.Parameter,
+			restartChange.Parameter,
+			Replicas.withDefault("3"),
 		},
 		Steps: restartSteps,
-		Setup: func(p Params) Setup { return Setup{Gated: p["change"] == changeReady} },
+		Setup: func(p Params) Setup { return Setup{Gated: restartChange.Of(p) == changeReady} },
 		Run:   func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
 	}
 }
@@ -36,14 +43,14 @@ func restart() Scenario {
 // restartSteps are those of one restart with these parameters.
 func restartSteps(p Params) []string {
 	steps := []string{"proxy stop", "proxy start"}
-	switch p["signal"] {
+	switch endSignal.Of(p) {
 	case "KILL":
 		steps = []string{"proxy kill", "proxy start"}
 	case "STOP":
 		steps = []string{"proxy freeze", "proxy thaw"}
 	}
-	switch p["change"] {
-	case "on":
+	switch restartChange.Of(p) {
+	case changeDelete:
 		steps = append(steps, "pod terminate", "expect rolled-out", "expect balanced")
 	case changeReady:
 		steps = append(steps, gateSteps...)
@@ -57,13 +64,13 @@ func restartLive() Scenario {
 		Name: "restart", Summary: "has the DaemonSet of the cluster's proxy replace its pods, as kubectl rollout restart does",
 		Steps: always([]string{stepRestartSet}), Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesSet(ctx) },
 		Parameters: []Parameter{
-			lanesParameter,
-			proxyParameter,
-			{"restarts", "1", "how many times", numberIn(1, 1000), nil, nil},
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			laneParameters(),
+			proxySet.Parameter,
+			restartCount.Parameter,
+			Replicas.withDefault("2"),
 		},
 		Run: func(ctx context.Context, w *World) error {
-			for range w.Params.number("restarts") {
+			for range restartCount.Of(w.Params) {
 				if err := w.restartEach(ctx); err != nil {
 					return err
 				}
@@ -91,7 +98,7 @@ func (w *World) restartGroups() (groups [][]string) {
 	if _, _, is := w.Params.ProxySet(); is {
 		return [][]string{w.Nodes}
 	}
-	switch w.Params["which"] {
+	switch restartedNodes.Of(w.Params) {
 	case "one":
 		return [][]string{w.Nodes[:1]}
 	case "all":
@@ -105,7 +112,7 @@ func (w *World) restartGroups() (groups [][]string) {
 
 func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 	what, node := "restart", ""
-	if w.Params["signal"] == "STOP" {
+	if endSignal.Of(w.Params) == "STOP" {
 		what = "freeze"
 	}
 	name := fmt.Sprintf("%s the proxies of %s", what, strings.Join(nodes, ", "))
@@ -114,13 +121,13 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 	}
 	return w.Step(ctx, name, node, func(ctx context.Context) error {
 		during := func(ctx context.Context) error { return nil }
-		switch w.Params["change"] {
-		case "on":
+		switch restartChange.Of(w.Params) {
+		case changeDelete:
 			during = func(ctx context.Context) error { return w.deletePod(ctx, nodes[0]) }
 		case changeReady:
 			return w.readyMeanwhile(ctx, nodes)
 		}
-		if err := w.restartProxies(ctx, nodes, during); err != nil || !w.Params.on("change") {
+		if err := w.restartProxies(ctx, nodes, during); err != nil || restartChange.Of(w.Params) != changeDelete {
 			return err
 		}
 		if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
@@ -130,8 +137,11 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 	})
 }
 
-// changeReady, as what changes meanwhile, is a pod that is ready again.
-const changeReady = "ready"
+// The changes of a pod while its proxy is away: it is deleted, or it becomes ready again.
+const (
+	changeDelete = "on"
+	changeReady  = "ready"
+)
 
 // proxiesFollow is more than proxies take to heed an endpoint that became unready.
 const proxiesFollow = 5 * time.Second
@@ -171,7 +181,7 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 		return w.restartSet(ctx)
 	}
 	away, again := "proxy stop", "proxy start"
-	switch w.Params["signal"] {
+	switch endSignal.Of(w.Params) {
 	case "KILL":
 		away = "proxy kill"
 	case "STOP":
@@ -182,7 +192,7 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 			return fmt.Errorf("ending the proxy of %s: %w", node, err)
 		}
 	}
-	end := w.Clock.Now() + w.Params.duration("downtime")
+	end := w.Clock.Now() + downtime.Of(w.Params)
 	if err := during(ctx); err != nil {
 		return err
 	}

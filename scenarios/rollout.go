@@ -12,6 +12,9 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
+// Rollouts is how many times the Deployment is rolled.
+var Rollouts = newNumber("rollouts", "2", "how many times the Deployment is rolled", 1, 10000)
+
 // rollout is what every cluster does all day, and where Services behind externalTrafficPolicy: Local lost connections
 // until Kubernetes 1.26 (kubernetes/kubernetes#85643, KEP-1669).
 func rollout() Scenario {
@@ -19,15 +22,15 @@ func rollout() Scenario {
 		Name:       "rollout",
 		Summary:    "rolls the Deployment behind the Service, pod by pod",
 		Steps:      always(rollSteps),
-		Parameters: []Parameter{{"rollouts", "2", "how many times the Deployment is rolled", numberIn(1, 10000), nil, nil}, lanesParameter},
+		Parameters: []Parameter{Rollouts.Parameter, laneParameters()},
 		Run: func(ctx context.Context, w *World) error {
-			for i := range w.Params.number("rollouts") {
+			for i := range Rollouts.Of(w.Params) {
 				name := fmt.Sprintf("rollout %d", i+1)
 				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
 					return err
 				}
 				// The next one starts from rest: the time of one health check and a little more.
-				if err := w.Clock.Sleep(ctx, w.Params.duration("checkInterval")); err != nil {
+				if err := w.Clock.Sleep(ctx, CheckInterval.Of(w.Params)); err != nil {
 					return err
 				}
 			}
@@ -52,8 +55,8 @@ func (w *World) roll(ctx context.Context) error {
 // given the time that its checks need by the parameters.
 func (w *World) followed(ctx context.Context) error {
 	if !w.balancerKnown() {
-		checks := w.Params.number("checkFall") + w.Params.number("checkRise")
-		return w.Clock.Sleep(ctx, time.Duration(checks)*w.Params.duration("checkInterval"))
+		checks := CheckFall.Of(w.Params) + CheckRise.Of(w.Params)
+		return w.Clock.Sleep(ctx, time.Duration(checks)*CheckInterval.Of(w.Params))
 	}
 	return w.see(ctx, "balanced", w.run.main.name, w.detectWithin())
 }
@@ -74,12 +77,12 @@ func (w *World) rolledOut() {
 
 // detectWithin bounds the time until the balancer has found out what changed.
 func (w *World) detectWithin() time.Duration {
-	return time.Duration(w.Params.number("checkFall")+w.Params.number("checkRise")+1)*w.Params.duration("checkInterval") + time.Minute
+	return time.Duration(CheckFall.Of(w.Params)+CheckRise.Of(w.Params)+1)*CheckInterval.Of(w.Params) + time.Minute
 }
 
 // replacePods begins a rollout by a change of the pod template.
 func (w *World) replacePods(ctx context.Context, k *workload, number int) error {
-	if w.Params.on("antiAffinity") && k.replicas >= len(w.Nodes) {
+	if AntiAffinity.Of(w.Params) && k.replicas >= len(w.Nodes) {
 		return fmt.Errorf("%d replicas that keep to different nodes on %d nodes: a new pod has nowhere to come before an old one goes; "+
 			"give fewer replicas, more nodes, or --set antiAffinity=off", k.replicas, len(w.Nodes))
 	}
@@ -117,7 +120,7 @@ func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d
 
 // perPod bounds the replacement of one pod: it takes its grace period to go and some seconds to come.
 func (w *World) perPod() time.Duration {
-	return w.Params.duration("gracePeriod") + w.Params.duration("preStop") + time.Minute
+	return GracePeriod.Of(w.Params) + PreStop.Of(w.Params) + time.Minute
 }
 
 func (w *World) recordRollout(state string, number int) {

@@ -22,8 +22,8 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	}
 	setup := s.setup(w.Params)
 	w.run.datagrams, w.run.unwritten = setup.Datagrams, !s.written(w.Params)
-	w.run.main = &workload{name: "web", replicas: w.Params.number("replicas"),
-		policy: corev1.ServiceExternalTrafficPolicy(w.Params["trafficPolicy"]), gated: setup.Gated, datagrams: w.speaksUDP()}
+	w.run.main = &workload{name: "web", replicas: Replicas.Of(w.Params),
+		policy: corev1.ServiceExternalTrafficPolicy(TrafficPolicy.Of(w.Params)), gated: setup.Gated, datagrams: w.speaksUDP()}
 	w.run.canary = &workload{name: canaryName, replicas: 1, policy: corev1.ServiceExternalTrafficPolicyCluster, datagrams: w.speaksUDP()}
 	for _, k := range []*workload{w.run.main, w.run.canary} {
 		if err := w.Step(ctx, "deploy "+k.name, "", func(ctx context.Context) error { return k.deploy(ctx, w) }); err != nil {
@@ -55,7 +55,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 			return fmt.Errorf("taking the Service %s away: %w", w.run.canary.name, err)
 		}
 	}
-	if err := w.Clock.Sleep(ctx, begin+w.Params.duration("baseline")-w.Clock.Now()); err != nil {
+	if err := w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now()); err != nil {
 		return err
 	}
 	w.phase("scenario")
@@ -69,7 +69,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	w.phase("settle")
-	if err := w.Clock.Sleep(ctx, w.Params.duration("settle")); err != nil {
+	if err := w.Clock.Sleep(ctx, settle.Of(w.Params)); err != nil {
 		return err
 	}
 	if err := leave(); err != nil {
@@ -95,7 +95,7 @@ func (w *World) checkProxies(context.Context) error {
 // mainLane is a lane to the measured Service.
 func (w *World) mainLane(name string) LaneSpec {
 	return LaneSpec{Name: name, Service: w.run.main.name, Target: w.run.main.target, Rate: w.Rate,
-		Local: w.run.main.local(w), Terminated: w.terminated(), Close: w.Params[closeParameter.Key], Node: w.overNode(),
+		Local: w.run.main.local(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.overNode(),
 		Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}
 }
 
@@ -127,7 +127,7 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 // askPods has each ready pod of the measured Service asked at its own address, if the parameters say so, from where the other
 // lanes start and at their rate.
 func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
-	if !w.Params.on(directParameter.Key) {
+	if !direct.Of(w.Params) {
 		return func() error { return nil }, nil
 	}
 	pods, err := part[PodProber](w.Site, PodLanes)
@@ -135,7 +135,7 @@ func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	stop, err = pods.ProbePods(ctx, LaneSpec{Service: w.run.main.name, Rate: w.Rate, Control: true, Role: reports.RolePod, Protocol: tcpNew,
-		Close: w.Params[closeParameter.Key], Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}, httpPort)
+		Close: closing.Of(w.Params), Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}, httpPort)
 	if err != nil {
 		return nil, fmt.Errorf("asking the pods at their own addresses: %w", err)
 	}
@@ -155,4 +155,7 @@ func (w *World) stopLane(name string) error {
 	return nil
 }
 
-func (w *World) terminated() bool { return w.Params["loadBalancer"] == "haproxy" }
+func (w *World) terminated() bool { return w.Params.terminated() }
+
+// terminated reports whether the load balancer terminates connections.
+func (p Params) terminated() bool { return BalancerKind.Of(p) == HAProxy }

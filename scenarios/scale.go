@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 )
 
 // scale takes all pods of the Service away and brings others, as an autoscaler does that goes to zero: flows of UDP that were there
@@ -15,15 +14,15 @@ func scale() Scenario {
 		Summary: "scales the Deployment to zero and back while traffic flows",
 		Steps:   always(scaleSteps),
 		Parameters: []Parameter{
-			lanesParameter,
-			{"away", "20s", "how long there is no pod", durationIn(0, time.Hour), nil, nil},
-			{"replicas", "2", "pods of the Deployment, before and after", numberIn(1, 100), nil, nil},
-			{"trafficPolicy", "Cluster", "externalTrafficPolicy of the Service: Local or Cluster", oneOf("Local", "Cluster"), nil, nil},
-			{"shutdownDelay", "5s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour), nil, nil},
-			{"gracePeriod", "10s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour), nil, nil},
+			laneParameters(),
+			noService.withDefault("20s").withHelp("how long there is no pod"),
+			Replicas.withDefault("2").withHelp("pods of the Deployment, before and after"),
+			clusterPolicy,
+			shutdownDelay.withDefault("5s"),
+			GracePeriod.withDefault("10s"),
 		},
 		Run: func(ctx context.Context, w *World) error {
-			return w.withoutPods(ctx, func(ctx context.Context) error { return w.Clock.Sleep(ctx, w.Params.duration("away")) })
+			return w.withoutPods(ctx, func(ctx context.Context) error { return w.Clock.Sleep(ctx, noService.Of(w.Params)) })
 		},
 	}
 }

@@ -44,11 +44,6 @@ func (s Scenario) setup(p Params) Setup {
 	return s.Setup(p)
 }
 
-// Common are the parameters that every scenario has: of the workload, the load balancer and the measured windows.
-func Common() []Parameter {
-	return slices.Concat(workloadParameters, balancerParameters, windowParameters)
-}
-
 // AllParameters are the scenario's own parameters and those that every scenario has.
 func (s Scenario) AllParameters() []Parameter {
 	own := map[string]bool{}
@@ -56,7 +51,11 @@ func (s Scenario) AllParameters() []Parameter {
 		own[p.Key] = true
 	}
 	all := slices.Clone(s.Parameters)
-	for _, p := range append(s.laneParameters(), Common()...) {
+	var more []Parameter
+	for _, p := range s.Parameters {
+		more = append(more, p.with...)
+	}
+	for _, p := range append(more, Common()...) {
 		if !own[p.Key] {
 			all = append(all, p)
 		}

@@ -88,7 +88,7 @@ func TestSelect(t *testing.T) {
 		"api of a real API server":  {"api", real, nil, "", "--controlplane replay"},
 		"api of a controllable one": {"api", labOffers, nil, api().Summary, ""},
 		"a soak":                    {"soak", real, nil, soak().Summary, ""},
-		"a soak with API blips":     {"soak", real, map[string]string{apiBlips: "1"}, "", "--controlplane replay"},
+		"a soak with API blips":     {"soak", real, map[string]string{blipRate.Key: "1"}, "", "--controlplane replay"},
 		"UDP on a cluster":          {"rollout", liveOffers, map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
 		"a client on a node":        {"quiet", liveOffers, map[string]string{"client": "outside"}, "", ClientPlacement.String()},
 		"a load balancer of ours":   {"quiet", liveOffers, map[string]string{"flows": "sticky"}, "", OwnLoadBalancer.String()},

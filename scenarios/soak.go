@@ -7,10 +7,36 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/values"
 )
 
-// RecordKey is the parameter that says whether the record of a run is thinned, see reports.Thinner. Without it all is recorded.
-const RecordKey = "record"
+// The parameters of a soak alone; soakSignal is endSignal without STOP.
+var (
+	keepGoing    = newSwitch("keepGoing", "off", "whether the churn goes on after the first failed attempt")
+	soakSignal   = newWord("signal", "TERM", "how the proxy ends at a restart: TERM or KILL", "TERM", "KILL")
+	blipFor      = newDuration("away", "30s", "how long the API server is away at a blip", time.Second, 24*time.Hour)
+	burstAt      = newParameter("burstAt", "any", "how long after a full minute of the run bursts begin, as what cron starts does; any for no such rule", burstTime)
+	drainedPorts = newNumber("drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", 0, 1000)
+	// RecordMode says whether the record of a run is thinned, see reports.Thinner. Without it all is recorded.
+	RecordMode = newWord("record", reports.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
+		"all", reports.RecordThinned)
+)
+
+// minuteTime is when bursts begin.
+type minuteTime struct {
+	any   bool          // at any time
+	after time.Duration // after a full minute of the run
+}
+
+func burstTime(text string) (t minuteTime, err error) {
+	if text == "any" {
+		return minuteTime{any: true}, nil
+	}
+	if t.after, err = values.Duration(0, time.Minute)(text); err != nil {
+		return t, fmt.Errorf("%w, or any", err)
+	}
+	return t, nil
+}
 
 // soak is days of ordinary life: what shows only after hours of churn, such as a graceful termination that hangs
 // (kubernetes#71071, which took its finders days of repeated testing).
@@ -18,37 +44,33 @@ func soak() Scenario {
 	return Scenario{
 		Name:    "soak",
 		Summary: "hours or days of churn: rollouts, proxy restarts, scaling, flaps and more, at random times of the seed's choice",
-		Parameters: slices.Concat([]Parameter{
-			lanesParameter,
-			{"for", "24h", "how long the churn lasts", durationIn(time.Minute, 31*24*time.Hour), nil, nil},
-		}, churnRates(), []Parameter{
-			{"keepGoing", "off", "whether the churn goes on after the first failed attempt", onOff, nil, nil},
-			{"watch", "90s", "when an attempt has failed and the churn does not go on: how long the proxies have to get over it before they are restarted", durationIn(0, 24*time.Hour), nil, nil},
-			{"signal", "TERM", "how the proxy ends at a restart: TERM or KILL", oneOf("TERM", "KILL"), nil, nil},
-			{"downtime", "2s", "how long a node is without its proxy at a restart", durationIn(0, time.Hour), nil, nil},
-			{"unready", "5s", "how long a pod stays unready at a flap", durationIn(100*time.Millisecond, time.Hour), nil, nil},
-			{"off", "90s", "how long a node that is lost has no power", durationIn(time.Second, time.Hour), nil, nil},
-			{"away", "30s", "how long the API server is away at a blip", durationIn(time.Second, 24*time.Hour), nil, nil},
-			{"changes", "20", "changes of endpoints in a second of a burst", numberIn(1, 1000), nil, nil},
-			{"burst", "400ms", "how long a burst lasts", durationIn(10*time.Millisecond, time.Minute), nil, nil},
-			{"burstAt", "any", "how long after a full minute of the run bursts begin, as what cron starts does; any for no such rule", anyOr(durationIn(0, time.Minute)), nil, nil},
-			{"drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", numberIn(0, 1000), nil, nil},
+		Parameters: slices.Concat([]Parameter{laneParameters(), ChurnFor.Parameter}, churnRates(), []Parameter{
+			keepGoing.Parameter,
+			watchFor.withHelp("when an attempt has failed and the churn does not go on: how long the proxies have to get over it before they are restarted"),
+			soakSignal.Parameter,
+			downtime.withHelp("how long a node is without its proxy at a restart"),
+			unreadyFor.withHelp("how long a pod stays unready at a flap"),
+			offFor.Parameter,
+			blipFor.Parameter,
+			changeRate.withHelp("changes of endpoints in a second of a burst"),
+			burstFor.Parameter,
+			burstAt.Parameter,
+			drainedPorts.Parameter,
 			// With one pod fewer than nodes a rollout always finds a node for the next pod, though pods keep apart.
-			{"replicas", "2", "pods of the Deployment", numberIn(1, 100), nil, nil},
+			Replicas.withDefault("2"),
 			// What asks again and again is what days of virtual time cost; each still gives its answer well within the time that
 			// a pod has to end, so that nothing is lost that a faster one would have kept.
-			{"readinessPeriod", "1m", "time between two readiness probes of a pod", durationIn(time.Second, time.Hour), nil, nil},
-			{"checkInterval", "25s", "time between two health checks of a node", durationIn(100*time.Millisecond, time.Hour), nil, nil},
-			{"checkFall", "2", "failed checks until a node is taken out", numberIn(1, 100), nil, nil},
-			{"shutdownDelay", "60s", "how long a backend goes on serving after SIGTERM", durationIn(0, time.Hour), nil, nil},
-			{"gracePeriod", "90s", "terminationGracePeriodSeconds of the pods", durationIn(0, 24*time.Hour), nil, nil},
-			{"idleCollection", "off", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB", onOff, nil, nil},
-			{"settle", "1m", "time of traffic after the scenario", durationIn(time.Second, time.Hour), nil, nil},
-			{RecordKey, reports.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
-				oneOf("all", reports.RecordThinned), nil, nil},
+			readinessPeriod.withDefault("1m"),
+			CheckInterval.withDefault("25s"),
+			CheckFall.withDefault("2"),
+			shutdownDelay.withDefault("60s"),
+			GracePeriod.withDefault("90s"),
+			idleCollects.withDefault("off"),
+			settle.withDefault("1m"),
+			RecordMode.Parameter,
 		}),
 		Steps: soakSteps,
-		Setup: func(p Params) Setup { return Setup{BriefCanary: true, Gated: p.number(flapsRate) > 0} },
+		Setup: func(p Params) Setup { return Setup{BriefCanary: true, Gated: flapRate.Of(p) > 0} },
 		Run:   func(ctx context.Context, w *World) error { return w.soak(ctx) },
 	}
 }
@@ -69,7 +91,7 @@ func (w *World) soak(ctx context.Context) error {
 	if err := w.beginChurn(ctx, &busy); err != nil {
 		return err
 	}
-	length := w.Params.duration("for")
+	length := ChurnFor.Of(w.Params)
 	w.tellProgress("churn of " + length.String() + ": " + w.Params.churnText(length))
 	if err := w.runChurn(ctx, length, w.planChurn(length, &busy)); err != nil {
 		return err
@@ -164,7 +186,7 @@ func (w *World) tellProgress(text string) {
 // Checkpoint is the object of the events that tell how far a soak is, and the first word of their text.
 const Checkpoint = "checkpoint"
 
-func (w *World) failedEnough() bool { return !w.Params.on("keepGoing") && w.Prober.Failures() > 0 }
+func (w *World) failedEnough() bool { return !keepGoing.Of(w.Params) && w.Prober.Failures() > 0 }
 
 // attempt does what the run can go on without, and records whether its effect was seen: a subject that is ill must not keep the rest
 // of the day from being seen.

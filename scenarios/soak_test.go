@@ -67,26 +67,26 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range churnKinds {
-		if row := fmt.Sprintf("| `%s` | %s |", kind.rate, kind.often); !strings.Contains(string(page), row) {
+		if row := fmt.Sprintf("| `%s` | %s |", kind.rate.Key, kind.rate.Default); !strings.Contains(string(page), row) {
 			t.Errorf("docs/soak.md has no row that begins with %q", row)
 		}
 		set := map[string]string{}
 		for _, other := range churnKinds {
-			set[other.rate] = "0"
+			set[other.rate.Key] = "0"
 		}
-		set[kind.rate] = "3"
+		set[kind.rate.Key] = "3"
 		w, _ := soaking(t, 1, set)
 		planned := w.planChurn(2*time.Hour, &ring{size: 4})
 		for i, d := range planned {
 			if want := fmt.Sprintf("%s %d of 6", kind.name, i+1); d.name != want {
-				t.Errorf("%s=3 plans %q, want %q", kind.rate, d.name, want)
+				t.Errorf("%s=3 plans %q, want %q", kind.rate.Key, d.name, want)
 			}
 			if begin := time.Duration(i) * 20 * time.Minute; d.at < begin || d.at >= begin+20*time.Minute {
-				t.Errorf("%s=3 plans %s at %s, outside of its third of an hour", kind.rate, d.name, d.at)
+				t.Errorf("%s=3 plans %s at %s, outside of its third of an hour", kind.rate.Key, d.name, d.at)
 			}
 		}
 		if len(planned) != 6 {
-			t.Errorf("%s=3 plans %d disturbances in two hours", kind.rate, len(planned))
+			t.Errorf("%s=3 plans %d disturbances in two hours", kind.rate.Key, len(planned))
 		}
 	}
 }
@@ -119,11 +119,11 @@ func TestEachKindOfChurnHasItsRoom(t *testing.T) {
 	}
 	without := room(nil)
 	for _, kind := range churnKinds[3:] {
-		if more := room(map[string]string{kind.rate: "5"}); more <= without {
-			t.Errorf("with %s=5 the record has room for %.0f bytes, and %.0f without", kind.rate, more, without)
+		if more := room(map[string]string{kind.rate.Key: "5"}); more <= without {
+			t.Errorf("with %s=5 the record has room for %.0f bytes, and %.0f without", kind.rate.Key, more, without)
 		}
 	}
-	if most, many := room(map[string]string{RecordKey: "all"}), room(map[string]string{"burstsPerHour": "3600"}); many > 1.5*most {
+	if most, many := room(map[string]string{RecordMode.Key: "all"}), room(map[string]string{"burstsPerHour": "3600"}); many > 1.5*most {
 		t.Errorf("a burst each second asks for a room of %.0f bytes, a record of everything for %.0f", many, most)
 	}
 }
@@ -135,8 +135,8 @@ func TestChurnAsksForWhatItNeeds(t *testing.T) {
 		gates, replay bool
 	}{
 		{nil, false, false},
-		{map[string]string{flapsRate: "1"}, true, false},
-		{map[string]string{apiBlips: "1"}, false, true},
+		{map[string]string{flapRate.Key: "1"}, true, false},
+		{map[string]string{blipRate.Key: "1"}, false, true},
 	} {
 		w, _ := soaking(t, 1, c.set)
 		if gates, replay := soak().setup(w.Params).Gated, slices.Contains(soak().Needs(w.Params), ControllableAPI); gates != c.gates || replay != c.replay {

@@ -14,23 +14,28 @@ import (
 
 // churnKind is one kind of disturbance of a soak.
 type churnKind struct {
-	rate, often string // the parameter that says how often in an hour, and its default
-	help        string
-	name        string // of one disturbance
-	steps       []string
-	do          func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
+	rate  TypedParameter[int] // how often in an hour
+	name  string              // of one disturbance
+	steps []string
+	do    func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
 }
 
-// apiBlips is the rate of the one kind that a real API server cannot be asked for.
-const apiBlips = "apiBlipsPerHour"
+// perHour is the parameter for how often a kind of disturbance happens in an hour.
+func perHour(key, value, help string) TypedParameter[int] {
+	return newNumber(key, value, help, 0, 3600)
+}
 
-// flapsRate is that of the one kind that needs pods with a readiness gate.
-const flapsRate = "flapsPerHour"
+// The rates of the kinds with needs of their own: flaps need pods with a readiness gate, blips a controllable API server.
+var (
+	flapRate  = perHour("flapsPerHour", "0", "how often in an hour one pod becomes unready and ready again")
+	blipRate  = perHour("apiBlipsPerHour", "0", "how often in an hour the API server is away from all proxies (replay control plane only)")
+	burstRate = perHour("burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour")
+)
 
 // churnKinds are all of them. Those that are on by default are what a cluster has every day, and cost no connection behind a
 // proxy and a balancer that do what they should; a lost node always costs some, and flaps do behind the policy Local.
 var churnKinds = []churnKind{
-	{"rolloutsPerHour", "10", "rollouts of the Deployment in an hour", "rollout", rollSteps,
+	{perHour("rolloutsPerHour", "10", "rollouts of the Deployment in an hour"), "rollout", rollSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
 			if err := w.rollOut(ctx); err != nil {
 				return err
@@ -38,37 +43,37 @@ var churnKinds = []churnKind{
 			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
 			return nil
 		}},
-	{"restartsPerHour", "1", "restarts of one node's proxy in an hour", "restart of a proxy", []string{"proxy stop", "proxy kill", "proxy start"},
+	{perHour("restartsPerHour", "1", "restarts of one node's proxy in an hour"), "restart of a proxy", []string{"proxy stop", "proxy kill", "proxy start"},
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
 			return w.restartProxy(ctx, w.anyNode(random))
 		}},
-	{"scalesPerHour", "1", "how often in an hour a pod is added and taken away again", "scale out and in", scaleSteps,
+	{perHour("scalesPerHour", "1", "how often in an hour a pod is added and taken away again"), "scale out and in", scaleSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error { return w.scaleOutAndIn(ctx) }},
-	{flapsRate, "0", "how often in an hour one pod becomes unready and ready again", "flap", gateSteps,
+	{flapRate, "flap", gateSteps,
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
 			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.run.main.name, 1+random.IntN(w.run.main.replicas)))
 		}},
-	{"nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again", "loss of a node", []string{"node off", "node on", "expect rolled-out"},
+	{perHour("nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again"), "loss of a node", []string{"node off", "node on", "expect rolled-out"},
 		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
 			return w.loseAndBoot(ctx, w.anyNode(random))
 		}},
-	{apiBlips, "0", "how often in an hour the API server is away from all proxies (replay control plane only)", "API blip", []string{"api away", "api back", "expect watching"},
+	{blipRate, "API blip", []string{"api away", "api back", "expect watching"},
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
-			return w.apiAway(ctx, w.Params.duration("away"))
+			return w.apiAway(ctx, blipFor.Of(w.Params))
 		}},
-	{"burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour", "burst", []string{"endpoints create", "endpoints set"},
+	{burstRate, "burst", []string{"endpoints create", "endpoints set"},
 		func(w *World, ctx context.Context, _ *rand.Rand, busy *ring) error {
-			if w.Params["burstAt"] == "any" {
-				return w.burst(ctx, w.Clock.Now(), busy)
+			if at := burstAt.Of(w.Params); !at.any {
+				return w.burstAfterMinute(ctx, at.after, busy)
 			}
-			return w.burstAfterMinute(ctx, w.Params.duration("burstAt"), busy)
+			return w.burst(ctx, w.Clock.Now(), busy)
 		}},
 }
 
 // churnRates are the parameters that say how often each happens.
 func churnRates() (all []Parameter) {
 	for _, kind := range churnKinds {
-		all = append(all, Parameter{kind.rate, kind.often, kind.help, numberIn(0, 3600), nil, nil})
+		all = append(all, kind.rate.Parameter)
 	}
 	return all
 }
@@ -76,11 +81,11 @@ func churnRates() (all []Parameter) {
 // soakSteps are the steps of the churn that is on, and of the restarts after a failure.
 func soakSteps(p Params) []string {
 	steps := []string{"proxy stop", "proxy kill", "proxy start"}
-	if p.number("drainedPorts") > 0 {
+	if drainedPorts.Of(p) > 0 {
 		steps = append(steps, "workload deploy", "client open", "pod unready", "expect unready")
 	}
 	for _, kind := range churnKinds {
-		if p.number(kind.rate) > 0 {
+		if kind.rate.Of(p) > 0 {
 			steps = append(steps, kind.steps...)
 		}
 	}
@@ -92,12 +97,12 @@ func soakSteps(p Params) []string {
 
 // beginChurn makes what the churn needs besides the measured Service.
 func (w *World) beginChurn(ctx context.Context, busy *ring) error {
-	if ports := w.Params.number("drainedPorts"); ports > 0 {
+	if ports := drainedPorts.Of(w.Params); ports > 0 {
 		if err := w.drainBeside(ctx, ports, len(w.Nodes)); err != nil {
 			return err
 		}
 	}
-	if w.Params.number("burstsPerHour") == 0 {
+	if burstRate.Of(w.Params) == 0 {
 		return nil
 	}
 	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, busy) })
@@ -105,7 +110,7 @@ func (w *World) beginChurn(ctx context.Context, busy *ring) error {
 
 // planned is how many disturbances of a kind the time has: at least one of each that is on.
 func (p Params) planned(kind churnKind, length time.Duration) int {
-	rate := p.number(kind.rate)
+	rate := kind.rate.Of(p)
 	return max(min(1, rate), int(length.Hours()*float64(rate)))
 }
 
@@ -122,8 +127,7 @@ func (p Params) churnText(length time.Duration) string {
 
 // checkChurn refuses a soak in which nothing would happen.
 func (p Params) checkChurn() error {
-	_, soaks := p[churnKinds[0].rate]
-	if soaks && p.churnText(p.duration("for")) == "" {
+	if burstRate.In(p) && p.churnText(ChurnFor.Of(p)) == "" {
 		return errors.New("all rates of churn are 0: a soak in which nothing happens shows nothing; give one of them, or run the scenario quiet")
 	}
 	return nil
@@ -174,7 +178,7 @@ func (w *World) loseAndBoot(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	boot := w.Clock.Now() + w.Params.duration("off")
+	boot := w.Clock.Now() + offFor.Of(w.Params)
 	if err := w.act(ctx, "node off", node); err != nil {
 		return err
 	}

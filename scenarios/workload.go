@@ -75,7 +75,7 @@ func (k *workload) service(w *World) *corev1.Service {
 func (k *workload) deployment(w *World) *appsv1.Deployment {
 	p := w.Params
 	labels := map[string]string{"app": k.name}
-	grace := int64(p.duration("gracePeriod").Seconds())
+	grace := int64(GracePeriod.Of(p).Seconds())
 	zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
@@ -111,12 +111,12 @@ func (k *workload) container(p Params) corev1.Container {
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}},
 		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr(false),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(p.duration("shutdownDelay").Seconds()))},
+		Args:  []string{"netexec", "--http-port=8080", "--delay-shutdown=" + strconv.Itoa(int(shutdownDelay.Of(p).Seconds()))},
 		Ports: []corev1.ContainerPort{{ContainerPort: httpPort}},
-		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(p.duration("readinessPeriod").Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: int32(readinessPeriod.Of(p).Seconds()), FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(httpPort)}}},
 	}
-	if stop := p.duration("preStop"); stop > 0 {
+	if stop := PreStop.Of(p); stop > 0 {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(stop.Seconds())}}}
 	}
 	return c
@@ -131,7 +131,7 @@ func (k *workload) gates() []corev1.PodReadinessGate {
 
 func (k *workload) affinity(w *World) *corev1.Affinity {
 	a := k.apart(w.Params)
-	if node := w.Params["node"]; !w.balancerKnown() && k == w.run.main && node != "" { // nobody else sees to it that what is disturbed has a pod
+	if node := nodeChoice.Of(w.Params); !w.balancerKnown() && k == w.run.main && node != "" { // nobody else sees to it that what is disturbed has a pod
 		if a == nil {
 			a = &corev1.Affinity{}
 		}
@@ -144,7 +144,7 @@ func (k *workload) affinity(w *World) *corev1.Affinity {
 
 // apart keeps the pods to different nodes.
 func (k *workload) apart(p Params) *corev1.Affinity {
-	if !p.on("antiAffinity") {
+	if !AntiAffinity.Of(p) {
 		return nil
 	}
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{

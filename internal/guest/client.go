@@ -33,7 +33,7 @@ type client struct {
 func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 	p, first := scenarios.Params(params), l.Net.Nodes[0]
 	c = client{Namespace: l.Net.Client, name: "client", through: p.ThroughBalancer(), outside: true, sources: topology.ClientSources}
-	switch p["client"] {
+	switch scenarios.ClientPlace.Of(p) {
 	case scenarios.OnNode:
 		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
 		c.sources = netip.PrefixFrom(first.Addr, first.Addr.BitLen())
@@ -42,7 +42,7 @@ func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 		c.sources = netip.PrefixFrom(topology.ClientPodAddr, topology.ClientPodAddr.BitLen())
 		c.Namespace, err = l.Net.AddClientPod(first)
 	}
-	if err == nil && p["target"] == scenarios.ToExternalIP {
+	if err == nil && scenarios.Target.Of(p) == scenarios.ToExternalIP {
 		err = l.Net.RouteTo(scenarios.ExternalIPs, first)
 	}
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -156,20 +155,14 @@ func (p Plan) choice() (lab.Choice, error) {
 	if err != nil {
 		return lab.Choice{}, err
 	}
-	set := p.Parameters
-	interval, err := time.ParseDuration(set["checkInterval"])
-	if err != nil {
-		return lab.Choice{}, fmt.Errorf("reading checkInterval: %w", err)
-	}
-	fall, _ := strconv.Atoi(set["checkFall"])
-	rise, _ := strconv.Atoi(set["checkRise"])
+	set := scenarios.Params(p.Parameters)
 	var env []string
-	if set["idleCollection"] == "off" {
+	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
 	return lab.Choice{Subjects: programs, SubjectEnv: env, IPVSAfterFailure: p.Scenario == "soak",
-		Balancer: balancer.Config{Kind: set["loadBalancer"], Seed: balancerSeed(p.Seed), CheckTarget: set["checkTarget"],
-			Interval: interval, Fall: fall, Rise: rise, Flows: set["flows"]},
+		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
+			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set)},
 	}, nil
 }
 

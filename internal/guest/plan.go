@@ -92,7 +92,7 @@ func (p Plan) programs() ([]subject.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []subject.Program{{Spec: spec, Fallback: p.Parameters["terminatingFallback"]}}
+	all := []subject.Program{{Spec: spec, Fallback: scenarios.TerminatingFallback.Text(p.Parameters)}}
 	if p.Next != nil {
 		next, err := subject.Parse(p.Next.Subject)
 		if err != nil {

@@ -38,7 +38,7 @@ func (r *recorder) settle(plan Plan, stopAt time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopAt = stopAt
-	if plan.Parameters[scenarios.RecordKey] == reports.RecordThinned {
+	if scenarios.RecordMode.Of(plan.Parameters) == reports.RecordThinned {
 		r.thin()
 	}
 }

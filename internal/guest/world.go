@@ -235,7 +235,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 		}
 	}
 	// A balancer that terminates connections makes others to the nodes, of which attempts know nothing.
-	passed := plan.Parameters["loadBalancer"] != balancer.KindHAProxy
+	passed := scenarios.BalancerKind.Of(plan.Parameters) != balancer.KindHAProxy
 	measured = func(a reports.Attempt) {
 		count(a)
 		if a.Class == reports.OK {

@@ -40,9 +40,9 @@ func Lab(ctx context.Context, o Options, file string, up func()) error {
 	if err != nil {
 		return UsageError{err}
 	}
-	if _, given := o.Set["terminatingFallback"]; !given {
-		params["terminatingFallback"] = spec.DefaultFallback()
-	} else if err := spec.CheckFallback(params["terminatingFallback"]); err != nil {
+	if _, given := o.Set[scenarios.TerminatingFallback.Key]; !given {
+		params[scenarios.TerminatingFallback.Key] = spec.DefaultFallback()
+	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
 		return UsageError{err}
 	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec,

@@ -160,7 +160,7 @@ func planLive(o Options) (*liveRun, error) {
 		r.Live.Target = "loadbalancer"
 	case "loadbalancer":
 	case "nodeport":
-		if r.params["trafficPolicy"] != string(corev1.ServiceExternalTrafficPolicyCluster) {
+		if scenarios.TrafficPolicy.Of(r.params) != string(corev1.ServiceExternalTrafficPolicyCluster) {
 			return nil, usagef("--target nodeport measures over one node's address, which externalTrafficPolicy: Local serves only while a pod is on that node; give --set trafficPolicy=Cluster")
 		}
 	default:
@@ -190,15 +190,16 @@ func (r *liveRun) preflight(ctx context.Context) (err error) {
 		proxy = "a proxy that is not known: " + r.facts.Unknown
 	}
 	r.message(fmt.Sprintf("%s: Kubernetes %s, %d nodes that take pods, %s", r.cluster.Server, r.facts.Version, len(r.facts.Nodes), proxy))
-	if n := r.params["replicas"]; r.params["antiAffinity"] == "on" && fewer(len(r.facts.Nodes), n) {
-		return usagef("--set replicas=%s with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
-			"give fewer replicas, or --set antiAffinity=off", n, len(r.facts.Nodes))
+	replicas := scenarios.Replicas.Of(r.params)
+	if scenarios.AntiAffinity.Of(r.params) && len(r.facts.Nodes) < replicas {
+		return usagef("--set replicas=%d with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
+			"give fewer replicas, or --set antiAffinity=off", replicas, len(r.facts.Nodes))
 	}
 	if err := r.Live.Fleet.fits(len(r.facts.Nodes)); err != nil {
 		return err
 	}
-	r.message(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%s pods and 1) of %s, and two Services of type %s in it, and deletes it all",
-		r.Scenario, r.params["replicas"], scenarios.Image, r.serviceType()))
+	r.message(fmt.Sprintf("it makes a namespace hitless-%s-…, two Deployments (%d pods and 1) of %s, and two Services of type %s in it, and deletes it all",
+		r.Scenario, replicas, scenarios.Image, r.serviceType()))
 	if r.Live.Fleet.wanted() {
 		r.message(r.Live.Fleet.touches(len(r.facts.Nodes)))
 	}
@@ -222,12 +223,6 @@ func (r *liveRun) needs() []cluster.Verb {
 		all = append(all, cluster.NeedsFleet(r.Live.Fleet.Everywhere)...)
 	}
 	return all
-}
-
-func fewer(nodes int, replicas string) bool {
-	var n int
-	_, err := fmt.Sscan(replicas, &n)
-	return err == nil && nodes < n
 }
 
 func verbs(all []cluster.Verb) string {
@@ -273,11 +268,7 @@ func (r *liveRun) inNamespace(ctx context.Context) (err error) {
 	err = r.measure(ctx)
 	r.lastPutBack(context.WithoutCancel(ctx))
 	r.message("deleting the namespace " + r.namespace)
-	grace := time.Duration(0)
-	for _, key := range []string{"gracePeriod", "preStop"} {
-		d, _ := time.ParseDuration(r.params[key]) // Fill has checked it
-		grace += d
-	}
+	grace := scenarios.GracePeriod.Of(r.params) + scenarios.PreStop.Of(r.params)
 	// An interrupted run cleans up all the same.
 	if left := r.cluster.Remove(context.WithoutCancel(ctx), r.namespace, grace+2*time.Minute); left != nil {
 		r.notes = append(r.notes, left.Error())

@@ -53,7 +53,7 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
-		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: r.params["lanes"], Text: missing.Reason})
+		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: scenarios.Lanes.Text(r.params), Text: missing.Reason})
 	}
 	return errors.Join(err, lanes.Close())
 }

@@ -118,9 +118,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return p, spec, UsageError{err}
 	}
-	if _, given := o.settings()["terminatingFallback"]; !given {
-		params["terminatingFallback"] = spec.DefaultFallback()
-	} else if err := spec.CheckFallback(params["terminatingFallback"]); err != nil {
+	if _, given := o.settings()[scenarios.TerminatingFallback.Key]; !given {
+		params[scenarios.TerminatingFallback.Key] = spec.DefaultFallback()
+	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
 		return p, spec, UsageError{err}
 	}
 	p.Parameters = params
@@ -134,12 +134,12 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 // next is what a scenario with the key `to` puts in the subject's place. It has its own default of terminatingFallback unless
 // the call says one.
 func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
-	to, has := params["to"]
+	to, has := scenarios.To.Of(params), scenarios.To.In(params)
 	if o.Timeline != nil {
 		to = o.Timeline.Other()
 		has = to != ""
 	}
-	if what := params["what"]; has && what != "" && what != scenarios.Second { // a scenario that needs it for one thing only
+	if what := scenarios.Meddling.Of(params); has && what != "" && what != scenarios.Second { // a scenario that needs it for one thing only
 		if to != "" {
 			return nil, usagef("--set to=%s: scenario %s needs no other proxy with what=%s; it does with what=%s", to, o.Scenario, what, scenarios.Second)
 		}
@@ -148,9 +148,9 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	switch {
 	case !has:
 		return nil, nil
-	case to == scenarios.Itself && params["what"] == scenarios.Second:
+	case to == scenarios.Itself && scenarios.Meddling.Of(params) == scenarios.Second:
 		return nil, usagef("--set to=itself: a second proxy has to be another one")
-	case to == "" && params["what"] == scenarios.Second:
+	case to == "" && scenarios.Meddling.Of(params) == scenarios.Second:
 		return nil, usagef("scenario %s needs to know what was left running: --set to=SUBJECT, such as --set to=kube-proxy@v1.37.1/iptables", o.Scenario)
 	case to == "":
 		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
@@ -167,7 +167,7 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	case next.String() == spec.String():
 		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
 	}
-	fallback, given := o.settings()["terminatingFallback"]
+	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
 	if !given {
 		fallback = next.DefaultFallback()
 	} else if err := next.CheckFallback(fallback); err != nil {
@@ -260,8 +260,8 @@ func (o *Options) commonWords() []string {
 	}
 	set := map[string]string{}
 	// The timeline that a run writes leaves it out, so that it can be played against any subject; the command says it all the same.
-	if value, given := o.settings()["terminatingFallback"]; given {
-		set["terminatingFallback"] = value
+	if value, given := o.settings()[scenarios.TerminatingFallback.Key]; given {
+		set[scenarios.TerminatingFallback.Key] = value
 	}
 	maps.Copy(set, o.Set)
 	for _, key := range sortedKeys(set) {

@@ -169,7 +169,7 @@ func (o Options) addPrograms(ctx context.Context, img *vm.Image, plan guest.Plan
 			return err
 		}
 	}
-	if plan.Parameters["loadBalancer"] == "haproxy" {
+	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
 		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {
 			return err
 		}
@@ -251,13 +251,13 @@ func (o Options) deadline(plan guest.Plan) time.Duration {
 	if o.Deadline > 0 {
 		return o.Deadline
 	}
-	if length, err := time.ParseDuration(plan.Parameters["for"]); err == nil {
+	if length := scenarios.ChurnFor.Of(plan.Parameters); length > 0 {
 		return 15*time.Minute + length // slower than real time is a defect
 	}
 	if o.Timeline != nil {
 		return 15*time.Minute + o.Timeline.Length() + time.Duration(plan.Objects)*objectTime
 	}
-	rollouts, _ := strconv.Atoi(plan.Parameters["rollouts"])
+	rollouts := scenarios.Rollouts.Of(plan.Parameters)
 	return 15*time.Minute + time.Duration(rollouts)*3*time.Minute
 }
 

@@ -160,7 +160,7 @@ func (o Options) checkStop(plan guest.Plan) error {
 }
 
 func (o Options) header(plan guest.Plan, spec subject.Spec, boot *prepared) reports.Run {
-	record := plan.Parameters[scenarios.RecordKey]
+	record := scenarios.RecordMode.Of(plan.Parameters)
 	if record != reports.RecordThinned {
 		record = ""
 	}

@@ -1,0 +1,117 @@
+// Package values describes the values of `--set` parameters and of the arguments of a timeline: how a value is read and
+// which are valid. Each error names the value and says what is valid.
+package values
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Type reads a value from its text, or returns an error that says what is valid.
+type Type[T any] func(text string) (T, error)
+
+// Check reports whether the text is valid.
+func (t Type[T]) Check(text string) error {
+	_, err := t(text)
+	return err
+}
+
+// Duration is a duration from low to high.
+func Duration(low, high time.Duration) Type[time.Duration] {
+	return func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < low || d > high {
+			return 0, fmt.Errorf("%q is not a duration from %s to %s, such as %s", text, low, high, max(low, min(5*time.Second, high)))
+		}
+		return d, nil
+	}
+}
+
+// Number is a whole number from low to high.
+func Number(low, high int) Type[int] {
+	return func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, low, high)
+		}
+		return n, nil
+	}
+}
+
+// Word is one of the given words.
+func Word(words ...string) Type[string] {
+	return func(text string) (string, error) {
+		if !slices.Contains(words, text) {
+			return "", fmt.Errorf("%q is not one of %s", text, strings.Join(words, ", "))
+		}
+		return text, nil
+	}
+}
+
+// List is a list of the given words with commas between them, each at most once.
+func List(words ...string) Type[[]string] {
+	return func(text string) ([]string, error) {
+		list := strings.Split(text, ",")
+		for i, word := range list {
+			if !slices.Contains(words, word) || slices.Contains(list[:i], word) {
+				return nil, fmt.Errorf("%q is not a list of some of %s, each once, with commas between them", text, strings.Join(words, ","))
+			}
+		}
+		return list, nil
+	}
+}
+
+// Switch is on or off.
+func Switch(text string) (bool, error) {
+	_, err := Word("on", "off")(text)
+	return text == "on", err
+}
+
+// Text is any text but the empty one.
+func Text(text string) (string, error) {
+	if text == "" {
+		return "", fmt.Errorf("%q is no value: give a name or a word", text)
+	}
+	return text, nil
+}
+
+// Rate is a number of attempts a second, above 0 and at most 5000.
+func Rate(text string) (float64, error) {
+	r, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(r > 0 && r <= 5000) {
+		return 0, fmt.Errorf("%q is not a number of attempts a second, above 0 and at most 5000", text)
+	}
+	return r, nil
+}
+
+var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// Name is the name of a Kubernetes object.
+func Name(text string) (string, error) {
+	if !name.MatchString(text) {
+		return "", fmt.Errorf("%q is not a name: small letters, digits, - and . only", text)
+	}
+	return text, nil
+}
+
+// Addresses are IPv4 addresses with commas between them, each once; a single - is the empty list.
+func Addresses(text string) (list []string, err error) {
+	if text == "-" {
+		return nil, nil
+	}
+	for address := range strings.SplitSeq(text, ",") {
+		if a, err := netip.ParseAddr(address); err != nil || !a.Is4() {
+			return nil, fmt.Errorf("%q is not an IPv4 address; give addresses with commas between them, or - for none", address)
+		}
+		if slices.Contains(list, address) {
+			return nil, fmt.Errorf("%s is there twice", address)
+		}
+		list = append(list, address)
+	}
+	return list, nil
+}
