@@ -47,6 +47,7 @@ func TestForms(t *testing.T) {
 			"junit.xml":    func(w io.Writer) error { return WriteJUnit(w, r, origin) },
 			"report.json":  func(w io.Writer) error { return WriteJSON(w, r) },
 			"lanes.txt":    func(w io.Writer) error { return WriteLanes(w, r, h) },
+			"svg":          func(w io.Writer) error { return WriteSVG(w, PictureOf(r), ThemeAuto) },
 			"page.txt": func(w io.Writer) error {
 				var b bytes.Buffer
 				err := WritePage(&b, r, h)

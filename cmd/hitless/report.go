@@ -31,6 +31,9 @@ var forms = map[string]struct {
 	"lanes": {true, func(w io.Writer, runs []*reports.RunFolder) error {
 		return reports.WriteLanes(w, runs[0].Report, runs[0].History)
 	}},
+	"svg": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+		return reports.WriteSVG(w, reports.PictureOf(runs[0].Report), reports.ThemeAuto)
+	}},
 	"openmetrics": {false, reports.WriteOpenMetrics},
 	"benchmark":   {false, reports.WriteBenchmark},
 	"conformance": {false, reports.WriteConformance},
@@ -45,7 +48,8 @@ func reportCommand() *cobra.Command {
 Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md.
 
 With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict. These forms take one run:
-terminal, json, junit, markdown, and lanes, which draws the scenario as lines of text. These take one or more:
+terminal, json, junit, markdown, lanes (the scenario drawn as lines of text) and svg (the same as a picture). These take one or
+more:
 
   openmetrics   samples with time stamps, for a time-series database to load; they begin when the run was started by the
                 clock of its host, as host.json tells

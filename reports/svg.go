@@ -1,0 +1,276 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Theme is a colour scheme of WriteSVG.
+type Theme string
+
+// The themes. ThemeAuto follows the viewer's preference.
+const (
+	ThemeLight Theme = "light"
+	ThemeDark  Theme = "dark"
+	ThemeAuto  Theme = "auto"
+)
+
+// Picture is what WriteSVG draws: the time window of a scenario, events, and a bar for each path with its outages. Times are
+// seconds since the start of the run.
+type Picture struct {
+	Title    string
+	From, To float64
+	Zero     float64 // the time that the axis calls 0
+	Events   []PictureEvent
+	Paths    []PicturePath
+	Dropped  []int // attempts dropped in each second of the run, over all measured lanes
+	Summary  []string
+}
+
+// PictureEvent is a labelled mark on the time axis.
+type PictureEvent struct {
+	At   float64
+	Text string
+}
+
+// PicturePath is a lane over one node.
+type PicturePath struct {
+	Name    string
+	Outages []PictureOutage
+}
+
+// PictureOutage is an interval in which attempts failed.
+type PictureOutage struct {
+	From, To float64
+	Delayed  bool // no attempt was dropped
+}
+
+// PictureOf returns the picture of a run's scenario phase, with two seconds before it and two after the last outage in it.
+func PictureOf(r *Report) Picture {
+	p := Picture{Title: fmt.Sprintf("%s, %s, seed %d", r.subjectText(), r.Run.Scenario, r.Run.Seed), To: r.Run.Duration}
+	for _, e := range r.Events {
+		switch {
+		case e.Kind != EventPhase:
+		case e.Object == "scenario":
+			p.From, p.Zero = max(0, e.At-2), e.At
+		case e.Object == "settle":
+			p.To = e.At
+		}
+	}
+	p.Dropped = make([]int, int(r.Run.Duration)+1)
+	for _, l := range r.Lanes {
+		for i, n := range l.DroppedPerSecond {
+			if i < len(p.Dropped) {
+				p.Dropped[i] += n
+			}
+		}
+		p.addPaths(l, len(r.Lanes) > 1)
+	}
+	p.Events = pictureEvents(r, p.From, p.To)
+	p.Summary = strings.Split(strings.TrimSpace(r.lossText()), "\n")
+	return p
+}
+
+func (p *Picture) addPaths(l LaneReport, named bool) {
+	for _, path := range l.Paths {
+		row := PicturePath{Name: nodeText(path.Node)}
+		if named {
+			row.Name = l.Name + " " + row.Name
+		}
+		for _, o := range l.Outages {
+			if o.Node == path.Node {
+				row.Outages = append(row.Outages, PictureOutage{From: o.From, To: o.To + 1/max(l.Rate, 1), Delayed: o.Failed() == o.Classes[Delayed.String()]})
+			}
+		}
+		p.Paths = append(p.Paths, row)
+	}
+}
+
+// report.json has events as text; these find the state of a pod and the nodes of a membership in it.
+var (
+	podState = regexp.MustCompile(`^pod \S+ (?:is )?(ready|terminating|exited)\b`)
+	nodesOf  = regexp.MustCompile(`\b(?:goes|sends \S+) to (.+?)(?: \(of .*\))?$`)
+)
+
+// pictureEvents returns the steps of the scenario, states of pods, what proxies did, and membership changes.
+func pictureEvents(r *Report, from, to float64) []PictureEvent {
+	var marks []PictureEvent
+	for _, e := range r.Events {
+		text := ""
+		switch e.Kind {
+		case EventStep:
+			if e.Text == e.Object || strings.HasSuffix(e.Text, " begins") {
+				text = e.Object
+			}
+		case EventPod:
+			if m := podState.FindStringSubmatch(e.Text); m != nil {
+				text = "pod on " + e.Node + " " + m[1]
+			}
+		case EventProxy:
+			what, _, _ := strings.Cut(e.Text, ":")
+			text = e.Node + ": " + what
+		case EventBalancer:
+			if m := nodesOf.FindStringSubmatch(e.Text); m != nil {
+				text = "load balancer: " + strings.Join(strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' }), ", ")
+			}
+		}
+		if text != "" && e.At >= from && e.At <= to {
+			marks = append(marks, PictureEvent{e.At, text})
+		}
+	}
+	return marks
+}
+
+// The measures of a picture, in pixels.
+const (
+	svgWidth   = 840
+	svgLeft    = 90 // of the time axis
+	svgRight   = 16
+	svgLine    = 17 // of text
+	svgBar     = 22
+	svgColumns = 44 // the height of the columns of dropped attempts
+	svgLetter  = 6.4
+	svgMarks   = 10 // lines of events; later ones are left out
+)
+
+// svgColours are those of the report's page.
+var svgColours = map[Theme]string{
+	ThemeLight: ".bg{fill:#fff}.fg{fill:#1c2330}.soft{fill:#5c6675}.ok{fill:#3f9c6c}.dropped{fill:#d03a34}.delayed{fill:#e09a1f}.line{stroke:#d9dee6}.mark{stroke:#5c6675}",
+	ThemeDark:  ".bg{fill:#12161d}.fg{fill:#e4e8ee}.soft{fill:#97a2b2}.ok{fill:#3f9668}.dropped{fill:#ef5a50}.delayed{fill:#eda938}.line{stroke:#2d3541}.mark{stroke:#97a2b2}",
+}
+
+// WriteSVG draws a picture. The result needs no fonts or scripts, and is a function of its arguments.
+func WriteSVG(w io.Writer, p Picture, theme Theme) error {
+	colours, known := svgColours[theme]
+	switch {
+	case theme == ThemeAuto:
+		colours = svgColours[ThemeLight] + "@media (prefers-color-scheme:dark){" + svgColours[ThemeDark] + "}"
+	case !known:
+		return fmt.Errorf("drawing a picture: no theme %q; the themes are light, dark and auto", theme)
+	case p.To <= p.From:
+		return fmt.Errorf("drawing a picture: the window ends at %.3f s, before its start at %.3f s", p.To, p.From)
+	}
+	d := svgDrawing{p: p, y: svgLine + 10}
+	d.text("fg title", 10, d.y, "start", p.Title)
+	d.events()
+	d.paths()
+	d.columns()
+	for _, line := range p.Summary {
+		d.y += svgLine
+		d.text("fg", 10, d.y, "start", line)
+	}
+	height := d.y + 12
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img"><title>%s</title><style>text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px}.title{font-weight:600;font-size:13px}%s</style>
+<rect class="bg" width="%d" height="%d"/>
+%s</svg>
+`, svgWidth, height, svgWidth, height, html.EscapeString(p.Title+": "+strings.Join(p.Summary, " ")), colours, svgWidth, height, d.body.String())
+	return err
+}
+
+// svgDrawing is a picture under way; y is the bottom of what is drawn.
+type svgDrawing struct {
+	p    Picture
+	y    int
+	body bytes.Buffer
+}
+
+func (d *svgDrawing) x(at float64) float64 {
+	at = min(max(at, d.p.From), d.p.To)
+	return svgLeft + (at-d.p.From)/(d.p.To-d.p.From)*(svgWidth-svgLeft-svgRight)
+}
+
+func (d *svgDrawing) text(class string, x float64, y int, anchor, text string) {
+	fmt.Fprintf(&d.body, "<text class=%q x=\"%.1f\" y=\"%d\" text-anchor=%q>%s</text>\n", class, x, y, anchor, html.EscapeString(text))
+}
+
+func (d *svgDrawing) rect(class string, x, y, width, height float64) {
+	fmt.Fprintf(&d.body, "<rect class=%q x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", class, x, y, width, height)
+}
+
+// events writes each event on the first line where it meets no other. Labels near the right edge end at their mark.
+func (d *svgDrawing) events() {
+	type label struct {
+		PictureEvent
+		line     int
+		from, to float64
+	}
+	var labels []label
+	lines := 0
+	for _, e := range d.p.Events {
+		l := label{PictureEvent: e, from: d.x(e.At)}
+		l.to = l.from + float64(utf8.RuneCountInString(e.Text)+1)*svgLetter
+		if l.to > svgWidth-4 {
+			l.from, l.to = l.from-(l.to-l.from), l.from
+		}
+		for slices.ContainsFunc(labels, func(o label) bool { return o.line == l.line && l.from < o.to+8 && o.from < l.to+8 }) {
+			l.line++
+		}
+		if l.line < svgMarks {
+			labels, lines = append(labels, l), max(lines, l.line+1)
+		}
+	}
+	bottom := d.y + lines*svgLine + 8 + len(d.p.Paths)*svgBar + svgColumns
+	for _, l := range labels {
+		x, y := d.x(l.At), d.y+(l.line+1)*svgLine
+		fmt.Fprintf(&d.body, "<line class=\"mark\" stroke-dasharray=\"2 3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>\n", x, x, y-10, bottom)
+		if l.from < x {
+			d.text("soft", x-4, y, "end", l.Text)
+		} else {
+			d.text("soft", x+4, y, "start", l.Text)
+		}
+	}
+	d.y += lines*svgLine + 8
+}
+
+func (d *svgDrawing) paths() {
+	for _, path := range d.p.Paths {
+		d.text("fg", svgLeft-8, d.y+svgBar-8, "end", path.Name)
+		d.rect("ok", svgLeft, float64(d.y+4), svgWidth-svgLeft-svgRight, svgBar-8)
+		for _, o := range path.Outages {
+			class := "dropped"
+			if o.Delayed {
+				class = "delayed"
+			}
+			if x, to := d.x(o.From), d.x(o.To); o.To > d.p.From && o.From < d.p.To {
+				d.rect(class, x, float64(d.y+4), max(to-x, 1), svgBar-8)
+			}
+		}
+		d.y += svgBar
+	}
+}
+
+// columns draws the dropped attempts of each second, and the time axis below them.
+func (d *svgDrawing) columns() {
+	base, most := float64(d.y+svgColumns), 0
+	for i, n := range d.p.Dropped {
+		if at := float64(i); at+1 > d.p.From && at < d.p.To {
+			most = max(most, n)
+		}
+	}
+	d.text("fg", svgLeft-8, d.y+svgColumns-12, "end", "dropped/s")
+	for i, n := range d.p.Dropped {
+		if from, to := d.x(float64(i)), d.x(float64(i+1)); n > 0 && to > from {
+			height := float64(n) / float64(most) * (svgColumns - 8)
+			d.rect("dropped", from, base-height, to-from-0.6, height)
+		}
+	}
+	if most > 0 {
+		d.text("soft", svgLeft-8, d.y+svgColumns, "end", fmt.Sprintf("0 to %d", most))
+	}
+	fmt.Fprintf(&d.body, "<line class=\"line\" x1=\"%d\" x2=\"%d\" y1=\"%.0f\" y2=\"%.0f\"/>\n", svgLeft, svgWidth-svgRight, base, base)
+	d.y += svgColumns + svgLine
+	step := 5.0
+	for (d.p.To-d.p.From)/step > 12 {
+		step *= 2
+	}
+	for at := 0.0; d.x(d.p.Zero+at) < svgWidth-30; at += step {
+		d.text("soft", d.x(d.p.Zero+at), d.y-4, "middle", fmt.Sprintf("+%.0f s", at))
+	}
+	d.y += 4
+}
