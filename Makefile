@@ -1,33 +1,33 @@
-# Every target says what it does in `make help`. Logic lives in hack/ and in the program, not here.
+# `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-packages: ## install the system packages that a run needs, if they are missing (root)
+packages: ## install missing system packages that a run needs (root)
 	@hack/packages.sh
 
 build: ## build bin/hitless, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
-image: build ## put bin/hitless into an OCI image, without Docker, and say what it is made of; writes out/image (IMAGE=hitless:latest)
+image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run ./deploy/image -program bin/hitless -name "$${IMAGE:-hitless:latest}" -out out/image
 
-demo: packages build ## roll a Deployment behind the bundled IPVS proxier; the report goes to out/demo
+demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
 	bin/hitless run rollout --out out/demo
 
-test: unit lab-test ## all tests, the real-kernel ones included, but those of `make nightly`
+test: unit lab-test ## all tests but those of `make nightly`, also on real kernels
 
-unit: ## tests without root and without a VM; SEED=N draws the random ones from another seed
+unit: ## tests without root and VM; SEED=N sets the seed of the property tests
 	@hack/unit.sh
 
-explore: ## the random tests for longer, with seeds of their own
+explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
-lab-test: packages build ## tests on real kernels, in VMs and in namespaces of this machine
+lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
 	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./deploy/...
 	cd deploy/foreign && $(GO) test -count=1 .
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
@@ -35,7 +35,7 @@ lab-test: packages build ## tests on real kernels, in VMs and in namespaces of t
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
-netns: build ## tests in network namespaces of the host's kernel (a user namespace, no root)
+netns: build ## tests in network namespaces of this machine's kernel (a user namespace, no root)
 	@rm -rf out/control-plane && mkdir -p out/control-plane
 	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kube
@@ -53,40 +53,43 @@ netns: build ## tests in network namespaces of the host's kernel (a user namespa
 browser: ## the report's page in headless Chromium (the package chromium)
 	$(GO) test -count=1 -tags browser ./reports -run Browser
 
-results: packages build ## run the comparisons that belong in docs/results, and write the README's table (20 minutes)
+results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh
 
-disruptions: packages build ## run every disruption against four proxies, seed 1, and write the table of docs/disruptions.md (an hour); what is there is not run again
+disruptions: packages build ## run every disruption against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again
 	@hack/disruptions.sh
 
-bench-probes: build ## the probe engine beside fortio and vegeta, in namespaces; writes out/bench/probes.json (a minute)
+bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute)
 	@hack/bench-probes.sh
 
-zero-loss: packages build ## the bundled proxier, kube-proxy ipvs and a faulty twin through what must cost no connection, on RUNS=8 seeds (a night)
+zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night)
 	@hack/zero-loss.sh
 
-first-seed: packages build ## kube-proxy v1.12.2 soaked on eight seeds until it hangs, and the bundled proxier for a week in all on the same (two hours); SEEDS=1..2
+first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, then the bundled proxier for a week in all (two hours); SEEDS=1..2
 	@hack/first-seed.sh
 
-versions: packages build ## two versions of kube-proxy on the same seeds, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs: fails when NEW drops more (an hour)
+versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs; fails when NEW really drops more (an hour)
 	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
 
-minors: packages build ## one kube-proxy of each minor version since 1.11, in each of its modes, through a rollout, and the table of docs/subjects.md (an hour and a half); what is there is not run again
+minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again
 	@hack/minors.sh
 
-bench-proxier: packages build ## the bundled proxier beside kube-proxy, from the API to the kernel; writes out/bench/proxier*.json (an hour and a half); SERVICES=100,1000 REPEAT=3 for these alone
+bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh
 
-nightly: explore netns packages build ## what CI has no time for: random tests for longer, namespaces, all specs
+nightly: explore netns packages build ## everything that is too slow for CI: property tests, namespaces, all specs
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
-	$(GO) test -count=1 ./cmd/hitless -run TestTheDocsHaveTheNight -update
+	$(GO) run ./hack/docs
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run InTheNight ./internal/run
 
-nightly-soak: packages build ## a day of soak on two seeds, with the bundled proxier (half an hour)
+nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
+
+docs: ## write the tables and pictures of README.md and docs from docs/results (a minute)
+	$(GO) run ./hack/docs
 
 lint: ## gofmt, vet, staticcheck
 	@hack/lint.sh
 
-clean: ## remove what the build and the runs made here
+clean: ## remove bin and out
 	rm -rf bin out

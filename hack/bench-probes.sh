@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the probe engine beside other tools, in namespaces of the host's kernel. Root or a user namespace is enough.
-# The tools are built from their modules, once. fortio after 1.68 needs a module that is not to be had everywhere.
+# Measures the probe engine, fortio and vegeta in namespaces of the host's kernel, with root or in a user namespace. The tools are built
+# from their modules, once. fortio after 1.68 needs a module that some registries lack.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools="${HITLESS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hitless}/tools/fortio-1.68.2+vegeta-12.12.0"
@@ -11,14 +11,14 @@ if [ ! -x "$tools/vegeta" ] || [ ! -x "$tools/fortio" ]; then
   for spec in fortio.org/fortio@v1.68.2 github.com/tsenart/vegeta/v12@v12.12.0; do
     name=$(basename "${spec%%@*}"); [ "$name" = v12 ] && name=vegeta
     mkdir "$work/$name"
-    # A module of its own rather than `go install`, which asks for the list of versions too.
+    # A separate module: `go install` would also request the list of versions.
     printf 'module tools\n\ngo 1.26.0\n\nrequire %s %s\n' "${spec%%@*}" "${spec##*@}" > "$work/$name/go.mod"
     (cd "$work/$name" && GOFLAGS=-mod=mod CGO_ENABLED=0 go build -o "$tools/$name" "${spec%%@*}")
   done
 fi
 mkdir -p out/bench
 export HITLESS_BENCH_TOOLS="$tools" HITLESS_BENCH_PROGRAM="$PWD/bin/hitless" HITLESS_BENCH_OUT="$PWD/out/bench/probes.json"
-# A session of its own whose turns come first, where that is allowed: otherwise other work on the machine is measured, too.
+# The benchmark's session gets priority where that is allowed, so that other work on the machine is not measured too.
 setsid -w bash -c '{ echo -19 > /proc/self/autogroup; } 2>/dev/null || true; exec "$@"' bench \
   unshare -rnm go test -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
 column -t -s '|' <<<"$(tail -n +1 "${HITLESS_BENCH_OUT%.json}.md" | sed 's/^| *//; s/ *|$//; /^-/d')"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every disruption against the bundled proxier and kube-proxy's three modes, all with seed 1, and writes the table of
-# docs/disruptions.md: about an hour on two cores without KVM. Rows that docs/results/disruptions has are not run again: delete their
-# file, or say FORCE=1. ROWS=restart,flush takes these rows only.
+# Runs every disruption against the bundled proxier and kube-proxy's three modes with seed 1, for docs/results/disruptions.md: about an
+# hour on two cores without KVM. Rows with a file in docs/results/disruptions are not run again, unless FORCE=1.
+# ROWS=restart,flush runs only these rows.
 set -euo pipefail
 today=kube-proxy@v1.37.1 results=docs/results/disruptions
 mkdir -p "$results"
 
-compare() { # row, its subjects, then the words of `hitless compare`
+compare() { # row, its subjects, then arguments of `hitless compare`
   row=$1 status=0 subjects=()
   for s in $2; do subjects+=(--subject "$s"); done
   shift 2
@@ -21,7 +21,7 @@ compare() { # row, its subjects, then the words of `hitless compare`
 }
 
 all="bundled $today/ipvs $today/nftables $today/iptables"
-open="--set lanes=tcp-new,tcp-long" # what is open must survive too
+open="--set lanes=tcp-new,tcp-long" # open connections must survive too
 
 compare restart "$all" restart $open
 compare restart-kill "$all" restart --set signal=KILL --set which=all $open
@@ -47,4 +47,4 @@ compare stale-allow "$all" interference --set what=stale-allow
 compare second "bundled $today/ipvs $today/nftables" interference --set what=second --set to=$today/iptables --set trafficPolicy=Cluster
 compare migrate-nftables "$today/ipvs $today/iptables bundled" migrate --set to=$today/nftables
 compare migrate-ipvs "$today/nftables $today/iptables bundled" migrate --set to=$today/ipvs
-go test ./cmd/hitless -count=1 -run TestTheDocsHaveTheCommittedRuns -update
+${GO:-go} run ./hack/docs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What .github/actions/gate does: runs SCENARIO against SUBJECT, and judges the run by the file BUDGET, if one is given. The exit
-# code is hitless's: 1 for a loss that is not accepted, 3 for a run that cannot be trusted.
+# Runs SCENARIO against SUBJECT for .github/actions/gate, and judges the run by the file BUDGET, if one is given. The exit code is that of
+# hitless: 1 for a loss beyond the budget, 3 for an invalid run.
 set -euo pipefail
 hitless="${HITLESS:-$(dirname "$0")/..}/bin/hitless"
 words=(run "$SCENARIO" --subject "$SUBJECT" --seed "${SEED:-1}" --controlplane "${CONTROLPLANE:-replay}" --out "$OUT")

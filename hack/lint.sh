@@ -3,8 +3,8 @@
 set -eu
 bad=$(gofmt -l $(git ls-files '*.go'))
 [ -z "$bad" ] || { echo "not gofmt-ed: $bad" >&2; exit 1; }
-# One pass with every tag on: each file is seen, and packages are compiled once.
+# One pass with all tags checks every file, and compiles packages once.
 go vet -tags lab,nightly,netns,bench,browser ./...
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags lab,nightly,netns,bench,browser -checks 'all,-ST1000,-ST1003,-ST1005,-ST1016,-ST1020,-ST1021,-ST1022,-QF*' ./...
-# What Helm, Kustomize and others read is a module of its own.
+# deploy/foreign is a module of its own.
 cd deploy/foreign && go vet .

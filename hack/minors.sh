@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds one kube-proxy of each minor version since 1.11 and rolls a Deployment behind each of its modes, with policy Local and seed 1, and
-# writes the table of docs/subjects.md: an hour and a half on two cores, most of it compiling. What docs/results/minors has is not run
-# again: delete its file, or say FORCE=1. MINORS="1.25.3 1.26.0" takes these versions only.
+# Builds one kube-proxy of each minor version since 1.11 and rolls a Deployment behind each of its modes, with policy Local and seed 1, for
+# docs/results/kube-proxy-versions.md: an hour and a half on two cores, mostly compiling. Versions with a file in docs/results/minors are
+# not run again, unless FORCE=1. MINORS="1.25.3 1.26.0" runs only these versions.
 set -euo pipefail
 results=docs/results/minors
 minors=${MINORS:-1.11.10 1.12.10 1.13.12 1.14.10 1.15.12 1.16.15 1.17.17 1.18.20 1.19.16 1.20.15 1.21.14 1.22.17 1.23.17 1.24.17 1.25.3 1.26.0
@@ -20,4 +20,4 @@ for version in $minors; do
     *) echo "v$version ended with exit code $status; nothing of it is kept" >&2; exit "$status" ;;
   esac
 done
-${GO:-go} test ./cmd/hitless -count=1 -run TestThePageOfSubjectsHasTheCommittedRuns -update
+${GO:-go} run ./hack/docs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the system packages that a run needs, if they are missing. Only this step needs root.
+# Installs missing system packages that a run needs. Only this step needs root.
 set -eu
 missing=()
 need() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || missing+=("$2"); }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the comparisons whose results belong in docs/results; `hitless results` prints them as a table. About 20 minutes on two
-# cores without KVM. RUNS=N takes N seeds of each subject, four or more can show a difference.
+# Runs the comparisons of docs/results/comparisons.md and the picture of README.md: about 20 minutes on two cores without KVM. RUNS=N runs
+# N seeds of each subject; four or more can show a difference.
 set -euo pipefail
 runs=${RUNS:-4}
 today=kube-proxy@v1.37.1
-compare() { # name, then the words of `hitless compare`
+compare() { # name, then arguments of `hitless compare`
   name=$1; shift
   status=0
   bin/hitless compare "$@" --controlplane replay --runs "$runs" --out "out/results/$name" || status=$?
@@ -14,7 +14,9 @@ compare() { # name, then the words of `hitless compare`
 }
 compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/ipvs --subject $today/nftables --subject bundled
-# The README's picture: the first run of the first subject, whose history's hash stands in the comparison.
-bin/hitless report "out/results/rollout/kube-proxy-v1.25.3-iptables-seed-1" --format lanes > docs/results/rollout.lanes.txt
+# The pictures of README.md and docs/reports.md: the first run of the first subject; the comparison has the hash of its history.
+first=out/results/rollout/kube-proxy-v1.25.3-iptables-seed-1
+bin/hitless report "$first" --format lanes > docs/results/rollout.lanes.txt
+bin/hitless report "$first" --format json > docs/results/picture/report.json
 compare restart restart --subject $today/ipvs --subject $today/nftables --subject bundled
-go test ./cmd/hitless -count=1 -run TestTheReadmeHasTheCommitted -update
+${GO:-go} run ./hack/docs

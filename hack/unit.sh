@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Unit tests. Random ones draw from a fixed seed here, so that the same tree gives the same answer on every machine; `explore`
-# runs them alone, longer and with seeds of their own, and a failure prints the seed that repeats it.
+# Unit tests. Property tests use a fixed seed here, so that the same tree gives the same result on every machine. `explore` runs only them,
+# longer and with random seeds; a failure prints the seed that repeats it.
 set -euo pipefail
 packages=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./...)
 random=$(awk '/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 others=$(awk '!/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 if [ "${1:-}" = explore ]; then
-  # shellcheck disable=SC2086 # words are packages
+  # shellcheck disable=SC2086 # one argument for each package
   exec go test -count=1 -timeout 60m $random -rapid.checks="${CHECKS:-5000}"
 fi
 # shellcheck disable=SC2086

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Compares two versions of kube-proxy in a MODE, on the same seeds, and ends with 1 when NEW really drops more than OLD in a
-# scenario, and with 3 when a run cannot be trusted. Four seeds (RUNS) are the fewest that can show a difference.
+# Compares two versions of kube-proxy in a MODE on the same seeds. The exit code is 1 when NEW really drops more than OLD in a scenario, and
+# 3 when a run is invalid. Four seeds (RUNS) are the fewest that can show a difference.
 set -euo pipefail
 hitless="${HITLESS:-$(dirname "$0")/..}/bin/hitless"
 out=${OUT:-out/versions}
 worst=0
-compare() { # name, then the words of `hitless compare`
+compare() { # name, then arguments of `hitless compare`
   local name=$1 status=0
   shift
   "$hitless" compare "$@" --subject "kube-proxy@$OLD/$MODE" --subject "kube-proxy@$NEW/$MODE" --controlplane replay \

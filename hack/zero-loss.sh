@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Runs the bundled proxier through everything that must cost no connection, and on the same seeds kube-proxy in IPVS mode and a
-# twin: the bundled proxier with a fault that each row must see, or kube-proxy where it has the fault itself. The zeros of the first
-# count beside the losses of the last, which is checked. Writes the table of docs/proxier.md.
-# RUNS=N takes N seeds: 8 are half an hour for each row on two idle cores, and more than an hour for busy; fewer are a look, and leave
-# docs alone. ROWS=restart,kill takes these rows only.
+# Runs the bundled proxier through everything that must cost no connection, for docs/results/zero-loss.md. On the same seeds run kube-proxy
+# in IPVS mode and a red twin: the bundled proxier with a fault, or kube-proxy where it has the fault itself. Each zero must stand
+# beside a loss of the twin. RUNS=8 takes half an hour for each row on two idle cores, and more than an hour for busy. Fewer
+# RUNS do not change docs. ROWS=restart,kill runs only these rows.
 set -euo pipefail
 results=docs/results/zero-loss out=out/zero-loss
 runs=${RUNS:-8} rows=${ROWS:-rollout,flap,busy,restart,kill,upgrade,api-away,relist}
@@ -13,10 +12,10 @@ CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-s -w' -o $out
 cp "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)" $out/kube-proxy
 printf 'tcp 6 TCP\nudp 17 UDP\n' > $out/protocols # for hack/kube-proxy-at-once.yaml
 
-compare() { # row, what is compared with the bundled proxier, the twin last, then the words of `hitless compare`
+compare() { # row, other subjects with the twin last, then arguments of `hitless compare`
   row=$1 others=$2 status=0; shift 2
   [[ ",$rows," == *",$row,"* ]] || return 0
-  # shellcheck disable=SC2086 # one word for each subject
+  # shellcheck disable=SC2086 # one argument for each subject
   bin/hitless compare "$@" --subject bundled $(printf -- '--subject %s ' $others) --controlplane replay --runs "$runs" \
     --out "out/results/zero-loss/$row" || status=$?
   [ "$status" -le 1 ] || { echo "comparing $row ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
@@ -24,9 +23,9 @@ compare() { # row, what is compared with the bundled proxier, the twin last, the
   cp "out/results/zero-loss/$row/compare.json" "$results/$row.json"
 }
 
-# Windows are short: the time of a run is that of its attempts, and what kube-proxy does at a flap costs some seconds.
+# Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.
 short=(--set baseline=10s --set settle=10s)
-open=(--set lanes=tcp-new,tcp-long "${short[@]}") # what is open must survive too
+open=(--set lanes=tcp-new,tcp-long "${short[@]}") # open connections must survive too
 roll=(--rate 50 --set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
 flaps=(--nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s "${short[@]}") # of 2 pods
 
@@ -41,5 +40,5 @@ compare relist "$ipvs $twins/keeps-endpoints.yaml" api --set away=0s --set relis
 if [ "$runs" -lt 8 ]; then
   bin/hitless results "$results"/*.json
 else
-  ${GO:-go} test ./cmd/hitless -count=1 -run TestTheProxiersPageHasTheCommittedRuns -update
+  ${GO:-go} run ./hack/docs
 fi

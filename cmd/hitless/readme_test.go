@@ -1,140 +1,118 @@
 package main
 
 import (
-	"bytes"
-	"flag"
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
-	"github.com/hitless/hitless/suites"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write the tables and the picture of README.md and of docs from docs/results")
+const readme = "../../README.md"
 
-const (
-	readme      = "../../README.md"
-	disruptions = "../../docs/disruptions.md"
-	nightly     = "../../docs/nightly.md"
-
-	tableEnd = "<!-- end of the table -->\n"
-
-	pictureBegin = "<!-- The picture below is made by `make results`. -->\n"
-	pictureEnd   = "<!-- end of the picture -->\n"
-)
-
-// tableBegin is what stands before the table that a target of make writes.
-func tableBegin(target string) string {
-	return "<!-- The table below is made by `make " + target + "`. -->\n"
+// README.md fits two screens, and its examples are few.
+func TestReadmeIsShort(t *testing.T) {
+	text := read(t, readme)
+	if lines := strings.Count(text, "\n"); lines > 90 {
+		t.Errorf("README.md has %d lines, want at most 90", lines)
+	}
+	_, examples, _ := strings.Cut(text, "## Examples")
+	examples, _, _ = strings.Cut(examples, "## ")
+	if n := strings.Count(examples, "\n    hitless "); n != 5 {
+		t.Errorf("README.md has %d examples, want 5", n)
+	}
 }
 
-// The README claims nothing that was not measured: its table is the one of the committed comparisons.
-func TestTheReadmeHasTheCommittedResults(t *testing.T) {
-	holds(t, readme, tableBegin("results"), tableOf(t, "../../docs/results/*.json", reports.WriteResults), tableEnd)
-}
-
-// Nor does the page of the disruptions, whose table has each committed run.
-func TestTheDocsHaveTheCommittedRuns(t *testing.T) {
-	holds(t, disruptions, tableBegin("disruptions"), tableOf(t, "../../docs/results/disruptions/*.json", reports.WriteRuns), tableEnd)
-}
-
-// Nor does the page of the night's suites, each row of which can be repeated.
-func TestTheDocsHaveTheNight(t *testing.T) {
-	var all []*suites.Joint
-	for _, file := range committed(t, "../../docs/results/suites/*.json") {
-		j, err := suites.ReadJoint(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range j.Runs {
-			if len(r.HistorySha256) != 64 || r.Command == "" {
-				t.Errorf("%s: the run of %s in %s has no hash of its history, or no command", file, r.Subject, r.Scenario)
+// Every command line in the documentation parses: its commands and flags exist, and its flags have valid values.
+func TestDocsCommandsParse(t *testing.T) {
+	command := regexp.MustCompile(`^(?:- run: |- |run: |hitless lab shell -- )?(?:\S*/)?hitless ([a-z].*)$`)
+	parsed := 0
+	for _, page := range docPages(t) {
+		text := strings.ReplaceAll(read(t, page), "\\\n", " ")
+		code := ""
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "```") {
+				if code == "" {
+					code = strings.TrimSpace(line)
+				} else {
+					code = ""
+				}
+				continue
 			}
-		}
-		all = append(all, j)
-	}
-	var table bytes.Buffer
-	if err := suites.WriteTable(&table, all); err != nil {
-		t.Fatal(err)
-	}
-	holds(t, nightly, tableBegin("nightly"), "\n"+table.String()+"\n", tableEnd)
-}
-
-// committed are the results in files; none is not enough.
-func committed(t *testing.T, pattern string) []string {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no committed results in %s: %v", pattern, err)
-	}
-	return files
-}
-
-// tableOf is the table of committed comparisons. What has no hash of its history cannot be repeated, and is no result.
-func tableOf(t *testing.T, pattern string, write func(io.Writer, []*reports.Comparison) error) string {
-	t.Helper()
-	var all []*reports.Comparison
-	for _, file := range committed(t, pattern) {
-		c, err := reports.ReadComparison(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range c.Subjects {
-			for _, r := range s.Runs {
-				if len(r.HistorySha256) != 64 {
-					t.Errorf("%s: the run of %s with seed %d has no hash of its history", file, s.Subject, r.Seed)
+			if code == "" && !strings.HasPrefix(line, "    ") {
+				continue
+			}
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+			if strings.HasPrefix(line, "hitless timeline ") { // a timeline's first line
+				continue
+			}
+			for part := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ';' || r == '&' || r == '|' }) {
+				if m := command.FindStringSubmatch(strings.TrimSpace(part)); m != nil {
+					if err := parses(m[1]); err != nil {
+						t.Errorf("%s: hitless %s: %v", page, m[1], err)
+					}
+					parsed++
 				}
 			}
 		}
-		all = append(all, c)
 	}
-	var table bytes.Buffer
-	if err := write(&table, all); err != nil {
-		t.Fatal(err)
+	if parsed < 40 {
+		t.Errorf("only %d command lines were found", parsed)
 	}
-	return "\n" + table.String() + "\n"
+	for _, bad := range []string{"rn rollout", "run rollout --subjct bundled", "run rollout --seed one", "report"} {
+		if parses(bad) == nil {
+			t.Errorf("hitless %s was accepted", bad)
+		}
+	}
 }
 
-// Its picture is drawn from a run, too: the first of the comparison beside it, which has the hash of the run's history.
-func TestTheReadmeHasTheCommittedPicture(t *testing.T) {
-	picture, err := os.ReadFile("../../docs/results/rollout.lanes.txt")
+// parses returns an error unless a line is a command of this program with flags that it has. It runs nothing.
+func parses(line string) error {
+	line, _, _ = strings.Cut(line, " > ")
+	words := strings.Fields(strings.ReplaceAll(line, `"`, ""))
+	cmd, rest, err := root().Find(words)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	c, err := reports.ReadComparison("../../docs/results/rollout.json")
-	if err != nil {
-		t.Fatal(err)
+	if cmd.DisableFlagParsing {
+		return nil
 	}
-	run := c.Subjects[0].Runs[0]
-	if dropped := strings.Count(strings.ReplaceAll(string(picture), ",", ""), strconv.Itoa(run.Dropped)+" of "); run.Dropped == 0 || dropped != 1 {
-		t.Errorf("the picture is not of the first run of rollout.json, which dropped %d connections; `make results` draws it again", run.Dropped)
+	for _, flag := range words {
+		if flag == "--" {
+			break
+		}
+		if name, is := strings.CutPrefix(flag, "--"); is {
+			name, _, _ = strings.Cut(name, "=")
+			if name != "help" && lookup(cmd, name) == nil {
+				return &unknownFlag{name, cmd.CommandPath()}
+			}
+		}
 	}
-	holds(t, readme, pictureBegin, "\n```\n"+string(picture)+"```\n\n", pictureEnd)
+	cmd.InitDefaultHelpFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
-// holds checks a part of a page, or writes it with -update.
-func holds(t *testing.T, page, begin, want, end string) {
+func lookup(cmd *cobra.Command, name string) *pflag.Flag {
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f
+	}
+	return cmd.InheritedFlags().Lookup(name)
+}
+
+type unknownFlag struct{ flag, command string }
+
+func (e *unknownFlag) Error() string { return e.command + " has no flag --" + e.flag }
+
+func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begins := strings.Cut(string(text), begin)
-	old, after, ends := strings.Cut(rest, end)
-	if !begins || !ends {
-		t.Fatalf("%s has no place for what stands between %q and %q", page, begin, end)
-	}
-	if old == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s has not what is committed in docs/results between %q and %q; `go test ./cmd/hitless -run Committed -update` writes it", page, begin, end)
-	}
-	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return string(text)
 }

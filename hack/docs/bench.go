@@ -6,28 +6,24 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"testing"
 
 	"github.com/hitless/hitless/internal/bench"
 )
 
-// The page of the bundled proxier claims no cost, and no factor, that was not measured.
-func TestTheProxiersPageHasTheCommittedBenchmark(t *testing.T) {
-	rows := benchRows(t)
-	holds(t, proxierPage, tableBegin("bench-proxier"), "\n"+bench.Markdown(rows)+"\n"+factors(t, rows)+"\n", tableEnd)
-}
-
-// benchRows are the committed rows: each subject at each number of Services, once.
-func benchRows(t *testing.T) (rows []bench.Row) {
-	t.Helper()
-	for _, file := range committed(t, "../../docs/results/bench/*.json") {
+// benchRows returns the committed rows of `make bench-proxier`: each subject at each number of Services, once.
+func benchRows(top string) (rows []bench.Row, err error) {
+	files, err := committed(top, "bench/*.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		var part struct{ Rows []bench.Row }
 		if err := json.Unmarshal(data, &part); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		rows = append(rows, part.Rows...)
 	}
@@ -40,20 +36,28 @@ func benchRows(t *testing.T) (rows []bench.Row) {
 		for _, name := range bench.DefaultSubjects {
 			s, err := bench.ParseSubject(name)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 			want = append(want, fmt.Sprintf("%s %s %d", s.Spec, cmp.Or(s.MinSync, "default"), services))
 		}
 	}
 	if !slices.Equal(have, want) {
-		t.Fatalf("the committed rows are\n%q, want\n%q; `make bench-proxier` makes them", have, want)
+		return nil, fmt.Errorf("the committed rows are\n%q, want\n%q; run `make bench-proxier`", have, want)
 	}
-	return rows
+	return rows, nil
 }
 
-// factors is a table of how many times longer the fastest of kube-proxy's rows took than the bundled proxier.
-func factors(t *testing.T, rows []bench.Row) string {
-	t.Helper()
+func benchTables(top string) (string, error) {
+	rows, err := benchRows(top)
+	if err != nil {
+		return "", err
+	}
+	ratios, err := ratios(rows)
+	return bench.Markdown(rows) + "\n" + ratios, err
+}
+
+// ratios is a table of the time of the fastest kube-proxy divided by that of the bundled proxier.
+func ratios(rows []bench.Row) (string, error) {
 	columns := []struct {
 		head string
 		of   func(bench.Row) float64
@@ -74,11 +78,11 @@ func factors(t *testing.T, rows []bench.Row) string {
 		for _, c := range columns {
 			fastest := slices.MinFunc(others, func(a, b bench.Row) int { return cmp.Compare(c.of(a), c.of(b)) })
 			if c.of(bundled) <= 0 || c.of(fastest) <= 0 {
-				t.Fatalf("%s at %d Services: a time of nothing", c.head, bundled.Services)
+				return "", fmt.Errorf("%s at %d Services: a committed time is 0", c.head, bundled.Services)
 			}
 			text += fmt.Sprintf(" | %.1f times as long", c.of(fastest)/c.of(bundled))
 		}
 		text += " |\n"
 	}
-	return text
+	return text, nil
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/reports"
+)
+
+const top = "../.."
+
+// The pages and pictures hold exactly the committed results.
+func TestGeneratedPagesAreUpToDate(t *testing.T) {
+	pages, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pages) != len(parts)+2 {
+		t.Errorf("%d pages for %d parts and 2 pictures", len(pages), len(parts))
+	}
+	for _, p := range pages {
+		have, err := os.ReadFile(filepath.Join(top, p.file))
+		if err != nil {
+			t.Error(err)
+		} else if diff := cmp.Diff(string(have), string(p.text)); diff != "" {
+			t.Errorf("%s is out of date; run `make docs` (-committed +generated):\n%s", p.file, diff)
+		}
+	}
+}
+
+// A page without its markers, or without results, is an error and not an empty table.
+func TestGenerateNeedsMarkersAndResults(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := generate(dir); err == nil {
+		t.Error("generate succeeded without pages")
+	}
+	if _, err := committed(dir, "*.json"); err == nil {
+		t.Error("no results were accepted")
+	}
+}
+
+// Every committed run has the hash of its history, so that it can be repeated.
+func TestCommittedRunsHaveTheirHash(t *testing.T) {
+	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "zero-loss/*.json"} {
+		all, err := comparisons(top, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			for _, s := range c.Subjects {
+				for _, r := range s.Runs {
+					if len(r.HistorySha256) != 64 {
+						t.Errorf("%s: the run of %s with seed %d has no hash of its history", c.Command, s.Subject, r.Seed)
+					}
+				}
+			}
+		}
+	}
+	all, err := joints(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range all {
+		for _, r := range j.Runs {
+			if len(r.HistorySha256) != 64 || r.Command == "" {
+				t.Errorf("%s: the run of %s in %s has no hash of its history, or no command", j.Suite, r.Subject, r.Scenario)
+			}
+		}
+	}
+}
+
+// The drawing in text is of the first run of rollout.json.
+func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
+	picture, err := os.ReadFile(filepath.Join(top, "docs/results/rollout.lanes.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := reports.ReadComparison(filepath.Join(top, "docs/results/rollout.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := c.Subjects[0].Runs[0]
+	if dropped := strings.Count(strings.ReplaceAll(string(picture), ",", ""), strconv.Itoa(run.Dropped)+" of "); run.Dropped == 0 || dropped != 1 {
+		t.Errorf("the picture is not of the first run of rollout.json, which dropped %d connections; run `make results`", run.Dropped)
+	}
+}
+
+// README.md shows a failed rollout behind the subject that comparisons.md begins with, with its proof and its cause.
+func TestThePictureShowsACommittedRun(t *testing.T) {
+	r, err := reports.ReadReport(filepath.Join(top, picturedReport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := reports.ReadComparison(filepath.Join(top, "docs/results/rollout.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := r.Subject.Name + "@" + r.Subject.Version + "/" + r.Subject.Mode
+	if r.Verdict != reports.Fail || r.Totals.Dropped == 0 || r.Unexplained.Count > 0 || r.DetectionFloor.Ms == nil || subject != c.Subjects[0].Subject || r.Run.Scenario != c.Scenario {
+		t.Errorf("the pictured run of %s in %s: %s, %d dropped, %d unexplained", subject, r.Run.Scenario, r.Verdict, r.Totals.Dropped, r.Unexplained.Count)
+	}
+	svg, err := os.ReadFile(filepath.Join(top, "docs/images/rollout-light.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"rollout 1<", "pod on node-1 terminating", "load balancer: node-2<", strconv.Itoa(r.Totals.Dropped) + " of ", `class="dropped"`} {
+		if !strings.Contains(string(svg), word) {
+			t.Errorf("the picture lacks %q", word)
+		}
+	}
+}

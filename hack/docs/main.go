@@ -1,0 +1,180 @@
+// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results. It is run from
+// the top of the tree, by `make docs`. The tests beside it fail when a page is out of date.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites"
+)
+
+func main() {
+	pages, err := generate(".")
+	if err == nil {
+		err = write(".", pages)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		os.Exit(1)
+	}
+}
+
+// A page is a file of the tree with its generated parts renewed.
+type page struct {
+	file string // relative to the top of the tree
+	text []byte
+}
+
+// A part is what stands between two markers of a page.
+type part struct {
+	file, name string // the markers name it
+	text       func(top string) (string, error)
+}
+
+var parts = []part{
+	{"docs/results/comparisons.md", "comparisons", tableOf("*.json", reports.WriteResults)},
+	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", reports.WriteRuns)},
+	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", reports.WriteRuns)},
+	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", reports.WriteResults)},
+	{"docs/results/suites.md", "suites", suitesTable},
+	{"docs/results/proxier-cost.md", "bench-proxier", benchTables},
+	{"docs/reports.md", "lanes", lanesPicture},
+	{"docs/thousand-nodes.md", "fleets", fleetTable},
+}
+
+// picturedReport is the report of the run that README.md shows.
+const picturedReport = "docs/results/picture/report.json"
+
+// markers are the lines around a generated part.
+func (p part) markers() (begin, end string) {
+	return "<!-- begin " + p.name + ": written by `make docs` -->\n", "<!-- end " + p.name + " -->\n"
+}
+
+// generate returns all pages with generated parts, and the pictures, as they must be.
+func generate(top string) ([]page, error) {
+	var pages []page
+	for _, p := range parts {
+		text, err := os.ReadFile(filepath.Join(top, p.file))
+		if err != nil {
+			return nil, err
+		}
+		want, err := p.text(top)
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", p.name, p.file, err)
+		}
+		begin, end := p.markers()
+		before, rest, begins := strings.Cut(string(text), begin)
+		_, after, ends := strings.Cut(rest, end)
+		if !begins || !ends {
+			return nil, fmt.Errorf("%s has no lines %q and %q", p.file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		pages = append(pages, page{p.file, []byte(before + begin + "\n" + want + "\n" + end + after)})
+	}
+	pictures, err := pictures(top)
+	return append(pages, pictures...), err
+}
+
+// write writes the pages that differ from what is there, and prints their names.
+func write(top string, pages []page) error {
+	for _, p := range pages {
+		file := filepath.Join(top, p.file)
+		if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, p.text) {
+			continue
+		}
+		if err := os.WriteFile(file, p.text, 0o644); err != nil {
+			return err
+		}
+		fmt.Println(p.file)
+	}
+	return nil
+}
+
+// committed lists the results in files of docs/results.
+func committed(top, pattern string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(top, "docs/results", pattern))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("docs/results has no %s", pattern)
+	}
+	return files, err
+}
+
+func comparisons(top, pattern string) (all []*reports.Comparison, err error) {
+	files, err := committed(top, pattern)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		c, err := reports.ReadComparison(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// tableOf returns the table of committed comparisons.
+func tableOf(pattern string, write func(io.Writer, []*reports.Comparison) error) func(string) (string, error) {
+	return func(top string) (string, error) {
+		all, err := comparisons(top, pattern)
+		if err != nil {
+			return "", err
+		}
+		var table bytes.Buffer
+		err = write(&table, all)
+		return table.String(), err
+	}
+}
+
+func joints(top string) (all []*suites.Joint, err error) {
+	files, err := committed(top, "suites/*.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		j, err := suites.ReadJoint(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, j)
+	}
+	return all, nil
+}
+
+func suitesTable(top string) (string, error) {
+	all, err := joints(top)
+	if err != nil {
+		return "", err
+	}
+	var table bytes.Buffer
+	err = suites.WriteTable(&table, all)
+	return table.String(), err
+}
+
+// lanesPicture is the committed output of `hitless report DIR --format lanes`.
+func lanesPicture(top string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(top, "docs/results/rollout.lanes.txt"))
+	return "```\n" + string(text) + "```\n", err
+}
+
+// pictures are those of README.md.
+func pictures(top string) (all []page, err error) {
+	r, err := reports.ReadReport(filepath.Join(top, picturedReport))
+	if err != nil {
+		return nil, err
+	}
+	for _, theme := range []reports.Theme{reports.ThemeLight, reports.ThemeDark} {
+		var b bytes.Buffer
+		if err := reports.WriteSVG(&b, reports.PictureOf(r), theme); err != nil {
+			return nil, err
+		}
+		all = append(all, page{fmt.Sprintf("docs/images/rollout-%s.svg", theme), b.Bytes()})
+	}
+	return all, nil
+}
