@@ -1,11 +1,10 @@
-// Package proxier is the bundled IPVS Service proxy, which drops no connection while something changes, and is usable
-// on its own. It watches Services and EndpointSlices (package watch), computes the desired kernel state (desired),
-// plans the operations (plan), executes them and drains real servers (engine) on a kernel (kernel, linux, fake), and
-// answers health checks (health) and metrics (metrics).
+// Package proxier is a Kubernetes Service proxy on IPVS that drops nothing while something changes: the bundled proxier
+// of hitless, usable on its own. It watches Services and EndpointSlices (package watch), computes what the kernel should
+// hold (desired), plans the way there (plan), goes it step by step and watches real servers drain (engine), on a kernel
+// (kernel, linux, fake), and tells load balancers about it (health, metrics).
 //
-// This package joins the parts in one loop and provides the command. Limitation: IPVS does not distinguish clients,
-// so clients inside the cluster that use an external address of a Service with policy Local reach only endpoints of
-// their own node.
+// This package joins the parts in one loop and makes them a command. Clients inside the cluster that use an external
+// address of a Service with policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
 package proxier
 
 import (
@@ -21,339 +20,297 @@ import (
 	"github.com/hitless/hitless/proxier/metrics"
 )
 
-// Source provides API objects and their changes; implemented by *watch.Watcher.
+// Source is where API objects and their changes come from; *watch.Watcher is one.
 type Source interface {
 	engine.Objects
-	// Run starts the source and returns once all objects are known.
+	// Run starts it, and returns when all objects are known.
 	Run(context.Context) error
-	// Changed receives after a change since the last TakeChanged.
+	// Changed receives when something changed since the last Take.
 	Changed() <-chan struct{}
-	// TakeChanged returns the Services that changed since the last call.
-	TakeChanged() []types.NamespacedName
+	// Take returns the Services that changed since the last Take.
+	Take() []types.NamespacedName
 }
 
-// HealthChecks serves the healthCheckNodePorts of Services; implemented by *health.Services.
-type HealthChecks interface {
-	// Set sets a Service's port and its number of ready local endpoints.
+// Checks answer at the healthCheckNodePorts of Services; *health.Services is one.
+type Checks interface {
+	// Set tells a Service's port and its number of ready local endpoints.
 	Set(name types.NamespacedName, port uint16, local int)
-	// Delete stops the server of a Service, if it exists.
+	// Delete stops the server of a Service, if it has one.
 	Delete(types.NamespacedName)
-	// Open opens the ports that are not open yet. It may be retried after an error.
+	// Open opens the ports that are not open yet, or says why it could not.
 	Open() error
 	// Close stops all servers.
 	Close()
 }
 
-// Config holds the parts of a Proxier. All fields except OnStarted are required.
+// Config is what a Proxier is made of. All fields but Started must be set.
 type Config struct {
-	Source       Source
-	Kernel       kernel.Kernel
-	Engine       engine.Options
-	Node         *health.Node
-	HealthChecks HealthChecks
-	Metrics      *metrics.Metrics
-	Log          *slog.Logger
-	Periods      Periods
-	OnStarted    func() // called once, after the first full pass
+	Source  Source
+	Kernel  kernel.Kernel
+	Engine  engine.Options
+	Node    *health.Node
+	Checks  Checks
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+	Periods Periods
+	Started func() // is called once, after the first pass over everything
 }
 
-// Periods are the intervals of the loop.
+// Periods say when the loop does what by itself.
 type Periods struct {
-	MinSync   time.Duration // minimum time between the end of one pass over changes and the next; 0 for none
-	Retry     time.Duration // maximum time until a retry after a failure; the first retry follows after a second
-	Reconcile time.Duration // time between full passes; 0 for the first one only
-	Flows     time.Duration // delay of the deletion of stale conntrack entries, which batches changes
+	MinSync   time.Duration // least time from the end of one pass over changes to the next; 0 for none
+	Retry     time.Duration // most time until something that failed is tried again; it starts with a second
+	Reconcile time.Duration // time between passes that read the whole kernel; 0 for none but the first
+	Flows     time.Duration // time until conntrack is made to forget what leads nowhere; changes gather meanwhile
 }
 
-// Proxier synchronises one node's kernel with the API.
+// Proxier keeps one node's kernel up to date.
 type Proxier struct {
 	Config
-	engine           *engine.Engine
-	timers           timers
-	damaged          <-chan struct{} // nil if the kernel does not detect damage
-	lastDrain        time.Time       // time of the last drain pass
-	healthCheckError string          // the logged error of health check ports; empty if all are open
+	engine   *engine.Engine
+	clocks   clocks
+	damaged  <-chan struct{} // nil when the kernel cannot tell
+	looked   time.Time       // at what drains, the last time
+	unopened string          // why health check ports are not open, as it was logged; empty when all are
 }
 
-// timers wake the loop. Only running timers cause wake-ups; an idle proxier waits for the next reconciliation only.
-type timers struct {
-	sync, drain, flows, reconcile, restore timer
+// clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
+type clocks struct {
+	sync, drain, flows, reconcile, restore clock
 
-	retry   backoff // after failures
-	refused backoff // after rejections by the kernel or used ports, which may last and are no failures of the proxier
+	retry   backoff // of what failed
+	refused backoff // of what others refuse, which is no failure of the proxier's and may last
 }
 
-// timer is a time.Timer that knows whether it is running.
-type timer struct {
+// clock is a timer that knows whether it runs.
+type clock struct {
 	*time.Timer
 	running bool
 }
 
-func newTimer() timer {
+func newClock() clock {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return timer{Timer: t}
+	return clock{Timer: t}
 }
 
-// start starts the timer unless it is running or d is 0.
-func (c *timer) start(d time.Duration) {
+// start lets it run unless it runs already.
+func (c *clock) start(d time.Duration) {
 	if !c.running && d > 0 {
 		c.Reset(d)
 		c.running = true
 	}
 }
 
-func (c *timer) stop() {
+func (c *clock) stop() {
 	c.Stop()
 	c.running = false
 }
 
-// backoff is a timer whose interval doubles from one second.
+// backoff is a clock that waits twice as long each time, beginning with a second.
 type backoff struct {
-	timer
-	interval time.Duration
+	clock
+	pause time.Duration
 }
 
-// schedule starts the timer unless it is running. The interval is at most most.
-func (b *backoff) schedule(most time.Duration) {
+// again starts it unless it runs already.
+func (b *backoff) again(most time.Duration) {
 	if !b.running {
-		b.interval = min(max(2*b.interval, time.Second), max(most, time.Second))
-		b.start(b.interval)
+		b.pause = min(max(2*b.pause, time.Second), max(most, time.Second))
+		b.start(b.pause)
 	}
 }
 
-// reset stops the timer and resets the interval.
-func (b *backoff) reset() {
+// over stops it, and the next time begins with a second.
+func (b *backoff) over() {
 	b.stop()
-	b.interval = 0
+	b.pause = 0
 }
 
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
-	p := &Proxier{Config: c, engine: engine.New(c.Metrics.WrapKernel(c.Kernel), c.Source, c.Engine),
-		timers: timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), backoff{timer: newTimer()}, backoff{timer: newTimer()}}}
+	p := &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
+		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), backoff{clock: newClock()}, backoff{clock: newClock()}}}
 	if k, watched := c.Kernel.(kernel.DamageNotifier); watched {
 		p.damaged = k.Damaged()
 	}
 	return p
 }
 
-// Run runs until the context ends and leaves the kernel state in place, so the node continues to forward. It returns
-// an error if it could not start because the API or the kernel was not readable.
+// Run works until the context ends, and leaves the kernel as it is then: the node goes on forwarding. An error means that
+// it could not start, since it could see neither the API nor the kernel.
 func (p *Proxier) Run(ctx context.Context) error {
-	defer p.HealthChecks.Close()
+	defer p.Checks.Close()
 	if err := p.Source.Run(ctx); err != nil {
-		return ignoreCanceled(ctx, err)
+		return ended(ctx, err)
 	}
-	if err := p.syncAll(ctx); err != nil {
-		return ignoreCanceled(ctx, err)
+	if err := p.full(ctx); err != nil {
+		return ended(ctx, err)
 	}
-	if p.OnStarted != nil {
-		p.OnStarted()
+	if p.Started != nil {
+		p.Started()
 	}
-	p.timers.reconcile.start(p.Periods.Reconcile)
+	p.clocks.reconcile.start(p.Periods.Reconcile)
 	for ctx.Err() == nil {
 		p.step(ctx)
 	}
 	return nil
 }
 
-// ignoreCanceled returns nil if the context has ended, else err.
-func ignoreCanceled(ctx context.Context, err error) error {
+// ended takes the end of the context for what it is, no failure.
+func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// step waits for the next event and handles it.
+// step waits for the next thing to do, and does it.
 func (p *Proxier) step(ctx context.Context) {
 	changed := p.Source.Changed()
-	if p.timers.sync.running {
-		changed = nil // the last pass was less than MinSync ago; changes accumulate
+	if p.clocks.sync.running {
+		changed = nil // the last pass was less than MinSync ago; changes gather meanwhile
 	}
 	damaged := p.damaged
-	if p.timers.restore.running {
+	if p.clocks.restore.running {
 		damaged = nil
 	}
 	select {
 	case <-ctx.Done():
 	case <-damaged:
 		p.restore(ctx)
-		p.timers.restore.start(minRestoreInterval)
-	case <-p.timers.restore.C:
-		p.timers.restore.running = false
+		p.clocks.restore.start(betweenRestores)
+	case <-p.clocks.restore.C:
+		p.clocks.restore.running = false
 	case <-changed:
-		p.syncChanges(ctx)
-		p.timers.sync.start(p.Periods.MinSync)
-	case <-p.timers.sync.C:
-		p.timers.sync.running = false
-	case <-p.timers.retry.C:
-		p.timers.retry.running = false
-		p.syncChanges(ctx)
-	case <-p.timers.refused.C:
-		p.timers.refused.running = false
-		p.syncChanges(ctx)
-	case <-p.timers.drain.C:
-		p.timers.drain.running = false
+		p.sync(ctx)
+		p.clocks.sync.start(p.Periods.MinSync)
+	case <-p.clocks.sync.C:
+		p.clocks.sync.running = false
+	case <-p.clocks.retry.C:
+		p.clocks.retry.running = false
+		p.sync(ctx)
+	case <-p.clocks.refused.C:
+		p.clocks.refused.running = false
+		p.sync(ctx)
+	case <-p.clocks.drain.C:
+		p.clocks.drain.running = false
 		p.drain(ctx)
-	case <-p.timers.flows.C:
-		p.timers.flows.running = false
-		p.forgetFlows(ctx)
-	case <-p.timers.reconcile.C:
-		p.timers.reconcile.running = false
-		if err := p.syncAll(ctx); err != nil && ctx.Err() == nil {
+	case <-p.clocks.flows.C:
+		p.clocks.flows.running = false
+		p.forget(ctx)
+	case <-p.clocks.reconcile.C:
+		p.clocks.reconcile.running = false
+		if err := p.full(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("reconciliation failed", "error", err)
 		}
-		p.timers.reconcile.start(p.Periods.Reconcile)
+		p.clocks.reconcile.start(p.Periods.Reconcile)
 	}
 }
 
-// syncChanges runs a pass over changes and earlier failures.
-func (p *Proxier) syncChanges(ctx context.Context) {
-	names := p.Source.TakeChanged()
+// sync is a pass over what changed, and over what failed before.
+func (p *Proxier) sync(ctx context.Context) {
+	names := p.Source.Take()
 	begin := time.Now()
 	report, err := p.engine.Sync(ctx, names)
 	if err != nil && ctx.Err() == nil {
-		p.Log.Error("synchronisation failed", "error", err)
+		p.Log.Error("synchronising failed", "error", err)
 	}
 	p.finish(ctx, pass{"changes", names, report, err, time.Since(begin)})
 }
 
-// syncAll runs a full pass.
-func (p *Proxier) syncAll(ctx context.Context) error {
-	names := append(p.Source.TakeChanged(), p.Source.Names()...) // deleted Services are among the changed ones only
+// full is a pass over everything.
+func (p *Proxier) full(ctx context.Context) error {
+	names := append(p.Source.Take(), p.Source.Names()...) // Services that are gone are among the taken ones only
 	begin := time.Now()
 	report, err := p.engine.Full(ctx)
 	p.finish(ctx, pass{"everything", names, report, err, time.Since(begin)})
 	return err
 }
 
-// minRestoreInterval bounds the rate of repairs, in case another program keeps deleting the rules.
-const minRestoreInterval = 100 * time.Millisecond
+// betweenRestores is the least time between two of them, lest two programs that undo each other's rules do nothing else.
+const betweenRestores = 100 * time.Millisecond
 
-// restore runs a pass over the filter sets and rules after damage.
+// restore is a pass over the filter sets and the rules that use them, after somebody took some away.
 func (p *Proxier) restore(ctx context.Context) {
 	begin := time.Now()
 	report, err := p.engine.Restore(ctx)
 	p.finish(ctx, pass{"damage", nil, report, err, time.Since(begin)})
 }
 
-// minDrainInterval bounds the rate of drain passes.
-const minDrainInterval = time.Second
+// betweenLooks is the least time between two looks at what drains, whatever is due.
+const betweenLooks = time.Second
 
 func (p *Proxier) drain(ctx context.Context) {
 	begin := time.Now()
-	p.lastDrain = p.Engine.Now()
+	p.looked = p.Engine.Now()
 	report, err := p.engine.Drain(ctx)
 	p.finish(ctx, pass{"drains", nil, report, err, time.Since(begin)})
 }
 
-func (p *Proxier) forgetFlows(ctx context.Context) {
+func (p *Proxier) forget(ctx context.Context) {
 	report, err := p.engine.ForgetFlows(ctx)
-	logLines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
+	lines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
 	if err == nil && p.engine.StaleFlows() > 0 {
-		p.timers.flows.start(max(p.Periods.Flows, p.Periods.Retry))
+		p.clocks.flows.start(max(p.Periods.Flows, p.Periods.Retry))
 	}
 }
 
 // pass is one call of the engine.
 type pass struct {
-	scope  string
+	over   string
 	names  []types.NamespacedName
 	report engine.Report
 	err    error
 	took   time.Duration
 }
 
-// finish logs and counts a pass and schedules what is left to do.
+// finish tells everybody what a pass did, and sets the clocks for what it left undone.
 func (p *Proxier) finish(ctx context.Context, done pass) {
 	complete := done.err == nil && len(done.report.Failures) == 0 && !p.engine.Pending()
-	p.report(done, complete)
-	opened := p.updateHealthChecks(done.names)
-	p.timers.drain.stop()
+	p.tell(done, complete)
+	opened := p.check(done.names)
+	p.clocks.drain.stop()
 	if at, any := p.engine.NextDrain(); any {
 		now := p.Engine.Now()
-		p.timers.drain.start(max(at.Sub(now), p.lastDrain.Add(minDrainInterval).Sub(now), time.Millisecond))
+		p.clocks.drain.start(max(at.Sub(now), p.looked.Add(betweenLooks).Sub(now), time.Millisecond))
 	}
 	if p.engine.StaleFlows() > 0 {
-		p.timers.flows.start(p.Periods.Flows)
+		p.clocks.flows.start(p.Periods.Flows)
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	if complete {
 		p.Node.Updated()
-		p.timers.retry.reset()
+		p.clocks.retry.over()
 	} else {
-		p.timers.retry.schedule(p.Periods.Retry)
+		p.clocks.retry.again(p.Periods.Retry)
 	}
 	if opened && !p.engine.HasRejected() {
-		p.timers.refused.reset()
+		p.clocks.refused.over()
 	} else {
-		p.timers.refused.schedule(p.Periods.Retry)
+		p.clocks.refused.again(p.Periods.Retry)
 	}
 }
 
-// updateHealthChecks updates the healthCheckNodePorts of Services after their kernel state, and reports whether all
-// are open. An error is logged only when it changes.
-func (p *Proxier) updateHealthChecks(names []types.NamespacedName) (opened bool) {
+// check brings the healthCheckNodePorts of Services up to date, once the kernel is, and reports whether all of them are open. Why
+// one is not is logged once, however often it is tried.
+func (p *Proxier) check(names []types.NamespacedName) (opened bool) {
 	for _, name := range names {
 		if c := p.engine.HealthCheck(name); c != nil {
-			p.HealthChecks.Set(name, c.Port, c.Local)
+			p.Checks.Set(name, c.Port, c.Local)
 		} else {
-			p.HealthChecks.Delete(name)
+			p.Checks.Delete(name)
 		}
 	}
 	why := ""
-	if err := p.HealthChecks.Open(); err != nil {
+	if err := p.Checks.Open(); err != nil {
 		why = err.Error()
 	}
-	if why != p.healthCheckError && why != "" {
+	if why != p.unopened && why != "" {
 		p.Log.Error("health checks", "error", why)
 	}
-	p.healthCheckError = why
+	p.unopened = why
 	return why == ""
-}
-
-// maxLinesPerPass bounds the log lines of each kind in one pass, except for refusals: a rollout is logged endpoint by
-// endpoint, a start with 40,000 is counted.
-const maxLinesPerPass = 50
-
-// report logs and counts a pass. A pass without operations is only counted.
-func (p *Proxier) report(done pass, complete bool) {
-	r := done.report
-	if done.scope == "everything" || done.scope == "changes" {
-		p.Metrics.ObservePass(done.scope == "everything", done.took, complete, time.Now())
-	}
-	p.Metrics.SetSizes(p.engine.Size(), p.engine.Draining())
-	p.Metrics.Repaired(len(r.Repairs))
-	for _, m := range r.Changes {
-		p.Metrics.RealServerChanged(string(m.Kind))
-	}
-	for _, refusal := range r.Refused {
-		p.Metrics.Refused(string(refusal.Reason))
-		// Every refusal is logged, since it is not repeated.
-		p.Log.Warn("refused", "service", refusal.Service.String(), "reason", string(refusal.Reason), "detail", refusal.Detail)
-	}
-	logLines(p.Log, slog.LevelInfo, "endpoint", len(r.Changes), func(i int) []any {
-		m := r.Changes[i]
-		return []any{"service", m.Service.String(), "vip", m.Virtual.String(), "rs", m.Real.String(), "what", string(m.Kind)}
-	})
-	logLines(p.Log, slog.LevelWarn, "repaired", len(r.Repairs), func(i int) []any { return []any{"operation", r.Repairs[i]} })
-	logLines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
-	if r.Operations > r.Rejected || len(r.Failures) > 0 || done.scope == "everything" && !p.timers.reconcile.running {
-		p.Log.Info("synced", "over", done.scope, "services", r.Services, "operations", r.Operations, "failures", len(r.Failures),
-			"draining", p.engine.Draining(), "us", done.took.Microseconds())
-	}
-}
-
-// logLines logs up to maxLinesPerPass of n lines, and the number of the others.
-func logLines(log *slog.Logger, level slog.Level, message string, n int, attrs func(int) []any) {
-	for i := range min(n, maxLinesPerPass) {
-		log.Log(context.Background(), level, message, attrs(i)...)
-	}
-	if n > maxLinesPerPass {
-		log.Log(context.Background(), level, message+", and more", "count", n-maxLinesPerPass)
-	}
 }

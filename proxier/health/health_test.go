@@ -140,12 +140,12 @@ func TestServices(t *testing.T) {
 	for _, p := range []uint16{old, port} {
 		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
 			c.Close()
-			t.Errorf("port %d is still open", p)
+			t.Errorf("port %d still answers", p)
 		}
 	}
 }
 
-func TestUsedPortIsRetried(t *testing.T) {
+func TestPortInUseIsSaidAndTriedAgain(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
@@ -155,28 +155,28 @@ func TestUsedPortIsRetried(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	s.Set(types.NamespacedName{Name: "web"}, uint16(port), 1)
 	if err := s.Open(); err == nil {
-		t.Error("a used port was opened")
+		t.Error("a port that is in use was opened")
 	}
 	if err := s.Open(); err == nil {
-		t.Error("a used port was opened by the second Open")
+		t.Error("it was opened at the second try")
 	}
 	l.Close()
 	if err := s.Open(); err != nil {
-		t.Errorf("the port is free: %v", err)
+		t.Errorf("it is free now: %v", err)
 	}
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 	if err != nil || response.StatusCode != 200 {
-		t.Errorf("response %v, error %v", response, err)
+		t.Errorf("answer %v, error %v", response, err)
 	}
 }
 
-// Services can exchange ports in one pass, in any order of Set.
-func TestServicesExchangePorts(t *testing.T) {
+// Ports that Services hand to each other in one pass are opened in it, in whatever order the Services are told.
+func TestPortsChangeHands(t *testing.T) {
 	s := NewServices(func() bool { return true })
 	defer s.Close()
 	app, web := types.NamespacedName{Name: "app"}, types.NamespacedName{Name: "web"}
 	one, two := freePort(t), freePort(t)
-	for range 100 { // including servers that have just started
+	for range 100 { // a server that has only just begun gives its port back too
 		s.Set(app, one, 1)
 		s.Set(web, two, 1)
 		if err := s.Open(); err != nil {
@@ -185,12 +185,12 @@ func TestServicesExchangePorts(t *testing.T) {
 		s.Set(app, two, 1)
 		s.Set(web, one, 1)
 		if err := s.Open(); err != nil {
-			t.Fatalf("after the exchange: %v", err)
+			t.Fatalf("after they were exchanged: %v", err)
 		}
 		s.Set(app, one, 1)
 		s.Delete(web)
 		if err := s.Open(); err != nil {
-			t.Fatalf("after one Service took the other's port: %v", err)
+			t.Fatalf("after one was left to the other: %v", err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package watch keeps the Services and EndpointSlices of a cluster, and the proxier's own Node, up to date through
-// client-go informers, and reports which Services changed.
+// client-go informers, and says which Services changed since it was last asked. It decides nothing about them.
 package watch
 
 import (
@@ -26,52 +26,53 @@ import (
 // autoscalerTaint marks a node that the cluster autoscaler is about to remove (KEP-3836).
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
-// Listener receives changes immediately, from several goroutines. Its functions must not block, nor call the Watcher.
-// Service, Endpoints and Taken are called in the order in which changes become part of a TakeChanged.
+// Listener is told of changes at once, from several goroutines. It must not block, nor call the watcher. Service,
+// Endpoints and Taken are told in the order in which changes become part of a Take.
 type Listener struct {
 	Service   func()                // a Service changed
-	Endpoints func(since time.Time) // an EndpointSlice changed; since is the time of the pod's change, zero if unknown
-	Taken     func()                // TakeChanged was called and returned all earlier changes
-	Eligible  func(eligible bool)   // whether the Node should receive traffic
+	Endpoints func(since time.Time) // an EndpointSlice changed; since the pod did, zero where nothing says when
+	Taken     func()                // Take was called: all earlier changes are known to the caller
+	Eligible  func(eligible bool)   // the Node is, or is not, one that should get traffic
 }
 
-// Watcher watches the API; see the package comment. It is safe for concurrent use.
+// Watcher is described in the package comment. It is safe for concurrent use.
 type Watcher struct {
 	node     string
 	listener Listener
 	log      *slog.Logger
 
 	services, slices, nodes cache.SharedIndexInformer
-	synced                  []cache.DoneChecker // sync state of Services and EndpointSlices
-	nodeSynced              cache.DoneChecker
-	nodeTimeout             time.Duration // time limit for the Node
+	delivered               []cache.DoneChecker // Services and EndpointSlices
+	nodeKnown               cache.DoneChecker
+	patience                time.Duration // with the Node
 
 	mu      sync.Mutex
 	dirty   map[types.NamespacedName]bool
-	addrs   []netip.Addr // of the Node
+	addrs   []netip.Addr // of the Node, as last seen
 	zone    string
 	changed chan struct{}
 }
 
-// New returns a watcher that has not started. It prefers protobuf, a tenth of the work of JSON, but accepts JSON.
+// New returns a watcher that has not started. Answers are asked for as protobuf, a tenth of the work of JSON, which thin API
+// servers may give instead.
 func New(config *rest.Config, node string, listener Listener, log *slog.Logger) (*Watcher, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	config.UserAgent = "hitless-proxier"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	w := &Watcher{node: node, listener: listener, log: log, nodeTimeout: nodeSyncTimeout,
+	w := &Watcher{node: node, listener: listener, log: log, patience: nodePatience,
 		services: services(client), slices: endpointSlices(client), nodes: nodes(client, node),
 		dirty: map[types.NamespacedName]bool{}, changed: make(chan struct{}, 1)}
-	if err := w.addHandlers(); err != nil {
+	if err := w.listen(); err != nil {
 		return nil, fmt.Errorf("preparing the informers: %w", err)
 	}
 	return w, nil
 }
 
-func (w *Watcher) addHandlers() error {
+func (w *Watcher) listen() error {
 	for _, l := range []struct {
 		informer cache.SharedIndexInformer
 		what     string
@@ -82,10 +83,10 @@ func (w *Watcher) addHandlers() error {
 		{w.slices, "endpointslices", w.slicesHandler(), true},
 		{w.nodes, "nodes", w.nodeHandler(), false},
 	} {
-		if err := l.informer.SetTransform(dropManagedFields); err != nil {
+		if err := l.informer.SetTransform(slim); err != nil {
 			return err
 		}
-		if err := l.informer.SetWatchErrorHandlerWithContext(w.logWatchError(l.what)); err != nil {
+		if err := l.informer.SetWatchErrorHandlerWithContext(w.troubled(l.what)); err != nil {
 			return err
 		}
 		registration, err := l.informer.AddEventHandler(l.handler)
@@ -93,48 +94,48 @@ func (w *Watcher) addHandlers() error {
 			return err
 		}
 		if l.needed {
-			w.synced = append(w.synced, registration.HasSyncedChecker())
+			w.delivered = append(w.delivered, registration.HasSyncedChecker())
 		} else {
-			w.nodeSynced = registration.HasSyncedChecker()
+			w.nodeKnown = registration.HasSyncedChecker()
 		}
 	}
 	return nil
 }
 
-// nodeSyncTimeout bounds the time that the start waits for the Node. Only NodePorts need its addresses.
-const nodeSyncTimeout = 10 * time.Second
+// nodePatience is how long the start waits for the Node. Its addresses are needed for NodePorts only.
+const nodePatience = 10 * time.Second
 
-// Run starts the watches and returns once all Services and EndpointSlices are known, or with the context's error. It
-// also waits for the Node for a limited time. Without it, only new NodePorts are delayed. The watches end with the
-// context.
+// Run starts to watch and returns when all Services and EndpointSlices are known, or with the context's error. It waits
+// for the Node too, since NodePorts stand on its addresses; but only for a while, and without it the rest works, and NodePorts
+// that an earlier process served. The watching ends with the context.
 func (w *Watcher) Run(ctx context.Context) error {
 	for _, i := range []cache.SharedIndexInformer{w.services, w.slices, w.nodes} {
 		go i.RunWithContext(ctx)
 	}
-	for _, all := range w.synced {
+	for _, all := range w.delivered {
 		select {
 		case <-all.Done():
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the first list of Services and EndpointSlices: %w", context.Cause(ctx))
 		}
 	}
-	timeout := time.NewTimer(w.nodeTimeout)
-	defer timeout.Stop()
+	patience := time.NewTimer(w.patience)
+	defer patience.Stop()
 	select {
-	case <-w.nodeSynced.Done():
-	case <-timeout.C:
-		w.log.Warn("the Node is not known yet; new NodePorts on its primary address are delayed", "node", w.node, "waited", w.nodeTimeout)
+	case <-w.nodeKnown.Done():
+	case <-patience.C:
+		w.log.Warn("the Node is not known yet; new NodePorts on its primary address will follow", "node", w.node, "waited", w.patience)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the Node: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// Changed receives after a change since the last TakeChanged.
+// Changed receives when something changed since the last Take.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// TakeChanged returns the Services that changed since the last call, sorted.
-func (w *Watcher) TakeChanged() []types.NamespacedName {
+// Take returns the Services that changed since the last Take, sorted.
+func (w *Watcher) Take() []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := slices.SortedFunc(maps.Keys(w.dirty), desired.CompareNames)
@@ -147,11 +148,11 @@ func (w *Watcher) TakeChanged() []types.NamespacedName {
 	return names
 }
 
-func (w *Watcher) markDirty(name types.NamespacedName, notify func()) {
+func (w *Watcher) mark(name types.NamespacedName, tell func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dirty[name] = true
-	notify()
+	tell()
 	w.wake()
 }
 
@@ -162,8 +163,7 @@ func (w *Watcher) wake() {
 	}
 }
 
-// NodeAddresses implements engine.Objects. The addresses stay after the Node object is deleted, since the machine
-// still has them.
+// NodeAddresses implements engine.Objects. A Node that is gone leaves its addresses behind: the machine still has them.
 func (w *Watcher) NodeAddresses() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
