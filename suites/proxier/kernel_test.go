@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package proxier proves the bundled proxier on the lab's kernel: the tests of its kernel part, which skip where there is
-// no IPVS, have to pass there, and none may skip.
+// Package proxier runs the proxier's tests that need IPVS in the lab's kernel. Elsewhere they skip where the kernel
+// has no IPVS; here none may skip.
 package proxier
 
 import (
@@ -26,36 +26,36 @@ import (
 )
 
 var (
-	only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; all when empty")
-	seed = flag.Int64("guest.seed", 1, "seed of the guest: another one moves everything in time a little")
+	only = flag.String("guest.run", "", "regular expression of the tests to run in the guest; empty for all")
+	seed = flag.Int64("guest.seed", 1, "seed of the guest, which shifts its timing")
 )
 
-// packages have tests with the tag netns that need IPVS. Contract has a guest of its own: each new network namespace begins with sysctls
-// of the first one, which some of the others change.
+// packages have netns tests that need IPVS. contract has its own guest, since new network namespaces inherit sysctls
+// of the first one, which other tests change.
 var (
 	packages = []string{"proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration"}
 	contract = []string{"suites/proxier/contract"}
 )
 
-// smoke are the tests that `make smoke` runs: connections through virtual servers, and what a change does to them.
+// smoke matches the tests of `make smoke`: connections through virtual servers, and the effect of changes on them.
 const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
 
-// kubeProxy is what the node migrates from and to.
+// kubeProxy is the kube-proxy that the migration and contract tests use.
 var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
 
-func TestOnTheRealKernel(t *testing.T) { onTheRealKernel(t, packages) }
+func TestOnTheRealKernel(t *testing.T) { runInGuest(t, packages) }
 
-func TestTheContract(t *testing.T) {
+func TestContract(t *testing.T) {
 	if smokeOnly() {
-		t.Skip("make smoke has no test of it: it takes a minute and more")
+		t.Skip("not part of make smoke: it takes more than a minute")
 	}
-	onTheRealKernel(t, contract)
+	runInGuest(t, contract)
 }
 
 func smokeOnly() bool { return suites.Selected(suites.Smoke) && !suites.Whole() }
 
-// onTheRealKernel runs the tests of packages in a guest; all have to pass.
-func onTheRealKernel(t *testing.T, packages []string) {
+// runInGuest runs the tests of packages in a guest; all must pass.
+func runInGuest(t *testing.T, packages []string) {
 	t.Helper()
 	result := regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): `)
 	counts := map[string]int{}
@@ -65,11 +65,11 @@ func onTheRealKernel(t *testing.T, packages []string) {
 		}
 		t.Log(line)
 		if strings.Contains(line, "no tests to run") && *only == "" && !smokeOnly() {
-			t.Error("a package has no test that runs here")
+			t.Error("a package has no matching test")
 		}
 	})
 	if counts["FAIL"]+counts["SKIP"] > 0 || counts["PASS"] == 0 {
-		t.Errorf("%d tests passed, %d failed and %d skipped in the guest; all have to pass", counts["PASS"], counts["FAIL"], counts["SKIP"])
+		t.Errorf("%d tests passed, %d failed and %d skipped in the guest; all must pass", counts["PASS"], counts["FAIL"], counts["SKIP"])
 	}
 	for _, line := range console {
 		if strings.HasPrefix(line, "hitless:") {
@@ -78,7 +78,7 @@ func onTheRealKernel(t *testing.T, packages []string) {
 	}
 }
 
-// boot runs the tests in the guest, and returns the last lines of its console.
+// boot runs the tests in a guest and returns the last lines of its console.
 func boot(t *testing.T, packages []string, line func(string)) []string {
 	t.Helper()
 	image, kernel := image(t, packages)
@@ -103,7 +103,7 @@ func boot(t *testing.T, packages []string, line func(string)) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(file) // it has this test's programs in it, which no other run asks for
+	defer os.Remove(file) // it contains this run's test programs, which no other run uses
 	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: whole, MemoryMB: 2048,
 		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
@@ -119,7 +119,7 @@ func closed(o *vm.Outcome) []string {
 	return nil
 }
 
-// image packs the test programs, and what they and the guest's first process need.
+// image packs the test programs and the programs that they and the guest need.
 func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 	t.Helper()
 	dir, err := cache.Dir()

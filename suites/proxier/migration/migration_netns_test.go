@@ -1,7 +1,7 @@
 //go:build netns
 
-// Package migration moves a node from an unmodified kube-proxy to the bundled proxier and back, under traffic. It runs in the
-// lab's kernel: go test -tags lab ./suites/proxier
+// Package migration tests the migration of a node from an unmodified kube-proxy to the bundled proxier and back under
+// traffic. It runs in the lab's kernel: go test -tags lab ./suites/proxier
 package migration
 
 import (
@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/suites/proxier/stage"
+	"github.com/hitless/hitless/suites/proxier/testnode"
 )
 
 const (
@@ -40,31 +40,31 @@ const (
 
 var podAddrs = []string{"10.244.1.1", "10.244.1.2"}
 
-// place is the node with a client on one side and pods on the other, each in a namespace.
-type place struct {
-	*stage.Node
+// testbed is a node with a client on one side and pods on the other, each in a namespace.
+type testbed struct {
+	*testnode.Node
 	client netns.NsHandle
 }
 
-func newPlace(t *testing.T) place {
+func newTestbed(t *testing.T) testbed {
 	t.Helper()
-	n := stage.New(t, plane(t))
+	n := testnode.New(t, newAPI(t))
 	client := n.Neighbour(t, "client", []string{nodeAddr}, clientAddr)
 	pods := n.Neighbour(t, "pods", []string{gatewayAddr}, podAddrs...)
-	stage.Inside(pods, func() {
+	testnode.InNetns(pods, func() {
 		l, err := net.Listen("tcp4", ":8080")
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		t.Cleanup(func() { l.Close() })
-		go answer(l)
+		go echo(l)
 	})
-	return place{n, client}
+	return testbed{n, client}
 }
 
-// answer echoes.
-func answer(l net.Listener) {
+// echo returns what it receives.
+func echo(l net.Listener) {
 	for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 		go func() {
 			defer c.Close()
@@ -73,11 +73,11 @@ func answer(l net.Listener) {
 	}
 }
 
-// plane has one Service of type LoadBalancer with two pods, and the Node.
-func plane(t *testing.T) *replay.Server {
+// newAPI returns an API server with one LoadBalancer Service of two pods, and the Node.
+func newAPI(t *testing.T) *replay.Server {
 	t.Helper()
 	plane := replay.New()
-	name, port, yes, where := "http", int32(8080), true, stage.Name
+	name, port, yes, where := "http", int32(8080), true, testnode.NodeName
 	about := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	svc := &v1.Service{ObjectMeta: about, Spec: v1.ServiceSpec{Type: v1.ServiceTypeLoadBalancer, ClusterIP: clusterIP, ClusterIPs: []string{clusterIP},
 		IPFamilies: []v1.IPFamily{v1.IPv4Protocol}, Ports: []v1.ServicePort{{Name: name, Port: 80, NodePort: 30080, Protocol: v1.ProtocolTCP}}}}
@@ -87,18 +87,18 @@ func plane(t *testing.T) *replay.Server {
 	for _, pod := range podAddrs {
 		slice.Endpoints = append(slice.Endpoints, discovery.Endpoint{Addresses: []string{pod}, NodeName: &where, Conditions: discovery.EndpointConditions{Ready: &yes, Serving: &yes}})
 	}
-	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: stage.Name}}
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testnode.NodeName}}
 	this.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: nodeAddr}}
 	_, err := plane.Apply(svc)
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	_, err = plane.Apply(slice)
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	_, err = plane.Apply(this)
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	return plane
 }
 
-func (c place) migrate(args ...string) (string, error) {
+func (c testbed) migrate(args ...string) (string, error) {
 	out, err := exec.Command("/usr/bin/hitless", append([]string{"proxier", "migrate"}, c.Args(args...)...)...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -107,8 +107,8 @@ func (c place) migrate(args ...string) (string, error) {
 	return string(out), err
 }
 
-// talk asks on a connection, and returns why no answer came.
-func talk(c net.Conn) error {
+// echoOnce sends a byte and waits for its echo.
+func echoOnce(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func talk(c net.Conn) error {
 	return err
 }
 
-// traffic is connections that are held, and new ones all the time, to each address.
+// traffic consists of held connections, and continuously opened new ones, to each target.
 type traffic struct {
 	held     []net.Conn
 	attempts atomic.Int64
@@ -130,11 +130,11 @@ type traffic struct {
 
 var targets = []string{clusterIP + ":80", externalIP + ":80", nodeAddr + ":30080"}
 
-func (c place) traffic(t *testing.T) *traffic {
+func (c testbed) startTraffic(t *testing.T) *traffic {
 	t.Helper()
 	tr := &traffic{failed: make(chan string, 1000), stop: make(chan struct{}), ended: make(chan struct{})}
 	tr.held = c.hold(t, heldPort)
-	go stage.Inside(c.client, func() {
+	go testnode.InNetns(c.client, func() {
 		defer close(tr.ended)
 		for i := 0; ; i++ {
 			select {
@@ -148,14 +148,14 @@ func (c place) traffic(t *testing.T) *traffic {
 	return tr
 }
 
-// hold opens eight connections, from ports of their own.
-func (c place) hold(t *testing.T, port int) (held []net.Conn) {
+// hold opens eight connections from separate ports.
+func (c testbed) hold(t *testing.T, port int) (held []net.Conn) {
 	t.Helper()
 	for i := range 8 {
-		stage.Inside(c.client, func() {
+		testnode.InNetns(c.client, func() {
 			conn, err := dial(port+i, targets[i%len(targets)])
 			if err == nil {
-				err = talk(conn)
+				err = echoOnce(conn)
 			}
 			if err != nil {
 				t.Errorf("connection %d to hold: %v", i, err)
@@ -167,9 +167,9 @@ func (c place) hold(t *testing.T, port int) (held []net.Conn) {
 	return held
 }
 
-// Each connection has a source port of its own, below those that Linux gives out. IPVS knows the answers of a pod by the
-// client's address and port alone, whichever virtual address they went to; two connections from one port, as Linux allows
-// them towards two addresses, are one too many for it.
+// Each connection has its own source port, below Linux's ephemeral range. IPVS identifies replies by the client's
+// address and port alone, so two connections from one port to different virtual addresses, as Linux allows them,
+// would conflict.
 const (
 	heldPort, newPort = 15000, 16000
 	newPorts          = 16000
@@ -184,7 +184,7 @@ func (tr *traffic) attempt(from int, target string) {
 	tr.attempts.Add(1)
 	conn, err := dial(from, target)
 	if err == nil {
-		err = talk(conn)
+		err = echoOnce(conn)
 		conn.Close()
 	}
 	if err != nil {
@@ -192,10 +192,10 @@ func (tr *traffic) attempt(from int, target string) {
 	}
 }
 
-// losses are what was lost since the last time: held connections that do not answer, and new ones that failed.
+// losses returns what was dropped since the last call: held connections without reply, and failed new ones.
 func (tr *traffic) losses() (lost []string) {
 	for i, conn := range tr.held {
-		if err := talk(conn); err != nil {
+		if err := echoOnce(conn); err != nil {
 			lost = append(lost, fmt.Sprintf("held connection %d (%v): %v", i, conn.RemoteAddr(), err))
 		}
 	}
@@ -209,8 +209,8 @@ func (tr *traffic) losses() (lost []string) {
 	}
 }
 
-// judge checks that nothing was lost.
-func (tr *traffic) judge(t *testing.T, when string) {
+// expectNoLoss checks that nothing was dropped.
+func (tr *traffic) expectNoLoss(t *testing.T, when string) {
 	t.Helper()
 	for _, loss := range tr.losses() {
 		t.Errorf("%s: %s", when, loss)
@@ -218,8 +218,8 @@ func (tr *traffic) judge(t *testing.T, when string) {
 	t.Logf("%s: %d held connections, %d new ones so far", when, len(tr.held), tr.attempts.Load())
 }
 
-// lose ends a twin's traffic, of which something must have been lost.
-func (tr *traffic) lose(t *testing.T, otherwise string) {
+// expectLoss ends the traffic of a red twin, of which something must have been dropped.
+func (tr *traffic) expectLoss(t *testing.T, otherwise string) {
 	t.Helper()
 	close(tr.stop)
 	<-tr.ended
@@ -229,11 +229,11 @@ func (tr *traffic) lose(t *testing.T, otherwise string) {
 	}
 }
 
-// counted is what packets change in a rule.
-var counted = regexp.MustCompile(`counter packets \d+ bytes \d+`)
+// counterPattern matches the part of a rule that packets change.
+var counterPattern = regexp.MustCompile(`counter packets \d+ bytes \d+`)
 
-// kernelSays is all that proxies leave in a kernel, as its own tools show it.
-func kernelSays(t *testing.T) string {
+// kernelState returns everything that proxies leave in a kernel.
+func kernelState(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, command := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "-s", "list", "ruleset"}, {"ipset", "save", "-s"}} {
@@ -243,52 +243,52 @@ func kernelSays(t *testing.T) string {
 		}
 		for line := range strings.Lines(string(out)) {
 			if !strings.HasPrefix(line, "#") {
-				all.WriteString(counted.ReplaceAllString(line, ""))
+				all.WriteString(counterPattern.ReplaceAllString(line, ""))
 			}
 		}
 	}
 	links, err := netlink.LinkList()
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	for _, l := range links {
 		fmt.Fprintln(&all, "device", l.Attrs().Name)
 		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
-		stage.Must(t, err)
+		testnode.Must(t, err)
 		for _, a := range addrs {
 			fmt.Fprintln(&all, "address", a.IPNet, "of", l.Attrs().Name)
 		}
 	}
 	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	for line := range strings.Lines(string(servers)) {
 		switch words := strings.Fields(line); words[0] {
 		case "TCP", "UDP", "SCTP":
 			fmt.Fprintln(&all, "server", strings.Join(words, " "))
-		case "->": // its connections come and go
+		case "->": // without connection counts
 			fmt.Fprintln(&all, "real", strings.Join(words[1:4], " "))
 		}
 	}
 	return all.String()
 }
 
-// free fails for each trace of a proxy.
-func free(t *testing.T, of string, words ...string) {
+// expectNoTraces fails for each trace of a proxy.
+func expectNoTraces(t *testing.T, of string, words ...string) {
 	t.Helper()
-	says := kernelSays(t)
+	says := kernelState(t)
 	for line := range strings.Lines(says) {
-		for _, word := range words { // KUBE-FIREWALL is the kubelet's too, and stays
+		for _, word := range words { // KUBE-FIREWALL also belongs to the kubelet and stays
 			if strings.Contains(line, word) && !strings.Contains(line, "KUBE-FIREWALL") {
-				t.Errorf("of %s is left: %s", of, strings.TrimSpace(line))
+				t.Errorf("trace of %s: %s", of, strings.TrimSpace(line))
 			}
 		}
 	}
 }
 
-// serving starts a kube-proxy, and traffic once it serves.
-func (c place) serving(t *testing.T, mode string) (*stage.Program, *traffic) {
+// startKubeProxy starts kube-proxy, and traffic once it serves.
+func (c testbed) startKubeProxy(t *testing.T, mode string) (*testnode.Program, *traffic) {
 	t.Helper()
-	proxy := c.KubeProxy(t, stage.Path, mode)
-	proxy.Until(t, "the Service", func() (served bool) {
-		stage.Inside(c.client, func() {
+	proxy := c.KubeProxy(t, testnode.ToolPath, mode)
+	proxy.WaitUntil(t, "the Service", func() (served bool) {
+		testnode.InNetns(c.client, func() {
 			served = true
 			for _, target := range targets {
 				conn, err := net.DialTimeout("tcp", target, time.Second)
@@ -299,122 +299,123 @@ func (c place) serving(t *testing.T, mode string) (*stage.Program, *traffic) {
 		})
 		return served
 	})
-	return proxy, c.traffic(t)
+	return proxy, c.startTraffic(t)
 }
 
-// The twin: the old proxy's things go first, as by hand or by `kube-proxy --cleanup`, and the new ones come after.
-func TestCleanupFirst(t *testing.T) {
-	c := newPlace(t)
-	proxy, traffic := c.serving(t, "ipvs")
+// The red twin: removing the old proxy's state before adding the new one drops connections.
+func TestCleanupFirstDropsConnections(t *testing.T) {
+	c := newTestbed(t)
+	proxy, traffic := c.startKubeProxy(t, "ipvs")
 	proxy.Stop(t)
 	if lost := traffic.losses(); len(lost) > 0 {
-		t.Errorf("lost before anything was done: %v", lost)
+		t.Errorf("dropped before the cleanup: %v", lost)
 	}
 	handle, err := ipvs.New("")
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	defer handle.Close()
-	stage.Must(t, handle.Flush())
+	testnode.Must(t, handle.Flush())
 	device, err := netlink.LinkByName("kube-ipvs0")
-	stage.Must(t, err)
-	stage.Must(t, netlink.LinkDel(device))
+	testnode.Must(t, err)
+	testnode.Must(t, netlink.LinkDel(device))
 	bundled := c.Bundled(t)
-	traffic.lose(t, "cleaning up first lost nothing, so that the zeros of the right order say nothing")
+	traffic.expectLoss(t, "cleaning up first dropped nothing, so the zeros of TestMigration prove nothing")
 	bundled.Stop(t)
 }
 
-// withoutModprobe is a path that leads to nft alone. Kube-proxy flushes IPVS whenever it starts in mode nftables, whosever virtual
-// servers there are, but where it finds no modprobe to ask for ip_vs (pkg/proxy/ipvs/cleanup.go of v1.37.1).
+// withoutModprobe returns a PATH with nft only. In mode nftables kube-proxy flushes all of IPVS at its start unless
+// it finds no modprobe to check for ip_vs (pkg/proxy/ipvs/cleanup.go of v1.37.1).
 func withoutModprobe(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	stage.Must(t, os.Symlink("/usr/sbin/nft", dir+"/nft"))
+	testnode.Must(t, os.Symlink("/usr/sbin/nft", dir+"/nft"))
 	return dir
 }
 
-// The twin of the way back to nftables: with modprobe the virtual servers go when kube-proxy starts, before it has its own rules.
-func TestStartWithModprobeFlushes(t *testing.T) {
-	c := newPlace(t)
+// The red twin of the migration to nftables: with modprobe kube-proxy deletes the virtual servers at its start,
+// before it has its own rules.
+func TestKubeProxyWithModprobeFlushesIPVS(t *testing.T) {
+	c := newTestbed(t)
 	bundled := c.Bundled(t)
-	traffic := c.traffic(t)
+	traffic := c.startTraffic(t)
 	bundled.Stop(t)
 	if lost := traffic.losses(); len(lost) > 0 {
-		t.Errorf("lost before kube-proxy came: %v", lost)
+		t.Errorf("dropped before kube-proxy was started: %v", lost)
 	}
-	proxy := c.KubeProxy(t, stage.Path, "nftables")
-	traffic.lose(t, "kube-proxy flushed IPVS and lost nothing, so that going without modprobe says nothing")
+	proxy := c.KubeProxy(t, testnode.ToolPath, "nftables")
+	traffic.expectLoss(t, "kube-proxy with modprobe dropped nothing, so hiding modprobe proves nothing")
 	proxy.Stop(t)
 }
 
-// There and back, from and to each mode of kube-proxy, no connection is lost and nothing stays behind.
+// Migrating from and to each mode of kube-proxy drops no connection and leaves nothing behind.
 func TestMigration(t *testing.T) {
 	for _, mode := range []string{"ipvs", "iptables", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
-			c := newPlace(t)
-			proxy, traffic := c.serving(t, mode)
+			c := newTestbed(t)
+			proxy, traffic := c.startKubeProxy(t, mode)
 			if out, err := c.migrate("--from="+mode, "--to=bundled"); err == nil || !strings.Contains(out, "still runs") {
 				t.Errorf("while kube-proxy runs: %v: %s", err, out)
 			}
 			proxy.Stop(t)
-			before := kernelSays(t)
+			before := kernelState(t)
 			plan, err := c.migrate("--from="+mode, "--to=bundled", "--dry-run")
 			if err != nil {
 				t.Fatalf("dry run: %v: %s", err, plan)
 			}
 			t.Logf("the plan\n%s", plan)
-			if after := kernelSays(t); after != before {
+			if after := kernelState(t); after != before {
 				t.Errorf("the dry run changed the kernel from\n%s\nto\n%s", before, after)
 			}
-			traffic.judge(t, "before")
+			traffic.expectNoLoss(t, "before")
 			out, err := c.migrate("--from="+mode, "--to=bundled")
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			if dry := strings.TrimPrefix(plan, "dry run: nothing is changed\n"); out != dry {
-				t.Errorf("it did\n%s\nand the plan was\n%s", out, dry)
+				t.Errorf("steps\n%s\nwant the plan\n%s", out, dry)
 			}
-			traffic.judge(t, "served by the bundled proxier")
-			free(t, "kube-proxy", "KUBE-", "kube-")
+			traffic.expectNoLoss(t, "served by the bundled proxier")
+			expectNoTraces(t, "kube-proxy", "KUBE-", "kube-")
 			bundled := c.Bundled(t)
-			traffic.judge(t, "the proxier has taken over what is there")
-			through := c.hold(t, heldPort+8)
+			traffic.expectNoLoss(t, "the proxier adopted the kernel state")
+			newer := c.hold(t, heldPort+8)
 			bundled.Stop(t)
-			c.back(t, mode, traffic, through)
+			c.migrateBack(t, mode, traffic, newer)
 		})
 	}
 }
 
-// patience is how long the way back waits for what only IPVS knows.
-const patience = 20 * time.Second
+// drainTimeout bounds the migration's wait for connections that only IPVS translates.
+const drainTimeout = 20 * time.Second
 
-// waitedFor checks that held connections answer for a part of the patience, while the way back waits for them.
-func (tr *traffic) waitedFor(t *testing.T, moved <-chan struct{}) {
+// expectWaiting checks that held connections work while the migration waits for them.
+func (tr *traffic) expectWaiting(t *testing.T, moved <-chan struct{}) {
 	t.Helper()
 	for second := range 6 {
 		select {
 		case <-moved:
-			t.Errorf("after %d s it waited no more for %d open connections", second, len(tr.held))
+			t.Errorf("the migration waited only %d s for %d open connections", second, len(tr.held))
 			return
 		case <-time.After(time.Second):
-			tr.judge(t, fmt.Sprintf("open for %d s on the way back", second+1))
+			tr.expectNoLoss(t, fmt.Sprintf("open for %d s on the way back", second+1))
 		}
 	}
 }
 
-// back hands the node over to kube-proxy again, with the connections that came through the proxier. Those that only IPVS knows are
-// waited for, but not for ever.
-func (c place) back(t *testing.T, mode string, traffic *traffic, through []net.Conn) {
+// migrateBack migrates to kube-proxy with older and newer connections. The newer ones, which only IPVS translates,
+// are kept until drainTimeout.
+func (c testbed) migrateBack(t *testing.T, mode string, traffic *traffic, newer []net.Conn) {
 	t.Helper()
 	older := traffic.held
-	traffic.held = slices.Concat(older, through)
+	traffic.held = slices.Concat(older, newer)
 	if out, err := c.migrate("--from=bundled", "--to="+mode); err == nil || !strings.Contains(out, "does not serve") {
 		t.Errorf("without kube-proxy: %v: %s", err, out)
 	}
-	tools := stage.Path
+	tools := testnode.ToolPath
 	if mode == "nftables" {
 		tools = withoutModprobe(t)
 	}
 	proxy := c.KubeProxy(t, tools, mode)
-	proxy.Until(t, "kube-proxy to serve", func() bool {
+	proxy.WaitUntil(t, "kube-proxy to serve", func() bool {
 		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
 		return err == nil
 	})
@@ -422,34 +423,34 @@ func (c place) back(t *testing.T, mode string, traffic *traffic, through []net.C
 	var err error
 	moved := make(chan struct{})
 	own, nsErr := netns.Get()
-	stage.Must(t, nsErr)
-	go stage.Inside(own, func() {
+	testnode.Must(t, nsErr)
+	go testnode.InNetns(own, func() {
 		defer close(moved)
-		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period="+patience.String())
+		out, err = c.migrate("--from=bundled", "--to="+mode, "--drain-interval=1s", "--drain-gone-period="+drainTimeout.String())
 	})
-	traffic.judge(t, "on the way back")
+	traffic.expectNoLoss(t, "on the way back")
 	if mode != "ipvs" {
-		traffic.waitedFor(t, moved)
+		traffic.expectWaiting(t, moved)
 	}
 	<-moved
 	if err != nil {
 		t.Fatalf("back: %v: %s", err, out)
 	}
 	if mode != "ipvs" {
-		for i, conn := range through {
-			if err := talk(conn); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("connection %d (%v), open for longer than %s, ends with %v, want a reset", i, conn.RemoteAddr(), patience, err)
+		for i, conn := range newer {
+			if err := echoOnce(conn); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("connection %d (%v), open for longer than %s, ends with %v, want a reset", i, conn.RemoteAddr(), drainTimeout, err)
 			}
 		}
-		traffic.held = older // which conntrack translates, as it did before
+		traffic.held = older // conntrack translates these
 	}
-	traffic.judge(t, "served by kube-proxy again")
+	traffic.expectNoLoss(t, "served by kube-proxy again")
 	close(traffic.stop)
 	<-traffic.ended
-	traffic.judge(t, "at the end")
-	free(t, "the bundled proxier", "hitless-")
-	if says := kernelSays(t); mode != "ipvs" && strings.Contains(says, "server ") {
-		t.Errorf("virtual servers are left:\n%s", says)
+	traffic.expectNoLoss(t, "at the end")
+	expectNoTraces(t, "the bundled proxier", "hitless-")
+	if says := kernelState(t); mode != "ipvs" && strings.Contains(says, "server ") {
+		t.Errorf("virtual servers remain:\n%s", says)
 	}
 	proxy.Stop(t)
 }

@@ -1,6 +1,6 @@
-// Package stage is a node for tests in the lab's kernel: a network namespace of its own, neighbours on wires, an API server that
-// tells what there is, and the programs that run there.
-package stage
+// Package testnode provides a node for tests in the lab's kernel: a network namespace, neighbours connected to it, an
+// API server, and the programs of the node.
+package testnode
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// Name is that of the node's Node object.
-const Name = "node-1"
+// NodeName is the name of the Node object.
+const NodeName = "node-1"
 
-// Node is a node. Its namespace is that of the test's thread.
+// Node is a node in the network namespace of the test's thread.
 type Node struct {
-	API string // where its API server listens, as a URL
+	API string // URL of its API server
 	own netns.NsHandle
 }
 
-// Must ends the test at an error.
+// Must ends the test if err is not nil.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -34,39 +34,39 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// New makes a node that forwards, and moves the test's thread there for good: the thread ends with the test.
+// New creates a forwarding node and moves the test's thread to its namespace. The thread ends with the test.
 func New(t *testing.T, plane *replay.Server) *Node {
 	t.Helper()
 	runtime.LockOSThread()
-	n := &Node{own: namespace(t)}
+	n := &Node{own: newNetns(t)}
 	Up(t, "lo")
 	for path, value := range map[string]string{"ipv4/ip_forward": "1", "ipv4/icmp_ratelimit": "0", "ipv6/conf/all/forwarding": "1", "ipv6/icmp/ratelimit": "0"} {
-		set(t, path, value)
+		setSysctl(t, path, value)
 	}
-	n.API = serve(t, plane)
+	n.API = serveAPI(t, plane)
 	return n
 }
 
-// namespace makes one, and moves the thread there. Its addresses of IPv6 can be used at once.
-func namespace(t *testing.T) netns.NsHandle {
+// newNetns creates a network namespace and moves the thread there. Its IPv6 addresses are usable at once.
+func newNetns(t *testing.T) netns.NsHandle {
 	t.Helper()
 	ns, err := netns.New()
 	Must(t, err)
 	t.Cleanup(func() { ns.Close() })
-	set(t, "ipv4/ip_forward", "0") // it begins as it is in the guest's first namespace
+	setSysctl(t, "ipv4/ip_forward", "0") // inherited from the guest's first namespace
 	for _, conf := range []string{"all", "default"} {
-		set(t, "ipv6/conf/"+conf+"/accept_dad", "0")
+		setSysctl(t, "ipv6/conf/"+conf+"/accept_dad", "0")
 	}
 	return ns
 }
 
-func set(t *testing.T, path, value string) {
+func setSysctl(t *testing.T, path, value string) {
 	t.Helper()
 	Must(t, os.WriteFile("/proc/sys/net/"+path, []byte(value), 0o644))
 }
 
-// serve lets an API server listen on the node's loopback until the test ends.
-func serve(t *testing.T, plane *replay.Server) string {
+// serveAPI serves the API on the node's loopback until the test ends.
+func serveAPI(t *testing.T, plane *replay.Server) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	Must(t, err)
@@ -80,19 +80,19 @@ func serve(t *testing.T, plane *replay.Server) string {
 	return "http://" + l.Addr().String()
 }
 
-// Neighbour makes a namespace that is joined to the node's by a wire with addresses at both ends, and returns it. It sends
-// everything to the first address of each family that the node has there.
+// Neighbour creates a namespace with a link to the node's and addresses at both ends (here is the node's end), and
+// returns it. Its default routes use the first address of each family in here.
 func (n *Node) Neighbour(t *testing.T, name string, here []string, there ...string) netns.NsHandle {
 	t.Helper()
-	ns := namespace(t)
+	ns := newNetns(t)
 	Must(t, netns.Set(n.own))
 	Must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns)}))
 	Up(t, name)
-	number(t, name, here)
-	Inside(ns, func() {
+	addAddrs(t, name, here)
+	InNetns(ns, func() {
 		Up(t, "lo")
 		Up(t, "eth0")
-		number(t, "eth0", there)
+		addAddrs(t, "eth0", there)
 		routed := map[bool]bool{}
 		for _, gateway := range here {
 			if six := netip.MustParseAddr(gateway).Is6(); !routed[six] {
@@ -106,7 +106,7 @@ func (n *Node) Neighbour(t *testing.T, name string, here []string, there ...stri
 	return ns
 }
 
-// Up brings a device of the thread's namespace up.
+// Up brings up a device of the thread's namespace.
 func Up(t *testing.T, name string) {
 	link, err := netlink.LinkByName(name)
 	if err == nil {
@@ -117,8 +117,8 @@ func Up(t *testing.T, name string) {
 	}
 }
 
-// number gives a device addresses, each with its network of 256 or of 2^64.
-func number(t *testing.T, name string, addrs []string) {
+// addAddrs adds addresses to a device, with prefixes of /24 and /64.
+func addAddrs(t *testing.T, name string, addrs []string) {
 	link, err := netlink.LinkByName(name)
 	for _, text := range addrs {
 		bits := "/24"
@@ -139,8 +139,8 @@ func number(t *testing.T, name string, addrs []string) {
 	}
 }
 
-// Inside runs f to its end on a thread of another namespace, which ends with it.
-func Inside(ns netns.NsHandle, f func()) {
+// InNetns runs f on a new thread in another namespace, and waits for it.
+func InNetns(ns netns.NsHandle, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -18,20 +18,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/suites/proxier/stage"
+	"github.com/hitless/hitless/suites/proxier/testnode"
 )
 
 const (
-	target   = 8080 // what pods serve on, in all protocols
-	hostPort = 2222 // of a program of the node, at all its addresses
-	tries    = 24   // connections of one question: one of three pods is missed by all once in 17,000 questions of random choices
+	podPort  = 8080 // port of pods, in all protocols
+	hostPort = 2222 // port of a program of the node, at all its addresses
+	attempts = 24   // connections per case: with random choices, all miss one of three pods once in 17,000 cases
 	timeout  = 2 * time.Second
 )
 
-// serve lets a pod say on TCP, UDP and SCTP who it is, and whom it sees.
-func serve(t *testing.T, h *host) {
+// servePod replies on TCP, UDP and SCTP with the pod's name and the client address that it sees.
+func servePod(t *testing.T, h *host) {
 	for _, addr := range h.addrs {
-		at := netip.AddrPortFrom(netip.MustParseAddr(addr), target)
+		at := netip.AddrPortFrom(netip.MustParseAddr(addr), podPort)
 		l, err := net.Listen("tcp", at.String())
 		if err != nil {
 			t.Error(err)
@@ -53,7 +53,7 @@ func serve(t *testing.T, h *host) {
 
 func serveTCP(l net.Listener, name string) {
 	for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-		_, _ = io.WriteString(c, answer(name, c.RemoteAddr()))
+		_, _ = io.WriteString(c, reply(name, c.RemoteAddr()))
 		c.Close()
 	}
 }
@@ -61,26 +61,26 @@ func serveTCP(l net.Listener, name string) {
 func serveUDP(u net.PacketConn, name string) {
 	buffer := make([]byte, 16)
 	for _, from, err := u.ReadFrom(buffer); err == nil; _, from, err = u.ReadFrom(buffer) {
-		_, _ = u.WriteTo([]byte(answer(name, from)), from)
+		_, _ = u.WriteTo([]byte(reply(name, from)), from)
 	}
 }
 
-func answer(name string, from net.Addr) string {
+func reply(name string, from net.Addr) string {
 	return name + " " + netip.MustParseAddrPort(from.String()).Addr().Unmap().String()
 }
 
-// program is one of the node itself, which nobody has to see at a virtual address.
-func program(t *testing.T) {
+// serveHostPort is a program of the node, which must not be reachable at virtual addresses.
+func serveHostPort(t *testing.T) {
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", hostPort))
-	stage.Must(t, err)
+	testnode.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go serveTCP(l, "host")
 }
 
-// Go's net does not know SCTP, so these are plain sockets. One that waits in the kernel for good would hold up the end of a test, so
-// it waits for a while only, and again until the test is over.
+// Go's net package has no SCTP, so the code uses raw system calls. Accept has a timeout and is repeated, so that it
+// does not block the end of the test.
 func listenSCTP(t *testing.T, h *host) error {
-	l, err := sctp()
+	l, err := sctpSocket()
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func listenSCTP(t *testing.T, h *host) error {
 		<-ended
 		_ = unix.Close(l)
 	})
-	err = unix.Bind(l, &unix.SockaddrInet4{Port: target, Addr: netip.MustParseAddr(h.addrs[0]).As4()})
+	err = unix.Bind(l, &unix.SockaddrInet4{Port: podPort, Addr: netip.MustParseAddr(h.addrs[0]).As4()})
 	if err == nil {
 		err = unix.Listen(l, 8)
 	}
@@ -119,9 +119,9 @@ func serveSCTP(l int, name string) {
 	}
 }
 
-func sctp() (int, error) {
+func sctpSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
-	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} { // the first bounds connect too
+	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} { // SO_SNDTIMEO also bounds connect
 		if err == nil {
 			limit := unix.NsecToTimeval(timeout.Nanoseconds())
 			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &limit)
@@ -130,8 +130,8 @@ func sctp() (int, error) {
 	return fd, err
 }
 
-func askSCTP(to netip.AddrPort) (string, error) {
-	fd, err := sctp()
+func requestSCTP(to netip.AddrPort) (string, error) {
+	fd, err := sctpSocket()
 	if err != nil {
 		return "", err
 	}
@@ -144,11 +144,11 @@ func askSCTP(to netip.AddrPort) (string, error) {
 	return string(buffer[:max(n, 0)]), err
 }
 
-// askOnce opens a connection, or sends a packet, and returns what the one who answers says.
-func (h *host) askOnce(protocol string, to netip.AddrPort) (text string, err error) {
-	stage.Inside(h.ns, func() {
+// request opens a connection, or sends a packet, and returns the reply.
+func (h *host) request(protocol string, to netip.AddrPort) (text string, err error) {
+	testnode.InNetns(h.ns, func() {
 		if protocol == "sctp" {
-			text, err = askSCTP(to)
+			text, err = requestSCTP(to)
 			return
 		}
 		var c net.Conn
@@ -174,38 +174,38 @@ func (h *host) askOnce(protocol string, to netip.AddrPort) (text string, err err
 	return text, err
 }
 
-// outcome is what came of a question.
+// outcome is the result of a case.
 type outcome struct {
-	pods string // who answered, by name, or why nobody did: refused, dropped
-	seen string // as whom they saw who asked: itself, or node, or both
+	pods   string // names of the hosts that replied, or the error: refused, dropped
+	source string // client address that they saw: itself, node, or both
 }
 
-// ask asks many times, and fewer where nobody answers.
-func (w *world) ask(from, protocol string, to netip.AddrPort) outcome {
+// measure makes several requests, and fewer if none is answered.
+func (w *testbed) measure(from, protocol string, to netip.AddrPort) outcome {
 	asker := w.hosts[from]
 	pods, seen := map[string]bool{}, map[string]bool{}
 	silent := 0
-	for n := 0; n < tries && silent < 2; n++ {
-		text, err := asker.askOnce(protocol, to)
+	for n := 0; n < attempts && silent < 2; n++ {
+		text, err := asker.request(protocol, to)
 		pod, source, answered := strings.Cut(text, " ")
 		if err != nil || !answered {
 			silent++
-			pods[why(err)] = true
+			pods[errorWord(err)] = true
 			continue
 		}
 		pods[pod] = true
-		name := w.who(source)
+		name := w.nameOf(source)
 		if name == from && from != "node" {
 			name = "itself"
 		}
 		seen[name] = true
 	}
-	return outcome{words(pods), words(seen)}
+	return outcome{joinSorted(pods), joinSorted(seen)}
 }
 
-func words(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), " ") }
+func joinSorted(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), " ") }
 
-func why(err error) string {
+func errorWord(err error) string {
 	var network net.Error
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -218,23 +218,23 @@ func why(err error) string {
 	return err.Error()
 }
 
-// check asks for the health of a Service at the node, and returns status and weight.
-func (w *world) check(port int) (outcome string) {
-	stage.Inside(w.hosts["client"].ns, func() {
+// healthCheck requests a health check at the node and returns status and weight.
+func (w *testbed) healthCheck(port int) (outcome string) {
+	testnode.InNetns(w.hosts["client"].ns, func() {
 		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(nodeAddr), uint16(port)).String(), timeout)
 		if err != nil {
-			outcome = why(err)
+			outcome = errorWord(err)
 			return
 		}
 		defer c.Close()
 		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			outcome = why(err)
+			outcome = errorWord(err)
 			return
 		}
 		fmt.Fprintf(c, "GET / HTTP/1.0\r\n\r\n")
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			outcome = why(err)
+			outcome = errorWord(err)
 			return
 		}
 		defer response.Body.Close()

@@ -1,4 +1,4 @@
-package stage
+package testnode
 
 import (
 	"bufio"
@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Path is where the programs of the node find their tools, modprobe among them.
-const Path = "/usr/sbin:/usr/bin:/sbin:/bin"
+// ToolPath is the PATH of the node's programs; it contains modprobe.
+const ToolPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-const patience = 60 * time.Second
+const waitTimeout = 60 * time.Second
 
-// Program is a program of the node, in the background.
+// Program is a running program of the node.
 type Program struct {
 	cmd    *exec.Cmd
 	output bytes.Buffer
@@ -36,37 +36,38 @@ func start(t *testing.T, path, name string, args ...string) *Program {
 	return p
 }
 
-// Stop ends the program as a node does, and waits for that.
+// Stop terminates the program with SIGTERM and waits for its end.
 func (p *Program) Stop(t *testing.T) {
 	t.Helper()
 	Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	<-p.ended
 }
 
-// Bundled starts the bundled proxier, and waits until it serves.
+// Bundled starts the bundled proxier and waits until it is ready.
 func (n *Node) Bundled(t *testing.T, args ...string) *Program {
 	t.Helper()
-	p := start(t, Path, "/usr/bin/hitless", append([]string{"proxier"}, n.Args(args...)...)...)
-	p.Until(t, "the proxier", func() bool { return status("/readyz") == http.StatusOK })
+	p := start(t, ToolPath, "/usr/bin/hitless", append([]string{"proxier"}, n.Args(args...)...)...)
+	p.WaitUntil(t, "the proxier", func() bool { return status("/readyz") == http.StatusOK })
 	return p
 }
 
-// KubeProxy starts the unmodified kube-proxy in a mode, with the tools that a path leads to, and waits until it is healthy.
+// KubeProxy starts the unmodified kube-proxy in a mode, with a PATH for its tools, and waits until it is healthy.
 func (n *Node) KubeProxy(t *testing.T, path, mode string, args ...string) *Program {
 	t.Helper()
 	own := []string{"--proxy-mode=" + mode, "--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0",
 		"--conntrack-tcp-timeout-close-wait=0"}
 	p := start(t, path, "/usr/bin/kube-proxy", n.Args(append(own, args...)...)...)
-	p.Until(t, "kube-proxy in mode "+mode+" to be healthy", func() bool { return status("/healthz") == http.StatusOK })
+	p.WaitUntil(t, "kube-proxy in mode "+mode+" to be healthy", func() bool { return status("/healthz") == http.StatusOK })
 	return p
 }
 
-// Args are the flags that all proxies of the node have, and more.
+// Args returns the common flags of all proxies on the node, and more.
 func (n *Node) Args(more ...string) []string {
-	return append([]string{"--master=" + n.API, "--hostname-override=" + Name, "--cluster-cidr=10.244.0.0/16"}, more...)
+	return append([]string{"--master=" + n.API, "--hostname-override=" + NodeName, "--cluster-cidr=10.244.0.0/16"}, more...)
 }
 
-// status asks on this thread, which is in the node's namespace; those of an HTTP client are not.
+// status requests a health path on this thread, which is in the node's namespace. An HTTP client would use other
+// threads.
 func status(path string) int {
 	conn, err := net.DialTimeout("tcp", "127.0.0.1:10256", 5*time.Second)
 	if err != nil {
@@ -85,12 +86,12 @@ func status(path string) int {
 	return response.StatusCode
 }
 
-// Until waits for a condition, a minute at most; the program's output says why it does not come.
-func (p *Program) Until(t *testing.T, what string, done func() bool) {
+// WaitUntil waits for a condition for up to a minute. A failure includes the program's output.
+func (p *Program) WaitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s; the program says %s", patience, what, p.output.String())
+			t.Fatalf("waited %v for %s; the program says %s", waitTimeout, what, p.output.String())
 		}
 		select {
 		case err := <-p.ended:
