@@ -14,7 +14,7 @@ build: ## build bin/hitless, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
-	$(GO) run ./deploy/image -program bin/hitless -name "$${IMAGE:-hitless:latest}" -out out/image
+	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image
 
 demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
 	bin/hitless run rollout --out out/demo
@@ -28,7 +28,8 @@ explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
-	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/... ./deploy/...
+	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
+	cd deploy/image && $(GO) test -count=1 -tags lab .
 	cd deploy/foreign && $(GO) test -count=1 .
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
 

@@ -11,5 +11,6 @@ if [ "${1:-}" = explore ]; then
 fi
 # shellcheck disable=SC2086
 go test $others
+go test -C deploy/image .
 # shellcheck disable=SC2086
 go test $random -rapid.seed="${SEED:-1}"

@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// Readers of both kinds of archives find the same image in ours, and nothing wrong with it: an OCI layout, and what Docker saves.
-func TestOthersReadTheImage(t *testing.T) {
+// Readers of an OCI layout and of a Docker archive find the same valid image.
+func TestReadersOfBothFormats(t *testing.T) {
 	dir := t.TempDir()
 	for _, words := range [][]string{
-		{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/program", "./deploy/image"},
-		{"run", "./deploy/image", "-program", dir + "/program", "-name", "hitless:v1", "-out", dir},
+		{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/program", "."},
+		{"run", ".", "-program", dir + "/program", "-name", "hitless:v1", "-out", dir},
 	} {
 		cmd := exec.Command("go", words...)
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		cmd.Dir, cmd.Env = "../image", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// static are the flags of `make build` by which a program does not tell where and when it was built.
+// static are the flags of `make build` that keep the place and time of the build out of the program.
 var static = []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
 
-// build copies sources into a folder, has them bear a date, and builds the package there. It returns the program.
+// build copies sources into a directory with a date as their time, builds the package there and returns the program.
 func build(t *testing.T, sources, dir string, date time.Time, pkg string, flags ...string) string {
 	t.Helper()
 	copyTree(t, sources, dir, date)
@@ -31,7 +31,7 @@ func build(t *testing.T, sources, dir string, date time.Time, pkg string, flags 
 	return program
 }
 
-// copyTree copies files, less what builds and runs have made and what git keeps.
+// copyTree copies files without those of builds, runs and git.
 func copyTree(t *testing.T, from, to string, date time.Time) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -65,7 +65,7 @@ func copyTree(t *testing.T, from, to string, date time.Time) {
 	}
 }
 
-// make makes the image of a program in a folder of its own, and returns that folder.
+// makeImage makes the image of a program in a new directory, and returns the directory.
 func makeImage(t *testing.T, program, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")
@@ -75,7 +75,7 @@ func makeImage(t *testing.T, program, name string) string {
 	return dir
 }
 
-// read reads a file of the folder.
+// read reads a file of a directory.
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
@@ -85,11 +85,11 @@ func read(t *testing.T, dir, name string) string {
 	return string(data)
 }
 
-// differ names the files in which two folders with images are not the same.
+// differ names the files that differ between two directories with images.
 func differ(t *testing.T, a, b string) string {
 	t.Helper()
 	var names []string
-	for _, name := range []string{archiveFile, billFile} {
+	for _, name := range []string{archiveFile, sbomFile} {
 		if read(t, a, name) != read(t, b, name) {
 			names = append(names, name)
 		}
@@ -97,7 +97,7 @@ func differ(t *testing.T, a, b string) string {
 	return strings.Join(names, ", ")
 }
 
-// Dates at which the same sources are built.
+// Two times of builds of the same sources.
 var (
 	once = time.Date(2019, 2, 3, 4, 5, 6, 7, time.UTC)
 	then = time.Date(2031, 12, 30, 23, 59, 59, 0, time.UTC)

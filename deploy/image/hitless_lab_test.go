@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// What holds for a small program holds for hitless: its sources in two folders, at two dates, are one image. Its bill names
-// all of its modules, and the program in it says by itself what it is.
+// The sources of hitless in two directories and at two dates give one image, and its SBOM lists all modules.
 func TestHitlessIsOneImage(t *testing.T) {
 	sources, err := filepath.Abs("../..")
 	if err != nil {
@@ -19,15 +18,15 @@ func TestHitlessIsOneImage(t *testing.T) {
 	there := build(t, sources, filepath.Join(t.TempDir(), "far", "away"), then, "./cmd/hitless", static...)
 	a, b := makeImage(t, here, "hitless:latest"), makeImage(t, there, "hitless:latest")
 	if d := differ(t, a, b); d != "" {
-		t.Errorf("%s differs between two folders and two dates", d)
+		t.Errorf("%s differs between two directories and two dates", d)
 	}
 	p, err := readProgram(here)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkBill(t, a, p.info)
-	// What `make build` leaves is the same program, where it is of these sources.
+	checkSBOM(t, a, p.info)
+	// bin/hitless is the same program when it is built from these sources.
 	if data, err := os.ReadFile("../../bin/hitless"); err == nil && string(data) != string(p.bytes) {
-		t.Log("bin/hitless is of other sources; `make build` builds it anew")
+		t.Log("bin/hitless was built from other sources; `make build` rebuilds it")
 	}
 }

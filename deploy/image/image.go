@@ -7,101 +7,174 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
-	digest "github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	spec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// user is who the program is in the image: nobody that a node knows, by number so that Kubernetes can see that it is not root.
+// user is the numeric user of the program, so that Kubernetes can verify runAsNonRoot.
 const user = 65532
 
-// image is an OCI image of one layer, with all of its blobs in memory.
-type image struct {
-	layer, config, manifest v1.Descriptor
-	blobs                   map[digest.Digest][]byte
+var labels = map[string]string{
+	spec.AnnotationTitle:       "hitless",
+	spec.AnnotationDescription: "Does this Kubernetes Service proxy drop connections when something changes?",
+	spec.AnnotationLicenses:    "Apache-2.0",
 }
 
-// newImage makes the image of a program.
-func newImage(p *program) (*image, error) {
-	plain, err := rootFS(p)
+// newImage returns an OCI image of one layer. It is a function of the program alone.
+func newImage(p *program) (v1.Image, error) {
+	files, err := rootFS(p)
 	if err != nil {
 		return nil, err
 	}
-	packed, err := pack(plain)
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compressing the layer: %w", err)
 	}
-	img := &image{blobs: map[digest.Digest][]byte{}}
-	img.layer = img.add(v1.MediaTypeImageLayerGzip, packed)
-	labels := map[string]string{
-		v1.AnnotationTitle:       "hitless",
-		v1.AnnotationDescription: "Does this Kubernetes Service proxy drop connections when something changes?",
-		v1.AnnotationLicenses:    "Apache-2.0",
-	}
-	begin := time.Unix(0, 0).UTC() // some tools want a time, and no other is a function of the program
-	config := v1.Image{
-		Created:  &begin,
-		Platform: v1.Platform{OS: "linux", Architecture: p.arch},
-		Config: v1.ImageConfig{
+	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
+	img, err = mutate.ConfigFile(img, &v1.ConfigFile{
+		Created:      v1.Time{Time: time.Unix(0, 0).UTC()}, // some tools require a time
+		OS:           "linux",
+		Architecture: p.arch,
+		Config: v1.Config{
 			User:       fmt.Sprintf("%d:%d", user, user),
 			Entrypoint: []string{"/hitless"},
 			Env:        []string{"PATH=/", "HOME=/tmp", "HITLESS_CACHE=/tmp/hitless"},
 			WorkingDir: "/data",
 			Labels:     labels,
 		},
-		RootFS: v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(plain)}},
+		RootFS: v1.RootFS{Type: "layers"},
+	})
+	if err == nil {
+		img, err = mutate.AppendLayers(img, layer)
 	}
-	if img.config, err = img.addJSON(v1.MediaTypeImageConfig, config); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("assembling the image: %w", err)
 	}
-	img.manifest, err = img.addJSON(v1.MediaTypeImageManifest, v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2},
-		MediaType: v1.MediaTypeImageManifest, Config: img.config, Layers: []v1.Descriptor{img.layer}, Annotations: labels})
-	img.manifest.Platform = &config.Platform
-	return img, err
+	return mutate.Annotations(img, labels).(v1.Image), nil
 }
 
-// rootFS is the image's file system as a tar: the program, the user's name, and two folders that anybody may write to.
+// rootFS is the layer as a tar: the program, the names of its user and group, and two directories that every user can write.
 func rootFS(p *program) ([]byte, error) {
 	var b bytes.Buffer
 	t := newTar(&b)
-	t.folder("etc/", 0o755)
+	t.directory("etc/", 0o755)
 	t.file("etc/group", 0o644, fmt.Appendf(nil, "hitless:x:%d:\n", user))
 	t.file("etc/passwd", 0o644, fmt.Appendf(nil, "hitless:x:%[1]d:%[1]d::/tmp:/sbin/nologin\n", user))
 	t.file("hitless", 0o755, p.bytes)
-	t.folder("tmp/", 0o1777)
-	t.folder("data/", 0o1777)
-	err := t.close() // which writes the end
+	t.directory("tmp/", 0o1777)
+	t.directory("data/", 0o1777)
+	err := t.close()
 	return b.Bytes(), err
 }
 
-// pack compresses a layer. Without a name and a time in its head, gzip is a function of what it packs.
-func pack(plain []byte) ([]byte, error) {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+// annotationContainerd is the annotation from which containerd and Docker read the full name of an image in an archive.
+const annotationContainerd = "io.containerd.image.name"
+
+// writeArchive writes the image as a tar of an OCI image layout, with a manifest.json for `docker load` before version 25 and for
+// its classic store. go-containerregistry writes either format, but not both in one archive.
+func writeArchive(w io.Writer, img v1.Image, tag name.Tag) error {
+	blobs, docker, err := contents(img, tag)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := z.Write(plain); err != nil {
-		return nil, err
+	config, err := img.ConfigFile()
+	if err != nil {
+		return err
 	}
-	err = z.Close() // which writes the end
-	return b.Bytes(), err
+	index, err := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
+		Platform:    config.Platform(),
+		Annotations: map[string]string{annotationContainerd: containerdName(tag), spec.AnnotationRefName: tag.TagStr()}}}).RawManifest()
+	if err != nil {
+		return err
+	}
+	layout, err := json.Marshal(spec.ImageLayout{Version: spec.ImageLayoutVersion})
+	if err != nil {
+		return err
+	}
+	t := newTar(w)
+	t.directory("blobs/", 0o755)
+	t.directory("blobs/sha256/", 0o755)
+	for _, path := range slices.Sorted(maps.Keys(blobs)) {
+		t.file(path, 0o644, blobs[path])
+	}
+	t.file("index.json", 0o644, index)
+	t.file("manifest.json", 0o644, docker)
+	t.file(spec.ImageLayoutFile, 0o644, layout)
+	return t.close()
 }
 
-func (img *image) add(mediaType string, blob []byte) v1.Descriptor {
-	d := v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(blob), Size: int64(len(blob))}
-	img.blobs[d.Digest] = blob
-	return d
+// contents returns the blobs of an image by their paths in the layout, and the manifest.json of Docker that refers to them.
+func contents(img v1.Image, tag name.Tag) (blobs map[string][]byte, docker []byte, err error) {
+	blobs = map[string][]byte{}
+	add := func(data []byte) string {
+		hash, _, _ := v1.SHA256(bytes.NewReader(data)) // a reader of memory has no errors
+		path := blobPath(hash)
+		blobs[path] = data
+		return path
+	}
+	manifest, err := img.RawManifest()
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return nil, nil, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, nil, err
+	}
+	add(manifest)
+	d := tarball.Descriptor{Config: add(config), RepoTags: []string{tag.String()}}
+	for _, l := range layers {
+		r, err := l.Compressed()
+		if err != nil {
+			return nil, nil, err
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.Layers = append(d.Layers, add(data))
+	}
+	docker, err = json.Marshal(tarball.Manifest{d})
+	return blobs, docker, err
 }
 
-func (img *image) addJSON(mediaType string, value any) (v1.Descriptor, error) {
-	blob, err := json.Marshal(value)
-	return img.add(mediaType, blob), err
+func blobPath(h v1.Hash) string { return spec.ImageBlobsDir + "/" + h.Algorithm + "/" + h.Hex }
+
+// parseTag reads the name of an image with a tag.
+func parseTag(text string) (name.Tag, error) {
+	tag, err := name.NewTag(text, name.WithDefaultTag(""))
+	if err != nil {
+		return tag, fmt.Errorf("%w; give a name such as hitless:v1 or registry.example.com/team/hitless:v1", err)
+	}
+	if tag.TagStr() == "" {
+		return tag, fmt.Errorf("%q has no tag; give a name such as hitless:v1 or registry.example.com/team/hitless:v1", text)
+	}
+	return tag, nil
 }
 
-// tarWriter writes a tar of files that belong to root and have no time. The first error stops it.
+// containerdName is the full name of an image with Docker Hub's host as containerd writes it.
+func containerdName(tag name.Tag) string {
+	if rest, hub := strings.CutPrefix(tag.Name(), name.DefaultRegistry+"/"); hub {
+		return "docker.io/" + rest
+	}
+	return tag.Name()
+}
+
+// tarWriter writes files of root with time 0. The first error stops it.
 type tarWriter struct {
 	w   *tar.Writer
 	err error
@@ -109,7 +182,7 @@ type tarWriter struct {
 
 func newTar(w io.Writer) *tarWriter { return &tarWriter{w: tar.NewWriter(w)} }
 
-func (t *tarWriter) folder(name string, mode int64) {
+func (t *tarWriter) directory(name string, mode int64) {
 	t.write(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 

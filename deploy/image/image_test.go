@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	_ "crypto/sha256" // of go-digest
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,22 +19,22 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// The same sources give the same image and the same bill, wherever and whenever they are built.
-func TestTheSameSourcesAreTheSameImage(t *testing.T) {
+// Equal sources give equal images and SBOMs, whatever the place and time of the build.
+func TestImagesAreReproducible(t *testing.T) {
 	here := build(t, "testdata/tiny", filepath.Join(t.TempDir(), "here"), once, ".", static...)
 	there := build(t, "testdata/tiny", filepath.Join(t.TempDir(), "far", "away"), then, ".", static...)
 	if d := differ(t, makeImage(t, here, "tiny:v1"), makeImage(t, there, "tiny:v1")); d != "" {
-		t.Errorf("%s differs between two folders and two dates", d)
+		t.Errorf("%s differs between two directories and two dates", d)
 	}
 }
 
-// The comparison sees what must not be there: a program that knows its folder, and other sources.
-func TestOtherSourcesAreAnotherImage(t *testing.T) {
+// The comparison detects a program that contains its build directory, and other sources.
+func TestOtherSourcesGiveAnotherImage(t *testing.T) {
 	dir := t.TempDir()
 	good := makeImage(t, build(t, "testdata/tiny", filepath.Join(dir, "a"), once, ".", static...), "tiny:v1")
 	leaky := build(t, "testdata/tiny", filepath.Join(dir, "b"), once, ".", "-buildvcs=false")
 	if d := differ(t, good, makeImage(t, leaky, "tiny:v1")); !strings.Contains(d, archiveFile) {
-		t.Errorf("%q differs when the program knows the folder of its sources; want %s", d, archiveFile)
+		t.Errorf("%q differs when the program contains the directory of its sources; want %s", d, archiveFile)
 	}
 	copyTree(t, "testdata/tiny", filepath.Join(dir, "c"), once)
 	source := strings.Replace(read(t, "testdata/tiny", "main.go"), `"tiny"`, `"other"`, 1)
@@ -41,30 +42,30 @@ func TestOtherSourcesAreAnotherImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := build(t, filepath.Join(dir, "c"), filepath.Join(dir, "d"), once, ".", static...)
-	if d := differ(t, good, makeImage(t, other, "tiny:v1")); d != archiveFile+", "+billFile {
+	if d := differ(t, good, makeImage(t, other, "tiny:v1")); d != archiveFile+", "+sbomFile {
 		t.Errorf("%q differs with other sources", d)
 	}
 }
 
-// The image's digest is that of what is in it: its name stands beside it.
-func TestTheNameIsNoPartOfTheDigest(t *testing.T) {
+// The digest does not depend on the name, which is an annotation of the index.
+func TestDigestIsIndependentOfTheName(t *testing.T) {
 	program := build(t, "testdata/tiny", t.TempDir(), once, ".", static...)
 	a, b := makeImage(t, program, "tiny:v1"), makeImage(t, program, "registry.example.com/team/tiny:v2")
 	if d := differ(t, a, b); d != archiveFile {
-		t.Errorf("%q differs with another name; want the archive, which has it, and not the bill, which has the digest", d)
+		t.Errorf("%q differs with another name; want the archive, which has the name, and not the SBOM, which has the digest", d)
 	}
 	one, other := open(t, a), open(t, b)
 	if one.index.Manifests[0].Digest != other.index.Manifests[0].Digest {
-		t.Error("another name is another digest")
+		t.Error("another name gives another digest")
 	}
-	for want, l := range map[string]layout{"docker.io/library/tiny:v1": one, "registry.example.com/team/tiny:v2": other} {
-		if got := l.index.Manifests[0].Annotations[nameOfContainerd]; got != want {
+	for want, l := range map[string]layout{"docker.io/library/tiny:v1": one, "registry.example.com/team/tiny:v2": other, "docker.io/team/tiny:v3": open(t, makeImage(t, program, "team/tiny:v3"))} {
+		if got := l.index.Manifests[0].Annotations[annotationContainerd]; got != want {
 			t.Errorf("containerd sees the name %s, want %s", got, want)
 		}
 	}
 }
 
-// layout is an archive as its reader sees it.
+// layout is the content of an archive.
 type layout struct {
 	files map[string][]byte
 	index v1.Index
@@ -80,7 +81,7 @@ func open(t *testing.T, dir string) layout {
 	return l
 }
 
-// blob returns a blob, which must be what its descriptor says.
+// blob returns a blob that matches its descriptor.
 func (l layout) blob(t *testing.T, d v1.Descriptor) []byte {
 	t.Helper()
 	data := l.files["blobs/sha256/"+d.Digest.Encoded()]
@@ -121,8 +122,8 @@ func untar(t *testing.T, r io.Reader) map[string][]byte {
 	}
 }
 
-// Who follows the layout from its index finds the program, whole, and a user who is not root.
-func TestTheLayoutLeadsToTheProgram(t *testing.T) {
+// The layout leads from its index to the program, and the user is not root.
+func TestLayoutLeadsToTheProgram(t *testing.T) {
 	program := build(t, "testdata/tiny", t.TempDir(), once, ".", static...)
 	l := open(t, makeImage(t, program, "tiny:v1"))
 	var head v1.ImageLayout
@@ -143,22 +144,22 @@ func TestTheLayoutLeadsToTheProgram(t *testing.T) {
 	}
 	plain, err := io.ReadAll(z)
 	if err != nil || digest.FromBytes(plain) != config.RootFS.DiffIDs[0] {
-		t.Fatalf("the layer is not what the configuration says (%v)", err)
+		t.Fatalf("the layer does not have the digest of the configuration (%v)", err)
 	}
 	rootfs := untar(t, bytes.NewReader(plain))
 	if want := read(t, filepath.Dir(program), "program"); string(rootfs["hitless"]) != want {
-		t.Error("the program in the image is not the one that was given")
+		t.Error("the program in the image differs from the given one")
 	}
 	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/hitless"}) || config.OS != "linux" || config.Architecture == "" {
 		t.Errorf("%+v", config)
 	}
 	if l.index.Manifests[0].Platform.Architecture != config.Architecture {
-		t.Error("index and configuration name different machines")
+		t.Error("index and configuration have different architectures")
 	}
 }
 
-// Docker before version 25 follows a file of its own, to the same blobs.
-func TestDockersFileLeadsToTheSameBlobs(t *testing.T) {
+// manifest.json, which Docker before version 25 reads, refers to the same blobs.
+func TestDockerManifestRefersToTheSameBlobs(t *testing.T) {
 	l := open(t, makeImage(t, build(t, "testdata/tiny", t.TempDir(), once, ".", static...), "tiny:v1"))
 	var all []struct {
 		Config   string
@@ -168,14 +169,14 @@ func TestDockersFileLeadsToTheSameBlobs(t *testing.T) {
 	decode(t, l.files["manifest.json"], &all)
 	var manifest v1.Manifest
 	decode(t, l.blob(t, l.index.Manifests[0]), &manifest)
-	if len(all) != 1 || !slices.Equal(all[0].RepoTags, []string{"tiny:v1"}) || all[0].Config != blobPath(manifest.Config.Digest) ||
-		!slices.Equal(all[0].Layers, []string{blobPath(manifest.Layers[0].Digest)}) {
+	if len(all) != 1 || !slices.Equal(all[0].RepoTags, []string{"tiny:v1"}) || all[0].Config != "blobs/sha256/"+manifest.Config.Digest.Encoded() ||
+		!slices.Equal(all[0].Layers, []string{"blobs/sha256/" + manifest.Layers[0].Digest.Encoded()}) {
 		t.Errorf("%+v", all)
 	}
 }
 
-// What would not start in the image, or could not be named, is refused in words that say what to do.
-func TestWhatIsRefused(t *testing.T) {
+// Programs that would not start and invalid names are refused with advice.
+func TestInvalidOptions(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte("no program"), 0o755); err != nil {

@@ -1,23 +1,28 @@
-// Command image puts a static program into an OCI image without Docker, and writes down what the program is made of. What it
-// writes is a function of the program and of the image's name alone: no clock, no folder, no user of this machine enters it.
+// Command image packs a static Go program into an OCI image without Docker and writes the software bill of materials (SBOM) of
+// that image. Both are functions of the program and of the image's name: they contain no time, path or user of this machine.
 package main
 
 import (
+	"bytes"
+	"debug/buildinfo"
+	"debug/elf"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "bin/hitless", "the static program, a `FILE`")
-	flag.StringVar(&o.name, "name", "hitless:latest", "`NAME` under which the image is loaded, with a tag; it is no part of the image's digest")
-	flag.StringVar(&o.out, "out", "out/image", "`FOLDER` for the image and its bill of materials")
+	flag.StringVar(&o.name, "name", "hitless:latest", "`NAME` of the image with a tag; the image's digest does not depend on it")
+	flag.StringVar(&o.out, "out", "out/image", "`DIRECTORY` for the image and its SBOM")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "image: what is %q? Everything is said by flags; -h lists them\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "image: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	if err := write(o, os.Stdout); err != nil {
@@ -26,22 +31,21 @@ func main() {
 	}
 }
 
-// options are what the image is made of, and where it goes.
 type options struct{ program, name, out string }
 
-// The files that write makes in the folder.
+// The files that write creates.
 const (
 	archiveFile = "hitless.oci.tar"
-	billFile    = "hitless.cdx.json"
+	sbomFile    = "hitless.cdx.json"
 )
 
-// write makes the image and its bill of materials, and says where they are.
-func write(o options, say io.Writer) error {
+// write creates the image and its SBOM, and prints their paths.
+func write(o options, stdout io.Writer) error {
 	p, err := readProgram(o.program)
 	if err != nil {
 		return err
 	}
-	full, err := fullName(o.name)
+	tag, err := parseTag(o.name)
 	if err != nil {
 		return err
 	}
@@ -49,27 +53,31 @@ func write(o options, say io.Writer) error {
 	if err != nil {
 		return err
 	}
+	digest, err := img.Digest()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return fmt.Errorf("making the folder for the image: %w; name another with --out", err)
+		return fmt.Errorf("making the directory for the image: %w; give another with --out", err)
 	}
-	archive, bill := filepath.Join(o.out, archiveFile), filepath.Join(o.out, billFile)
-	if err := writeFile(archive, func(w io.Writer) error { return img.archive(w, o.name, full) }); err != nil {
+	archive, sbom := filepath.Join(o.out, archiveFile), filepath.Join(o.out, sbomFile)
+	if err := writeFile(archive, func(w io.Writer) error { return writeArchive(w, img, tag) }); err != nil {
 		return err
 	}
-	if err := writeFile(bill, func(w io.Writer) error { return writeBill(w, p, img) }); err != nil {
+	if err := writeFile(sbom, func(w io.Writer) error { return writeSBOM(w, p, digest) }); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(say, "image %s\ndigest %s\narchive %s\nbill of materials %s\n", o.name, img.manifest.Digest, archive, bill)
+	_, err = fmt.Fprintf(stdout, "image %s\ndigest %s\narchive %s\nSBOM %s\n", o.name, digest, archive, sbom)
 	return err
 }
 
-// writeFile writes a file whole, or leaves the one that was there.
+// writeFile replaces a file in one step; internal/cache is in another module.
 func writeFile(name string, fill func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".image-")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	defer os.Remove(f.Name()) // it has another name when all went well
+	defer os.Remove(f.Name()) // fails after the rename
 	err = fill(f)
 	if closed := f.Close(); err == nil {
 		err = closed
@@ -84,4 +92,45 @@ func writeFile(name string, fill func(io.Writer) error) (err error) {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
+}
+
+// program is the file that the image contains.
+type program struct {
+	bytes  []byte
+	digest v1.Hash
+	arch   string // GOARCH
+	info   *buildinfo.BuildInfo
+}
+
+// readProgram reads a static Linux program built by Go. The image has no interpreter and no libraries for another one.
+func readProgram(file string) (*program, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the program: %w; `make build` builds it", err)
+	}
+	p := &program{bytes: data}
+	if p.digest, _, err = v1.SHA256(bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	if p.info, err = buildinfo.Read(bytes.NewReader(data)); err != nil {
+		return nil, fmt.Errorf("reading the build information of %s: %w; give a program that Go has built", file, err)
+	}
+	settings := map[string]string{}
+	for _, s := range p.info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if settings["GOOS"] != "linux" || settings["GOARCH"] == "" {
+		return nil, fmt.Errorf("%s is a program for %s/%s; containers need one for linux: build it with GOOS=linux", file, settings["GOOS"], settings["GOARCH"])
+	}
+	p.arch = settings["GOARCH"]
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP {
+			return nil, fmt.Errorf("%s is linked dynamically and would not start in the image: build it with CGO_ENABLED=0", file)
+		}
+	}
+	return p, nil
 }

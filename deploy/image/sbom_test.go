@@ -15,7 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// schema compiles the schema of the specification, which stands in the module that writes the bill.
+// schema compiles the schema of the specification, which the module cyclonedx-go contains.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
@@ -45,21 +45,21 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return compiled
 }
 
-// checkBill holds a bill against the specification and against the program's own build info.
-func checkBill(t *testing.T, dir string, info *buildinfo.BuildInfo) {
+// checkSBOM validates an SBOM against the specification and compares it with the program's build information.
+func checkSBOM(t *testing.T, dir string, info *buildinfo.BuildInfo) {
 	t.Helper()
-	text := read(t, dir, billFile)
+	text := read(t, dir, sbomFile)
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := schema(t)
 	if err := rules.Validate(value); err != nil {
-		t.Errorf("the bill is no CycloneDX 1.6: %v", err)
+		t.Errorf("the SBOM is not valid CycloneDX 1.6: %v", err)
 	}
 	value.(map[string]any)["components"].([]any)[0].(map[string]any)["type"] = "thing"
 	if rules.Validate(value) == nil {
-		t.Error("a component of a type that there is not was not seen")
+		t.Error("the schema accepts a component of an unknown type")
 	}
 	var bom cdx.BOM
 	if err := json.Unmarshal([]byte(text), &bom); err != nil {
@@ -79,16 +79,16 @@ func checkBill(t *testing.T, dir string, info *buildinfo.BuildInfo) {
 	slices.Sort(has)
 	slices.Sort(want)
 	if !slices.Equal(has, want) {
-		t.Errorf("the bill has %q\nthe program %q", has, want)
+		t.Errorf("the SBOM has %q\nthe program %q", has, want)
 	}
 	if bom.Metadata.Component.Version != open(t, dir).index.Manifests[0].Digest.String() {
-		t.Errorf("the bill is of %s, which is not the image", bom.Metadata.Component.Version)
+		t.Errorf("the SBOM is of %s, which is not the image", bom.Metadata.Component.Version)
 	}
 }
 
-func TestTheBillNamesWhatTheProgramIsMadeOf(t *testing.T) {
+func TestSBOMListsTheModules(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
-	cmd := exec.Command("go", append(append([]string{"build"}, static...), "-o", program, ".")...) // this one, which has modules
+	cmd := exec.Command("go", append(append([]string{"build"}, static...), "-o", program, ".")...) // this program has modules
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -98,13 +98,13 @@ func TestTheBillNamesWhatTheProgramIsMadeOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.info.Deps) < 3 {
-		t.Fatalf("the program tells of %d modules", len(p.info.Deps))
+		t.Fatalf("the program has %d modules", len(p.info.Deps))
 	}
-	checkBill(t, makeImage(t, program, "tests:v1"), p.info)
+	checkSBOM(t, makeImage(t, program, "tests:v1"), p.info)
 }
 
-// A module that stands in another's place is what is in the program.
-func TestTheBillOfAReplacedModule(t *testing.T) {
+// The SBOM lists the replacement of a replaced module.
+func TestSBOMOfAReplacedModule(t *testing.T) {
 	c := moduleOf(&debug.Module{Path: "example.com/A", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/B", Version: "v2.0.0+incompatible", Sum: "h1:x"}})
 	if c.Name != "example.com/B" || c.PackageURL != "pkg:golang/example.com/b@v2.0.0%2Bincompatible" || (*c.Properties)[0].Value != "h1:x" {
 		t.Errorf("%+v", c)
