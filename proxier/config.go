@@ -11,11 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// commandLineOnly are flags that say what to do, and not how: a file that lies around must not.
+// commandLineOnly are flags that select an action, which a forgotten file must not trigger.
 var commandLineOnly = []string{"config", "cleanup", "init-only", "help"}
 
-// readConfig sets flags to the values that a file of YAML has for them, except for those that were set before. Each error
-// names the file and the line. An empty path is no file.
+// readConfig sets flags to the values of a YAML file, except for flags that are already set. Errors name the file and
+// the line. An empty path is ignored.
 func readConfig(path string, lookup func(name string) *pflag.Flag) error {
 	if path == "" {
 		return nil
@@ -34,17 +34,17 @@ func readConfig(path string, lookup func(name string) *pflag.Flag) error {
 		return fmt.Errorf("reading --config %s: %w", path, err)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading --config %s: there is more after the first document; leave one", path)
+		return fmt.Errorf("reading --config %s: the file has more than one YAML document; it must have one", path)
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: not keys with values, as ipvs-scheduler: rr", path, root.Line)
+		return fmt.Errorf("%s:%d: not a mapping of keys to values, such as ipvs-scheduler: rr", path, root.Line)
 	}
 	lines := map[string]int{}
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if before := lines[key.Value]; before != 0 {
-			return fmt.Errorf("%s:%d: key %q stands in line %d already", path, key.Line, key.Value, before)
+			return fmt.Errorf("%s:%d: key %q is already set in line %d", path, key.Line, key.Value, before)
 		}
 		lines[key.Value] = key.Line
 		if err := setFlag(key.Value, value, lookup); err != nil {
@@ -58,7 +58,7 @@ func setFlag(name string, value *yaml.Node, lookup func(name string) *pflag.Flag
 	flag := lookup(name)
 	switch {
 	case slices.Contains(commandLineOnly, name):
-		return fmt.Errorf("key %q is for the command line only", name)
+		return fmt.Errorf("key %q is allowed on the command line only", name)
 	case flag == nil:
 		return fmt.Errorf("unknown key %q; the keys are the names of the flags that --help lists", name)
 	case flag.Changed:
@@ -70,15 +70,15 @@ func setFlag(name string, value *yaml.Node, lookup func(name string) *pflag.Flag
 		words := []string{}
 		for _, item := range value.Content {
 			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-				return fmt.Errorf("key %q: line %d is no plain value", name, item.Line)
+				return fmt.Errorf("key %q: line %d is not a plain value", name, item.Line)
 			}
 			words = append(words, item.Value)
 		}
 		return list.Replace(words)
 	case value.Kind != yaml.ScalarNode || value.Tag == "!!null":
-		return fmt.Errorf("key %q has no plain value", name)
+		return fmt.Errorf("key %q does not have a plain value", name)
 	case flag.Value.Type() == "bool" && value.Tag != "!!bool":
-		return fmt.Errorf("key %q is %q; it can be true or false", name, value.Value)
+		return fmt.Errorf("key %q is %q; it must be true or false", name, value.Value)
 	}
 	if err := flag.Value.Set(value.Value); err != nil {
 		return fmt.Errorf("key %q is %q: %w", name, value.Value, err)

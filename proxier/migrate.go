@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/proxier/engine"
 	"github.com/hitless/hitless/proxier/kernel"
@@ -24,24 +26,24 @@ import (
 	"github.com/hitless/hitless/proxier/watch"
 )
 
-// bundled is the name of this proxier among the modes of kube-proxy.
+// bundled is the name of this proxier in --from and --to.
 const bundled = "bundled"
 
 var kubeProxyModes = []string{"ipvs", "iptables", "nftables"}
 
-// migration moves a node from one proxy to another, one of them this one. The order is that which loses least: the new rules
-// come first, then the old ones go, and then what conntrack remembers of packets that neither translated.
+// migration moves a node between kube-proxy and the bundled proxier. To drop as little as possible, it adds the new
+// rules first, then removes the old ones, and then deletes conntrack entries of packets that neither has translated.
 type migration struct {
 	settings
 	from, to string
 	dryRun   bool
 
-	out    io.Writer
-	log    *slog.Logger
-	kernel kernel.Kernel
-	linux  *linux.Kernel
-	left   *linux.KubeProxy
-	number int
+	out        io.Writer
+	log        *slog.Logger
+	kernel     kernel.Kernel
+	linux      *linux.Kernel
+	kubeProxy  *linux.KubeProxy
+	stepNumber int
 }
 
 func migrateCommand() *cobra.Command {
@@ -50,9 +52,9 @@ func migrateCommand() *cobra.Command {
 		Use:   "migrate --from MODE --to MODE",
 		Short: "Move this node from kube-proxy to this proxier, or back",
 		Long: "Move this node from kube-proxy (ipvs, iptables or nftables) to this proxier (bundled), or back, in the order that\n" +
-			"loses least, and take everything of the old one out of the kernel. What runs on the node stays yours to stop and start:\n" +
-			"towards bundled, kube-proxy has ended before, and `hitless proxier` is started behind it; back, `hitless proxier` has\n" +
-			"ended before, and kube-proxy serves already. --dry-run prints the plan and changes nothing.",
+			"drops least, and remove all kernel state of the old proxy. The command stops and starts no programs.\n" +
+			"To bundled: stop kube-proxy before, and start `hitless proxier` after it. Back: stop `hitless proxier` and start\n" +
+			"kube-proxy before; it must serve already. --dry-run prints the plan and changes nothing.",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -66,23 +68,23 @@ func migrateCommand() *cobra.Command {
 		},
 	}
 	m.flags(c)
-	c.Flags().StringVar(&m.from, "from", "", "what served this node until now: ipvs, iptables or nftables of kube-proxy, or bundled")
-	c.Flags().StringVar(&m.to, "to", bundled, "what serves it from now on: bundled, or ipvs, iptables or nftables of kube-proxy")
-	c.Flags().BoolVar(&m.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	c.Flags().StringVar(&m.from, "from", "", "old proxy of this node: kube-proxy's mode ipvs, iptables or nftables, or bundled")
+	c.Flags().StringVar(&m.to, "to", bundled, "new proxy of this node: bundled, or kube-proxy's mode ipvs, iptables or nftables")
+	c.Flags().BoolVar(&m.dryRun, "dry-run", false, "print the plan and change nothing")
 	return c
 }
 
 func (m *migration) run(ctx context.Context) (err error) {
-	if err := m.check(); err != nil {
+	if err := m.validate(); err != nil {
 		return err
 	}
 	if m.log, err = m.logger(); err != nil {
 		return err
 	}
-	if err := m.pods(ctx); err != nil {
+	if err := m.resolvePodCIDRs(ctx); err != nil {
 		return err
 	}
-	if m.left, err = linux.FindKubeProxy(); err != nil {
+	if m.kubeProxy, err = linux.FindKubeProxy(); err != nil {
 		return err
 	}
 	options, err := m.kernelOptions()
@@ -95,24 +97,25 @@ func (m *migration) run(ctx context.Context) (err error) {
 	defer m.linux.Close()
 	m.kernel = m.linux
 	if m.dryRun {
-		m.kernel = rehearsal{m.linux}
+		m.kernel = dryRunKernel{m.linux}
 		fmt.Fprintln(m.out, "dry run: nothing is changed")
 	}
 	if m.to == bundled {
-		return m.arrive(ctx)
+		return m.toBundled(ctx)
 	}
-	return m.leave(ctx)
+	return m.toKubeProxy(ctx)
 }
 
-// kernelOptions are those of the proxier to come. On the way back there is none, and its rules stay until they go.
+// kernelOptions returns the options of the new proxier. Towards kube-proxy the existing rules are kept until they are
+// removed.
 func (m *migration) kernelOptions() (linux.Options, error) {
-	options, err := m.settings.kernel(metrics.New(), m.log)
+	options, err := m.settings.linuxOptions(metrics.New(), m.log)
 	options.ReadOnly, options.KeepRules = m.dryRun, m.to != bundled
 	return options, err
 }
 
-// pods finds out how to tell pods, where that takes the API.
-func (m *migration) pods(ctx context.Context) error {
+// resolvePodCIDRs reads the pod CIDRs if recognising pod traffic needs the API.
+func (m *migration) resolvePodCIDRs(ctx context.Context) error {
 	if m.to != bundled || m.detectLocal != "NodeCIDR" {
 		return nil
 	}
@@ -127,39 +130,41 @@ func (m *migration) pods(ctx context.Context) error {
 	return m.awaitCIDRs(ctx, config, node, m.log)
 }
 
-// check looks at the two names.
-func (m *migration) check() error {
+// validate checks --from and --to.
+func (m *migration) validate() error {
 	modes := append([]string{bundled}, kubeProxyModes...)
 	for _, flag := range []struct{ name, value string }{{"--from", m.from}, {"--to", m.to}} {
 		if !slices.Contains(modes, flag.value) {
-			return fmt.Errorf("%s is %q; it can be %s", flag.name, flag.value, strings.Join(modes, ", "))
+			return fmt.Errorf("%s is %q; it must be one of %s", flag.name, flag.value, strings.Join(modes, ", "))
 		}
 	}
 	if (m.from == bundled) == (m.to == bundled) {
-		return fmt.Errorf("from %s to %s: one of the two has to be bundled; between modes of kube-proxy, go by way of it", m.from, m.to)
+		return fmt.Errorf("from %s to %s: one of the two must be bundled; between modes of kube-proxy, migrate to bundled first", m.from, m.to)
 	}
 	return nil
 }
 
-// rehearsal is a kernel that is read and not changed.
-type rehearsal struct{ kernel.Kernel }
+// dryRunKernel is a kernel that is read but not changed.
+type dryRunKernel struct{ kernel.Kernel }
 
-func (rehearsal) Apply(kernel.Op) error { return nil }
+func (dryRunKernel) Apply(kernel.Op) error { return nil }
 
-// step says what is done next, and does it unless this is a dry run.
+// step prints the next step and performs it unless this is a dry run.
 func (m *migration) step(do func() error, format string, args ...any) error {
-	m.number++
-	fmt.Fprintf(m.out, "%d. %s\n", m.number, fmt.Sprintf(format, args...))
+	m.stepNumber++
+	fmt.Fprintf(m.out, "%d. %s\n", m.stepNumber, fmt.Sprintf(format, args...))
 	if m.dryRun || do == nil {
 		return nil
 	}
 	return do()
 }
 
-func (m *migration) note(format string, args ...any) { fmt.Fprintf(m.out, "   "+format+"\n", args...) }
+func (m *migration) printNote(format string, args ...any) {
+	fmt.Fprintf(m.out, "   "+format+"\n", args...)
+}
 
-// running asks the proxy that serves metrics on this node for its mode; empty when none answers.
-func (m *migration) running(ctx context.Context) string {
+// runningMode returns the mode of the proxy that serves metrics on this node; empty if none replies.
+func (m *migration) runningMode(ctx context.Context) string {
 	_, port, err := net.SplitHostPort(m.metrics)
 	if err != nil {
 		return ""
@@ -182,17 +187,17 @@ func (m *migration) running(ctx context.Context) string {
 	return strings.TrimSpace(string(text))
 }
 
-// arrive programs all Services of the cluster, over the old rules or, from mode ipvs, with the old virtual servers; then the old
-// rules go.
-func (m *migration) arrive(ctx context.Context) error {
-	if mode := m.running(ctx); mode != "" {
+// toBundled programs all Services in addition to the old rules, or in mode ipvs with the old virtual servers, and
+// then removes the old rules.
+func (m *migration) toBundled(ctx context.Context) error {
+	if mode := m.runningMode(ctx); mode != "" {
 		if !m.dryRun {
-			return fmt.Errorf("a proxy still runs on this node (%s answers /proxyMode with %q) and would put back what is removed; stop it first, its rules go on serving", m.metrics, mode)
+			return fmt.Errorf("a proxy still runs on this node (/proxyMode at %s returns %q) and would restore what is removed; stop it first, its rules stay in place", m.metrics, mode)
 		}
-		m.note("a proxy in mode %s still runs on this node; it has to be stopped before this, and its rules go on serving", mode)
+		m.printNote("a proxy in mode %s still runs on this node; stop it before the migration, its rules stay in place", mode)
 	}
-	if !slices.Contains(m.left.Modes(), m.from) {
-		return fmt.Errorf("kube-proxy left nothing of mode %s in this kernel (found: %s); is this its network namespace?", m.from, orNothing(m.left.Modes()))
+	if !slices.Contains(m.kubeProxy.Modes(), m.from) {
+		return fmt.Errorf("the kernel has no state of kube-proxy's mode %s (found: %s); is this its network namespace?", m.from, listOrNothing(m.kubeProxy.Modes()))
 	}
 	source, e, err := m.program(ctx)
 	if err != nil {
@@ -203,21 +208,21 @@ func (m *migration) arrive(ctx context.Context) error {
 	}
 	flows := e.FlowFilters()
 	if err := m.step(func() error { return m.kernel.Apply(kernel.ForgetFlows{Filters: flows}) },
-		"forget what conntrack remembers of packets to %d virtual servers that nobody translated", len(flows)); err != nil {
+		"delete conntrack entries of untranslated packets to %d virtual servers", len(flows)); err != nil {
 		return err
 	}
-	m.note("done; start `hitless proxier` with the same flags: it takes over what is there")
+	m.printNote("done; start `hitless proxier` with the same flags; it adopts the kernel state")
 	return nil
 }
 
-func orNothing(words []string) string {
+func listOrNothing(words []string) string {
 	if len(words) == 0 {
 		return "nothing"
 	}
 	return strings.Join(words, ", ")
 }
 
-// program brings the Services of the cluster into the kernel. It is an error when one operation fails: the old rules stay then.
+// program programs the Services of the cluster. If an operation fails, it returns an error and the old rules stay.
 func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine, error) {
 	node, err := m.nodeName()
 	if err != nil {
@@ -227,7 +232,7 @@ func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine
 	if err != nil {
 		return nil, nil, err
 	}
-	options, err := m.engine(node)
+	options, err := m.engineOptions(node)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -256,33 +261,33 @@ func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine
 			taken++
 		}
 	}
-	_ = m.step(nil, "program %d Services: %d virtual servers, %d of them taken over with their connections, by %d operations",
+	_ = m.step(nil, "program %d Services: %d virtual servers, %d of them adopted with their connections, in %d operations",
 		report.Services, e.Size(), taken, report.Operations)
 	for _, r := range report.Refused {
-		m.note("refused: %v: %s (%s)", r.Service, r.Detail, r.Reason)
+		m.printNote("refused: %v: %s (%s)", r.Service, r.Detail, r.Reason)
 	}
 	if len(report.Failures) > 0 {
-		return nil, nil, fmt.Errorf("programming the Services: %w; nothing of kube-proxy was removed; say it again", errors.Join(report.Failures...))
+		return nil, nil, fmt.Errorf("programming the Services: %w; no state of kube-proxy was removed; run the command again", errors.Join(report.Failures...))
 	}
 	return source, e, nil
 }
 
-// clearKubeProxy takes everything of kube-proxy out, of all its modes: none of it is kept up to date any more.
+// clearKubeProxy removes the state of all modes of kube-proxy, since none of it is updated any more.
 func (m *migration) clearKubeProxy(source engine.Objects, e *engine.Engine) error {
-	p := m.left
-	if err := m.step(p.RemoveRules, "remove kube-proxy's rules in one transaction: %d chains of iptables, %d tables of nftables", len(p.Chains)-len(p.Kept), len(p.Tables)); err != nil {
+	p := m.kubeProxy
+	if err := m.step(p.RemoveRules, "remove kube-proxy's rules in one transaction: %d iptables chains, %d nftables tables", len(p.Chains)-len(p.Kept), len(p.Tables)); err != nil {
 		return err
 	}
 	for _, chain := range p.Kept {
-		m.note("the chain %s stays, since rules of others lead there", chain)
+		m.printNote("the chain %s stays, since rules of other programs jump to it", chain)
 	}
 	if p.Legacy {
-		m.note("the legacy variant of iptables has tables too; look for chains of KUBE- by iptables-legacy-save: they are not removed here")
+		m.printNote("the kernel also has iptables-legacy tables; chains named KUBE- (see iptables-legacy-save) are not removed")
 	}
-	if err := m.step(p.RemoveSets, "destroy %d sets of ipset", len(p.Sets)); err != nil {
+	if err := m.step(p.RemoveSets, "destroy %d ipsets", len(p.Sets)); err != nil {
 		return err
 	}
-	stale, err := m.stale(source, e)
+	stale, err := m.leftoverServers(source, e)
 	if err != nil {
 		return err
 	}
@@ -294,17 +299,17 @@ func (m *migration) clearKubeProxy(source engine.Objects, e *engine.Engine) erro
 		}
 		return nil
 	}
-	if err := m.step(remove, "delete %d virtual servers of kube-proxy that are of no Service here", len(stale)); err != nil {
+	if err := m.step(remove, "delete %d virtual servers of kube-proxy that belong to no Service", len(stale)); err != nil {
 		return err
 	}
 	for _, k := range stale {
-		m.note("%v", k)
+		m.printNote("%v", k)
 	}
 	return m.step(p.RemoveDevice, "delete the device kube-ipvs0 with %d addresses", len(p.Addrs))
 }
 
-// stale returns the virtual servers of kube-proxy that were not taken over.
-func (m *migration) stale(source engine.Objects, e *engine.Engine) ([]kernel.Key, error) {
+// leftoverServers returns the virtual servers of kube-proxy that were not adopted.
+func (m *migration) leftoverServers(source engine.Objects, e *engine.Engine) ([]kernel.Key, error) {
 	if m.from != "ipvs" {
 		return nil, nil
 	}
@@ -316,13 +321,49 @@ func (m *migration) stale(source engine.Objects, e *engine.Engine) ([]kernel.Key
 	if err != nil {
 		return nil, err
 	}
-	left := leftover{device: m.left.Addrs, node: slices.Concat(addrs.Node, addrs.Virtual), ports: nodePorts(source)}
+	left := kubeProxyServers{device: m.kubeProxy.Addrs, node: slices.Concat(addrs.Node, addrs.Virtual), ports: nodePortsOf(source)}
 	var keys []kernel.Key
 	for _, s := range servers {
-		if !e.Owns(s.Key) && left.has(s.Key) {
+		if !e.Owns(s.Key) && left.contains(s.Key) {
 			keys = append(keys, s.Key)
 		}
 	}
 	slices.SortFunc(keys, kernel.Key.Compare)
 	return keys, nil
 }
+
+// kubeProxyServers identifies kube-proxy's virtual servers: those at addresses on its device, and those of NodePorts
+// at node addresses.
+type kubeProxyServers struct {
+	device, node []netip.Addr
+	ports        map[nodePort]bool
+}
+
+type nodePort struct {
+	protocol kernel.Protocol
+	port     uint16
+}
+
+func (l kubeProxyServers) contains(k kernel.Key) bool {
+	return slices.Contains(l.device, k.Addr) || slices.Contains(l.node, k.Addr) && l.ports[nodePort{k.Protocol, k.Port}]
+}
+
+// nodePortsOf returns the NodePorts of all Services.
+func nodePortsOf(source engine.Objects) map[nodePort]bool {
+	all := map[nodePort]bool{}
+	for _, name := range source.Names() {
+		svc := source.Service(name)
+		if svc == nil {
+			continue
+		}
+		for _, p := range svc.Spec.Ports {
+			if p.NodePort > 0 {
+				all[nodePort{protocols[p.Protocol], uint16(p.NodePort)}] = true
+			}
+		}
+	}
+	return all
+}
+
+// protocols are the protocols of Service ports; the default is TCP.
+var protocols = map[v1.Protocol]kernel.Protocol{"": kernel.TCP, v1.ProtocolTCP: kernel.TCP, v1.ProtocolUDP: kernel.UDP, v1.ProtocolSCTP: kernel.SCTP}

@@ -3,17 +3,26 @@ package proxier
 import (
 	"bytes"
 	"context"
+	"io"
+	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hitless/hitless/proxier/kernel"
 )
 
 func TestMigrateRefusesBadFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                                   `--from is ""; it can be bundled, ipvs, iptables, nftables`,
+		"":                                   `--from is ""`,
 		"--from=userspace":                   `--from is "userspace"`,
 		"--from=ipvs --to=cilium":            `--to is "cilium"`,
-		"--from=ipvs --to=nftables":          "one of the two has to be bundled",
-		"--from=bundled":                     "one of the two has to be bundled",
+		"--from=ipvs --to=nftables":          "must be bundled",
+		"--from=bundled":                     "must be bundled",
 		"--from=ipvs --config=/no/such/file": "--config",
 		"--from=ipvs --log-format=xml":       "text or json",
 	} {
@@ -22,7 +31,73 @@ func TestMigrateRefusesBadFlags(t *testing.T) {
 		c.SetOut(&bytes.Buffer{})
 		c.SetErr(&bytes.Buffer{})
 		if err := c.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("migrate %s: error %v, want one that says %q", args, err, want)
+			t.Errorf("migrate %s: error %v, want one that contains %q", args, err, want)
+		}
+	}
+}
+
+// nodePortServices are two Services, one of them with a NodePort.
+type nodePortServices struct{}
+
+func (nodePortServices) Names() []types.NamespacedName {
+	return []types.NamespacedName{{Name: "a"}, {Name: "b"}, {Name: "gone"}}
+}
+func (nodePortServices) Slices(types.NamespacedName) []*discovery.EndpointSlice { return nil }
+func (nodePortServices) NodeAddresses() []netip.Addr                            { return nil }
+func (nodePortServices) NodeZone() string                                       { return "" }
+func (nodePortServices) Service(n types.NamespacedName) *v1.Service {
+	ports := map[string][]v1.ServicePort{"a": {{Port: 80, NodePort: 30080}, {Port: 53, NodePort: 30053, Protocol: v1.ProtocolUDP}}, "b": {{Port: 80}}}
+	if n.Name == "gone" {
+		return nil
+	}
+	return &v1.Service{Spec: v1.ServiceSpec{Ports: ports[n.Name]}}
+}
+
+// All of kube-proxy's virtual servers are recognised, and none of other programs, not even at the port of a NodePort.
+func TestKubeProxyServers(t *testing.T) {
+	l := kubeProxyServers{device: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::10")},
+		node: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.244.1.254")}, ports: nodePortsOf(nodePortServices{})}
+	for _, test := range []struct {
+		addr     string
+		protocol kernel.Protocol
+		port     uint16
+		want     bool
+	}{
+		{"10.96.0.10", kernel.TCP, 80, true}, {"10.96.0.10", kernel.TCP, 8443, true}, {"fd00:96::10", kernel.UDP, 53, true},
+		{"192.0.2.1", kernel.TCP, 30080, true}, {"10.244.1.254", kernel.TCP, 30080, true}, {"192.0.2.1", kernel.UDP, 30053, true},
+		{"192.0.2.1", kernel.UDP, 30080, false}, {"192.0.2.1", kernel.TCP, 80, false}, {"192.0.2.1", kernel.TCP, 0, false},
+		{"203.0.113.99", kernel.TCP, 30080, false}, {"203.0.113.99", kernel.TCP, 0, false}, {"203.0.113.99", kernel.TCP, 80, false},
+	} {
+		k := kernel.Key{Addr: netip.MustParseAddr(test.addr), Protocol: test.protocol, Port: test.port}
+		if got := l.contains(k); got != test.want {
+			t.Errorf("%v belongs to kube-proxy: %v, want %v", k, got, test.want)
+		}
+	}
+}
+
+// Only the proxier and `migrate --to=bundled` know the flags that determine the rules; other commands keep existing
+// rules.
+func TestKeepRulesByCommand(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	for _, test := range []struct {
+		what            string
+		m               migration
+		keeps, readOnly bool
+	}{
+		{what: "the proxier"},
+		{what: "--init-only", m: migration{settings: settings{initOnly: true}}, keeps: true},
+		{what: "--cleanup", m: migration{settings: settings{cleanup: true}}, keeps: true},
+		{what: "migrate to bundled", m: migration{from: "ipvs", to: bundled}},
+		{what: "migrate to bundled --dry-run", m: migration{from: "ipvs", to: bundled, dryRun: true}, readOnly: true},
+		{what: "migrate back", m: migration{from: bundled, to: "ipvs"}, keeps: true},
+	} {
+		test.m.log, test.m.detectLocal = log, "ClusterCIDR"
+		options, err := test.m.settings.linuxOptions(nil, log)
+		if test.m.to != "" {
+			options, err = test.m.kernelOptions()
+		}
+		if err != nil || options.KeepRules != test.keeps || options.ReadOnly != test.readOnly {
+			t.Errorf("%s: keeps the rules: %v, reads only: %v, error %v", test.what, options.KeepRules, options.ReadOnly, err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asProgram makes this test's own program behave as the proxier.
+// asProgram makes the test binary run as the proxier.
 const asProgram = "HITLESS_TEST_AS_PROXIER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// proxierProcess prepares the program as nobody, with the given capabilities and no others.
+// proxierProcess prepares the program as user nobody with only the given capabilities.
 func proxierProcess(output *bytes.Buffer, caps []uintptr, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), asProgram+"=yes")
@@ -41,16 +41,16 @@ func proxierProcess(output *bytes.Buffer, caps []uintptr, args ...string) *exec.
 	return cmd
 }
 
-// After --init-only has run once as root, CAP_NET_ADMIN is all that the proxier needs; without it, it says so.
+// After --init-only has run as root, the proxier needs only CAP_NET_ADMIN. Without it, the error names it.
 func TestLeastPrivileges(t *testing.T) {
 	loopback(t)
-	unprogrammed(t)
+	cleanUp(t)
 	args := []string{"--master=" + thinAPI(t), "--hostname-override=node-1", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address="}
 	root := Command()
 	root.SetArgs([]string{"--init-only"})
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		if strings.Contains(err.Error(), "has no IPVS") {
-			t.Skipf("no IPVS in this kernel, and the program says so: %v", err)
+			t.Skipf("no IPVS in this kernel: %v", err)
 		}
 		t.Fatalf("--init-only: %v", err)
 	}
@@ -83,7 +83,7 @@ func TestLeastPrivileges(t *testing.T) {
 		}
 	}
 	if got, err := answer(); got != "pod" || err != nil {
-		t.Errorf("through it: %q, %v", got, err)
+		t.Errorf("reply through the proxier: %q, %v", got, err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -16,12 +16,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// This test changes the network namespace of the whole process: unshare -rnm go test -tags netns ./proxier
-// Without IPVS in the kernel it can only see that the program says so; go test -tags lab ./suites/proxier has one.
+// This test changes the network namespace of the whole process: unshare -rnm go test -tags netns ./proxier Without
+// IPVS in the kernel it only checks the error; go test -tags lab ./suites/proxier runs it with IPVS.
 
 const podAddr = "10.244.1.1"
 
-// thinAPI lists one Service with one endpoint, and watches that never say anything.
+// thinAPI serves one Service with one endpoint, and watches without events.
 func thinAPI(t *testing.T) string {
 	s := &source{pods: []string{podAddr}}
 	slice := s.Slices(web)[0]
@@ -53,7 +53,7 @@ func thinAPI(t *testing.T) string {
 	return server.URL
 }
 
-// loopback brings lo up, with the pod's address on it, and a pod that answers there.
+// loopback brings lo up with the pod's address and starts a pod that replies there.
 func loopback(t *testing.T) {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -88,8 +88,8 @@ func loopback(t *testing.T) {
 	}()
 }
 
-// unprogrammed takes everything of a proxier out of the kernel, whichever test left it, and sees that nobody serves the Service then.
-func unprogrammed(t *testing.T) {
+// cleanUp removes all state of a proxier that another test left, and checks that the Service is not served.
+func cleanUp(t *testing.T) {
 	t.Helper()
 	c := Command()
 	c.SetArgs([]string{"--cleanup"})
@@ -98,11 +98,11 @@ func unprogrammed(t *testing.T) {
 		t.Fatalf("--cleanup: %v", err)
 	}
 	if got, err := answer(); err == nil {
-		t.Fatalf("%q answers before a proxier came", got)
+		t.Fatalf("%q replies before the proxier was started", got)
 	}
 }
 
-// program is the command, running.
+// program is the running command.
 type program struct {
 	end  context.CancelFunc
 	done chan error
@@ -118,8 +118,8 @@ func run(t *testing.T, api string) program {
 	return p
 }
 
-// healthy waits until the program is, and returns its error if it ends before.
-func (p program) healthy(t *testing.T) error {
+// waitHealthy waits until the program is healthy, and returns its error if it ends before.
+func (p program) waitHealthy(t *testing.T) error {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		select {
@@ -152,13 +152,13 @@ func answer() (string, error) {
 
 func TestProgram(t *testing.T) {
 	loopback(t)
-	unprogrammed(t)
+	cleanUp(t)
 	api := thinAPI(t)
 	for _, life := range []string{"first", "second"} {
 		p := run(t, api)
-		if err := p.healthy(t); err != nil {
+		if err := p.waitHealthy(t); err != nil {
 			if strings.Contains(err.Error(), "has no IPVS") {
-				t.Skipf("no IPVS in this kernel, and the program says so: %v", err)
+				t.Skipf("no IPVS in this kernel: %v", err)
 			}
 			t.Fatalf("the %s program ended: %v", life, err)
 		}
@@ -166,7 +166,7 @@ func TestProgram(t *testing.T) {
 			t.Errorf("through the %s program: %q, %v", life, got, err)
 		}
 		if life == "second" {
-			adoptedWithoutAChange(t)
+			checkOnlyReads(t)
 		}
 		p.end()
 		if err := <-p.done; err != nil {
@@ -178,8 +178,8 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// adoptedWithoutAChange checks in the metrics that the second program only read.
-func adoptedWithoutAChange(t *testing.T) {
+// checkOnlyReads checks in the metrics that the second program only read the kernel.
+func checkOnlyReads(t *testing.T) {
 	t.Helper()
 	response, err := http.Get("http://127.0.0.1:10249/metrics")
 	if err != nil {
@@ -200,6 +200,6 @@ func adoptedWithoutAChange(t *testing.T) {
 		}
 	}
 	if reads == 0 {
-		t.Errorf("what the second program read is not counted:\n%s", text)
+		t.Errorf("the reads of the second program are not counted:\n%s", text)
 	}
 }

@@ -1,10 +1,11 @@
-// Package proxier is a Kubernetes Service proxy on IPVS that drops nothing while something changes: the bundled proxier
-// of hitless, usable on its own. It watches Services and EndpointSlices (package watch), computes what the kernel should
-// hold (desired), plans the way there (plan), goes it step by step and watches real servers drain (engine), on a kernel
-// (kernel, linux, fake), and tells load balancers about it (health, metrics).
+// Package proxier is the bundled IPVS Service proxy, which drops no connection while something changes, and is usable
+// on its own. It watches Services and EndpointSlices (package watch), computes the desired kernel state (desired),
+// plans the operations (plan), executes them and drains real servers (engine) on a kernel (kernel, linux, fake), and
+// answers health checks (health) and metrics (metrics).
 //
-// This package joins the parts in one loop and makes them a command. Clients inside the cluster that use an external
-// address of a Service with policy Local get the endpoints of their own node only, since IPVS cannot tell clients apart.
+// This package joins the parts in one loop and provides the command. Limitation: IPVS does not distinguish clients,
+// so clients inside the cluster that use an external address of a Service with policy Local reach only endpoints of
+// their own node.
 package proxier
 
 import (
@@ -20,297 +21,339 @@ import (
 	"github.com/hitless/hitless/proxier/metrics"
 )
 
-// Source is where API objects and their changes come from; *watch.Watcher is one.
+// Source provides API objects and their changes; implemented by *watch.Watcher.
 type Source interface {
 	engine.Objects
-	// Run starts it, and returns when all objects are known.
+	// Run starts the source and returns once all objects are known.
 	Run(context.Context) error
-	// Changed receives when something changed since the last Take.
+	// Changed receives after a change since the last TakeChanged.
 	Changed() <-chan struct{}
-	// Take returns the Services that changed since the last Take.
-	Take() []types.NamespacedName
+	// TakeChanged returns the Services that changed since the last call.
+	TakeChanged() []types.NamespacedName
 }
 
-// Checks answer at the healthCheckNodePorts of Services; *health.Services is one.
-type Checks interface {
-	// Set tells a Service's port and its number of ready local endpoints.
+// HealthChecks serves the healthCheckNodePorts of Services; implemented by *health.Services.
+type HealthChecks interface {
+	// Set sets a Service's port and its number of ready local endpoints.
 	Set(name types.NamespacedName, port uint16, local int)
-	// Delete stops the server of a Service, if it has one.
+	// Delete stops the server of a Service, if it exists.
 	Delete(types.NamespacedName)
-	// Open opens the ports that are not open yet, or says why it could not.
+	// Open opens the ports that are not open yet. It may be retried after an error.
 	Open() error
 	// Close stops all servers.
 	Close()
 }
 
-// Config is what a Proxier is made of. All fields but Started must be set.
+// Config holds the parts of a Proxier. All fields except OnStarted are required.
 type Config struct {
-	Source  Source
-	Kernel  kernel.Kernel
-	Engine  engine.Options
-	Node    *health.Node
-	Checks  Checks
-	Metrics *metrics.Metrics
-	Log     *slog.Logger
-	Periods Periods
-	Started func() // is called once, after the first pass over everything
+	Source       Source
+	Kernel       kernel.Kernel
+	Engine       engine.Options
+	Node         *health.Node
+	HealthChecks HealthChecks
+	Metrics      *metrics.Metrics
+	Log          *slog.Logger
+	Periods      Periods
+	OnStarted    func() // called once, after the first full pass
 }
 
-// Periods say when the loop does what by itself.
+// Periods are the intervals of the loop.
 type Periods struct {
-	MinSync   time.Duration // least time from the end of one pass over changes to the next; 0 for none
-	Retry     time.Duration // most time until something that failed is tried again; it starts with a second
-	Reconcile time.Duration // time between passes that read the whole kernel; 0 for none but the first
-	Flows     time.Duration // time until conntrack is made to forget what leads nowhere; changes gather meanwhile
+	MinSync   time.Duration // minimum time between the end of one pass over changes and the next; 0 for none
+	Retry     time.Duration // maximum time until a retry after a failure; the first retry follows after a second
+	Reconcile time.Duration // time between full passes; 0 for the first one only
+	Flows     time.Duration // delay of the deletion of stale conntrack entries, which batches changes
 }
 
-// Proxier keeps one node's kernel up to date.
+// Proxier synchronises one node's kernel with the API.
 type Proxier struct {
 	Config
-	engine   *engine.Engine
-	clocks   clocks
-	damaged  <-chan struct{} // nil when the kernel cannot tell
-	looked   time.Time       // at what drains, the last time
-	unopened string          // why health check ports are not open, as it was logged; empty when all are
+	engine           *engine.Engine
+	timers           timers
+	damaged          <-chan struct{} // nil if the kernel does not detect damage
+	lastDrain        time.Time       // time of the last drain pass
+	healthCheckError string          // the logged error of health check ports; empty if all are open
 }
 
-// clocks wake the loop. A stopped one costs nothing: with nothing to do, only the next reconciliation is waited for.
-type clocks struct {
-	sync, drain, flows, reconcile, restore clock
+// timers wake the loop. Only running timers cause wake-ups; an idle proxier waits for the next reconciliation only.
+type timers struct {
+	sync, drain, flows, reconcile, restore timer
 
-	retry   backoff // of what failed
-	refused backoff // of what others refuse, which is no failure of the proxier's and may last
+	retry   backoff // after failures
+	refused backoff // after rejections by the kernel or used ports, which may last and are no failures of the proxier
 }
 
-// clock is a timer that knows whether it runs.
-type clock struct {
+// timer is a time.Timer that knows whether it is running.
+type timer struct {
 	*time.Timer
 	running bool
 }
 
-func newClock() clock {
+func newTimer() timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return clock{Timer: t}
+	return timer{Timer: t}
 }
 
-// start lets it run unless it runs already.
-func (c *clock) start(d time.Duration) {
-	if !c.running && d > 0 {
-		c.Reset(d)
-		c.running = true
+// start starts the timer unless it is running or d is 0.
+func (t *timer) start(d time.Duration) {
+	if !t.running && d > 0 {
+		t.Reset(d)
+		t.running = true
 	}
 }
 
-func (c *clock) stop() {
-	c.Stop()
-	c.running = false
+func (t *timer) stop() {
+	t.Stop()
+	t.running = false
 }
 
-// backoff is a clock that waits twice as long each time, beginning with a second.
+// backoff is a timer whose interval doubles from one second.
 type backoff struct {
-	clock
-	pause time.Duration
+	timer
+	interval time.Duration
 }
 
-// again starts it unless it runs already.
-func (b *backoff) again(most time.Duration) {
+// schedule starts the timer unless it is running. limit bounds the interval.
+func (b *backoff) schedule(limit time.Duration) {
 	if !b.running {
-		b.pause = min(max(2*b.pause, time.Second), max(most, time.Second))
-		b.start(b.pause)
+		b.interval = min(max(2*b.interval, time.Second), max(limit, time.Second))
+		b.start(b.interval)
 	}
 }
 
-// over stops it, and the next time begins with a second.
-func (b *backoff) over() {
+// reset stops the timer and resets the interval.
+func (b *backoff) reset() {
 	b.stop()
-	b.pause = 0
+	b.interval = 0
 }
 
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
-	p := &Proxier{Config: c, engine: engine.New(c.Metrics.Kernel(c.Kernel), c.Source, c.Engine),
-		clocks: clocks{newClock(), newClock(), newClock(), newClock(), newClock(), backoff{clock: newClock()}, backoff{clock: newClock()}}}
-	if k, watched := c.Kernel.(kernel.DamageNotifier); watched {
+	p := &Proxier{Config: c, engine: engine.New(c.Metrics.WrapKernel(c.Kernel), c.Source, c.Engine),
+		timers: timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), backoff{timer: newTimer()}, backoff{timer: newTimer()}}}
+	if k, notifies := c.Kernel.(kernel.DamageNotifier); notifies {
 		p.damaged = k.Damaged()
 	}
 	return p
 }
 
-// Run works until the context ends, and leaves the kernel as it is then: the node goes on forwarding. An error means that
-// it could not start, since it could see neither the API nor the kernel.
+// Run runs until the context ends and leaves the kernel state in place, so the node continues to forward. It returns
+// an error if it could not start because the API or the kernel was not readable.
 func (p *Proxier) Run(ctx context.Context) error {
-	defer p.Checks.Close()
+	defer p.HealthChecks.Close()
 	if err := p.Source.Run(ctx); err != nil {
-		return ended(ctx, err)
+		return ignoreCanceled(ctx, err)
 	}
-	if err := p.full(ctx); err != nil {
-		return ended(ctx, err)
+	if err := p.syncAll(ctx); err != nil {
+		return ignoreCanceled(ctx, err)
 	}
-	if p.Started != nil {
-		p.Started()
+	if p.OnStarted != nil {
+		p.OnStarted()
 	}
-	p.clocks.reconcile.start(p.Periods.Reconcile)
+	p.timers.reconcile.start(p.Periods.Reconcile)
 	for ctx.Err() == nil {
 		p.step(ctx)
 	}
 	return nil
 }
 
-// ended takes the end of the context for what it is, no failure.
-func ended(ctx context.Context, err error) error {
+// ignoreCanceled returns nil if the context has ended, else err.
+func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// step waits for the next thing to do, and does it.
+// step waits for the next event and handles it.
 func (p *Proxier) step(ctx context.Context) {
 	changed := p.Source.Changed()
-	if p.clocks.sync.running {
-		changed = nil // the last pass was less than MinSync ago; changes gather meanwhile
+	if p.timers.sync.running {
+		changed = nil // the last pass was less than MinSync ago; changes accumulate
 	}
 	damaged := p.damaged
-	if p.clocks.restore.running {
+	if p.timers.restore.running {
 		damaged = nil
 	}
 	select {
 	case <-ctx.Done():
 	case <-damaged:
 		p.restore(ctx)
-		p.clocks.restore.start(betweenRestores)
-	case <-p.clocks.restore.C:
-		p.clocks.restore.running = false
+		p.timers.restore.start(minRestoreInterval)
+	case <-p.timers.restore.C:
+		p.timers.restore.running = false
 	case <-changed:
-		p.sync(ctx)
-		p.clocks.sync.start(p.Periods.MinSync)
-	case <-p.clocks.sync.C:
-		p.clocks.sync.running = false
-	case <-p.clocks.retry.C:
-		p.clocks.retry.running = false
-		p.sync(ctx)
-	case <-p.clocks.refused.C:
-		p.clocks.refused.running = false
-		p.sync(ctx)
-	case <-p.clocks.drain.C:
-		p.clocks.drain.running = false
+		p.syncChanges(ctx)
+		p.timers.sync.start(p.Periods.MinSync)
+	case <-p.timers.sync.C:
+		p.timers.sync.running = false
+	case <-p.timers.retry.C:
+		p.timers.retry.running = false
+		p.syncChanges(ctx)
+	case <-p.timers.refused.C:
+		p.timers.refused.running = false
+		p.syncChanges(ctx)
+	case <-p.timers.drain.C:
+		p.timers.drain.running = false
 		p.drain(ctx)
-	case <-p.clocks.flows.C:
-		p.clocks.flows.running = false
-		p.forget(ctx)
-	case <-p.clocks.reconcile.C:
-		p.clocks.reconcile.running = false
-		if err := p.full(ctx); err != nil && ctx.Err() == nil {
+	case <-p.timers.flows.C:
+		p.timers.flows.running = false
+		p.forgetFlows(ctx)
+	case <-p.timers.reconcile.C:
+		p.timers.reconcile.running = false
+		if err := p.syncAll(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("reconciliation failed", "error", err)
 		}
-		p.clocks.reconcile.start(p.Periods.Reconcile)
+		p.timers.reconcile.start(p.Periods.Reconcile)
 	}
 }
 
-// sync is a pass over what changed, and over what failed before.
-func (p *Proxier) sync(ctx context.Context) {
-	names := p.Source.Take()
+// syncChanges runs a pass over changes and earlier failures.
+func (p *Proxier) syncChanges(ctx context.Context) {
+	names := p.Source.TakeChanged()
 	begin := time.Now()
 	report, err := p.engine.Sync(ctx, names)
 	if err != nil && ctx.Err() == nil {
-		p.Log.Error("synchronising failed", "error", err)
+		p.Log.Error("synchronisation failed", "error", err)
 	}
 	p.finish(ctx, pass{"changes", names, report, err, time.Since(begin)})
 }
 
-// full is a pass over everything.
-func (p *Proxier) full(ctx context.Context) error {
-	names := append(p.Source.Take(), p.Source.Names()...) // Services that are gone are among the taken ones only
+// syncAll runs a full pass.
+func (p *Proxier) syncAll(ctx context.Context) error {
+	names := append(p.Source.TakeChanged(), p.Source.Names()...) // deleted Services are among the changed ones only
 	begin := time.Now()
 	report, err := p.engine.Full(ctx)
 	p.finish(ctx, pass{"everything", names, report, err, time.Since(begin)})
 	return err
 }
 
-// betweenRestores is the least time between two of them, lest two programs that undo each other's rules do nothing else.
-const betweenRestores = 100 * time.Millisecond
+// minRestoreInterval bounds the rate of repairs, in case another program keeps deleting the rules.
+const minRestoreInterval = 100 * time.Millisecond
 
-// restore is a pass over the filter sets and the rules that use them, after somebody took some away.
+// restore runs a pass over the filter sets and rules after damage.
 func (p *Proxier) restore(ctx context.Context) {
 	begin := time.Now()
 	report, err := p.engine.Restore(ctx)
 	p.finish(ctx, pass{"damage", nil, report, err, time.Since(begin)})
 }
 
-// betweenLooks is the least time between two looks at what drains, whatever is due.
-const betweenLooks = time.Second
+// minDrainInterval bounds the rate of drain passes.
+const minDrainInterval = time.Second
 
 func (p *Proxier) drain(ctx context.Context) {
 	begin := time.Now()
-	p.looked = p.Engine.Now()
+	p.lastDrain = p.Engine.Now()
 	report, err := p.engine.Drain(ctx)
 	p.finish(ctx, pass{"drains", nil, report, err, time.Since(begin)})
 }
 
-func (p *Proxier) forget(ctx context.Context) {
+func (p *Proxier) forgetFlows(ctx context.Context) {
 	report, err := p.engine.ForgetFlows(ctx)
-	lines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
+	logLines(p.Log, slog.LevelError, "failed", len(report.Failures), func(i int) []any { return []any{"error", report.Failures[i]} })
 	if err == nil && p.engine.StaleFlows() > 0 {
-		p.clocks.flows.start(max(p.Periods.Flows, p.Periods.Retry))
+		p.timers.flows.start(max(p.Periods.Flows, p.Periods.Retry))
 	}
 }
 
 // pass is one call of the engine.
 type pass struct {
-	over   string
+	scope  string
 	names  []types.NamespacedName
 	report engine.Report
 	err    error
 	took   time.Duration
 }
 
-// finish tells everybody what a pass did, and sets the clocks for what it left undone.
+// finish logs and counts a pass and starts the timers of further passes.
 func (p *Proxier) finish(ctx context.Context, done pass) {
 	complete := done.err == nil && len(done.report.Failures) == 0 && !p.engine.Pending()
-	p.tell(done, complete)
-	opened := p.check(done.names)
-	p.clocks.drain.stop()
+	p.report(done, complete)
+	opened := p.updateHealthChecks(done.names)
+	p.timers.drain.stop()
 	if at, any := p.engine.NextDrain(); any {
 		now := p.Engine.Now()
-		p.clocks.drain.start(max(at.Sub(now), p.looked.Add(betweenLooks).Sub(now), time.Millisecond))
+		p.timers.drain.start(max(at.Sub(now), p.lastDrain.Add(minDrainInterval).Sub(now), time.Millisecond))
 	}
 	if p.engine.StaleFlows() > 0 {
-		p.clocks.flows.start(p.Periods.Flows)
+		p.timers.flows.start(p.Periods.Flows)
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	if complete {
 		p.Node.Updated()
-		p.clocks.retry.over()
+		p.timers.retry.reset()
 	} else {
-		p.clocks.retry.again(p.Periods.Retry)
+		p.timers.retry.schedule(p.Periods.Retry)
 	}
 	if opened && !p.engine.HasRejected() {
-		p.clocks.refused.over()
+		p.timers.refused.reset()
 	} else {
-		p.clocks.refused.again(p.Periods.Retry)
+		p.timers.refused.schedule(p.Periods.Retry)
 	}
 }
 
-// check brings the healthCheckNodePorts of Services up to date, once the kernel is, and reports whether all of them are open. Why
-// one is not is logged once, however often it is tried.
-func (p *Proxier) check(names []types.NamespacedName) (opened bool) {
+// updateHealthChecks updates the healthCheckNodePorts of Services after their kernel state, and reports whether all
+// are open. An error is logged only when it changes.
+func (p *Proxier) updateHealthChecks(names []types.NamespacedName) (opened bool) {
 	for _, name := range names {
 		if c := p.engine.HealthCheck(name); c != nil {
-			p.Checks.Set(name, c.Port, c.Local)
+			p.HealthChecks.Set(name, c.Port, c.Local)
 		} else {
-			p.Checks.Delete(name)
+			p.HealthChecks.Delete(name)
 		}
 	}
 	why := ""
-	if err := p.Checks.Open(); err != nil {
+	if err := p.HealthChecks.Open(); err != nil {
 		why = err.Error()
 	}
-	if why != p.unopened && why != "" {
+	if why != p.healthCheckError && why != "" {
 		p.Log.Error("health checks", "error", why)
 	}
-	p.unopened = why
+	p.healthCheckError = why
 	return why == ""
+}
+
+// maxLinesPerPass bounds the log lines of each kind in one pass, except for refusals: a rollout is logged endpoint by
+// endpoint, a start with 40,000 is counted.
+const maxLinesPerPass = 50
+
+// report logs and counts a pass. A pass without operations is only counted.
+func (p *Proxier) report(done pass, complete bool) {
+	r := done.report
+	if done.scope == "everything" || done.scope == "changes" {
+		p.Metrics.ObservePass(done.scope == "everything", done.took, complete, time.Now())
+	}
+	p.Metrics.SetSizes(p.engine.Size(), p.engine.Draining())
+	p.Metrics.Repaired(len(r.Repairs))
+	for _, m := range r.Changes {
+		p.Metrics.RealServerChanged(string(m.Kind))
+	}
+	for _, refusal := range r.Refused {
+		p.Metrics.Refused(string(refusal.Reason))
+		// Every refusal is logged, since it is not repeated.
+		p.Log.Warn("refused", "service", refusal.Service.String(), "reason", string(refusal.Reason), "detail", refusal.Detail)
+	}
+	logLines(p.Log, slog.LevelInfo, "endpoint", len(r.Changes), func(i int) []any {
+		m := r.Changes[i]
+		return []any{"service", m.Service.String(), "vip", m.Virtual.String(), "rs", m.Real.String(), "what", string(m.Kind)}
+	})
+	logLines(p.Log, slog.LevelWarn, "repaired", len(r.Repairs), func(i int) []any { return []any{"operation", r.Repairs[i]} })
+	logLines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
+	if r.Operations > r.Rejected || len(r.Failures) > 0 || done.scope == "everything" && !p.timers.reconcile.running {
+		p.Log.Info("synced", "over", done.scope, "services", r.Services, "operations", r.Operations, "failures", len(r.Failures),
+			"draining", p.engine.Draining(), "us", done.took.Microseconds())
+	}
+}
+
+// logLines logs up to maxLinesPerPass of n lines, and the number of the others.
+func logLines(log *slog.Logger, level slog.Level, message string, n int, attrs func(int) []any) {
+	for i := range min(n, maxLinesPerPass) {
+		log.Log(context.Background(), level, message, attrs(i)...)
+	}
+	if n > maxLinesPerPass {
+		log.Log(context.Background(), level, message+", and more", "count", n-maxLinesPerPass)
+	}
 }

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,12 +28,12 @@ import (
 	"github.com/hitless/hitless/proxier/metrics"
 )
 
-// source is one Service whose endpoints a test sets.
+// source provides one Service whose endpoints a test sets.
 type source struct {
 	changed   chan struct{}
 	pods      []string
 	externals []string
-	health    int32 // healthCheckNodePort of a balancer's address; 0 for none
+	health    int32 // healthCheckNodePort; 0 for none
 	node      *health.Node
 }
 
@@ -45,12 +42,12 @@ var (
 	vip = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
 )
 
-func (s *source) Run(context.Context) error     { return nil }
-func (s *source) Changed() <-chan struct{}      { return s.changed }
-func (s *source) Names() []types.NamespacedName { return []types.NamespacedName{web} }
-func (s *source) NodeAddresses() []netip.Addr   { return nil }
-func (s *source) NodeZone() string              { return "" }
-func (s *source) Take() []types.NamespacedName  { s.node.Taken(); return s.Names() }
+func (s *source) Run(context.Context) error           { return nil }
+func (s *source) Changed() <-chan struct{}            { return s.changed }
+func (s *source) Names() []types.NamespacedName       { return []types.NamespacedName{web} }
+func (s *source) NodeAddresses() []netip.Addr         { return nil }
+func (s *source) NodeZone() string                    { return "" }
+func (s *source) TakeChanged() []types.NamespacedName { s.node.Taken(); return s.Names() }
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	svc.Spec.ClusterIP, svc.Spec.ExternalIPs, svc.Spec.Ports = vip.Addr.String(), s.externals, []v1.ServicePort{{Port: 80}}
@@ -77,7 +74,7 @@ func (s *source) set(pods ...string) {
 	synctest.Wait()
 }
 
-// rig is a running proxier in a bubble of virtual time.
+// rig is a running proxier in a synctest bubble with virtual time.
 type rig struct {
 	source  *source
 	kernel  *fake.Kernel
@@ -91,13 +88,13 @@ func start(t *testing.T, periods Periods) *rig {
 	return startOn(t, periods, func(k *fake.Kernel) kernel.Kernel { return k })
 }
 
-// startOn is start with a kernel that is made of the rig's fake.
+// startOn is start with a kernel made from the rig's fake.
 func startOn(t *testing.T, periods Periods, made func(*fake.Kernel) kernel.Kernel) *rig {
 	t.Helper()
 	return startWith(t, periods, func(c *Config) { c.Kernel = made(c.Kernel.(*fake.Kernel)) })
 }
 
-// startWith is start with another Config.
+// startWith is start with a changed Config.
 func startWith(t *testing.T, periods Periods, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{kernel: fake.New(), metrics: metrics.New(), log: &bytes.Buffer{}}
@@ -105,8 +102,8 @@ func startWith(t *testing.T, periods Periods, change func(*Config)) *rig {
 	r.source = &source{changed: make(chan struct{}, 1), pods: []string{"10.244.1.1"}, node: r.node}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{Source: r.source, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
-		Engine: engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Terminated: 2 * time.Hour, Unlisted: 2 * time.Hour, FirstCheck: 5 * time.Second}, Now: time.Now},
-		Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))}
+		Engine:       engine.Options{Desired: desired.Options{Scheduler: "rr"}, Drain: drain.Limits{Terminated: 2 * time.Hour, Unlisted: 2 * time.Hour, FirstCheck: 5 * time.Second}, Now: time.Now},
+		HealthChecks: health.NewServices(r.node.Healthy), Log: slog.New(slog.NewTextHandler(r.log, nil))}
 	change(&c)
 	done := make(chan error, 1)
 	go func() { done <- New(c).Run(ctx) }()
@@ -147,8 +144,8 @@ func (r *rig) logged() string {
 	return r.log.String()
 }
 
-// counted returns the value of a line of the metrics.
-func (r *rig) counted(line string) string {
+// metric returns the value of a line of the metrics.
+func (r *rig) metric(line string) string {
 	synctest.Wait()
 	w := httptest.NewRecorder()
 	r.metrics.Handler(false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -162,7 +159,7 @@ func (r *rig) counted(line string) string {
 
 var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Flows: time.Second}
 
-func TestLife(t *testing.T) {
+func TestProxierLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		r.served(t, "10.244.1.1")
@@ -187,7 +184,7 @@ func TestLife(t *testing.T) {
 				t.Errorf("the log has no %q:\n%s", line, r.logged())
 			}
 		}
-		if got := r.counted(`hitless_proxier_real_servers_total{what="deleted"}`); got != "1" {
+		if got := r.metric(`hitless_proxier_real_servers_total{what="deleted"}`); got != "1" {
 			t.Errorf("deleted real servers counted: %q, want 1", got)
 		}
 		before := len(r.kernel.Ops())
@@ -195,19 +192,19 @@ func TestLife(t *testing.T) {
 			t.Errorf("stopped with %v", err)
 		}
 		if r.served(t, "10.244.1.2"); len(r.kernel.Ops()) != before || !r.kernel.State().Bound(vip.Addr) {
-			t.Error("the kernel was changed at the end")
+			t.Error("the kernel was changed by the stop")
 		}
 	})
 }
 
-// With nothing to do, only the reconciliation wakes the proxier. Idle wake-ups are the price of a soak in virtual time.
-func TestIdleness(t *testing.T) {
+// An idle proxier wakes up for reconciliations only, since wake-ups cost time in soak runs with a virtual clock.
+func TestIdleWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
 		reads := func() string {
-			return r.counted(`hitless_proxier_kernel_operations_total{operation="read-server",result="ok"}`) + "+" +
-				r.counted(`hitless_proxier_kernel_operations_total{operation="read-servers",result="ok"}`)
+			return r.metric(`hitless_proxier_kernel_operations_total{operation="read-server",result="ok"}`) + "+" +
+				r.metric(`hitless_proxier_kernel_operations_total{operation="read-servers",result="ok"}`)
 		}
 		time.Sleep(14 * time.Minute)
 		if got := reads(); got != "+1" {
@@ -221,7 +218,7 @@ func TestIdleness(t *testing.T) {
 		r.source.set("10.244.1.2")
 		time.Sleep(time.Minute + time.Second)
 		if got := reads(); got != "6+2" { // after 5, 11, 19, 29, 41 and 56 s
-			t.Errorf("reads while one drained for a minute: %s, want ever fewer", got)
+			t.Errorf("reads while a real server drained for a minute: %s, want 6+2", got)
 		}
 		r.source.set("10.244.1.1", "10.244.1.2")
 		time.Sleep(5 * time.Minute)
@@ -231,9 +228,9 @@ func TestIdleness(t *testing.T) {
 	})
 }
 
-// What has drained for long is looked at seldom, and goes a minute after its last connection all the same; what begins to drain later
-// does not have to wait for that.
-func TestOldDrainsAreLookedAtSeldom(t *testing.T) {
+// Old drains are checked rarely, and end at most a minute after their last connection. Newer drains do not wait for
+// them.
+func TestOldDrainsAreCheckedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, Periods{Retry: 30 * time.Second, Flows: time.Second})
 		defer r.stop()
@@ -251,69 +248,70 @@ func TestOldDrainsAreLookedAtSeldom(t *testing.T) {
 		r.kernel.SetConnections(vip, young, 0, 0)
 		time.Sleep(5 * time.Second)
 		if has(young) || !has(old) {
-			t.Errorf("5 s after it began to drain, without connections: %t; what has drained for half an hour: %t; want false, true", has(young), has(old))
+			t.Errorf("new drain without connections exists after 5 s: %t; drain of half an hour exists: %t; want false, true", has(young), has(old))
 		}
 		time.Sleep(30 * time.Minute)
 		r.kernel.SetConnections(vip, old, 0, 0)
 		if time.Sleep(time.Minute); has(old) {
-			t.Error("a minute after its last connection the old one is there")
+			t.Error("the old real server exists a minute after its last connection")
 		}
 	})
 }
 
-// deaf is a kernel that does not let single virtual servers be read, after it has been told so.
-type deaf struct {
+// failingReads is a kernel whose reads of single virtual servers fail once enabled.
+type failingReads struct {
 	kernel.Kernel
 	told  atomic.Bool
 	reads atomic.Int64
 }
 
-func (d *deaf) Server(k kernel.Key) (kernel.Server, bool, error) {
+func (d *failingReads) Server(k kernel.Key) (kernel.Server, bool, error) {
 	if d.reads.Add(1); d.told.Load() {
-		return kernel.Server{}, false, errors.New("not now")
+		return kernel.Server{}, false, errors.New("injected failure")
 	}
 	return d.Kernel.Server(k)
 }
 
-// What drains is looked at once a second at most, also when its time is up and it cannot be read, and with looks at every occasion.
-func TestLooksAreNotTooMany(t *testing.T) {
+// Draining real servers are checked at most once a second, even if they cannot be read at their limit, and with a
+// first interval of 0.
+func TestDrainChecksAreRateLimited(t *testing.T) {
 	for _, look := range []time.Duration{5 * time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {
-			var d *deaf
+			var d *failingReads
 			r := startWith(t, periods, func(c *Config) {
-				d = &deaf{Kernel: c.Kernel}
+				d = &failingReads{Kernel: c.Kernel}
 				c.Kernel, c.Engine.Drain = d, drain.Limits{Terminated: time.Hour, Unlisted: time.Minute, FirstCheck: look}
 			})
 			defer r.stop()
 			real := netip.MustParseAddrPort("10.244.1.1:8080")
 			r.kernel.SetConnections(vip, real, 1, 0)
 			r.source.set("10.244.1.2")
-			looks := func(d *deaf, during time.Duration) int64 {
+			looks := func(d *failingReads, during time.Duration) int64 {
 				before := d.reads.Load()
 				time.Sleep(during)
 				synctest.Wait()
 				return d.reads.Load() - before
 			}
 			if n := looks(d, 30*time.Second); n < 1 || n > 31 {
-				t.Errorf("first look after %s: %d looks in 30 s", look, n)
+				t.Errorf("first check after %s: %d checks in 30 s", look, n)
 			}
 			d.told.Store(true)
 			time.Sleep(30 * time.Second)
 			if n := looks(d, time.Minute); n < 1 || n > 61 {
-				t.Errorf("first look after %s: %d looks in the minute after its time was up, none of which succeeds", look, n)
+				t.Errorf("first check after %s: %d failing checks in the minute after the limit", look, n)
 			}
 			d.told.Store(false)
 			if n := looks(d, time.Minute); n < 1 || n > 2 {
-				t.Errorf("first look after %s: %d looks until it was gone", look, n)
+				t.Errorf("first check after %s: %d checks until deletion", look, n)
 			}
 			if _, left := r.kernel.State().Weight(vip, real); left {
-				t.Errorf("first look after %s: it is still there", look)
+				t.Errorf("first check after %s: the real server still exists", look)
 			}
 		})
 	}
 }
 
-func TestFailureIsTriedAgain(t *testing.T) {
+func TestFailureIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
@@ -321,32 +319,32 @@ func TestFailureIsTriedAgain(t *testing.T) {
 		r.source.set("10.244.1.2")
 		time.Sleep(59 * time.Second)
 		if code := r.healthz(); code != 200 {
-			t.Errorf("/healthz is %d while the change is younger than two periods", code)
+			t.Errorf("/healthz is %d with a change that is pending for less than two periods", code)
 		}
 		time.Sleep(2 * time.Second)
 		if code := r.healthz(); code != 503 {
 			t.Errorf("/healthz is %d with a change that is pending for more than two periods", code)
 		}
 		if tries := strings.Count(r.logged(), "msg=failed"); tries > 10 {
-			t.Errorf("tried %d times in a minute: no back-off", tries)
+			t.Errorf("%d retries in a minute: no backoff", tries)
 		}
 		r.kernel.ClearFaults()
 		time.Sleep(30 * time.Second)
 		r.served(t, "10.244.1.2")
 		if code := r.healthz(); code != 200 {
-			t.Errorf("/healthz is %d after it was cured", code)
+			t.Errorf("/healthz is %d after the retry succeeded", code)
 		}
 	})
 }
 
-// What conntrack remembers is forgotten soon after a change, once for many changes, and again when it failed.
-func TestFlowsAreForgotten(t *testing.T) {
+// Stale flows are deleted soon after a change, once for many changes, and again after a failure.
+func TestStaleFlowsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
 		done := func() string {
-			return r.counted(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="ok"}`) + " done, " +
-				r.counted(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="error"}`) + " failed"
+			return r.metric(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="ok"}`) + " done, " +
+				r.metric(`hitless_proxier_kernel_operations_total{operation="forget-flows",result="error"}`) + " failed"
 		}
 		if time.Sleep(2 * time.Second); done() != "1 done,  failed" {
 			t.Errorf("after the start: %s", done())
@@ -358,7 +356,7 @@ func TestFlowsAreForgotten(t *testing.T) {
 		if err := r.kernel.ApplyExternally(kernel.Unbind{Addr: vip.Addr}); err != nil {
 			t.Fatal(err)
 		}
-		r.kernel.FailAt(1, fake.Fail) // binding it again is 0
+		r.kernel.FailAt(1, fake.Fail) // operation 0 binds the address
 		time.Sleep(20 * time.Minute)
 		if got := done(); got != "2 done, 1 failed" {
 			t.Errorf("after a repair: %s", got)
@@ -369,167 +367,7 @@ func TestFlowsAreForgotten(t *testing.T) {
 	})
 }
 
-// What is refused is logged once and counted once, however often the Service is looked at; and again when it comes back.
-func TestRefusedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t, periods)
-		defer r.stop()
-		told := func(when string, want int) {
-			t.Helper()
-			line := `msg=refused service=shop/web reason=bad-address detail="127.0.0.1 is a loopback address"`
-			if got := strings.Count(r.logged(), line); got != want {
-				t.Errorf("%s: logged %d times, want %d:\n%s", when, got, want, r.logged())
-			}
-			if got := r.counted(`hitless_proxier_refused_total{reason="bad-address"}`); got != fmt.Sprint(want) {
-				t.Errorf("%s: counted %s, want %d", when, got, want)
-			}
-		}
-		r.source.externals = []string{"127.0.0.1"}
-		for range 3 {
-			r.source.set("10.244.1.1")
-		}
-		time.Sleep(31 * time.Minute) // two reconciliations
-		told("after three changes and two reconciliations", 1)
-		r.source.externals = nil
-		r.source.set("10.244.1.1")
-		r.source.externals = []string{"127.0.0.1"}
-		r.source.set("10.244.1.1")
-		told("after it was gone and came back", 2)
-		r.served(t, "10.244.1.1")
-	})
-}
-
-// Whatever is refused is logged by name, however much of it there is in one pass.
-func TestManyRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t, periods)
-		defer r.stop()
-		for i := range 200 {
-			r.source.externals = append(r.source.externals, fmt.Sprintf("127.0.1.%d", i))
-		}
-		r.source.set("10.244.1.1")
-		for _, a := range r.source.externals {
-			if n := strings.Count(r.logged(), `msg=refused service=shop/web reason=bad-address detail="`+a+` is`); n != 1 {
-				t.Fatalf("%s is refused, and logged %d times", a, n)
-			}
-		}
-	})
-}
-
-// hostPorts are Checks that open nothing: a network would never be idle in a bubble. Other programs may have ports.
-type hostPorts struct {
-	mu           sync.Mutex
-	wanted, open map[types.NamespacedName]uint16
-	taken        map[uint16]bool
-}
-
-func (p *hostPorts) Set(name types.NamespacedName, port uint16, _ int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wanted[name] = port
-}
-
-func (p *hostPorts) Delete(name types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.wanted, name)
-	delete(p.open, name)
-}
-
-func (p *hostPorts) Close() {}
-
-func (p *hostPorts) Open() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, port := range p.wanted {
-		if p.taken[port] {
-			return fmt.Errorf("port %d is in use", port)
-		}
-		p.open[name] = port
-	}
-	return nil
-}
-
-// leave is the end of the other program.
-func (p *hostPorts) leave(port uint16) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.taken, port)
-}
-
-// opened returns the port that is open for a Service, 0 for none.
-func (p *hostPorts) opened(name types.NamespacedName) uint16 {
-	synctest.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.open[name]
-}
-
-// A health check port that another program has is opened soon after that one leaves it, whether or not the kernel is ever read
-// again; it is said once, and is no fault of the proxier's.
-func TestHealthCheckPortInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		checks := &hostPorts{wanted: map[types.NamespacedName]uint16{}, open: map[types.NamespacedName]uint16{}, taken: map[uint16]bool{32000: true}}
-		r := startWith(t, Periods{Retry: 30 * time.Second, Flows: time.Second}, func(c *Config) { c.Checks = checks })
-		defer r.stop()
-		r.source.health = 32000
-		r.source.set("10.244.1.1")
-		time.Sleep(10 * time.Minute)
-		if said := strings.Count(r.logged(), "port 32000 is in use"); said != 1 || r.healthz() != 200 || checks.opened(web) != 0 {
-			t.Errorf("in use for ten minutes: said %d times, /healthz is %d, open %d", said, r.healthz(), checks.opened(web))
-		}
-		checks.leave(32000)
-		time.Sleep(31 * time.Second)
-		if got := checks.opened(web); got != 32000 {
-			t.Errorf("31 s after it was left, open is %d", got)
-		}
-	})
-}
-
-// broadcast refuses real servers at a directed broadcast address, as ip_vs_new_dest does.
-func broadcast(op kernel.Op) error {
-	if o, adding := op.(kernel.AddReal); adding && o.Real.Addr() == netip.MustParseAddr("10.244.1.255") {
-		return syscall.EINVAL
-	}
-	return nil
-}
-
-// An endpoint that the kernel refuses for good costs the node nothing: its other endpoints serve, it is healthy and ready, also from
-// the start, and this is said and counted once. The endpoint is tried again, and serves when the kernel takes it.
-func TestEndpointThatTheKernelRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := startWith(t, periods, func(c *Config) {
-			c.Source.(*source).pods = []string{"10.244.1.255", "10.244.1.9"}
-			c.Kernel.(*fake.Kernel).RejectWith(broadcast)
-		})
-		defer r.stop()
-		time.Sleep(5 * time.Second)
-		r.served(t, "10.244.1.9")
-		if code := r.healthz(); code != 200 {
-			t.Errorf("/healthz is %d 5 s after the start", code)
-		}
-		r.source.set("10.244.1.2", "10.244.1.255")
-		r.served(t, "10.244.1.2")
-		for range 40 {
-			time.Sleep(time.Minute)
-			if code := r.healthz(); code != 200 {
-				t.Fatalf("/healthz is %d", code)
-			}
-		}
-		line := "msg=refused service=shop/web reason=kernel-refused"
-		if n := strings.Count(r.logged(), line); n != 1 || r.counted(`hitless_proxier_refused_total{reason="kernel-refused"}`) != "1" {
-			t.Errorf("said %d times:\n%s", n, r.logged())
-		}
-		if n := strings.Count(r.logged(), "\n"); n > 20 {
-			t.Errorf("%d lines in 40 minutes:\n%s", n, r.logged())
-		}
-		r.kernel.ClearFaults()
-		time.Sleep(31 * time.Second)
-		r.served(t, "10.244.1.2", "10.244.1.255")
-	})
-}
-
-func TestMinSyncPeriodGathersChanges(t *testing.T) {
+func TestMinSyncPeriodBatchesChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := periods
 		slow.MinSync = time.Second
@@ -544,8 +382,8 @@ func TestMinSyncPeriodGathersChanges(t *testing.T) {
 	})
 }
 
-// What `nft flush ruleset` takes away is back at once, and said and counted; a kernel that does not tell of it waits for the
-// reconciliation. When it happens again and again, so does the repair, but no more than ten times a second.
+// Elements that `nft flush ruleset` deletes are restored at once, logged and counted. Without notifications the
+// reconciliation restores them. Repeated deletions are repaired at most ten times a second.
 func TestFlushIsRepaired(t *testing.T) {
 	for _, watched := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -559,12 +397,12 @@ func TestFlushIsRepaired(t *testing.T) {
 			all := len(r.kernel.State().Elements())
 			repaired := func() bool { synctest.Wait(); return all > 0 && len(r.kernel.State().Elements()) == all }
 			if r.kernel.FlushSets(); repaired() != watched {
-				t.Errorf("watched %v: of %d elements %v are there at once", watched, all, r.kernel.State().Elements())
+				t.Errorf("monitored %v: of %d elements %v exist at once", watched, all, r.kernel.State().Elements())
 			}
 			time.Sleep(16 * time.Minute)
-			if !repaired() || r.counted("hitless_proxier_repairs_total") != "1" || strings.Count(r.logged(), `msg=repaired operation="change-sets +`) != 1 {
-				t.Errorf("watched %v: after the reconciliation %d of %d elements, %s repairs:\n%s", watched,
-					len(r.kernel.State().Elements()), all, r.counted("hitless_proxier_repairs_total"), r.logged())
+			if !repaired() || r.metric("hitless_proxier_repairs_total") != "1" || strings.Count(r.logged(), `msg=repaired operation="change-sets +`) != 1 {
+				t.Errorf("monitored %v: after the reconciliation %d of %d elements, %s repairs:\n%s", watched,
+					len(r.kernel.State().Elements()), all, r.metric("hitless_proxier_repairs_total"), r.logged())
 			}
 			if !watched {
 				return
@@ -581,8 +419,8 @@ func TestFlushIsRepaired(t *testing.T) {
 	}
 }
 
-// A repair that fails is tried again.
-func TestRepairIsTriedAgain(t *testing.T) {
+// A failed repair is retried.
+func TestFailedRepairIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
 		defer r.stop()
@@ -594,23 +432,23 @@ func TestRepairIsTriedAgain(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if synctest.Wait(); len(r.kernel.State().Elements()) != all {
-			t.Errorf("after 2 s there are %v, want %d elements", r.kernel.State().Elements(), all)
+			t.Errorf("elements after 2 s %v, want %d", r.kernel.State().Elements(), all)
 		}
 	})
 }
 
-// A kernel that cannot be read ends the program with the reason, and not with an empty node.
-func TestKernelThatCannotBeRead(t *testing.T) {
+// An unreadable kernel ends the program with an error instead of an unprogrammed node.
+func TestUnreadableKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{kernel: fake.New(), metrics: metrics.New()}
 		r.node = health.NewNode(time.Minute, time.Now, nil)
 		r.kernel.FailAt(0, fake.Crash)
 		if err := r.kernel.Apply(kernel.Bind{}); err == nil {
-			t.Fatal("the kernel lives")
+			t.Fatal("the kernel is readable")
 		}
 		err := New(Config{Source: &source{node: r.node}, Kernel: r.kernel, Node: r.node, Metrics: r.metrics, Periods: periods,
-			Checks: health.NewServices(r.node.Healthy), Log: slog.New(slog.DiscardHandler)}).Run(context.Background())
-		if err == nil || !strings.Contains(err.Error(), "reading the addresses") {
+			HealthChecks: health.NewServices(r.node.Healthy), Log: slog.New(slog.DiscardHandler)}).Run(context.Background())
+		if err == nil || !strings.Contains(err.Error(), "addresses") {
 			t.Errorf("it ended with %v", err)
 		}
 	})
@@ -624,7 +462,7 @@ func TestProxyMode(t *testing.T) {
 	}
 }
 
-func TestProfilingIsBehindItsFlag(t *testing.T) {
+func TestProfilingNeedsFlag(t *testing.T) {
 	for profiling, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
 		w := httptest.NewRecorder()
 		metrics.New().Handler(profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
@@ -637,7 +475,7 @@ func TestProfilingIsBehindItsFlag(t *testing.T) {
 func TestCommandRefusesBadFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--nodeport-addresses=127.0.0.0/8":        "loopback",
-		"--proxy-mode=iptables":                   "ipvs only",
+		"--proxy-mode=iptables":                   "only ipvs",
 		"--log-format=xml":                        "text or json",
 		"--ipvs-scheduler=dh":                     "rr, sed, sh",
 		"--cluster-cidr=10.0.0.0/99":              "--cluster-cidr",
@@ -660,7 +498,7 @@ func TestCommandRefusesBadFlags(t *testing.T) {
 		c.SetOut(&bytes.Buffer{})
 		c.SetErr(&bytes.Buffer{})
 		if err := c.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", flag, err, want)
+			t.Errorf("%s: error %v, want one that contains %q", flag, err, want)
 		}
 	}
 }

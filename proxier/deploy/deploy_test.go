@@ -1,4 +1,4 @@
-// Package deploy holds the manifest of the proxier, and checks it against the program.
+// Package deploy holds the manifest of the proxier; its tests check it against the program.
 package deploy
 
 import (
@@ -34,7 +34,7 @@ func read(t *testing.T) map[string]any {
 		}
 		into := kinds[kind.Kind]
 		if into == nil {
-			t.Fatalf("a document of kind %q", kind.Kind)
+			t.Fatalf("unexpected kind %q", kind.Kind)
 		}
 		if err := yaml.UnmarshalStrict(document, into); err != nil {
 			t.Fatalf("%s: %v", kind.Kind, err)
@@ -60,26 +60,26 @@ func TestManifest(t *testing.T) {
 			t.Errorf("container %s: %v", c.Name, err)
 		}
 		if as := c.SecurityContext.RunAsUser; as == nil || *as != 0 {
-			t.Errorf("container %s runs as the image's user, who may do nothing to the kernel", c.Name)
+			t.Errorf("container %s runs as the image's user, which cannot change the kernel", c.Name)
 		}
 	}
 	main := pod.Containers[0]
-	// What is not dropped is what the container runtime gives to every container.
+	// Without a drop, a container keeps the runtime's default capabilities.
 	may, only := main.SecurityContext.Capabilities, []v1.Capability{"NET_ADMIN"}
 	if !slices.Equal(may.Add, only) || !slices.Equal(may.Drop, []v1.Capability{"ALL"}) || main.SecurityContext.Privileged != nil {
-		t.Errorf("the proxier gets %v", main.SecurityContext)
+		t.Errorf("security context of the proxier %v", main.SecurityContext)
 	}
 	if !pod.HostNetwork || pod.ServiceAccountName != all["ServiceAccount"].(*v1.ServiceAccount).Name {
 		t.Errorf("host network %v, account %s", pod.HostNetwork, pod.ServiceAccountName)
 	}
 	for _, probe := range []*v1.Probe{main.StartupProbe, main.ReadinessProbe, main.LivenessProbe} {
 		if strings.Contains(probe.HTTPGet.Path, "healthz") {
-			t.Error("a probe asks /healthz, which fails on a node that is about to go (KEP-3836)")
+			t.Error("a probe uses /healthz, which fails on a node that will be removed (KEP-3836)")
 		}
 	}
 }
 
-// What the proxier watches, it may watch; and it may do nothing else.
+// The role allows exactly what the proxier watches.
 func TestRole(t *testing.T) {
 	role, ok := read(t)["ClusterRole"].(*rbacv1.ClusterRole)
 	if !ok {

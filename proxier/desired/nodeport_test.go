@@ -94,7 +94,7 @@ func TestNodePortAddresses(t *testing.T) {
 		"10.0.0.11":          "10.0.0.11",
 	} {
 		if _, err := ParseNodePortAddresses(strings.Split(words, ",")); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q gave the error %v, want one that says %q", words, err, want)
+			t.Errorf("%q gave the error %v, want one that contains %q", words, err, want)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func TestUnsetConditions(t *testing.T) {
 			e := discovery.Endpoint{Addresses: []string{"10.244.1.1"}, Conditions: test.conditions}
 			got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{slice(e)}, options())
 			if used := len(got.Virtuals[0].Reals) == 1; used != test.used {
-				t.Errorf("used is %v, want %v", used, test.used)
+				t.Errorf("endpoint used: %v, want %v", used, test.used)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestTerminatedEndpoints(t *testing.T) {
 		}
 		got := Compute(web, loadBalancerService(), []*discovery.EndpointSlice{slice(endpoints...)}, options()).Virtuals[0].Draining
 		if want := []DrainingEndpoint{{Addr: netip.MustParseAddrPort("10.244.1.1:8080"), Terminated: test.ended}}; !slices.Equal(got, want) {
-			t.Errorf("listed as %v: leaving %v, want %v", test.states, got, want)
+			t.Errorf("listed as %v: draining %v, want %v", test.states, got, want)
 		}
 	}
 }

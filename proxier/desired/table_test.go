@@ -110,7 +110,7 @@ func TestTableDoesNotDependOnHistory(t *testing.T) {
 			}
 		}
 		if !slices.Equal(fresh.Shared(), table.Shared()) {
-			t.Fatalf("shared are %v in a fresh table and %v in the old one", fresh.Shared(), table.Shared())
+			t.Fatalf("shared elements %v in a fresh table, %v in the old one", fresh.Shared(), table.Shared())
 		}
 	})
 }

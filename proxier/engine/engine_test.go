@@ -252,7 +252,7 @@ func TestForeignVirtualServers(t *testing.T) {
 		t.Errorf("found at the start: refused %v", r.Refused)
 	}
 	if v, _ := b.kernel.State().Virtual(theirs); v.Scheduler != "wlc" || len(b.kernel.State().Reals(theirs)) > 0 {
-		t.Error("it was changed")
+		t.Error("the foreign virtual server was changed")
 	}
 	if err := b.kernel.ApplyExternally(kernel.DeleteVirtual{Key: theirs}); err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ func startEngine(t *testing.T, k *fake.Kernel, w *world) (*Engine, Report) {
 }
 
 // deleteElements removes the elements that match.
-func deleteElements(t *testing.T, k *fake.Kernel, lost func(kernel.Element) bool) {
+func deleteElements(t *testing.T, k *fake.Kernel, match func(kernel.Element) bool) {
 	t.Helper()
-	elements := slices.DeleteFunc(k.State().Elements(), func(e kernel.Element) bool { return !lost(e) })
+	elements := slices.DeleteFunc(k.State().Elements(), func(e kernel.Element) bool { return !match(e) })
 	if err := k.ApplyExternally(kernel.ChangeSets{Remove: elements}); err != nil {
 		t.Fatal(err)
 	}

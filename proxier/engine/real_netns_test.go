@@ -55,9 +55,9 @@ func newMirror(t failer) *mirror {
 	if m.home, err = netns.Get(); err == nil {
 		m.own, err = netns.New()
 	}
-	m.must("making a network namespace", err)
-	m.must("giving the node its addresses", giveAddresses())
-	m.real, err = linux.Open(linux.Options{Scheduler: "rr", NoReply: func(table string) { t.Fatalf("a reply on %s was lost", table) }})
+	m.must("creating a network namespace", err)
+	m.must("adding the node addresses", giveAddresses())
+	m.real, err = linux.Open(linux.Options{Scheduler: "rr", NoReply: func(table string) { t.Fatalf("a reply from %s is missing", table) }})
 	m.must("opening the kernel", err)
 	return m
 }
@@ -113,7 +113,7 @@ func (m *mirror) ApplyAll(ops []kernel.Op) []error {
 	}
 	if len(take) > 0 {
 		for i, err := range m.real.ApplyAll(take) {
-			m.must(fmt.Sprintf("the fake took %v, and the real kernel did not", take[i]), err)
+			m.must(fmt.Sprintf("the real kernel rejected %v, which the fake accepted", take[i]), err)
 		}
 	}
 	for _, op := range ops {

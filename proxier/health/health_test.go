@@ -32,11 +32,11 @@ func TestNode(t *testing.T) {
 		healthz, liv, ready int
 	}{
 		{"before the first pass", func(*Node, *clock) {}, 503, 503, 503},
-		{"after it", func(n *Node, _ *clock) { n.Updated() }, 200, 200, 200},
+		{"after the first pass", func(n *Node, _ *clock) { n.Updated() }, 200, 200, 200},
 		{"idle for a day", func(n *Node, c *clock) { n.Updated(); c.advance(24 * time.Hour) }, 200, 200, 200},
-		{"a change waits, not too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2 * period) }, 200, 200, 200},
-		{"a change waits too long", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2*period + 1) }, 503, 503, 200},
-		{"later changes do not hide it", func(n *Node, c *clock) {
+		{"a pending change within the limit", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2 * period) }, 200, 200, 200},
+		{"a pending change past the limit", func(n *Node, c *clock) { n.Updated(); n.Queued(); c.advance(2*period + 1) }, 503, 503, 200},
+		{"later changes do not reset the limit", func(n *Node, c *clock) {
 			n.Updated()
 			n.Queued()
 			c.advance(2 * period)
@@ -44,7 +44,7 @@ func TestNode(t *testing.T) {
 			c.advance(1)
 		}, 503, 503, 200},
 		{"a pass that does not end", func(n *Node, c *clock) { n.Updated(); n.Queued(); n.Taken(); c.advance(2*period + 1) }, 503, 503, 200},
-		{"a pass that failed, and one that took up more", func(n *Node, c *clock) {
+		{"a failed pass and one that took more changes", func(n *Node, c *clock) {
 			n.Updated()
 			n.Queued()
 			n.Taken()
@@ -59,8 +59,8 @@ func TestNode(t *testing.T) {
 			n.Updated()
 			c.advance(2*period + 1)
 		}, 503, 503, 200},
-		{"the node goes away (KEP-3836)", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false) }, 503, 200, 200},
-		{"and stays after all", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false); n.SetEligible(true) }, 200, 200, 200},
+		{"ineligible node (KEP-3836)", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false) }, 503, 200, 200},
+		{"eligible again", func(n *Node, _ *clock) { n.Updated(); n.SetEligible(false); n.SetEligible(true) }, 200, 200, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := &clock{time.Unix(1e9, 0)}
@@ -140,12 +140,12 @@ func TestServices(t *testing.T) {
 	for _, p := range []uint16{old, port} {
 		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
 			c.Close()
-			t.Errorf("port %d still answers", p)
+			t.Errorf("port %d is still open", p)
 		}
 	}
 }
 
-func TestPortInUseIsSaidAndTriedAgain(t *testing.T) {
+func TestUsedPortIsRetried(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
@@ -155,28 +155,28 @@ func TestPortInUseIsSaidAndTriedAgain(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	s.Set(types.NamespacedName{Name: "web"}, uint16(port), 1)
 	if err := s.Open(); err == nil {
-		t.Error("a port that is in use was opened")
+		t.Error("a used port was opened")
 	}
 	if err := s.Open(); err == nil {
-		t.Error("it was opened at the second try")
+		t.Error("a used port was opened by the second Open")
 	}
 	l.Close()
 	if err := s.Open(); err != nil {
-		t.Errorf("it is free now: %v", err)
+		t.Errorf("the port is free: %v", err)
 	}
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 	if err != nil || response.StatusCode != 200 {
-		t.Errorf("answer %v, error %v", response, err)
+		t.Errorf("response %v, error %v", response, err)
 	}
 }
 
-// Ports that Services hand to each other in one pass are opened in it, in whatever order the Services are told.
-func TestPortsChangeHands(t *testing.T) {
+// Services can exchange ports in one pass, in any order of Set.
+func TestServicesExchangePorts(t *testing.T) {
 	s := NewServices(func() bool { return true })
 	defer s.Close()
 	app, web := types.NamespacedName{Name: "app"}, types.NamespacedName{Name: "web"}
 	one, two := freePort(t), freePort(t)
-	for range 100 { // a server that has only just begun gives its port back too
+	for range 100 { // including servers that have just started
 		s.Set(app, one, 1)
 		s.Set(web, two, 1)
 		if err := s.Open(); err != nil {
@@ -185,12 +185,12 @@ func TestPortsChangeHands(t *testing.T) {
 		s.Set(app, two, 1)
 		s.Set(web, one, 1)
 		if err := s.Open(); err != nil {
-			t.Fatalf("after they were exchanged: %v", err)
+			t.Fatalf("after the exchange: %v", err)
 		}
 		s.Set(app, one, 1)
 		s.Delete(web)
 		if err := s.Open(); err != nil {
-			t.Fatalf("after one was left to the other: %v", err)
+			t.Fatalf("after one Service took the other's port: %v", err)
 		}
 	}
 }

@@ -1,7 +1,5 @@
-// Package health serves what load balancers and kubelets ask a proxy: /healthz and /livez of the node (KEP-3836), /readyz, and
-// the healthCheckNodePort of Services whose external traffic stays on the node.
-//
-// It decides nothing about endpoints; the engine does. It is not for metrics.
+// Package health serves the health checks of load balancers and kubelets: /healthz and /livez of the node (KEP-3836),
+// /readyz, and the healthCheckNodePorts of Services with external traffic policy Local.
 package health
 
 import (
@@ -11,21 +9,22 @@ import (
 	"time"
 )
 
-// Node is the health of the proxier as a whole. It is safe for concurrent use.
+// Node is the health of the proxier. It is safe for concurrent use.
 type Node struct {
 	period time.Duration
 	now    func() time.Time
 	count  func(path string, code int)
 
 	mu       sync.Mutex
-	updated  time.Time // end of the last pass that left nothing undone; zero before the first
-	queued   time.Time // oldest change that no pass has taken up; zero when there is none
-	taken    time.Time // oldest change that a pass took up and has not brought to its end; zero when there is none
+	updated  time.Time // end of the last complete pass; zero before the first
+	queued   time.Time // oldest change that no pass has taken; zero for none
+	taken    time.Time // oldest taken change that is not programmed yet; zero for none
 	eligible bool
 }
 
-// NewNode returns the health of a proxier that has not synchronised yet: unhealthy. It turns unhealthy again when a
-// change is pending for more than twice the period, as kube-proxy does. Count is told of each answer; it may be nil.
+// NewNode returns the health of a proxier that has not synchronised yet: unhealthy. It also becomes unhealthy when a
+// change is pending for more than twice the period, as in kube-proxy. count is called for each response; it may be
+// nil.
 func NewNode(period time.Duration, now func() time.Time, count func(path string, code int)) *Node {
 	if count == nil {
 		count = func(string, int) {}
@@ -33,7 +32,7 @@ func NewNode(period time.Duration, now func() time.Time, count func(path string,
 	return &Node{period: period, now: now, count: count, eligible: true}
 }
 
-// Queued notes that something changed which is not in the kernel yet.
+// Queued records a change that is not programmed yet.
 func (n *Node) Queued() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +41,7 @@ func (n *Node) Queued() {
 	}
 }
 
-// Taken notes that a pass took up everything that was queued.
+// Taken records that a pass took all queued changes.
 func (n *Node) Taken() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,14 +51,14 @@ func (n *Node) Taken() {
 	n.queued = time.Time{}
 }
 
-// Updated notes that the kernel holds everything that was taken up.
+// Updated records that all taken changes are programmed.
 func (n *Node) Updated() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.updated, n.taken = n.now(), time.Time{}
 }
 
-// pending returns the oldest change that is not in the kernel; zero when there is none.
+// pending returns the oldest change that is not programmed; zero for none.
 func (n *Node) pending() time.Time {
 	if n.taken.IsZero() {
 		return n.queued
@@ -67,15 +66,15 @@ func (n *Node) pending() time.Time {
 	return n.taken
 }
 
-// SetEligible says whether the node should get traffic for policy Cluster: not when it is being deleted, or is marked
-// for removal by the autoscaler (KEP-3836).
+// SetEligible sets whether the node should receive traffic under policy Cluster: not while it is being deleted, or is
+// marked by the cluster autoscaler for removal (KEP-3836).
 func (n *Node) SetEligible(eligible bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.eligible = eligible
 }
 
-// Healthy reports whether the proxier keeps up, whatever becomes of its node.
+// Healthy reports whether the proxier keeps up with changes, whether or not the node is eligible.
 func (n *Node) Healthy() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,27 +88,27 @@ func (n *Node) healthy(now time.Time) bool {
 	return n.pending().IsZero() || now.Sub(n.pending()) <= 2*n.period
 }
 
-// Handler answers /healthz, which a load balancer asks, /livez, which a liveness probe asks, and /readyz, which a rollout
-// waits for. A node that goes away fails the first only, or its proxy would be restarted for nothing; a proxy that falls
-// behind stays ready once it was, since a rollout that stops there would not help it.
+// Handler serves /healthz for load balancers, /livez for liveness probes and /readyz for rollouts. An ineligible node
+// fails only /healthz, so that its proxy is not restarted. /readyz stays successful after the first pass, since
+// stopping a rollout would not help a proxy that falls behind.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/healthz") })
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/livez") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { n.answer(w, "/readyz") })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { n.respond(w, "/healthz") })
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { n.respond(w, "/livez") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { n.respond(w, "/readyz") })
 	return mux
 }
 
-type nodeAnswer struct {
+type nodeResponse struct {
 	LastUpdated  time.Time `json:"lastUpdated"`
 	CurrentTime  time.Time `json:"currentTime"`
 	NodeEligible *bool     `json:"nodeEligible,omitempty"`
 }
 
-func (n *Node) answer(w http.ResponseWriter, path string) {
+func (n *Node) respond(w http.ResponseWriter, path string) {
 	n.mu.Lock()
 	now := n.now()
-	ok, answer := n.healthy(now), nodeAnswer{LastUpdated: n.updated, CurrentTime: now}
+	ok, answer := n.healthy(now), nodeResponse{LastUpdated: n.updated, CurrentTime: now}
 	if ok && n.pending().IsZero() {
 		answer.LastUpdated = now
 	}
@@ -122,11 +121,11 @@ func (n *Node) answer(w http.ResponseWriter, path string) {
 		ok = ok && eligible
 	}
 	n.mu.Unlock()
-	n.count(path, write(w, ok, answer))
+	n.count(path, writeJSON(w, ok, answer))
 }
 
-// write sends a JSON body with 200 or 503, and returns the code. A client that went away is no error of ours.
-func write(w http.ResponseWriter, ok bool, body any) int {
+// writeJSON sends a JSON body with status 200 or 503, and returns the status.
+func writeJSON(w http.ResponseWriter, ok bool, body any) int {
 	code := http.StatusOK
 	if !ok {
 		code = http.StatusServiceUnavailable

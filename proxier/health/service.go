@@ -18,31 +18,31 @@ import (
 	"github.com/hitless/hitless/proxier/desired"
 )
 
-// Services are the servers of healthCheckNodePorts, one for each Service that has one. The load balancer asks them
-// whether this node has endpoints of the Service. It is safe for concurrent use.
+// Services are the servers of healthCheckNodePorts. They report to load balancers whether this node has endpoints of
+// a Service. A Services is safe for concurrent use.
 type Services struct {
 	healthy func() bool
 	mu      sync.Mutex
-	checks  map[types.NamespacedName]*check
+	checks  map[types.NamespacedName]*serviceCheck
 }
 
-// NewServices returns a set without servers. Healthy says whether the proxier itself keeps up: with stale rules no node
-// should be chosen (kubernetes#111661).
+// NewServices returns a set without servers. healthy reports whether the proxier keeps up: with outdated rules no
+// node should be chosen (kubernetes#111661).
 func NewServices(healthy func() bool) *Services {
-	return &Services{healthy: healthy, checks: map[types.NamespacedName]*check{}}
+	return &Services{healthy: healthy, checks: map[types.NamespacedName]*serviceCheck{}}
 }
 
-type check struct {
+type serviceCheck struct {
 	name     types.NamespacedName
 	port     uint16
 	local    atomic.Int64
 	healthy  func() bool
-	listener net.Listener // nil while the port is not open
+	listener net.Listener // nil until the port is open
 	server   *http.Server
 }
 
-// Set tells a Service's port and its number of ready local endpoints. A port that is new is open after the next Open, so
-// that Services can leave a port to each other in any order.
+// Set sets a Service's port and its number of ready local endpoints. A new port is opened by the next Open, so that
+// Services can exchange ports in any order.
 func (s *Services) Set(name types.NamespacedName, port uint16, local int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,13 +51,13 @@ func (s *Services) Set(name types.NamespacedName, port uint16, local int) {
 		if c != nil {
 			c.close()
 		}
-		c = &check{name: name, port: port, healthy: s.healthy}
+		c = &serviceCheck{name: name, port: port, healthy: s.healthy}
 		s.checks[name] = c
 	}
 	c.local.Store(int64(local))
 }
 
-// Delete stops the server of a Service, if it has one.
+// Delete stops the server of a Service, if it exists.
 func (s *Services) Delete(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Services) Delete(name types.NamespacedName) {
 	}
 }
 
-// Open opens the ports that are not open yet, or says why it could not. It is to be called again until it could.
+// Open opens the ports that are not open yet. It must be retried after an error.
 func (s *Services) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Services) Close() {
 	clear(s.checks)
 }
 
-func (c *check) open() error {
+func (c *serviceCheck) open() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(c.port))))
 	if err != nil {
 		return fmt.Errorf("opening healthCheckNodePort %d of Service %v: %w", c.port, c.name, err)
@@ -100,18 +100,19 @@ func (c *check) open() error {
 	return nil
 }
 
-// serve ends when the server is closed; the only other end is a listener that fails, which Open cannot cure either.
+// serve ends when the server is closed or its listener fails; Open could not repair the latter.
 func serve(s *http.Server, l net.Listener) { _ = s.Serve(l) }
 
-// close gives the port back before it returns. A server that has only just begun does not close its listener.
-func (c *check) close() {
+// close releases the port before it returns. http.Server.Close does not close the listener of a server that has just
+// started.
+func (c *serviceCheck) close() {
 	if c.listener != nil {
 		_ = c.listener.Close()
 		_ = c.server.Close()
 	}
 }
 
-type serviceAnswer struct {
+type serviceResponse struct {
 	Service struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
@@ -120,16 +121,16 @@ type serviceAnswer struct {
 	ServiceProxyHealthy bool  `json:"serviceProxyHealthy"`
 }
 
-// ServeHTTP answers every path, as kube-proxy does.
-func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	var answer serviceAnswer
+// ServeHTTP replies to every path, as kube-proxy does.
+func (c *serviceCheck) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var answer serviceResponse
 	answer.Service.Namespace, answer.Service.Name = c.name.Namespace, c.name.Name
 	answer.LocalEndpoints, answer.ServiceProxyHealthy = c.local.Load(), c.healthy()
 	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.FormatInt(answer.LocalEndpoints, 10))
-	write(w, answer.LocalEndpoints > 0 && answer.ServiceProxyHealthy, answer)
+	writeJSON(w, answer.LocalEndpoints > 0 && answer.ServiceProxyHealthy, answer)
 }
 
-// Serve answers with a handler on an address until stop is called. An empty address serves nothing.
+// Serve serves a handler at an address until stop is called. An empty address serves nothing.
 func Serve(addr string, h http.Handler) (stop func(), err error) {
 	if strings.TrimSpace(addr) == "" {
 		return func() {}, nil

@@ -37,9 +37,9 @@ type addresses struct {
 	readOnly  bool
 }
 
-func openAddresses(deadline time.Duration, lost func()) (*addresses, error) {
+func openAddresses(deadline time.Duration, noReply func()) (*addresses, error) {
 	dummy := func() netlink.Link { return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{newDevice: dummy, deadline: deadline, noReply: lost}
+	a := &addresses{newDevice: dummy, deadline: deadline, noReply: noReply}
 	if err := a.reopen(); err != nil {
 		return nil, err
 	}

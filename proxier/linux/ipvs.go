@@ -25,8 +25,8 @@ var schedulerFlags = map[string]uint32{"sh": 1 << 3, "mh": 1<<3 | 1<<4}
 
 type virtualServers struct{ handle *handle }
 
-func newVirtualServers(deadline time.Duration, lost func()) *virtualServers {
-	return &virtualServers{&handle{open: openIPVS, deadline: deadline, noReply: lost}}
+func newVirtualServers(deadline time.Duration, noReply func()) *virtualServers {
+	return &virtualServers{&handle{open: openIPVS, deadline: deadline, noReply: noReply}}
 }
 
 func (v *virtualServers) close() { v.handle.close() }

@@ -138,7 +138,7 @@ func TestCleanup(t *testing.T) {
 	if _, err := r.vip(t, successTimeout); err != nil {
 		t.Fatal(err)
 	}
-	nft(t, "add", "table", "ip", "somebody")
+	nft(t, "add", "table", "ip", "other")
 	if n, err := k.Cleanup(nil); n != 1 || err != nil {
 		t.Errorf("%d virtual servers, error %v", n, err)
 	}
@@ -149,7 +149,7 @@ func TestCleanup(t *testing.T) {
 	if _, err := k.addresses.netlink.LinkByName(Device); err == nil {
 		t.Errorf("the device %s exists", Device)
 	}
-	if tables := nft(t, "list", "tables"); strings.Contains(tables, Table) || !strings.Contains(tables, "somebody") {
+	if tables := nft(t, "list", "tables"); strings.Contains(tables, Table) || !strings.Contains(tables, "other") {
 		t.Errorf("tables\n%s", tables)
 	}
 	if n, err := openIPVSKernel(t).Cleanup(nil); n != 0 || err != nil {
@@ -416,7 +416,7 @@ func TestOpenAdopts(t *testing.T) {
 		t.Errorf("elements %v, error %v", all, err)
 	}
 	if got := source(t, old); got != clientAddr {
-		t.Errorf("the old connection says %q", got)
+		t.Errorf("the old connection replies %q", got)
 	}
 }
 

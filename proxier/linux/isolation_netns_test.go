@@ -89,7 +89,7 @@ func TestIsolation(t *testing.T) {
 			if err := f.change(nil, []kernel.Element{health}); err != nil {
 				t.Fatal(err)
 			}
-			refused("no port of health checks any more")
+			refused("after the health check port was removed")
 		})
 	}
 }

@@ -101,7 +101,7 @@ func TestRemoveKubeProxyRules(t *testing.T) {
 	nft(t, "add", "table", "ip", "kube-proxy")
 	nft(t, "add", "chain", "ip", "kube-proxy", "services", "{ type nat hook prerouting priority dstnat ; }")
 	nft(t, "add", "table", "ip6", "kube-proxy")
-	nft(t, "add", "table", "ip", "somebody")
+	nft(t, "add", "table", "ip", "other")
 	p := findKubeProxy(t)
 	if modes := p.Modes(); !slices.Equal(modes, []string{"iptables", "nftables"}) || len(p.Chains) != 8 {
 		t.Errorf("found %v with the chains %v", modes, p.Chains)
@@ -130,7 +130,7 @@ func TestRemoveKubeProxyRules(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("remaining iptables rules (-want +got):\n%s", diff)
 	}
-	if tables := nft(t, "list", "tables"); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "somebody") {
+	if tables := nft(t, "list", "tables"); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "other") {
 		t.Errorf("tables\n%s", tables)
 	}
 	if err := findKubeProxy(t).RemoveRules(); err != nil {
@@ -215,7 +215,7 @@ func TestRemoveKubeProxyDevice(t *testing.T) {
 // ipsets are found by name and removed once no rule uses them.
 func TestRemoveKubeProxySets(t *testing.T) {
 	inNamespace(t)
-	for _, set := range []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP", "somebodys"} {
+	for _, set := range []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP", "other-set"} {
 		if err := netlink.IpsetCreate(set, "hash:ip", netlink.IpsetCreateOptions{}); err != nil {
 			t.Fatalf("creating an ipset: %v", err)
 		}
@@ -229,7 +229,7 @@ func TestRemoveKubeProxySets(t *testing.T) {
 	if p := findKubeProxy(t); len(p.Sets) > 0 {
 		t.Errorf("remaining sets %v", p.Sets)
 	}
-	if _, err := netlink.IpsetList("somebodys"); err != nil {
+	if _, err := netlink.IpsetList("other-set"); err != nil {
 		t.Errorf("the foreign set: %v", err)
 	}
 }

@@ -21,8 +21,8 @@ func TestDeletionsAreDetected(t *testing.T) {
 	for _, command := range []string{"flush ruleset", "delete table ip " + Table, "flush chain ip " + Table + " postrouting", "flush table ip6 " + Table} {
 		t.Run(command, func(t *testing.T) {
 			inNamespace(t)
-			var remade []string
-			f := newTestFilter(t, Options{Recreated: func(what string) { remade = append(remade, what) }})
+			var recreated []string
+			f := newTestFilter(t, Options{Recreated: func(what string) { recreated = append(recreated, what) }})
 			d, err := startMonitor(func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
@@ -34,11 +34,11 @@ func TestDeletionsAreDetected(t *testing.T) {
 			case <-time.After(30 * time.Second):
 				t.Fatal("the deletion was not detected")
 			}
-			if elements(t, f); len(remade) == 0 || !strings.Contains(remade[0], Table) {
-				t.Errorf("recreated %q", remade)
+			if elements(t, f); len(recreated) == 0 || !strings.Contains(recreated[0], Table) {
+				t.Errorf("recreated %q", recreated)
 			}
-			if remade = nil; len(elements(t, f)) != 0 || len(remade) != 0 {
-				t.Errorf("after the repair recreated %q", remade)
+			if recreated = nil; len(elements(t, f)) != 0 || len(recreated) != 0 {
+				t.Errorf("after the repair recreated %q", recreated)
 			}
 		})
 	}

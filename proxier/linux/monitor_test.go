@@ -85,7 +85,7 @@ func TestMonitorContinuesAfterErrors(t *testing.T) {
 		failures int
 	}{
 		"closed":                           {},
-		"nothing of ours, and closed":      {says: []any{quiet}},
+		"other tables, then closed":        {says: []any{quiet}},
 		"no room":                          {says: []any{unix.ENOBUFS}, damaged: true},
 		"an error":                         {says: []any{unix.EIO}, damaged: true, failures: 1},
 		"nothing but errors, without end":  {says: slices.Repeat([]any{unix.EIO}, 100), damaged: true, failures: maxFailures + 1},

@@ -74,7 +74,7 @@ func inNamespace(t *testing.T) netns.NsHandle {
 
 func newTestFilter(t *testing.T, o Options) *filter {
 	t.Helper()
-	o.Deadline, o.NoReply = 5*time.Second, func(string) { t.Error("a reply was lost") }
+	o.Deadline, o.NoReply = 5*time.Second, func(string) { t.Error("a reply is missing") }
 	f := newFilter(o, ipv4, ipv6)
 	if err := f.prepare(); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestRestrictedClients(t *testing.T) {
 		{"its neighbour", []string{"192.0.2.3/32"}, false},
 		{"two ranges", []string{"10.0.0.0/8", "192.0.2.0/30"}, true},
 		{"others", []string{"10.0.0.0/8", "198.51.100.0/24"}, false},
-		{"nobody", nil, false},
+		{"no range", nil, false},
 	} {
 		restrict(test.from...)
 		if _, err := r.dial(t, map[bool]time.Duration{true: successTimeout, false: failureTimeout}[test.open]); (err == nil) != test.open {
@@ -309,7 +309,7 @@ func nft(t *testing.T, args ...string) string {
 // On a kernel with IPVS, the probe must succeed.
 func TestProbeWithoutIPVS(t *testing.T) {
 	inNamespace(t)
-	v := newVirtualServers(5*time.Second, func() { t.Error("a reply was lost") })
+	v := newVirtualServers(5*time.Second, func() { t.Error("a reply is missing") })
 	defer v.close()
 	err := v.probe(unix.AF_INET, "rr")
 	services, _ := v.list()
@@ -488,16 +488,16 @@ func TestMasquerade(t *testing.T) {
 		set     kernel.Set
 		want    string
 	}{
-		{"cluster policy", Options{}, kernel.Masquerade, nodeByServer},
-		{"local policy keeps the client's address", Options{}, kernel.FromNode, clientAddr},
-		{"cluster IP without pod addresses known", Options{}, kernel.OffCluster, clientAddr},
-		{"cluster IP, all", Options{MasqueradeAll: true}, kernel.OffCluster, nodeByServer},
+		{"policy Cluster", Options{}, kernel.Masquerade, nodeByServer},
+		{"policy Local keeps the client address", Options{}, kernel.FromNode, clientAddr},
+		{"cluster IP, unknown pod addresses", Options{}, kernel.OffCluster, clientAddr},
+		{"cluster IP, masquerade all", Options{MasqueradeAll: true}, kernel.OffCluster, nodeByServer},
 		{"cluster IP, client is a pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, kernel.OffCluster, clientAddr},
-		{"cluster IP, client is no pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kernel.OffCluster, nodeByServer},
+		{"cluster IP, client is not a pod", Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kernel.OffCluster, nodeByServer},
 		{"cluster IP, client is a pod at the bridge", Options{PodBridge: "client"}, kernel.OffCluster, clientAddr},
 		{"cluster IP, client is not at the bridge", Options{PodBridge: "clien"}, kernel.OffCluster, nodeByServer},
 		{"cluster IP, client is a pod by its interface", Options{PodInterfacePrefix: "cli"}, kernel.OffCluster, clientAddr},
-		{"cluster IP, client is no pod by its interface", Options{PodInterfacePrefix: "veth"}, kernel.OffCluster, nodeByServer},
+		{"cluster IP, client is not a pod by its interface", Options{PodInterfacePrefix: "veth"}, kernel.OffCluster, nodeByServer},
 		{"other port", Options{}, "", clientAddr},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -552,7 +552,7 @@ func TestDropAffectsNewConnectionsOnly(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	inNamespace(t)
 	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply was lost") }}
+	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
 	if err := a.reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -582,7 +582,7 @@ func TestAddresses(t *testing.T) {
 	if err := a.netlink.AddrAdd(other, hostAddr(two)); err != nil {
 		t.Fatal(err)
 	}
-	check("at first")
+	check("initially")
 	for range 2 { // the second time it is bound already
 		if err := errors.Join(a.bind(one), a.bind(two)); err != nil {
 			t.Fatal(err)
@@ -607,7 +607,7 @@ func TestAddresses(t *testing.T) {
 	if err := a.bind(one); err == nil {
 		t.Error("bound on a deleted device")
 	}
-	check("the device was removed")
+	check("after the device was removed")
 	if err := a.bind(one); err != nil {
 		t.Errorf("bound on the new device: %v", err)
 	}

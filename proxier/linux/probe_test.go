@@ -87,10 +87,10 @@ func TestProbeWithExistingMark(t *testing.T) {
 			reals  int
 			stays  bool
 		}{
-			"left by one that died":  {change: func(s *ipvs.Service) { s.Flags |= 0x2 }},
-			"with another timeout":   {change: func(s *ipvs.Service) { s.Timeout = 300 }, stays: true},
-			"that is not persistent": {change: func(s *ipvs.Service) { s.Flags = 0 }, stays: true},
-			"with a real server":     {change: func(*ipvs.Service) {}, reals: 1, stays: true},
+			"leftover of a crash": {change: func(s *ipvs.Service) { s.Flags |= 0x2 }},
+			"other timeout":       {change: func(s *ipvs.Service) { s.Timeout = 300 }, stays: true},
+			"not persistent":      {change: func(s *ipvs.Service) { s.Flags = 0 }, stays: true},
+			"with real server":    {change: func(*ipvs.Service) {}, reals: 1, stays: true},
 		} {
 			found := probeService(family, "wrr")
 			test.change(found)

@@ -51,7 +51,7 @@ func TestSchedulersSkipDrainingRealServers(t *testing.T) {
 			}
 			s := toService(withScheduler(name))
 			s.Flags = 0
-			if err := k.ipvs.handle.do("taking the flag away", func(h ipvsHandle) error { return h.UpdateService(s) }); err != nil {
+			if err := k.ipvs.handle.do("removing the flag", func(h ipvsHandle) error { return h.UpdateService(s) }); err != nil {
 				t.Fatal(err)
 			}
 			if manyClients(t, r) == 0 {
@@ -103,8 +103,8 @@ func manyClients(t *testing.T, r testPath) (failed int) {
 // Changing the scheduler neither refuses new connections nor cuts eight busy ones. Deleting and creating the virtual
 // server instead is the red twin.
 func TestSchedulerChangeUnderTraffic(t *testing.T) {
-	for _, anew := range []bool{false, true} {
-		name := map[bool]string{false: "in place", true: "made anew"}[anew]
+	for _, recreate := range []bool{false, true} {
+		name := map[bool]string{false: "in place", true: "recreated"}[recreate]
 		t.Run(name, func(t *testing.T) {
 			r := newPath(t)
 			k := openIPVSKernel(t)
@@ -115,7 +115,7 @@ func TestSchedulerChangeUnderTraffic(t *testing.T) {
 			go inNetns(t, r.client, func() { refused <- openConnections(stop) })
 			for range 10 {
 				for _, scheduler := range []string{"mh", "wrr", "sh", "lc", "rr"} {
-					if anew {
+					if recreate {
 						apply(t, k, kernel.DeleteVirtual{Key: vip}, kernel.AddVirtual{Virtual: withScheduler(scheduler)})
 						time.Sleep(time.Millisecond) // the rate of changes
 						apply(t, k, kernel.AddReal{Key: vip, Real: backend, Weight: 1})
@@ -127,8 +127,8 @@ func TestSchedulerChangeUnderTraffic(t *testing.T) {
 			}
 			close(stop)
 			losses := <-refused + lost()
-			if t.Logf("%d lost in 50 changes", losses); (losses > 0) != anew {
-				t.Errorf("%d connections lost in 50 changes; losses expected: %v", losses, anew)
+			if t.Logf("%d lost in 50 changes", losses); (losses > 0) != recreate {
+				t.Errorf("%d connections lost in 50 changes; losses expected: %v", losses, recreate)
 			}
 			if all, err := k.Elements(); err != nil || len(all) != 1 {
 				t.Errorf("elements %v, error %v; want only the ownership record", all, err)
@@ -161,6 +161,6 @@ func TestMissingScheduler(t *testing.T) {
 		t.Errorf("mh: %v", err)
 	}
 	if err := k.Scheduler("nonsense"); err == nil || !strings.Contains(err.Error(), "load the module ip_vs_nonsense") {
-		t.Errorf("error %v, want one that says what to do", err)
+		t.Errorf("error %v does not name the missing module", err)
 	}
 }

@@ -115,7 +115,7 @@ func TestUDPFlowsFollow(t *testing.T) {
 		ops  []kernel.Op
 		want string
 	}{
-		{"a pod takes over", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(2), Weight: 1}, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}}, "2"},
+		{"pod replaced", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(2), Weight: 1}, kernel.DeleteReal{Key: dns, Real: dnsPod(1)}}, "2"},
 		{"scaled to zero", []kernel.Op{kernel.DeleteReal{Key: dns, Real: dnsPod(2)}}, "refused"},
 		{"scaled up", []kernel.Op{kernel.AddReal{Key: dns, Real: dnsPod(1), Weight: 1}}, "1"},
 	} {
@@ -218,7 +218,7 @@ func TestForgetManyFlows(t *testing.T) {
 				return n
 			}
 			waitFor(t, "all packets to pass", func() bool { return count() == len(all) && len(flowsTo(t, others.Addr)) == 1 })
-			c := conntrack{5 * time.Second, func() { t.Error("a reply was lost") }}
+			c := conntrack{5 * time.Second, func() { t.Error("a reply is missing") }}
 			if err := c.deleteStale(all[:1]); err != nil {
 				t.Fatal(err)
 			}

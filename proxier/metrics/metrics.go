@@ -1,5 +1,5 @@
-// Package metrics counts what the proxier does, for Prometheus. Where a metric means what one of kube-proxy's means, it
-// has that name, so that dashboards go on working. It is not for health checks.
+// Package metrics provides the Prometheus metrics of the proxier. Metrics with the meaning of a kube-proxy metric
+// have its name, so that dashboards continue to work.
 package metrics
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Metrics are the metrics of one proxier, in a registry of their own. They are safe for concurrent use.
+// Metrics are the metrics of one proxier, in their own registry. They are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -28,42 +28,42 @@ type Metrics struct {
 
 	mu            sync.Mutex
 	started       time.Time
-	queuedChanges []time.Time // of endpoints, that no pass has taken up
-	takenChanges  []time.Time // that the next complete pass brings to the kernel; at most mostChanges
+	queuedChanges []time.Time // times of endpoint changes that no pass has taken
+	takenChanges  []time.Time // times of taken changes, until a complete pass; at most maxChanges
 
-	operations *prometheus.CounterVec
-	reopened   *prometheus.CounterVec
-	moves      *prometheus.CounterVec
-	refused    *prometheus.CounterVec
-	repairs    prometheus.Counter
-	draining   prometheus.Gauge
-	virtuals   prometheus.Gauge
+	operations        *prometheus.CounterVec
+	reopened          *prometheus.CounterVec
+	realServerChanges *prometheus.CounterVec
+	refused           *prometheus.CounterVec
+	repairs           prometheus.Counter
+	draining          prometheus.Gauge
+	virtuals          prometheus.Gauge
 }
 
-// New returns metrics that are all zero.
+// New returns metrics with zero values.
 func New() *Metrics {
 	f := factory{prometheus.NewRegistry()}
 	m := &Metrics{
 		registry: f.registry,
 		started:  time.Now(),
-		programming: f.histogramOf("kubeproxy_network_programming_duration_seconds", "Time from a change of a pod to the end of the pass that brought it to the kernel.",
+		programming: f.histogramWithBuckets("kubeproxy_network_programming_duration_seconds", "Time from a change of a pod to the end of the pass that programmed it.",
 			prometheus.ExponentialBuckets(0.001, 2, 20)), // 1 ms to 9 min
-		sync:       f.histogram("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass, of either kind."),
-		full:       f.histogram("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of a pass that reads the whole kernel."),
-		partial:    f.histogram("kubeproxy_sync_partial_proxy_rules_duration_seconds", "Duration of a pass over what changed."),
-		synced:     f.gauge("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "Time of the last pass that left nothing undone."),
-		queued:     f.gauge("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change seen in the API."),
-		services:   f.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of Services."),
-		endpoints:  f.counter("kubeproxy_sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices."),
-		healthz:    f.counters("kubeproxy_proxy_healthz_total", "Answers to /healthz.", "code"),
-		livez:      f.counters("kubeproxy_proxy_livez_total", "Answers to /livez.", "code"),
-		operations: f.counters("hitless_proxier_kernel_operations_total", "Operations on the kernel.", "operation", "result"),
-		reopened:   f.counters("hitless_proxier_netlink_reopened_total", "Netlink handles given up because no reply came in time.", "table"),
-		moves:      f.counters("hitless_proxier_real_servers_total", "What happened to real servers.", "what"),
-		refused:    f.counters("hitless_proxier_refused_total", "What the API asked for and the proxier did not program.", "reason"),
-		repairs:    f.counter("hitless_proxier_repairs_total", "Rules and sets that were made again, and operations that a pass needed although nothing had changed in the API."),
-		draining:   f.gauge("hitless_proxier_draining_real_servers", "Real servers at weight 0 that still have connections."),
-		virtuals:   f.gauge("hitless_proxier_virtual_servers", "Virtual servers in the kernel."),
+		sync:              f.histogram("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of a pass over changes or a full pass."),
+		full:              f.histogram("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of a full pass, which reads the kernel state."),
+		partial:           f.histogram("kubeproxy_sync_partial_proxy_rules_duration_seconds", "Duration of a pass over changes."),
+		synced:            f.gauge("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "Time of the last pass without failures or pending work."),
+		queued:            f.gauge("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change received from the API."),
+		services:          f.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of Services."),
+		endpoints:         f.counter("kubeproxy_sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices."),
+		healthz:           f.counterVec("kubeproxy_proxy_healthz_total", "Responses to /healthz.", "code"),
+		livez:             f.counterVec("kubeproxy_proxy_livez_total", "Responses to /livez.", "code"),
+		operations:        f.counterVec("hitless_proxier_kernel_operations_total", "Operations on the kernel.", "operation", "result"),
+		reopened:          f.counterVec("hitless_proxier_netlink_reopened_total", "Netlink sockets replaced because no reply arrived in time.", "table"),
+		realServerChanges: f.counterVec("hitless_proxier_real_servers_total", "Changes of real servers by kind.", "what"),
+		refused:           f.counterVec("hitless_proxier_refused_total", "Parts of API objects that the proxier did not program, by reason.", "reason"),
+		repairs:           f.counter("hitless_proxier_repairs_total", "Recreated rules and sets, and operations of full passes that no API change explains."),
+		draining:          f.gauge("hitless_proxier_draining_real_servers", "Real servers at weight 0 that still have connections."),
+		virtuals:          f.gauge("hitless_proxier_virtual_servers", "Virtual servers in the kernel."),
 	}
 	f.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -77,7 +77,7 @@ func (f factory) counter(name, help string) prometheus.Counter {
 	return c
 }
 
-func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+func (f factory) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	f.registry.MustRegister(c)
 	return c
@@ -90,16 +90,16 @@ func (f factory) gauge(name, help string) prometheus.Gauge {
 }
 
 func (f factory) histogram(name, help string) prometheus.Histogram {
-	return f.histogramOf(name, help, prometheus.ExponentialBuckets(0.0001, 2, 18)) // 100 µs to 13 s
+	return f.histogramWithBuckets(name, help, prometheus.ExponentialBuckets(0.0001, 2, 18)) // 100 µs to 13 s
 }
 
-func (f factory) histogramOf(name, help string, buckets []float64) prometheus.Histogram {
+func (f factory) histogramWithBuckets(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	f.registry.MustRegister(h)
 	return h
 }
 
-// Handler answers /metrics, /proxyMode with the mode's name as kube-proxy does, and with profiling /debug/pprof/ too.
+// Handler serves /metrics, /proxyMode with the mode's name as kube-proxy does, and optionally /debug/pprof/.
 func (m *Metrics) Handler(profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
@@ -115,8 +115,8 @@ func (m *Metrics) Handler(profiling bool) http.Handler {
 	return mux
 }
 
-// Pass notes one pass.
-func (m *Metrics) Pass(full bool, took time.Duration, complete bool, now time.Time) {
+// ObservePass records a pass over changes or a full pass.
+func (m *Metrics) ObservePass(full bool, took time.Duration, complete bool, now time.Time) {
 	m.sync.Observe(took.Seconds())
 	if full {
 		m.full.Observe(took.Seconds())
@@ -124,43 +124,43 @@ func (m *Metrics) Pass(full bool, took time.Duration, complete bool, now time.Ti
 		m.partial.Observe(took.Seconds())
 	}
 	if complete {
-		m.programmed(now)
+		m.observeProgrammed(now)
 		m.synced.Set(float64(now.UnixNano()) / 1e9)
 	}
 }
 
-// ServiceChanged notes a change of a Service.
+// ServiceChanged records a change of a Service.
 func (m *Metrics) ServiceChanged(now time.Time) {
 	m.services.Inc()
 	m.queued.Set(float64(now.UnixNano()) / 1e9)
 }
 
-// EndpointsChanged notes a change of an EndpointSlice, and since when it is one; zero where that is not known.
+// EndpointsChanged records a change of an EndpointSlice and the time of its cause; zero if unknown.
 func (m *Metrics) EndpointsChanged(now, since time.Time) {
 	m.endpoints.Inc()
 	m.queued.Set(float64(now.UnixNano()) / 1e9)
 	if since.Before(m.started) {
-		return // it was there before this process, which cannot have been late
+		return // a change before the start of the process
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queuedChanges = append(m.queuedChanges, since)
 }
 
-// mostChanges bounds what is remembered while no pass is complete. The first ones wait longest, and say enough.
-const mostChanges = 10000
+// maxChanges bounds the remembered changes while no pass is complete. The earliest ones are kept.
+const maxChanges = 10000
 
-// Taken notes that a pass takes up all changes so far.
-func (m *Metrics) Taken() {
+// ChangesTaken records that a pass takes all changes so far.
+func (m *Metrics) ChangesTaken() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	room := max(0, mostChanges-len(m.takenChanges))
+	room := max(0, maxChanges-len(m.takenChanges))
 	m.takenChanges = append(m.takenChanges, m.queuedChanges[:min(room, len(m.queuedChanges))]...)
 	m.queuedChanges = nil
 }
 
-// programmed observes how long the changes took that have come to the kernel.
-func (m *Metrics) programmed(now time.Time) {
+// observeProgrammed records the duration of all taken changes.
+func (m *Metrics) observeProgrammed(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, since := range m.takenChanges {
@@ -169,8 +169,8 @@ func (m *Metrics) programmed(now time.Time) {
 	m.takenChanges = nil
 }
 
-// Answered notes an answer to a health check of the node, of those that kube-proxy has.
-func (m *Metrics) Answered(path string, code int) {
+// HealthResponse records a response to /healthz or /livez.
+func (m *Metrics) HealthResponse(path string, code int) {
 	switch path {
 	case "/healthz":
 		m.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
@@ -179,39 +179,39 @@ func (m *Metrics) Answered(path string, code int) {
 	}
 }
 
-// Reopened notes that a netlink handle was given up.
-func (m *Metrics) Reopened(table string) { m.reopened.WithLabelValues(table).Inc() }
+// SocketReplaced records a replaced netlink socket.
+func (m *Metrics) SocketReplaced(table string) { m.reopened.WithLabelValues(table).Inc() }
 
-// Moved notes what happened to a real server.
-func (m *Metrics) Moved(what string) { m.moves.WithLabelValues(what).Inc() }
+// RealServerChanged records a change of a real server.
+func (m *Metrics) RealServerChanged(what string) { m.realServerChanges.WithLabelValues(what).Inc() }
 
-// Refused notes a refusal.
+// Refused records a refusal.
 func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
-// Repaired notes repairs.
+// Repaired records repairs.
 func (m *Metrics) Repaired(n int) { m.repairs.Add(float64(n)) }
 
-// Tables notes the size of what is in the kernel.
-func (m *Metrics) Tables(virtuals, draining int) {
+// SetSizes sets the numbers of virtual servers and draining real servers.
+func (m *Metrics) SetSizes(virtuals, draining int) {
 	m.virtuals.Set(float64(virtuals))
 	m.draining.Set(float64(draining))
 }
 
-// Kernel returns a kernel whose operations are counted.
-func (m *Metrics) Kernel(k kernel.Kernel) kernel.Kernel {
-	c := &counted{k, m}
+// WrapKernel returns a kernel whose calls are counted.
+func (m *Metrics) WrapKernel(k kernel.Kernel) kernel.Kernel {
+	c := &countingKernel{k, m}
 	if b, is := k.(kernel.Batcher); is {
-		return &countedBatches{c, b}
+		return &countingBatcher{c, b}
 	}
 	return c
 }
 
-type countedBatches struct {
-	*counted
+type countingBatcher struct {
+	*countingKernel
 	batcher kernel.Batcher
 }
 
-func (c *countedBatches) ApplyAll(ops []kernel.Op) []error {
+func (c *countingBatcher) ApplyAll(ops []kernel.Op) []error {
 	errs := c.batcher.ApplyAll(ops)
 	for i, op := range ops {
 		c.count(op.Name(), errs[i])
@@ -219,12 +219,12 @@ func (c *countedBatches) ApplyAll(ops []kernel.Op) []error {
 	return errs
 }
 
-type counted struct {
+type countingKernel struct {
 	kernel kernel.Kernel
 	m      *Metrics
 }
 
-func (c *counted) count(operation string, err error) {
+func (c *countingKernel) count(operation string, err error) {
 	result := "ok"
 	if err != nil {
 		result = "error"
@@ -232,37 +232,37 @@ func (c *counted) count(operation string, err error) {
 	c.m.operations.WithLabelValues(operation, result).Inc()
 }
 
-func (c *counted) Apply(op kernel.Op) error {
+func (c *countingKernel) Apply(op kernel.Op) error {
 	err := c.kernel.Apply(op)
 	c.count(op.Name(), err)
 	return err
 }
 
-func (c *counted) Scheduler(name string) error {
+func (c *countingKernel) Scheduler(name string) error {
 	err := c.kernel.Scheduler(name)
 	c.count("try-scheduler", err)
 	return err
 }
 
-func (c *counted) Servers() ([]kernel.Server, error) {
+func (c *countingKernel) Servers() ([]kernel.Server, error) {
 	s, err := c.kernel.Servers()
 	c.count("read-servers", err)
 	return s, err
 }
 
-func (c *counted) Server(k kernel.Key) (kernel.Server, bool, error) {
+func (c *countingKernel) Server(k kernel.Key) (kernel.Server, bool, error) {
 	s, ok, err := c.kernel.Server(k)
 	c.count("read-server", err)
 	return s, ok, err
 }
 
-func (c *counted) Addresses() (kernel.Addresses, error) {
+func (c *countingKernel) Addresses() (kernel.Addresses, error) {
 	a, err := c.kernel.Addresses()
 	c.count("read-addresses", err)
 	return a, err
 }
 
-func (c *counted) Elements() ([]kernel.Element, error) {
+func (c *countingKernel) Elements() ([]kernel.Element, error) {
 	e, err := c.kernel.Elements()
 	c.count("read-elements", err)
 	return e, err

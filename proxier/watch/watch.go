@@ -1,5 +1,5 @@
 // Package watch keeps the Services and EndpointSlices of a cluster, and the proxier's own Node, up to date through
-// client-go informers, and says which Services changed since it was last asked. It decides nothing about them.
+// client-go informers, and reports which Services changed.
 package watch
 
 import (
@@ -26,53 +26,52 @@ import (
 // autoscalerTaint marks a node that the cluster autoscaler is about to remove (KEP-3836).
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
-// Listener is told of changes at once, from several goroutines. It must not block, nor call the watcher. Service,
-// Endpoints and Taken are told in the order in which changes become part of a Take.
+// Listener receives changes immediately, from several goroutines. Its functions must not block, nor call the Watcher.
+// Service, Endpoints and Taken are called in the order in which changes become part of a TakeChanged.
 type Listener struct {
 	Service   func()                // a Service changed
-	Endpoints func(since time.Time) // an EndpointSlice changed; since the pod did, zero where nothing says when
-	Taken     func()                // Take was called: all earlier changes are known to the caller
-	Eligible  func(eligible bool)   // the Node is, or is not, one that should get traffic
+	Endpoints func(since time.Time) // an EndpointSlice changed; since is the time of the pod's change, zero if unknown
+	Taken     func()                // TakeChanged was called and returned all earlier changes
+	Eligible  func(eligible bool)   // whether the Node should receive traffic
 }
 
-// Watcher is described in the package comment. It is safe for concurrent use.
+// Watcher watches the API; see the package comment. It is safe for concurrent use.
 type Watcher struct {
 	node     string
 	listener Listener
 	log      *slog.Logger
 
 	services, slices, nodes cache.SharedIndexInformer
-	delivered               []cache.DoneChecker // Services and EndpointSlices
-	nodeKnown               cache.DoneChecker
-	patience                time.Duration // with the Node
+	synced                  []cache.DoneChecker // sync state of Services and EndpointSlices
+	nodeSynced              cache.DoneChecker
+	nodeTimeout             time.Duration // time limit for the Node
 
 	mu      sync.Mutex
 	dirty   map[types.NamespacedName]bool
-	addrs   []netip.Addr // of the Node, as last seen
+	addrs   []netip.Addr // of the Node
 	zone    string
 	changed chan struct{}
 }
 
-// New returns a watcher that has not started. Answers are asked for as protobuf, a tenth of the work of JSON, which thin API
-// servers may give instead.
+// New returns a watcher that has not started. It prefers protobuf, a tenth of the work of JSON, but accepts JSON.
 func New(config *rest.Config, node string, listener Listener, log *slog.Logger) (*Watcher, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	config.UserAgent = "hitless-proxier"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("creating a client for %s: %w", config.Host, err)
 	}
-	w := &Watcher{node: node, listener: listener, log: log, patience: nodePatience,
+	w := &Watcher{node: node, listener: listener, log: log, nodeTimeout: nodeSyncTimeout,
 		services: services(client), slices: endpointSlices(client), nodes: nodes(client, node),
 		dirty: map[types.NamespacedName]bool{}, changed: make(chan struct{}, 1)}
-	if err := w.listen(); err != nil {
+	if err := w.addHandlers(); err != nil {
 		return nil, fmt.Errorf("preparing the informers: %w", err)
 	}
 	return w, nil
 }
 
-func (w *Watcher) listen() error {
+func (w *Watcher) addHandlers() error {
 	for _, l := range []struct {
 		informer cache.SharedIndexInformer
 		what     string
@@ -83,10 +82,10 @@ func (w *Watcher) listen() error {
 		{w.slices, "endpointslices", w.slicesHandler(), true},
 		{w.nodes, "nodes", w.nodeHandler(), false},
 	} {
-		if err := l.informer.SetTransform(slim); err != nil {
+		if err := l.informer.SetTransform(dropManagedFields); err != nil {
 			return err
 		}
-		if err := l.informer.SetWatchErrorHandlerWithContext(w.troubled(l.what)); err != nil {
+		if err := l.informer.SetWatchErrorHandlerWithContext(w.logWatchError(l.what)); err != nil {
 			return err
 		}
 		registration, err := l.informer.AddEventHandler(l.handler)
@@ -94,48 +93,48 @@ func (w *Watcher) listen() error {
 			return err
 		}
 		if l.needed {
-			w.delivered = append(w.delivered, registration.HasSyncedChecker())
+			w.synced = append(w.synced, registration.HasSyncedChecker())
 		} else {
-			w.nodeKnown = registration.HasSyncedChecker()
+			w.nodeSynced = registration.HasSyncedChecker()
 		}
 	}
 	return nil
 }
 
-// nodePatience is how long the start waits for the Node. Its addresses are needed for NodePorts only.
-const nodePatience = 10 * time.Second
+// nodeSyncTimeout bounds the time that the start waits for the Node. Only NodePorts need its addresses.
+const nodeSyncTimeout = 10 * time.Second
 
-// Run starts to watch and returns when all Services and EndpointSlices are known, or with the context's error. It waits
-// for the Node too, since NodePorts stand on its addresses; but only for a while, and without it the rest works, and NodePorts
-// that an earlier process served. The watching ends with the context.
+// Run starts the watches and returns once all Services and EndpointSlices are known, or with the context's error. It
+// also waits for the Node for a limited time. Without it, only new NodePorts are delayed. The watches end with the
+// context.
 func (w *Watcher) Run(ctx context.Context) error {
 	for _, i := range []cache.SharedIndexInformer{w.services, w.slices, w.nodes} {
 		go i.RunWithContext(ctx)
 	}
-	for _, all := range w.delivered {
+	for _, all := range w.synced {
 		select {
 		case <-all.Done():
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the first list of Services and EndpointSlices: %w", context.Cause(ctx))
 		}
 	}
-	patience := time.NewTimer(w.patience)
-	defer patience.Stop()
+	timeout := time.NewTimer(w.nodeTimeout)
+	defer timeout.Stop()
 	select {
-	case <-w.nodeKnown.Done():
-	case <-patience.C:
-		w.log.Warn("the Node is not known yet; new NodePorts on its primary address will follow", "node", w.node, "waited", w.patience)
+	case <-w.nodeSynced.Done():
+	case <-timeout.C:
+		w.log.Warn("the Node is not known yet; new NodePorts on its primary address are delayed", "node", w.node, "waited", w.nodeTimeout)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the Node: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// Changed receives when something changed since the last Take.
+// Changed receives after a change since the last TakeChanged.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Take returns the Services that changed since the last Take, sorted.
-func (w *Watcher) Take() []types.NamespacedName {
+// TakeChanged returns the Services that changed since the last call, sorted.
+func (w *Watcher) TakeChanged() []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := slices.SortedFunc(maps.Keys(w.dirty), desired.CompareNames)
@@ -148,11 +147,11 @@ func (w *Watcher) Take() []types.NamespacedName {
 	return names
 }
 
-func (w *Watcher) mark(name types.NamespacedName, tell func()) {
+func (w *Watcher) markDirty(name types.NamespacedName, notify func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dirty[name] = true
-	tell()
+	notify()
 	w.wake()
 }
 
@@ -163,7 +162,8 @@ func (w *Watcher) wake() {
 	}
 }
 
-// NodeAddresses implements engine.Objects. A Node that is gone leaves its addresses behind: the machine still has them.
+// NodeAddresses implements engine.Objects. The addresses stay after the Node object is deleted, since the machine
+// still has them.
 func (w *Watcher) NodeAddresses() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()

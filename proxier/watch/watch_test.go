@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is the thinnest API server: list and watch in JSON, no selectors, no bookmarks, and sendInitialEvents is ignored.
+// api is a minimal API server: list and watch in JSON, without selectors and bookmarks; it ignores sendInitialEvents.
 type api struct {
 	*testing.T
 	mu      sync.Mutex
 	lists   map[string][]any         // by path
 	watches map[string][]chan []byte // by path; closed to end them
-	asked   []string                 // how each request was made
+	asked   []string                 // format and options of each request
 }
 
 const (
@@ -77,7 +77,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send is an event to the newest watch of a path, once there is one.
+// send sends an event to the newest watch of a path, once there is one.
 func (a *api) send(path, kind string, object any) {
 	a.Helper()
 	event, err := json.Marshal(map[string]any{"type": kind, "object": object})
@@ -107,21 +107,21 @@ func (a *api) until(what string, done func() bool) {
 
 func named(s string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: s} }
 
-func about(name, version string) metav1.ObjectMeta {
+func objectMeta(name, version string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version,
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}}
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "test"}}}
 }
 
 func sliceOf(service, version string, endpoints int) *discovery.EndpointSlice {
 	s := &discovery.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
-		ObjectMeta: about("slice", version), AddressType: discovery.AddressTypeIPv4}
+		ObjectMeta: objectMeta("slice", version), AddressType: discovery.AddressTypeIPv4}
 	s.Labels = map[string]string{discovery.LabelServiceName: service}
 	s.Endpoints = make([]discovery.Endpoint, endpoints)
 	return s
 }
 
 func service(name, version string) *v1.Service {
-	return &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: about(name, version)}
+	return &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: objectMeta(name, version)}
 }
 
 func nodeObject(version string, taints ...v1.Taint) *v1.Node {
@@ -129,17 +129,17 @@ func nodeObject(version string, taints ...v1.Taint) *v1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", ResourceVersion: version}, Spec: v1.NodeSpec{Taints: taints}}
 }
 
-type heard struct {
+type events struct {
 	mu       sync.Mutex
 	eligible []bool
 	since    []int64
 }
 
-func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
+func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *events) {
 	t.Helper()
 	a := &api{T: t, lists: lists, watches: map[string][]chan []byte{}}
 	server := httptest.NewServer(a)
-	h := &heard{}
+	h := &events{}
 	none := func() {}
 	w, err := New(&rest.Config{Host: server.URL}, "node-1", Listener{Service: none, Endpoints: func(since time.Time) {
 		h.mu.Lock()
@@ -154,7 +154,7 @@ func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
 		t.Fatal(err)
 	}
 	if _, known := lists[nodesPath]; !known {
-		w.patience = 10 * time.Millisecond
+		w.nodeTimeout = 10 * time.Millisecond
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
@@ -170,76 +170,77 @@ func start(t *testing.T, lists map[string][]any) (*api, *Watcher, *heard) {
 	return a, w, h
 }
 
-// taken waits for a change and returns what changed.
-func taken(t *testing.T, w *Watcher) []types.NamespacedName {
+// waitChanged waits for a change and returns the changed Services.
+func waitChanged(t *testing.T, w *Watcher) []types.NamespacedName {
 	t.Helper()
 	select {
 	case <-w.Changed():
-		return w.Take()
+		return w.TakeChanged()
 	case <-time.After(10 * time.Second):
 		t.Fatal("waited 10 s for a change")
 		return nil
 	}
 }
 
-func TestListAndWatchOfAThinServer(t *testing.T) {
+func TestListAndWatch(t *testing.T) {
 	a, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1"), service("api", "1")}, slicesPath: {sliceOf("web", "1", 2)}, nodesPath: nil})
-	if got, want := w.Take(), []types.NamespacedName{named("api"), named("web")}; !slices.Equal(got, want) {
-		t.Errorf("after the lists %v changed, want %v", got, want)
+	if got, want := w.TakeChanged(), []types.NamespacedName{named("api"), named("web")}; !slices.Equal(got, want) {
+		t.Errorf("changed after the lists %v, want %v", got, want)
 	}
 	if s := w.Slices(named("web")); len(s) != 1 || len(s[0].Endpoints) != 2 || w.Service(named("web")) == nil || len(w.Names()) != 2 {
 		t.Errorf("slices %v, services %v", s, w.Names())
 	}
 	if m := w.Service(named("web")).ManagedFields; m != nil {
-		t.Errorf("managed fields are kept: %v", m)
+		t.Errorf("managed fields are not removed: %v", m)
 	}
 	a.send(slicesPath, "MODIFIED", sliceOf("web", "2", 3))
-	if got := taken(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || len(w.Slices(named("web"))[0].Endpoints) != 3 {
-		t.Errorf("after a change of endpoints %v changed", got)
+	if got := waitChanged(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || len(w.Slices(named("web"))[0].Endpoints) != 3 {
+		t.Errorf("changed after an endpoint update: %v", got)
 	}
 	a.send(slicesPath, "MODIFIED", sliceOf("api", "3", 3))
-	if got := taken(t, w); len(got) != 2 || len(w.Slices(named("web"))) != 0 {
-		t.Errorf("a slice moved from one Service to another: %v changed, want both", got)
+	if got := waitChanged(t, w); len(got) != 2 || len(w.Slices(named("web"))) != 0 {
+		t.Errorf("changed after a slice moved between Services: %v, want both", got)
 	}
 	a.send(servicesPath, "DELETED", service("web", "4"))
-	if got := taken(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || w.Service(named("web")) != nil {
-		t.Errorf("after a Service was deleted %v changed", got)
+	if got := waitChanged(t, w); !slices.Equal(got, []types.NamespacedName{named("web")}) || w.Service(named("web")) != nil {
+		t.Errorf("changed after a Service was deleted: %v", got)
 	}
-	a.requests(t)
+	a.checkRequests(t)
 }
 
-// requests checks that lists are asked for as lists, since a server may ignore sendInitialEvents and never say so, and that JSON will do.
-func (a *api) requests(t *testing.T) {
+// checkRequests checks that lists do not use sendInitialEvents, which a server may silently ignore, and that JSON is
+// accepted.
+func (a *api) checkRequests(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, asked := range a.asked {
 		if strings.Contains(asked, "sendInitialEvents") || !strings.HasSuffix(asked, " as application/vnd.kubernetes.protobuf,application/json") {
-			t.Errorf("asked for %s", asked)
+			t.Errorf("unexpected request %s", asked)
 		}
 	}
 }
 
-// What vanished while the watch was lost is found out by the next list.
-func TestDeletionDuringALostWatch(t *testing.T) {
+// An object that was deleted while the watch was interrupted is detected by the next list.
+func TestDeletionDuringInterruptedWatch(t *testing.T) {
 	a, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1"), service("api", "1")}, slicesPath: nil, nodesPath: nil})
-	w.Take()
+	w.TakeChanged()
 	a.mu.Lock()
 	a.lists[servicesPath] = []any{service("api", "1")}
 	a.mu.Unlock()
 	a.send(servicesPath, "ERROR", metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonExpired, Code: http.StatusGone})
 	gone := false
 	for !gone {
-		gone = slices.Contains(taken(t, w), named("web"))
+		gone = slices.Contains(waitChanged(t, w), named("web"))
 	}
 	if w.Service(named("web")) != nil {
-		t.Error("the Service is still there")
+		t.Error("the Service still exists")
 	}
 }
 
-func TestNodeThatGoesAway(t *testing.T) {
+func TestNodeEligibility(t *testing.T) {
 	a, _, h := start(t, map[string][]any{servicesPath: nil, slicesPath: nil, nodesPath: {nodeObject("1")}})
 	other := nodeObject("2", v1.Taint{Key: autoscalerTaint})
-	other.Name = "node-2" // a thin server sends all nodes
+	other.Name = "node-2" // a server without selectors sends all nodes
 	a.send(nodesPath, "ADDED", other)
 	a.send(nodesPath, "MODIFIED", nodeObject("3", v1.Taint{Key: autoscalerTaint}))
 	a.send(nodesPath, "MODIFIED", nodeObject("4"))
@@ -252,8 +253,8 @@ func TestNodeThatGoesAway(t *testing.T) {
 	})
 }
 
-// A change of endpoints says since when it is one, once.
-func TestSinceWhenEndpointsChanged(t *testing.T) {
+// The trigger time of an endpoint change is reported once.
+func TestEndpointTriggerTime(t *testing.T) {
 	at := func(version string, when string) *discovery.EndpointSlice {
 		s := sliceOf("web", version, 1)
 		if when != "" {
@@ -275,8 +276,8 @@ func TestSinceWhenEndpointsChanged(t *testing.T) {
 	})
 }
 
-// The addresses of the Node are known at the start, and a change of them is a change; its end is none, since the machine
-// still has them.
+// The Node's addresses are known at the start. Their change wakes the proxier; the deletion of the Node does not,
+// since the machine still has them.
 func TestNodeAddresses(t *testing.T) {
 	at := func(version string, addrs ...v1.NodeAddress) *v1.Node {
 		n := nodeObject(version)
@@ -290,31 +291,56 @@ func TestNodeAddresses(t *testing.T) {
 	if got() != "[10.0.0.11]" {
 		t.Errorf("at the start: %s", got())
 	}
-	w.Take()
+	w.TakeChanged()
 	a.send(nodesPath, "MODIFIED", at("2", second))
-	if names := taken(t, w); len(names) != 0 || got() != "[10.0.0.12]" {
-		t.Errorf("after a change: %s, and %v changed", got(), names)
+	if names := waitChanged(t, w); len(names) != 0 || got() != "[10.0.0.12]" {
+		t.Errorf("after a change: %s, changed %v", got(), names)
 	}
 	a.send(nodesPath, "MODIFIED", at("3", outer))
-	if taken(t, w); got() != "[203.0.113.1]" {
+	if waitChanged(t, w); got() != "[203.0.113.1]" {
 		t.Errorf("without an InternalIP: %s", got())
 	}
 	zoned := at("4", outer)
 	zoned.Labels = map[string]string{v1.LabelTopologyZone: "a"}
 	a.send(nodesPath, "MODIFIED", zoned)
-	if taken(t, w); w.NodeZone() != "a" {
+	if waitChanged(t, w); w.NodeZone() != "a" {
 		t.Errorf("the zone is %q", w.NodeZone())
 	}
 	a.send(nodesPath, "DELETED", at("4", outer))
 	a.send(servicesPath, "ADDED", service("web", "5"))
-	if taken(t, w); got() != "[203.0.113.1]" {
+	if waitChanged(t, w); got() != "[203.0.113.1]" {
 		t.Errorf("after the Node was deleted: %s", got())
 	}
 }
 
-func TestServerWithoutNodesWillDo(t *testing.T) {
+func TestRunWithoutNode(t *testing.T) {
 	_, w, _ := start(t, map[string][]any{servicesPath: {service("web", "1")}, slicesPath: nil})
-	if len(w.Take()) != 1 {
-		t.Error("the Services are not known")
+	if len(w.TakeChanged()) != 1 {
+		t.Error("the Services are unknown")
+	}
+}
+
+func TestPodCIDRs(t *testing.T) {
+	with := func(name string, cidrs ...string) *v1.Node {
+		n := nodeObject("1")
+		n.Name, n.Spec.PodCIDRs = name, cidrs
+		return n
+	}
+	for _, test := range []struct {
+		name       string
+		node       *v1.Node
+		want, fail string
+	}{
+		{"both families", with("node-1", "10.244.1.0/24", "fd00:244:1::/64"), "[10.244.1.0/24 fd00:244:1::/64]", ""},
+		{"none yet", with("node-1"), "[]", "spec.podCIDRs is empty"},
+		{"another Node, from a server without selectors", with("node-2", "10.244.2.0/24"), "[]", "node-1"},
+		{"invalid", with("node-1", "x"), "[]", "pod CIDRs"},
+	} {
+		server := httptest.NewServer(&api{T: t, lists: map[string][]any{nodesPath: {test.node}}, watches: map[string][]chan []byte{}})
+		got, err := PodCIDRs(context.Background(), &rest.Config{Host: server.URL}, "node-1")
+		server.Close()
+		if fmt.Sprint(got) != test.want || (err != nil) != (test.fail != "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+			t.Errorf("%s: %v, error %v; want %s, %q", test.name, got, err, test.want, test.fail)
+		}
 	}
 }

@@ -273,8 +273,8 @@ func kernelState(t *testing.T) string {
 // expectNoTraces fails for each trace of a proxy.
 func expectNoTraces(t *testing.T, of string, words ...string) {
 	t.Helper()
-	says := kernelState(t)
-	for line := range strings.Lines(says) {
+	state := kernelState(t)
+	for line := range strings.Lines(state) {
 		for _, word := range words { // KUBE-FIREWALL also belongs to the kubelet and stays
 			if strings.Contains(line, word) && !strings.Contains(line, "KUBE-FIREWALL") {
 				t.Errorf("trace of %s: %s", of, strings.TrimSpace(line))
@@ -449,8 +449,8 @@ func (c testbed) migrateBack(t *testing.T, mode string, traffic *traffic, newer 
 	<-traffic.ended
 	traffic.expectNoLoss(t, "at the end")
 	expectNoTraces(t, "the bundled proxier", "hitless-")
-	if says := kernelState(t); mode != "ipvs" && strings.Contains(says, "server ") {
-		t.Errorf("virtual servers remain:\n%s", says)
+	if state := kernelState(t); mode != "ipvs" && strings.Contains(state, "server ") {
+		t.Errorf("virtual servers remain:\n%s", state)
 	}
 	proxy.Stop(t)
 }

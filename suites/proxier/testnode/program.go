@@ -91,7 +91,7 @@ func (p *Program) WaitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s; the program says %s", waitTimeout, what, p.output.String())
+			t.Fatalf("waited %v for %s; output of the program: %s", waitTimeout, what, p.output.String())
 		}
 		select {
 		case err := <-p.ended:

@@ -221,7 +221,7 @@ func (k *faulty) operations(kind string, key kernel.Key) (do, undo []kernel.Op, 
 
 // lying says for every Service that had a local endpoint once that it still has one.
 type lying struct {
-	proxier.Checks
+	proxier.HealthChecks
 	had map[types.NamespacedName]bool
 }
 
@@ -230,5 +230,5 @@ func (l lying) Set(name types.NamespacedName, port uint16, local int) {
 	if l.had[name] {
 		local = max(1, local)
 	}
-	l.Checks.Set(name, port, local)
+	l.HealthChecks.Set(name, port, local)
 }

@@ -96,7 +96,7 @@ func spoil(parts *proxier.Config, node string, texts []string) error {
 	for _, f := range faults {
 		switch {
 		case f.kind == lyingHealth:
-			parts.Checks = lying{parts.Checks, map[types.NamespacedName]bool{}}
+			parts.HealthChecks = lying{parts.HealthChecks, map[types.NamespacedName]bool{}}
 		case f.kind == readds:
 			k.readds = true
 		case f.kind == staleTCP:
