@@ -296,7 +296,7 @@ func inMillis(d time.Duration) *float64 {
 	return &ms
 }
 
-// writeBench writes the rows as JSON, and as the table for docs/measuring.md.
+// writeBench writes the rows as JSON, and as the table for docs/results/probe-engine.md.
 func writeBench(t *testing.T, file string, rows []benchRow) {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command exec-nftables is the worked example of docs/subjects.md: the smallest proxy that can be tested, in the standard
-// library and nft. It asks the API for Services and EndpointSlices four times a second and writes all rules in one
-// transaction of nft when they have changed.
+// Command exec-nftables is the worked example of docs/subjects.md: a minimal proxy with the standard library and nft. It lists Services
+// and EndpointSlices four times per second, and writes changed rules in one nft transaction.
 //
 // It is deliberately simple: IPv4, no externalTrafficPolicy Local, no NodePorts, no session affinity, and an API server
 // without credentials.
@@ -22,7 +21,7 @@ import (
 	"time"
 )
 
-// pollEvery is how old the rules may be. Backends serve on for longer after they are told to end.
+// pollEvery is the time between two lists. Backends serve longer than that after SIGTERM.
 const pollEvery = 250 * time.Millisecond
 
 func main() {
@@ -42,7 +41,7 @@ func main() {
 	}
 }
 
-// run keeps the rules up to date until ctx ends. The rules stay then: connections must not notice that their proxy does.
+// run updates the rules until ctx ends. The rules stay, so that connections survive the end of the proxy.
 func run(ctx context.Context, server string, keep bool) error {
 	var written string
 	proxy := proxy{keep: keep, kept: map[string][]string{}}
@@ -57,7 +56,7 @@ func run(ctx context.Context, server string, keep bool) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			log.Print(err) // and try again: the old rules are better than none
+			log.Print(err) // the old rules stay until the next try
 		case written == "":
 			go serveHealth()
 			fallthrough
@@ -99,7 +98,7 @@ func get(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// nft hands a ruleset to nft, which writes all of it or nothing.
+// nft applies a ruleset in one transaction.
 func nft(ctx context.Context, ruleset string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	cmd.Stdin = bytes.NewBufferString(ruleset)
@@ -109,7 +108,7 @@ func nft(ctx context.Context, ruleset string) error {
 	return nil
 }
 
-// serveHealth answers what load balancers ask of a node (externalTrafficPolicy Cluster). It starts with the first rules.
+// serveHealth answers the health checks of load balancers (externalTrafficPolicy Cluster). It starts with the first rules.
 func serveHealth() {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	log.Fatal(http.ListenAndServe(":10256", ok))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The few fields of the API's objects that the rules follow from.
+// The fields of API objects that determine the rules.
 type (
 	serviceList struct{ Items []service }
 	service     struct {
@@ -42,8 +42,7 @@ type (
 )
 
 const (
-	// head makes the table and its chains when they are missing and empties the chains. The chains themselves stay: a
-	// connection that is translated would lose its way without them.
+	// head creates missing chains and empties them. Deleting a chain would break translated connections.
 	head = `add table ip exec-nftables
 add chain ip exec-nftables services { type nat hook prerouting priority dstnat; }
 add chain ip exec-nftables source { type nat hook postrouting priority srcnat; }
@@ -58,11 +57,11 @@ add rule ip exec-nftables source ct status dnat masquerade
 
 // proxy turns objects into rules.
 type proxy struct {
-	keep bool                // endpoints that are gone stay in the rules: the fault of the red twin
+	keep bool                // removed endpoints stay in the rules: the fault of the red twin
 	kept map[string][]string // by Service and port
 }
 
-// ruleset is the input of nft for all Services; the same objects give the same text.
+// ruleset returns the input of nft for all Services. It is deterministic.
 func (p *proxy) ruleset(services []service, all []slice) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -90,7 +89,7 @@ func (p *proxy) ruleset(services []service, all []slice) string {
 	return b.String()
 }
 
-// addresses are those under which the Service is reached on every node.
+// addresses returns the addresses that serve the Service on every node.
 func (s service) addresses() (addresses []string) {
 	if s.Spec.ClusterIP != "" && s.Spec.ClusterIP != "None" {
 		addresses = append(addresses, s.Spec.ClusterIP)
@@ -105,7 +104,7 @@ func (s service) addresses() (addresses []string) {
 	return addresses
 }
 
-// endpoints are the ready ones of a port as "address . port", or the serving ones when none is ready, sorted.
+// endpoints returns the ready endpoints of a port as "address . port", sorted; the serving ones when none is ready.
 func (p *proxy) endpoints(s service, sp port, all []slice) []string {
 	var ready, serving []string
 	for _, sl := range all {
@@ -140,5 +139,5 @@ func (p *proxy) endpoints(s service, sp port, all []slice) []string {
 	return ready
 }
 
-// yes reads a condition; one that is missing counts as true, as the API says.
+// yes reads a condition. A missing one is true, by the API's definition.
 func yes(condition *bool) bool { return condition == nil || *condition }
