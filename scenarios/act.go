@@ -58,21 +58,13 @@ func (w *World) act(ctx context.Context, verb, object string, args ...string) er
 // see waits until something has come about, at most for the given time. Where the scenario goes on without it, the run's
 // timeline says await, and otherwise expect.
 func (w *World) see(ctx context.Context, what, object string, most time.Duration) error {
-	how := "expect "
-	if w.run.tolerant {
-		how = "await "
-	}
-	return w.act(ctx, how+what, object, "within", most.String())
+	return w.act(ctx, timeline.Waiting(what, !w.run.tolerant), object, "within", most.String())
 }
 
 // perform writes a step into the run's timeline and does it.
 func (w *World) perform(ctx context.Context, s timeline.Step) error {
 	w.write(s)
-	do, known := performers[s.Verb]
-	if !known {
-		return fmt.Errorf("nobody knows how to do %q", s.Verb)
-	}
-	return do(w, ctx, s)
+	return s.Perform(ctx, executor{w})
 }
 
 // journal returns the writer of the run's timeline, or an error where the run writes none.
@@ -91,65 +83,19 @@ func (w *World) write(s timeline.Step) {
 	}
 }
 
-// performers do what the verbs of a timeline say.
-var performers map[string]func(w *World, ctx context.Context, s timeline.Step) error
+// executor performs the steps of timelines on a world.
+type executor struct{ *World }
 
-func init() { // not an initialiser: what it refers to refers to it
-	performers = map[string]func(w *World, ctx context.Context, s timeline.Step) error{
-		"object apply":     (*World).applyObject,
-		"object patch":     (*World).patchObject,
-		"object delete":    (*World).deleteObject,
-		"workload deploy":  (*World).deployWorkload,
-		"workload rollout": (*World).rollWorkload,
-		"workload scale":   (*World).scaleWorkload,
-		"endpoints create": (*World).createEndpoints,
-		"endpoints set":    (*World).setEndpoints,
-		"pod start":        (*World).startPod,
-		"pod ready":        func(w *World, ctx context.Context, s timeline.Step) error { return w.gatePod(ctx, s, true) },
-		"pod unready":      func(w *World, ctx context.Context, s timeline.Step) error { return w.gatePod(ctx, s, false) },
-		"pod terminate":    (*World).endPod,
-		"pod kill":         (*World).endPod,
-		"proxy stop":       (*World).endProxy,
-		"proxy kill":       (*World).endProxy,
-		"proxy start":      (*World).startProxy,
-		"proxy change":     (*World).changeProxy,
-		"proxy freeze":     (*World).freezeProxy,
-		"proxy thaw":       (*World).thawProxy,
-		"proxy cleanup":    (*World).cleanUpProxy,
-		"proxy flush":      (*World).flushProxy,
-		"node off":         (*World).cutPower,
-		"node on":          (*World).givePower,
-		"proxy restore":    (*World).restoreProxy,
-		"api away":         (*World).apiGoes,
-		"api back":         (*World).apiComesBack,
-		"api cut":          (*World).cutWatches,
-		"api expire":       (*World).cutWatches,
-		"api delay":        (*World).delayWatches,
-		"api lose":         (*World).loseEvents,
-		"client open":      (*World).openClient,
-		"client close":     func(w *World, _ context.Context, s timeline.Step) error { return w.closeClient(s.Object) },
-		"lane stop":        func(w *World, _ context.Context, s timeline.Step) error { return w.stopLane(s.Object) },
-		timeline.End:       func(*World, context.Context, timeline.Step) error { return nil },
-	}
-	for what, wait := range map[string]func(w *World, ctx context.Context, s timeline.Step) error{
-		"rolled-out": (*World).seeRolledOut, "balanced": (*World).seeBalanced, "watching": (*World).seeWatching,
-		"ready":   func(w *World, ctx context.Context, s timeline.Step) error { return w.seeReadiness(ctx, s, true) },
-		"unready": func(w *World, ctx context.Context, s timeline.Step) error { return w.seeReadiness(ctx, s, false) },
-		"gone":    (*World).seeGone,
-	} {
-		performers["expect "+what] = wait
-		performers["await "+what] = wait
-	}
-}
+var _ timeline.Executor = executor{}
 
-// endProxy ends the proxy of a node.
-func (w *World) endProxy(ctx context.Context, s timeline.Step) error {
+// EndProxy ends the proxy of a node.
+func (w executor) EndProxy(ctx context.Context, s timeline.Step, kill bool) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
 	}
 	end := proxies.Stop
-	if s.Verb == "proxy kill" {
+	if kill {
 		end = proxies.Kill
 	}
 	pid, err := proxies.Pid(s.Object)
@@ -164,8 +110,8 @@ func (w *World) endProxy(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// startProxy starts the proxy of a node again.
-func (w *World) startProxy(ctx context.Context, s timeline.Step) error {
+// StartProxy starts the proxy of a node again.
+func (w executor) StartProxy(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -180,7 +126,7 @@ func (w *World) startProxy(ctx context.Context, s timeline.Step) error {
 	return err
 }
 
-func (w *World) freezeProxy(_ context.Context, s timeline.Step) error {
+func (w executor) FreezeProxy(_ context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -188,8 +134,8 @@ func (w *World) freezeProxy(_ context.Context, s timeline.Step) error {
 	return proxies.Freeze(s.Object)
 }
 
-// thawProxy continues a frozen proxy. A proxy that was not stopped is an error.
-func (w *World) thawProxy(_ context.Context, s timeline.Step) error {
+// ThawProxy continues a frozen proxy. A proxy that was not stopped is an error.
+func (w executor) ThawProxy(_ context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -200,7 +146,7 @@ func (w *World) thawProxy(_ context.Context, s timeline.Step) error {
 	return proxies.Thaw(s.Object)
 }
 
-func (w *World) cleanUpProxy(ctx context.Context, s timeline.Step) error {
+func (w executor) CleanUpProxy(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -208,8 +154,8 @@ func (w *World) cleanUpProxy(ctx context.Context, s timeline.Step) error {
 	return proxies.Cleanup(ctx, s.Object)
 }
 
-// changeProxy makes the next start of a node's proxy start another subject, or the one that the run began with.
-func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
+// ChangeProxy makes the next start of a node's proxy start another subject, or the one that the run began with.
+func (w executor) ChangeProxy(_ context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -227,8 +173,8 @@ func (w *World) changeProxy(_ context.Context, s timeline.Step) error {
 	return proxies.Change(node, to)
 }
 
-// flushProxy empties a node's proxy tables behind the proxy's back.
-func (w *World) flushProxy(ctx context.Context, s timeline.Step) error {
+// FlushTables empties a node's proxy tables behind the proxy's back.
+func (w executor) FlushTables(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -241,7 +187,7 @@ func (w *World) flushProxy(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-func (w *World) restoreProxy(_ context.Context, s timeline.Step) error {
+func (w executor) RestoreTables(_ context.Context, s timeline.Step) error {
 	restore := w.deeds().restores[s.Object]
 	if restore == nil {
 		return fmt.Errorf("the tables of %s were not emptied", s.Object)
@@ -253,16 +199,24 @@ func (w *World) restoreProxy(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// openClient opens connections to each port of a workload's Service, and keeps them open, unused.
-func (w *World) openClient(ctx context.Context, s timeline.Step) error {
+// OpenClient opens connections to each port of a workload's Service, and keeps them open, unused.
+func (w executor) OpenClient(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
 		return err
 	}
 	h := &held{}
 	w.deeds().open[s.Object] = h
-	return h.all(ctx, w, k, s.Number("each", 1))
+	return h.all(ctx, w.World, k, s.Number("each", 1))
 }
+
+// CloseClient closes the connections to a workload's Service.
+func (w executor) CloseClient(_ context.Context, s timeline.Step) error {
+	return w.closeClient(s.Object)
+}
+
+// StopLane ends a lane.
+func (w executor) StopLane(_ context.Context, s timeline.Step) error { return w.stopLane(s.Object) }
 
 func (w *World) closeClient(name string) error {
 	h := w.deeds().open[name]
@@ -276,7 +230,7 @@ func (w *World) closeClient(name string) error {
 // laneOf is the lane to the measured Service that a step asks for.
 func (w *World) laneOf(s timeline.Step) LaneSpec {
 	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
-	if s.Object == tcpLong {
+	if s.Object == timeline.TCPLong {
 		spec.Connections = s.Number("connections", spec.Connections)
 	}
 	return spec

@@ -37,7 +37,7 @@ func (w *World) noteWatches(nodes []string) (ControlPlane, error) {
 	return plane, nil
 }
 
-func (w *World) apiGoes(_ context.Context, s timeline.Step) error {
+func (w executor) WithholdAPI(_ context.Context, s timeline.Step) error {
 	plane, err := w.noteWatches(w.nodesOf(s))
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func ofNode(s timeline.Step) string {
 	return " of " + s.Object
 }
 
-func (w *World) apiComesBack(_ context.Context, s timeline.Step) error {
+func (w executor) ReturnAPI(_ context.Context, s timeline.Step) error {
 	plane, err := w.controlPlane()
 	if err != nil {
 		return err
@@ -79,8 +79,8 @@ func (w *World) apiComesBack(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-func (w *World) cutWatches(_ context.Context, s timeline.Step) error {
-	nodes, expire := w.nodesOf(s), s.Verb == "api expire"
+func (w executor) EndWatches(_ context.Context, s timeline.Step, expire bool) error {
+	nodes := w.nodesOf(s)
 	plane, err := w.noteWatches(nodes)
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func (w *World) cutWatches(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// delayWatches makes what the proxies watch reach them late; by nothing at all ends that.
-func (w *World) delayWatches(_ context.Context, s timeline.Step) error {
+// DelayWatches makes what the proxies watch reach them late; by nothing at all ends that.
+func (w executor) DelayWatches(_ context.Context, s timeline.Step) error {
 	plane, err := w.noteWatches(w.nodesOf(s))
 	if err != nil {
 		return err
@@ -125,8 +125,8 @@ type loss struct {
 	came atomic.Bool
 }
 
-// loseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
-func (w *World) loseEvents(_ context.Context, s timeline.Step) error {
+// LoseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
+func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 	nodes := w.nodesOf(s)
 	plane, err := w.noteWatches(nodes)
 	if err != nil {
@@ -163,8 +163,8 @@ func (w *World) lostNothing() error {
 	return nil
 }
 
-// seeWatching waits until the proxies have as many watches as they had before.
-func (w *World) seeWatching(ctx context.Context, s timeline.Step) error {
+// AwaitWatching waits until the proxies have as many watches as they had before.
+func (w executor) AwaitWatching(ctx context.Context, s timeline.Step) error {
 	plane, err := w.controlPlane()
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 	}
 	switch err := w.Cluster.Create(ctx, o); {
 	case apierrors.IsAlreadyExists(err):
-		return w.applyObject(ctx, s)
+		return executor{w}.ApplyObject(ctx, s)
 	case err != nil:
 		return fmt.Errorf("creating %s: %w", reference, err)
 	}
@@ -95,9 +95,9 @@ func objectIn(s timeline.Step) (reference string, o k8s.Object, err error) {
 	return reference, o, nil
 }
 
-// applyObject creates an object, or replaces it with its status, if it has one. What somebody else writes at the same time,
+// ApplyObject creates an object, or replaces it with its status, if it has one. What somebody else writes at the same time,
 // as a controller that gives the object what it lacks, is replaced too.
-func (w *World) applyObject(ctx context.Context, s timeline.Step) error {
+func (w executor) ApplyObject(ctx context.Context, s timeline.Step) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return w.applyOnce(ctx, s) })
 }
 
@@ -150,9 +150,9 @@ func (w *World) applyStatus(ctx context.Context, reference, object string) error
 	return nil
 }
 
-// patchObject changes fields of an object. It is an error when the answer is the object as it was: then nothing was
+// PatchObject changes fields of an object. It is an error when the answer is the object as it was: then nothing was
 // disturbed.
-func (w *World) patchObject(ctx context.Context, s timeline.Step) error {
+func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	before, err := named(s.Object)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func fieldsOf(patch string) string {
 	return strings.Join(slices.Sorted(maps.Keys(p.Spec)), ", ")
 }
 
-func (w *World) deleteObject(ctx context.Context, s timeline.Step) error {
+func (w executor) DeleteObject(ctx context.Context, s timeline.Step) error {
 	o, err := named(s.Object)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (w *World) workload(name string) (*workload, error) {
 	return nil, fmt.Errorf("there is no workload %q", name)
 }
 
-func (w *World) deployWorkload(ctx context.Context, s timeline.Step) error {
+func (w executor) DeployWorkload(ctx context.Context, s timeline.Step) error {
 	k := &workload{name: s.Object, replicas: s.Number("replicas", 1), policy: corev1.ServiceExternalTrafficPolicyCluster, gated: s.Get("gated") == "on"}
 	if policy := s.Get("policy"); policy != "" {
 		k.policy = corev1.ServiceExternalTrafficPolicy(policy)
@@ -235,10 +235,10 @@ func (w *World) deployWorkload(ctx context.Context, s timeline.Step) error {
 		k.special = manyPorts(n)
 	}
 	w.deeds().workloads[k.name] = k
-	return k.deploy(ctx, w)
+	return k.deploy(ctx, w.World)
 }
 
-func (w *World) rollWorkload(ctx context.Context, s timeline.Step) error {
+func (w executor) RollWorkload(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (w *World) rollWorkload(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-func (w *World) scaleWorkload(ctx context.Context, s timeline.Step) error {
+func (w executor) ScaleWorkload(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
 		return err
@@ -265,35 +265,35 @@ func (w *World) scaleWorkload(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-func (w *World) seeRolledOut(ctx context.Context, s timeline.Step) error {
+func (w executor) AwaitRolledOut(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
 		return err
 	}
-	return k.available(ctx, w, s.Duration("within", w.perPod()))
+	return k.available(ctx, w.World, s.Duration("within", w.perPod()))
 }
 
-func (w *World) seeBalanced(ctx context.Context, s timeline.Step) error {
+func (w executor) AwaitBalanced(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
 		return err
 	}
-	return k.balanced(ctx, w, s.Duration("within", w.detectWithin()))
+	return k.balanced(ctx, w.World, s.Duration("within", w.detectWithin()))
 }
 
-func (w *World) createEndpoints(ctx context.Context, s timeline.Step) error {
+func (w executor) CreateEndpoints(ctx context.Context, s timeline.Step) error {
 	h := &headless{name: s.Object, addresses: s.Addresses()}
 	w.deeds().services[h.name] = h
-	return h.create(ctx, w)
+	return h.create(ctx, w.World)
 }
 
-func (w *World) setEndpoints(ctx context.Context, s timeline.Step) error {
+func (w executor) SetEndpoints(ctx context.Context, s timeline.Step) error {
 	h := w.deeds().services[s.Object]
 	if h == nil {
 		return fmt.Errorf("there is no Service %q without a selector", s.Object)
 	}
 	h.addresses = s.Addresses()
-	return h.update(ctx, w)
+	return h.update(ctx, w.World)
 }
 
 // errGone is a pod that is no longer the one it was.

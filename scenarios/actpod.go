@@ -61,8 +61,8 @@ func (w *World) podAsItWas(ctx context.Context, name string) (*corev1.Pod, error
 	return w.podNow(ctx, name)
 }
 
-// gatePod opens or closes a pod's readiness gate.
-func (w *World) gatePod(ctx context.Context, s timeline.Step, open bool) error {
+// SetGate opens or closes a pod's readiness gate.
+func (w executor) SetGate(ctx context.Context, s timeline.Step, open bool) error {
 	pod, err := w.podNow(ctx, s.Object)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (w *World) gatePod(ctx context.Context, s timeline.Step, open bool) error {
 	return w.setGate(ctx, pod.Name, open)
 }
 
-func (w *World) seeReadiness(ctx context.Context, s timeline.Step, want bool) error {
+func (w executor) AwaitReadiness(ctx context.Context, s timeline.Step, want bool) error {
 	pod, err := w.podAsItWas(ctx, s.Object)
 	if err != nil {
 		return err
@@ -82,13 +82,13 @@ func (w *World) seeReadiness(ctx context.Context, s timeline.Step, want bool) er
 	return w.readiness(ctx, pod, want, s.Duration("within", readinessWithin))
 }
 
-// startPod makes a pod of a workload's template on a node; no Deployment looks after it.
-func (w *World) startPod(ctx context.Context, s timeline.Step) error {
+// StartPod makes a pod of a workload's template on a node; no Deployment looks after it.
+func (w executor) StartPod(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Get("workload"))
 	if err != nil {
 		return err
 	}
-	template := k.deployment(w).Spec.Template
+	template := k.deployment(w.World).Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Name, pod.Namespace, pod.Spec.NodeName, pod.Spec.Affinity = s.Object, w.namespace(), s.Get("node"), nil
 	if err := w.Cluster.Create(ctx, pod); err != nil {
@@ -97,15 +97,15 @@ func (w *World) startPod(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// endPod deletes a pod: with a grace period it gets SIGTERM first, and SIGKILL when that is over.
-func (w *World) endPod(ctx context.Context, s timeline.Step) error {
+// EndPod deletes a pod: with a grace period it gets SIGTERM first, and SIGKILL when that is over.
+func (w executor) EndPod(ctx context.Context, s timeline.Step, kill bool) error {
 	pod, err := w.podNow(ctx, s.Object)
 	if err != nil {
 		return err
 	}
 	w.deeds().pods[s.Object] = pod
 	options := graceOf(s)
-	if s.Verb == "pod kill" {
+	if kill {
 		options = []resources.DeleteOption{deletion(0)}
 	}
 	if err := w.Cluster.Delete(ctx, pod.DeepCopy(), options...); err != nil {
@@ -122,8 +122,8 @@ func graceOf(s timeline.Step) []resources.DeleteOption {
 	return []resources.DeleteOption{deletion(int64(s.Duration("grace", 0).Seconds()))}
 }
 
-// seeGone waits until a pod is no longer there.
-func (w *World) seeGone(ctx context.Context, s timeline.Step) error {
+// AwaitGone waits until a pod is no longer there.
+func (w executor) AwaitGone(ctx context.Context, s timeline.Step) error {
 	pod := w.deeds().pods[s.Object]
 	if pod == nil {
 		return fmt.Errorf("nothing has ended the pod %s", s.Object)

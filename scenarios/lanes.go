@@ -2,24 +2,11 @@ package scenarios
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
-
-// The words for a lane's protocol, as the probes have them.
-const (
-	tcpNew    = "tcp-new"
-	tcpLong   = "tcp-long"
-	httpReuse = "http-reuse"
-	udpFresh  = "udp-fresh"
-	udpSticky = "udp-sticky"
-)
-
-// Protocols are the words that a lane can be named by, in the order in which lanes are started: connections that stay
-// open come first, see World.startLanes.
-func Protocols() []string { return []string{tcpLong, httpReuse, udpSticky, udpFresh, tcpNew} }
 
 // Length is how long the lanes of a run are measured at least, where its parameters say that; 0 elsewhere.
 func (p Params) Length() time.Duration {
@@ -39,11 +26,11 @@ func (p Params) Room(rate float64) float64 {
 	names := p.laneNames()
 	if direct.Of(p) {
 		for range Replicas.Of(p) + 1 { // one comes before another goes
-			names = append(names, tcpNew)
+			names = append(names, timeline.TCPNew)
 		}
 	}
 	for _, name := range names {
-		if thinned && (name == tcpNew || name == udpFresh) {
+		if thinned && (name == timeline.TCPNew || name == timeline.UDPFresh) {
 			bytes += reports.ThinnedLaneBytes(rate, length, p.eventful().Seconds())
 		} else {
 			bytes += reports.LaneBytes(rate, length)
@@ -67,10 +54,8 @@ func (p Params) eventful() time.Duration {
 
 // Datagrams reports whether a lane speaks UDP.
 func (p Params) Datagrams() bool {
-	return slices.ContainsFunc(p.laneNames(), isUDP)
+	return slices.ContainsFunc(p.laneNames(), timeline.IsUDP)
 }
-
-func isUDP(protocol string) bool { return strings.HasPrefix(protocol, "udp-") }
 
 // mostLong is how many connections a tcp-long lane keeps open, if its rate opens them within two seconds.
 const mostLong = 12
@@ -88,10 +73,10 @@ func (w *World) namedLanes() []LaneSpec {
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
 	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.at(protocol), rate
-	if protocol == tcpNew || protocol == udpFresh {
+	if protocol == timeline.TCPNew || protocol == timeline.UDPFresh {
 		spec.Policy = w.policyWord()
 	}
-	if protocol == tcpLong {
+	if protocol == timeline.TCPLong {
 		spec.Connections = min(mostLong, max(1, int(2*rate)))
 	}
 	return spec

@@ -44,7 +44,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	for _, l := range p.asked {
 		names = append(names, l.Name)
-		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == tcpLong) {
+		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == timeline.TCPLong) {
 			t.Errorf("asked for the lane %+v", l)
 		}
 	}
@@ -53,11 +53,11 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 
 func TestLanesAreWhatTheParameterNames(t *testing.T) {
 	for given, want := range map[string]string{
-		"":                                "tcp-new",
-		"udp-fresh":                       "udp-fresh",
-		"tcp-new,udp-sticky,tcp-long":     "tcp-long,udp-sticky,tcp-new", // what stays open is opened first
-		strings.Join(Protocols(), ","):    strings.Join(Protocols(), ","),
-		"http-reuse,udp-fresh,udp-sticky": "http-reuse,udp-sticky,udp-fresh",
+		"":                                      "tcp-new",
+		"udp-fresh":                             "udp-fresh",
+		"tcp-new,udp-sticky,tcp-long":           "tcp-long,udp-sticky,tcp-new", // what stays open is opened first
+		strings.Join(timeline.Protocols(), ","): strings.Join(timeline.Protocols(), ","),
+		"http-reuse,udp-fresh,udp-sticky":       "http-reuse,udp-sticky,udp-fresh",
 	} {
 		set := map[string]string{"lanes": given}
 		if given == "" {
@@ -114,7 +114,7 @@ func TestNoScenarioHasALaneTwice(t *testing.T) {
 
 // A lane of a timeline is as one that the parameter names: it goes where its protocol goes, and dials again when the others do.
 func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
-	for _, protocol := range Protocols() {
+	for _, protocol := range timeline.Protocols() {
 		line, err := timeline.Parse("f", []byte("hitless timeline 1\nset lanes=none-of-them\nlane "+protocol+"\n+1s end\n"))
 		if err != nil {
 			t.Fatal(err)
@@ -124,10 +124,10 @@ func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
 		if diff := cmp.Diff(named, own); diff != "" {
 			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
 		}
-		if isUDP(protocol) != (own[0].Target == w.run.main.udpTarget) {
+		if timeline.IsUDP(protocol) != (own[0].Target == w.run.main.udpTarget) {
 			t.Errorf("%s goes to %s", protocol, own[0].Target)
 		}
-		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != isUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {
+		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != timeline.IsUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {
 			t.Errorf("%s behind HAProxy gave %v", protocol, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hitless/hitless/scenarios/timeline"
 	"github.com/hitless/hitless/scenarios/values"
 )
 
@@ -74,8 +75,8 @@ func (p Params) checkReuse() error {
 		return nil
 	}
 	for _, name := range p.laneNames() {
-		if name != tcpNew && name != udpFresh {
-			return fmt.Errorf("--set %s with %s: a lane of %s keeps its five-tuple; name only %s and %s", p.given(reuse.Parameter), p.given(Lanes.Parameter), name, tcpNew, udpFresh)
+		if name != timeline.TCPNew && name != timeline.UDPFresh {
+			return fmt.Errorf("--set %s with %s: a lane of %s keeps its five-tuple; name only %s and %s", p.given(reuse.Parameter), p.given(Lanes.Parameter), name, timeline.TCPNew, timeline.UDPFresh)
 		}
 	}
 	return nil
@@ -189,7 +190,7 @@ func (w *World) nodeAddress(ctx context.Context, name string) (string, error) {
 
 // at is where a lane of the protocol goes.
 func (k *workload) at(protocol string) string {
-	if isUDP(protocol) && k.udpTarget != "" {
+	if timeline.IsUDP(protocol) && k.udpTarget != "" {
 		return k.udpTarget
 	}
 	return k.target

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/scenarios/timeline"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -111,7 +112,7 @@ func TestLanesCloseAndComeBackAsTheParametersSay(t *testing.T) {
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
-	if canary := w.controlLane(canaryLane, tcpNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
+	if canary := w.controlLane(canaryLane, timeline.TCPNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
 		t.Errorf("the canary has the policy %q and closes with %s; its five-tuples are fresh, and it closes as the lane does", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {

@@ -42,8 +42,8 @@ func (w *World) inBalancer(ctx context.Context, node string, want bool) error {
 	})
 }
 
-// cutPower takes the power from a node.
-func (w *World) cutPower(ctx context.Context, s timeline.Step) error {
+// PowerOff takes the power from a node.
+func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	power, err := part[Power](w.Site, PowerControl)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (w *World) cutPower(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-func (w *World) givePower(ctx context.Context, s timeline.Step) error {
+func (w executor) PowerOn(ctx context.Context, s timeline.Step) error {
 	power, err := part[Power](w.Site, PowerControl)
 	if err != nil {
 		return err

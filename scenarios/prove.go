@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // The control lanes: one of new connections to the canary, one of datagrams where the run measures with datagrams, and one
@@ -85,9 +86,9 @@ func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 
 // prove injects the known faults, one after the other, while the control lanes run.
 func (w *World) prove(ctx context.Context) error {
-	lanes := []LaneSpec{w.controlLane(canaryLane, tcpNew, w.run.canary)}
+	lanes := []LaneSpec{w.controlLane(canaryLane, timeline.TCPNew, w.run.canary)}
 	if w.speaksUDP() {
-		lanes = append(lanes, w.controlLane(canaryUDP, udpFresh, w.run.canary))
+		lanes = append(lanes, w.controlLane(canaryUDP, timeline.UDPFresh, w.run.canary))
 	}
 	var stops []func() error
 	for _, l := range lanes {
@@ -139,7 +140,7 @@ func (w *World) takeForCanary(ctx context.Context, id string, p proof, attrs map
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventInjected, Object: id, Attrs: all,
 			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
 	}
-	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, tcpNew, w.run.main))
+	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, timeline.TCPNew, w.run.main))
 	if err != nil {
 		return err
 	}

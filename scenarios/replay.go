@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -26,7 +25,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
 		Setup: func(p Params) Setup {
 			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p),
-				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return isUDP(s.Object) })}
+				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return timeline.IsUDP(s.Object) })}
 		},
 		Prepare: func(ctx context.Context, w *World) error {
 			w.run.given = t.Given
@@ -130,7 +129,7 @@ func stepName(s timeline.Step) string {
 // replayStep does a step. One that is only awaited is never an error.
 func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 	err := w.perform(ctx, s)
-	if err != nil && strings.HasPrefix(s.Verb, "await ") && ctx.Err() == nil {
+	if err != nil && s.Optional() && ctx.Err() == nil {
 		w.tell("timeline", fmt.Sprintf("%s did not come about: %v", s.Does(), err))
 		return nil
 	}
@@ -142,9 +141,8 @@ func (w *World) tellRollout(s, next timeline.Step) {
 	if w.deeds().rolling == 0 {
 		return
 	}
-	what := func(s timeline.Step) string { _, what, _ := strings.Cut(s.Verb, " "); return what }
-	waits := s.Object == w.run.main.name && (what(s) == "rolled-out" || what(s) == "balanced")
-	if waits && what(next) != "balanced" {
+	waits := s.Object == w.run.main.name && (s.Condition() == "rolled-out" || s.Condition() == "balanced")
+	if waits && next.Condition() != "balanced" {
 		w.rolledOut()
 	}
 }

@@ -3,7 +3,6 @@ package scenarios
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -121,13 +120,5 @@ func TestExpectAndAwait(t *testing.T) {
 		if !wantErr && clock.Now() != time.Minute {
 			t.Errorf("the replay ended at %s, its end is at 1m", clock.Now())
 		}
-	}
-}
-
-// Whatever a timeline may say, somebody does it.
-func TestEveryVerbIsDone(t *testing.T) {
-	verbs := slices.DeleteFunc(timeline.Verbs(), func(v string) bool { return v == "lane start" }) // before the steps only
-	if done := slices.Sorted(maps.Keys(performers)); !slices.Equal(done, verbs) {
-		t.Errorf("done are %q, timelines have %q", done, verbs)
 	}
 }

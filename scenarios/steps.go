@@ -2,7 +2,8 @@ package scenarios
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // stepKind is what a step needs: capabilities of the site, and verbs of RBAC on a live cluster besides those of every run.
@@ -41,21 +42,17 @@ var stepKinds = map[string]stepKind{
 	"expect ready":   {access: []Access{{"get", "", "pods", "", InRun}}},
 	"expect unready": {access: []Access{{"get", "", "pods", "", InRun}}},
 	"object patch":   {access: []Access{{"patch", "", "services", "", InRun}}},
-	"object apply":   {needs: []Capability{SameAddresses}},
+}
+
+// needOf maps what a verb of a timeline needs to the capability.
+var needOf = map[timeline.Need][]Capability{
+	timeline.NeedsProxies: {RestartableProxies}, timeline.NeedsPower: {PowerControl}, timeline.NeedsControlPlane: {ControllableAPI},
+	timeline.NeedsAddresses: {SameAddresses},
 }
 
 func stepKindOf(step string) stepKind {
 	k := stepKinds[step]
-	family, what, _ := strings.Cut(step, " ")
-	switch {
-	case family == "proxy":
-		k.needs = []Capability{RestartableProxies}
-	case family == "node" && (what == "off" || what == "on"):
-		k.needs = []Capability{PowerControl}
-	case family == "api" || what == "watching":
-		k.needs = []Capability{ControllableAPI}
-	}
-	return k
+	return stepKind{slices.Concat(k.needs, needOf[timeline.NeedOf(step)]), k.access}
 }
 
 // The steps that many scenarios share.

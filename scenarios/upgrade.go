@@ -106,7 +106,7 @@ func migrate() Scenario {
 		case upgradeBack.Key, cleanUp.Key:
 			s.Parameters[i].Default = "on"
 		case Lanes.Key:
-			s.Parameters[i].Default = tcpNew + "," + tcpLong
+			s.Parameters[i].Default = timeline.TCPNew + "," + timeline.TCPLong
 		}
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/scenarios/timeline"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -205,7 +206,7 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 	for _, network := range networks {
 		target := k.target
 		if network == "udp" {
-			target = k.at(udpFresh)
+			target = k.at(timeline.UDPFresh)
 		}
 		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {

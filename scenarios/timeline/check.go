@@ -9,14 +9,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/hitless/hitless/scenarios/values"
 )
 
 // Measured is the workload that every run has: the Deployment behind the measured Service.
 const Measured = "web"
 
-// Check sees whether each step can be done at its time: that what it is done to is there by then, that a proxy which is
-// started had ended, that time does not go backwards. It returns the line of the first step that cannot. A step that does
-// not come from a text has line 0.
+// canary is the other Service that every run has.
+const canary = "canary"
+
+// Subject is the word for the subject under test, as the subject that a proxy changes to.
+const Subject = "subject"
+
+// Check reports whether each step is possible at its time: its object exists by then, a proxy that is started had ended,
+// time does not go backwards. It returns the line of the first impossible step, 0 for a step that does not come from a text.
 func (t *Timeline) Check() (line int, err error) {
 	c := newChecker(t)
 	for _, s := range slices.Concat(t.Given, t.Lanes, t.Steps) {
@@ -30,13 +37,23 @@ func (t *Timeline) Check() (line int, err error) {
 	return 0, nil
 }
 
-// short is what the step does, cut to what fits a line.
+// short is the step without its time, cut to what fits a line.
 func (s Step) short() string {
 	const most = 60
 	if text := s.Does(); len(text) <= most {
 		return text
 	}
 	return strings.TrimSpace(s.Verb + " " + s.Object)
+}
+
+// Other is the one other subject that proxies change to, empty for none.
+func (t *Timeline) Other() string {
+	for _, s := range t.Steps {
+		if to := s.Get("to"); to != "" && to != Subject {
+			return to
+		}
+	}
+	return ""
 }
 
 // The states of a node's proxy.
@@ -46,19 +63,20 @@ const (
 	frozen = "is frozen"
 )
 
+// checker is the state of the cluster at the time of a step, as far as it follows from the steps before.
 type checker struct {
 	nodes     []string
 	last      Step
-	proxies   map[string]string
-	off       map[string]bool // nodes without power; their proxies have ended
-	flushed   map[string]bool
-	away      map[string]bool
+	proxies   map[string]string // the state of each node's proxy
+	off       map[string]bool   // nodes without power; their proxies have ended
+	flushed   map[string]bool   // nodes whose proxy tables were emptied
+	away      map[string]bool   // nodes whose proxies are kept from the API server
 	lanes     map[string]bool
 	workloads map[string]bool
 	services  map[string]bool
 	pods      map[string]bool
-	open      map[string]bool
-	change    string // the one other subject
+	open      map[string]bool // workloads to which connections are open
+	other     string          // the one other subject
 }
 
 func newChecker(t *Timeline) *checker {
@@ -69,7 +87,7 @@ func newChecker(t *Timeline) *checker {
 		c.nodes = append(c.nodes, node)
 		c.proxies[node] = runs
 	}
-	named := "tcp-new"
+	named := TCPNew
 	for _, s := range t.Set {
 		if s.Key == "lanes" {
 			named = s.Value
@@ -89,77 +107,60 @@ func (c *checker) check(s Step) error {
 		return fmt.Errorf("it comes after the end")
 	}
 	c.last = s
-	if err := c.object(s); err != nil {
-		return err
+	v := verbs[s.Verb]
+	if v.object.check != nil {
+		if err := v.object.check(c, s); err != nil {
+			return err
+		}
 	}
-	switch family, what, _ := strings.Cut(s.Verb, " "); family {
-	case "node":
-		return c.power(s.Object, what == "on")
-	case "proxy":
-		return c.proxy(what, s)
-	case "api":
-		return c.api(what, s)
-	case "lane":
-		return toggle(c.lanes, s.Object, what == "start", "runs")
-	case "client":
-		return toggle(c.open, s.Object, what == "open", "has connections of this kind open")
+	if v.follow != nil {
+		return v.follow(c, s)
 	}
 	return nil
 }
 
-// toggle makes a thing be there or not, which it must not have been before.
+// object is the kind of object that a verb has.
+type object struct {
+	absent bool // the verb has no object
+	node   bool // it can be a node
+	check  func(c *checker, s Step) error
+}
+
+// The kinds of objects.
+var (
+	nothing     = object{absent: true}
+	aNode       = object{node: true, check: func(c *checker, s Step) error { return c.node(s.Object) }} // node-1
+	nodeOrAll   = object{node: true, check: (*checker).nodeOrAll}                                       // node-1, or all
+	allNodes    = object{check: func(_ *checker, s Step) error { return values.Word(All).Check(s.Object) }}
+	aLane       = object{check: func(_ *checker, s Step) error { return values.Word(Protocols()...).Check(s.Object) }}
+	aWorkload   = object{check: func(c *checker, s Step) error { return c.workload(s.Object) }} // web, or one that `workload deploy` made
+	newWorkload = object{check: func(c *checker, s Step) error { return c.create(c.workloads, s.Object) }}
+	someService = object{check: func(c *checker, s Step) error { // one that `endpoints create` made
+		return has("Service", c.services, s.Object, "`endpoints create` makes one")
+	}}
+	newService = object{check: func(c *checker, s Step) error { return c.create(c.services, s.Object) }}
+	aPod       = object{check: (*checker).pod} // WORKLOAD#N, or one that `pod start` made
+	newPod     = object{check: (*checker).createPod}
+	reference  = object{check: func(_ *checker, s Step) error { return checkReference(s.Object) }} // KIND/NAMESPACE/NAME
+)
+
+func has(what string, there map[string]bool, name, help string) error {
+	if there[name] {
+		return nil
+	}
+	all := "none"
+	if len(there) > 0 {
+		all = strings.Join(slices.Sorted(maps.Keys(there)), ", ")
+	}
+	return fmt.Errorf("there is no %s %q at this time; there is %s; %s", what, name, all, help)
+}
+
+// toggle changes whether something exists, which must not have been so before.
 func toggle(there map[string]bool, name string, want bool, does string) error {
 	if there[name] == want {
 		return fmt.Errorf("%s %s already", name, map[bool]string{true: does, false: "does not (any more): nothing " + does}[want])
 	}
 	there[name] = want
-	return nil
-}
-
-// object checks that what a step is done to is there, or that what it makes is not.
-func (c *checker) object(s Step) error {
-	switch verbs[s.Verb].object {
-	case aNode:
-		return c.node(s.Object)
-	case nodeOrAll:
-		if s.Object != All {
-			return c.node(s.Object)
-		}
-	case all:
-		return oneOf(All)(s.Object)
-	case aLane:
-		return oneOf(Protocols()...)(s.Object)
-	case aWorkload:
-		return has("workload", c.workloads, s.Object, "`workload deploy` makes one")
-	case someService:
-		return has("Service", c.services, s.Object, "`endpoints create` makes one")
-	case newWorkload, newService:
-		into := map[objectKind]map[string]bool{newWorkload: c.workloads, newService: c.services}[verbs[s.Verb].object]
-		if c.workloads[s.Object] || c.services[s.Object] || s.Object == "canary" {
-			return fmt.Errorf("%s is there already", s.Object)
-		}
-		into[s.Object] = true
-		return name(s.Object)
-	case newPod:
-		if c.pods[s.Object] {
-			return fmt.Errorf("the pod %s is there already", s.Object)
-		}
-		c.pods[s.Object] = true
-		if err := name(s.Object); err != nil {
-			return err
-		}
-		if err := c.powered(s.Get("node")); err != nil {
-			return err
-		}
-		if prefix := s.Get("workload") + "-"; !strings.HasPrefix(s.Object, prefix) {
-			return fmt.Errorf("the pod's name must begin with %s, by which the probes know it", prefix)
-		}
-		return has("workload", c.workloads, s.Get("workload"), "`workload deploy` makes one")
-	case aPod:
-		return c.pod(s)
-	case reference:
-		return checkReference(s.Object)
-	}
 	return nil
 }
 
@@ -170,7 +171,22 @@ func (c *checker) node(name string) error {
 	return nil
 }
 
-// powered checks that a node is there and has power.
+func (c *checker) nodeOrAll(s Step) error {
+	if s.Object == All {
+		return nil
+	}
+	return c.node(s.Object)
+}
+
+// nodesOf are the nodes of a step.
+func (c *checker) nodesOf(s Step) []string {
+	if s.Object == All {
+		return c.nodes
+	}
+	return []string{s.Object}
+}
+
+// powered checks that a node exists and has power.
 func (c *checker) powered(name string) error {
 	if err := c.node(name); err != nil {
 		return err
@@ -181,165 +197,158 @@ func (c *checker) powered(name string) error {
 	return nil
 }
 
-// power follows what becomes of a node. Nothing is left in the kernel of one that boots, and its proxy starts.
-func (c *checker) power(node string, on bool) error {
-	if !on {
-		err := c.powered(node)
-		c.off[node], c.proxies[node], c.flushed[node] = true, ended, false
+func (c *checker) workload(name string) error {
+	return has("workload", c.workloads, name, "`workload deploy` makes one")
+}
+
+// create adds a new workload or Service.
+func (c *checker) create(into map[string]bool, name string) error {
+	if c.workloads[name] || c.services[name] || name == canary {
+		return fmt.Errorf("%s is there already", name)
+	}
+	into[name] = true
+	return values.Type[string](values.Name).Check(name)
+}
+
+func (c *checker) createPod(s Step) error {
+	if c.pods[s.Object] {
+		return fmt.Errorf("the pod %s is there already", s.Object)
+	}
+	c.pods[s.Object] = true
+	if err := values.Type[string](values.Name).Check(s.Object); err != nil {
 		return err
 	}
-	if !c.off[node] {
-		return fmt.Errorf("%s has power at this time", node)
+	if err := c.powered(s.Get("node")); err != nil {
+		return err
 	}
-	c.off[node], c.proxies[node] = false, runs
-	return nil
+	if prefix := s.Get("workload") + "-"; !strings.HasPrefix(s.Object, prefix) {
+		return fmt.Errorf("the pod's name must begin with %s, by which the probes know it", prefix)
+	}
+	return c.workload(s.Get("workload"))
 }
 
-func has(what string, there map[string]bool, name, help string) error {
-	if !there[name] {
-		return fmt.Errorf("there is no %s %q at this time; there is %s; %s", what, name, listed(there), help)
-	}
-	return nil
-}
-
-func listed(there map[string]bool) string {
-	if len(there) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(maps.Keys(there)), ", ")
-}
-
-// pod checks a pod: the Nth of a workload's, or one that a step started.
+// pod checks a pod: the Nth of a workload's, or one that a step started. A pod that is terminated exists until it is gone.
 func (c *checker) pod(s Step) error {
 	workload, nth, numbered := strings.Cut(s.Object, "#")
 	if !numbered {
-		if err := has("pod", c.pods, s.Object, "`pod start` makes one, and WORKLOAD#N is the Nth of a workload"); err != nil {
-			return err
-		}
-		if s.Verb == "pod kill" || s.Verb == "pod terminate" {
-			// It may be asked for until it is gone, and a new one of its name can then be started.
-			c.pods[s.Object] = s.Verb == "pod terminate"
-		}
-		return nil
+		return has("pod", c.pods, s.Object, "`pod start` makes one, and WORKLOAD#N is the Nth of a workload")
 	}
-	if err := number(1, 1000)(nth); err != nil {
+	if err := values.Number(1, 1000).Check(nth); err != nil {
 		return fmt.Errorf("the pod %s: %w", s.Object, err)
 	}
-	return has("workload", c.workloads, workload, "`workload deploy` makes one")
+	return c.workload(workload)
+}
+
+func (c *checker) killPod(s Step) error {
+	delete(c.pods, s.Object)
+	return nil
 }
 
 func checkReference(text string) error {
 	parts := strings.Split(text, "/")
-	if err := oneOf(Kinds()...)(parts[0]); err != nil {
+	if err := values.Word(Kinds()...).Check(parts[0]); err != nil {
 		return fmt.Errorf("the kind %w", err)
 	}
 	if parts[0] == "Node" && len(parts) != 2 || parts[0] != "Node" && len(parts) != 3 {
 		return fmt.Errorf("%q names no object; give KIND/NAMESPACE/NAME, or Node/NAME", text)
 	}
 	for _, part := range parts[1:] {
-		if err := name(part); err != nil {
+		if err := values.Type[string](values.Name).Check(part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// proxy follows what the node's proxy does.
-func (c *checker) proxy(what string, s Step) error {
-	node := s.Object
-	if what != "change" { // which is of what starts next, when there is power again
-		if err := c.powered(node); err != nil {
+// powerOff ends the node's proxy; nothing is left in the kernel of a node that boots.
+func (c *checker) powerOff(s Step) error {
+	err := c.powered(s.Object)
+	c.off[s.Object], c.proxies[s.Object], c.flushed[s.Object] = true, ended, false
+	return err
+}
+
+// powerOn starts the node's proxy.
+func (c *checker) powerOn(s Step) error {
+	if !c.off[s.Object] {
+		return fmt.Errorf("%s has power at this time", s.Object)
+	}
+	c.off[s.Object], c.proxies[s.Object] = false, runs
+	return nil
+}
+
+// proxyFrom changes the state of a node's proxy.
+func proxyFrom(from, to string) func(c *checker, s Step) error {
+	return func(c *checker, s Step) error {
+		if err := c.powered(s.Object); err != nil {
 			return err
 		}
-	}
-	need := func(states ...string) error {
-		if !slices.Contains(states, c.proxies[node]) {
-			return fmt.Errorf("the proxy of %s %s at this time", node, c.proxies[node])
-		}
-		return nil
-	}
-	switch what {
-	case "stop", "kill":
-		err := need(runs)
-		c.proxies[node] = ended
+		err := c.proxyIs(s.Object, from)
+		c.proxies[s.Object] = to
 		return err
-	case "start":
-		err := need(ended)
-		c.proxies[node] = runs
-		return err
-	case "freeze":
-		err := need(runs)
-		c.proxies[node] = frozen
-		return err
-	case "thaw":
-		err := need(frozen)
-		c.proxies[node] = runs
-		return err
-	case "flush":
-		return toggle(c.flushed, node, true, "has had its tables emptied")
-	case "restore":
-		return toggle(c.flushed, node, false, "has had its tables emptied")
-	case "cleanup":
-		return need(ended)
 	}
-	to := s.Get("to") // change
-	if to != Subject && c.change != "" && c.change != to {
-		return fmt.Errorf("a run has one other subject, and it is %s", c.change)
-	}
-	if to != Subject {
-		c.change = to
-	}
-	return need(ended)
 }
 
-// Subject is the word for the subject under test, as what a proxy changes to.
-const Subject = "subject"
-
-// Other is the one other subject that proxies change to, empty for none.
-func (t *Timeline) Other() string {
-	for _, s := range t.Steps {
-		if to := s.Get("to"); s.Verb == "proxy change" && to != Subject {
-			return to
-		}
+func (c *checker) proxyIs(node, state string) error {
+	if now := c.proxies[node]; now != state {
+		return fmt.Errorf("the proxy of %s %s at this time", node, now)
 	}
-	return ""
+	return nil
 }
 
-// NeedsReplay returns the first step that only the replay control plane can do, and false when there is none.
-func (t *Timeline) NeedsReplay() (Step, bool) {
-	for _, s := range t.Steps {
-		if strings.HasPrefix(s.Verb, "api ") || strings.HasSuffix(s.Verb, " watching") {
-			return s, true
+// changeProxy changes what starts next, on a node without power too.
+func (c *checker) changeProxy(s Step) error {
+	if to := s.Get("to"); to != Subject {
+		if c.other != "" && c.other != to {
+			return fmt.Errorf("a run has one other subject, and it is %s", c.other)
 		}
+		c.other = to
 	}
-	return Step{}, false
+	return c.proxyIs(s.Object, ended)
 }
 
-// api follows from whom the API server is away. Nothing can be done to watches where no proxy of the nodes has any.
-func (c *checker) api(what string, s Step) error {
-	nodes := []string{s.Object}
-	if s.Object == All {
-		nodes = c.nodes
-	}
-	if what != "back" {
-		if err := c.anyWatches(nodes, what == "away"); err != nil {
+func tablesFlushed(want bool) func(c *checker, s Step) error {
+	return func(c *checker, s Step) error {
+		if err := c.powered(s.Object); err != nil {
 			return err
 		}
+		return toggle(c.flushed, s.Object, want, "has had its tables emptied")
 	}
-	if what != "away" && what != "back" {
-		return nil
+}
+
+func clientOpen(want bool) func(c *checker, s Step) error {
+	return func(c *checker, s Step) error {
+		return toggle(c.open, s.Object, want, "has connections of this kind open")
 	}
-	for _, node := range nodes {
-		if err := toggle(c.away, node, what == "away", "is kept from the API server"); err != nil {
+}
+
+func laneRuns(want bool) func(c *checker, s Step) error {
+	return func(c *checker, s Step) error { return toggle(c.lanes, s.Object, want, "runs") }
+}
+
+func (c *checker) apiAway(s Step) error {
+	if err := c.anyWatches(s, true); err != nil {
+		return err
+	}
+	return c.keepFromAPI(s, true)
+}
+
+func (c *checker) apiBack(s Step) error { return c.keepFromAPI(s, false) }
+
+func (c *checker) keepFromAPI(s Step, want bool) error {
+	for _, node := range c.nodesOf(s) {
+		if err := toggle(c.away, node, want, "is kept from the API server"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// anyWatches checks that one of the nodes' proxies watches something.
-func (c *checker) anyWatches(nodes []string, orAway bool) (err error) {
-	for _, node := range nodes {
+// needsWatches checks that there is a watch to do something to.
+func (c *checker) needsWatches(s Step) error { return c.anyWatches(s, false) }
+
+// anyWatches checks that one of the proxies of a step watches something; orAway accepts one that is kept from the API server.
+func (c *checker) anyWatches(s Step, orAway bool) (err error) {
+	for _, node := range c.nodesOf(s) {
 		if err = c.watches(node, orAway); err == nil {
 			return nil
 		}
@@ -347,14 +356,12 @@ func (c *checker) anyWatches(nodes []string, orAway bool) (err error) {
 	return err
 }
 
-// watches checks that a node's proxy watches something, as far as that follows from the steps before; orAway says that one which is kept
-// from the API server passes.
 func (c *checker) watches(node string, orAway bool) error {
 	err := c.powered(node)
 	switch {
 	case err != nil:
 	case c.proxies[node] == ended:
-		err = fmt.Errorf("the proxy of %s %s at this time", node, ended)
+		err = c.proxyIs(node, runs)
 	case c.away[node] && !orAway:
 		err = fmt.Errorf("%s is kept from the API server", node)
 	default:
@@ -366,7 +373,7 @@ func (c *checker) watches(node string, orAway bool) error {
 // checkJSON reads the object of an `object apply` strictly as its own type, and a patch as any JSON object.
 func (s Step) checkJSON() error {
 	if s.Verb == "object patch" {
-		return nil // what it is a part of is known to the API server only
+		return nil // only the API server knows the object that it changes
 	}
 	ref, err := s.Refers()
 	if err != nil {

@@ -3,7 +3,6 @@ package timeline
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -57,8 +56,7 @@ type minimizer struct {
 // withWaits are the steps, each with what directly after it waits.
 func withWaits(steps []Step) (units [][]Step) {
 	for _, s := range steps {
-		waits := strings.HasPrefix(s.Verb, "expect ") || strings.HasPrefix(s.Verb, "await ")
-		if n := len(units); waits && n > 0 {
+		if n := len(units); s.Condition() != "" && n > 0 {
 			units[n-1] = append(units[n-1], s)
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hitless/hitless/scenarios/values"
 )
 
 // magic is the first line of every timeline.
@@ -89,13 +91,9 @@ func (p *parser) read(line string) error {
 func (p *parser) head(word, rest string) (err error) {
 	switch word {
 	case "nodes":
-		if err = number(1, 50)(rest); err == nil {
-			p.t.Nodes, err = strconv.Atoi(rest)
-		}
+		p.t.Nodes, err = values.Number(1, 50)(rest)
 	case "rate":
-		if err = rate(rest); err == nil {
-			p.t.Rate, err = strconv.ParseFloat(rest, 64)
-		}
+		p.t.Rate, err = values.Rate(rest)
 	case "seed":
 		if p.t.Seed, err = strconv.ParseInt(rest, 10, 64); err != nil {
 			err = fmt.Errorf("%q is not a whole number", rest)
@@ -107,7 +105,7 @@ func (p *parser) head(word, rest string) (err error) {
 		word += " " + s.Key
 	case "lane":
 		var s Step
-		s, err = p.does("lane start " + rest)
+		s, err = p.does(laneStart + " " + rest)
 		p.t.Lanes = append(p.t.Lanes, s)
 		word += " " + s.Object
 	case "given":
@@ -151,7 +149,7 @@ func (p *parser) step(text string) error {
 	if err != nil {
 		return err
 	}
-	if s.Verb == "lane start" {
+	if s.Verb == laneStart {
 		return fmt.Errorf("a lane has to run from the baseline on, or nothing is known of it: write `lane %s` before the steps", s.Object)
 	}
 	s.At = after
@@ -172,7 +170,7 @@ func (p *parser) does(text string) (Step, error) {
 	if err != nil {
 		return s, err
 	}
-	if v.object != nothing {
+	if !v.object.absent {
 		if len(words) == 0 {
 			return s, fmt.Errorf("%s: what it is done to is missing", s.Verb)
 		}

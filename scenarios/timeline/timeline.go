@@ -84,7 +84,7 @@ func (s Step) Duration(key string, otherwise time.Duration) time.Duration {
 
 // Node is the node that the step is done to, empty when it is not one node.
 func (s Step) Node() string {
-	if v := verbs[s.Verb]; (v.object == aNode || v.object == nodeOrAll) && s.Object != All {
+	if verbs[s.Verb].object.node && s.Object != All {
 		return s.Object
 	}
 	return ""
@@ -152,7 +152,7 @@ func (t *Timeline) header() []string {
 		lines = append(lines, "set "+s.Key+"="+s.Value)
 	}
 	for _, s := range t.Lanes {
-		lines = append(lines, strings.Replace(s.Does(), "lane start", "lane", 1))
+		lines = append(lines, strings.Replace(s.Does(), laneStart, "lane", 1))
 	}
 	for _, s := range t.Given {
 		lines = append(lines, "given "+s.JSON)
