@@ -19,7 +19,7 @@ func TestLabShellNeedsALabThatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for file, want := range map[string]string{filepath.Join(dir, "none"): "hitless lab up", stranger: "is not of a lab", gone: "is gone"} {
+	for file, want := range map[string]string{filepath.Join(dir, "none"): "hitless lab up", stranger: "is not the kubeconfig of a lab", gone: "is gone"} {
 		var out bytes.Buffer
 		if code := execute([]string{"lab", "shell", "--kubeconfig", file, "--", "true"}, &out, &out); code != 2 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: exit %d, want 2 and %q:\n%s", filepath.Base(file), code, want, out.String())

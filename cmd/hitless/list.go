@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -53,7 +54,7 @@ func buildCommand() *cobra.Command {
 			var targets []build.Target
 			for _, arg := range args {
 				if arg == "control-plane" {
-					targets = append(targets, run.ControlPlaneTargets...)
+					targets = append(targets, site.ControlPlaneTargets...)
 					continue
 				}
 				t, err := build.ParseTarget(arg)

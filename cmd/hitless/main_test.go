@@ -51,7 +51,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
 		{"guest init", 2, "hitless calls it itself"},
 		{"build kube-proxy", 2, "NAME@VERSION"},
-		{"run restart --allow-disruption", 2, "--allow-disruption is for live clusters"},
+		{"run restart --allow-disruption", 2, "--allow-disruption: only for live clusters"},
 		{"run restart --kubeconfig none --set proxy=kube-system/ds/kube-proxy", 2, "reading the kubeconfig none"},
 		{"run interference --kubeconfig none", 2, "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
 		{"clean", 2, "--kubeconfig FILE"},

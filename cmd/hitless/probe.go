@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 )
@@ -46,12 +47,12 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			}
 			o.Say = newScreen(cmd.ErrOrStderr()).message
 			o.Second = secondsTo(cmd.ErrOrStderr())
-			r, err := session.Run(cmd.Context(), o)
+			result, err := site.Execute(cmd.Context(), &site.Machine{Options: o})
 			if err != nil {
 				return err
 			}
 			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(o.Out, "report.html"))
-			return conclude(cmd, r, filepath.Join(o.Out, "history"))
+			return conclude(cmd, result.Report, filepath.Join(o.Out, "history"))
 		},
 	}
 	sessionFlags(cmd.Flags(), &o, &source, session.RecordAll)

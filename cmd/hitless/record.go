@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 )
 
 func recordCommand() *cobra.Command {
-	var l run.Live
+	var l site.LiveOptions
 	var o run.RecordOptions
 	cmd := &cobra.Command{
 		Use: "record --kubeconfig FILE --out FILE.timeline", Short: "Make a timeline of what happens on a live cluster", Args: cobra.NoArgs,

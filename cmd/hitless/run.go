@@ -18,9 +18,8 @@ import (
 func runCommand() *cobra.Command {
 	var o run.Options
 	var set []string
-	var live run.Live
 	var kinds []string
-	var openMetrics bool
+	var sites siteFlags
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
 		Short: "Run a scenario against a subject and judge what the probes saw",
@@ -49,12 +48,11 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 				return err
 			}
 			if len(kinds) > 0 {
-				live.Kind = kinds[0]
+				o.Live.Kind = kinds[0]
 			}
-			if err := onCluster(cmd.Flags(), &o, &live); err != nil {
+			if err := sites.chooseSite(cmd.Flags(), o); err != nil {
 				return err
 			}
-			o.OpenMetrics = openMetrics
 			if len(kinds) > 0 {
 				return runOnEach(cmd, o, kinds)
 			}
@@ -62,23 +60,23 @@ and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere
 		},
 	}
 	f := cmd.Flags()
-	subjectFlag(f, &o)
 	seedFlag(f, &o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/SCENARIO)")
 	rateFlag(f, &o)
-	stopFlag(f, &o)
-	commonFlags(f, &o, &set)
-	liveFlags(f, &live)
+	setFlag(f, &set)
+	sites = addSiteFlags(f, &o)
+	f.StringVar(&o.Live.Kubeconfig, "kubeconfig", "", "run on the cluster of this kubeconfig, a `FILE`, instead of in a lab: docs/clusters.md")
+	f.BoolVar(&o.Live.InCluster, "in-cluster", false, "run on the cluster that this pod is in, with its service account: docs/deploy.md")
 	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
-	f.BoolVar(&openMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
+	f.BoolVar(&o.OpenMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
 	return cmd
 }
 
 // runAndConclude runs, prints the report, and turns its verdict into an exit code.
 func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	result, err := run.Run(cmd.Context(), o)
-	if err == nil && result.Looked != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "stopped at %s\nlooked           %s\nhistory          %s/history, the same until then as without the stop\n", o.StopAt, result.Looked, result.Dir)
+	if err == nil && result.Stopped != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "stopped at %s\nlooked           %s\nhistory          %s/history, the same until then as without the stop\n", o.StopAt, result.Stopped, result.Dir)
 		return nil
 	}
 	if err == nil && o.StopAt > 0 {
@@ -86,7 +84,7 @@ func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	}
 	if result != nil && result.Dir != "" {
 		defer printPlace(cmd, result)
-		if result.Report == nil { // which tells them itself
+		if result.Report == nil { // a report prints the hashes
 			defer printHashes(cmd, result)
 		}
 	}
@@ -135,14 +133,23 @@ func stopFlag(f *pflag.FlagSet, o *run.Options) {
 	f.DurationVar(&o.StopAt, "stop-at", 0, "stop at this time of the run, as reports have them, and write what is in the kernels of the lab into the run's folder: docs/timeline.md")
 }
 
-// commonFlags are those of every command that runs scenarios.
+// commonFlags are the flags of commands that run scenarios in a lab.
 func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
-	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
-	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab lives: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
-	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
-	f.BoolVar(&o.Cold, "cold", false, "boot the guest anew, in place of beginning from one saved when its control plane was up; the history is the same")
-	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
+	labFlags(f, o)
+	setFlag(f, set)
+}
+
+func setFlag(f *pflag.FlagSet, set *[]string) {
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, `KEY=VALUE`; hitless scenarios lists them")
+}
+
+// labFlags are the flags of runs in a lab, without --subject and --stop-at, which some commands do not have.
+func labFlags(f *pflag.FlagSet, o *run.Options) {
+	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
+	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab runs: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
+	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
+	f.BoolVar(&o.Cold, "cold", false, "boot the guest instead of resuming a snapshot; the history is the same")
+	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
 }

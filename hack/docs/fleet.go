@@ -13,7 +13,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// The costs of an attempt of a worker. The simulation of a thousand workers (internal/run) measures the first two and compares
+// The costs of an attempt of a worker. The simulation of a thousand workers (internal/site) measures the first two and compares
 // them with the page.
 const (
 	passedEach  = 44                // bytes through the API server

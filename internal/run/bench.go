@@ -11,6 +11,8 @@ import (
 
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/subject"
 )
 
 // Bench measures what proxies cost (see package bench), all of them in one VM with the virtual clock, or the real one where
@@ -28,37 +30,23 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: what.Parameters(), Seed: o.Seed, ControlPlane: o.ControlPlane,
 		Nodes: len(what.Subjects) * len(what.Services)}
-	if err := makeOut(&o); err != nil {
-		return nil, err
-	}
-	if err := checkMachine(o, plan); err != nil {
-		return nil, err
-	}
-	boot, err := o.prepare(ctx, plan, what.KubeProxy())
+	spec, err := subject.Parse(o.Subject)
 	if err != nil {
 		return nil, err
 	}
-	if err := clearOut(o.Out); err != nil {
+	s, err := site.NewLab(ctx, o.call(), o.LabOptions, plan, spec)
+	if err != nil {
 		return nil, err
 	}
-	o.message(boot.where)
-	outcome, runErr := boot.start(ctx, func([]byte) {})
-	if outcome == nil {
-		return nil, runErr
+	defer s.Close(ctx)
+	guest, is := s.(*site.VM)
+	if !is {
+		return nil, usagef("a benchmark needs a VM")
 	}
-	defer outcome.Close()
-	if err := writeJSON(filepath.Join(o.Out, "host.json"), o.host(boot, outcome)); err != nil {
+	if err := guest.Prepare(ctx); err != nil {
 		return nil, err
 	}
-	left, err := extract(outcome.Region, o.Out, filepath.Join(o.Out, "history"))
-	switch {
-	case runErr != nil:
-		err = &InvalidError{runErr.Error(), lastLines(outcome.Console, 20)}
-	case err == nil && !left.trailer:
-		err = &InvalidError{earlyEnd(outcome.Console), lastLines(outcome.Console, 20)}
-	case err == nil && left.reason != "":
-		err = &InvalidError{left.reason, nil}
-	}
+	err = guest.CollectFiles(guest.World(ctx))
 	rows, readErr := readRows(filepath.Join(o.Out, bench.ResultFile))
 	return rows, errors.Join(err, readErr)
 }

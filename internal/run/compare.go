@@ -55,7 +55,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)
 				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
-					one.message(invalid.Error())
+					one.report(progress.Event{Kind: progress.Message, Text: invalid.Error()})
 					compared[i].Runs[seed-1] = reports.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
 					return nil
 				}
@@ -83,5 +83,5 @@ func (o Options) compareCommand(subjects []string, runs int) string {
 	for _, s := range subjects {
 		words = append(words, "--subject", s)
 	}
-	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(runs)}, o.commonWords()...)...), " ")
+	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(runs)}, o.LabOptions.Words(o.call())...)...), " ")
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -34,10 +35,10 @@ func Doctor(ctx context.Context) []Finding {
 		program("kube-proxy nftables", "nft", "nftables"),
 		program("haproxy balancer", "haproxy", "haproxy"),
 	}
-	free := availableMB()
-	findings = append(findings, Finding{"memory", free > memoryMB("kube")*2/3,
+	free := site.AvailableMB()
+	findings = append(findings, Finding{"memory", free > site.NeededMB(site.MemoryMB("kube"))-256,
 		fmt.Sprintf("%d MB available; a lab with the real control plane needs %d MB, with the replay one %d MB",
-			free, memoryMB("kube")*2/3+256, memoryMB("replay")*2/3+256)})
+			free, site.NeededMB(site.MemoryMB("kube")), site.NeededMB(site.MemoryMB("replay")))})
 	var cpus unix.CPUSet
 	err := unix.SchedGetaffinity(0, &cpus)
 	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, without which it does not repeat", cpus.Count())})
@@ -46,15 +47,14 @@ func Doctor(ctx context.Context) []Finding {
 
 // hostKernel tries what --kernel host can run here.
 func hostKernel(ctx context.Context) []Finding {
-	o := Options{}
-	var err error
-	if o.Program, err = os.Executable(); err != nil {
+	program, err := os.Executable()
+	if err != nil {
 		return []Finding{{"host kernel", false, err.Error()}}
 	}
 	var findings []Finding
-	for _, mode := range modes {
+	for _, mode := range site.HostModes {
 		f := Finding{What: "host kernel, " + mode, OK: true, Text: "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
-		if err := o.tryHost(ctx, mode); err != nil {
+		if err := site.TryHost(ctx, program, mode); err != nil {
 			f.OK, f.Text = false, "the VM runs such subjects, --kernel host cannot: "+err.Error()
 		}
 		findings = append(findings, f)
@@ -80,7 +80,7 @@ func cached(context.Context) []Finding {
 	}
 	b := &build.Builder{Cache: filepath.Join(dir, "build")}
 	found := []Finding{{"cache", true, dir}}
-	for _, t := range ControlPlaneTargets {
+	for _, t := range site.ControlPlaneTargets {
 		_, has := b.Cached(t)
 		text := "built"
 		if !has {

@@ -20,6 +20,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // program is a fresh build of hitless that has the guest programs for tests too.
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 // toy runs the guest's own small program and returns the events of its history.
 func toy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, error) {
 	t.Helper()
-	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Seed: 1, Out: t.TempDir(), Program: program, Progress: progress.Lines(func(line string) { t.Log(line) })}
+	o := run.Options{Scenario: guest.ToyScenario, LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1, Out: t.TempDir(), Program: program, Progress: progress.Lines(func(line string) { t.Log(line) })}
 	change(&o)
 	result, err := run.Run(t.Context(), o)
 	events, _ := os.ReadFile(filepath.Join(o.Out, "history", "events.ndjson"))
@@ -119,7 +120,7 @@ func TestBadEndsAreInvalid(t *testing.T) {
 func TestInterruptEndsTheGuest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	before := left(t)
-	o := run.Options{Scenario: guest.ToyScenario, ControlPlane: "replay", Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program}
+	o := run.Options{Scenario: guest.ToyScenario, LabOptions: site.LabOptions{ControlPlane: "replay"}, Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program}
 	running := make(chan string, 1)
 	go func() {
 		defer cancel()

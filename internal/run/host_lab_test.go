@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/reports"
 )
@@ -64,7 +65,7 @@ func TestHostBadEndsAreInvalid(t *testing.T) {
 // Whether or not this machine has IPVS, its sysctls are hidden in a user namespace: a subject that needs it is refused.
 func TestHostRefusesWhatItCannotRun(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	_, err := run.Run(t.Context(), run.Options{Scenario: "rollout", Subject: "bundled", ControlPlane: "replay", Kernel: "host", Program: program, Out: out})
+	_, err := run.Run(t.Context(), run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Kernel: "host"}, Program: program, Out: out})
 	if refused := new(host.RefusedError); errors.As(err, &refused) {
 		t.Skip(refused)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/replay"
 )
 
@@ -70,7 +71,7 @@ func TestARunInAPodFindsItsCluster(t *testing.T) {
 	api := httptest.NewTLSServer(unknown(server.Handler()))
 	defer func() { api.CloseClientConnections(); api.Close() }()
 	try := func() (said string, err error) {
-		_, err = run.Run(t.Context(), run.Options{Scenario: "rollout", Out: t.TempDir(), Live: &run.Live{InCluster: true, DryRun: true},
+		_, err = run.Run(t.Context(), run.Options{Scenario: "rollout", Out: t.TempDir(), Live: &site.LiveOptions{InCluster: true, DryRun: true},
 			Progress: progress.Lines(func(text string) { said += text + "\n" })})
 		return said, err
 	}

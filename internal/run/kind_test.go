@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // ready is a provider whose cluster is there already.
@@ -67,7 +68,7 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 			p := &ready{kubeconfig: kubeconfig, stays: c.stays}
 			var said []string
 			_, err := run.Run(ctx, run.Options{Scenario: "quiet", Out: t.TempDir(), Progress: progress.Lines(func(text string) { said = append(said, text) }),
-				Live: &run.Live{Kind: "v1.26.0", Provider: p.provide}})
+				Live: &site.LiveOptions{Kind: "v1.26.0", Provider: p.provide}})
 			if !c.is(err) {
 				t.Errorf("the run ended with %v", err)
 			}
@@ -85,10 +86,10 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 // What is wrong with the call is told before a cluster is made.
 func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
 	for what, o := range map[string]run.Options{
-		"a version":  {Scenario: "quiet", Live: &run.Live{Kind: "1.26"}},
-		"a scenario": {Scenario: "fault", Live: &run.Live{Kind: "v1.26.0"}},
-		"a target":   {Scenario: "quiet", Live: &run.Live{Kind: "v1.26.0", Target: "ingress"}},
-		"an engine":  {Scenario: "quiet", Live: &run.Live{Kind: "v1.26.0"}},
+		"a version":  {Scenario: "quiet", Live: &site.LiveOptions{Kind: "1.26"}},
+		"a scenario": {Scenario: "fault", Live: &site.LiveOptions{Kind: "v1.26.0"}},
+		"a target":   {Scenario: "quiet", Live: &site.LiveOptions{Kind: "v1.26.0", Target: "ingress"}},
+		"an engine":  {Scenario: "quiet", Live: &site.LiveOptions{Kind: "v1.26.0"}},
 	} {
 		o.Live.Provider = func(context.Context) (support.E2EClusterProvider, error) {
 			if what != "an engine" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/replay"
 )
 
@@ -70,7 +71,7 @@ func runOn(t *testing.T, kubeconfig, scenario string, change func(*run.Options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := run.Options{Scenario: scenario, Out: out, Program: program, Live: &run.Live{Kubeconfig: kubeconfig}}
+	o := run.Options{Scenario: scenario, Out: out, Program: program, Live: &site.LiveOptions{Kubeconfig: kubeconfig}}
 	if change != nil {
 		change(&o)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -306,7 +307,7 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	s.awaitProxies(t)
 	e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage}))
 	e.want(t, 3, "connection refused")
-	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "may still be changed") || !strings.Contains(said, "hitless clean") {
+	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "changes of the run hitless-upgrade-") || !strings.Contains(said, "hitless clean") {
 		t.Errorf("it was not told that the proxy is still changed:\n%s", said)
 	}
 
@@ -321,7 +322,7 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	clean := func(dry bool) {
 		t.Helper()
 		said = nil
-		if err := run.Clean(t.Context(), run.Live{Kubeconfig: other.kubeconfig, DryRun: dry}, time.Minute, func(text string) { said = append(said, text) }); err != nil {
+		if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: other.kubeconfig, DryRun: dry}, time.Minute, func(text string) { said = append(said, text) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -448,7 +449,7 @@ func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 			t.Parallel()
 			s := standing(t, nil)
 			s.owesNode(t, "worker-2", cluster.Debt{Run: "x", Uncordon: true, Untaint: "x"})
-			if err := run.Clean(t.Context(), run.Live{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // so that only a taint of others is left
+			if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // so that only a taint of others is left
 				t.Fatal(err)
 			}
 			var during string

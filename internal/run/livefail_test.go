@@ -21,6 +21,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/probes"
 )
 
@@ -140,7 +141,7 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 	if err != nil || !strings.Contains(string(host), "hitless-rollout-") {
 		t.Errorf("host.json does not name the namespace that is left: %v", err)
 	}
-	if err := run.Clean(t.Context(), run.Live{Kubeconfig: kubeconfig}, time.Minute, func(string) {}); err != nil {
+	if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: kubeconfig}, time.Minute, func(string) {}); err != nil {
 		t.Error(err)
 	}
 	if names := spacesOf(t, kubeconfig); len(names) != 0 {
@@ -161,7 +162,7 @@ func TestANamespaceThatIsStuck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := run.Clean(t.Context(), run.Live{Kubeconfig: kubeconfig}, 10*time.Millisecond, func(string) {})
+	err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: kubeconfig}, 10*time.Millisecond, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "hitless-rollout-abcde") || !strings.Contains(err.Error(), "load-balancer-cleanup") || strings.Contains(err.Error(), "shop") {
 		t.Errorf("%v, want the namespace of the run alone, and what keeps it", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // drains is what this program is called with to drain worker-1 of a kubeconfig's cluster, in a process that can be killed.
@@ -27,7 +28,7 @@ func init() {
 	clock.rest()
 	o := run.Options{Scenario: "drain", Out: os.Args[3], Program: os.Args[0], Rate: 10,
 		Set:  map[string]string{"node": "worker-1", "trafficPolicy": "Cluster"},
-		Live: &run.Live{Kubeconfig: os.Args[2], Target: "nodeport", AllowDisruption: true, Clock: clock},
+		Live: &site.LiveOptions{Kubeconfig: os.Args[2], Target: "nodeport", AllowDisruption: true, Clock: clock},
 		Progress: progress.Lines(func(text string) {
 			fmt.Println(text)
 			switch {
@@ -76,7 +77,7 @@ func TestCleanPutsBackWhatAKilledRunChanged(t *testing.T) {
 	if err != nil || len(left) != 1 || !n.Spec.Unschedulable || !strings.Contains(n.Annotations["hitless/put-back"], left[0]) {
 		t.Fatalf("the run left %v and a node with %v (%v); it said\n%s", left, n.Annotations, err, strings.Join(said, "\n"))
 	}
-	if err := run.Clean(t.Context(), run.Live{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
+	if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
 		t.Error(err)
 	}
 	s.wantNode(t, "worker-1")

@@ -27,6 +27,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -36,7 +37,7 @@ import (
 func TestALiveRunThatMeetsNothing(t *testing.T) {
 	t.Parallel()
 	for _, scenario := range scenarios.All() {
-		if len(scenario.Lacks(run.LiveOffers)) > 0 {
+		if len(scenario.Lacks(site.LiveOffers)) > 0 {
 			continue
 		}
 		t.Run(scenario.Name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
 	if err := s.door.open(); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.Clean(t.Context(), run.Live{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
+	if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
 		t.Error(err)
 	}
 	if left := s.left(t); len(left) != 0 {
@@ -370,7 +371,7 @@ func TestALiveRunWithoutOneVerb(t *testing.T) {
 	for name, set := range map[string]map[string]string{"flap": nil, "restart": {"proxy": proxySet}, "drain": {"node": "worker-1"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario, err := scenarios.Find(name, run.LiveOffers)
+			scenario, err := scenarios.Find(name, site.LiveOffers)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,11 +27,11 @@ type Failure struct {
 func OpenFailure(dir string, o Options) (*Failure, error) {
 	h, err := reports.OpenHistory(dir)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Reason: err}
 	}
 	r, err := reports.Build(h)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Reason: err}
 	}
 	if r.Verdict != reports.Fail {
 		return nil, usagef("the run in %s has the verdict %s: only one that failed can be made shorter", dir, r.Verdict)
@@ -71,7 +71,7 @@ func fallbackOf(run reports.Run, spec subject.Spec) map[string]string {
 func (f *Failure) Command(file string) string {
 	o := f.Options
 	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
-	return strings.Join(append([]string{"hitless replay", file, "--subject", o.Subject}, o.commonWords()...), " ")
+	return strings.Join(append([]string{"hitless replay", file, "--subject", o.Subject}, o.LabOptions.Words(o.call())...), " ")
 }
 
 // subjectOf is the subject of a run. A file that described it has to be named again.
@@ -79,7 +79,7 @@ func subjectOf(run reports.Run, named string) (subject.Spec, error) {
 	if named != "" {
 		spec, err := subject.Parse(named)
 		if err != nil {
-			return spec, UsageError{err}
+			return spec, UsageError{Reason: err}
 		}
 		return spec, nil
 	}

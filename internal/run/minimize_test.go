@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -54,10 +55,9 @@ func TestTheSubjectOfARun(t *testing.T) {
 func TestTheCommandOfAShorterTimeline(t *testing.T) {
 	line := &Timeline{Timeline: &timeline.Timeline{Nodes: 2, Rate: 20}}
 	for want, o := range map[string]Options{
-		"hitless replay f --subject bundled --controlplane replay --kernel vm --set terminatingFallback=off": {Subject: "bundled", ControlPlane: "replay",
-			Kernel: "vm", Clock: "virtual", Set: map[string]string{"terminatingFallback": "off"}},
-		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel vm --clock real":   {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "vm", Clock: "real"},
-		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel host --clock real": {Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "host", Clock: "real"},
+		"hitless replay f --subject bundled --controlplane replay --kernel vm --set terminatingFallback=off": {LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Kernel: "vm", Clock: "virtual"}, Set: map[string]string{"terminatingFallback": "off"}},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel vm --clock real":                    {LabOptions: site.LabOptions{Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "vm", Clock: "real"}},
+		"hitless replay f --subject kube-proxy@v1.25.3/iptables --kernel host --clock real":                  {LabOptions: site.LabOptions{Subject: "kube-proxy@v1.25.3/iptables", ControlPlane: "kube", Kernel: "host", Clock: "real"}},
 	} {
 		if got := (&Failure{Timeline: line, Options: o}).Command("f"); got != want {
 			t.Errorf("%+v: %s, want %s", o, got, want)
@@ -129,7 +129,7 @@ func aRun() reports.Run {
 func TestOpenFailureReadsTheRun(t *testing.T) {
 	dir := failedRun(t, aRun(), reports.Rejected)
 	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
-		f, err := OpenFailure(folder, Options{Deadline: time.Minute})
+		f, err := OpenFailure(folder, Options{LabOptions: site.LabOptions{Deadline: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 
 // A trial that cannot be run is an error, not one that does not fail; it leaves nothing behind, and the failure as it was.
 func TestATrialThatCannotBeRun(t *testing.T) {
-	f, err := OpenFailure(failedRun(t, aRun(), reports.Rejected), Options{Cache: t.TempDir()})
+	f, err := OpenFailure(failedRun(t, aRun(), reports.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}

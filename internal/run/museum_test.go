@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/museum"
 )
@@ -34,7 +35,7 @@ func TestVisit(t *testing.T) {
 	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs trafficPolicy=Local") {
 		t.Errorf("a parameter that the bug needs was changed: %v", err)
 	}
-	o = Options{Subject: "cilium", Out: t.TempDir()}
+	o = Options{LabOptions: site.LabOptions{Subject: "cilium"}, Out: t.TempDir()}
 	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) {
 		t.Errorf("an unknown subject gave %v", err)
 	}

@@ -1,66 +1,152 @@
-// Package run is the one function that runs a plan and judges it: the command line, the suites and the benchmarks all
-// call it. It wires; it decides nothing about traffic.
+// Package run is the one function that runs a call and judges it: the command line, the suites and the benchmarks call it. It
+// resolves what a user asks for, chooses the site, and leaves the rest to the site.
 package run
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/hitless/hitless/internal/cache"
-	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
-	"github.com/hitless/hitless/lab/subject"
-	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios"
 )
 
 // Options is what a user asks for. The zero value of a field means its default.
 type Options struct {
-	Scenario     string
-	Set          map[string]string
-	Subject      string  // bundled
-	ControlPlane string  // kube
-	Kernel       string  // auto
-	Clock        string  // auto
-	Seed         int64   // 1
-	Nodes        int     // 3
-	Rate         float64 // 100 attempts a second
-	Out          string  // folder; made when missing
-	Binaries     string  // folder of ready programs, instead of building them
-	Cache        string  // $HITLESS_CACHE, or hitless in the user's cache folder
-	Program      string  // the hitless binary that the guest runs; this one when empty
-	// StopAt is a time of the run at which it stops and looks at the kernels of the lab, instead of going on; 0 for none. It is
-	// no part of the plan: until then the run is the same.
-	StopAt time.Duration
-	// Cold boots the guest anew, in place of beginning from one that was saved when its control plane was up. The history is the same.
-	Cold        bool
-	MemoryMB    int           // of the VM; what the control plane needs when 0
-	Deadline    time.Duration // wall time at most; 15 minutes and the scenario's own length when 0
-	OpenMetrics bool          // write openmetrics.txt too
+	Scenario string
+	Set      map[string]string
+	Seed     int64   // 1
+	Rate     float64 // 100 attempts per second
+	Out      string  // folder; made when missing
+	Program  string  // file of hitless for guests and probes; empty for the running one
+	// OpenMetrics writes openmetrics.txt too.
+	OpenMetrics bool
 	// Progress receives the events of the run, from several goroutines; nil for none.
 	Progress func(progress.Event)
-	Live     *Live // the live cluster to run on; nil for a lab
-	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its own nodes, rate, seed and settings count where
-	// these options say nothing.
+	// Timeline is what the scenario timeline does; ReadTimeline reads one. Its nodes, rate, seed and settings are the defaults of
+	// these options.
 	Timeline *Timeline
+
+	site.LabOptions
+	// Live are the options of a live cluster; a lab is used where they are nil or name no cluster.
+	Live *site.LiveOptions
 }
 
-// UsageError is a wrong call: exit code 2.
-type UsageError struct{ error }
+// The results and errors of runs are those of sites.
+type (
+	Result       = site.Result
+	UsageError   = site.UsageError
+	InvalidError = site.InvalidError
+)
 
-// Unwrap returns the reason.
-func (e UsageError) Unwrap() error { return e.error }
+// MinimizedFile is the shortest timeline that fails as the run did, in the run's folder.
+const MinimizedFile = site.MinimizedFile
 
-func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
-
-// IsUsage reports whether the error is a wrong call or an environment that cannot run what was asked (exit code 2).
+// IsUsage reports whether the error is a wrong call or an environment that cannot run it (exit code 2).
 func IsUsage(err error) bool { return errors.As(err, new(UsageError)) }
+
+func usagef(format string, args ...any) error { return site.Usagef(format, args...) }
+
+// Kind is a kind of site that a call can name.
+type Kind string
+
+// The kinds of sites. InKind is a live cluster that kind makes for the run.
+const (
+	InLab     Kind = "a lab"
+	InCluster Kind = "a live cluster"
+	InKind    Kind = "a cluster that kind makes"
+)
+
+// Site returns the kind of site that the options name. No other code decides that.
+func (o Options) Site() Kind {
+	switch {
+	case o.Live == nil || !o.Live.Named():
+		return InLab
+	case o.Live.Kind != "":
+		return InKind
+	}
+	return InCluster
+}
+
+// Run runs a call and judges its history. A UsageError means that nothing was run; an InvalidError that the run ended early. The
+// record until then is in the folder.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	defer o.report(progress.Event{Kind: progress.End})
+	s, err := o.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := site.Execute(ctx, s)
+	if err != nil || !o.OpenMetrics || result.Report == nil {
+		return result, err
+	}
+	return result, writeOpenMetrics(result.Dir)
+}
+
+// resolve checks the options and returns the site of the run. Every error is a UsageError.
+func (o *Options) resolve(ctx context.Context) (site.Site, error) {
+	if err := o.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Site() != InLab {
+		if err := o.checkNumbers(); err != nil {
+			return nil, err
+		}
+		live := *o.Live
+		live.Nodes = o.Nodes
+		return site.NewCluster(o.call(), live)
+	}
+	plan, spec, err := o.plan()
+	if err != nil {
+		return nil, err
+	}
+	return site.NewLab(ctx, o.call(), o.resolvedLab(plan), plan, spec)
+}
+
+// call is what the site needs to know of the options.
+func (o *Options) call() site.Call {
+	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Progress: o.Progress,
+		Verb: []string{"hitless run", o.Scenario}}
+	rate := 100.0
+	if o.Timeline != nil {
+		c.Verb = []string{"hitless replay", filepath.Base(o.Timeline.File)}
+		c.DefaultNodes, rate = o.Timeline.Nodes, o.Timeline.Rate
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join("out", o.Scenario)
+	}
+	if o.Rate != rate {
+		c.Options = append(c.Options, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
+	}
+	set := map[string]string{}
+	// The timeline that a run writes has no terminatingFallback, so that it can be replayed against any subject.
+	if value, given := o.settings()[scenarios.TerminatingFallback.Key]; given {
+		set[scenarios.TerminatingFallback.Key] = value
+	}
+	maps.Copy(set, o.Set)
+	for _, key := range sortedKeys(set) {
+		c.Options = append(c.Options, "--set", key+"="+set[key])
+	}
+	return c
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// command is the command that repeats a run in a lab.
+func (o *Options) command() string { return o.LabOptions.Command(o.call()) }
+
+// report passes an event on to the caller, if it wants any.
+func (o *Options) report(e progress.Event) {
+	if o.Progress != nil {
+		o.Progress(e)
+	}
+}
 
 func (o *Options) fillDefaults() error {
 	defaults := func(value *string, word string) {
@@ -96,114 +182,7 @@ func (o *Options) fillDefaults() error {
 	return err
 }
 
-// plan checks the call and makes the plan of it. Every error is a UsageError.
-func (o *Options) plan() (guest.Plan, subject.Spec, error) {
-	spec, err := subject.Parse(o.Subject)
-	if err != nil {
-		return guest.Plan{}, spec, UsageError{err}
-	}
-	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
-	if err := o.checkNumbers(); err != nil {
-		return p, spec, err
-	}
-	if guest.Unjudged(o.Scenario) {
-		p.Parameters = o.Set
-		return p, spec, nil
-	}
-	s, err := o.find(&p)
-	if err != nil {
-		return p, spec, UsageError{err}
-	}
-	params, err := s.Select(guest.Offers(o.ControlPlane), o.settings())
-	if err != nil {
-		return p, spec, UsageError{err}
-	}
-	if _, given := o.settings()[scenarios.TerminatingFallback.Key]; !given {
-		params[scenarios.TerminatingFallback.Key] = spec.DefaultFallback()
-	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
-		return p, spec, UsageError{err}
-	}
-	p.Parameters = params
-	if err := o.checkRoom(params); err != nil {
-		return p, spec, err
-	}
-	p.Next, err = o.next(params, spec)
-	return p, spec, err
-}
-
-// next is what a scenario with the key `to` puts in the subject's place. It has its own default of terminatingFallback unless
-// the call says one.
-func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
-	to, has := scenarios.To.Of(params), scenarios.To.In(params)
-	if o.Timeline != nil {
-		to = o.Timeline.Other()
-		has = to != ""
-	}
-	if what := scenarios.Meddling.Of(params); has && what != "" && what != scenarios.Second { // a scenario that needs it for one thing only
-		if to != "" {
-			return nil, usagef("--set to=%s: scenario %s needs no other proxy with what=%s; it does with what=%s", to, o.Scenario, what, scenarios.Second)
-		}
-		has = false
-	}
-	switch {
-	case !has:
-		return nil, nil
-	case to == scenarios.Itself && scenarios.Meddling.Of(params) == scenarios.Second:
-		return nil, usagef("--set to=itself: a second proxy has to be another one")
-	case to == "" && scenarios.Meddling.Of(params) == scenarios.Second:
-		return nil, usagef("scenario %s needs to know what was left running: --set to=SUBJECT, such as --set to=kube-proxy@v1.37.1/iptables", o.Scenario)
-	case to == "":
-		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
-	}
-	if to == scenarios.Itself {
-		return nil, nil
-	}
-	next, err := subject.Parse(to)
-	switch {
-	case err != nil:
-		return nil, usagef("--set to=%s: %w", to, err)
-	case next.Exec != nil:
-		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
-	case next.String() == spec.String():
-		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
-	}
-	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
-	if !given {
-		fallback = next.DefaultFallback()
-	} else if err := next.CheckFallback(fallback); err != nil {
-		return nil, UsageError{err}
-	}
-	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
-}
-
-// mostRoom is how many bytes the attempts of a run may take in its record; the rest is for events and logs.
-const mostRoom = 0.9 * vm.RegionSize
-
-// checkRoom refuses a run whose record cannot be sure of its room: it would be invalid, after hours.
-func (o *Options) checkRoom(p scenarios.Params) error {
-	bytes := o.room(p)
-	if bytes <= mostRoom {
-		return nil
-	}
-	help := "run for less long; a soak with keepGoing=off and record=thinned needs less"
-	if o.Timeline != nil {
-		help = "replay less of it" + o.fittingRate(p)
-	}
-	return usagef("the attempts of this run may take %.0f MB, and its record has room for %.0f MB of them: "+
-		"probe less often, name fewer lanes, or %s", bytes/1e6, mostRoom/1e6, help)
-}
-
-// fittingRate tells the highest rate of a few at which the timeline fits, if there is one.
-func (o *Options) fittingRate(p scenarios.Params) string {
-	for _, rate := range []float64{1000, 500, 200, 100, 50, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1} {
-		less := *o
-		if less.Rate = rate; rate < o.Rate && less.room(p) <= mostRoom {
-			return fmt.Sprintf("; --rate %g is a rate at which it fits", rate)
-		}
-	}
-	return ""
-}
-
+// checkNumbers refuses values that no site accepts.
 func (o *Options) checkNumbers() error {
 	switch {
 	case o.Nodes < 1 || o.Nodes > 50:
@@ -220,52 +199,4 @@ func (o *Options) checkNumbers() error {
 		return usagef("--kernel host --clock virtual: this machine's kernel has the real clock only; use --kernel vm, or leave --clock out")
 	}
 	return nil
-}
-
-// command is the one command that repeats the run.
-func (o *Options) command() string {
-	named := o.Subject
-	if file, is := strings.CutPrefix(named, "exec:"); is {
-		named = "exec:" + filepath.Base(file) // where it stands is nothing that determines the run
-	}
-	words := []string{"hitless run", o.Scenario}
-	if o.Timeline != nil {
-		words = []string{"hitless replay", filepath.Base(o.Timeline.File)}
-	}
-	words = append(words, "--subject", named, "--seed", strconv.FormatInt(o.Seed, 10))
-	return strings.Join(append(words, o.commonWords()...), " ")
-}
-
-// commonWords are the flags that runs and comparisons share, where they are not the defaults.
-func (o *Options) commonWords() []string {
-	var words []string
-	if o.ControlPlane != "kube" {
-		words = append(words, "--controlplane", o.ControlPlane)
-	}
-	if o.Kernel == "vm" || o.Kernel == "host" {
-		words = append(words, "--kernel", o.Kernel)
-	}
-	if o.Clock == "real" {
-		words = append(words, "--clock real")
-	}
-	nodes, rate := 3, 100.0
-	if o.Timeline != nil {
-		nodes, rate = o.Timeline.Nodes, o.Timeline.Rate
-	}
-	if o.Nodes != nodes {
-		words = append(words, "--nodes", strconv.Itoa(o.Nodes))
-	}
-	if o.Rate != rate {
-		words = append(words, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
-	}
-	set := map[string]string{}
-	// The timeline that a run writes leaves it out, so that it can be played against any subject; the command says it all the same.
-	if value, given := o.settings()[scenarios.TerminatingFallback.Key]; given {
-		set[scenarios.TerminatingFallback.Key] = value
-	}
-	maps.Copy(set, o.Set)
-	for _, key := range sortedKeys(set) {
-		words = append(words, "--set", key+"="+set[key])
-	}
-	return words
 }

@@ -3,12 +3,13 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // Bad input is a UsageError that names what is valid, before anything is made.
@@ -18,23 +19,23 @@ func TestBadInput(t *testing.T) {
 		want    string
 	}{
 		"scenario":     {Options{Scenario: "rolout"}, "rollout"},
-		"subject":      {Options{Scenario: "rollout", Subject: "cilium"}, "kube-proxy@VERSION/MODE"},
-		"exec":         {Options{Scenario: "rollout", Subject: "exec:options.go"}, "options.go:"},
+		"subject":      {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "cilium"}}, "kube-proxy@VERSION/MODE"},
+		"exec":         {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:options.go"}}, "options.go:"},
 		"key":          {Options{Scenario: "rollout", Set: map[string]string{"replica": "1"}}, "replicas=1"},
 		"value":        {Options{Scenario: "rollout", Set: map[string]string{"replicas": "x"}}, "whole number"},
-		"fallback":     {Options{Scenario: "rollout", Subject: "kube-proxy@v1.37.1/ipvs", Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},
+		"fallback":     {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "kube-proxy@v1.37.1/ipvs"}, Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},
 		"no to":        {Options{Scenario: "upgrade"}, "--set to=SUBJECT"},
 		"bad to":       {Options{Scenario: "upgrade", Set: map[string]string{"to": "v1.26.0"}}, "kube-proxy@VERSION/MODE"},
 		"same to":      {Options{Scenario: "upgrade", Set: map[string]string{"to": "bundled"}}, "--set to=itself"},
 		"to fallback":  {Options{Scenario: "upgrade", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs", "terminatingFallback": "off"}}, "v1.22 to v1.27"},
-		"nodes":        {Options{Scenario: "rollout", Nodes: 51}, "1 to 50"},
+		"nodes":        {Options{Scenario: "rollout", LabOptions: site.LabOptions{Nodes: 51}}, "1 to 50"},
 		"rate":         {Options{Scenario: "rollout", Rate: -1}, "--rate"},
-		"controlplane": {Options{Scenario: "rollout", ControlPlane: "k3s"}, "kube or replay"},
-		"clock":        {Options{Scenario: "rollout", Clock: "fast"}, "virtual"},
-		"kernel":       {Options{Scenario: "rollout", Kernel: "docker"}, "auto, host or vm"},
+		"controlplane": {Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "k3s"}}, "kube or replay"},
+		"clock":        {Options{Scenario: "rollout", LabOptions: site.LabOptions{Clock: "fast"}}, "virtual"},
+		"kernel":       {Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: "docker"}}, "auto, host or vm"},
 		"room": {Options{Scenario: "soak", Rate: 200, Set: map[string]string{"for": "100h", "lanes": "tcp-new,udp-fresh"}},
 			"name fewer lanes"},
-		"host clock": {Options{Scenario: "rollout", Kernel: "host", Clock: "virtual"}, "real clock only"},
+		"host clock": {Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: "host", Clock: "virtual"}}, "real clock only"},
 	} {
 		c.options.Out = filepath.Join(t.TempDir(), "out")
 		c.options.Cache = t.TempDir()
@@ -71,7 +72,7 @@ func TestSoaksHaveTheirRoom(t *testing.T) {
 		{"240h", 0.1, map[string]string{"keepGoing": "on"}, true},
 		{"744h", 1000, nil, false},
 	} {
-		o := Options{Scenario: "soak", Rate: c.rate, Set: map[string]string{"for": c.length}, Cache: t.TempDir()}
+		o := Options{Scenario: "soak", Rate: c.rate, Set: map[string]string{"for": c.length}, LabOptions: site.LabOptions{Cache: t.TempDir()}}
 		for key, value := range c.set {
 			o.Set[key] = value
 		}
@@ -89,7 +90,7 @@ func TestUnwritableOut(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Run(t.Context(), Options{Scenario: "rollout", Out: filepath.Join(file, "out"), Cache: t.TempDir()})
+	_, err := Run(t.Context(), Options{Scenario: "rollout", Out: filepath.Join(file, "out"), LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if !IsUsage(err) || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("an unwritable --out gave %v", err)
 	}
@@ -98,7 +99,7 @@ func TestUnwritableOut(t *testing.T) {
 // The default of terminatingFallback is the subject's own; the plan says which.
 func TestFallbackFollowsTheSubject(t *testing.T) {
 	for subject, want := range map[string]string{"bundled": "on", "kube-proxy@v1.25.3/iptables": "off", "kube-proxy@v1.26.0/iptables": "on"} {
-		o := Options{Scenario: "rollout", Subject: subject, Cache: t.TempDir()}
+		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: subject, Cache: t.TempDir()}}
 		if err := o.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,7 @@ func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
 		{"flush", "", "", ""}, {"second", other, other, ""}, {"second", "", "", "what was left running"},
 		{"second", "bundled", "", "subject already"}, {"second", "itself", "", "another one"}, {"flush", other, "", "what=second"},
 	} {
-		o := Options{Scenario: "interference", Subject: "bundled", Cache: t.TempDir(), Set: map[string]string{"what": c.what, "to": c.to}}
+		o := Options{Scenario: "interference", LabOptions: site.LabOptions{Subject: "bundled", Cache: t.TempDir()}, Set: map[string]string{"what": c.what, "to": c.to}}
 		if err := o.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}
@@ -133,17 +134,11 @@ func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
 
 // The default stays what it was: a VM, whatever this machine's kernel can do.
 func TestVirtualClockNeedsTheVM(t *testing.T) {
-	for _, o := range []Options{{}, {Clock: "virtual"}, {Kernel: "vm", Clock: "real"}} {
+	for _, o := range []Options{{}, {LabOptions: site.LabOptions{Clock: "virtual"}}, {LabOptions: site.LabOptions{Kernel: "vm", Clock: "real"}}} {
 		o.Scenario, o.Cache, o.Program = "rollout", t.TempDir(), "never started"
-		if err := o.fillDefaults(); err != nil {
-			t.Fatal(err)
-		}
-		p, spec, err := o.plan()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.chooseKernel(t.Context(), &p, spec); err != nil || p.Kernel != "" {
-			t.Errorf("--kernel %s --clock %s: kernel %q, %v, want a VM", o.Kernel, o.Clock, p.Kernel, err)
+		s, err := o.resolve(t.Context())
+		if _, is := s.(*site.VM); err != nil || !is {
+			t.Errorf("--kernel %s --clock %s: %T, %v, want a VM", o.Kernel, o.Clock, s, err)
 		}
 	}
 }
@@ -152,24 +147,17 @@ func TestVirtualClockNeedsTheVM(t *testing.T) {
 func TestHostThatCannotRun(t *testing.T) {
 	for kernel, refused := range map[string]bool{"auto": false, "host": true} {
 		said := ""
-		o := Options{Scenario: "rollout", Kernel: kernel, Clock: "real", Cache: t.TempDir(), Program: filepath.Join(t.TempDir(), "none"),
+		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: kernel, Clock: "real", Cache: t.TempDir()}, Program: filepath.Join(t.TempDir(), "none"),
 			Progress: progress.Lines(func(line string) { said += line })}
-		if err := o.fillDefaults(); err != nil {
-			t.Fatal(err)
-		}
-		p, spec, err := o.plan()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = o.chooseKernel(t.Context(), &p, spec)
-		if IsUsage(err) != refused || p.Kernel != "" || !refused && !strings.Contains(said, "taking a VM") {
-			t.Errorf("--kernel %s: kernel %q, %v, said %q", kernel, p.Kernel, err, said)
+		s, err := o.resolve(t.Context())
+		if _, is := s.(*site.VM); IsUsage(err) != refused || is == refused || !refused && !strings.Contains(said, "taking a VM") {
+			t.Errorf("--kernel %s: %T, %v, reported %q", kernel, s, err, said)
 		}
 	}
 }
 
 func TestCommandRepeatsTheRun(t *testing.T) {
-	o := Options{Scenario: "rollout", Subject: "bundled", ControlPlane: "replay", Clock: "auto", Nodes: 3, Rate: 50, Seed: 7,
+	o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Clock: "auto", Nodes: 3}, Rate: 50, Seed: 7,
 		Set: map[string]string{"replicas": "2", "rollouts": "1"}}
 	want := "hitless run rollout --subject bundled --seed 7 --controlplane replay --rate 50 --set replicas=2 --set rollouts=1"
 	if got := o.command(); got != want {
@@ -178,25 +166,6 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	o.Kernel = "host"
 	if got := o.command(); !strings.Contains(got, " --kernel host") {
 		t.Errorf("command %q does not say that the host's kernel was used", got)
-	}
-}
-
-// A run stops only where it would be the same run without the stop.
-func TestWhereARunCanStop(t *testing.T) {
-	for name, c := range map[string]struct {
-		o    Options
-		plan guest.Plan
-		want string
-	}{
-		"nowhere":           {Options{}, guest.Plan{Kernel: guest.KernelHost}, ""},
-		"in a VM":           {Options{StopAt: time.Second}, guest.Plan{}, ""},
-		"before it begins":  {Options{StopAt: -time.Second}, guest.Plan{}, "--stop-at -1s"},
-		"the real clock":    {Options{StopAt: time.Second, Clock: "real"}, guest.Plan{}, "needs the virtual clock"},
-		"the host's kernel": {Options{StopAt: time.Second}, guest.Plan{Kernel: guest.KernelHost}, "needs the virtual clock"},
-	} {
-		if err := c.o.checkStop(c.plan); (err == nil) != (c.want == "") || err != nil && (!IsUsage(err) || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
 	}
 }
 
@@ -226,7 +195,7 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Timeline: line, Subject: subject, Cache: t.TempDir(), Set: set}
+	o := Options{Timeline: line, LabOptions: site.LabOptions{Subject: subject, Cache: t.TempDir()}, Set: set}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +208,7 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 
 // The defaults are those that the help of hitless run names.
 func TestDefaults(t *testing.T) {
-	o := Options{Scenario: "rollout", Cache: t.TempDir()}
+	o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Cache: t.TempDir()}}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +216,32 @@ func TestDefaults(t *testing.T) {
 	if err != nil || p.Seed != 1 || p.Nodes != 3 || p.Rate != 100 || p.ControlPlane != "kube" || spec.String() != "bundled" {
 		t.Errorf("the plan is %+v, %v", p, err)
 	}
-	o = Options{Scenario: "rollout", Seed: -1 << 63, Cache: t.TempDir()}
+	o = Options{Scenario: "rollout", Seed: -1 << 63, LabOptions: site.LabOptions{Cache: t.TempDir()}}
 	if err := o.fillDefaults(); err != nil || o.Seed != -1<<63 {
 		t.Errorf("seed -2^63 became %d, %v", o.Seed, err)
+	}
+}
+
+// One function decides which site a call names.
+func TestTheSiteOfACall(t *testing.T) {
+	for want, all := range map[Kind][]*site.LiveOptions{
+		InLab:     {nil, {}, {Context: "staging", DryRun: true}},
+		InCluster: {{Kubeconfig: "file"}, {InCluster: true}},
+		InKind:    {{Kind: "v1.26.0"}},
+	} {
+		for _, live := range all {
+			if got := (Options{Live: live}).Site(); got != want {
+				t.Errorf("%+v names %s, want %s", live, got, want)
+			}
+		}
+	}
+}
+
+// The end of a run is reported, also of a run that never began.
+func TestTheEndOfARunIsReported(t *testing.T) {
+	var got []progress.Event
+	_, err := Run(t.Context(), Options{Scenario: "none", Progress: func(e progress.Event) { got = append(got, e) }})
+	if !IsUsage(err) || !slices.Equal(got, []progress.Event{{Kind: progress.End}}) {
+		t.Errorf("%v, and reported was %+v", err, got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/record"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // RecordOptions are what is recorded and where to; see package record.
@@ -22,7 +23,7 @@ type Recording struct {
 
 // Record makes a timeline of what happens on a live cluster until its time is over or ctx ends. With an error there may be a
 // recording all the same: until then. It is read again, as a replay reads it.
-func Record(ctx context.Context, l Live, o RecordOptions) (Recording, error) {
+func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording, error) {
 	switch {
 	case l.Kubeconfig == "":
 		return Recording{}, usagef("which cluster? name its kubeconfig with --kubeconfig FILE")
@@ -36,7 +37,7 @@ func Record(ctx context.Context, l Live, o RecordOptions) (Recording, error) {
 	}
 	c, err := cluster.Open(l.Kubeconfig, l.Context)
 	if err != nil {
-		return Recording{}, UsageError{err}
+		return Recording{}, UsageError{Reason: err}
 	}
 	sum, err := record.Record(ctx, c.Client, o)
 	err = cluster.Explain(err)

@@ -14,11 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/replay"
 )
 
 // liveOf is a cluster that has these Services, and its kubeconfig.
-func liveOf(t *testing.T, services ...*corev1.Service) Live {
+func liveOf(t *testing.T, services ...*corev1.Service) site.LiveOptions {
 	t.Helper()
 	plane := replay.New()
 	for _, s := range services {
@@ -33,7 +34,7 @@ func liveOf(t *testing.T, services ...*corev1.Service) Live {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Live{Kubeconfig: file}
+	return site.LiveOptions{Kubeconfig: file}
 }
 
 func shop(address string) *corev1.Service {
@@ -41,7 +42,7 @@ func shop(address string) *corev1.Service {
 }
 
 // recordAll records what there is, and ends.
-func recordAll(t *testing.T, l Live, o RecordOptions) (Recording, error) {
+func recordAll(t *testing.T, l site.LiveOptions, o RecordOptions) (Recording, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -100,7 +101,7 @@ func planOf(t *testing.T, file, controlPlane string) (any, any, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Timeline: line, ControlPlane: controlPlane, Cache: t.TempDir()}
+	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: controlPlane, Cache: t.TempDir()}}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +111,13 @@ func planOf(t *testing.T, file, controlPlane string) (any, any, error) {
 
 func TestRecordNeedsAClusterAndAFile(t *testing.T) {
 	for want, call := range map[string]struct {
-		l Live
+		l site.LiveOptions
 		o RecordOptions
 	}{
-		"--kubeconfig": {Live{}, RecordOptions{File: "f"}},
-		"--out":        {Live{Kubeconfig: "k"}, RecordOptions{}},
-		"--for":        {Live{Kubeconfig: "k"}, RecordOptions{File: "f", For: -1}},
-		"none/of/it":   {Live{Kubeconfig: "none/of/it"}, RecordOptions{File: filepath.Join(t.TempDir(), "f")}},
+		"--kubeconfig": {site.LiveOptions{}, RecordOptions{File: "f"}},
+		"--out":        {site.LiveOptions{Kubeconfig: "k"}, RecordOptions{}},
+		"--for":        {site.LiveOptions{Kubeconfig: "k"}, RecordOptions{File: "f", For: -1}},
+		"none/of/it":   {site.LiveOptions{Kubeconfig: "none/of/it"}, RecordOptions{File: filepath.Join(t.TempDir(), "f")}},
 	} {
 		if _, err := Record(t.Context(), call.l, call.o); !IsUsage(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want a usage error with %q", err, want)
@@ -156,7 +157,7 @@ func TestALongRecordingFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Timeline: line, ControlPlane: "replay", Cache: t.TempDir(), Rate: 1}
+	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}, Rate: 1}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}

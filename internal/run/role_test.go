@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hitless/hitless/cluster"
-	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -51,7 +51,7 @@ func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
 		want = append(want, v.String())
 	}
 	for _, s := range scenarios.All() {
-		if len(s.Lacks(run.LiveOffers)) == 0 {
+		if len(s.Lacks(site.LiveOffers)) == 0 {
 			want = append(want, needsOf(s)...)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 )
 
 // A run that stops and looks is the same run until then, and what it saw is the same each time.
@@ -25,7 +26,7 @@ func TestAStopChangesNothingUntilThen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := run.Run(t.Context(), run.Options{Timeline: line, ControlPlane: "replay", Kernel: "vm", StopAt: stopAt, Out: t.TempDir(), Program: program})
+		result, err := run.Run(t.Context(), run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "vm", StopAt: stopAt}, Out: t.TempDir(), Program: program})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func TestAStopChangesNothingUntilThen(t *testing.T) {
 		return result, events
 	}
 	whole, all := done(0)
-	if whole.Report == nil || whole.Looked != "" {
+	if whole.Report == nil || whole.Stopped != "" {
 		t.Fatal("a run that is not to stop stopped")
 	}
 	const at = 20 * time.Second
@@ -44,17 +45,17 @@ func TestAStopChangesNothingUntilThen(t *testing.T) {
 	if len(begins) == 0 || len(begins) == len(all) || !bytes.HasPrefix(all, begins) {
 		t.Errorf("the history until %s has %d bytes of events, and is not how the whole one of %d begins", at, len(begins), len(all))
 	}
-	table, err := os.ReadFile(filepath.Join(first.Looked, "node-1", "ipvs.txt"))
+	table, err := os.ReadFile(filepath.Join(first.Stopped, "node-1", "ipvs.txt"))
 	if err != nil || !bytes.Contains(table, []byte("TCP  CB00710A:0050")) { // 203.0.113.10:80
 		t.Errorf("the table of node-1: %v\n%s", err, table)
 	}
 	for _, name := range []string{"conntrack.txt", "sockets.txt", "nftables.txt"} {
-		if _, err := os.Stat(filepath.Join(first.Looked, "node-1", name)); err != nil {
+		if _, err := os.Stat(filepath.Join(first.Stopped, "node-1", name)); err != nil {
 			t.Error(err)
 		}
 	}
 	second, again := done(at)
-	other, err := os.ReadFile(filepath.Join(second.Looked, "node-1", "ipvs.txt"))
+	other, err := os.ReadFile(filepath.Join(second.Stopped, "node-1", "ipvs.txt"))
 	if err != nil || !bytes.Equal(other, table) || !bytes.Equal(again, begins) {
 		t.Errorf("the same stop saw another table: %v\n%s\nand\n%s", err, table, other)
 	}

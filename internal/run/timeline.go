@@ -27,7 +27,7 @@ func ReadTimeline(file string) (*Timeline, error) {
 	}
 	t, err := timeline.Parse(file, text)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Reason: err}
 	}
 	if t.Seed == 0 {
 		return nil, usagef("%s: seed 0: give a whole number other than 0", file)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -33,7 +34,7 @@ func TestBadTimelines(t *testing.T) {
 		"cut off":           {"hitless timeline 1\n+1s proxy stop node-1\n", Options{}, "some.timeline:2: the timeline is cut off"},
 		"unknown parameter": {"hitless timeline 1\nset rolouts=2\n+2s end\n", Options{}, "some.timeline:2: "},
 		"bad parameter":     {"hitless timeline 1\nset replicas=none\n+2s end\n", Options{}, "some.timeline:2: --set replicas=none"},
-		"fewer nodes":       {"hitless timeline 1\n+1s proxy stop node-3\n+2s end\n", Options{Nodes: 2}, "some.timeline:2: proxy stop node-3: there is no node"},
+		"fewer nodes":       {"hitless timeline 1\n+1s proxy stop node-3\n+2s end\n", Options{LabOptions: site.LabOptions{Nodes: 2}}, "some.timeline:2: proxy stop node-3: there is no node"},
 		"a real API server": {"hitless timeline 1\n+1s api cut node-3\n+2s end\n", Options{}, "some.timeline:2: api cut node-3 needs --controlplane replay"},
 		"other subject":     {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=cilium\n+2s end\n", Options{}, "some.timeline:3: to=cilium"},
 		"same subject":      {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=bundled\n+2s end\n", Options{}, "that is the subject already"},
@@ -55,7 +56,7 @@ func TestBadTimelines(t *testing.T) {
 	if _, err := ReadTimeline(filepath.Join(t.TempDir(), "none")); !IsUsage(err) {
 		t.Errorf("no file gave %v", err)
 	}
-	if _, err := Run(t.Context(), Options{Scenario: "timeline", Cache: t.TempDir()}); !IsUsage(err) || !strings.Contains(err.Error(), "hitless replay FILE") {
+	if _, err := Run(t.Context(), Options{Scenario: "timeline", LabOptions: site.LabOptions{Cache: t.TempDir()}}); !IsUsage(err) || !strings.Contains(err.Error(), "hitless replay FILE") {
 		t.Errorf("the scenario without a file gave %v", err)
 	}
 }
@@ -76,7 +77,7 @@ func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
 	}{
 		{Options{}, 2, 25, 7, "5s", "hitless replay some.timeline --subject bundled --seed 7"},
 		{Options{Seed: 1 << 62}, 2, 25, 1 << 62, "5s", "hitless replay some.timeline --subject bundled --seed 4611686018427387904"},
-		{Options{Nodes: 4, Rate: 50, Seed: 8, Set: map[string]string{"settle": "9s"}}, 4, 50, 8, "9s",
+		{Options{LabOptions: site.LabOptions{Nodes: 4}, Rate: 50, Seed: 8, Set: map[string]string{"settle": "9s"}}, 4, 50, 8, "9s",
 			"hitless replay some.timeline --subject bundled --seed 8 --nodes 4 --rate 50 --set settle=9s"},
 	} {
 		o := c.options
@@ -126,7 +127,7 @@ func recordingOf(services int, pods bool, noise func() string) string {
 }
 
 // 10,000 Services with four endpoints each, and 40,000 pods, are read in bounded time and memory, and fit into a plan, which says
-// how many objects there are; what does not fit is refused with figures, and so is a machine without the memory for them.
+// how many objects there are; what does not fit is refused with figures.
 func TestARecordingOfTenThousandServices(t *testing.T) {
 	begin := time.Now()
 	var before, after runtime.MemStats
@@ -142,7 +143,7 @@ func TestARecordingOfTenThousandServices(t *testing.T) {
 	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 256<<20 || time.Since(begin) > time.Minute {
 		t.Errorf("60,000 objects were read in %s and take %d MB", time.Since(begin), held>>20)
 	}
-	o := Options{Timeline: line, ControlPlane: "replay", Cache: t.TempDir()}
+	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}}
 	if err := o.fillDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +158,8 @@ func TestARecordingOfTenThousandServices(t *testing.T) {
 	if err := vm.PutPlan(make([]byte, vm.RegionSize), data); err != nil {
 		t.Error(err)
 	}
-	if p.Objects != 60_000 || o.memoryMB() != 2048+60_000*100/1024 {
-		t.Errorf("a run of %d objects gets %d MB", p.Objects, o.memoryMB())
+	if p.Objects != 60_000 {
+		t.Errorf("the plan has %d objects", p.Objects)
 	}
 	t.Logf("10,000 Services and 40,000 pods are %d bytes of plan", len(data))
 }
@@ -179,7 +180,7 @@ func TestATimelineWithoutRoom(t *testing.T) {
 		fmt.Fprintf(text, `given {"apiVersion":"v1","kind":"Service","metadata":{"name":"s%d","annotations":{"a":"%x"}}}`+"\n", i, noise(random, 400))
 	}
 	text.WriteString("+1s end\n")
-	o := Options{ControlPlane: "replay", Cache: t.TempDir()}
+	o := Options{LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}}
 	if o.Timeline, err = ReadTimeline(timelineFile(t, text.String())); err == nil {
 		err = o.fillDefaults()
 	}
@@ -188,9 +189,6 @@ func TestATimelineWithoutRoom(t *testing.T) {
 	}
 	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", mostTimeline)) {
 		t.Errorf("what has no room in a plan gave %v", err)
-	}
-	if err := o.checkMemory(1000, o.memoryMB(), 9000); !IsUsage(err) || !strings.Contains(err.Error(), "878 MB of them for the 9000 objects of ") {
-		t.Errorf("a machine without the memory gave %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -32,7 +33,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, scenario, subject string, set map[string]string) {
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Subject: subject, Set: set})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Set: set})
 	}
 	marked := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
 	begin("scaledown", "drain", "bundled", marked)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
@@ -44,7 +45,7 @@ func start(ctx context.Context, dir, kernel, subject string) {
 	reported := &[]progress.Event{} // by one goroutine at a time, and read when the run is over
 	events[kernel+" "+subject] = reported
 	runs[kernel+" "+subject] = suites.Begin(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
-		Scenario: "rollout", ControlPlane: "replay", Subject: subject, Kernel: kernel, Rate: rate,
+		Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject, Kernel: kernel}, Rate: rate,
 		Progress: func(e progress.Event) { *reported = append(*reported, e) },
 		Set: map[string]string{"rollouts": "1", "baseline": "10s", "settle": "2s", "shutdownDelay": "8s", "gracePeriod": "12s",
 			"checkInterval": "1s"}})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
@@ -39,9 +40,8 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, subject, to, cleanup, back string) {
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "migrate", ControlPlane: "replay", Seed: 1, Rate: 50, Nodes: nodes,
-			Subject: subject, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
-				"baseline": "10s", "settle": "10s"}})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "migrate", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
+			"baseline": "10s", "settle": "10s"}})
 	}
 	moved := func(mode string) string {
 		return describe(ctx, dir, mode, "[/usr/bin/hitless, proxier, migrate, --from="+mode+`, --to=bundled, "--kubeconfig={kubeconfig}",

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
 )
@@ -71,8 +72,8 @@ var _ = BeforeSuite(func() {
 			for _, m := range more {
 				maps.Copy(set, m)
 			}
-			runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, ControlPlane: "replay", Seed: 1,
-				Rate: rate, Nodes: v.nodes, Subject: subject})
+			runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: v.nodes, Subject: subject}, Seed: 1,
+				Rate: rate})
 		}
 		begin(v.id+" seen", v.has, v.set)
 		if suites.Selected(v.twinLabel()) {

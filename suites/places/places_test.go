@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -51,8 +52,7 @@ func begin(scenario string, places map[string]place, more map[string]string) map
 				set[key] = value
 			}
 		}
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Rate: rate,
-			Subject: p.subject, Set: set})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: p.subject}, Seed: 1, Rate: rate, Set: set})
 	}
 	return runs
 }

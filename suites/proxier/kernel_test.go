@@ -19,7 +19,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
-	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/suites"
@@ -138,7 +138,7 @@ func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 	img.Add("/usr/bin/hitless", program, 0o755)
 	img.Link("/init", "usr/bin/hitless")
 	_, err = img.AddModules(kernel, append(slices.Clone(vm.Modules), "sctp")...)
-	if err := errors.Join(err, run.AddTools(img)); err != nil {
+	if err := errors.Join(err, site.AddTools(img)); err != nil {
 		t.Fatal(err)
 	}
 	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s string) { t.Log(s) }}

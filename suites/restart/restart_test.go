@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -38,8 +39,7 @@ var _ = BeforeSuite(func() {
 	begin := func(name, subject string, nodes int, set map[string]string) {
 		all := map[string]string{"lanes": "tcp-new,tcp-long", "trafficPolicy": "Cluster", "baseline": "10s", "settle": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "restart", ControlPlane: "replay", Seed: 1, Rate: 50, Nodes: nodes,
-			Subject: subject, Set: all})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: all})
 	}
 	// One of two pods is ready at any time: a proxy that has given up the one shows it when the other becomes unready.
 	ready := map[string]string{"change": "ready", "replicas": "2"}

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -37,8 +38,7 @@ var _ = BeforeSuite(func() {
 	dir := GinkgoT().TempDir()
 	program := build(dir)
 	begin := func(name, scenario string, rate float64, set map[string]string, faults ...string) *suites.Future {
-		return suites.Begin(ctx, dir, name+"-run", run.Options{Scenario: scenario, ControlPlane: "replay", Seed: 1, Rate: rate,
-			Subject: "exec:" + describe(dir, name, program, faults), Set: set})
+		return suites.Begin(ctx, dir, name+"-run", run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + describe(dir, name, program, faults)}, Seed: 1, Rate: rate, Set: set})
 	}
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
 		"downtime": "500ms", "settle": "5s"},

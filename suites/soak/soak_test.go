@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -42,7 +43,7 @@ var _ = BeforeSuite(func() {
 	seeded := func(seed int64, name, subject string, set map[string]string) {
 		all := map[string]string{"for": "1h", "trafficPolicy": "Local", "baseline": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "soak", ControlPlane: "replay", Seed: seed, Rate: 1, Subject: subject, Set: all})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "soak", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: seed, Rate: 1, Set: all})
 	}
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	begin("hour", "bundled", nil)

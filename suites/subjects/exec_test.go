@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -41,9 +42,8 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 		DeferCleanup(cancel)
 		dir := example()
 		roll := func(file string) *suites.Future {
-			return suites.Begin(ctx, dir, file+"-run", run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1,
-				Subject: "exec:" + filepath.Join(dir, file),
-				Set:     map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
+			return suites.Begin(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1,
+				Set: map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
 		whole = roll("subject.yaml")
 		if suites.Whole() {

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
 )
@@ -29,8 +30,8 @@ func startChurn(ctx context.Context, dir, version string, seed int64) {
 	set := map[string]string{"for": "22m"}
 	maps.Copy(set, entry.Set)
 	name := churnOf(version, seed)
-	runs[name] = suites.Begin(ctx, dir, strings.ReplaceAll(name, " ", "-"), run.Options{Scenario: entry.Scenario, ControlPlane: "replay",
-		Seed: seed, Rate: 2, Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs", Set: set})
+	runs[name] = suites.Begin(ctx, dir, strings.ReplaceAll(name, " ", "-"), run.Options{Scenario: entry.Scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"},
+		Seed: seed, Rate: 2, Set: set})
 }
 
 func churnOf(version string, seed int64) string {

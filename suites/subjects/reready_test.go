@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
@@ -45,7 +46,7 @@ func atOnce(ctx context.Context, dir string) string {
 // startReready begins a run in which two pods become unready and ready again, 50 times in all, while four connections to each are
 // asked 250 times a second: about six requests meet a gap of 60 µs.
 func startReready(ctx context.Context, dir, name, subject string) {
-	runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "flap", ControlPlane: "replay", Seed: 1, Rate: 2, Nodes: 1, Subject: subject,
+	runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
 		Set: map[string]string{"antiAffinity": "off", "flaps": "25", "unready": "100ms", "openConnections": "8", "askEvery": "4ms",
 			"stayOpen": "1s", "watch": "0s", "baseline": "10s", "settle": "10s"}})
 }

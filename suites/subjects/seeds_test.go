@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -36,8 +37,7 @@ func roll(ctx context.Context, dir, version, fallback, balancer string) *suites.
 	if fallback != "" {
 		set["terminatingFallback"] = fallback
 	}
-	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", ControlPlane: "replay", Seed: 1, Rate: rollRate,
-		Subject: "kube-proxy@" + version + "/iptables", Set: set})
+	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/iptables"}, Seed: 1, Rate: rollRate, Set: set})
 }
 
 var _ = BeforeSuite(func() {

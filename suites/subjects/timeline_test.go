@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
@@ -22,8 +23,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		GinkgoHelper()
 		line, err := run.ReadTimeline(file)
 		Expect(err).NotTo(HaveOccurred())
-		result, history, err := suites.Begin(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, ControlPlane: "replay",
-			Subject: "kube-proxy@" + version + "/ipvs"}).Wait()
+		result, history, err := suites.Begin(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
 		Expect(err).NotTo(HaveOccurred())
 		return result, history
 	}

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -27,12 +28,12 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.Clean)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", ControlPlane: "replay", Seed: 1,
+	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
 		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
 	if !suites.Whole() {
 		return
 	}
-	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", ControlPlane: "replay", Seed: 1,
+	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
 		Set: map[string]string{"replicas": "3"}})
 })
 

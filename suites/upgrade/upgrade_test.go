@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -32,7 +33,7 @@ var _ = BeforeSuite(func() {
 	begin := func(name, subject, to string, set map[string]string) {
 		all := map[string]string{"to": to, "lanes": "tcp-new,tcp-long", "trafficPolicy": "Cluster", "baseline": "10s", "settle": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "upgrade", ControlPlane: "replay", Seed: 1, Rate: 50, Subject: subject, Set: all})
+		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "upgrade", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Rate: 50, Set: all})
 	}
 	empty := func(name, cleanup string) {
 		begin(name, "kube-proxy@v1.37.1/iptables", "kube-proxy@v1.37.1/ipvs", map[string]string{"empty": "on", "cleanup": cleanup,

@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"context"
@@ -30,28 +30,28 @@ import (
 
 // What a fleet cannot be is refused in words that say what to do.
 func TestAFleetIsRefusedInPlainWords(t *testing.T) {
-	for want, f := range map[string]LiveFleet{
-		"--fleet-image":                {Workers: 20},
-		"either so many":               {Workers: 20, Everywhere: true, Image: "hitless"},
-		"--fleet N":                    {OnHost: true},
-		"at most 1000":                 {Workers: 1001, Image: "hitless"},
-		"up to 1000 attempts":          {Workers: 1, Image: "hitless", Rate: -1},
-		"there is no fleet to be told": {Image: "hitless"},
+	for want, f := range map[string]FleetOptions{
+		"--fleet-image":          {Workers: 20},
+		"either a number":        {Workers: 20, Everywhere: true, Image: "hitless"},
+		"--fleet N":              {OnHost: true},
+		"at most 1000":           {Workers: 1001, Image: "hitless"},
+		"up to 1000 attempts":    {Workers: 1, Image: "hitless", Rate: -1},
+		"there is no fleet with": {Image: "hitless"},
 	} {
-		_, err := planLive(Options{Scenario: "rollout", Out: t.TempDir(), Program: "hitless", Live: &Live{Kubeconfig: "x", Fleet: &f}})
-		if !IsUsage(err) || !strings.Contains(err.Error(), want) {
+		_, err := newCluster(Call{Scenario: "rollout"}, LiveOptions{Kubeconfig: "x", Fleet: &f})
+		if !isUsage(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want a usage error with %q", f, err, want)
 		}
 	}
-	crowd := LiveFleet{Workers: 4, OnHost: true}
-	if err := crowd.fits(3); !IsUsage(err) || !strings.Contains(err.Error(), "3 nodes") || crowd.fits(4) != nil {
+	crowd := FleetOptions{Workers: 4, OnHost: true}
+	if err := crowd.fits(3); !isUsage(err) || !strings.Contains(err.Error(), "3 nodes") || crowd.fits(4) != nil {
 		t.Errorf("%v, want that four do not fit on three nodes", err)
 	}
-	r, err := planLive(Options{Scenario: "rollout", Out: t.TempDir(), Program: "hitless", Live: &Live{Kubeconfig: "x", Fleet: &LiveFleet{Everywhere: true, OnHost: true, Image: "hitless"}}})
+	r, err := newCluster(Call{Scenario: "rollout"}, LiveOptions{Kubeconfig: "x", Fleet: &FleetOptions{Everywhere: true, OnHost: true, Image: "hitless"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := r.Live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(said, "70 in all, of which the conntrack tables of the nodes with its pods hold up to 8400") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
+	if said := r.live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(said, "70 in all, of which the conntrack tables of the nodes with its pods hold up to 8400") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
 		t.Errorf("it touches %q, by %q", said, r.command())
 	}
 }
@@ -66,7 +66,7 @@ func (k *kept) Attempt(reports.Attempt) {}
 func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
-		besides{&k}.Event(reports.Event{Kind: reports.EventPod, Node: "node-1", Object: name, Text: name + " is terminating",
+		fleetPodFilter{&k}.Event(reports.Event{Kind: reports.EventPod, Node: "node-1", Object: name, Text: name + " is terminating",
 			Attrs: map[string]string{"state": "terminating", "pod": name}})
 	}
 	if len(k.events) != 2 || k.events[0].Kind != reports.EventPod || k.events[1].Kind != reports.EventLog || k.events[1].Attrs["pod"] != "" {
@@ -87,7 +87,7 @@ func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, 
 // Without a fleet, lanes are started as ever, and there is nothing to be collected.
 func TestARunWithoutAFleet(t *testing.T) {
 	var n noLanes
-	p := &fleetProber{Prober: &n, run: &liveRun{Options: Options{Live: &Live{Fleet: &LiveFleet{}}}}}
+	p := &fleetProber{Prober: &n, site: &Cluster{live: LiveOptions{Fleet: &FleetOptions{}}}}
 	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new"}); err != nil || n.started != 1 {
 		t.Errorf("%v, started %d", err, n.started)
 	}
@@ -216,9 +216,9 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 	}
 	record := &recorded{attempts: map[uint16]int{}}
 	begin := time.Now()
-	run := &liveRun{namespace: "run", cluster: c, Options: Options{Live: &Live{Patience: time.Minute,
-		Fleet: &LiveFleet{Workers: 2, Image: "hitless", Rate: 20}}}}
-	p := &fleetProber{Prober: &noLanes{}, run: run, record: record, now: func() time.Duration { return time.Since(begin) }}
+	run := &Cluster{namespace: "run", cluster: c, live: LiveOptions{Patience: time.Minute,
+		Fleet: &FleetOptions{Workers: 2, Image: "hitless", Rate: 20}}}
+	p := &fleetProber{Prober: &noLanes{}, site: run, record: record, now: func() time.Duration { return time.Since(begin) }}
 	for _, l := range []scenarios.LaneSpec{{Name: "canary", Control: true}, {Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}} {
 		if _, err := p.StartLane(t.Context(), l); err != nil {
 			t.Fatal(err)

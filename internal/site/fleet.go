@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"context"
@@ -18,46 +18,46 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// LiveFleet says which probes run in the cluster besides those of this machine.
-type LiveFleet struct {
+// FleetOptions are the probes in the cluster, in addition to those of this machine.
+type FleetOptions struct {
 	Workers    int  // pods of a Deployment; 0 for none, unless Everywhere
 	Everywhere bool // one on each node that takes pods, by a DaemonSet
 	OnHost     bool // in the network of their nodes
 	Image      string
-	Rate       float64 // attempts a second of each worker; 10 when 0
+	Rate       float64 // attempts per second of each worker; 0 for 10
 }
 
-// timeWait is for how long conntrack remembers a connection that has ended (nf_conntrack_tcp_timeout_time_wait, as kernels have it).
+// timeWait is how long conntrack keeps a connection that has ended (the kernel's default of nf_conntrack_tcp_timeout_time_wait).
 const timeWait = 120 * time.Second
 
 const (
 	fleetPort = 7707
 	fleetRate = 10
-	// fleetLane is the first lane of a worker; all below are for what runs here.
+	// fleetLane is the first lane of a worker; lower ones are of this machine.
 	fleetLane = 1000
-	// fleetEnd is how long workers may take to end and to hand over what they have, beyond the deadlines of an attempt; and
-	// each so much more, as a hundred are asked in a second, thrice.
+	// fleetEnd is how long the workers may take to end and to deliver their records, beyond the deadlines of an attempt.
+	// fleetEndEach is added for each worker: a hundred are asked in a second, three times.
 	fleetEnd     = 30 * time.Second
 	fleetEndEach = 30 * time.Millisecond
 )
 
-func (f LiveFleet) wanted() bool { return f.Workers > 0 || f.Everywhere }
+func (f FleetOptions) wanted() bool { return f.Workers > 0 || f.Everywhere }
 
-// check says what is wrong with the fleet. Every error is a UsageError.
-func (f *LiveFleet) check() error {
+// check fills in defaults and returns a UsageError for options that contradict each other.
+func (f *FleetOptions) check() error {
 	switch {
 	case !f.wanted() && (f.OnHost || f.Image != "" || f.Rate != 0):
-		return usagef("there is no fleet to be told that; give --fleet N workers, or --fleet-everywhere")
+		return Usagef("there is no fleet with these options; give --fleet N workers, or --fleet-everywhere")
 	case !f.wanted():
 		return nil
 	case f.Everywhere && f.Workers > 0:
-		return usagef("--fleet %d and --fleet-everywhere: either so many workers, or one on each node", f.Workers)
+		return Usagef("--fleet %d and --fleet-everywhere: give either a number of workers, or one on each node", f.Workers)
 	case f.Workers > 1000:
-		return usagef("--fleet %d: at most 1000 workers", f.Workers)
+		return Usagef("--fleet %d: at most 1000 workers", f.Workers)
 	case f.Image == "":
-		return usagef("a fleet needs an image with hitless that the cluster can pull; name it with --fleet-image")
+		return Usagef("a fleet needs an image with hitless that the cluster can pull; name it with --fleet-image")
 	case f.Rate < 0 || f.Rate > 1000:
-		return usagef("--fleet-rate %v: each worker makes up to 1000 attempts a second", f.Rate)
+		return Usagef("--fleet-rate %v: each worker makes up to 1000 attempts a second", f.Rate)
 	}
 	if f.Rate == 0 {
 		f.Rate = fleetRate
@@ -65,17 +65,17 @@ func (f *LiveFleet) check() error {
 	return nil
 }
 
-// fits says what is wrong with the fleet on so many nodes, as a UsageError.
-func (f LiveFleet) fits(nodes int) error {
+// fits returns a UsageError for a fleet that needs more nodes.
+func (f FleetOptions) fits(nodes int) error {
 	if f.OnHost && f.Workers > nodes {
-		return usagef("--fleet %d with --fleet-on-host: each of them takes port %d of its node, and %d nodes take pods; give at most so many, or --fleet-everywhere",
+		return Usagef("--fleet %d with --fleet-on-host: each worker takes port %d of its node, and %d nodes take pods; give at most as many workers, or --fleet-everywhere",
 			f.Workers, fleetPort, nodes)
 	}
 	return nil
 }
 
-// touches says what the fleet makes.
-func (f LiveFleet) touches(nodes int) string {
+// touches describes what the fleet makes.
+func (f FleetOptions) touches(nodes int) string {
 	kind, where := fmt.Sprintf("a Deployment of %d probes", f.Workers), ""
 	if f.Everywhere {
 		kind = fmt.Sprintf("a DaemonSet of probes, on %d nodes", nodes)
@@ -92,8 +92,8 @@ func (f LiveFleet) touches(nodes int) string {
 		"of the nodes with its pods hold up to %.0f", kind, f.Image, where, f.Rate, all, all*timeWait.Seconds())
 }
 
-// words are the fleet's part of the command and of the parameters.
-func (f LiveFleet) words() []string {
+// words are the options of the fleet, for the command and the parameters.
+func (f FleetOptions) words() []string {
 	if !f.wanted() {
 		return nil
 	}
@@ -107,14 +107,14 @@ func (f LiveFleet) words() []string {
 	return append(words, "--fleet-rate", fmt.Sprint(f.Rate), "--fleet-image", f.Image)
 }
 
-// fleetWay leads to the workers by way of the API server.
-type fleetWay struct {
+// fleetTransport reaches the workers through the API server.
+type fleetTransport struct {
 	cluster   *cluster.Cluster
 	namespace string
 }
 
 // Workers are the pods that have started.
-func (w fleetWay) Workers(ctx context.Context) ([]fleet.Member, error) {
+func (w fleetTransport) Workers(ctx context.Context) ([]fleet.Member, error) {
 	pods, err := w.cluster.Workers(ctx, w.namespace)
 	var all []fleet.Member
 	for _, p := range pods {
@@ -123,24 +123,24 @@ func (w fleetWay) Workers(ctx context.Context) ([]fleet.Member, error) {
 	return all, err
 }
 
-// Ask asks a pod.
-func (w fleetWay) Ask(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
+// Ask sends a request to a pod.
+func (w fleetTransport) Ask(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
 	query := map[string]string{}
 	for key, values := range r.Query() {
 		query[key] = values[0]
 	}
 	body, err := w.cluster.AskWorker(ctx, w.namespace, worker, fleetPort, fleet.Path, query)
-	if apierrors.IsNotFound(err) { // workers have no other paths, so it is the pod that is not there
+	if apierrors.IsNotFound(err) { // workers have no other paths, so the pod is missing
 		return nil, fmt.Errorf("%w: %w", fleet.ErrGone, err)
 	}
 	return body, err
 }
 
-// besides records the lives of the fleet's own pods as lines of a log: they serve nothing, so their ends cost nobody a connection.
-type besides struct{ reports.Recorder }
+// fleetPodFilter records events of the fleet's own pods as log events: they serve nothing, so they cannot cause an outage.
+type fleetPodFilter struct{ reports.Recorder }
 
 // Event records an event.
-func (b besides) Event(e reports.Event) {
+func (b fleetPodFilter) Event(e reports.Event) {
 	if e.Kind == reports.EventPod && strings.HasPrefix(e.Object, cluster.FleetName+"-") {
 		e.Kind, e.Attrs = reports.EventLog, map[string]string{"program": cluster.FleetName, "level": "info"}
 	}
@@ -150,7 +150,7 @@ func (b besides) Event(e reports.Event) {
 // fleetProber starts the run's fleet with the first lane that measures, and to the same Service.
 type fleetProber struct {
 	scenarios.Prober
-	run    *liveRun
+	site   *Cluster
 	record reports.Recorder
 	now    func() time.Duration
 
@@ -161,7 +161,7 @@ type fleetProber struct {
 
 // StartLane starts a lane, and the fleet before the first that measures.
 func (p *fleetProber) StartLane(ctx context.Context, l scenarios.LaneSpec) (func() error, error) {
-	if p.run.Live.Fleet.wanted() && !l.Control && p.collector == nil {
+	if p.site.live.Fleet.wanted() && !l.Control && p.collector == nil {
 		if err := p.begin(ctx, l); err != nil {
 			return nil, fmt.Errorf("probes in the cluster: %w", err)
 		}
@@ -170,8 +170,8 @@ func (p *fleetProber) StartLane(ctx context.Context, l scenarios.LaneSpec) (func
 }
 
 func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err error) {
-	r := p.run
-	f := *r.Live.Fleet
+	r := p.site
+	f := *r.live.Fleet
 	address, err := r.cluster.ClusterAddress(ctx, r.namespace, l.Service)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	if f.Everywhere {
 		wanted = len(r.facts.Nodes)
 	}
-	p.collector, err = fleet.New(fleet.Config{Way: fleetWay{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
+	p.collector, err = fleet.New(fleet.Config{Way: fleetTransport{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
 		FirstLane: fleetLane, Attrs: map[string]string{"service": l.Service, "local": "false"}})
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, OnHost: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
 		Args: []string{fleet.WorkerName, fmt.Sprintf("--listen=:%d", fleetPort)}, Env: map[string]string{fleet.LaneVariable: string(text)}})
 	if err == nil {
-		within, cancel := context.WithTimeoutCause(ctx, r.Live.Patience, fmt.Errorf("not in %v", r.Live.Patience))
+		within, cancel := context.WithTimeoutCause(ctx, r.live.Patience, fmt.Errorf("not in %v", r.live.Patience))
 		defer cancel()
 		err = p.collector.Begin(within)
 	}
@@ -223,7 +223,7 @@ func (p *fleetProber) step(state string, err error) {
 	p.record.Event(e)
 }
 
-// end collects what the workers still have and states what is missing, however the run ended. Only a whole run waits for it.
+// end collects the last records of the workers and records what is missing. A run that failed hardly waits.
 func (p *fleetProber) end(ctx context.Context, failed error) {
 	if p.collector == nil {
 		return

@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"context"
@@ -387,8 +387,8 @@ func simulate(t *testing.T, workers int) (s simulated) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &liveRun{namespace: "run", cluster: c, Options: Options{Live: &Live{Patience: 3 * time.Minute, Fleet: &LiveFleet{Workers: workers, Image: "hitless", Rate: fleetRate}}}}
-	p := &fleetProber{Prober: &noLanes{}, run: run, record: n, now: func() time.Duration { return time.Since(n.begin) }}
+	run := &Cluster{namespace: "run", cluster: c, live: LiveOptions{Patience: 3 * time.Minute, Fleet: &FleetOptions{Workers: workers, Image: "hitless", Rate: fleetRate}}}
+	p := &fleetProber{Prober: &noLanes{}, site: run, record: n, now: func() time.Duration { return time.Since(n.begin) }}
 	phase := func(name string) {
 		n.Event(reports.Event{At: p.now(), Kind: reports.EventPhase, Object: name, Text: name})
 	}

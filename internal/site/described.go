@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"bufio"
@@ -14,27 +14,27 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// addExec puts a proxy that a file describes into the guest: its program, its files and its tools, each with the shared
-// libraries that it names. Nothing else but hitless stands there, not even a shell.
+// addExec adds a proxy that a file describes to the image: its program, files and tools, with their shared libraries. The image has
+// nothing else but hitless, not even a shell.
 func addExec(img *vm.Image, e *subject.Exec) error {
 	for _, name := range e.Pack.Tools {
 		if err := addNamedTool(img, name); err != nil {
-			return usagef("%s: %w", e.Pack.Source, err)
+			return Usagef("%s: %w", e.Pack.Source, err)
 		}
 	}
 	files := append([]subject.File{{From: e.Pack.Program, To: e.Program}}, e.Pack.Files...)
 	for _, f := range files {
 		if img.Has(f.To) {
-			return usagef("%s: %s stands in the guest already; give the file another place", e.Pack.Source, f.To)
+			return Usagef("%s: %s exists in the guest already; give the file another path", e.Pack.Source, f.To)
 		}
 		if err := addFile(img, f.To, f.From, f.To == e.Program); err != nil {
-			return usagef("%s: %w", e.Pack.Source, err)
+			return Usagef("%s: %w", e.Pack.Source, err)
 		}
 	}
 	return nil
 }
 
-// addNamedTool puts a program of this machine into the guest, at /usr/sbin or /usr/bin as here.
+// addNamedTool adds a program of this machine to the image, in /usr/sbin or /usr/bin as on this machine.
 func addNamedTool(img *vm.Image, name string) error {
 	if name == "iptables" {
 		return addIptables(img)
@@ -44,7 +44,7 @@ func addNamedTool(img *vm.Image, name string) error {
 		host, err = exec.LookPath(filepath.Join("/usr/sbin", name))
 	}
 	if err != nil {
-		return fmt.Errorf("the tool %s is not installed here; install the package that brings it", name)
+		return fmt.Errorf("the tool %s is not installed; install its package", name)
 	}
 	guest := "/usr/bin/" + name
 	if path.Base(path.Dir(host)) == "sbin" {
@@ -53,8 +53,8 @@ func addNamedTool(img *vm.Image, name string) error {
 	return addFile(img, guest, host, true)
 }
 
-// addFile puts a file into the guest: with its libraries when it is a program in machine code, and executable when it must
-// be or is so here. A script whose interpreter is missing in the guest is an error now instead of a riddle there.
+// addFile adds a file to the image, a program in machine code with its libraries. program makes it executable. A script needs its
+// interpreter in the image.
 func addFile(img *vm.Image, guest, host string, program bool) error {
 	info, err := os.Stat(host)
 	if err != nil {
@@ -76,7 +76,7 @@ func addFile(img *vm.Image, guest, host string, program bool) error {
 	case program:
 		return fmt.Errorf("%s is neither a program in machine code nor a script that begins with #!", host)
 	}
-	mode := os.FileMode(0o644) // not the host's own: two machines must pack the same guest
+	mode := os.FileMode(0o644) // the same on all machines
 	if executable {
 		mode = 0o755
 	}

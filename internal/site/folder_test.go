@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"os"
@@ -23,8 +23,8 @@ func TestTheFolderOfResults(t *testing.T) {
 	t.Run("of another program is left alone", func(t *testing.T) {
 		dir := t.TempDir()
 		file := write(t, dir, "logs/mine.log")
-		err := makeOut(&Options{Out: dir})
-		if !IsUsage(err) || !strings.Contains(err.Error(), "logs") {
+		err := makeFolder(dir)
+		if !isUsage(err) || !strings.Contains(err.Error(), "logs") {
 			t.Errorf("a folder with somebody's logs: %v, want a usage error that names them", err)
 		}
 		if _, err := os.Stat(file); err != nil {
@@ -36,13 +36,13 @@ func TestTheFolderOfResults(t *testing.T) {
 		report, other := write(t, dir, "report.json"), write(t, dir, "notes.txt")
 		write(t, dir, "host.json")
 		leftovers := []string{report, write(t, dir, "minimized.timeline"), write(t, dir, ".checkpoint-17/history/events.ndjson"), write(t, dir, "at-35s/notes")}
-		if err := makeOut(&Options{Out: dir}); err != nil {
+		if err := makeFolder(dir); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(report); err != nil {
 			t.Errorf("the earlier report is lost before anything ran: %v", err)
 		}
-		if err := clearOut(dir); err != nil {
+		if err := clearFolder(dir); err != nil {
 			t.Fatal(err)
 		}
 		for _, left := range leftovers {
@@ -55,7 +55,7 @@ func TestTheFolderOfResults(t *testing.T) {
 		}
 	})
 	t.Run("below a file is a usage error", func(t *testing.T) {
-		if err := makeOut(&Options{Out: filepath.Join(write(t, t.TempDir(), "file"), "out")}); !IsUsage(err) {
+		if err := makeFolder(filepath.Join(write(t, t.TempDir(), "file"), "out")); !isUsage(err) {
 			t.Errorf("got %v, want a usage error", err)
 		}
 	})

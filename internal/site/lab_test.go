@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 // soaking is a guest that records, without attempts.
 type soaking struct {
-	Options
+	*lab
 	t      *testing.T
 	region []byte
 	frames *vm.FrameWriter
@@ -28,7 +28,8 @@ type soaking struct {
 func newSoaking(t *testing.T) soaking {
 	t.Helper()
 	region := make([]byte, 8<<20)
-	s := soaking{Options{Out: t.TempDir(), Scenario: "soak", Subject: "bundled"}, t, region, vm.NewFrameWriter(region)}
+	l := &lab{Call: Call{Out: t.TempDir(), Scenario: "soak"}, LabOptions: LabOptions{Subject: "bundled"}, plan: guest.Plan{Scenario: "soak", Nodes: 3}, spec: subject.Spec{Name: "bundled", Mode: "ipvs"}}
+	s := soaking{l, t, region, vm.NewFrameWriter(region)}
 	var empty bytes.Buffer
 	attempts := reports.NewAttemptWriter(&empty)
 	if err := attempts.Flush(); err != nil {
@@ -51,9 +52,7 @@ func (s soaking) record(phase string, at time.Duration) {
 	}
 }
 
-var soakPlan, soakSubject = guest.Plan{Scenario: "soak", Nodes: 3}, subject.Spec{Name: "bundled", Mode: "ipvs"}
-
-func (s soaking) keep() error { return s.Options.keep(soakPlan, soakSubject, &prepared{}, s.region) }
+func (s soaking) keep() error { return s.storeCheckpoint(s.region) }
 
 // What a guest has recorded until a checkpoint can be judged from the run's folder, and a later checkpoint replaces it.
 func TestACheckpointIsKept(t *testing.T) {
@@ -98,7 +97,8 @@ func TestACheckpointStaysUntilTheNextOneIsWhole(t *testing.T) {
 		var err error
 		for i := 0; i < 200 && err == nil; i++ {
 			err = s.keep()
-			if _, end := s.collect(soakPlan, soakSubject, &prepared{}, &vm.Outcome{Region: s.region}, nil); !errors.As(end, new(*InvalidError)) {
+			s.outcome = &vm.Outcome{Region: s.region}
+			if _, end := s.Collect(nil); !errors.As(end, new(*InvalidError)) {
 				err = errors.Join(err, fmt.Errorf("a record without an end: %w", end))
 			}
 		}

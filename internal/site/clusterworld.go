@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"context"
@@ -24,15 +24,15 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// measure runs the scenario in the run's namespace and writes its history. The history is whole whatever happens.
-func (r *liveRun) measure(ctx context.Context) (err error) {
+// measure runs the scenario in the run's namespace and writes its history, which is complete also after an error.
+func (r *Cluster) measure(ctx context.Context) (err error) {
 	w, err := reports.NewHistoryWriter(filepath.Join(r.Out, "history"), r.header())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	clock := runClock{r.Live.Clock, r.Live.Clock.Now()}
-	now, real := clock.Now, time.Now() // the same instant: lanes live by the real clock, whatever the cluster is waited for by
+	clock := runClock{r.live.Clock, r.live.Clock.Now()}
+	now, real := clock.Now, time.Now() // the same instant: lanes use the real clock
 	programs, err := procs.New(filepath.Join(r.Out, "logs"))
 	if err != nil {
 		return err
@@ -40,16 +40,16 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	defer programs.StopAll(time.Second)
 	r.cluster.Away(func(from, to time.Time) {
 		w.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
-			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: what it would have told of is late in this record, or missing",
+			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
 	lanes, err := r.startProber(programs, w, func() time.Duration { return time.Since(real) })
 	if err != nil {
 		return err
 	}
-	stop := r.watch(ctx, besides{w}, now)
-	workers := &fleetProber{Prober: lanes, run: r, record: announcer{w, r.report}, now: now}
-	err = r.run(ctx, announcer{w, r.report}, lanes, workers, clock)
+	stop := r.watch(ctx, fleetPodFilter{w}, now)
+	workers := &fleetProber{Prober: lanes, site: r, record: announcer{w, r.report}, now: now}
+	err = r.scenarioRun(ctx, announcer{w, r.report}, lanes, workers, clock)
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
@@ -58,7 +58,7 @@ func (r *liveRun) measure(ctx context.Context) (err error) {
 	return errors.Join(err, lanes.Close())
 }
 
-func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
+func (r *Cluster) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
 	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
 	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here},
 		Measured: prober.Measurements(time.Second, r.report)},
@@ -67,8 +67,8 @@ func (r *liveRun) startProber(programs *procs.Supervisor, w *reports.HistoryWrit
 		})
 }
 
-// watch records what the API tells of the run's namespace until it is stopped.
-func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time.Duration) (stop func()) {
+// watch records the API events of the run's namespace until stop is called.
+func (r *Cluster) watch(ctx context.Context, w reports.Recorder, now func() time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { _ = observers.WatchEndpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
@@ -79,7 +79,7 @@ func (r *liveRun) watch(ctx context.Context, w reports.Recorder, now func() time
 	return func() { cancel(); all.Wait() }
 }
 
-func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
+func (r *Cluster) scenarioRun(ctx context.Context, record reports.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
 		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), Nodes: r.nodeNames(),
 		Site: r.site(lanes), Prober: measured, Recorder: record, Clock: clock,
@@ -91,7 +91,7 @@ func (r *liveRun) run(ctx context.Context, record reports.Recorder, lanes *probe
 var LiveOffers = scenarios.Offers{scenarios.ProxyDaemonSet, scenarios.MarkedChanges, scenarios.SiteTargets}
 
 // site is the live cluster as the scenario of a run uses it.
-func (r *liveRun) site(lanes *prober.Prober) *scenarios.Site {
+func (r *Cluster) site(lanes *prober.Prober) *scenarios.Site {
 	return scenarios.NewSite(liveClient{}, prober.Deaf{Prober: lanes}).Offer(scenarios.ProxyDaemonSet).OfferMarks(liveMarks{r}).OfferTargets(liveTargets{r})
 }
 
@@ -107,19 +107,19 @@ func (liveClient) Hold(ctx context.Context, target string) (io.Closer, error) {
 }
 
 // liveMarks annotates the run's changes of the cluster's objects.
-type liveMarks struct{ r *liveRun }
+type liveMarks struct{ r *Cluster }
 
 func (m liveMarks) Mark(c scenarios.Change) map[string]string { return m.r.mark(c) }
 func (m liveMarks) PutBack(ctx context.Context) error         { return m.r.putBack(ctx) }
 
 // liveTargets finds the addresses of Services.
-type liveTargets struct{ r *liveRun }
+type liveTargets struct{ r *Cluster }
 
 func (t liveTargets) Target(ctx context.Context, s *corev1.Service) (string, error) {
-	return t.r.cluster.Target(ctx, t.r.namespace, s.Name, t.r.facts.Nodes, t.r.Live.Patience)
+	return t.r.cluster.Target(ctx, t.r.namespace, s.Name, t.r.facts.Nodes, t.r.live.Patience)
 }
 
-// runClock tells the time since the start of the run.
+// runClock is the clock of the run.
 type runClock struct {
 	cluster.Clock
 	begin time.Time
@@ -142,7 +142,7 @@ func (a announcer) Event(e reports.Event) {
 	a.Recorder.Event(e)
 }
 
-// reachFromHere asks once, on a connection of its own, for the answer that backends give.
+// reachFromHere makes one request to a backend on a new connection.
 func reachFromHere(ctx context.Context, network, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

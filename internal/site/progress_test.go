@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func TestTheConsoleIsReported(t *testing.T) {
 	cutOff := console.String()[:60]
 	lines := append([]string{"[    0.1] a line of the kernel", "hitless: waiting for a free CPU", cutOff}, strings.Split(strings.TrimSpace(console.String()), "\n")...)
 	var got []progress.Event
-	o := Options{Progress: progress.Named("seed 1", func(e progress.Event) { got = append(got, e) })}
+	o := Call{Progress: progress.Named("seed 1", func(e progress.Event) { got = append(got, e) })}
 	for _, line := range lines {
 		o.guestLine(line)
 	}
@@ -39,16 +39,7 @@ func TestTheConsoleIsReported(t *testing.T) {
 	if got, want := lastLines(lines, 4), []string{lines[1], cutOff, "+2.5s scenario begins", "+3.5s checkpoint 1h of 2h"}; !slices.Equal(got, want) {
 		t.Errorf("the last lines are %q, want %q", got, want)
 	}
-	if e := (Options{}).guestLine(lines[5]); e != events[2] { // without a caller that wants events
+	if e := (Call{}).guestLine(lines[5]); e != events[2] { // without a caller that wants events
 		t.Errorf("%+v, want %+v", e, events[2])
-	}
-}
-
-// The end of a run is reported, also of a run that never began.
-func TestTheEndOfARunIsReported(t *testing.T) {
-	var got []progress.Event
-	_, err := Run(t.Context(), Options{Scenario: "none", Progress: func(e progress.Event) { got = append(got, e) }})
-	if !IsUsage(err) || !slices.Equal(got, []progress.Event{{Kind: progress.End}}) {
-		t.Errorf("%v, and reported was %+v", err, got)
 	}
 }

@@ -1,0 +1,140 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// plan resolves the options of a run in a lab. Every error is a UsageError.
+func (o *Options) plan() (guest.Plan, subject.Spec, error) {
+	spec, err := subject.Parse(o.Subject)
+	if err != nil {
+		return guest.Plan{}, spec, UsageError{Reason: err}
+	}
+	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
+	if err := o.checkNumbers(); err != nil {
+		return p, spec, err
+	}
+	if guest.Unjudged(o.Scenario) {
+		p.Parameters = o.Set
+		return p, spec, nil
+	}
+	s, err := o.find(&p)
+	if err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
+	params, err := s.Select(guest.Offers(o.ControlPlane), o.settings())
+	if err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
+	if _, given := o.settings()[scenarios.TerminatingFallback.Key]; !given {
+		params[scenarios.TerminatingFallback.Key] = spec.DefaultFallback()
+	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
+	p.Parameters = params
+	if err := o.checkRoom(params); err != nil {
+		return p, spec, err
+	}
+	p.Next, err = o.next(params, spec)
+	return p, spec, err
+}
+
+// next is the subject that a scenario with the parameter `to` changes to. Its terminatingFallback is its own default unless the call
+// sets one.
+func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
+	to, has := scenarios.To.Of(params), scenarios.To.In(params)
+	if o.Timeline != nil {
+		to = o.Timeline.Other()
+		has = to != ""
+	}
+	if what := scenarios.Meddling.Of(params); has && what != "" && what != scenarios.Second { // a scenario that needs it for one thing only
+		if to != "" {
+			return nil, usagef("--set to=%s: scenario %s needs no other proxy with what=%s; it does with what=%s", to, o.Scenario, what, scenarios.Second)
+		}
+		has = false
+	}
+	switch {
+	case !has:
+		return nil, nil
+	case to == scenarios.Itself && scenarios.Meddling.Of(params) == scenarios.Second:
+		return nil, usagef("--set to=itself: a second proxy has to be another one")
+	case to == "" && scenarios.Meddling.Of(params) == scenarios.Second:
+		return nil, usagef("scenario %s needs to know what was left running: --set to=SUBJECT, such as --set to=kube-proxy@v1.37.1/iptables", o.Scenario)
+	case to == "":
+		return nil, usagef("scenario %s needs to know what the proxies become: --set to=SUBJECT, such as --set to=kube-proxy@v1.26.0/iptables", o.Scenario)
+	}
+	if to == scenarios.Itself {
+		return nil, nil
+	}
+	next, err := subject.Parse(to)
+	switch {
+	case err != nil:
+		return nil, usagef("--set to=%s: %w", to, err)
+	case next.Exec != nil:
+		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
+	case next.String() == spec.String():
+		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
+	}
+	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
+	if !given {
+		fallback = next.DefaultFallback()
+	} else if err := next.CheckFallback(fallback); err != nil {
+		return nil, UsageError{Reason: err}
+	}
+	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
+}
+
+// mostRoom is how many bytes the attempts of a run may take in its record; the rest is for events and logs.
+const mostRoom = 0.9 * vm.RegionSize
+
+// checkRoom refuses a run whose record may outgrow its region, which would make the run invalid after hours.
+func (o *Options) checkRoom(p scenarios.Params) error {
+	bytes := o.room(p)
+	if bytes <= mostRoom {
+		return nil
+	}
+	help := "run for less long; a soak with keepGoing=off and record=thinned needs less"
+	if o.Timeline != nil {
+		help = "replay less of it" + o.fittingRate(p)
+	}
+	return usagef("the attempts of this run may take %.0f MB, and its record has room for %.0f MB of them: "+
+		"probe less often, name fewer lanes, or %s", bytes/1e6, mostRoom/1e6, help)
+}
+
+// fittingRate names the highest of a few rates at which the timeline fits, if any does.
+func (o *Options) fittingRate(p scenarios.Params) string {
+	for _, rate := range []float64{1000, 500, 200, 100, 50, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1} {
+		less := *o
+		if less.Rate = rate; rate < o.Rate && less.room(p) <= mostRoom {
+			return fmt.Sprintf("; --rate %g is a rate at which it fits", rate)
+		}
+	}
+	return ""
+}
+
+// objectTime is room for one object of a timeline, which is made before the traffic and reaches each proxy. A guest needs less.
+const objectTime = 20 * time.Millisecond
+
+// resolvedLab returns the lab's options with a deadline: the wall time that the run may take.
+func (o *Options) resolvedLab(plan guest.Plan) site.LabOptions {
+	l := o.LabOptions
+	if l.Deadline > 0 {
+		return l
+	}
+	l.Deadline = 15 * time.Minute // for the lab
+	if length := scenarios.ChurnFor.Of(plan.Parameters); length > 0 {
+		l.Deadline += length // slower than real time is a defect
+	} else if o.Timeline != nil {
+		l.Deadline += o.Timeline.Length() + time.Duration(plan.Objects)*objectTime
+	} else {
+		l.Deadline += time.Duration(scenarios.Rollouts.Of(plan.Parameters)) * 3 * time.Minute
+	}
+	return l
+}

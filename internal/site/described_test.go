@@ -1,0 +1,105 @@
+package site
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// describe writes files into a new folder and returns it.
+func describe(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const ready = "ready: {url: 'http://127.0.0.1:10256/healthz'}\n"
+
+func TestPackExec(t *testing.T) {
+	dir := describe(t, map[string]string{"proxy": "#!/bin/sh\nexec nft -f /etc/rules\n", "rules": "flush ruleset\n",
+		"subject.yaml": "program: proxy\n" + ready + "tools: [sh, ls]\nfiles: [{from: rules, to: /etc/rules}]\n"})
+	e, err := subject.ReadExec(filepath.Join(dir, "subject.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := vm.NewImage()
+	if err := addExec(img, &e); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"/opt/subject/proxy", "/etc/rules", "/bin/sh", "/usr/bin/ls", "/lib/x86_64-linux-gnu/libc.so.6"} {
+		if !img.Has(file) {
+			t.Errorf("%s is missing in the guest", file)
+		}
+	}
+}
+
+// What the guest would only fail at is told before it boots, with the file that says it.
+func TestPackExecErrors(t *testing.T) {
+	for name, c := range map[string]struct{ program, more, want string }{
+		"no shell":         {"#!/bin/sh\n", "", "tools:"},
+		"no program":       {"hello", "", "neither a program"},
+		"no tool":          {"#!/bin/sh\n", "tools: [sh, no-such-tool]\n", "no-such-tool is not installed"},
+		"the same place":   {"#!/bin/sh\n", "tools: [sh]\nfiles: [{from: proxy, to: /usr/bin/sh}]\n", "exists in the guest already"},
+		"the same, moved":  {"#!/bin/sh\n", "tools: [sh]\nfiles: [{from: proxy, to: /bin/sh}]\n", "exists in the guest already"},
+		"hitless' own":     {"#!/bin/sh\n", "tools: [sh]\nfiles: [{from: proxy, to: /usr/bin/hitless}]\n", "exists in the guest already"},
+		"the guest's init": {"#!/bin/sh\n", "tools: [sh]\nfiles: [{from: proxy, to: /init}]\n", "exists in the guest already"},
+	} {
+		dir := describe(t, map[string]string{"proxy": c.program, "subject.yaml": "program: proxy\n" + ready + c.more})
+		e, err := subject.ReadExec(filepath.Join(dir, "subject.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		img := vm.NewImage()
+		img.Add("/usr/bin/hitless", e.Pack.Program, 0o755)
+		img.Link("/init", "usr/bin/hitless")
+		if err := addExec(img, &e); !isUsage(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), e.Pack.Source) {
+			t.Errorf("%s: %v, want a usage error with the file's name and %q", name, err, c.want)
+		}
+	}
+}
+
+func isUsage(err error) bool { return errors.As(err, new(UsageError)) }
+
+// A run can stop only where it is deterministic.
+func TestWhereARunCanStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    LabOptions
+		plan guest.Plan
+		want string
+	}{
+		"nowhere":           {LabOptions{}, guest.Plan{Kernel: guest.KernelHost}, ""},
+		"in a VM":           {LabOptions{StopAt: time.Second}, guest.Plan{}, ""},
+		"before it begins":  {LabOptions{StopAt: -time.Second}, guest.Plan{}, "--stop-at -1s"},
+		"the real clock":    {LabOptions{StopAt: time.Second, Clock: "real"}, guest.Plan{}, "needs the virtual clock"},
+		"the host's kernel": {LabOptions{StopAt: time.Second}, guest.Plan{Kernel: guest.KernelHost}, "needs the virtual clock"},
+	} {
+		l := &lab{LabOptions: c.o, plan: c.plan}
+		if err := l.checkStop(); (err == nil) != (c.want == "") || err != nil && (!isUsage(err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// The objects of a timeline need memory, and a machine without it is refused with figures.
+func TestObjectsNeedMemory(t *testing.T) {
+	l := &lab{LabOptions: LabOptions{ControlPlane: "replay"}, plan: guest.Plan{Objects: 60_000}}
+	if got := l.memoryMB(); got != 2048+60_000*100/1024 {
+		t.Errorf("a run of %d objects gets %d MB", l.plan.Objects, got)
+	}
+	l.plan.Objects = 9000
+	if err := l.checkMemory(1000, l.memoryMB()); !isUsage(err) || !strings.Contains(err.Error(), "878 MB of them for the 9000 objects of ") {
+		t.Errorf("a machine without the memory gave %v", err)
+	}
+}

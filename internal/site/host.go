@@ -1,0 +1,108 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
+)
+
+// Host is a set of namespaces of this machine's kernel, with the real clock.
+type Host struct {
+	*lab
+	job host.Job
+}
+
+// Prepare collects the files of the guest.
+func (h *Host) Prepare(ctx context.Context) error {
+	img, data, err := h.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return fmt.Errorf("reading the release of the kernel: %w", err)
+	}
+	h.clock, h.kernel = "real", reports.Kernel{Kind: guest.KernelHost, Release: unix.ByteSliceToString(u.Release[:])}
+	digest, err := img.Digest()
+	if err != nil {
+		return err
+	}
+	h.inputs = inputsDigest(string(data), digest, h.kernel.Release, h.clock)
+	h.notes = append(h.notes, "the lab ran in namespaces of this machine's kernel; such runs are not repeatable")
+	h.job = host.Job{Program: filepath.Clean(h.Program), Args: hostInit, Files: img.Files(), Plan: data, OwnCPU: h.plan.NeedsSubjects(),
+		Deadline: h.Deadline, Line: func(line string) { h.guestLine(line) }}
+	return nil
+}
+
+// World starts the guest and waits for its end.
+func (h *Host) World(ctx context.Context) (err error) {
+	if err := clearFolder(h.Out); err != nil {
+		return err
+	}
+	h.message("starting in namespaces of this machine's kernel " + h.kernel.Release)
+	h.outcome, err = host.Run(ctx, h.job)
+	return err
+}
+
+// hostInit are the arguments of hitless as the first process of a guest on the host.
+var hostInit = []string{"guest", "init"}
+
+// hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
+// freely.
+func (l *lab) hostNeeds() string {
+	if l.plan.NeedsSubjects() && slices.Contains(HostModes, l.spec.Mode) {
+		return l.spec.Mode
+	}
+	return ""
+}
+
+// HostModes are the modes of proxies whose needs TryHost can check.
+var HostModes = []string{"iptables", "nftables", "ipvs"}
+
+// TryHost tests whether namespaces of this machine's kernel support what is needed (see guest.TryScenario). program is the file of
+// hitless. The test takes less than a second and leaves nothing behind.
+func TryHost(ctx context.Context, program, need string) error {
+	plan, err := guest.Plan{Scenario: guest.TryScenario, Kernel: guest.KernelHost, Parameters: map[string]string{"need": need}}.Marshal()
+	if err != nil {
+		return err
+	}
+	img := vm.NewImage()
+	img.Add(guest.Program, program, 0o755)
+	switch need {
+	case "iptables":
+		err = addIptables(img)
+	case "nftables":
+		err = addTool(img, "/usr/sbin/nft", "nftables")
+	}
+	if err != nil {
+		return err
+	}
+	outcome, err := host.Run(ctx, host.Job{Program: program, Args: hostInit, Files: img.Files(), Plan: plan, Deadline: 30 * time.Second})
+	if outcome == nil {
+		return err
+	}
+	defer outcome.Close()
+	if err != nil {
+		return fmt.Errorf("%w: %q", err, lastLines(outcome.Console, 3))
+	}
+	end, err := readEnding(outcome.Region)
+	switch {
+	case err != nil:
+		return err
+	case !end.trailer:
+		return fmt.Errorf("the test did not end: %q", lastLines(outcome.Console, 3))
+	case end.reason != "":
+		return errors.New(end.reason)
+	}
+	return nil
+}

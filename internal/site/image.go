@@ -1,0 +1,128 @@
+package site
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// ControlPlaneTargets are the programs of the lab's control plane, in the version that hitless is tested with.
+var ControlPlaneTargets = []build.Target{{Name: "kube-apiserver", Version: "v1.37.1"}, {Name: "kube-controller-manager", Version: "v1.37.1"},
+	{Name: "kube-scheduler", Version: "v1.37.1"}, {Name: "etcd", Version: "v3.7.0"}}
+
+// addPrograms adds the control plane, the subjects and their tools to the image.
+func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
+	plan, spec := l.plan, l.spec
+	var targets []build.Target
+	if plan.ControlPlane == "kube" {
+		targets = append(targets, ControlPlaneTargets...)
+	}
+	proxies := []subject.Spec{spec}
+	if plan.Next != nil {
+		next, err := subject.Parse(plan.Next.Subject)
+		if err != nil {
+			return UsageError{Reason: err}
+		}
+		proxies = append(proxies, next)
+	}
+	for _, p := range proxies {
+		if t := proxyTarget(p); p.Name == "kube-proxy" && !slices.Contains(targets, t) {
+			targets = append(targets, t)
+		}
+	}
+	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Progress: l.message}
+	binaries, err := builder.Build(ctx, targets...)
+	if err != nil {
+		return UsageError{Reason: err}
+	}
+	for _, b := range binaries {
+		name := b.Target.Name
+		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
+			name = proxies[i].Binary()
+		}
+		if err := img.AddKnown(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
+			return err
+		}
+	}
+	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
+		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {
+			return err
+		}
+	}
+	scenario, _ := scenarios.Find(plan.Scenario, guest.Offers(plan.ControlPlane)) // a benchmark has no scenario, and needs no tools for one
+	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
+		if err := AddTools(img); err != nil {
+			return err
+		}
+	}
+	if spec.Exec != nil {
+		return addExec(img, spec.Exec)
+	}
+	return nil
+}
+
+// proxyTarget is the build target of a kube-proxy.
+func proxyTarget(p subject.Spec) build.Target { return build.Target{Name: p.Name, Version: p.Version} }
+
+func addTool(img *vm.Image, path, packageName string) error {
+	if _, err := os.Stat(path); err != nil {
+		return Usagef("this run needs %s, which is not installed; `apt-get install %s` installs it", filepath.Base(path), packageName)
+	}
+	return img.AddProgram(path, path)
+}
+
+// AddTools adds the programs that kube-proxy calls to the image. The error names a program that is not installed.
+func AddTools(img *vm.Image) error {
+	for _, t := range []struct{ path, packageName string }{
+		{"/usr/sbin/ipset", "ipset"}, {"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
+		{"/usr/bin/cut", "coreutils"}, // 1.11 to 1.15 read /proc/modules with it, and leave IPVS mode without it
+	} {
+		if err := addTool(img, t.path, t.packageName); err != nil {
+			return err
+		}
+	}
+	// The modules are loaded already. Without modprobe kube-proxy assumes a kernel without IPVS, and leaves its table behind when its
+	// mode changes.
+	if err := img.AddProgram("/usr/sbin/modprobe", "/usr/bin/true"); err != nil {
+		return err
+	}
+	img.Text("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n") // for ipset
+	return addIptables(img)
+}
+
+// addIptables adds iptables with its other names and with its extensions, which it loads at run time.
+func addIptables(img *vm.Image) error {
+	if err := addTool(img, "/usr/sbin/xtables-nft-multi", "iptables"); err != nil {
+		return err
+	}
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
+		"iptables-nft-save", "iptables-nft-restore"} {
+		img.Link("/usr/sbin/"+name, "xtables-nft-multi")
+	}
+	extensions, err := filepath.Glob("/usr/lib/" + gnuTriplet() + "/xtables/*.so")
+	if err != nil || len(extensions) == 0 {
+		return Usagef("the extensions of iptables are not in the folder of Debian; `apt-get install iptables` installs them")
+	}
+	for _, file := range extensions {
+		if err := img.AddProgram(file, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func gnuTriplet() string {
+	if runtime.GOARCH == "arm64" {
+		return "aarch64-linux-gnu"
+	}
+	return "x86_64-linux-gnu"
+}

@@ -1,0 +1,317 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// LabOptions are the options of runs in a lab, which is a VM or the host. Package run fills in defaults for zero values.
+type LabOptions struct {
+	Subject      string // bundled
+	ControlPlane string // kube
+	Kernel       string // auto
+	Clock        string // auto
+	Nodes        int    // 3
+	Binaries     string // folder of ready programs, instead of building them
+	Cache        string // $HITLESS_CACHE, or hitless in the user's cache folder
+	// StopAt is a time of the run at which it stops and writes the state of the kernels; 0 for none. It is not part of the plan:
+	// until then the history is the same.
+	StopAt time.Duration
+	// Cold boots the guest, instead of resuming a snapshot. The history is the same.
+	Cold     bool
+	MemoryMB int           // of the VM; 0 for what the control plane needs
+	Deadline time.Duration // wall time at most; 0 for 15 minutes plus the scenario's own length
+}
+
+// lab is what VM and Host share.
+type lab struct {
+	Call
+	LabOptions
+	plan guest.Plan
+	spec subject.Spec
+
+	kernel        reports.Kernel
+	kernelPackage string
+	clock         string
+	inputs        string // digest
+	notes         []string
+	outcome       *vm.Outcome // nil until the guest has ended
+}
+
+// NewLab returns a VM or, if the options ask for it, a Host. With kernel auto the host runs the real clock if it can run the
+// subject, and a VM everything else. Every error is a UsageError.
+func NewLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec subject.Spec) (Site, error) {
+	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}
+	if err := l.chooseKernel(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.checkStop(); err != nil {
+		return nil, err
+	}
+	if l.plan.Kernel == guest.KernelHost {
+		return &Host{lab: l}, nil
+	}
+	return &VM{lab: l}, nil
+}
+
+// chooseKernel sets the kernel of the plan and of the options.
+func (l *lab) chooseKernel(ctx context.Context) error {
+	if l.Kernel == "vm" || l.Kernel == "auto" && l.Clock != "real" {
+		return nil
+	}
+	err := TryHost(ctx, l.Program, l.hostNeeds())
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch {
+	case err == nil:
+		l.plan.Kernel, l.Kernel = guest.KernelHost, "host"
+	case l.Kernel == "host":
+		return Usagef("--kernel host: %w; or use --kernel vm", err)
+	default:
+		l.message("taking a VM, because this machine's kernel cannot run the lab: " + err.Error())
+	}
+	return nil
+}
+
+// checkStop refuses a stop where runs are not deterministic.
+func (l *lab) checkStop() error {
+	switch {
+	case l.StopAt < 0:
+		return Usagef("--stop-at %s: give a time of the run, such as 35s, as its report has them", l.StopAt)
+	case l.StopAt > 0 && (l.plan.Kernel == guest.KernelHost || l.Clock == "real"):
+		return Usagef("--stop-at %s needs the virtual clock, with which a run is the same each time; leave --kernel and --clock out", l.StopAt)
+	}
+	return nil
+}
+
+// prepare checks this machine, makes the folder, and starts an image with the programs of the plan. data is the plan.
+func (l *lab) prepare(ctx context.Context) (img *vm.Image, data []byte, err error) {
+	if err := makeFolder(l.Out); err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkMachine(); err != nil {
+		return nil, nil, err
+	}
+	img = vm.NewImage()
+	img.Add(guest.Program, l.Program, 0o755)
+	if l.plan.NeedsSubjects() {
+		if err := l.addPrograms(ctx, img); err != nil {
+			return nil, nil, err
+		}
+	}
+	data, err = l.plan.Marshal()
+	return img, data, err
+}
+
+// guestPrefix begins the lines of a console that package vm writes about the guest.
+const guestPrefix = "hitless: "
+
+// guestLine reports what a line of a guest's console holds, and returns its event. Lines of the kernel are not reported.
+func (c Call) guestLine(line string) progress.Event {
+	e, ok := progress.Parse(line)
+	if text, about := strings.CutPrefix(line, guestPrefix); about {
+		e, ok = progress.Event{Kind: progress.Message, Text: text}, true
+	}
+	if ok {
+		c.report(e)
+	}
+	return e
+}
+
+// lastLines returns the last n lines of a console, with events as text and without measurements.
+func lastLines(lines []string, n int) []string {
+	var all []string
+	for _, line := range lines {
+		switch e, ok := progress.Parse(line); {
+		case !ok:
+			all = append(all, line)
+		case e.Kind != progress.Measurement:
+			all = append(all, e.String())
+		}
+	}
+	return all[max(0, len(all)-n):]
+}
+
+// Command is the command that repeats the run.
+func (o LabOptions) Command(c Call) string {
+	named := o.Subject
+	if file, is := strings.CutPrefix(named, "exec:"); is {
+		named = "exec:" + filepath.Base(file) // the folder does not affect the run
+	}
+	words := append(append([]string{}, c.Verb...), "--subject", named, "--seed", fmt.Sprint(c.Seed))
+	return strings.Join(append(words, o.Words(c)...), " ")
+}
+
+// Words are the options that runs and comparisons share, where they are not the defaults.
+func (o LabOptions) Words(c Call) []string {
+	var words []string
+	if o.ControlPlane != "kube" {
+		words = append(words, "--controlplane", o.ControlPlane)
+	}
+	if o.Kernel == "vm" || o.Kernel == "host" {
+		words = append(words, "--kernel", o.Kernel)
+	}
+	if o.Clock == "real" {
+		words = append(words, "--clock real")
+	}
+	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
+}
+
+func (l *lab) header() reports.Run {
+	record := scenarios.RecordMode.Of(l.plan.Parameters)
+	if record != reports.RecordThinned {
+		record = ""
+	}
+	return reports.Run{
+		Record:        record,
+		SchemaVersion: reports.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
+		Kernel: l.kernel, Clock: l.clock,
+		Subject:      reports.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
+		ControlPlane: l.plan.ControlPlane, Nodes: nodeNames(l.plan.Nodes), InputsSha256: l.inputs, Command: l.LabOptions.Command(l.Call),
+	}
+}
+
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("node-%d", i+1)
+	}
+	return names
+}
+
+// writeHost writes host.json. The outcome is empty while the guest runs.
+func (l *lab) writeHost(outcome *vm.Outcome) error {
+	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
+	return writeJSON(filepath.Join(l.Out, "host.json"), hostFacts{Command: os.Args, Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
+		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Notes: l.notes})
+}
+
+// checkpoint stores the record of a running guest. A run whose checkpoint cannot be stored goes on.
+func (l *lab) checkpoint(region []byte) {
+	if err := l.storeCheckpoint(region); err != nil {
+		l.message(fmt.Sprintf("the checkpoint cannot be stored: %v", err))
+	}
+}
+
+// storeCheckpoint replaces the history in the folder of the run by the record in the region.
+func (l *lab) storeCheckpoint(region []byte) error {
+	if err := l.writeHost(&vm.Outcome{}); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(l.Out, checkpointPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	history := filepath.Join(work, "history")
+	if _, err := extract(region, work, history); err != nil {
+		return err
+	}
+	return l.replaceHistory(history)
+}
+
+// replaceHistory completes a history with run.json and replaces the one in the folder of the run.
+func (l *lab) replaceHistory(history string) error {
+	if err := writeJSON(filepath.Join(history, reports.RunFile), l.header()); err != nil {
+		return err
+	}
+	return replaceHistory(history, filepath.Join(l.Out, "history"))
+}
+
+// Collect stores the guest's record and judges it.
+func (l *lab) Collect(runErr error) (*Result, error) {
+	if l.outcome == nil {
+		return nil, runErr
+	}
+	if err := l.writeHost(l.outcome); err != nil { // first: it marks the folder as one of a run
+		return nil, err
+	}
+	work, err := os.MkdirTemp(l.Out, checkpointPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the history: %w", err)
+	}
+	defer os.RemoveAll(work)
+	end, err := extract(l.outcome.Region, l.Out, work)
+	if err != nil && runErr == nil {
+		runErr = err
+	}
+	if err := l.replaceHistory(work); err != nil {
+		return nil, err
+	}
+	result := &Result{Dir: l.Out, InputsSha256: l.inputs, Wall: l.outcome.Wall, CPUTime: l.outcome.CPUTime}
+	if result.HistorySha256, err = reports.HistorySha256(filepath.Join(l.Out, "history")); err != nil {
+		return nil, err
+	}
+	switch err := l.early(end, runErr); {
+	case errors.Is(runErr, context.Canceled):
+		return result, runErr
+	case l.StopAt > 0 && end.trailer && end.reason == guest.Stopped && runErr == nil:
+		result.Stopped = filepath.Join(l.Out, guest.LookDir(l.StopAt))
+		return result, nil
+	case err != nil:
+		return result, err
+	case guest.Unjudged(l.plan.Scenario):
+		return result, nil
+	}
+	return result.judge()
+}
+
+// CollectFiles stores only the files that the guest saved and host.json, for a guest without a history.
+func (l *lab) CollectFiles(runErr error) error {
+	if l.outcome == nil {
+		return runErr
+	}
+	if err := l.writeHost(l.outcome); err != nil {
+		return err
+	}
+	end, err := extract(l.outcome.Region, l.Out, filepath.Join(l.Out, "history"))
+	if runErr == nil && err != nil {
+		return err
+	}
+	return l.early(end, runErr)
+}
+
+// early returns an InvalidError for a guest that ended early, nil for another one.
+func (l *lab) early(end ending, runErr error) error {
+	switch {
+	case runErr != nil:
+		return &InvalidError{runErr.Error(), lastLines(l.outcome.Console, 20)}
+	case !end.trailer:
+		return &InvalidError{earlyEnd(l.outcome.Console), lastLines(l.outcome.Console, 20)}
+	case end.reason != "":
+		return &InvalidError{end.reason, nil}
+	}
+	return nil
+}
+
+// earlyEnd says that a guest's history has no end, with the message of a kernel panic if there is one.
+func earlyEnd(console []string) string {
+	for _, line := range console {
+		if i := strings.Index(line, "Kernel panic"); i >= 0 {
+			return "the guest ended before its history was complete: " + line[i:]
+		}
+	}
+	return "the guest ended before its history was complete"
+}
+
+// Close releases the memory of the guest.
+func (l *lab) Close(context.Context) {
+	if l.outcome != nil {
+		if err := l.outcome.Close(); err != nil {
+			l.message(err.Error())
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package site
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/vm"
+)
+
+// MemoryMB is the memory of a VM with a control plane, in MB; the packed files are in it too.
+func MemoryMB(controlPlane string) int {
+	if controlPlane == "kube" {
+		return 6144
+	}
+	return 2048
+}
+
+// NeededMB is the memory that a run in a VM of that size needs of this machine, in MB.
+func NeededMB(memoryMB int) int { return memoryMB*2/3 + 256 }
+
+// hostMemoryMB is about the memory of a lab on the host, measured with three nodes.
+func hostMemoryMB(controlPlane string) int {
+	if controlPlane == "kube" {
+		return 1536
+	}
+	return 768
+}
+
+func (l *lab) memoryMB() int {
+	if l.MemoryMB > 0 {
+		return l.MemoryMB
+	}
+	return MemoryMB(l.ControlPlane) + l.objectsMB()
+}
+
+// objectsMB is the memory for the objects of a timeline, in the control plane and in its watchers. A recording of 10,000 Services
+// with 4 endpoints each has 20,000 objects that proxies watch.
+func (l *lab) objectsMB() int { return l.plan.Objects * guest.ObjectBytes >> 20 }
+
+// checkMachine refuses a run for which this machine lacks QEMU, memory or disk.
+func (l *lab) checkMachine() error {
+	need := NeededMB(l.memoryMB())
+	if l.plan.Kernel == guest.KernelHost {
+		need = hostMemoryMB(l.ControlPlane) + l.objectsMB()
+	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
+		return Usagef("%s is not installed; `apt-get install qemu-system-x86` installs it", vm.QEMU)
+	}
+	if err := l.checkMemory(AvailableMB(), need); err != nil {
+		return err
+	}
+	return checkDisk(l.Out, l.Cache)
+}
+
+// checkMemory refuses a run that needs more memory than is available, in MB.
+func (l *lab) checkMemory(available, need int) error {
+	if available >= need {
+		return nil
+	}
+	why := ""
+	if mb := l.objectsMB(); mb > 0 {
+		why = fmt.Sprintf(", %d MB of them for the %d objects of the timeline", mb, l.plan.Objects)
+	}
+	return Usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB%s", available, l.ControlPlane, need, why)
+}
+
+// AvailableMB is MemAvailable of /proc/meminfo (proc(5)) in MB; 1 TB if it cannot be read.
+func AvailableMB() int {
+	data, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(data)) {
+		if rest, is := strings.CutPrefix(line, "MemAvailable:"); is {
+			kb, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err == nil {
+				return kb >> 10
+			}
+		}
+	}
+	return 1 << 20
+}
+
+// diskMB is the space that a run needs, in MB: for the guest's memory region, its history and the packed files in the cache.
+const diskMB = 2048
+
+// checkDisk refuses a run for which a file system is too full.
+func checkDisk(out, cacheDir string) error {
+	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
+		return Usagef("making the cache: %w; set HITLESS_CACHE to a folder", err)
+	}
+	for _, place := range []struct{ dir, change string }{
+		{out, "--out"}, {os.TempDir(), "TMPDIR"}, {cacheDir, "HITLESS_CACHE"},
+	} {
+		free, err := cache.FreeBytes(place.dir)
+		if err != nil {
+			continue // the run fails there with an error that is more precise
+		}
+		if free >>= 20; free < diskMB {
+			return Usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", place.dir, free, diskMB, place.change)
+		}
+	}
+	return nil
+}

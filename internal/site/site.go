@@ -1,0 +1,133 @@
+// Package site has the places where runs take place: a VM, namespaces of this machine's kernel (host), a live cluster, and this
+// machine alone. Each prepares a run, runs its scenario in its world, and collects the record. Package run decides which site a
+// call names.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/reports"
+)
+
+// Site is a place for one run.
+type Site interface {
+	// Prepare checks that the run is possible here and makes what it needs. It keeps the results of earlier runs. A UsageError
+	// means that nothing was run; ErrDryRun ends a run that was to be described only.
+	Prepare(ctx context.Context) error
+	// World clears the folder of the run, makes the world of the scenario and runs the scenario to its end. The error says why
+	// it ended early.
+	World(ctx context.Context) error
+	// Collect stores the record and host.json in the folder of the run, and computes the report. runErr is the error of World.
+	Collect(runErr error) (*Result, error)
+	// Close removes what Prepare and World made and nothing needs any more. It is called once, also after an error of Prepare.
+	Close(ctx context.Context)
+}
+
+// ErrDryRun is the error of Prepare where the call wants a description of the run only.
+var ErrDryRun = errors.New("nothing was done")
+
+// Execute runs at a site.
+func Execute(ctx context.Context, s Site) (*Result, error) {
+	defer s.Close(ctx)
+	switch err := s.Prepare(ctx); {
+	case errors.Is(err, ErrDryRun):
+		return &Result{}, nil
+	case err != nil:
+		return nil, err
+	}
+	return s.Collect(s.World(ctx))
+}
+
+// Call is what each site needs to know of a run. All fields are set.
+type Call struct {
+	Scenario string
+	Set      map[string]string // parameters that the call or its timeline give
+	Seed     int64
+	Rate     float64 // attempts per second
+	Out      string  // folder of the run
+	Program  string  // file of hitless, which probes and guests run
+
+	Verb         []string // first words of the command that repeats the run
+	Options      []string // --rate and --set of that command, where they are not the defaults
+	DefaultNodes int      // number of nodes that the command leaves out
+
+	Progress func(progress.Event) // may be nil
+}
+
+// report passes an event on to the caller, if it wants any.
+func (c Call) report(e progress.Event) {
+	if c.Progress != nil {
+		c.Progress(e)
+	}
+}
+
+// message reports a line of text of the host.
+func (c Call) message(text string) { c.report(progress.Event{Kind: progress.Message, Text: text}) }
+
+// nodesOption returns --nodes where it is not the default.
+func (c Call) nodesOption(nodes int) []string {
+	if nodes == c.DefaultNodes {
+		return nil
+	}
+	return []string{"--nodes", strconv.Itoa(nodes)}
+}
+
+// Result is a run that has ended.
+type Result struct {
+	Dir           string
+	Report        *reports.Report // nil without a verdict
+	InputsSha256  string
+	HistorySha256 string
+	Stopped       string // folder with the state of the kernels at LabOptions.StopAt; empty if the run did not stop
+	Wall          time.Duration
+	CPUTime       time.Duration // of the host, 0 if unknown
+}
+
+// judge computes the report of a run and writes it into the run's folder.
+func (r *Result) judge() (*Result, error) {
+	h, err := reports.OpenHistory(filepath.Join(r.Dir, "history"))
+	if err != nil {
+		return r, err
+	}
+	r.Report, err = reports.WriteAll(r.Dir, h)
+	return r, err
+}
+
+// UsageError is a wrong call, or an environment that cannot run it: exit code 2.
+type UsageError struct{ Reason error }
+
+// Error is the reason.
+func (e UsageError) Error() string {
+	if e.Reason == nil {
+		return "wrong usage"
+	}
+	return e.Reason.Error()
+}
+
+// Unwrap returns the reason.
+func (e UsageError) Unwrap() error { return e.Reason }
+
+// Usagef returns a UsageError.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// InvalidError is a run whose measurement cannot be trusted, because it ended early: exit code 3.
+type InvalidError struct {
+	Reason  string
+	Console []string // the guest's last lines
+}
+
+// Error is the reason, with the last lines of the guest's console.
+func (e *InvalidError) Error() string {
+	text := "the run is invalid: " + e.Reason
+	if len(e.Console) > 0 {
+		text += "\nthe guest's last lines:\n  " + strings.Join(e.Console, "\n  ")
+	}
+	return text
+}

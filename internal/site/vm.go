@@ -1,0 +1,88 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports"
+)
+
+// VM is a QEMU guest with its own kernel and, by default, a virtual clock.
+type VM struct {
+	*lab
+	boot vm.Boot
+}
+
+// Prepare builds the guest.
+func (v *VM) Prepare(ctx context.Context) error {
+	img, data, err := v.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	v.clock = "virtual"
+	if v.Clock == "real" {
+		v.clock = "real"
+	}
+	kernel, err := vm.FetchKernel(ctx, filepath.Join(v.Cache, "kernel"), v.message)
+	if err != nil {
+		return UsageError{Reason: err}
+	}
+	v.kernel, v.kernelPackage = reports.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
+	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
+	missing, err := img.AddModules(kernel, vm.Modules...)
+	if err != nil {
+		return UsageError{Reason: err}
+	}
+	v.notes = append(v.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
+	file, digest, err := img.Pack(filepath.Join(v.Cache, "initramfs"))
+	if err != nil {
+		return err
+	}
+	base, err := v.plan.Base().Marshal()
+	if err != nil {
+		return err
+	}
+	version, err := qemuVersion(ctx)
+	if err != nil {
+		return err
+	}
+	v.boot = vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
+		MemoryGroups: v.plan.Scenario == bench.Scenario, RealTime: v.clock == "real", Deadline: v.Deadline}
+	if !v.Cold {
+		v.boot.Snapshots = filepath.Join(v.Cache, "snapshots")
+		v.boot.Key = inputsDigest(string(base), digest, kernel.Package, version, fmt.Sprint(v.boot.MemoryMB, v.boot.MemoryGroups))[:24]
+	}
+	v.boot.Line = func(line string, region []byte) {
+		if e := v.guestLine(line); e.Kind == progress.Checkpoint {
+			v.checkpoint(region)
+		}
+	}
+	v.inputs = inputsDigest(string(data), digest, kernel.Package, version, v.clock)
+	return nil
+}
+
+// World boots the guest and waits for its end. At each checkpoint the record so far is stored.
+func (v *VM) World(ctx context.Context) (err error) {
+	if err := clearFolder(v.Out); err != nil {
+		return err
+	}
+	v.message(fmt.Sprintf("booting %s with %d MB", v.kernel.Release, v.boot.MemoryMB))
+	v.outcome, err = vm.Run(ctx, v.boot)
+	return err
+}
+
+func qemuVersion(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, vm.QEMU, "--version").Output()
+	if err != nil {
+		return "", Usagef("asking %s for its version: %w; `apt-get install qemu-system-x86` installs it", vm.QEMU, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first, nil
+}
