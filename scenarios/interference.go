@@ -317,7 +317,7 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 		return err
 	}
 	at, other := w.Clock.Now(), To.Of(w.Params)
-	alive, err := proxies.Beside(node, other)
+	alive, err := proxies.StartSecond(node, other)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 // checkProxies returns the first error that a proxy has reported, where the proxies are known.
 func (w *World) checkProxies(context.Context) error {
 	if proxies, err := w.proxies(); err == nil {
-		return proxies.Fair()
+		return proxies.SyncError()
 	}
 	return nil
 }

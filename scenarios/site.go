@@ -121,14 +121,14 @@ type Proxies interface {
 	Frozen(node string) (bool, error)
 	// Flush empties the node's proxy tables without the proxy's knowledge; restore puts the entries back.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
-	// Fair returns the first error that a proxy's log reports; nil when there is none.
-	Fair() error
+	// SyncError returns an error that quotes the first failed sync of a proxy's log; nil when there is none.
+	SyncError() error
 	// Change makes the next Start of the node's proxy, which has ended, start another subject.
 	Change(node, subject string) error
 	// Cleanup makes the node's proxy, which has ended, remove all its state from the kernel.
 	Cleanup(ctx context.Context, node string) error
-	// Beside starts another subject on a node whose proxy runs. alive returns how it has ended, nil while it runs.
-	Beside(node, subject string) (alive func() error, err error)
+	// StartSecond starts another subject on a node whose proxy runs. alive returns how it has ended, nil while it runs.
+	StartSecond(node, subject string) (alive func() error, err error)
 	// Subject is the name of the subject that runs on the node.
 	Subject(node string) string
 	// Quiet is the time since the last line in the log of the node's proxy.

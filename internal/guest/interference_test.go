@@ -123,7 +123,7 @@ type besides struct {
 }
 
 func (b *besides) Subject(string) string { return "bundled" }
-func (b *besides) Beside(string, string) (func() error, error) {
+func (b *besides) StartSecond(string, string) (func() error, error) {
 	b.rules.own += b.adds
 	return func() error { return b.ends }, nil
 }

@@ -104,7 +104,7 @@ type idle struct {
 	scenarios.Faults
 }
 
-func (idle) Fair() error                                       { return nil }
+func (idle) SyncError() error                                  { return nil }
 func (idle) Members(string) ([]string, bool)                   { return nil, false }
 func (idle) Inject(context.Context, scenarios.FaultSpec) error { return nil }
 

@@ -13,37 +13,73 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// Change says what the next Start of a node's proxy starts: one of the programs of the lab, by the name of its Spec. The
-// proxy that is there must have ended.
+// Change makes the next Start of a node's proxy start another program of the lab, named by its Spec. The running proxy must have
+// exited.
 func (f *Fleet) Change(node, subject string) error {
 	if p := f.live[node]; p != nil && p.Running() {
-		return fmt.Errorf("the proxy of %s still runs; end it before another takes its place", node)
+		return fmt.Errorf("the proxy of %s still runs; stop it before the next Start starts another", node)
 	}
-	i := slices.IndexFunc(f.cfg.Programs, func(p Program) bool { return p.Spec.String() == subject })
-	if i < 0 {
-		return fmt.Errorf("this lab has no %s", subject)
+	program, err := f.find(subject)
+	if err != nil {
+		return err
 	}
-	f.runs[node] = f.cfg.Programs[i]
+	f.runs[node] = program
 	return nil
 }
 
-// Cleanup runs the node's subject once more to take everything of it out of the kernel, as its documentation tells users
-// to: --cleanup, or the command that a file names. The proxy must have ended. A kube-proxy that ends its own cleanup with a code
-// other than 0 has been told to clean up all the same, and what it left is part of what is measured: the record has it.
+func (f *Fleet) find(subject string) (Program, error) {
+	i := slices.IndexFunc(f.cfg.Programs, func(p Program) bool { return p.Spec.String() == subject })
+	if i < 0 {
+		return Program{}, fmt.Errorf("this lab has no %s", subject)
+	}
+	return f.cfg.Programs[i], nil
+}
+
+// StartSecond starts another program of the lab, named by its Spec, on a node where the subject runs. The subject has the node's
+// ports, so that readiness of the second proxy cannot be checked; alive returns an error with its last log lines once it has exited.
+func (f *Fleet) StartSecond(name, subject string) (alive func() error, err error) {
+	node, err := f.cfg.Net.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	second, err := f.find(subject)
+	if err != nil {
+		return nil, err
+	}
+	if second.Spec.Exec != nil {
+		return nil, errors.New("a proxy that a file describes can be the subject, but not a second proxy next to it")
+	}
+	p, err := f.cfg.Procs.Start(procs.Spec{Name: "second-" + name, Path: second.Path, Enter: node.Enter,
+		Args: second.Spec.Args(name, f.cfg.Kubeconfig, second.Fallback), Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env)})
+	if err != nil {
+		return nil, err
+	}
+	f.recordOf(second.Spec, name, "second", second.Spec.String()+" started next to "+f.spec(name).String())
+	return func() error {
+		if p.Running() {
+			return nil
+		}
+		return fmt.Errorf("%s on %s exited: %s; its last lines:\n%s", second.Spec, name, p.ExitText(), f.cfg.Procs.Tail("second-"+name, 8))
+	}, nil
+}
+
+// Cleanup removes the state of a node's subject from the kernel in the documented way: its flag --cleanup, or the command of its
+// file. The proxy must have exited. A failed cleanup of kube-proxy is recorded and is no error: its remains are part of the
+// measurement.
 func (f *Fleet) Cleanup(ctx context.Context, name string) error {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
 		return err
 	}
 	spec := f.spec(name)
-	f.record(name, "cleanup", spec.String()+" cleans up what it left on "+name)
-	start, err := f.cleanup(node)
+	f.record(name, "cleanup", spec.String()+" cleans up its kernel state on "+name)
+	start, err := f.cleanupSpec(node)
 	if err != nil {
 		return err
 	}
-	err = f.command(ctx, node, start)
+	err = f.runCommand(ctx, node, start)
 	if code := exitCode(err); code > 0 && spec.Exec == nil && spec.Name != Bundled.Name {
-		f.record(name, "cleanup-failed", fmt.Sprintf("%s ended its cleanup on %s with exit code %d; its last line: %s",
+		f.record(name, "cleanup-failed", fmt.Sprintf("the cleanup of %s on %s failed with exit code %d; its last line: %s",
 			spec, name, code, f.cfg.Procs.Tail(start.Name, 1)))
 		return nil
 	}
@@ -54,7 +90,7 @@ func (f *Fleet) Cleanup(ctx context.Context, name string) error {
 	return nil
 }
 
-// exitCode is that of a program that ended by itself, as an error tells it; -1 for all else.
+// exitCode returns the exit code in an error; -1 for other errors and for a killed program.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -63,9 +99,9 @@ func exitCode(err error) int {
 	return -1
 }
 
-// cleanup is how the cleanup of the node's subject is started.
-func (f *Fleet) cleanup(node *topology.Node) (procs.Spec, error) {
-	start, err := f.program(node)
+// cleanupSpec is the process of the cleanup.
+func (f *Fleet) cleanupSpec(node *topology.Node) (procs.Spec, error) {
+	start, err := f.processSpec(node)
 	if err != nil {
 		return start, err
 	}
@@ -77,38 +113,38 @@ func (f *Fleet) cleanup(node *topology.Node) (procs.Spec, error) {
 	case spec.Exec == nil:
 		start.Args = []string{"--cleanup"}
 	case len(spec.Exec.Cleanup) == 0:
-		return start, fmt.Errorf("%s names no cleanup: in its file", spec)
+		return start, fmt.Errorf("%s has no cleanup: in its file", spec)
 	default:
-		return f.words(node, "cleanup", spec.Exec.Cleanup)
+		return f.commandSpec(node, "cleanup", spec.Exec.Cleanup)
 	}
 	return start, nil
 }
 
-// words is a command that the file of a node's subject names, with the proxy's environment.
-func (f *Fleet) words(node *topology.Node, what string, words []string) (procs.Spec, error) {
-	start, err := f.program(node)
+// commandSpec is the process of a command in the file of a node's subject, with the proxy's environment.
+func (f *Fleet) commandSpec(node *topology.Node, name string, words []string) (procs.Spec, error) {
+	start, err := f.processSpec(node)
 	if err != nil {
 		return start, err
 	}
-	values, err := f.values(node)
+	values, err := f.placeholderValues(node)
 	if err != nil {
 		return start, err
 	}
 	words = expandAll(words, values)
-	start.Name, start.Path, start.Args = what+"-"+node.Name, words[0], words[1:]
+	start.Name, start.Path, start.Args = name+"-"+node.Name, words[0], words[1:]
 	return start, nil
 }
 
-// commandWithin bounds a subject's ready and cleanup commands.
-const commandWithin = 30 * time.Second
+// commandTimeout bounds the ready and cleanup commands of a subject.
+const commandTimeout = 30 * time.Second
 
-// command runs a command on a node to its end; its output goes to a log of its own.
-func (f *Fleet) command(ctx context.Context, node *topology.Node, start procs.Spec) error {
+// runCommand runs a command on a node to its end, with a log of its own.
+func (f *Fleet) runCommand(ctx context.Context, node *topology.Node, start procs.Spec) error {
 	p, err := f.cfg.Procs.Start(start)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandWithin)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	select {
 	case <-p.Done():
@@ -122,8 +158,8 @@ func (f *Fleet) command(ctx context.Context, node *topology.Node, start procs.Sp
 	return nil
 }
 
-// Retire ends the subject on every node for good, and runs the cleanup that a file names. It is for the end of a run:
-// a cleanup that fails is an error, because the file says that it works.
+// Retire stops each subject whose file has a cleanup command and runs that command, at the end of a run. A failed cleanup is an
+// error.
 func (f *Fleet) Retire(ctx context.Context) error {
 	for _, node := range f.cfg.Net.Nodes {
 		if e := f.spec(node.Name).Exec; e == nil || len(e.Cleanup) == 0 {
@@ -141,5 +177,5 @@ func (f *Fleet) Retire(ctx context.Context) error {
 	return nil
 }
 
-// Subject names what runs on a node, or ran there last.
+// Subject returns the name of the subject that runs on a node or ran there last.
 func (f *Fleet) Subject(node string) string { return f.spec(node).String() }

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// Exec is a proxy that a file of the user's describes: what the guest needs to know of it. It is part of the plan, so it
-// holds no path of the host.
+// Exec is a proxy that a file of the user describes, as far as the guest needs it. It is part of the plan and has no paths of the
+// host.
 type Exec struct {
 	Name    string   `json:"name"`
-	Version string   `json:"version"` // as the file says it, or sha256: and the first 12 hex digits of the program's digest
-	Mode    string   `json:"mode"`    // a word for the reports; ipvs also says that the tables are IPVS'
+	Version string   `json:"version"` // of the file, or sha256: and the first 12 hex digits of the program's digest
+	Mode    string   `json:"mode"`    // a word for the reports; ipvs also means that the proxy uses IPVS tables
 	Program string   `json:"program"` // path in the guest
 	Args    []string `json:"args,omitempty"`
 	Env     []string `json:"env,omitempty"` // KEY=value, sorted
 	Ready   Ready    `json:"ready"`
 	Stop    Stop     `json:"stop"`
-	// Cleanup is run on each node when the run is over and the proxy has ended; empty for none.
+	// Cleanup is run on each node at the end of a run, after the proxy has exited; empty for none.
 	Cleanup []string `json:"cleanup,omitempty"`
-	// Fallback is what the proxy does about terminating endpoints on its own: on or off (KEP-1669).
+	// Fallback is the proxy's default for terminating endpoints: on or off (KEP-1669).
 	Fallback string `json:"fallback"`
 
-	// Pack is what must be put into the guest for it; it stays on the host.
+	// Pack lists the files for the guest; it stays on the host.
 	Pack Pack `json:"-"`
 }
 
-// Ready says how to ask a started proxy whether its rules stand. One of the two is given.
+// Ready is the readiness check of a started proxy: its rules are in the kernel. Exactly one field is set.
 type Ready struct {
 	URL     string   `json:"url,omitempty"`     // answers 200
 	Command []string `json:"command,omitempty"` // exits with 0
 }
 
-// Stop says how to end the proxy: a signal, and SIGKILL when it is still there after Within.
+// Stop is how the proxy is stopped: a signal, and SIGKILL after Within.
 type Stop struct {
 	Signal string        `json:"signal"` // without SIG: TERM
 	Within time.Duration `json:"withinNs"`
@@ -42,13 +42,13 @@ type Stop struct {
 
 // Pack lists the files of the host that an Exec needs in the guest.
 type Pack struct {
-	Source  string // the file that described it, for messages
+	Source  string // the describing file, for messages
 	Program string // on the host
 	Files   []File
 	Tools   []string // names of programs of the host
 }
 
-// File is a file of the host that is put into the guest.
+// File is a file of the host and its path in the guest.
 type File struct {
 	From string // on the host
 	To   string // in the guest
@@ -57,7 +57,7 @@ type File struct {
 // ExecDir is the guest's folder for the programs that a file describes.
 const ExecDir = "/opt/subject"
 
-// placeholders are the words in braces that a file may use in args, env, ready and cleanup, with their meaning.
+// placeholders are the words in braces for args, env, ready and cleanup, with their meaning.
 var placeholders = map[string]string{
 	"program":             "path of the program in the guest",
 	"node":                "name of the node",
@@ -69,7 +69,7 @@ var placeholders = map[string]string{
 	"terminatingFallback": "on or off",
 }
 
-// Placeholders lists the words that a file may put in braces, sorted.
+// Placeholders returns the placeholders without braces, sorted.
 func Placeholders() []string {
 	words := make([]string, 0, len(placeholders))
 	for word := range placeholders {
@@ -81,7 +81,7 @@ func Placeholders() []string {
 
 var placeholder = regexp.MustCompile(`\{([A-Za-z]+)\}`)
 
-// checkPlaceholders finds the first word in braces that is none.
+// checkPlaceholders returns an error for the first unknown placeholder.
 func checkPlaceholders(text string) error {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
 		if _, known := placeholders[m[1]]; !known {
@@ -91,7 +91,7 @@ func checkPlaceholders(text string) error {
 	return nil
 }
 
-// expand puts values in for the placeholders.
+// expand replaces the placeholders by their values.
 func expand(text string, values map[string]string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 }
@@ -104,14 +104,14 @@ func expandAll(texts []string, values map[string]string) []string {
 	return expanded
 }
 
-// switchable tells whether the proxy takes terminatingFallback as a setting.
+// switchable reports whether terminatingFallback is a setting of the proxy.
 func (e *Exec) switchable() bool {
 	return slices.ContainsFunc(slices.Concat(e.Args, e.Env), func(text string) bool {
 		return strings.Contains(text, "{terminatingFallback}")
 	})
 }
 
-// FromExec is the subject that a plan carries.
+// FromExec returns the Spec of an Exec.
 func FromExec(e Exec) Spec {
 	return Spec{Name: e.Name, Version: e.Version, Mode: e.Mode, Exec: &e}
 }

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadExec reads the file that describes a proxy; docs/subjects.md has the format. Paths in it are relative to its own
-// folder. Every error has the form FILE:LINE: what is wrong.
+// ReadExec reads a file that describes a proxy; docs/subjects.md has the format. Paths in it are relative to its directory. Errors
+// have the form FILE:LINE: TEXT.
 func ReadExec(file string) (Exec, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -31,7 +31,7 @@ func ReadExec(file string) (Exec, error) {
 	return parseExec(file, text)
 }
 
-// execReader reads one file; the first error stays.
+// execReader parses one file and keeps the first error.
 type execReader struct {
 	file string
 	err  error
@@ -71,7 +71,7 @@ func parseExec(file string, text []byte) (Exec, error) {
 	case has["program"] == nil:
 		r.fail(root.Line, "program is missing: the path of the proxy's program, relative to this file")
 	case has["ready"] == nil:
-		r.fail(root.Line, "ready is missing: without it nobody knows when the proxy's rules stand (ready: {url: ...} or {command: [...]})")
+		r.fail(root.Line, "ready is missing: the check that the proxy's rules are in the kernel (ready: {url: ...} or {command: [...]})")
 	}
 	if r.err != nil {
 		return Exec{}, r.err
@@ -89,13 +89,13 @@ var (
 	yamlLine    = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 )
 
-// document returns the one mapping that the text must be.
+// document returns the single YAML document of the text.
 func (r *execReader) document(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	err := decoder.Decode(&doc)
 	if errors.Is(err, io.EOF) {
-		return nil, r.errorf(1, "the file is empty; it must say at least program and ready")
+		return nil, r.errorf(1, "the file is empty; it needs at least program and ready")
 	}
 	if err == nil {
 		if err = decoder.Decode(&more); err == nil {
@@ -121,7 +121,7 @@ func (r *execReader) fail(line int, format string, args ...any) {
 	}
 }
 
-// mapping hands each value to the function of its key, and returns the keys' values. Unknown and repeated keys fail.
+// mapping calls the function of each key with its value and returns the values. Unknown and repeated keys are errors.
 func (r *execReader) mapping(n *yaml.Node, fields map[string]func(*yaml.Node)) map[string]*yaml.Node {
 	has := map[string]*yaml.Node{}
 	if n.Kind != yaml.MappingNode {
@@ -130,7 +130,7 @@ func (r *execReader) mapping(n *yaml.Node, fields map[string]func(*yaml.Node)) m
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		take, known := fields[key.Value]
+		parse, known := fields[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || !known:
 			r.fail(key.Line, "unknown key %q; the keys are %s", key.Value, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
@@ -140,12 +140,12 @@ func (r *execReader) mapping(n *yaml.Node, fields map[string]func(*yaml.Node)) m
 			return has
 		}
 		has[key.Value] = value
-		take(value)
+		parse(value)
 	}
 	return has
 }
 
-// text is a value as it is written: 1.10 and on stay what they look like.
+// text returns a scalar as written, so that 1.10 and on keep their form.
 func (r *execReader) text(n *yaml.Node, what string) string {
 	if n.Kind != yaml.ScalarNode {
 		r.fail(n.Line, "%s: give a text", what)
@@ -170,13 +170,13 @@ func (r *execReader) oneOf(n *yaml.Node, what string, words ...string) string {
 	return n.Value
 }
 
-func (r *execReader) list(n *yaml.Node, what string, take func(*yaml.Node)) {
+func (r *execReader) list(n *yaml.Node, what string, parse func(*yaml.Node)) {
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n.Line, "%s: give a list, such as [a, b]", what)
 		return
 	}
 	for _, entry := range n.Content {
-		take(entry)
+		parse(entry)
 	}
 }
 
@@ -190,7 +190,7 @@ func (r *execReader) words(n *yaml.Node, what string) (words []string) {
 	return words
 }
 
-// command is a program and its arguments. There is no shell that would split a text.
+// command is a list of a program and its arguments; no shell splits them.
 func (r *execReader) command(n *yaml.Node, what string) []string {
 	words := r.texts(n, what)
 	if len(words) == 0 || words[0] == "" {
@@ -219,7 +219,7 @@ func (r *execReader) env(n *yaml.Node) []string {
 	return env
 }
 
-// program finds the program on the host; its digest is the version unless the file says one.
+// program finds the program on the host; its digest is the default of the version.
 func (r *execReader) program(n *yaml.Node, e *Exec) {
 	host := r.onHost(r.text(n, "program"))
 	e.Pack.Program, e.Program = host, path.Join(ExecDir, filepath.Base(host))
@@ -246,7 +246,7 @@ func digest(file string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// onHost finds a path relative to the file.
+// onHost resolves a path relative to the file.
 func (r *execReader) onHost(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -254,7 +254,7 @@ func (r *execReader) onHost(name string) string {
 	return filepath.Join(filepath.Dir(r.file), name)
 }
 
-// mounted are the guest's folders that a file system of the kernel covers.
+// mounted are the guest's directories that file systems of the kernel cover.
 var mounted = []string{"/dev/", "/proc/", "/run/", "/sys/", "/tmp/"}
 
 func (r *execReader) files(n *yaml.Node) (files []File) {

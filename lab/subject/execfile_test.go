@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// described writes a description beside a program and a file that it may name.
+// described writes a description next to a program and a file that it can refer to.
 func described(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestExecDefaults(t *testing.T) {
 	}
 }
 
-// Each error names the file, the line, what is wrong and what would be right.
+// Each error has the file, the line, the mistake and the correct form.
 func TestExecErrors(t *testing.T) {
 	const whole = "program: proxy\nready: {url: 'http://127.0.0.1/'}\n"
 	for text, want := range map[string]string{

@@ -2,14 +2,12 @@ package subject
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,13 +21,13 @@ import (
 // Program is a subject as the lab starts it.
 type Program struct {
 	Spec     Spec
-	Path     string // an Exec says its own
+	Path     string // unused for an Exec, which has its own
 	Fallback string // terminatingFallback: on or off
 }
 
-// Config says how the lab runs its subject.
+// Config configures the proxies of a lab.
 type Config struct {
-	Programs   []Program // the first is the subject; Change puts another in its place
+	Programs   []Program // the first is the subject; Change selects another
 	Net        *topology.Network
 	Procs      *procs.Supervisor
 	Kubeconfig string
@@ -45,7 +43,7 @@ type Fleet struct {
 	live map[string]*procs.Process
 }
 
-// NewFleet prepares the nodes; nothing is started yet.
+// NewFleet prepares the nodes without starting a proxy.
 func NewFleet(cfg Config) (*Fleet, error) {
 	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}}
 	for _, node := range cfg.Net.Nodes {
@@ -57,7 +55,7 @@ func NewFleet(cfg Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Prepare gives a node that was made anew what its subjects expect of it.
+// Prepare prepares a node that has restarted.
 func (f *Fleet) Prepare(name string) error {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
@@ -71,9 +69,8 @@ func (f *Fleet) Prepare(name string) error {
 
 func (f *Fleet) spec(node string) Spec { return f.runs[node].Spec }
 
-// StartAll starts the subject on every node and waits until each is accepted: its mode is what was asked, its healthz is
-// fresh, and its log shows no sync error; an Exec says itself how to ask. One that is not accepted is an error that quotes
-// the line.
+// StartAll starts the subject on every node and waits until each proxy is ready: it reports the requested mode, its healthz
+// answers 200 and its log has no sync error; an Exec has its own check. A sync error is returned with the line of the log.
 func (f *Fleet) StartAll(ctx context.Context) error {
 	for _, node := range f.cfg.Net.Nodes {
 		if err := f.launch(node); err != nil {
@@ -81,14 +78,14 @@ func (f *Fleet) StartAll(ctx context.Context) error {
 		}
 	}
 	for _, node := range f.cfg.Net.Nodes {
-		if err := f.accept(ctx, node); err != nil {
+		if err := f.awaitReady(ctx, node); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Start starts the subject on one node and waits until it is accepted.
+// Start starts the subject on one node and waits until it is ready, as StartAll.
 func (f *Fleet) Start(ctx context.Context, name string) error {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
@@ -100,13 +97,13 @@ func (f *Fleet) Start(ctx context.Context, name string) error {
 	if err := f.launch(node); err != nil {
 		return err
 	}
-	return f.accept(ctx, node)
+	return f.awaitReady(ctx, node)
 }
 
 func logName(node string) string { return "proxy-" + node }
 
 func (f *Fleet) launch(node *topology.Node) error {
-	start, err := f.program(node)
+	start, err := f.processSpec(node)
 	if err != nil {
 		return err
 	}
@@ -119,52 +116,52 @@ func (f *Fleet) launch(node *topology.Node) error {
 	f.record(node.Name, "started", spec.String()+" started")
 	go func() {
 		<-p.Done()
-		f.recordOf(spec, node.Name, "exited", spec.String()+" ended: "+p.ExitText())
+		f.recordOf(spec, node.Name, "exited", spec.String()+" exited: "+p.ExitText())
 	}()
 	return nil
 }
 
-// acceptWithin bounds the time from a proxy's start to its first healthy answer.
-const acceptWithin = 90 * time.Second
+// readyTimeout bounds the time from a proxy's start to its readiness.
+const readyTimeout = 90 * time.Second
 
-func (f *Fleet) accept(ctx context.Context, node *topology.Node) error {
-	end := f.cfg.Now() + acceptWithin
+func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
+	end := f.cfg.Now() + readyTimeout
 	for {
-		why := f.unready(ctx, node)
-		if err := f.Fair(); err != nil {
+		unready := f.checkReady(ctx, node)
+		if err := f.SyncError(); err != nil {
 			return err
 		}
-		if why == nil {
+		if unready == nil {
 			break
 		}
 		if !f.live[node.Name].Running() || f.cfg.Now() > end {
 			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
-				f.spec(node.Name), node.Name, acceptWithin, why, f.cfg.Procs.Tail(logName(node.Name), 12))
+				f.spec(node.Name), node.Name, readyTimeout, unready, f.cfg.Procs.Tail(logName(node.Name), 12))
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(100 * time.Millisecond): // the interval of asking, bounded by acceptWithin
+		case <-time.After(100 * time.Millisecond): // interval of the checks
 		}
 	}
 	f.record(node.Name, "ready", f.spec(node.Name).String()+" is ready")
 	return nil
 }
 
-// unready says why the proxy is not ready yet, nil when it is.
-func (f *Fleet) unready(ctx context.Context, node *topology.Node) error {
+// checkReady returns the reason why a proxy is not ready; nil when it is.
+func (f *Fleet) checkReady(ctx context.Context, node *topology.Node) error {
 	if f.spec(node.Name).Exec != nil {
-		return f.execReady(ctx, node)
+		return f.checkExecReady(ctx, node)
 	}
 	mode, err := get(ctx, node, "http://127.0.0.1:10249/proxyMode")
 	if err != nil {
-		return fmt.Errorf("asking its mode: %w", err)
+		return fmt.Errorf("reading its mode: %w", err)
 	}
-	if asked := f.spec(node.Name).Mode; strings.TrimSpace(mode) != asked {
-		return fmt.Errorf("its mode is %q, asked was %q", mode, asked)
+	if want := f.spec(node.Name).Mode; strings.TrimSpace(mode) != want {
+		return fmt.Errorf("its mode is %q instead of %q", mode, want)
 	}
 	if _, err := get(ctx, node, "http://127.0.0.1:10256/healthz"); err != nil {
-		return fmt.Errorf("asking its health: %w", err)
+		return fmt.Errorf("checking its health: %w", err)
 	}
 	return nil
 }
@@ -192,24 +189,37 @@ func get(ctx context.Context, ns *topology.Node, url string) (string, error) {
 	return string(body), err
 }
 
-// failed is what a kube-proxy logs when a sync fails half-way (proxier.go of 1.11 to 1.37); such a proxy looks like the
-// bug that one searches for.
-var failed = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|` +
+// syncFailure matches what kube-proxy logs when a sync fails halfway (proxier.go of 1.11 to 1.37).
+var syncFailure = regexp.MustCompile(`(?i)failed to execute iptables-restore|failed to ensure (that )?chain|failed to ensure ip ?set|` +
 	`failed to add entry: .* to ip set|can't (use ip_?vs proxier|determine whether to use ipvs)|falling back to|sync failed`)
 
-// leftovers marks what kube-proxy says when it could not take away what another mode left behind: on each switch from ipvs in
-// 1.37 (cleanup.go), and on each restart in 1.12, where rules of its own mode still refer to the chains (CleanupLeftovers of the
-// iptables mode, with iptables 1.8.9). It is no failed sync.
-var leftovers = regexp.MustCompile(`^E\S+ \S+ +\d+ (cleanup\.go:|proxier\.go:\d+\] Failed to execute iptables-restore for (nat|filter):)`)
+// cleanupFailure matches what kube-proxy logs when it fails to remove the state of another mode, which is no failed sync: on each
+// switch from ipvs in 1.37 (cleanup.go), and on each restart in 1.12, where rules of its own mode refer to the chains
+// (CleanupLeftovers of the iptables mode, with iptables 1.8.9).
+var cleanupFailure = regexp.MustCompile(`^E\S+ \S+ +\d+ (cleanup\.go:|proxier\.go:\d+\] Failed to execute iptables-restore for (nat|filter):)`)
 
-func failedSync(line string) bool { return failed.MatchString(line) && !leftovers.MatchString(line) }
+func isSyncError(line string) bool {
+	return syncFailure.MatchString(line) && !cleanupFailure.MatchString(line)
+}
 
-func (f *Fleet) syncError(node string) string {
+// SyncError returns an error that quotes the first failed sync in the proxies' logs; nil when there is none. A scenario checks it
+// after its Services are programmed: without Services a proxy has no sync that could fail, and a failure of the node's setup would
+// look like a bug of the proxy.
+func (f *Fleet) SyncError() error {
+	for _, node := range f.cfg.Net.Nodes {
+		if line := f.syncErrorLine(node.Name); line != "" {
+			return fmt.Errorf("%s on %s cannot be tested: its sync failed: %s", f.spec(node.Name), node.Name, line)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) syncErrorLine(node string) string {
 	if f.spec(node).Exec != nil {
-		return "" // nothing is known of its words
+		return "" // its log messages are not known
 	}
 	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
-		if failedSync(line) {
+		if isSyncError(line) {
 			return strings.TrimSpace(line)
 		}
 	}
@@ -224,28 +234,28 @@ func (f *Fleet) process(node string) (*procs.Process, error) {
 	return p, nil
 }
 
-// Stop asks the proxy of a node to end (SIGTERM, or what its file says), and ends it with SIGKILL when it does not.
+// Stop stops the proxy of a node with SIGTERM or the signal of its file, and with SIGKILL after the timeout.
 func (f *Fleet) Stop(ctx context.Context, node string) error {
 	p, err := f.process(node)
 	if err != nil {
 		return err
 	}
-	sig, within := f.spec(node).ending()
+	sig, within := f.spec(node).stopSignal()
 	return p.StopWith(ctx, sig, within)
 }
 
-// Kill ends the proxy of a node with SIGKILL.
+// Kill kills the proxy of a node with SIGKILL.
 func (f *Fleet) Kill(_ context.Context, node string) error {
 	return f.signal(node, syscall.SIGKILL, "killed")
 }
 
-// Freeze stops the proxy of a node where it is (SIGSTOP).
+// Freeze suspends the proxy of a node with SIGSTOP.
 func (f *Fleet) Freeze(node string) error { return f.signal(node, syscall.SIGSTOP, "stopped") }
 
-// Thaw lets a frozen proxy go on.
+// Thaw continues a frozen proxy with SIGCONT.
 func (f *Fleet) Thaw(node string) error { return f.signal(node, syscall.SIGCONT, "continued") }
 
-// Frozen reports whether the proxy of a node stands still: the state T of proc_pid_stat(5).
+// Frozen reports whether the proxy of a node is suspended: state T of proc_pid_stat(5).
 func (f *Fleet) Frozen(node string) (bool, error) {
 	p, err := f.process(node)
 	if err != nil {
@@ -253,9 +263,9 @@ func (f *Fleet) Frozen(node string) (bool, error) {
 	}
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
-		return false, fmt.Errorf("asking for the state of the proxy of %s: %w", node, err)
+		return false, fmt.Errorf("reading the state of the proxy of %s: %w", node, err)
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the name before may have spaces
+	_, rest, _ := strings.Cut(string(data), ") ") // the program name before it may contain spaces
 	return strings.HasPrefix(rest, "T"), nil
 }
 
@@ -274,11 +284,11 @@ func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
 	return nil
 }
 
-// Quiet is for how long the log of the node's proxy has had no new line.
+// Quiet returns the time since the last write to the log of the node's proxy.
 func (f *Fleet) Quiet(node string) (time.Duration, error) {
 	log, err := os.Stat(f.cfg.Procs.LogFile(logName(node)))
 	if err != nil {
-		return 0, fmt.Errorf("looking at the log of the proxy of %s: %w", node, err)
+		return 0, fmt.Errorf("reading the log of the proxy of %s: %w", node, err)
 	}
 	return time.Since(log.ModTime()), nil
 }
@@ -309,27 +319,4 @@ func (f *Fleet) record(node, state, text string) { f.recordOf(f.spec(node), node
 func (f *Fleet) recordOf(s Spec, node, state, text string) {
 	f.cfg.Recorder.Event(reports.Event{At: f.cfg.Now(), Kind: reports.EventProxy, Node: node, Object: s.String(),
 		Text: text, Attrs: map[string]string{"state": state}})
-}
-
-// errNoTables is returned where hitless does not know how to empty a proxy's tables.
-var errNoTables = errors.New("emptying the tables is known for subjects in ipvs mode only")
-
-// Flush empties the IPVS table of a node behind the proxy's back. The returned function puts back what was in it.
-func (f *Fleet) Flush(_ context.Context, name string) (restore func() error, err error) {
-	node, err := f.cfg.Net.Node(name)
-	if err != nil {
-		return nil, err
-	}
-	if f.spec(name).Mode != "ipvs" {
-		return nil, errNoTables
-	}
-	t, err := takeTable(node)
-	if err != nil {
-		return nil, err
-	}
-	f.record(name, "flushed", "the IPVS table of "+name+" was emptied ("+strconv.Itoa(len(t.services))+" services)")
-	return func() error {
-		f.record(name, "restored", "the IPVS table of "+name+" was put back")
-		return t.restore(node)
-	}, nil
 }

@@ -1,24 +1,47 @@
 package subject
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/moby/ipvs"
 
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// table is the content of a node's IPVS table.
-type table struct {
+// Flush empties the IPVS table of a node without the proxy's knowledge. The returned function restores the entries. The error for
+// a subject in another mode is permanent.
+func (f *Fleet) Flush(_ context.Context, name string) (restore func() error, err error) {
+	node, err := f.cfg.Net.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.spec(name).Mode != "ipvs" {
+		return nil, errors.New("emptying the tables is supported for subjects in ipvs mode only")
+	}
+	t, err := flushIPVS(node)
+	if err != nil {
+		return nil, err
+	}
+	f.record(name, "flushed", "the IPVS table of "+name+" was emptied ("+strconv.Itoa(len(t.services))+" services)")
+	return func() error {
+		f.record(name, "restored", "the IPVS table of "+name+" was put back")
+		return t.restore(node)
+	}, nil
+}
+
+// ipvsTable is the content of a node's IPVS table.
+type ipvsTable struct {
 	services     []*ipvs.Service
 	destinations [][]*ipvs.Destination
 }
 
-// takeTable reads the IPVS table of a node and empties it. An empty table is an error: there is nothing to take, or the
-// kernel has no IPVS and says yes to everything (moby/ipvs issue 27).
-func takeTable(node *topology.Node) (*table, error) {
-	t := &table{}
+// flushIPVS empties the IPVS table of a node and returns its content. An empty table is an error: either it has no entries, or the
+// kernel has no IPVS, where moby/ipvs returns no error (issue 27).
+func flushIPVS(node *topology.Node) (*ipvsTable, error) {
+	t := &ipvsTable{}
 	return t, node.Do(func() error {
 		handle, err := ipvs.New("")
 		if err != nil {
@@ -42,7 +65,7 @@ func takeTable(node *topology.Node) (*table, error) {
 	})
 }
 
-func (t *table) restore(node *topology.Node) error {
+func (t *ipvsTable) restore(node *topology.Node) error {
 	return node.Do(func() error {
 		handle, err := ipvs.New("")
 		if err != nil {
@@ -51,11 +74,11 @@ func (t *table) restore(node *topology.Node) error {
 		defer handle.Close()
 		for i, s := range t.services {
 			if err := handle.NewService(s); err != nil {
-				return fmt.Errorf("putting back the virtual server %s:%d: %w", s.Address, s.Port, err)
+				return fmt.Errorf("restoring the virtual server %s:%d: %w", s.Address, s.Port, err)
 			}
 			for _, d := range t.destinations[i] {
 				if err := handle.NewDestination(s, d); err != nil {
-					return fmt.Errorf("putting back the real server %s:%d: %w", d.Address, d.Port, err)
+					return fmt.Errorf("restoring the real server %s:%d: %w", d.Address, d.Port, err)
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package subject
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"syscall"
 	"time"
@@ -14,12 +15,12 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// program is how the subject is started on a node.
-func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
+// processSpec is the process of the subject on a node.
+func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	run := f.runs[node.Name]
 	start := procs.Spec{
 		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
-		// As on a node of several cores: races between goroutines must have their chance on the guest's one CPU too.
+		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
 		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
 	e := run.Spec.Exec
@@ -27,7 +28,7 @@ func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
 		start.Args = run.Spec.Args(node.Name, f.cfg.Kubeconfig, run.Fallback)
 		return start, nil
 	}
-	values, err := f.values(node)
+	values, err := f.placeholderValues(node)
 	if err != nil {
 		return start, err
 	}
@@ -36,8 +37,8 @@ func (f *Fleet) program(node *topology.Node) (procs.Spec, error) {
 	return start, nil
 }
 
-// values are those of the placeholders on a node.
-func (f *Fleet) values(node *topology.Node) (map[string]string, error) {
+// placeholderValues are the values of the placeholders on a node.
+func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error) {
 	run := f.runs[node.Name]
 	config, err := clientcmd.BuildConfigFromFlags("", f.cfg.Kubeconfig)
 	if err != nil {
@@ -48,17 +49,17 @@ func (f *Fleet) values(node *topology.Node) (map[string]string, error) {
 		"server": config.Host, "terminatingFallback": run.Fallback}, nil
 }
 
-// execReady says why a proxy that a file describes is not ready yet, nil when it is.
-func (f *Fleet) execReady(ctx context.Context, node *topology.Node) error {
+// checkExecReady returns the reason why a proxy of a file is not ready; nil when it is.
+func (f *Fleet) checkExecReady(ctx context.Context, node *topology.Node) error {
 	ready := f.spec(node.Name).Exec.Ready
 	if len(ready.Command) > 0 {
-		start, err := f.words(node, "ready", ready.Command)
+		start, err := f.commandSpec(node, "ready", ready.Command)
 		if err != nil {
 			return err
 		}
-		return f.command(ctx, node, start)
+		return f.runCommand(ctx, node, start)
 	}
-	values, err := f.values(node)
+	values, err := f.placeholderValues(node)
 	if err != nil {
 		return err
 	}
@@ -66,10 +67,42 @@ func (f *Fleet) execReady(ctx context.Context, node *topology.Node) error {
 	return err
 }
 
-// ending is the signal that asks the subject to end, and how long it may take.
-func (s Spec) ending() (syscall.Signal, time.Duration) {
+// stopSignal returns the signal that stops the subject and the time before SIGKILL.
+func (s Spec) stopSignal() (syscall.Signal, time.Duration) {
 	if s.Exec == nil {
 		return syscall.SIGTERM, 30 * time.Second
 	}
 	return unix.SignalNum("SIG" + s.Exec.Stop.Signal), s.Exec.Stop.Within
+}
+
+// needsKubeletChains reports whether a subject expects iptables chains that the kubelet of its version made.
+func needsKubeletChains(p Program) bool {
+	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
+}
+
+// prepare makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
+// them: without them each sync would fail halfway.
+func prepare(programs []Program, node *topology.Node) error {
+	if !slices.ContainsFunc(programs, needsKubeletChains) {
+		return nil
+	}
+	for _, rule := range [][]string{
+		{"-t", "nat", "-N", "KUBE-MARK-DROP"},
+		{"-t", "nat", "-A", "KUBE-MARK-DROP", "-j", "MARK", "--or-mark", "0x8000"},
+		{"-t", "filter", "-N", "KUBE-FIREWALL"},
+		{"-t", "filter", "-A", "KUBE-FIREWALL", "-m", "mark", "--mark", "0x8000/0x8000", "-j", "DROP"},
+		{"-t", "filter", "-I", "INPUT", "-j", "KUBE-FIREWALL"},
+		{"-t", "filter", "-I", "OUTPUT", "-j", "KUBE-FIREWALL"},
+	} {
+		err := node.Do(func() error {
+			if out, err := exec.Command("iptables", rule...).CombinedOutput(); err != nil {
+				return fmt.Errorf("iptables %v: %w: %s", rule, err, out)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

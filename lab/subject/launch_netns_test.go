@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// script is a proxy that writes down how it was called, and what asks it to end.
+// script is a proxy that logs its arguments, its environment and the signal that stops it.
 const script = `#!/bin/sh
 dir=$1
 case $2 in
@@ -34,10 +34,10 @@ type quietRecorder struct{}
 func (quietRecorder) Event(reports.Event)     {}
 func (quietRecorder) Attempt(reports.Attempt) {}
 
-// network is one for all tests: its bridge stays in the test's namespace.
+// network is shared by all tests: its bridge stays in the namespace of the test.
 var network = sync.OnceValues(func() (*topology.Network, error) { return topology.New(1) })
 
-// fleetOf is a fleet of one node that runs the script, with a change to its description.
+// fleetOf is a fleet of one node that runs the script, with a changed description.
 func fleetOf(t *testing.T, change func(*Exec)) (*Fleet, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ func fleetOf(t *testing.T, change func(*Exec)) (*Fleet, string) {
 	return f, filepath.Join(dir, "log")
 }
 
-func TestLifeOfAnExec(t *testing.T) {
+func TestExecLifecycle(t *testing.T) {
 	f, log := fleetOf(t, func(*Exec) {})
 	if err := f.StartAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestLifeOfAnExec(t *testing.T) {
 	}
 }
 
-// What goes wrong is told with the program's own words.
+// Errors quote the output of the program.
 func TestExecThatFails(t *testing.T) {
 	fails := func(e *Exec) { e.Program, e.Args = "/bin/sh", []string{"-c", "echo no licence; exit 7"} }
 	f, _ := fleetOf(t, func(e *Exec) { fails(e); e.Ready = Ready{URL: "http://127.0.0.1:10256/healthz"} })
@@ -105,7 +105,7 @@ func TestExecThatFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := f.StartAll(ctx); err == nil {
-		t.Error("a ready command that hangs was waited for without end")
+		t.Error("a ready command that hangs did not time out")
 	}
 }
 
@@ -114,7 +114,7 @@ type listRecorder struct{ events []reports.Event }
 func (r *listRecorder) Event(e reports.Event)   { r.events = append(r.events, e) }
 func (r *listRecorder) Attempt(reports.Attempt) {}
 
-// A kube-proxy whose own cleanup fails is told of and goes on; one that is killed, and the bundled proxier's, are errors.
+// A failed cleanup of kube-proxy is recorded; a killed one, and a failed one of the bundled proxier, are errors.
 func TestCleanupOfKubeProxyThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec, script string

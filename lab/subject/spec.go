@@ -1,5 +1,5 @@
 // Package subject runs the proxy under test, one on each node of the lab: the bundled proxier, any kube-proxy, or a
-// program that a file describes. It is not for judging what the proxy does.
+// program that a file describes. It does not judge the proxy.
 package subject
 
 import (
@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Spec names a subject.
+// Spec identifies a subject.
 type Spec struct {
 	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
 	Mode    string // ipvs, iptables or nftables; any word for an Exec
-	Exec    *Exec  // what a file describes; nil for the others
+	Exec    *Exec  // the content of a describing file; nil for the others
 }
 
-// Bundled is the proxier that comes with hitless.
+// Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
 var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)$`)
@@ -25,7 +25,7 @@ var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
 
-// Parse reads a subject as the command line names it, and the file of exec:FILE.
+// Parse reads the name of a subject on the command line, and the file of exec:FILE.
 func Parse(text string) (Spec, error) {
 	if text == "bundled" {
 		return Bundled, nil
@@ -48,7 +48,7 @@ func Parse(text string) (Spec, error) {
 	return s, nil
 }
 
-// Modes are the modes that a kube-proxy can have, those of the oldest first.
+// Modes returns the modes of kube-proxy in the order of their introduction.
 func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
 
 // oldestMinor is the minor version of Kubernetes since which hitless can test a mode.
@@ -62,7 +62,7 @@ func oldestMinor(mode string) int {
 // Oldest is the oldest release of kube-proxy that can be tested in a mode, such as v1.29.
 func Oldest(mode string) string { return "v1." + strconv.Itoa(oldestMinor(mode)) }
 
-// KubeProxies are the subjects that a version of kube-proxy can be, one for each of its modes.
+// KubeProxies returns one subject for each mode that a version of kube-proxy has.
 func KubeProxies(version string) []Spec {
 	var all []Spec
 	for _, mode := range Modes() {
@@ -84,8 +84,7 @@ func (s Spec) String() string {
 	return s.Name + "@" + s.Version + "/" + s.Mode
 }
 
-// Binary is the name of the program's file among the lab's programs; the bundled proxier is hitless itself, and an Exec
-// says its own.
+// Binary is the file name of a kube-proxy among the lab's programs.
 func (s Spec) Binary() string { return s.Name + "-" + s.Version }
 
 // minor is the minor version of Kubernetes, 0 for all but kube-proxy.
@@ -101,8 +100,7 @@ func (s Spec) minor() int {
 	return n
 }
 
-// Fallback says what the subject can do about KEP-1669, the fallback to terminating endpoints: whether it has the
-// behaviour at all, and whether it can be switched.
+// Fallback reports whether the subject falls back to terminating endpoints by default (KEP-1669), and whether that is a setting.
 func (s Spec) Fallback() (has, switchable bool) {
 	switch minor := s.minor(); {
 	case s.Exec != nil:
@@ -139,7 +137,7 @@ func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	return args
 }
 
-// DefaultFallback is the value of terminatingFallback that the subject has on its own.
+// DefaultFallback is the subject's default of terminatingFallback.
 func (s Spec) DefaultFallback() string {
 	if has, _ := s.Fallback(); has {
 		return "on"
@@ -147,7 +145,7 @@ func (s Spec) DefaultFallback() string {
 	return "off"
 }
 
-// CheckFallback tells whether the subject can honour terminatingFallback=value.
+// CheckFallback returns an error when the subject does not support terminatingFallback=value.
 func (s Spec) CheckFallback(value string) error {
 	has, switchable := s.Fallback()
 	if switchable || (value == "on") == has {

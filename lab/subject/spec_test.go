@@ -58,7 +58,7 @@ func TestTerminatingFallback(t *testing.T) {
 }
 
 // The gate NFTablesProxyMode: alpha and off in 1.29 and 1.30, on from 1.31.
-func TestTheModeNFTablesIsAskedFor(t *testing.T) {
+func TestNFTablesFeatureGate(t *testing.T) {
 	for subject, want := range map[string]bool{
 		"kube-proxy@v1.29.15/nftables": true, "kube-proxy@v1.30.14/nftables": true, "kube-proxy@v1.31.0/nftables": false, "kube-proxy@v1.30.14/ipvs": false,
 	} {
@@ -72,8 +72,8 @@ func TestTheModeNFTablesIsAskedFor(t *testing.T) {
 	}
 }
 
-// Lines of a proxy whose node or kernel lacks something, and of one that works.
-func TestFailedSyncsAreKnown(t *testing.T) {
+// Sync errors are told from other errors in the logs.
+func TestSyncErrors(t *testing.T) {
 	for line, want := range map[string]bool{
 		`E0101 00:00:04.937972 114 ipset.go:152] Failed to add entry: 10.96.0.11,tcp:80 to ip set: KUBE-CLUSTER-IP, error: exit status 1`:         true,
 		`E0101 00:00:03.073829 114 server_others.go:305] can't determine whether to use ipvs proxy, error: error getting installed ipvs required`: true,
@@ -89,7 +89,7 @@ func TestFailedSyncsAreKnown(t *testing.T) {
 		`E0101 00:10:06.5 1354 cleanup.go:116] "Failed to execute iptables-restore" err="exit status 4" table="filter"`:                          false,
 		`E0101 00:10:06.5 1354 proxier.go:1194] "Failed to execute iptables-restore" err="exit status 4" rules="*nat"`:                           true,
 	} {
-		if failedSync(line) != want {
+		if isSyncError(line) != want {
 			t.Errorf("failed=%t for %s", !want, line)
 		}
 	}
