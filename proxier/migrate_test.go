@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-func TestMigrateRefusesBadFlags(t *testing.T) {
+func TestInvalidMigrateFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                   `--from is ""`,
 		"--from=userspace":                   `--from is "userspace"`,

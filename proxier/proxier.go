@@ -259,11 +259,11 @@ func (p *Proxier) forgetFlows(ctx context.Context) {
 
 // pass is one call of the engine.
 type pass struct {
-	scope  string
-	names  []types.NamespacedName
-	report engine.Report
-	err    error
-	took   time.Duration
+	scope    string
+	names    []types.NamespacedName
+	report   engine.Report
+	err      error
+	duration time.Duration
 }
 
 // finish logs and counts a pass and starts the timers of further passes.
@@ -324,7 +324,7 @@ const maxLinesPerPass = 50
 func (p *Proxier) report(done pass, complete bool) {
 	r := done.report
 	if done.scope == "everything" || done.scope == "changes" {
-		p.Metrics.ObservePass(done.scope == "everything", done.took, complete, time.Now())
+		p.Metrics.ObservePass(done.scope == "everything", done.duration, complete, time.Now())
 	}
 	p.Metrics.SetSizes(p.engine.Size(), p.engine.Draining())
 	p.Metrics.Repaired(len(r.Repairs))
@@ -344,7 +344,7 @@ func (p *Proxier) report(done pass, complete bool) {
 	logLines(p.Log, slog.LevelError, "failed", len(r.Failures), func(i int) []any { return []any{"error", r.Failures[i]} })
 	if r.Operations > r.Rejected || len(r.Failures) > 0 || done.scope == "everything" && !p.timers.reconcile.running {
 		p.Log.Info("synced", "over", done.scope, "services", r.Services, "operations", r.Operations, "failures", len(r.Failures),
-			"draining", p.engine.Draining(), "us", done.took.Microseconds())
+			"draining", p.engine.Draining(), "us", done.duration.Microseconds())
 	}
 }
 

@@ -24,7 +24,7 @@ func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 	}
 	var failed []error
 	for key := range own {
-		if err := k.ipvs.delete(key); err != nil {
+		if err := k.ipvs.deleteVirtual(key); err != nil {
 			failed = append(failed, fmt.Errorf("deleting virtual server %v: %w", key, err))
 		}
 	}

@@ -60,16 +60,16 @@ func (c conntrack) deleteStale(all []kernel.FlowFilter) error {
 	}
 	wanted := map[query]map[kernel.Key]kernel.FlowFilter{}
 	for _, f := range all {
-		of := query{familyOf(f.Key.Addr), f.Key.Protocol}
-		if wanted[of] == nil {
-			wanted[of] = map[kernel.Key]kernel.FlowFilter{}
+		q := query{familyOf(f.Key.Addr), f.Key.Protocol}
+		if wanted[q] == nil {
+			wanted[q] = map[kernel.Key]kernel.FlowFilter{}
 		}
-		wanted[of][f.Key] = f
+		wanted[q][f.Key] = f
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(wanted), query.compare) {
-		request, err := of.listRequest(slices.Collect(maps.Keys(wanted[of])))
+	for _, q := range slices.SortedFunc(maps.Keys(wanted), query.compare) {
+		request, err := q.listRequest(slices.Collect(maps.Keys(wanted[q])))
 		if err == nil {
-			err = c.deleteMatching(conn, request, wanted[of])
+			err = c.deleteMatching(conn, request, wanted[q])
 		}
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (c conntrack) deleteMatching(conn *mdnetlink.Conn, request mdnetlink.Messag
 		if err != nil {
 			return fmt.Errorf("listing conntrack flows: %w", err)
 		}
-		of, ours := wanted[f.destination]
-		if !ours || !of.Stale(f.replySource) {
+		filter, ours := wanted[f.destination]
+		if !ours || !filter.Stale(f.replySource) {
 			continue
 		}
 		deletion, err := f.deleteRequest()

@@ -116,17 +116,17 @@ func (v *virtualServers) get(k kernel.Key) (kernel.Server, bool, error) {
 	return kernel.Server{Virtual: found, Reals: reals}, err == nil, err
 }
 
-func (v *virtualServers) reals(of kernel.Virtual) ([]kernel.Real, error) {
-	s := toService(of)
+func (v *virtualServers) reals(virtual kernel.Virtual) ([]kernel.Real, error) {
+	s := toService(virtual)
 	list, err := call(v.handle, "listing real servers", func(t ipvsHandle) ([]*ipvs.Destination, error) { return t.GetDestinations(s) })
 	if err != nil {
-		return nil, fmt.Errorf("listing the real servers of %v: %w", of.Key, err)
+		return nil, fmt.Errorf("listing the real servers of %v: %w", virtual.Key, err)
 	}
 	reals := make([]kernel.Real, 0, len(list))
 	for _, d := range list {
 		addr, ok := netip.AddrFromSlice(d.Address)
 		if !ok {
-			return nil, fmt.Errorf("listing the real servers of %v: %v is not an address", of.Key, d.Address)
+			return nil, fmt.Errorf("listing the real servers of %v: %v is not an address", virtual.Key, d.Address)
 		}
 		reals = append(reals, kernel.Real{Addr: netip.AddrPortFrom(addr, d.Port), Weight: d.Weight,
 			Active: d.ActiveConnections, Inactive: d.InactiveConnections})
@@ -134,7 +134,7 @@ func (v *virtualServers) reals(of kernel.Virtual) ([]kernel.Real, error) {
 	return reals, nil
 }
 
-func (v *virtualServers) add(virtual kernel.Virtual) error {
+func (v *virtualServers) addVirtual(virtual kernel.Virtual) error {
 	s := toService(virtual)
 	err := v.handle.do("creating a virtual server", func(t ipvsHandle) error { return t.NewService(s) })
 	if errors.Is(err, unix.EEXIST) {
@@ -143,7 +143,7 @@ func (v *virtualServers) add(virtual kernel.Virtual) error {
 	return err
 }
 
-func (v *virtualServers) delete(k kernel.Key) error {
+func (v *virtualServers) deleteVirtual(k kernel.Key) error {
 	s := toService(kernel.Virtual{Key: k})
 	err := v.handle.do("deleting a virtual server", func(t ipvsHandle) error { return t.DelService(s) })
 	return ignore(err, unix.ESRCH)
@@ -152,12 +152,12 @@ func (v *virtualServers) delete(k kernel.Key) error {
 func (v *virtualServers) apply(op kernel.Op) error {
 	switch o := op.(type) {
 	case kernel.AddVirtual:
-		return v.add(o.Virtual)
+		return v.addVirtual(o.Virtual)
 	case kernel.UpdateVirtual:
 		s := toService(o.Virtual)
 		return v.handle.do("updating a virtual server", func(t ipvsHandle) error { return t.UpdateService(s) })
 	case kernel.DeleteVirtual:
-		return v.delete(o.Key)
+		return v.deleteVirtual(o.Key)
 	case kernel.AddReal:
 		s, d := toService(kernel.Virtual{Key: o.Key}), toDestination(o.Real, o.Weight)
 		return v.handle.do("adding a real server", func(t ipvsHandle) error { return t.NewDestination(s, d) })

@@ -172,22 +172,22 @@ func (k *Kernel) Scheduler(name string) error {
 // grace period and refuses new connections (ip_vs_edit_service). A Drop element makes clients retransmit instead. If
 // the process dies meanwhile, the next one removes the unwanted element.
 func (k *Kernel) updateVirtual(o kernel.UpdateVirtual) (err error) {
-	now, exists, err := k.ipvs.get(o.Virtual.Key)
+	current, exists, err := k.ipvs.get(o.Virtual.Key)
 	if err != nil {
 		return err
 	}
-	hold := []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}
-	if !exists || now.Scheduler == o.Virtual.Scheduler {
+	block := []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}
+	if !exists || current.Scheduler == o.Virtual.Scheduler {
 		return k.ipvs.apply(o)
 	}
-	held, err := k.filter.has(hold[0])
-	if err != nil || held {
+	blocked, err := k.filter.has(block[0])
+	if err != nil || blocked {
 		return errors.Join(err, k.ipvs.apply(o))
 	}
-	if err := k.filter.change(hold, nil); err != nil {
+	if err := k.filter.change(block, nil); err != nil {
 		return err
 	}
-	return errors.Join(k.ipvs.apply(o), k.filter.change(nil, hold))
+	return errors.Join(k.ipvs.apply(o), k.filter.change(nil, block))
 }
 
 // Servers implements kernel.Kernel.

@@ -51,21 +51,21 @@ type ruleChain struct {
 // Chain input rejects connections to ports of the host at virtual addresses (kubernetes#72236). It follows IPVS
 // (priority srcnat - 1), which takes its own packets out of this hook, so the rest is for the host. ICMP passes: echo
 // replies, path MTU and errors are needed.
-func (f *filter) chains(of family) []ruleChain {
-	dropRules := [][]expr.Any{append(of.matchNewTo(kernel.Drop), drop), append(append(of.matchNewTo(kernel.Restricted), of.sourceNotAllowed()...), drop)}
-	prerouting := append(slices.Clone(dropRules), of.markDestination(kernel.Masquerade))
+func (f *filter) chains(fam family) []ruleChain {
+	dropRules := [][]expr.Any{append(fam.matchNewTo(kernel.Drop), drop), append(append(fam.matchNewTo(kernel.Restricted), fam.sourceNotAllowed()...), drop)}
+	prerouting := append(slices.Clone(dropRules), fam.markDestination(kernel.Masquerade))
 	if f.options.MasqueradeAll {
-		prerouting = append(prerouting, of.markDestination(kernel.OffCluster))
-	} else if outside := f.notFromPod(of); len(outside) > 0 {
-		prerouting = append(prerouting, append(outside, of.markDestination(kernel.OffCluster)...))
+		prerouting = append(prerouting, fam.markDestination(kernel.OffCluster))
+	} else if outside := f.notFromPod(fam); len(outside) > 0 {
+		prerouting = append(prerouting, append(outside, fam.markDestination(kernel.OffCluster)...))
 	}
-	output := append(dropRules, of.markDestination(kernel.Masquerade), of.markDestination(kernel.OffCluster), of.markDestination(kernel.FromNode))
+	output := append(dropRules, fam.markDestination(kernel.Masquerade), fam.markDestination(kernel.OffCluster), fam.markDestination(kernel.FromNode))
 	return []ruleChain{
-		{of.chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle), prerouting},
-		{of.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
-		{of.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
-			[][]expr.Any{masqueradeMarked(), of.masqueradeHairpin()}},
-		{of.chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, afterIPVS), f.isolationRules(of)},
+		{fam.chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle), prerouting},
+		{fam.chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle), output},
+		{fam.chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
+			[][]expr.Any{masqueradeMarked(), fam.masqueradeHairpin()}},
+		{fam.chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, afterIPVS), f.isolationRules(fam)},
 	}
 }
 
@@ -127,17 +127,17 @@ var (
 var afterIPVS = nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
 
 // isolationRules returns the rules that reject new connections to programs of the host at virtual addresses.
-func (f *filter) isolationRules(of family) [][]expr.Any {
-	load, _ := of.loadDestination()
-	health := append(of.matchNewToIsolated(), append(load, &expr.Lookup{SourceRegister: register0, SetName: string(kernel.Health)}, accept)...)
+func (f *filter) isolationRules(fam family) [][]expr.Any {
+	load, _ := fam.loadDestination()
+	health := append(fam.matchNewToIsolated(), append(load, &expr.Lookup{SourceRegister: register0, SetName: string(kernel.Health)}, accept)...)
 	rules := [][]expr.Any{health}
 	if p := f.options.HealthPort; p != 0 {
-		rules = append(rules, append(append(of.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...),
+		rules = append(rules, append(append(fam.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...),
 			&expr.Payload{DestRegister: register0, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register0, Data: []byte{byte(p >> 8), byte(p)}}, accept))
 	}
-	reset := append(append(of.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
-	other := append(append(of.matchNewToIsolated(), matchProtocol(of.icmp, false)...), of.rejectUnreachable())
+	reset := append(append(fam.matchNewToIsolated(), matchProtocol(kernel.TCP, true)...), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	other := append(append(fam.matchNewToIsolated(), matchProtocol(fam.icmp, false)...), fam.rejectUnreachable())
 	return append(rules, reset, other)
 }
 
@@ -181,7 +181,7 @@ func matchAnyBit(bits uint32) []expr.Any {
 }
 
 // notFromPod matches packets that do not come from a pod; empty if nothing identifies pods.
-func (f *filter) notFromPod(of family) []expr.Any {
+func (f *filter) notFromPod(fam family) []expr.Any {
 	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register0}
 	switch o := f.options; {
 	case o.PodBridge != "":
@@ -191,7 +191,7 @@ func (f *filter) notFromPod(of family) []expr.Any {
 	case o.PodInterfacePrefix != "":
 		return []expr.Any{name, &expr.Cmp{Op: expr.CmpOpNeq, Register: register0, Data: []byte(o.PodInterfacePrefix)}}
 	}
-	return of.sourceOutside(f.options.ClusterCIDRs)
+	return fam.sourceOutside(f.options.ClusterCIDRs)
 }
 
 // sourceOutside matches packets whose source is in none of the prefixes of the family.
