@@ -35,7 +35,7 @@ func api() Scenario {
 				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.apiAway(ctx, away) }); err != nil {
 					return err
 				}
-				if err := w.Step(ctx, "roll after the API server came back", "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
+				if err := w.Step(ctx, "roll after the API server came back", "", func(ctx context.Context) error { return w.rollAndFollow(ctx) }); err != nil {
 					return err
 				}
 			}
@@ -45,7 +45,7 @@ func api() Scenario {
 					return err
 				}
 				name = fmt.Sprintf("roll after the watches ended %d", i+1)
-				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
+				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.rollAndFollow(ctx) }); err != nil {
 					return err
 				}
 			}
@@ -60,34 +60,34 @@ func api() Scenario {
 
 // rollLate rolls while one node's proxy learns of everything late, as it does from an API server that is overloaded.
 func (w *World) rollLate(ctx context.Context, node string, delay time.Duration) error {
-	if err := w.act(ctx, "api delay", node, "by", delay.String()); err != nil {
+	if err := w.performVerb(ctx, "api delay", node, "by", delay.String()); err != nil {
 		return err
 	}
-	if err := w.roll(ctx); err != nil {
+	if err := w.rollAndFollow(ctx); err != nil {
 		return err
 	}
-	return w.act(ctx, "api delay", node, "by", "0s")
+	return w.performVerb(ctx, "api delay", node, "by", "0s")
 }
 
 // watchesWithin bounds the time until every proxy watches again: clients wait up to half a minute between two tries.
 const watchesWithin = 3 * time.Minute
 
 func (w *World) apiAway(ctx context.Context, away time.Duration) error {
-	if err := w.act(ctx, "api away", timeline.All); err != nil {
+	if err := w.performVerb(ctx, "api away", timeline.All); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, away); err != nil {
 		return err
 	}
-	if err := w.act(ctx, "api back", timeline.All); err != nil {
+	if err := w.performVerb(ctx, "api back", timeline.All); err != nil {
 		return err
 	}
-	return w.see(ctx, "watching", timeline.All, watchesWithin)
+	return w.await(ctx, "watching", timeline.All, watchesWithin)
 }
 
 func (w *World) relist(ctx context.Context) error {
-	if err := w.act(ctx, "api expire", timeline.All); err != nil {
+	if err := w.performVerb(ctx, "api expire", timeline.All); err != nil {
 		return err
 	}
-	return w.see(ctx, "watching", timeline.All, watchesWithin)
+	return w.await(ctx, "watching", timeline.All, watchesWithin)
 }

@@ -52,11 +52,11 @@ func churn() Scenario {
 }
 
 func (w *World) churn(ctx context.Context) error {
-	busy := ring{size: 4}
-	if err := w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, &busy) }); err != nil {
+	busy := endpointRing{size: 4}
+	if err := w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.createBusyService(ctx, &busy) }); err != nil {
 		return err
 	}
-	if err := w.drainBeside(ctx, drainingPorts.Of(w.Params), 2*len(w.Nodes)-1); err != nil { // enough that a balancer gives most nodes one
+	if err := w.drainSecondService(ctx, drainingPorts.Of(w.Params), 2*len(w.Nodes)-1); err != nil { // enough that a balancer gives most nodes one
 		return err
 	}
 	end := w.Clock.Now() + ChurnFor.Of(w.Params)
@@ -67,36 +67,36 @@ func (w *World) churn(ctx context.Context) error {
 			return err
 		}
 		if w.Prober.Failures() > 0 { // since the last rollout: an attempt may take seconds to fail
-			return w.cure(ctx)
+			return w.restartAfterFailure(ctx)
 		}
 		if minute%every != 0 {
 			continue
 		}
 		name = fmt.Sprintf("rollout %d", minute/every)
-		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
+		if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.rollAndFollow(ctx) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeBusy makes the Service whose endpoints change.
-func (w *World) makeBusy(ctx context.Context, busy *ring) error {
-	return w.act(ctx, "endpoints create", "busy", "addresses", busy.next())
+// createBusyService makes the Service whose endpoints change.
+func (w *World) createBusyService(ctx context.Context, busy *endpointRing) error {
+	return w.performVerb(ctx, "endpoints create", "busy", "addresses", busy.next())
 }
 
-// drainBeside makes a Service of so many ports, opens connections to each, and lets its pod become unready: it drains as long as
+// drainSecondService makes a Service of so many ports, opens connections to each, and lets its pod become unready: it drains as long as
 // they are open.
-func (w *World) drainBeside(ctx context.Context, ports, each int) error {
+func (w *World) drainSecondService(ctx context.Context, ports, each int) error {
 	for _, step := range []struct {
 		name string
 		do   func(ctx context.Context) error
 	}{
 		{"deploy drained", func(ctx context.Context) error {
-			return w.act(ctx, "workload deploy", "drained", "replicas", "1", "policy", "Cluster", "gated", "on", "ports", strconv.Itoa(ports))
+			return w.performVerb(ctx, "workload deploy", "drained", "replicas", "1", "policy", "Cluster", "gated", "on", "ports", strconv.Itoa(ports))
 		}},
 		{"open connections to drained", func(ctx context.Context) error {
-			return w.act(ctx, "client open", "drained", "each", strconv.Itoa(each))
+			return w.performVerb(ctx, "client open", "drained", "each", strconv.Itoa(each))
 		}},
 		{"let drained become unready", func(ctx context.Context) error { return w.drain(ctx) }},
 	} {
@@ -108,26 +108,26 @@ func (w *World) drainBeside(ctx context.Context, ports, each int) error {
 }
 
 // burstAfterMinute waits for the next full minute of the run and changes endpoints so long after it.
-func (w *World) burstAfterMinute(ctx context.Context, from time.Duration, busy *ring) error {
+func (w *World) burstAfterMinute(ctx context.Context, from time.Duration, busy *endpointRing) error {
 	return w.burst(ctx, (w.Clock.Now()-from).Truncate(time.Minute)+time.Minute+from, busy)
 }
 
 // burst changes endpoints from an instant on.
-func (w *World) burst(ctx context.Context, at time.Duration, busy *ring) error {
+func (w *World) burst(ctx context.Context, at time.Duration, busy *endpointRing) error {
 	for end := at + burstFor.Of(w.Params); at < end; at += time.Second / time.Duration(changeRate.Of(w.Params)) {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err
 		}
-		if err := w.act(ctx, "endpoints set", "busy", "addresses", busy.next()); err != nil {
+		if err := w.performVerb(ctx, "endpoints set", "busy", "addresses", busy.next()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// cure gives the proxies time to follow by themselves, and then restarts them one after the other. A loss was seen already: a proxy that
+// restartAfterFailure gives the proxies time to follow by themselves, and then restarts them one after the other. A lostEvent was seen already: a proxy that
 // cannot be restarted is told of, and takes nothing from that.
-func (w *World) cure(ctx context.Context) error {
+func (w *World) restartAfterFailure(ctx context.Context) error {
 	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, watchFor.Of(w.Params)) })
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (w *World) cure(ctx context.Context) error {
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Node: node, Object: "proxy",
 			Text:  fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
 			Attrs: map[string]string{"program": "proxy", "quietNs": strconv.FormatInt(int64(quiet), 10)}})
-		w.attempt(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })
+		w.tryStep(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -162,21 +162,21 @@ func manyPorts(n int) (ports []corev1.ServicePort) {
 
 // drain closes the gate of the pod with the open connections, which goes on serving them, and waits until it is unready.
 func (w *World) drain(ctx context.Context) error {
-	if err := w.act(ctx, "pod unready", "drained#1"); err != nil {
+	if err := w.performVerb(ctx, "pod unready", "drained#1"); err != nil {
 		return err
 	}
-	return w.see(ctx, "unready", "drained#1", readinessWithin)
+	return w.await(ctx, "unready", "drained#1", readinessWithin)
 }
 
-// ring are the endpoints of a Service of which each change takes one away and brings another. Nobody serves them and nobody
+// endpointRing is the endpoints of a Service of which each change takes one away and brings another. Nobody serves them and nobody
 // asks for them (RFC 5737's documentation range): they make work for the proxies.
-type ring struct {
+type endpointRing struct {
 	size  int
 	first int // number of the first, from 0
 }
 
 // next are the addresses of now; they change with each call.
-func (r *ring) next() string {
+func (r *endpointRing) next() string {
 	var all []string
 	for i := range r.size {
 		all = append(all, fmt.Sprintf("192.0.2.%d", (r.first+i)%250+1))
@@ -185,11 +185,11 @@ func (r *ring) next() string {
 	return strings.Join(all, ",")
 }
 
-// held are connections that stay open, unused.
-type held []io.Closer
+// heldConnections are connections that stay open, unused.
+type heldConnections []io.Closer
 
 // all opens connections to each port of a workload. A port answers when the proxies have programmed it, each in its own time.
-func (h *held) all(ctx context.Context, w *World, k *workload, each int) error {
+func (h *heldConnections) all(ctx context.Context, w *World, k *workload, each int) error {
 	host, _, err := net.SplitHostPort(k.target)
 	if err != nil {
 		return fmt.Errorf("the target of %s: %w", k.name, err)
@@ -213,7 +213,7 @@ func (h *held) all(ctx context.Context, w *World, k *workload, each int) error {
 }
 
 // Close closes the connections.
-func (h *held) Close() error {
+func (h *heldConnections) Close() error {
 	var errs []error
 	for _, c := range *h {
 		errs = append(errs, c.Close())

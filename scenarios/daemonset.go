@@ -86,8 +86,8 @@ func (w *World) proxyPods(ctx context.Context, d *appsv1.DaemonSet) (map[string]
 	return byNode, nil
 }
 
-// perProxy bounds the replacement of one pod of a proxy, with the pull of its image, besides its grace period.
-const perProxy = 3 * time.Minute
+// proxyReplacementTime bounds the replacement of one pod of a proxy, with the pull of its image, besides its grace period.
+const proxyReplacementTime = 3 * time.Minute
 
 // rollProxies has something done to the proxy's DaemonSet that replaces its pods, and waits until every node that had one has another
 // one that is ready.
@@ -106,7 +106,7 @@ func (w *World) rollProxies(ctx context.Context, change func(ctx context.Context
 	if err := change(ctx, before); err != nil {
 		return err
 	}
-	most := perProxy
+	most := proxyReplacementTime
 	if grace := before.Spec.Template.Spec.TerminationGracePeriodSeconds; grace != nil {
 		most += time.Duration(*grace) * time.Second
 	}
@@ -160,8 +160,8 @@ func waitsFor(pod *corev1.Pod) string {
 
 // restartSet has all pods of the proxy's DaemonSet replaced by its controller, as `kubectl rollout restart` does.
 func (w *World) restartSet(ctx context.Context) error {
-	w.deeds().restarts++
-	number := strconv.Itoa(w.deeds().restarts)
+	w.state().restarts++
+	number := strconv.Itoa(w.state().restarts)
 	return w.rollProxies(ctx, func(ctx context.Context, d *appsv1.DaemonSet) error {
 		return w.patchSet(ctx, d, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
 			"annotations": map[string]string{"hitless/restart": w.namespace() + "-" + number}}}}})

@@ -2,20 +2,12 @@ package scenarios
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
 // The parameters of drain in a lab alone.
@@ -43,7 +35,7 @@ func drain() Scenario {
 			clusterPolicy,
 		},
 		Run: func(ctx context.Context, w *World) error {
-			node, err := w.leavingNode(ctx)
+			node, err := w.chooseNode(ctx)
 			if err != nil {
 				return err
 			}
@@ -53,7 +45,7 @@ func drain() Scenario {
 			case "scaledown":
 				return w.scaleDown(ctx, node)
 			case "poweroff":
-				return w.loseNode(ctx, node)
+				return w.powerOffNode(ctx, node)
 			default:
 				return w.rebootNode(ctx, node)
 			}
@@ -61,8 +53,8 @@ func drain() Scenario {
 	}
 }
 
-// leavingNode is the node that the parameter names.
-func (w *World) leavingNode(ctx context.Context) (string, error) {
+// chooseNode is the node that the parameter names.
+func (w *World) chooseNode(ctx context.Context) (string, error) {
 	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
 		return "", fmt.Errorf("listing the pods: %w", err)
@@ -92,7 +84,7 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 		return err
 	}
 	err := w.Step(ctx, "evict the pods of "+node, node, func(ctx context.Context) error {
-		if err := w.protect(ctx); err != nil {
+		if err := w.createBudget(ctx); err != nil {
 			return err
 		}
 		evicted, err := w.evictAll(ctx, node)
@@ -102,7 +94,7 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 		if err != nil {
 			return err
 		}
-		return w.run.main.available(ctx, w, w.perPod())
+		return w.run.main.awaitRollout(ctx, w, w.podReplacementTime())
 	})
 	if err != nil {
 		return err
@@ -128,17 +120,17 @@ func (w *World) scaleDown(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	return w.loseNode(ctx, node)
+	return w.powerOffNode(ctx, node)
 }
 
-// loseNode takes the power from a node, waits until the balancer has found out, and lets traffic flow without the node.
-func (w *World) loseNode(ctx context.Context, node string) error {
+// powerOffNode takes the power from a node, waits until the balancer has found out, and lets traffic flow without the node.
+func (w *World) powerOffNode(ctx context.Context, node string) error {
 	begin := w.Clock.Now()
 	err := w.Step(ctx, "take the power from "+node, node, func(ctx context.Context) error {
-		if err := w.act(ctx, "node off", node); err != nil {
+		if err := w.performVerb(ctx, "node off", node); err != nil {
 			return err
 		}
-		return w.inBalancer(ctx, node, false)
+		return w.awaitMembership(ctx, node, false)
 	})
 	if err != nil {
 		return err
@@ -156,137 +148,8 @@ func (w *World) rebootNode(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.loseNode(ctx, node); err != nil {
+	if err := w.powerOffNode(ctx, node); err != nil {
 		return err
 	}
 	return w.Step(ctx, "boot "+node, node, func(ctx context.Context) error { return w.bootNode(ctx, node, before) })
-}
-
-// cordon keeps new pods from a node, and marks it with a taint unless that is empty.
-func (w *World) cordon(ctx context.Context, node, taint string) error {
-	return w.changeNode(ctx, node, Change{Cordoned: true, Taint: taint}, corev1.TaintEffectNoSchedule)
-}
-
-// changeNode cordons or taints a node, or both, and sees in the answer that it is. A patch knows taints only all at once, so that those
-// of others are read and written too, again where the node has been written meanwhile.
-func (w *World) changeNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
-	for n := 1; ; n++ {
-		err := w.tryNode(ctx, node, c, effect)
-		if !apierrors.IsConflict(err) || n == conflicts {
-			return err
-		}
-	}
-}
-
-func (w *World) tryNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
-	now, err := w.node(ctx, node)
-	if err != nil {
-		return err
-	}
-	spec, meta := map[string]any{}, map[string]any{"resourceVersion": now.ResourceVersion}
-	if c.Cordoned {
-		spec["unschedulable"] = true
-	}
-	if c.Taint != "" {
-		spec["taints"] = append(now.Spec.Taints, corev1.Taint{Key: c.Taint, Effect: effect})
-	}
-	if m, err := part[Marks](w.Site, MarkedChanges); err == nil {
-		meta["annotations"] = m.Mark(c)
-	}
-	data, err := json.Marshal(map[string]any{"metadata": meta, "spec": spec})
-	if err != nil {
-		return err
-	}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	if err := w.Cluster.Patch(ctx, n, k8s.Patch{PatchType: types.MergePatchType, Data: data}); err != nil {
-		return fmt.Errorf("changing the node %s: %w", node, err)
-	}
-	if c.Cordoned && !n.Spec.Unschedulable || c.Taint != "" && !tainted(n, c.Taint) {
-		return fmt.Errorf("%s is as it was after %s: %+v", node, data, n.Spec)
-	}
-	return nil
-}
-
-// node is a node as it is now.
-func (w *World) node(ctx context.Context, name string) (*corev1.Node, error) {
-	var list corev1.NodeList
-	if err := w.Cluster.GetControllerRuntimeClient().List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
-		return nil, fmt.Errorf("reading the node %s: %w", name, err)
-	}
-	if len(list.Items) != 1 {
-		return nil, fmt.Errorf("there is no node %s", name)
-	}
-	return &list.Items[0], nil
-}
-
-func tainted(n *corev1.Node, key string) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
-}
-
-// protect makes the PodDisruptionBudget of the Deployment.
-func (w *World) protect(ctx context.Context) error {
-	least := minAvailable.Of(w.Params)
-	if least == 0 {
-		return nil
-	}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.run.main.name, Namespace: w.namespace()},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt(least)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.run.main.name}}}}
-	if err := w.Cluster.Create(ctx, budget); err != nil {
-		return fmt.Errorf("creating the PodDisruptionBudget: %w", err)
-	}
-	return nil
-}
-
-// evictAll evicts every pod of a node, one after the other, and waits until they are gone. A budget that forbids it is asked
-// again, as `kubectl drain` does every 5 s.
-func (w *World) evictAll(ctx context.Context, node string) ([]corev1.Pod, error) {
-	pods, err := w.leavers(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	most := time.Duration(len(pods)+1) * w.perPod()
-	for _, pod := range pods {
-		if err := w.evict(ctx, &pod); err != nil {
-			return nil, err
-		}
-		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil { // of pods of others
-			most = max(most, time.Duration(*grace)*time.Second+time.Minute)
-		}
-	}
-	return pods, w.Until(ctx, "the evicted pods to be gone", most, func(ctx context.Context) (bool, string, error) {
-		left, err := w.leavers(ctx, node)
-		left = slices.DeleteFunc(left, func(p corev1.Pod) bool {
-			return !slices.ContainsFunc(pods, func(e corev1.Pod) bool { return e.UID == p.UID })
-		})
-		names, _ := describe(left)
-		return len(left) == 0, fmt.Sprintf("%d pods on %s: %s", len(left), node, strings.Join(names, ", ")), err
-	})
-}
-
-func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := w.Cluster.WithNamespace(w.namespace()).List(ctx, &pods); err != nil {
-		return nil, fmt.Errorf("listing the pods of %s: %w", node, err)
-	}
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), nil
-}
-
-// evict asks until the budgets let a pod go.
-func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
-	evictions := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
-	most := 3 * w.perPod()
-	if within := evictWithin.Of(w.Params); within > 0 {
-		most = within
-	}
-	return w.Until(ctx, "the eviction of "+pod.Namespace+"/"+pod.Name, most, func(ctx context.Context) (bool, string, error) {
-		err := evictions.Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}})
-		if apierrors.IsTooManyRequests(err) { // its budget has no pod to spare now
-			return false, err.Error(), w.Clock.Sleep(ctx, 5*time.Second)
-		}
-		if apierrors.IsNotFound(err) { // it has gone by itself
-			err = nil
-		}
-		return err == nil, "", err
-	})
 }

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// everybodys, as what is evicted, are the pods of all namespaces, as `kubectl drain` takes them.
-const everybodys = "all"
+// evictEveryPod, as what is evicted, are the pods of all namespaces, as `kubectl drain` takes them.
+const evictEveryPod = "all"
 
 // The parameters of drain on a live cluster alone.
 var (
 	liveDrainKind = newWord("what", "drain", "drain (cordon and evict), cordon or taint", "drain", "cordon", "taint")
-	evicted       = newWord("evict", everybodys, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", everybodys, "own")
+	evicted       = newWord("evict", evictEveryPod, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", evictEveryPod, "own")
 	evictWithin   = newDuration("evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", time.Second, time.Hour)
 	taintKey      = newText("taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it")
 	taintEffect   = newWord("effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", "NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -46,7 +46,7 @@ func drainLive() Scenario {
 		},
 		Run: func(ctx context.Context, w *World) error {
 			node := nodeChoice.Of(w.Params)
-			if err := w.takeOut(ctx, node); err != nil {
+			if err := w.takeNodeOut(ctx, node); err != nil {
 				return err
 			}
 			return w.putBack(ctx, "put "+node+" back", node)
@@ -54,12 +54,12 @@ func drainLive() Scenario {
 	}
 }
 
-// takeOut does to a node what the parameters say, and lets traffic flow on.
-func (w *World) takeOut(ctx context.Context, node string) error {
+// takeNodeOut does to a node what the parameters say, and lets traffic flow on.
+func (w *World) takeNodeOut(ctx context.Context, node string) error {
 	change, effect := Change{Cordoned: true}, corev1.TaintEffect("")
 	switch liveDrainKind.Of(w.Params) {
 	case "drain":
-		if _, err := w.leavingNode(ctx); err != nil {
+		if _, err := w.chooseNode(ctx); err != nil {
 			return err
 		}
 		return w.drainNode(ctx, node)
@@ -73,9 +73,9 @@ func (w *World) takeOut(ctx context.Context, node string) error {
 	return w.Clock.Sleep(ctx, offFor.Of(w.Params))
 }
 
-// leavers are the pods of a node that a drain evicts.
-func (w *World) leavers(ctx context.Context, node string) ([]corev1.Pod, error) {
-	if evicted.Of(w.Params) != everybodys {
+// evictablePods are the pods of a node that a drain evicts.
+func (w *World) evictablePods(ctx context.Context, node string) ([]corev1.Pod, error) {
+	if evicted.Of(w.Params) != evictEveryPod {
 		return w.podsOn(ctx, node)
 	}
 	var list corev1.PodList
@@ -108,12 +108,12 @@ func (w *World) touchesNode(ctx context.Context) ([]string, error) {
 	case "taint":
 		return w.touchesTaint(ctx, node)
 	}
-	pods, err := w.leavers(ctx, node)
+	pods, err := w.evictablePods(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	lines := []string{"the node " + node + ": it is cordoned, its pods are evicted, and after " + offFor.Text(w.Params) + " it is uncordoned"}
-	if evicted.Of(w.Params) != everybodys {
+	if evicted.Of(w.Params) != evictEveryPod {
 		return append(lines, "of its pods only those of this run are evicted"), nil
 	}
 	names, alone := describe(pods)

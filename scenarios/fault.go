@@ -37,15 +37,15 @@ func fault() Scenario {
 // thaws the proxy.
 func (w *World) blackout(ctx context.Context, node string) error {
 	for _, verb := range []string{"proxy freeze", "proxy flush"} {
-		if err := w.act(ctx, verb, node); err != nil {
+		if err := w.performVerb(ctx, verb, node); err != nil {
 			return err
 		}
 	}
 	if err := w.Clock.Sleep(ctx, faultFor.Of(w.Params)); err != nil {
 		return err
 	}
-	if err := w.act(ctx, "proxy restore", node); err != nil {
+	if err := w.performVerb(ctx, "proxy restore", node); err != nil {
 		return err
 	}
-	return w.act(ctx, "proxy thaw", node)
+	return w.performVerb(ctx, "proxy thaw", node)
 }

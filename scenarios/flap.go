@@ -79,7 +79,7 @@ func (w *World) flapAll(ctx context.Context) error {
 		if err := w.Clock.Sleep(ctx, max(stayOpen.Of(w.Params), askEvery.Of(w.Params))); err != nil {
 			return err
 		}
-		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.act(ctx, "lane stop", timeline.TCPLong) }); err != nil {
+		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.performVerb(ctx, "lane stop", timeline.TCPLong) }); err != nil {
 			return err
 		}
 	}
@@ -91,19 +91,19 @@ const readinessWithin = 30 * time.Second
 
 // flapPod closes the pod's gate and opens it again. It is an error when the pod does not follow, or was restarted.
 func (w *World) flapPod(ctx context.Context, pod string) error {
-	if err := w.act(ctx, "pod unready", pod); err != nil {
+	if err := w.performVerb(ctx, "pod unready", pod); err != nil {
 		return err
 	}
-	if err := w.see(ctx, "unready", pod, readinessWithin); err != nil {
+	if err := w.await(ctx, "unready", pod, readinessWithin); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, unreadyFor.Of(w.Params)); err != nil {
 		return err
 	}
-	if err := w.act(ctx, "pod ready", pod); err != nil {
+	if err := w.performVerb(ctx, "pod ready", pod); err != nil {
 		return err
 	}
-	return w.see(ctx, "ready", pod, readinessWithin)
+	return w.await(ctx, "ready", pod, readinessWithin)
 }
 
 // readiness waits until the pod is ready or unready.
@@ -115,7 +115,7 @@ func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool, most 
 			return false, "", err
 		}
 		if now.UID != pod.UID || restarts(&now) != restarts(pod) {
-			return false, "", errGone
+			return false, "", errPodReplaced
 		}
 		ready := podIsReady(now)
 		return ready == want, "ready=" + strconv.FormatBool(ready), nil

@@ -69,8 +69,8 @@ func (w *World) upgradeSetThereAndBack(ctx context.Context) error {
 	return nil
 }
 
-// keepImage takes what the image was off the DaemonSet: the upgrade is over, and was asked for.
-func (w *World) keepImage(ctx context.Context) error {
+// keepNewImage takes what the image was off the DaemonSet: the upgrade is over, and was asked for.
+func (w *World) keepNewImage(ctx context.Context) error {
 	d, err := w.proxySet(ctx)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func interference() Scenario {
 			Replicas.withDefault("3"),
 		},
 		Run: func(ctx context.Context, w *World) error {
-			node, err := w.leavingNode(ctx)
+			node, err := w.chooseNode(ctx)
 			if err != nil {
 				return err
 			}
@@ -81,9 +81,9 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 	return out, nil
 }
 
-// foreign records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
+// recordInterference records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
 // the command: a rule is in force before the command that puts it in has ended.
-func (w *World) foreign(at time.Duration, node, state, what string) {
+func (w *World) recordInterference(at time.Duration, node, state, what string) {
 	w.Recorder.Event(reports.Event{At: at, Kind: reports.EventForeign, Node: node, Object: Meddling.Of(w.Params),
 		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
 }
@@ -122,17 +122,17 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 	if kept := common(old, tables); len(kept) > 0 {
 		return fmt.Errorf("%s still has %s: nothing was flushed", node, strings.Join(kept, ", "))
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
-	return w.repairs(ctx, node, before, rules)
+	w.recordInterference(at, node, "begin", fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
+	return w.awaitRepair(ctx, node, before, rules)
 }
 
-// repairs watches until the time is over whether a node that has some rules has as many again as before.
-func (w *World) repairs(ctx context.Context, node string, before, now int) error {
+// awaitRepair watches until the time is over whether a node that has some rules has as many again as before.
+func (w *World) awaitRepair(ctx context.Context, node string, before, now int) error {
 	end := w.Clock.Now() + lastsFor.Of(w.Params)
 	for repaired := false; ; {
 		if !repaired && now >= before {
 			repaired = true
-			w.foreign(w.Clock.Now(), node, "end", fmt.Sprintf("%s has %d rules again", node, now))
+			w.recordInterference(w.Clock.Now(), node, "end", fmt.Sprintf("%s has %d rules again", node, now))
 		}
 		if w.Clock.Now() >= end {
 			return nil
@@ -191,9 +191,9 @@ const (
 	staleDrop  = "default deny of a policy"
 )
 
-// stale makes a table as the agent of a NetworkPolicy has, whose rules see what goes to the node's pods of the Deployment. It
+// makeStaleTable makes a table as the agent of a NetworkPolicy has, whose rules see what goes to the node's pods of the Deployment. It
 // returns the match of its rules.
-func (w *World) stale(ctx context.Context, node string) (match string, err error) {
+func (w *World) makeStaleTable(ctx context.Context, node string) (match string, err error) {
 	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
 		return "", fmt.Errorf("listing the pods: %w", err)
@@ -214,7 +214,7 @@ func (w *World) stale(ctx context.Context, node string) (match string, err error
 	return "ip daddr { " + strings.Join(addresses, ", ") + " }", err
 }
 
-func (w *World) addStale(ctx context.Context, node, match, verdict, comment string) error {
+func (w *World) addStaleRule(ctx context.Context, node, match, verdict, comment string) error {
 	_, err := w.nft(ctx, node, "add", "rule", "inet", staleTable, staleChain, match, "counter", verdict, "comment", strconv.Quote(comment))
 	return err
 }
@@ -227,8 +227,8 @@ func staleRule(match, verdict string) string {
 // ruleCount is a rule of the listing with its counter, its comment and its handle.
 var ruleCount = regexp.MustCompile(`counter packets (\d+) bytes \d+ \S+ comment "([^"]*)" # handle (\d+)`)
 
-// met returns how many packets each foreign rule has met, and the rules' handles, both by comment.
-func (w *World) met(ctx context.Context, node string) (packets map[string]int, handles map[string]string, err error) {
+// counters returns how many packets each foreign rule has met, and the rules' handles, both by comment.
+func (w *World) counters(ctx context.Context, node string) (packets map[string]int, handles map[string]string, err error) {
 	out, err := w.nft(ctx, node, "-a", "list", "table", "inet", staleTable)
 	packets, handles = map[string]int{}, map[string]string{}
 	for _, m := range ruleCount.FindAllStringSubmatch(out, -1) {
@@ -240,26 +240,26 @@ func (w *World) met(ctx context.Context, node string) (packets map[string]int, h
 
 // staleDrop puts a rule in that drops what goes to the node's pods, and takes it out again.
 func (w *World) staleDrop(ctx context.Context, node string) error {
-	match, err := w.stale(ctx, node)
+	match, err := w.makeStaleTable(ctx, node)
 	if err != nil {
 		return err
 	}
 	at := w.Clock.Now()
-	if err := w.addStale(ctx, node, match, "drop", staleDrop); err != nil {
+	if err := w.addStaleRule(ctx, node, match, "drop", staleDrop); err != nil {
 		return err
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
-	return w.drops(ctx, node)
+	w.recordInterference(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
+	return w.dropForTime(ctx, node)
 }
 
 // staleAllow leaves an allow and, behind it, the drop that it hides; then somebody cleans the allow up.
 func (w *World) staleAllow(ctx context.Context, node string) error {
-	match, err := w.stale(ctx, node)
+	match, err := w.makeStaleTable(ctx, node)
 	if err == nil {
-		err = w.addStale(ctx, node, match, "accept", staleAllow)
+		err = w.addStaleRule(ctx, node, match, "accept", staleAllow)
 	}
 	if err == nil {
-		err = w.addStale(ctx, node, match, "drop", staleDrop)
+		err = w.addStaleRule(ctx, node, match, "drop", staleDrop)
 	}
 	if err == nil {
 		err = w.Clock.Sleep(ctx, hiddenFor.Of(w.Params))
@@ -267,7 +267,7 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	packets, handles, err := w.met(ctx, node)
+	packets, handles, err := w.counters(ctx, node)
 	switch {
 	case err != nil:
 		return err
@@ -278,24 +278,24 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	if _, err := w.nft(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
 		return err
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
+	w.recordInterference(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
 		staleRule(match, "accept"), node, staleRule(match, "drop")))
-	return w.drops(ctx, node)
+	return w.dropForTime(ctx, node)
 }
 
-// drops lets the foreign rule drop for its time, and takes the table away. A rule that met no packet shows nothing.
-func (w *World) drops(ctx context.Context, node string) error {
+// dropForTime lets the foreign rule drop for its time, and takes the table away. A rule that met no packet shows nothing.
+func (w *World) dropForTime(ctx context.Context, node string) error {
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
 		return err
 	}
-	packets, _, err := w.met(ctx, node)
+	packets, _, err := w.counters(ctx, node)
 	if err != nil {
 		return err
 	}
 	if _, err := w.nft(ctx, node, "delete", "table", "inet", staleTable); err != nil {
 		return err
 	}
-	w.foreign(w.Clock.Now(), node, "end", "the foreign rule on "+node+" is gone")
+	w.recordInterference(w.Clock.Now(), node, "end", "the foreign rule on "+node+" is gone")
 	if packets[staleDrop] == 0 {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}
@@ -328,14 +328,14 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	w.foreign(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
+	w.recordInterference(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
 	if err := w.deletePod(ctx, node); err != nil {
 		return err
 	}
-	if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
+	if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {
 		return err
 	}
-	if err := w.followed(ctx); err != nil {
+	if err := w.awaitBalanced(ctx); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {

@@ -39,8 +39,8 @@ func (p Params) Room(rate float64) float64 {
 	return bytes
 }
 
-// nearOne is how much of a soak is near the events of one disturbance, for each pod and the proxy: three times of what was seen.
-const nearOne = 30 * time.Second
+// timeNearDisturbance is how much of a soak is near the events of one disturbance, for each pod and the proxy: three times of what was seen.
+const timeNearDisturbance = 30 * time.Second
 
 // eventful bounds how much of a soak is near an event.
 func (p Params) eventful() time.Duration {
@@ -49,7 +49,7 @@ func (p Params) eventful() time.Duration {
 		disturbances += p.planned(kind, ChurnFor.Of(p))
 	}
 	outside := p.Length() - ChurnFor.Of(p)
-	return min(p.Length(), outside+time.Duration(disturbances*(Replicas.Of(p)+1))*nearOne)
+	return min(p.Length(), outside+time.Duration(disturbances*(Replicas.Of(p)+1))*timeNearDisturbance)
 }
 
 // Datagrams reports whether a lane speaks UDP.
@@ -57,11 +57,11 @@ func (p Params) Datagrams() bool {
 	return slices.ContainsFunc(p.laneNames(), timeline.IsUDP)
 }
 
-// mostLong is how many connections a tcp-long lane keeps open, if its rate opens them within two seconds.
-const mostLong = 12
+// maxLongConnections is how many connections a tcp-long lane keeps open, if its rate opens them within two seconds.
+const maxLongConnections = 12
 
-// namedLanes are the lanes that the run's parameters name.
-func (w *World) namedLanes() []LaneSpec {
+// parameterLanes are the lanes that the run's parameters name.
+func (w *World) parameterLanes() []LaneSpec {
 	var specs []LaneSpec
 	for _, name := range w.Params.laneNames() {
 		specs = append(specs, w.protocolLane(name, w.Rate))
@@ -72,12 +72,12 @@ func (w *World) namedLanes() []LaneSpec {
 // protocolLane is a lane to the measured Service that is named by its protocol.
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
-	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.at(protocol), rate
+	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.targetFor(protocol), rate
 	if protocol == timeline.TCPNew || protocol == timeline.UDPFresh {
 		spec.Policy = w.policyWord()
 	}
 	if protocol == timeline.TCPLong {
-		spec.Connections = min(mostLong, max(1, int(2*rate)))
+		spec.Connections = min(maxLongConnections, max(1, int(2*rate)))
 	}
 	return spec
 }

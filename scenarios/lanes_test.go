@@ -120,7 +120,7 @@ func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, run: runState{main: &workload{name: "web", target: "192.0.2.1:30080", udpTarget: "192.0.2.1:30081"}}}
-		named, own := w.namedLanes(), w.lanesOf(line)
+		named, own := w.parameterLanes(), w.timelineLanes(line)
 		if diff := cmp.Diff(named, own); diff != "" {
 			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
 		}

@@ -105,7 +105,7 @@ func (p Params) checkChange(name string) error {
 	if i < 0 || len(all[i].at) == 0 || slices.Contains(all[i].at, target) {
 		return nil
 	}
-	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a loss; give target=%s",
+	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a lostEvent; give target=%s",
 		policyChanges().Key, name, target, name, strings.Join(all[i].at, " or target="))
 }
 
@@ -134,7 +134,7 @@ func (w *World) changeService(ctx context.Context, name string) error {
 			if err := w.checkPort(ctx); err != nil {
 				return err
 			}
-			return w.followed(ctx)
+			return w.awaitBalanced(ctx)
 		})
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ func recreate() Scenario {
 
 // deleteService waits until the API has no such Service any more.
 func (w *World) deleteService(ctx context.Context) error {
-	if err := w.act(ctx, "object delete", w.serviceName()); err != nil {
+	if err := w.performVerb(ctx, "object delete", w.serviceName()); err != nil {
 		return err
 	}
 	return w.Until(ctx, "the Service to be gone", time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -83,7 +83,7 @@ func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
 	if err != nil {
 		return err
 	}
-	return w.followed(ctx)
+	return w.awaitBalanced(ctx)
 }
 
 // serviceName is how a timeline names the measured Service.

@@ -22,7 +22,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Summary:    "does what a timeline says",
 		Parameters: replayParameters,
 		Steps:      func(Params) []string { return verbsOf(t) },
-		Lanes:      func(w *World) []LaneSpec { return w.lanesOf(t) },
+		Lanes:      func(w *World) []LaneSpec { return w.timelineLanes(t) },
 		Setup: func(p Params) Setup {
 			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p),
 				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return timeline.IsUDP(s.Object) })}
@@ -35,14 +35,14 @@ func Replay(t *timeline.Timeline) Scenario {
 	}
 }
 
-// givenAtATime is how many objects are made in one step, so that a recording of a large cluster, which takes minutes to make, shows how
+// givenPerStep is how many objects are made in one step, so that a recording of a large cluster, which takes minutes to make, shows how
 // far it is. One of fewer has no steps of its own.
-const givenAtATime = 5000
+const givenPerStep = 5000
 
 // makeGiven makes the objects that are there before any traffic.
 func (w *World) makeGiven(ctx context.Context) error {
 	made := 0
-	for some := range slices.Chunk(w.run.given, givenAtATime) {
+	for some := range slices.Chunk(w.run.given, givenPerStep) {
 		makeSome := func(ctx context.Context) error {
 			for _, s := range some {
 				if err := w.makeObject(ctx, s); err != nil {
@@ -51,7 +51,7 @@ func (w *World) makeGiven(ctx context.Context) error {
 			}
 			return nil
 		}
-		if len(w.run.given) <= givenAtATime {
+		if len(w.run.given) <= givenPerStep {
 			return makeSome(ctx)
 		}
 		name := fmt.Sprintf("make objects %d to %d of %d", made+1, made+len(some), len(w.run.given))
@@ -87,10 +87,10 @@ func verbsOf(t *timeline.Timeline) (verbs []string) {
 	return verbs
 }
 
-// lanesOf are the lanes that a timeline starts before the baseline. One that a step ends is partial.
-func (w *World) lanesOf(t *timeline.Timeline) (specs []LaneSpec) {
+// timelineLanes are the lanes that a timeline starts before the baseline. One that a step ends is partial.
+func (w *World) timelineLanes(t *timeline.Timeline) (specs []LaneSpec) {
 	for _, s := range t.Lanes {
-		spec := w.laneOf(s)
+		spec := w.timelineLane(s)
 		spec.Partial = slices.ContainsFunc(t.Steps, func(step timeline.Step) bool { return step.Verb == "lane stop" && step.Object == s.Object })
 		specs = append(specs, spec)
 	}
@@ -103,7 +103,7 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 		at := w.run.began + s.At
 		if s.Verb == timeline.End {
 			err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
-			return cmp.Or(err, w.lostNothing())
+			return cmp.Or(err, w.checkLosses())
 		}
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w", s.Line, err)
 		}
-		w.tellRollout(s, t.Steps[i+1])
+		w.endRollout(s, t.Steps[i+1])
 	}
 	return errors.New("the timeline has no end")
 }
@@ -130,20 +130,20 @@ func stepName(s timeline.Step) string {
 func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 	err := w.perform(ctx, s)
 	if err != nil && s.Optional() && ctx.Err() == nil {
-		w.tell("timeline", fmt.Sprintf("%s did not come about: %v", s.Does(), err))
+		w.log("timeline", fmt.Sprintf("%s did not come about: %v", s.Does(), err))
 		return nil
 	}
 	return err
 }
 
-// tellRollout tells the end of a rollout when the last step that waits for it is done.
-func (w *World) tellRollout(s, next timeline.Step) {
-	if w.deeds().rolling == 0 {
+// endRollout tells the end of a rollout when the last step that waits for it is done.
+func (w *World) endRollout(s, next timeline.Step) {
+	if w.state().rolling == 0 {
 		return
 	}
 	waits := s.Object == w.run.main.name && (s.Condition() == "rolled-out" || s.Condition() == "balanced")
 	if waits && next.Condition() != "balanced" {
-		w.rolledOut()
+		w.recordRolloutEnd()
 	}
 }
 
@@ -189,7 +189,7 @@ func laneStep(l LaneSpec) timeline.Step {
 
 // closeClients closes the connections that are still open at the end.
 func (w *World) closeClients() error {
-	for _, name := range slices.Sorted(maps.Keys(w.deeds().open)) {
+	for _, name := range slices.Sorted(maps.Keys(w.state().connections)) {
 		if err := w.closeClient(name); err != nil {
 			return fmt.Errorf("closing the connections to %s: %w", name, err)
 		}
@@ -210,4 +210,13 @@ func AttemptsIn(t *timeline.Timeline, p Params, rate float64) float64 {
 func atRate(s timeline.Step) float64 {
 	rate, _ := strconv.ParseFloat(s.Get("rate"), 64)
 	return rate
+}
+
+// timelineLane is the lane to the measured Service that a step asks for.
+func (w *World) timelineLane(s timeline.Step) LaneSpec {
+	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
+	if s.Object == timeline.TCPLong {
+		spec.Connections = s.Number("connections", spec.Connections)
+	}
+	return spec
 }

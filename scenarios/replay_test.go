@@ -41,7 +41,7 @@ func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, t
 // What a run writes down is what it did: replayed, the same is done at the same times, and written down again.
 func TestARunIsReplayedFromItsTimeline(t *testing.T) {
 	blackouts := func(ctx context.Context, w *World) error {
-		return errors.Join(w.apiAway(ctx, time.Minute), w.relist(ctx), w.act(ctx, "api delay", "node-2", "by", "250ms"), w.act(ctx, "api cut", "node-1"))
+		return errors.Join(w.apiAway(ctx, time.Minute), w.relist(ctx), w.performVerb(ctx, "api delay", "node-2", "by", "250ms"), w.performVerb(ctx, "api cut", "node-1"))
 	}
 	for name, c := range map[string]struct {
 		scenario Scenario
@@ -95,7 +95,7 @@ func TestTheHeadOfATimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lanes, own := w.lanesOf(parsed), flap().Lanes(w)
+	lanes, own := w.timelineLanes(parsed), flap().Lanes(w)
 	if len(lanes) != 1 || lanes[0].Connections != own[0].Connections || lanes[0].Rate != own[0].Rate || !lanes[0].Partial || lanes[0].Protocol != own[0].Protocol {
 		t.Errorf("the timeline starts %+v, the scenario %+v", lanes, own)
 	}

@@ -130,10 +130,10 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 		if err := w.restartProxies(ctx, nodes, during); err != nil || restartChange.Of(w.Params) != changeDelete {
 			return err
 		}
-		if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
+		if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {
 			return err
 		}
-		return w.see(ctx, "balanced", w.run.main.name, w.detectWithin())
+		return w.await(ctx, "balanced", w.run.main.name, w.membershipTime())
 	})
 }
 
@@ -143,31 +143,31 @@ const (
 	changeReady  = "ready"
 )
 
-// proxiesFollow is more than proxies take to heed an endpoint that became unready.
-const proxiesFollow = 5 * time.Second
+// proxySyncTime is more than proxies take to heed an endpoint that became unready.
+const proxySyncTime = 5 * time.Second
 
 // readyMeanwhile makes the node's pod unready, restarts the proxies, and makes the pod ready again while they are away: what the
 // old proxy began with the endpoint, the new one has to end (kubernetes#92019).
 func (w *World) readyMeanwhile(ctx context.Context, nodes []string) error {
-	n, _, err := w.podOf(ctx, nodes[0])
+	n, _, err := w.podOnNode(ctx, nodes[0])
 	if err != nil {
 		return err
 	}
 	ref := fmt.Sprintf("%s#%d", w.run.main.name, n+1)
-	if err := w.act(ctx, "pod unready", ref); err != nil {
+	if err := w.performVerb(ctx, "pod unready", ref); err != nil {
 		return err
 	}
-	if err := w.see(ctx, "unready", ref, readinessWithin); err != nil {
+	if err := w.await(ctx, "unready", ref, readinessWithin); err != nil {
 		return err
 	}
-	if err := w.Clock.Sleep(ctx, proxiesFollow); err != nil {
+	if err := w.Clock.Sleep(ctx, proxySyncTime); err != nil {
 		return err
 	}
 	return w.restartProxies(ctx, nodes, func(ctx context.Context) error {
-		if err := w.act(ctx, "pod ready", ref); err != nil {
+		if err := w.performVerb(ctx, "pod ready", ref); err != nil {
 			return err
 		}
-		return w.see(ctx, "ready", ref, readinessWithin)
+		return w.await(ctx, "ready", ref, readinessWithin)
 	})
 }
 
@@ -188,7 +188,7 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 		away, again = "proxy freeze", "proxy thaw"
 	}
 	for _, node := range nodes {
-		if err := w.act(ctx, away, node); err != nil {
+		if err := w.performVerb(ctx, away, node); err != nil {
 			return fmt.Errorf("ending the proxy of %s: %w", node, err)
 		}
 	}
@@ -200,15 +200,15 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 		return err
 	}
 	for _, node := range nodes {
-		if err := w.act(ctx, again, node); err != nil {
+		if err := w.performVerb(ctx, again, node); err != nil {
 			return fmt.Errorf("starting the proxy of %s again: %w", node, err)
 		}
 	}
 	return nil
 }
 
-// podOf is the node's pod of the Deployment, or its first where the node has none, and its number from 0 on.
-func (w *World) podOf(ctx context.Context, node string) (n int, pod corev1.Pod, err error) {
+// podOnNode is the node's pod of the Deployment, or its first where the node has none, and its number from 0 on.
+func (w *World) podOnNode(ctx context.Context, node string) (n int, pod corev1.Pod, err error) {
 	pods, err := w.run.main.oldestFirst(ctx, w)
 	if err != nil {
 		return 0, pod, err
@@ -222,11 +222,11 @@ func (w *World) podOf(ctx context.Context, node string) (n int, pod corev1.Pod, 
 
 // deletePod deletes the node's pod of the Deployment, and returns when the pod is on its way out.
 func (w *World) deletePod(ctx context.Context, node string) error {
-	n, victim, err := w.podOf(ctx, node)
+	n, victim, err := w.podOnNode(ctx, node)
 	if err != nil {
 		return err
 	}
-	if err := w.act(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.run.main.name, n+1)); err != nil {
+	if err := w.performVerb(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.run.main.name, n+1)); err != nil {
 		return err
 	}
 	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {

@@ -26,7 +26,7 @@ func rollout() Scenario {
 		Run: func(ctx context.Context, w *World) error {
 			for i := range Rollouts.Of(w.Params) {
 				name := fmt.Sprintf("rollout %d", i+1)
-				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.roll(ctx) }); err != nil {
+				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.rollAndFollow(ctx) }); err != nil {
 					return err
 				}
 				// The next one starts from rest: the time of one health check and a little more.
@@ -39,44 +39,44 @@ func rollout() Scenario {
 	}
 }
 
-// roll replaces the pods and waits until the balancer has followed.
-func (w *World) roll(ctx context.Context) error {
+// rollAndFollow replaces the pods and waits until the balancer has followed.
+func (w *World) rollAndFollow(ctx context.Context) error {
 	if err := w.rollOut(ctx); err != nil {
 		return err
 	}
-	if err := w.followed(ctx); err != nil {
+	if err := w.awaitBalanced(ctx); err != nil {
 		return err
 	}
-	w.rolledOut()
+	w.recordRolloutEnd()
 	return nil
 }
 
-// followed waits until the balancer has the nodes that it should have. One that is not ours says nothing of itself, and is
+// awaitBalanced waits until the balancer has the nodes that it should have. One that is not ours says nothing of itself, and is
 // given the time that its checks need by the parameters.
-func (w *World) followed(ctx context.Context) error {
+func (w *World) awaitBalanced(ctx context.Context) error {
 	if !w.balancerKnown() {
 		checks := CheckFall.Of(w.Params) + CheckRise.Of(w.Params)
 		return w.Clock.Sleep(ctx, time.Duration(checks)*CheckInterval.Of(w.Params))
 	}
-	return w.see(ctx, "balanced", w.run.main.name, w.detectWithin())
+	return w.await(ctx, "balanced", w.run.main.name, w.membershipTime())
 }
 
 // rollOut replaces the pods, and waits until every old one is gone.
 func (w *World) rollOut(ctx context.Context) error {
-	if err := w.act(ctx, "workload rollout", w.run.main.name); err != nil {
+	if err := w.performVerb(ctx, "workload rollout", w.run.main.name); err != nil {
 		return err
 	}
-	return w.see(ctx, "rolled-out", w.run.main.name, time.Duration(w.run.main.replicas)*w.perPod())
+	return w.await(ctx, "rolled-out", w.run.main.name, time.Duration(w.run.main.replicas)*w.podReplacementTime())
 }
 
-// rolledOut tells the end of the rollout that is under way.
-func (w *World) rolledOut() {
-	w.recordRollout("end", w.deeds().rolling)
-	w.deeds().rolling = 0
+// recordRolloutEnd tells the end of the rollout that is under way.
+func (w *World) recordRolloutEnd() {
+	w.recordRollout("end", w.state().rolling)
+	w.state().rolling = 0
 }
 
-// detectWithin bounds the time until the balancer has found out what changed.
-func (w *World) detectWithin() time.Duration {
+// membershipTime bounds the time until the balancer has found out what changed.
+func (w *World) membershipTime() time.Duration {
 	return time.Duration(CheckFall.Of(w.Params)+CheckRise.Of(w.Params)+1)*CheckInterval.Of(w.Params) + time.Minute
 }
 
@@ -101,8 +101,8 @@ func (w *World) replacePods(ctx context.Context, k *workload, number int) error 
 	return nil
 }
 
-// conflicts is how often a write may meet another one in a row: its controller writes a Deployment too, but only so often.
-const conflicts = 10
+// maxConflicts is how often a write may meet another one in a row: its controller writes a Deployment too, but only so often.
+const maxConflicts = 10
 
 // updateDeployment reads, changes and writes the workload's Deployment, again where somebody else has written it meanwhile.
 func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d *appsv1.Deployment)) error {
@@ -112,14 +112,14 @@ func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d
 			return fmt.Errorf("reading the Deployment: %w", err)
 		}
 		change(&d)
-		if err := w.Cluster.Update(ctx, &d); !apierrors.IsConflict(err) || n == conflicts {
+		if err := w.Cluster.Update(ctx, &d); !apierrors.IsConflict(err) || n == maxConflicts {
 			return err
 		}
 	}
 }
 
-// perPod bounds the replacement of one pod: it takes its grace period to go and some seconds to come.
-func (w *World) perPod() time.Duration {
+// podReplacementTime bounds the replacement of one pod: it takes its grace period to go and some seconds to come.
+func (w *World) podReplacementTime() time.Duration {
 	return GracePeriod.Of(w.Params) + PreStop.Of(w.Params) + time.Minute
 }
 

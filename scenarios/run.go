@@ -41,7 +41,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.startLanes(ctx, s); err != nil {
 		return err
 	}
-	leave, err := w.askPods(ctx)
+	leave, err := w.probePods(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (w *World) checkProxies(context.Context) error {
 // mainLane is a lane to the measured Service.
 func (w *World) mainLane(name string) LaneSpec {
 	return LaneSpec{Name: name, Service: w.run.main.name, Target: w.run.main.target, Rate: w.Rate,
-		Local: w.run.main.local(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.overNode(),
+		Local: w.run.main.answersLocally(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.fixedNode(),
 		Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}
 }
 
@@ -108,7 +108,7 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 		specs = s.Lanes(w)
 	}
 	w.run.lanes = map[string]func() error{}
-	for _, spec := range append(specs, w.namedLanes()...) {
+	for _, spec := range append(specs, w.parameterLanes()...) {
 		stop, err := w.Prober.StartLane(ctx, spec)
 		if err != nil {
 			return fmt.Errorf("starting the lane %s: %w", spec.Name, err)
@@ -124,9 +124,9 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 	return nil
 }
 
-// askPods has each ready pod of the measured Service asked at its own address, if the parameters say so, from where the other
+// probePods has each ready pod of the measured Service asked at its own address, if the parameters say so, from where the other
 // lanes start and at their rate.
-func (w *World) askPods(ctx context.Context) (stop func() error, err error) {
+func (w *World) probePods(ctx context.Context) (stop func() error, err error) {
 	if !direct.Of(w.Params) {
 		return func() error { return nil }, nil
 	}

@@ -42,12 +42,12 @@ func (w *World) withoutPods(ctx context.Context, do func(context.Context) error)
 // scaleTo changes the number of pods, and waits until there are as many and the balancer has followed.
 func (w *World) scaleTo(ctx context.Context, replicas int) error {
 	return w.Step(ctx, fmt.Sprintf("scale to %d", replicas), "", func(ctx context.Context) error {
-		if err := w.act(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas)); err != nil {
+		if err := w.performVerb(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas)); err != nil {
 			return err
 		}
-		if err := w.see(ctx, "rolled-out", w.run.main.name, w.perPod()); err != nil {
+		if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {
 			return err
 		}
-		return w.followed(ctx)
+		return w.awaitBalanced(ctx)
 	})
 }

@@ -189,6 +189,16 @@ type Marks interface {
 	PutBack(ctx context.Context) error
 }
 
+// Change is what a scenario has done to an object that belongs to the cluster and not to the run.
+type Change struct {
+	Cordoned bool
+	Taint    string                 // key of the taint that was added
+	Images   map[string]ImageChange // by container
+}
+
+// ImageChange is the image of a container before and after a change.
+type ImageChange struct{ Was, Set string }
+
 // Targets finds addresses of Services.
 type Targets interface {
 	// Target waits until a Service can be reached from where the lanes start, and returns address:port.

@@ -82,22 +82,22 @@ type disturbance struct {
 	do   func(ctx context.Context) error // returns nil when its effect was seen
 }
 
-// leastChurn is the share of the planned churn that must have had its effect: below it the soak shows nothing.
-const leastChurn = 0.95
+// minEffectiveChurn is the share of the planned churn that must have had its effect: below it the soak shows nothing.
+const minEffectiveChurn = 0.95
 
 func (w *World) soak(ctx context.Context) error {
 	w.run.tolerant = true
-	busy := ring{size: 4}
+	busy := endpointRing{size: 4}
 	if err := w.beginChurn(ctx, &busy); err != nil {
 		return err
 	}
 	length := ChurnFor.Of(w.Params)
-	w.tellProgress("churn of " + length.String() + ": " + w.Params.churnText(length))
+	w.recordProgress("churn of " + length.String() + ": " + w.Params.churnText(length))
 	if err := w.runChurn(ctx, length, w.planChurn(length, &busy)); err != nil {
 		return err
 	}
-	if w.failedEnough() { // whether it passes by itself, and if not, whether a restart cures it
-		return w.cure(ctx)
+	if w.endedByFailure() { // whether it passes by itself, and if not, whether a restart cures it
+		return w.restartAfterFailure(ctx)
 	}
 	return nil
 }
@@ -106,26 +106,26 @@ func (w *World) soak(ctx context.Context) error {
 func (w *World) runChurn(ctx context.Context, length time.Duration, planned []disturbance) error {
 	p := &progress{begin: w.Clock.Now(), length: length}
 	for _, c := range planned {
-		if err := w.letPass(ctx, p, c.at); err != nil {
+		if err := w.sleepUntil(ctx, p, c.at); err != nil {
 			return err
 		}
-		if w.failedEnough() {
+		if w.endedByFailure() {
 			break
 		}
 		p.due++
-		if w.attempt(ctx, c.name, "", c.do) {
+		if w.tryStep(ctx, c.name, "", c.do) {
 			p.done++
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
 	}
-	if err := w.letPass(ctx, p, length); err != nil {
+	if err := w.sleepUntil(ctx, p, length); err != nil {
 		return err
 	}
 	return w.Step(ctx, p.text(), "", func(context.Context) error {
-		if w.failedEnough() {
-			return nil // a loss was seen, whatever became of the rest
+		if w.endedByFailure() {
+			return nil // a lostEvent was seen, whatever became of the rest
 		}
 		return p.enough()
 	})
@@ -140,8 +140,8 @@ type progress struct {
 
 // enough is an error when the churn was too little to show anything.
 func (p *progress) enough() error {
-	if p.due == 0 || float64(p.done) < leastChurn*float64(p.due) {
-		return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*leastChurn)
+	if p.due == 0 || float64(p.done) < minEffectiveChurn*float64(p.due) {
+		return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*minEffectiveChurn)
 	}
 	return nil
 }
@@ -154,22 +154,22 @@ func (p *progress) text() string {
 // to the rest of the run.
 const checkpointEvery = time.Hour
 
-// lookEvery is how long after the first failed attempt a soak goes on at most before it ends.
-const lookEvery = time.Minute
+// failureCheckInterval is how long after the first failed attempt a soak goes on at most before it ends.
+const failureCheckInterval = time.Minute
 
-// letPass lets time pass until an instant of the churn or the failure that ends the soak, with a checkpoint after each hour on the way.
-func (w *World) letPass(ctx context.Context, p *progress, until time.Duration) error {
-	for !w.failedEnough() {
+// sleepUntil lets time pass until an instant of the churn or the failure that ends the soak, with a checkpoint after each hour on the way.
+func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration) error {
+	for !w.endedByFailure() {
 		now := w.Clock.Now() - p.begin
 		if hour := time.Duration(p.told+1) * checkpointEvery; hour <= min(now, until) {
 			p.told++
-			w.tellProgress(fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, hour, p.length, p.text(), w.Prober.Failures()))
+			w.recordProgress(fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, hour, p.length, p.text(), w.Prober.Failures()))
 			continue
 		}
 		if now >= until {
 			return nil
 		}
-		next := min(until, now.Truncate(lookEvery)+lookEvery)
+		next := min(until, now.Truncate(failureCheckInterval)+failureCheckInterval)
 		if err := w.Clock.Sleep(ctx, next-now); err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (w *World) letPass(ctx context.Context, p *progress, until time.Duration) e
 	return nil
 }
 
-// tellProgress records how far the soak is, so that it is told while the run lasts.
-func (w *World) tellProgress(text string) {
+// recordProgress records how far the soak is, so that it is told while the run lasts.
+func (w *World) recordProgress(text string) {
 	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: Checkpoint, Text: text,
 		Attrs: map[string]string{"program": "soak", "level": "info"}})
 }
@@ -186,11 +186,11 @@ func (w *World) tellProgress(text string) {
 // Checkpoint is the object of the events that tell how far a soak is, and the first word of their text.
 const Checkpoint = "checkpoint"
 
-func (w *World) failedEnough() bool { return !keepGoing.Of(w.Params) && w.Prober.Failures() > 0 }
+func (w *World) endedByFailure() bool { return !keepGoing.Of(w.Params) && w.Prober.Failures() > 0 }
 
-// attempt does what the run can go on without, and records whether its effect was seen: a subject that is ill must not keep the rest
+// tryStep does what the run can go on without, and records whether its effect was seen: a subject that is ill must not keep the rest
 // of the day from being seen.
-func (w *World) attempt(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
+func (w *World) tryStep(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
 	record := func(state, text string) {
 		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
 			Attrs: map[string]string{"state": state}})

@@ -6,6 +6,22 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
+// Access is a verb that a scenario needs on a live cluster besides those of every run, as RBAC has it.
+type Access struct {
+	Verb, Group, Resource, Subresource string
+	Scope                              Scope
+}
+
+// Scope is the part of a live cluster in which a verb is needed.
+type Scope string
+
+// The parts of a cluster.
+const (
+	InRun    Scope = ""      // the run's own namespace
+	InProxy  Scope = "proxy" // the namespace of the cluster's proxy
+	Anywhere Scope = "all"   // all namespaces, or none
+)
+
 // stepKind is what a step needs: capabilities of the site, and verbs of RBAC on a live cluster besides those of every run.
 type stepKind struct {
 	needs  []Capability

@@ -56,7 +56,7 @@ func upgradeLive() Scenario {
 			if err := w.upgradeAndRoll(ctx); err != nil || upgradeBack.Of(w.Params) {
 				return err
 			}
-			return w.keepImage(ctx)
+			return w.keepNewImage(ctx)
 		},
 	}
 }
@@ -65,16 +65,16 @@ func upgradeLive() Scenario {
 func (w *World) upgradeAndRoll(ctx context.Context) error {
 	upgrade := w.upgradeThereAndBack
 	if emptyFirst.Of(w.Params) {
-		upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeAfterAWhile) }
+		upgrade = func(ctx context.Context) error { return w.withoutPods(ctx, w.upgradeAfterPause) }
 	}
 	if err := upgrade(ctx); err != nil || !rollAtEnd.Of(w.Params) {
 		return err
 	}
-	return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.roll(ctx) })
+	return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.rollAndFollow(ctx) })
 }
 
-// upgradeAfterAWhile gives the first node's proxy the time to write what it does without pods.
-func (w *World) upgradeAfterAWhile(ctx context.Context) error {
+// upgradeAfterPause gives the first node's proxy the time to write what it does without pods.
+func (w *World) upgradeAfterPause(ctx context.Context) error {
 	if err := w.Clock.Sleep(ctx, upgradeRest.Of(w.Params)); err != nil {
 		return err
 	}
@@ -136,19 +136,19 @@ func (w *World) upgradeAll(ctx context.Context, name, to string) error {
 }
 
 func (w *World) upgradeProxy(ctx context.Context, node, to string) error {
-	if err := w.act(ctx, "proxy stop", node); err != nil {
+	if err := w.performVerb(ctx, "proxy stop", node); err != nil {
 		return err
 	}
 	if cleanUp.Of(w.Params) {
-		if err := w.act(ctx, "proxy cleanup", node); err != nil {
+		if err := w.performVerb(ctx, "proxy cleanup", node); err != nil {
 			return err
 		}
 	}
-	if err := w.act(ctx, "proxy change", node, "to", to); err != nil {
+	if err := w.performVerb(ctx, "proxy change", node, "to", to); err != nil {
 		return err
 	}
 	if err := w.Clock.Sleep(ctx, downtime.Of(w.Params)); err != nil {
 		return err
 	}
-	return w.act(ctx, "proxy start", node)
+	return w.performVerb(ctx, "proxy start", node)
 }

@@ -55,13 +55,13 @@ func (k *workload) ports() []corev1.ServicePort {
 	return all
 }
 
-// local reports whether only pods on an attempt's own node can answer it.
-func (k *workload) local(w *World) bool {
+// answersLocally reports whether only pods on an attempt's own node can answer it.
+func (k *workload) answersLocally(w *World) bool {
 	return k.policy == corev1.ServiceExternalTrafficPolicyLocal && w.Params.ThroughBalancer()
 }
 
 func (k *workload) service(w *World) *corev1.Service {
-	return k.shape(w, &corev1.Service{
+	return k.shapeService(w, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{
 			Type:                  cmp.Or(w.ServiceType, corev1.ServiceTypeLoadBalancer),
@@ -90,7 +90,7 @@ func (k *workload) deployment(w *World) *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					TerminationGracePeriodSeconds: &grace,
 					Affinity:                      k.affinity(w),
-					ReadinessGates:                k.gates(),
+					ReadinessGates:                k.readinessGates(),
 					SecurityContext:               restricted,
 					AutomountServiceAccountToken:  ptr(false),
 					Containers:                    []corev1.Container{k.container(p)},
@@ -123,7 +123,7 @@ func (k *workload) container(p Params) corev1.Container {
 	return c
 }
 
-func (k *workload) gates() []corev1.PodReadinessGate {
+func (k *workload) readinessGates() []corev1.PodReadinessGate {
 	if !k.gated {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (k *workload) gates() []corev1.PodReadinessGate {
 }
 
 func (k *workload) affinity(w *World) *corev1.Affinity {
-	a := k.apart(w.Params)
+	a := k.antiAffinity(w.Params)
 	if node := nodeChoice.Of(w.Params); !w.balancerKnown() && k == w.run.main && node != "" { // nobody else sees to it that what is disturbed has a pod
 		if a == nil {
 			a = &corev1.Affinity{}
@@ -143,8 +143,8 @@ func (k *workload) affinity(w *World) *corev1.Affinity {
 	return a
 }
 
-// apart keeps the pods to different nodes.
-func (k *workload) apart(p Params) *corev1.Affinity {
+// antiAffinity keeps the pods to different nodes.
+func (k *workload) antiAffinity(p Params) *corev1.Affinity {
 	if !AntiAffinity.Of(p) {
 		return nil
 	}
@@ -163,20 +163,20 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	if err := w.Cluster.Create(ctx, k.service(w)); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", k.name, err)
 	}
-	if err := k.available(ctx, w, 2*time.Minute); err != nil {
+	if err := k.awaitRollout(ctx, w, 2*time.Minute); err != nil {
 		return err
 	}
-	if err := k.addressed(ctx, w); err != nil {
+	if err := k.awaitTarget(ctx, w); err != nil {
 		return err
 	}
-	if err := k.balanced(ctx, w, 2*time.Minute); err != nil {
+	if err := k.awaitMembers(ctx, w, 2*time.Minute); err != nil {
 		return err
 	}
-	return k.reachable(ctx, w)
+	return k.awaitAnswers(ctx, w)
 }
 
-// addressed waits until it is known where the Service can be reached.
-func (k *workload) addressed(ctx context.Context, w *World) error {
+// awaitTarget waits until it is known where the Service can be reached.
+func (k *workload) awaitTarget(ctx context.Context, w *World) error {
 	if t, err := part[Targets](w.Site, SiteTargets); err == nil {
 		k.target, err = t.Target(ctx, k.service(w))
 		return err
@@ -192,13 +192,13 @@ func (k *workload) addressed(ctx context.Context, w *World) error {
 	})
 }
 
-// answersInARow is how many connections must be answered one after the other before a Service counts as set up. The
+// consecutiveAnswers is how many connections must be answered one after the other before a Service counts as set up. The
 // balancer spreads them over its nodes: out of three, one stays without any in 1 of 60,000 cases.
-const answersInARow = 30
+const consecutiveAnswers = 30
 
-// reachable waits until the Service answers over every node: the proxies program a new address each in its own time, and
+// awaitAnswers waits until the Service answers over every node: the proxies program a new address each in its own time, and
 // what is lost until then is set-up, not the scenario's doing.
-func (k *workload) reachable(ctx context.Context, w *World) error {
+func (k *workload) awaitAnswers(ctx context.Context, w *World) error {
 	networks := []string{"tcp"}
 	if k.datagrams {
 		networks = append(networks, "udp")
@@ -206,11 +206,11 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 	for _, network := range networks {
 		target := k.target
 		if network == "udp" {
-			target = k.at(timeline.UDPFresh)
+			target = k.targetFor(timeline.UDPFresh)
 		}
-		what := fmt.Sprintf("%d answers in a row from %s over %s", answersInARow, target, network)
+		what := fmt.Sprintf("%d answers in a row from %s over %s", consecutiveAnswers, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
-			for range answersInARow {
+			for range consecutiveAnswers {
 				if err := w.Site.client.Reach(ctx, network, target); err != nil {
 					return false, "", err
 				}
@@ -224,8 +224,8 @@ func (k *workload) reachable(ctx context.Context, w *World) error {
 	return nil
 }
 
-// available waits until the Deployment has rolled out and none of its old pods is left.
-func (k *workload) available(ctx context.Context, w *World, most time.Duration) error {
+// awaitRollout waits until the Deployment has rolled out and none of its old pods is left.
+func (k *workload) awaitRollout(ctx context.Context, w *World, most time.Duration) error {
 	err := w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
 		var d appsv1.Deployment
 		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &d); err != nil {
@@ -240,16 +240,16 @@ func (k *workload) available(ctx context.Context, w *World, most time.Duration) 
 		return len(pods) == k.replicas, fmt.Sprintf("rolled out, %d pods, want %d", len(pods), k.replicas), err
 	})
 	if err != nil {
-		if why := k.trouble(ctx, w); why != "" {
+		if why := k.failureReason(ctx, w); why != "" {
 			err = fmt.Errorf("%w; %s", err, why)
 		}
 	}
 	return err
 }
 
-// trouble is what the cluster says of why the workload has not come up: no pod may be made (a quota, a policy), none has a
+// failureReason is what the cluster says of why the workload has not come up: no pod may be made (a quota, a policy), none has a
 // node, or an image cannot be pulled. Empty when it says nothing.
-func (k *workload) trouble(ctx context.Context, w *World) string {
+func (k *workload) failureReason(ctx context.Context, w *World) string {
 	var all []string
 	add := func(text string) {
 		if text != "" && !slices.Contains(all, text) {
@@ -286,9 +286,9 @@ func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
 	return pods.Items, err
 }
 
-// balanced waits until the balancer sends flows to exactly the nodes that it should: those with a ready pod for Local,
+// awaitMembers waits until the balancer sends flows to exactly the nodes that it should: those with a ready pod for Local,
 // all of them for Cluster.
-func (k *workload) balanced(ctx context.Context, w *World, most time.Duration) error {
+func (k *workload) awaitMembers(ctx context.Context, w *World, most time.Duration) error {
 	return w.Until(ctx, "the load balancer to have the right nodes for "+k.name, most, func(ctx context.Context) (bool, string, error) {
 		got, known := w.members(k.name)
 		if !known {

@@ -36,16 +36,42 @@ type World struct {
 	run runState
 }
 
-// runState is what one part of a run leaves for later ones.
+// runState is the state of a run: what earlier parts and steps leave for later ones.
 type runState struct {
 	main, canary *workload
 	lanes        map[string]func() error // how to stop the measured lanes that run
-	done         *deeds
-	given        []timeline.Step // objects that exist before any traffic
-	datagrams    bool            // a lane of the scenario's own speaks UDP
-	began        time.Duration   // when the scenario began to disturb
-	tolerant     bool            // the scenario continues when an awaited condition does not come about
-	unwritten    bool            // the run writes no timeline
+	given        []timeline.Step         // objects that exist before any traffic
+	datagrams    bool                    // a lane of the scenario's own speaks UDP
+	began        time.Duration           // when the scenario began to disturb
+	tolerant     bool                    // the scenario continues when an awaited condition does not come about
+	unwritten    bool                    // the run writes no timeline
+
+	workloads   map[string]*workload
+	services    map[string]*headless
+	pods        map[string]*corev1.Pod // by the name in the step, as before the last step on it
+	connections map[string]*heldConnections
+	restores    map[string]func() error // by node: puts a proxy's tables back
+	apiReturns  map[string]func()       // by node: ends the absence of the API server
+	apiLifts    map[string]func()       // by node: ends the delay of its watches
+	losses      []*lostEvent
+	watchCounts map[string]int    // by node: watches before something was done to them
+	pids        map[string]int    // by node: of the proxy that ended last
+	subjects    map[string]string // by node: the subject at the start of the run
+	rollouts    int               // rollouts of the measured workload so far
+	restarts    int               // restarts of the DaemonSet of a live cluster's proxy so far
+	rolling     int               // number of the rollout whose end is not recorded yet; 0 for none
+}
+
+// state is the run state with its maps, which the first call makes.
+func (w *World) state() *runState {
+	r := &w.run
+	if r.workloads == nil {
+		r.workloads, r.services, r.pods = map[string]*workload{timeline.Measured: r.main}, map[string]*headless{}, map[string]*corev1.Pod{}
+		r.connections, r.restores = map[string]*heldConnections{}, map[string]func() error{}
+		r.apiReturns, r.apiLifts = map[string]func(){}, map[string]func(){}
+		r.watchCounts, r.pids, r.subjects = map[string]int{}, map[string]int{}, map[string]string{}
+	}
+	return r
 }
 
 func (w *World) namespace() string { return cmp.Or(w.Namespace, metav1.NamespaceDefault) }

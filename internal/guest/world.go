@@ -104,7 +104,7 @@ func Offers(controlPlane string) scenarios.Offers {
 func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
 	var known scenarios.Faults = faults{l.Balancer}
 	if !from.through {
-		known = prober.Deaf{Prober: lanes}
+		known = prober.ReplyDrops{Prober: lanes}
 	}
 	s := scenarios.NewSite(site{from}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
 		Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)

@@ -14,8 +14,8 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// Pods keeps a lane to the own address of each ready endpoint of a Service. It is a recorder of events, to which somebody
-// tells the changes of endpoints; a lane lasts as long as its endpoint is ready. Safe for concurrent use.
+// Pods runs a lane to the own address of each ready endpoint of a Service, as long as the endpoint is ready. It is a recorder
+// that receives the changes of endpoints as events. Safe for concurrent use.
 type Pods struct {
 	prober *Prober
 	like   scenarios.LaneSpec
@@ -23,20 +23,20 @@ type Pods struct {
 
 	mu      sync.Mutex
 	ctx     context.Context
-	stops   map[string]func() error // of the lanes that run, by the endpoint's address
-	started map[string]int          // how often there was a lane to a pod
+	stops   map[string]func() error // the running lanes, by the endpoint's address
+	started map[string]int          // the number of lanes to a pod so far
 	err     error
 }
 
-// NewPods makes one that starts lanes like the given one, to the port, for the endpoints of the lane's Service.
+// NewPods makes a recorder that starts lanes like the given one, to the port, for the endpoints of the lane's Service.
 func NewPods(ctx context.Context, p *Prober, like scenarios.LaneSpec, port int) *Pods {
 	return &Pods{prober: p, like: like, port: port, ctx: ctx, stops: map[string]func() error{}, started: map[string]int{}}
 }
 
-// Attempt is nothing to it.
+// Attempt ignores attempts.
 func (p *Pods) Attempt(reports.Attempt) {}
 
-// Event starts a lane when an endpoint becomes ready, and ends it when it is no longer.
+// Event starts a lane when an endpoint becomes ready, and ends it when the endpoint is no longer ready.
 func (p *Pods) Event(e reports.Event) {
 	if e.Kind != reports.EventEndpoint || e.Attrs["service"] != p.like.Service {
 		return
@@ -48,14 +48,14 @@ func (p *Pods) Event(e reports.Event) {
 	ready := e.Attrs["state"] == "ready"
 	switch {
 	case ready && !runs && p.err == nil && p.ctx.Err() == nil:
-		p.keep(p.start(address, e.Attrs["pod"], e.Node))
+		p.note(p.start(address, e.Attrs["pod"], e.Node))
 	case !ready && runs:
 		delete(p.stops, address)
-		p.keep(stop())
+		p.note(stop())
 	}
 }
 
-func (p *Pods) keep(err error) {
+func (p *Pods) note(err error) {
 	if err != nil && p.ctx.Err() == nil {
 		p.err = errors.Join(p.err, err)
 	}
@@ -71,18 +71,18 @@ func (p *Pods) start(address, pod, node string) error {
 	l.Target = net.JoinHostPort(address, strconv.Itoa(p.port))
 	stop, err := p.prober.StartLane(p.ctx, l)
 	if err != nil {
-		return fmt.Errorf("asking the pod %s at its own address: %w", pod, err)
+		return fmt.Errorf("probing the pod %s at its own address: %w", pod, err)
 	}
 	p.stops[address] = stop
 	return nil
 }
 
-// Close ends all lanes, and returns what went wrong with any.
+// Close ends all lanes and returns their errors.
 func (p *Pods) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, address := range slices.Sorted(maps.Keys(p.stops)) {
-		p.keep(p.stops[address]())
+		p.note(p.stops[address]())
 	}
 	clear(p.stops)
 	return p.err

@@ -1,5 +1,5 @@
-// Package prober runs the lanes that a scenario asks for in a probe worker, wherever that is: in the lab's client namespace
-// or on this machine. It wires scenarios and probes, and knows neither the lab nor a live cluster.
+// Package prober runs the lanes of a scenario in a probe worker, in the lab's client namespace or on this machine. It
+// connects scenarios and probes, and knows neither the lab nor a live cluster.
 package prober
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// Config says whose attempts these are and where they start.
+// Config describes the client of the lanes and the record of their attempts.
 type Config struct {
 	Record reports.Recorder
 	Now    func() time.Duration // the run's clock, which must be CLOCK_MONOTONIC less a constant
@@ -30,18 +30,18 @@ type Config struct {
 	Sources     netip.Prefix
 	SpreadSeed  uint32
 	SpreadNodes int
-	Places      []probes.Place // whose conntrack the attempts fill
-	// Limits are those of where the worker runs; nil is here.
+	Places      []probes.Place // the namespaces whose conntrack tables the attempts fill
+	// Limits returns the limits of the worker's namespace; this process's when nil.
 	Limits func() (probes.Limits, error)
-	// Begins, if there is one, is told of each measured lane, and Measured of each attempt on one, one at a time.
+	// Begins is called for each measured lane, Measured for each attempt on one, one at a time. Either may be nil.
 	Begins   func(lane uint16, target netip.AddrPort, protocol string)
 	Measured func(reports.Attempt)
 }
 
-// Worker is a probe worker that runs.
+// Worker is a running probe worker.
 type Worker interface {
 	Done() <-chan struct{} // closed when it has ended
-	ExitText() string      // how it ended; "exit status 0" when it did so by itself
+	ExitText() string      // how it ended; "exit status 0" after an ordinary end
 }
 
 // Prober runs lanes. It is safe for concurrent use.
@@ -53,7 +53,7 @@ type Prober struct {
 	read   chan error
 	guards *probes.Guards
 
-	ordering sync.Mutex // held while an order is written
+	ordering sync.Mutex // serialises writes of orders
 
 	mu       sync.Mutex
 	lanes    map[string]uint16 // the id of each lane that runs, by its name
@@ -62,7 +62,7 @@ type Prober struct {
 	failures int // on measured lanes
 }
 
-// Start starts a probe worker by the function, which gives it its orders and takes its attempts.
+// Start starts a probe worker. The function connects the worker's orders and its attempts.
 func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error)) (*Prober, error) {
 	in, orders := io.Pipe()
 	attempts, out := io.Pipe()
@@ -83,7 +83,7 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 		out.Close()
 		in.Close()
 	}()
-	go func() { p.read <- p.copy(attempts) }()
+	go func() { p.read <- p.record(attempts) }()
 	base, err := monotonicBase(cfg.Now)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func monotonicBase(now func() time.Duration) (int64, error) {
 	return ts.Nano() - int64(now()), nil
 }
 
-func (p *Prober) copy(attempts io.Reader) error {
+func (p *Prober) record(attempts io.Reader) error {
 	r := reports.NewAttemptReader(attempts)
 	for {
 		a, err := r.Read()
@@ -131,18 +131,18 @@ func (p *Prober) count(a reports.Attempt) {
 	}
 }
 
-// Failures is how many attempts on measured lanes have failed so far.
+// Failures is the number of failed attempts on measured lanes so far.
 func (p *Prober) Failures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failures
 }
 
-// lead is how far ahead of its first attempt a lane, or a fault on it, is ordered.
+// lead is the time from the order of a lane, or of a fault on it, to its first attempt.
 const lead = 200 * time.Millisecond
 
-// delayedAfter is when an answer counts as delayed behind a balancer that terminates connections: the limit of the
-// report that found the outages of kubernetes#85643.
+// delayedAfter is the time after which an answer counts as delayed behind a load balancer that terminates connections. The
+// value is that of the report of kubernetes#85643.
 const delayedAfter = 500 * time.Millisecond
 
 // StartLane starts a lane; stop ends it.
@@ -151,14 +151,14 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if err != nil {
 		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
 	}
-	lane := probes.Lane{ID: p.enter(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
+	lane := probes.Lane{ID: p.register(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
 		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: s.Close, Policy: s.Policy,
 		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
 	if lane.Policy == probes.PolicyFresh && s.Node == "" {
 		lane.SpreadSeed, lane.SpreadNodes = p.cfg.SpreadSeed, p.cfg.SpreadNodes
 	}
 	if lane.Keeps() {
-		lane.Fresh = p.enterControl()
+		lane.Fresh = p.registerControl()
 	}
 	if s.Terminated {
 		lane.DelayedAfter = delayedAfter
@@ -181,7 +181,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		}
 		p.cfg.Record.Event(e)
 	}
-	if err := p.order(func() error { return p.orders.Start(lane, begin) }); err != nil {
+	if err := p.send(func() error { return p.orders.Start(lane, begin) }); err != nil {
 		return nil, err
 	}
 	if p.cfg.Begins != nil && !s.Control {
@@ -192,19 +192,19 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	}
 	return func() error {
 		p.guards.Stop(lane.ID)
-		return p.order(func() error { return p.orders.Stop(lane.ID, p.cfg.Now()) })
+		return p.send(func() error { return p.orders.Stop(lane.ID, p.cfg.Now()) })
 	}, nil
 }
 
-// order writes an order; there is one writer at a time.
-func (p *Prober) order(write func() error) error {
+// send writes an order to the worker.
+func (p *Prober) send(write func() error) error {
 	p.ordering.Lock()
 	defer p.ordering.Unlock()
 	return write()
 }
 
-// enter gives the lane a number of its own.
-func (p *Prober) enter(s scenarios.LaneSpec) uint16 {
+// register gives a lane its number.
+func (p *Prober) register(s scenarios.LaneSpec) uint16 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
@@ -212,8 +212,8 @@ func (p *Prober) enter(s scenarios.LaneSpec) uint16 {
 	return p.last
 }
 
-// enterControl gives a number to a lane that is evidence beside another.
-func (p *Prober) enterControl() uint16 {
+// registerControl gives a number to a control lane of another lane.
+func (p *Prober) registerControl() uint16 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++

@@ -36,15 +36,15 @@ const (
 // ExternalIPs is the range of the external IPs of Services; whoever brings the lab up has it routed to the first node.
 var ExternalIPs = netip.MustParsePrefix("192.0.2.0/24")
 
-// leastReuse is more than an attempt waits at most: the dial deadline and the reply deadline.
-const leastReuse = 5 * time.Second
+// minReuse is more than an attempt waits at most: the dial deadline and the reply deadline.
+const minReuse = 5 * time.Second
 
-// reuseTime reads the value of reuse: 0s, or at least leastReuse.
+// reuseTime reads the value of reuse: 0s, or at least minReuse.
 func reuseTime(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && d == 0 {
 		return 0, nil
 	}
-	d, err := values.Duration(leastReuse, time.Hour)(text)
+	d, err := values.Duration(minReuse, time.Hour)(text)
 	if err != nil {
 		return 0, fmt.Errorf("%w, or 0s for fresh five-tuples only; an attempt may wait for 4s, and its five-tuple with it", err)
 	}
@@ -100,8 +100,8 @@ func (p Params) checkPlaces() error {
 	return nil
 }
 
-// overNode is the node that all attempts go over; empty when a balancer chooses.
-func (w *World) overNode() string {
+// fixedNode is the node that all attempts go over; empty when a balancer chooses.
+func (w *World) fixedNode() string {
 	if w.Params.ThroughBalancer() || len(w.Nodes) == 0 {
 		return ""
 	}
@@ -116,8 +116,8 @@ func (w *World) policyWord() string {
 	return "reuse:" + reuse.Text(w.Params)
 }
 
-// shape makes the Service one that has what the lanes go to.
-func (k *workload) shape(w *World, s *corev1.Service) *corev1.Service {
+// shapeService makes the Service one that has what the lanes go to.
+func (k *workload) shapeService(w *World, s *corev1.Service) *corev1.Service {
 	switch Target.Of(w.Params) {
 	case toNodePort:
 		s.Spec.Type = corev1.ServiceTypeNodePort
@@ -188,8 +188,8 @@ func (w *World) nodeAddress(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the node %s has no internal IP in its status: its NodePorts cannot be reached", name)
 }
 
-// at is where a lane of the protocol goes.
-func (k *workload) at(protocol string) string {
+// targetFor is where a lane of the protocol goes.
+func (k *workload) targetFor(protocol string) string {
 	if timeline.IsUDP(protocol) && k.udpTarget != "" {
 		return k.udpTarget
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// podNow finds the pod that a step names: one that a step started, or WORKLOAD#N, the Nth of the workload's pods at this
+// findPod finds the pod that a step names: one that a step started, or WORKLOAD#N, the Nth of the workload's pods at this
 // time, the oldest first.
-func (w *World) podNow(ctx context.Context, name string) (*corev1.Pod, error) {
+func (w *World) findPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	of, nth, numbered := strings.Cut(name, "#")
 	if !numbered {
 		var pod corev1.Pod
@@ -53,29 +53,29 @@ func (k *workload) oldestFirst(ctx context.Context, w *World) ([]corev1.Pod, err
 	return pods, nil
 }
 
-// podAsItWas is the pod that something was done to last under this name, or the one that has the name now.
-func (w *World) podAsItWas(ctx context.Context, name string) (*corev1.Pod, error) {
-	if pod := w.deeds().pods[name]; pod != nil {
+// earlierPod is the pod that something was done to last under this name, or the one that has the name now.
+func (w *World) earlierPod(ctx context.Context, name string) (*corev1.Pod, error) {
+	if pod := w.state().pods[name]; pod != nil {
 		return pod, nil
 	}
-	return w.podNow(ctx, name)
+	return w.findPod(ctx, name)
 }
 
 // SetGate opens or closes a pod's readiness gate.
 func (w executor) SetGate(ctx context.Context, s timeline.Step, open bool) error {
-	pod, err := w.podNow(ctx, s.Object)
+	pod, err := w.findPod(ctx, s.Object)
 	if err != nil {
 		return err
 	}
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return fmt.Errorf("the pod %s has no readiness gate; `set gated=on` gives the measured pods one, and gated=on those of `workload deploy`", pod.Name)
 	}
-	w.deeds().pods[s.Object] = pod
+	w.state().pods[s.Object] = pod
 	return w.setGate(ctx, pod.Name, open)
 }
 
 func (w executor) AwaitReadiness(ctx context.Context, s timeline.Step, want bool) error {
-	pod, err := w.podAsItWas(ctx, s.Object)
+	pod, err := w.earlierPod(ctx, s.Object)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func (w executor) StartPod(ctx context.Context, s timeline.Step) error {
 
 // EndPod deletes a pod: with a grace period it gets SIGTERM first, and SIGKILL when that is over.
 func (w executor) EndPod(ctx context.Context, s timeline.Step, kill bool) error {
-	pod, err := w.podNow(ctx, s.Object)
+	pod, err := w.findPod(ctx, s.Object)
 	if err != nil {
 		return err
 	}
-	w.deeds().pods[s.Object] = pod
+	w.state().pods[s.Object] = pod
 	options := graceOf(s)
 	if kill {
 		options = []resources.DeleteOption{deletion(0)}
@@ -124,11 +124,11 @@ func graceOf(s timeline.Step) []resources.DeleteOption {
 
 // AwaitGone waits until a pod is no longer there.
 func (w executor) AwaitGone(ctx context.Context, s timeline.Step) error {
-	pod := w.deeds().pods[s.Object]
+	pod := w.state().pods[s.Object]
 	if pod == nil {
 		return fmt.Errorf("nothing has ended the pod %s", s.Object)
 	}
-	return w.Until(ctx, "the pod "+pod.Name+" to be gone", s.Duration("within", w.perPod()), func(ctx context.Context) (bool, string, error) {
+	return w.Until(ctx, "the pod "+pod.Name+" to be gone", s.Duration("within", w.podReplacementTime()), func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
 		err := w.Cluster.Get(ctx, pod.Name, w.namespace(), &now)
 		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {

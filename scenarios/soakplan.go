@@ -17,7 +17,7 @@ type churnKind struct {
 	rate  TypedParameter[int] // how often in an hour
 	name  string              // of one disturbance
 	steps []string
-	do    func(w *World, ctx context.Context, random *rand.Rand, busy *ring) error
+	do    func(w *World, ctx context.Context, random *rand.Rand, busy *endpointRing) error
 }
 
 // perHour is the parameter for how often a kind of disturbance happens in an hour.
@@ -36,33 +36,33 @@ var (
 // proxy and a balancer that do what they should; a lost node always costs some, and flaps do behind the policy Local.
 var churnKinds = []churnKind{
 	{perHour("rolloutsPerHour", "10", "rollouts of the Deployment in an hour"), "rollout", rollSteps,
-		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *endpointRing) error {
 			if err := w.rollOut(ctx); err != nil {
 				return err
 			}
-			w.rolledOut() // the balancer follows in its own time: one that cannot is a symptom to see
+			w.recordRolloutEnd() // the balancer follows in its own time: one that cannot is a symptom to see
 			return nil
 		}},
 	{perHour("restartsPerHour", "1", "restarts of one node's proxy in an hour"), "restart of a proxy", []string{"proxy stop", "proxy kill", "proxy start"},
-		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
-			return w.restartProxy(ctx, w.anyNode(random))
+		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
+			return w.restartProxy(ctx, w.randomNode(random))
 		}},
 	{perHour("scalesPerHour", "1", "how often in an hour a pod is added and taken away again"), "scale out and in", scaleSteps,
-		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error { return w.scaleOutAndIn(ctx) }},
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *endpointRing) error { return w.scaleOutAndIn(ctx) }},
 	{flapRate, "flap", gateSteps,
-		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
+		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
 			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.run.main.name, 1+random.IntN(w.run.main.replicas)))
 		}},
 	{perHour("nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again"), "loss of a node", []string{"node off", "node on", "expect rolled-out"},
-		func(w *World, ctx context.Context, random *rand.Rand, _ *ring) error {
-			return w.loseAndBoot(ctx, w.anyNode(random))
+		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
+			return w.loseAndBoot(ctx, w.randomNode(random))
 		}},
 	{blipRate, "API blip", []string{"api away", "api back", "expect watching"},
-		func(w *World, ctx context.Context, _ *rand.Rand, _ *ring) error {
+		func(w *World, ctx context.Context, _ *rand.Rand, _ *endpointRing) error {
 			return w.apiAway(ctx, blipFor.Of(w.Params))
 		}},
 	{burstRate, "burst", []string{"endpoints create", "endpoints set"},
-		func(w *World, ctx context.Context, _ *rand.Rand, busy *ring) error {
+		func(w *World, ctx context.Context, _ *rand.Rand, busy *endpointRing) error {
 			if at := burstAt.Of(w.Params); !at.any {
 				return w.burstAfterMinute(ctx, at.after, busy)
 			}
@@ -96,16 +96,16 @@ func soakSteps(p Params) []string {
 }
 
 // beginChurn makes what the churn needs besides the measured Service.
-func (w *World) beginChurn(ctx context.Context, busy *ring) error {
+func (w *World) beginChurn(ctx context.Context, busy *endpointRing) error {
 	if ports := drainedPorts.Of(w.Params); ports > 0 {
-		if err := w.drainBeside(ctx, ports, len(w.Nodes)); err != nil {
+		if err := w.drainSecondService(ctx, ports, len(w.Nodes)); err != nil {
 			return err
 		}
 	}
 	if burstRate.Of(w.Params) == 0 {
 		return nil
 	}
-	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.makeBusy(ctx, busy) })
+	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.createBusyService(ctx, busy) })
 }
 
 // planned is how many disturbances of a kind the time has: at least one of each that is on.
@@ -134,7 +134,7 @@ func (p Params) checkChurn() error {
 }
 
 // planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
-func (w *World) planChurn(length time.Duration, busy *ring) []disturbance {
+func (w *World) planChurn(length time.Duration, busy *endpointRing) []disturbance {
 	var all []disturbance
 	for _, kind := range churnKinds {
 		count := w.Params.planned(kind, length)
@@ -149,15 +149,15 @@ func (w *World) planChurn(length time.Duration, busy *ring) []disturbance {
 	return all
 }
 
-func (w *World) anyNode(random *rand.Rand) string { return w.Nodes[random.IntN(len(w.Nodes))] }
+func (w *World) randomNode(random *rand.Rand) string { return w.Nodes[random.IntN(len(w.Nodes))] }
 
 // scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
 func (w *World) scaleOutAndIn(ctx context.Context) error {
 	normal := w.run.main.replicas
 	for _, replicas := range []int{normal + 1, normal} {
-		err := w.act(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas))
+		err := w.performVerb(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas))
 		if err == nil {
-			err = w.see(ctx, "rolled-out", w.run.main.name, w.perPod())
+			err = w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime())
 		}
 		if err != nil {
 			w.run.main.replicas = normal
@@ -179,11 +179,11 @@ func (w *World) loseAndBoot(ctx context.Context, node string) error {
 		return err
 	}
 	boot := w.Clock.Now() + offFor.Of(w.Params)
-	if err := w.act(ctx, "node off", node); err != nil {
+	if err := w.performVerb(ctx, "node off", node); err != nil {
 		return err
 	}
 	// A node that the balancer keeps is booted all the same: the soak goes on.
-	left := w.inBalancer(ctx, node, false)
+	left := w.awaitMembership(ctx, node, false)
 	if err := w.Clock.Sleep(ctx, max(0, boot-w.Clock.Now())); err != nil {
 		return err
 	}

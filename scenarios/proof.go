@@ -13,13 +13,13 @@ import (
 // The control lanes: one of new connections to the canary, one of datagrams where the run measures with datagrams, and one
 // that takes the measured Service for the canary, so that every answer comes from a wrong pod.
 const (
-	canaryName   = "canary" // of its Deployment and Service
-	canaryLane   = "canary"
-	canaryUDP    = "canary-udp"
-	canaryWrong  = "canary-misrouted"
-	faultWrong   = "misroute" // the others are those of FaultSpec.Kind
-	restAfterSYN = 2500 * time.Millisecond
-	rest         = time.Second
+	canaryName     = "canary" // of its Deployment and Service
+	canaryLane     = "canary"
+	canaryUDP      = "canary-udp"
+	canaryWrong    = "canary-misrouted"
+	faultMisroute  = "misroute" // the others are those of FaultSpec.Kind
+	pauseAfterDrop = 2500 * time.Millisecond
+	rest           = time.Second
 )
 
 // proof is a known fault that a run must find on a control lane before it may judge anything.
@@ -49,13 +49,13 @@ func (w *World) proofs() []proof {
 	if w.speaksUDP() {
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 2), lane: canaryUDP})
 	}
-	return append(all, proof{kind: faultWrong, For: lasting(100*time.Millisecond, 4), lane: canaryWrong})
+	return append(all, proof{kind: faultMisroute, For: lasting(100*time.Millisecond, 4), lane: canaryWrong})
 }
 
 // rest is the time until the next proof may begin: the SYN that a drop has lost is sent again after a second.
 func (p proof) rest() time.Duration {
 	if p.kind == "drop" {
-		return restAfterSYN
+		return pauseAfterDrop
 	}
 	return rest
 }
@@ -79,8 +79,8 @@ func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 
 // controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
-	return LaneSpec{Name: name, Service: to.name, Target: to.at(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
-		Local: to.local(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.overNode(),
+	return LaneSpec{Name: name, Service: to.name, Target: to.targetFor(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
+		Local: to.answersLocally(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.fixedNode(),
 		Backends: []string{w.run.canary.name + "-"}, Host: w.run.canary.name}
 }
 
@@ -103,7 +103,7 @@ func (w *World) prove(ctx context.Context) error {
 	}
 	for i, p := range w.proofs() {
 		id := fmt.Sprintf("proof-%d", i+1)
-		if err := w.Step(ctx, id+": "+p.String(), "", func(ctx context.Context) error { return w.proveOne(ctx, id, p) }); err != nil {
+		if err := w.Step(ctx, id+": "+p.String(), "", func(ctx context.Context) error { return w.injectProof(ctx, id, p) }); err != nil {
 			return err
 		}
 		if err := w.Clock.Sleep(ctx, p.rest()); err != nil {
@@ -118,10 +118,10 @@ func (w *World) prove(ctx context.Context) error {
 	return nil
 }
 
-func (w *World) proveOne(ctx context.Context, id string, p proof) error {
+func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 	attrs := map[string]string{"control": "true", "lane": p.onLane()}
-	if p.kind == faultWrong {
-		return w.takeForCanary(ctx, id, p, attrs)
+	if p.kind == faultMisroute {
+		return w.misroute(ctx, id, p, attrs)
 	}
 	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.target, Node: p.node, For: p.For, Attrs: attrs}
 	if p.lane == canaryUDP {
@@ -130,8 +130,8 @@ func (w *World) proveOne(ctx context.Context, id string, p proof) error {
 	return w.Site.faults.Inject(ctx, f)
 }
 
-// takeForCanary asks the measured Service for the canary's pods: for a client that is what a wrong backend looks like.
-func (w *World) takeForCanary(ctx context.Context, id string, p proof, attrs map[string]string) error {
+// misroute asks the measured Service for the canary's pods: for a client that is what a wrong backend looks like.
+func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[string]string) error {
 	record := func(state string) {
 		all := map[string]string{"fault": p.kind, "state": state, "id": id}
 		for key, value := range attrs {

@@ -68,7 +68,7 @@ func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *Wo
 	w := &World{Params: params, Rate: 100, Nodes: []string{"node-1", "node-2"},
 		run: runState{main: &workload{name: "web", policy: corev1.ServiceExternalTrafficPolicy(params["trafficPolicy"]), target: "192.0.2.1:80"},
 			canary: &workload{name: canaryName}}}
-	return w.run.main.service(w), w.namedLanes()[0], w
+	return w.run.main.service(w), w.parameterLanes()[0], w
 }
 
 // Each target has the type of Service that has it, which the API server takes, and only what passes the balancer by names

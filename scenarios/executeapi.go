@@ -19,8 +19,8 @@ func (w *World) nodesOf(s timeline.Step) []string {
 	return []string{s.Object}
 }
 
-// noteWatches keeps how many watches the proxies have, before something is done to them.
-func (w *World) noteWatches(nodes []string) (ControlPlane, error) {
+// countWatches keeps how many watches the proxies have, before something is done to them.
+func (w *World) countWatches(nodes []string) (ControlPlane, error) {
 	plane, err := w.controlPlane()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (w *World) noteWatches(nodes []string) (ControlPlane, error) {
 	total := 0
 	for _, node := range nodes {
 		n := len(plane.Watching(node))
-		w.deeds().watches[node] = max(n, w.deeds().watches[node])
+		w.state().watchCounts[node] = max(n, w.state().watchCounts[node])
 		total += n
 	}
 	if total == 0 {
@@ -38,14 +38,14 @@ func (w *World) noteWatches(nodes []string) (ControlPlane, error) {
 }
 
 func (w executor) WithholdAPI(_ context.Context, s timeline.Step) error {
-	plane, err := w.noteWatches(w.nodesOf(s))
+	plane, err := w.countWatches(w.nodesOf(s))
 	if err != nil {
 		return err
 	}
 	for _, node := range w.nodesOf(s) {
-		w.deeds().backs[node] = plane.Away(node)
+		w.state().apiReturns[node] = plane.Away(node)
 	}
-	w.tell("api server", "the API server is away from the proxies"+ofNode(s))
+	w.log("api server", "the API server is away from the proxies"+ofNode(s))
 	return nil
 }
 
@@ -67,21 +67,21 @@ func (w executor) ReturnAPI(_ context.Context, s timeline.Step) error {
 		open += len(plane.Watching(node))
 	}
 	for _, node := range w.nodesOf(s) {
-		if back := w.deeds().backs[node]; back != nil {
+		if back := w.state().apiReturns[node]; back != nil {
 			back()
-			delete(w.deeds().backs, node)
+			delete(w.state().apiReturns, node)
 		}
 	}
 	if open > 0 {
 		return fmt.Errorf("%d watches of proxies were still open at the end: the API server was not away", open)
 	}
-	w.tell("api server", "the API server is back"+ofNode(s))
+	w.log("api server", "the API server is back"+ofNode(s))
 	return nil
 }
 
 func (w executor) EndWatches(_ context.Context, s timeline.Step, expire bool) error {
 	nodes := w.nodesOf(s)
-	plane, err := w.noteWatches(nodes)
+	plane, err := w.countWatches(nodes)
 	if err != nil {
 		return err
 	}
@@ -94,32 +94,32 @@ func (w executor) EndWatches(_ context.Context, s timeline.Step, expire bool) er
 	if expire {
 		what = "ended and expire"
 	}
-	w.tell("api server", "watches of proxies"+ofNode(s)+" "+what+": "+strings.Join(ended, " "))
+	w.log("api server", "watches of proxies"+ofNode(s)+" "+what+": "+strings.Join(ended, " "))
 	return nil
 }
 
 // DelayWatches makes what the proxies watch reach them late; by nothing at all ends that.
 func (w executor) DelayWatches(_ context.Context, s timeline.Step) error {
-	plane, err := w.noteWatches(w.nodesOf(s))
+	plane, err := w.countWatches(w.nodesOf(s))
 	if err != nil {
 		return err
 	}
 	by := s.Duration("by", 0)
 	for _, node := range w.nodesOf(s) {
-		if lift := w.deeds().delays[node]; lift != nil {
+		if lift := w.state().apiLifts[node]; lift != nil {
 			lift()
-			delete(w.deeds().delays, node)
+			delete(w.state().apiLifts, node)
 		}
 		if by > 0 {
-			w.deeds().delays[node] = plane.Delay(node, by)
+			w.state().apiLifts[node] = plane.Delay(node, by)
 		}
 	}
-	w.tell("api server", fmt.Sprintf("what proxies%s watch is %s late", ofNode(s), by))
+	w.log("api server", fmt.Sprintf("what proxies%s watch is %s late", ofNode(s), by))
 	return nil
 }
 
-// loss is what a step has a node's proxy not hear of.
-type loss struct {
+// lostEvent is what a step has a node's proxy not hear of.
+type lostEvent struct {
 	step timeline.Step
 	node string
 	came atomic.Bool
@@ -128,7 +128,7 @@ type loss struct {
 // LoseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
 func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 	nodes := w.nodesOf(s)
-	plane, err := w.noteWatches(nodes)
+	plane, err := w.countWatches(nodes)
 	if err != nil {
 		return err
 	}
@@ -140,22 +140,22 @@ func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 			}
 			resources = []string{one}
 		}
-		l := &loss{step: s, node: node}
-		w.deeds().losses = append(w.deeds().losses, l)
+		l := &lostEvent{step: s, node: node}
+		w.state().losses = append(w.state().losses, l)
 		for _, resource := range resources {
 			plane.Lose(node, resource, func(what string) {
 				l.came.Store(true)
-				w.tell("api server", "lost for the proxy of "+node+": "+what)
+				w.log("api server", "lost for the proxy of "+node+": "+what)
 			})
 		}
-		w.tell("api server", "the next event for the proxy of "+node+" is lost, of "+strings.Join(resources, ", "))
+		w.log("api server", "the next event for the proxy of "+node+" is lost, of "+strings.Join(resources, ", "))
 	}
 	return nil
 }
 
-// lostNothing is an error when a step was to lose an event and none came. The replay ends with it.
-func (w *World) lostNothing() error {
-	for _, l := range w.deeds().losses {
+// checkLosses is an error when a step was to lose an event and none came. The replay ends with it.
+func (w *World) checkLosses() error {
+	for _, l := range w.state().losses {
 		if !l.came.Load() {
 			return fmt.Errorf("line %d: %s: until the end no event came that the proxy of %s could have lost", l.step.Line, l.step.Does(), l.node)
 		}
@@ -172,7 +172,7 @@ func (w executor) AwaitWatching(ctx context.Context, s timeline.Step) error {
 	return w.Until(ctx, "the proxies to watch again", s.Duration("within", watchesWithin), func(context.Context) (bool, string, error) {
 		n, want, enough := 0, 0, true
 		for _, node := range w.Nodes {
-			now, before := len(plane.Watching(node)), w.deeds().watches[node]
+			now, before := len(plane.Watching(node)), w.state().watchCounts[node]
 			n, want, enough = n+now, want+before, enough && now >= before
 		}
 		return enough, fmt.Sprintf("%d of %d watches", n, want), nil

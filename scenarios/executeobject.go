@@ -116,8 +116,8 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 		if err != nil {
 			return fmt.Errorf("creating %s: %w", reference, err)
 		}
-		if w.measures(o) {
-			w.tellService("created", "")
+		if w.isMeasured(o) {
+			w.recordServiceChange("created", "")
 		}
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", reference, err)
@@ -171,21 +171,21 @@ func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	if after.GetResourceVersion() == before.GetResourceVersion() {
 		return fmt.Errorf("%s is as it was after %s: nothing was changed", s.Object, s.JSON)
 	}
-	if service, is := after.(*corev1.Service); is && w.measures(service) {
+	if service, is := after.(*corev1.Service); is && w.isMeasured(service) {
 		w.run.main.policy = service.Spec.ExternalTrafficPolicy
-		w.tellService("changed", fieldsOf(s.JSON))
+		w.recordServiceChange("changed", fieldsOf(s.JSON))
 	}
 	return nil
 }
 
-// measures reports whether it is the Service that the lanes go to; a timeline may be played where there are none.
-func (w *World) measures(o k8s.Object) bool {
+// isMeasured reports whether it is the Service that the lanes go to; a timeline may be played where there are none.
+func (w *World) isMeasured(o k8s.Object) bool {
 	_, is := o.(*corev1.Service)
 	return is && w.run.main != nil && o.GetName() == w.run.main.name && o.GetNamespace() == w.namespace()
 }
 
-// tellService records what was done to the measured Service, since that may take traffic away by itself.
-func (w *World) tellService(state, fields string) {
+// recordServiceChange records what was done to the measured Service, since that may take traffic away by itself.
+func (w *World) recordServiceChange(state, fields string) {
 	name := w.namespace() + "/" + w.run.main.name
 	text := "the Service " + name + " was " + state
 	if fields != "" {
@@ -212,15 +212,15 @@ func (w executor) DeleteObject(ctx context.Context, s timeline.Step) error {
 	if err := w.Cluster.Delete(ctx, o, graceOf(s)...); err != nil {
 		return fmt.Errorf("deleting %s: %w", s.Object, err)
 	}
-	if w.measures(o) {
-		w.tellService("deleted", "")
+	if w.isMeasured(o) {
+		w.recordServiceChange("deleted", "")
 	}
 	return nil
 }
 
 // workload is a workload that is there.
 func (w *World) workload(name string) (*workload, error) {
-	if k := w.deeds().workloads[name]; k != nil {
+	if k := w.state().workloads[name]; k != nil {
 		return k, nil
 	}
 	return nil, fmt.Errorf("there is no workload %q", name)
@@ -234,7 +234,7 @@ func (w executor) DeployWorkload(ctx context.Context, s timeline.Step) error {
 	if n := s.Number("ports", 0); n > 0 {
 		k.special = manyPorts(n)
 	}
-	w.deeds().workloads[k.name] = k
+	w.state().workloads[k.name] = k
 	return k.deploy(ctx, w.World)
 }
 
@@ -243,12 +243,12 @@ func (w executor) RollWorkload(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	number := w.deeds().rollouts + 1
+	number := w.state().rollouts + 1
 	if err := w.replacePods(ctx, k, number); err != nil {
 		return err
 	}
-	if w.deeds().rollouts = number; k == w.run.main {
-		w.deeds().rolling = number
+	if w.state().rollouts = number; k == w.run.main {
+		w.state().rolling = number
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (w executor) AwaitRolledOut(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	return k.available(ctx, w.World, s.Duration("within", w.perPod()))
+	return k.awaitRollout(ctx, w.World, s.Duration("within", w.podReplacementTime()))
 }
 
 func (w executor) AwaitBalanced(ctx context.Context, s timeline.Step) error {
@@ -278,17 +278,17 @@ func (w executor) AwaitBalanced(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	return k.balanced(ctx, w.World, s.Duration("within", w.detectWithin()))
+	return k.awaitMembers(ctx, w.World, s.Duration("within", w.membershipTime()))
 }
 
 func (w executor) CreateEndpoints(ctx context.Context, s timeline.Step) error {
 	h := &headless{name: s.Object, addresses: s.Addresses()}
-	w.deeds().services[h.name] = h
+	w.state().services[h.name] = h
 	return h.create(ctx, w.World)
 }
 
 func (w executor) SetEndpoints(ctx context.Context, s timeline.Step) error {
-	h := w.deeds().services[s.Object]
+	h := w.state().services[s.Object]
 	if h == nil {
 		return fmt.Errorf("there is no Service %q without a selector", s.Object)
 	}
@@ -296,8 +296,8 @@ func (w executor) SetEndpoints(ctx context.Context, s timeline.Step) error {
 	return h.update(ctx, w.World)
 }
 
-// errGone is a pod that is no longer the one it was.
-var errGone = errors.New("the pod was replaced or restarted")
+// errPodReplaced is a pod that is no longer the one it was.
+var errPodReplaced = errors.New("the pod was replaced or restarted")
 
 func deletion(seconds int64) resources.DeleteOption {
 	return func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = &seconds }

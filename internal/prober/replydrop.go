@@ -1,0 +1,39 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hitless/hitless/internal/clock"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// ReplyDrops injects faults without a load balancer of ours: the client's own kernel drops the replies to a lane, see
+// probes.Engine.Deafen.
+type ReplyDrops struct{ *Prober }
+
+// Inject drops the replies to the lane of the fault. It returns when the fault is over.
+func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
+	name := f.Attrs["lane"]
+	d.mu.Lock()
+	id, runs := d.lanes[name]
+	d.mu.Unlock()
+	if f.Kind != "drop" || f.Node != "" || !runs {
+		return fmt.Errorf("the fault %s (%s, node %q, lane %q): only replies to a lane that runs can be dropped without a load balancer of ours", f.ID, f.Kind, f.Node, name)
+	}
+	from := d.cfg.Now() + lead
+	until := from + f.For
+	if err := d.send(func() error { return d.orders.Deafen(id, from, until) }); err != nil {
+		return err
+	}
+	// The next fault begins after the last attempt that this one can affect, see probes.Engine.Deafen.
+	if err := clock.Sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
+		return err
+	}
+	for _, e := range probes.Injected(name, f.ID, from, until) {
+		d.cfg.Record.Event(e)
+	}
+	return nil
+}
