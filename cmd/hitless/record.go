@@ -30,7 +30,7 @@ that is what is left, and hitless replay says that it is cut off.`,
   hitless replay staging.timeline --subject kube-proxy@v1.37.1/nftables --controlplane replay`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			begin := time.Now()
-			o.Begun = func() {
+			o.Started = func() {
 				length := "until Ctrl-C"
 				if o.For > 0 {
 					length = "for " + o.For.String()

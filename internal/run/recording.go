@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 
 	"github.com/hitless/hitless/cluster"
-	"github.com/hitless/hitless/internal/record"
+	"github.com/hitless/hitless/internal/recording"
 	"github.com/hitless/hitless/internal/site"
 )
 
 // RecordOptions are what is recorded and where to; see package record.
-type RecordOptions = record.Options
+type RecordOptions = recording.Options
 
 // Recording is a timeline that was made of a live cluster.
 type Recording struct {
@@ -39,9 +39,9 @@ func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording
 	if err != nil {
 		return Recording{}, UsageError{Reason: err}
 	}
-	sum, err := record.Record(ctx, c.Client, o)
+	sum, err := recording.Record(ctx, c.Client, o)
 	err = cluster.Explain(err)
-	if _, missing := os.Stat(o.File); missing != nil || sum == (record.Summary{}) {
+	if _, missing := os.Stat(o.File); missing != nil || sum == (recording.Summary{}) {
 		return Recording{}, err
 	}
 	r := Recording{Text: sum.String()}

@@ -46,7 +46,7 @@ func recordAll(t *testing.T, l site.LiveOptions, o RecordOptions) (Recording, er
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	o.Begun = cancel
+	o.Started = cancel
 	return Record(ctx, l, o)
 }
 
@@ -142,7 +142,7 @@ func TestALongRecordingFits(t *testing.T) {
 	file, begun := filepath.Join(t.TempDir(), "endless.timeline"), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := Record(ctx, liveOf(t), RecordOptions{File: file, Begun: func() { close(begun); cancel() }, Now: func() time.Duration {
+	r, err := Record(ctx, liveOf(t), RecordOptions{File: file, Started: func() { close(begun); cancel() }, Now: func() time.Duration {
 		select {
 		case <-begun:
 			return 30 * day

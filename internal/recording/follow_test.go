@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func recorded(t tb, client kubernetes.Interface, o Options) *recording {
 	}
 	begun := make(chan struct{})
 	r := &recording{file: filepath.Join(dir, "f.timeline"), stop: stop, done: make(chan struct{})}
-	o.File, o.Pause, o.Begun = r.file, time.Millisecond, func() { close(begun) }
+	o.File, o.Pause, o.Started = r.file, time.Millisecond, func() { close(begun) }
 	go func() {
 		defer close(r.done)
 		r.sum, r.err = Record(ctx, client, o)
@@ -75,7 +75,7 @@ func recorded(t tb, client kubernetes.Interface, o Options) *recording {
 func (r *recording) sees(t tb, words ...string) {
 	t.Helper()
 	eventually(t, "the recording to have "+strings.Join(words, ", "), func() bool {
-		text, err := os.ReadFile(r.file + part)
+		text, err := os.ReadFile(r.file + partSuffix)
 		for _, w := range words {
 			if err != nil || !strings.Contains(string(text), w) {
 				return false
@@ -191,7 +191,7 @@ func TestWhatAKillLeavesIsCutOff(t *testing.T) {
 	live := newPlane(t)
 	r := recorded(t, live.client, Options{})
 	r.sees(t, live.mark(t)...)
-	text, err := os.ReadFile(r.file + part)
+	text, err := os.ReadFile(r.file + partSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,10 +205,10 @@ func TestWhatAKillLeavesIsCutOff(t *testing.T) {
 		t.Errorf("a second recording of the name: %v", err)
 	}
 	r.ended(t)
-	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("a recording over another: %v", err)
 	}
-	if _, err := os.Stat(r.file + part); err == nil {
+	if _, err := os.Stat(r.file + partSuffix); err == nil {
 		t.Error("an ended recording leaves its part")
 	}
 }
@@ -266,12 +266,12 @@ func TestWhatMayNotBeRead(t *testing.T) {
 
 // A disk that is full ends the recording, with an error and what was written.
 func TestAFullDisk(t *testing.T) {
-	s := newScribe(&full{room: 4096}, func() time.Duration { return 0 }, false)
+	s := newTimelineWriter(&full{room: 4096}, func() time.Duration { return 0 }, false)
 	for _, kind := range kinds {
-		s.list(kind, nil)
+		s.replaceKind(kind, nil)
 	}
 	for i := range 100 {
-		s.seen(kindNode, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+		s.update(kindNode, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
 	}
 	select {
 	case <-s.failed:

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The kinds that are recorded, in the order in which a recording has what was there at its beginning.
+// The recorded kinds, in the order of the objects at the beginning of a recording.
 const (
 	kindNode    = "Node"
 	kindService = "Service"
@@ -19,31 +19,30 @@ const (
 
 var kinds = []string{kindNode, kindService, kindSlice, kindPod}
 
-// balancerClass keeps the lab's balancer from Services of type LoadBalancer: their addresses are recorded, and the lab has
-// 254 of its own.
+// balancerClass keeps the lab's load balancer from recorded Services of type LoadBalancer, whose addresses are recorded.
 const balancerClass = "hitless/recorded"
 
-// selected are the labels by which proxies select Services and EndpointSlices. No others are kept.
-var selected = []string{"service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name", discoveryv1.LabelServiceName}
+// selectionLabels are the labels by which proxies select Services and EndpointSlices. Other labels are dropped.
+var selectionLabels = []string{"service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name", discoveryv1.LabelServiceName}
 
-// kept is a copy of the object with what is recorded of it; nil when it is nothing for a recording: what every cluster makes
-// for itself (the Service kubernetes), and what no proxy has rules for (names instead of addresses).
-func kept(object any) metav1.Object {
+// recordedPart returns a copy of the object with its recorded fields; nil for the Service kubernetes of each cluster, and for objects
+// without addresses, which have no rules.
+func recordedPart(object any) metav1.Object {
 	switch o := object.(type) {
 	case *corev1.Service:
-		return keptService(o)
+		return recordedService(o)
 	case *discoveryv1.EndpointSlice:
-		return keptSlice(o)
+		return recordedSlice(o)
 	case *corev1.Node:
-		return keptNode(o)
+		return recordedNode(o)
 	case *corev1.Pod:
-		return keptPod(o)
+		return recordedPod(o)
 	}
 	return nil
 }
 
-// metaOf is the name and the labels that are kept.
-func metaOf(m metav1.ObjectMeta, keys ...string) metav1.ObjectMeta {
+// recordedMeta returns the name and the labels with these keys.
+func recordedMeta(m metav1.ObjectMeta, keys ...string) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}
 	for _, key := range keys {
 		if value, has := m.Labels[key]; has {
@@ -53,13 +52,13 @@ func metaOf(m metav1.ObjectMeta, keys ...string) metav1.ObjectMeta {
 	return out
 }
 
-// keptService is a Service without its selector: its endpoints are recorded, nobody has to find them.
-func keptService(s *corev1.Service) metav1.Object {
+// recordedService drops the selector: the endpoints are recorded too.
+func recordedService(s *corev1.Service) metav1.Object {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes" {
 		return nil
 	}
 	from := s.DeepCopy().Spec
-	out := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindService}, ObjectMeta: metaOf(s.ObjectMeta, selected...),
+	out := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindService}, ObjectMeta: recordedMeta(s.ObjectMeta, selectionLabels...),
 		Spec: corev1.ServiceSpec{
 			Type: from.Type, ClusterIP: from.ClusterIP, ClusterIPs: from.ClusterIPs, IPFamilies: from.IPFamilies, IPFamilyPolicy: from.IPFamilyPolicy,
 			ExternalIPs: from.ExternalIPs, SessionAffinity: from.SessionAffinity, SessionAffinityConfig: from.SessionAffinityConfig,
@@ -82,12 +81,12 @@ func keptService(s *corev1.Service) metav1.Object {
 	return out
 }
 
-func keptSlice(s *discoveryv1.EndpointSlice) metav1.Object {
+func recordedSlice(s *discoveryv1.EndpointSlice) metav1.Object {
 	if s.AddressType == discoveryv1.AddressTypeFQDN || s.Namespace == metav1.NamespaceDefault && s.Labels[discoveryv1.LabelServiceName] == "kubernetes" {
 		return nil
 	}
 	out := &discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: kindSlice},
-		ObjectMeta: metaOf(s.ObjectMeta, selected...), AddressType: s.AddressType, Endpoints: []discoveryv1.Endpoint{}}
+		ObjectMeta: recordedMeta(s.ObjectMeta, selectionLabels...), AddressType: s.AddressType, Endpoints: []discoveryv1.Endpoint{}}
 	for _, e := range s.DeepCopy().Endpoints {
 		out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, NodeName: e.NodeName, Zone: e.Zone, Hints: e.Hints})
 	}
@@ -97,8 +96,8 @@ func keptSlice(s *discoveryv1.EndpointSlice) metav1.Object {
 	return out
 }
 
-func keptNode(n *corev1.Node) metav1.Object {
-	out := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindNode}, ObjectMeta: metaOf(n.ObjectMeta, corev1.LabelTopologyZone),
+func recordedNode(n *corev1.Node) metav1.Object {
+	out := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindNode}, ObjectMeta: recordedMeta(n.ObjectMeta, corev1.LabelTopologyZone),
 		Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable}}
 	for _, a := range n.Status.Addresses {
 		if _, err := netip.ParseAddr(a.Address); err == nil {
@@ -106,14 +105,14 @@ func keptNode(n *corev1.Node) metav1.Object {
 		}
 	}
 	if i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }); i >= 0 {
-		out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: n.Status.Conditions[i].Status}} // not when: a heartbeat is no change
+		out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: n.Status.Conditions[i].Status}} // without times: a heartbeat is no change
 	}
 	return out
 }
 
-// keptPod is where a pod is and whether it is ready. It has no labels, so that no Service of the lab takes it for its own.
-func keptPod(p *corev1.Pod) metav1.Object {
-	out := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindPod}, ObjectMeta: metaOf(p.ObjectMeta),
+// recordedPod keeps node, addresses and readiness. It drops labels, so that no Service of the lab selects the pod.
+func recordedPod(p *corev1.Pod) metav1.Object {
+	out := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindPod}, ObjectMeta: recordedMeta(p.ObjectMeta),
 		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, Containers: []corev1.Container{{Name: "recorded", Image: "recorded"}}},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: slices.Clone(p.Status.PodIPs)}}
 	if i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }); i >= 0 {
@@ -122,9 +121,8 @@ func keptPod(p *corev1.Pod) metav1.Object {
 	return out
 }
 
-// graceLeft is how many seconds a pod was given to shut down, 0 when none is being deleted, or when the API server would
-// not wait for it: it runs nowhere, or has ended.
-func graceLeft(object any) int64 {
+// gracePeriod returns a deleted pod's grace period in seconds; 0 for a pod that is not deleted, has no node or has ended.
+func gracePeriod(object any) int64 {
 	p, is := object.(*corev1.Pod)
 	if !is || p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || p.Spec.NodeName == "" ||
 		p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

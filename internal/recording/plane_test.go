@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"context"
@@ -98,12 +98,12 @@ func (p plane) shown(t tb) map[string]string {
 			t.Fatal(err)
 		}
 		for _, o := range items(list) {
-			if k := kept(o); k != nil {
+			if k := recordedPart(o); k != nil {
 				text, _, err := encode(k, true)
 				if err != nil {
 					t.Fatal(err)
 				}
-				all[fmt.Sprint(from.kind, "/", k.GetNamespace(), "/", k.GetName())] = fmt.Sprintf("%s grace %d", text, graceLeft(o))
+				all[fmt.Sprint(from.kind, "/", k.GetNamespace(), "/", k.GetName())] = fmt.Sprintf("%s grace %d", text, gracePeriod(o))
 			}
 		}
 	}

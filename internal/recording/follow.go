@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"context"
@@ -41,41 +41,42 @@ func listing[L runtime.Object](list func(context.Context, metav1.ListOptions) (L
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
-// follow tells the scribe of everything until ctx ends. client-go's reflector does what every informer does when a watch
-// ends, comes too late (410) or is cut: it lists again, and the scribe sees what has changed meanwhile.
-func follow(ctx context.Context, client kubernetes.Interface, s *scribe, pause time.Duration) {
-	quiet := klog.Logger{} // what happens to watches stands in the recording
+// follow passes all objects to the timeline writer until ctx ends. When a watch ends, expires (410) or is cut, client-go's reflector
+// lists again, and the timeline writer records the difference.
+func follow(ctx context.Context, client kubernetes.Interface, s *timelineWriter, pause time.Duration) {
+	quiet := klog.Logger{} // the recording notes lost watches
 	ctx = klog.NewContext(ctx, quiet)
 	var all sync.WaitGroup
 	for _, from := range sources(client) {
-		from = s.overseen(from)
+		from = s.withErrors(from)
 		lister := &cache.ListWatch{ListWithContextFunc: from.list, WatchFuncWithContext: from.watch}
-		r := cache.NewReflectorWithOptions(plain{lister}, from.example, sink{s, from.kind}, cache.ReflectorOptions{Name: "record " + from.kind, Logger: &quiet,
+		r := cache.NewReflectorWithOptions(pagedList{lister}, from.example, sink{s, from.kind}, cache.ReflectorOptions{Name: "record " + from.kind, Logger: &quiet,
 			Backoff: &wait.Backoff{Duration: pause, Factor: 2, Steps: 6, Cap: 30 * time.Second, Jitter: 0.5}})
 		all.Go(func() { r.RunWithContext(ctx) })
 	}
 	all.Wait()
 }
 
-// overseen is a source of whose errors the scribe knows. What may not be read any more ends the recording, which would go on
-// as if nothing happened. A second list tells that a watch was lost, and what changed meanwhile stands at its time.
-func (s *scribe) overseen(from source) source {
+// withErrors reports the list and watch errors of a source. Forbidden or Unauthorized ends the recording. A second list means that a
+// watch was lost: changes in between are recorded at the time of that list.
+func (s *timelineWriter) withErrors(from source) source {
 	out, lists := from, 0
 	out.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		all, err := from.list(ctx, o)
 		if lists++; lists > 1 && err == nil && o.Continue == "" {
-			s.remark(fmt.Sprintf("the watch of %ss was lost; what changed until now stands here", from.kind))
+			s.comment(fmt.Sprintf("the watch of %ss was lost; changes since then are recorded here", from.kind))
 		}
-		return all, s.heed(ctx, from.kind, err)
+		return all, s.noteForbidden(ctx, from.kind, err)
 	}
 	out.watch = func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 		w, err := from.watch(ctx, o)
-		return w, s.heed(ctx, from.kind, err)
+		return w, s.noteForbidden(ctx, from.kind, err)
 	}
 	return out
 }
 
-func (s *scribe) heed(ctx context.Context, kind string, err error) error {
+// noteForbidden ends the recording after an error of missing rights.
+func (s *timelineWriter) noteForbidden(ctx context.Context, kind string, err error) error {
 	if (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) && ctx.Err() == nil {
 		s.mu.Lock()
 		s.refused = fmt.Errorf("watching %ss: %w", kind, err)
@@ -86,28 +87,28 @@ func (s *scribe) heed(ctx context.Context, kind string, err error) error {
 }
 
 // plain lists without the streaming list of KEP-3157, which API servers up to 1.31 do not have.
-type plain struct{ *cache.ListWatch }
+type pagedList struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is asked by client-go's reflector (k8s.io/client-go/util/watchlist).
-func (plain) IsWatchListSemanticsUnSupported() bool { return true }
+func (pagedList) IsWatchListSemanticsUnSupported() bool { return true }
 
-// sink hands what a reflector finds to the scribe.
+// sink passes the objects of a reflector to the timeline writer.
 type sink struct {
-	*scribe
+	*timelineWriter
 	kind string
 }
 
-// Add tells of an object that came.
-func (k sink) Add(o any) error { k.seen(k.kind, o); return nil }
+// Add records a new object.
+func (k sink) Add(o any) error { k.update(k.kind, o); return nil }
 
-// Update tells of an object that changed.
-func (k sink) Update(o any) error { k.seen(k.kind, o); return nil }
+// Update records a changed object.
+func (k sink) Update(o any) error { k.update(k.kind, o); return nil }
 
-// Delete tells of an object that is gone.
-func (k sink) Delete(o any) error { k.lost(k.kind, o); return nil }
+// Delete records a deleted object.
+func (k sink) Delete(o any) error { k.remove(k.kind, o); return nil }
 
-// Replace tells of all objects that there are.
-func (k sink) Replace(all []any, _ string) error { k.list(k.kind, all); return nil }
+// Replace records all objects of the kind.
+func (k sink) Replace(all []any, _ string) error { k.replaceKind(k.kind, all); return nil }
 
-// Resync does nothing: nothing is kept that has to be told again.
+// Resync does nothing.
 func (sink) Resync() error { return nil }

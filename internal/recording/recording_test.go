@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"bytes"
@@ -45,8 +45,8 @@ type client interface {
 	metav1.Object
 }
 
-// tell tells a scribe what there is, kind by kind, as lists do.
-func (p plane) tell(t tb, s *scribe) {
+// tell passes all objects to a timeline writer, kind by kind, as lists do.
+func (p plane) tell(t tb, s *timelineWriter) {
 	for _, from := range sources(p.client) {
 		list, err := from.list(context.Background(), metav1.ListOptions{})
 		if err != nil {
@@ -56,7 +56,7 @@ func (p plane) tell(t tb, s *scribe) {
 		for _, o := range items(list) {
 			all = append(all, o)
 		}
-		s.list(from.kind, all)
+		s.replaceKind(from.kind, all)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestARecordingLeadsToWhatWasThere(t *testing.T) {
 		live := newPlane(t)
 		var text bytes.Buffer
 		at := time.Duration(0)
-		s := newScribe(&text, func() time.Duration { at += time.Millisecond; return at }, false)
+		s := newTimelineWriter(&text, func() time.Duration { at += time.Millisecond; return at }, false)
 		for range rapid.IntRange(1, 4).Draw(t, "lists") {
 			for range rapid.IntRange(0, 6).Draw(t, "changes") {
 				live.disturb(t)
@@ -112,15 +112,15 @@ func TestPodsLeave(t *testing.T) {
 		"at once":                  {[]*corev1.Pod{there, nil}, []string{"given", "delete 0s"}},
 	} {
 		var text bytes.Buffer
-		s := newScribe(&text, func() time.Duration { return 0 }, false)
+		s := newTimelineWriter(&text, func() time.Duration { return 0 }, false)
 		for _, kind := range []string{kindNode, kindService, kindSlice} {
-			s.list(kind, nil)
+			s.replaceKind(kind, nil)
 		}
 		for _, p := range c.lists {
 			if p == nil {
-				s.list(kindPod, nil)
+				s.replaceKind(kindPod, nil)
 			} else {
-				s.list(kindPod, []any{p})
+				s.replaceKind(kindPod, []any{p})
 			}
 		}
 		if _, err := s.end(); err != nil {

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ var labs = []netip.Prefix{topology.ServiceCIDR, topology.ClusterCIDR, topology.E
 	netip.PrefixFrom(topology.ControlAddr, 24).Masked(), netip.PrefixFrom(topology.ClientAddr, 24).Masked()}
 
 func TestMovedAddressesAreNotOfTheLab(t *testing.T) {
-	for _, ranges := range []map[role]netip.Prefix{ranges4, ranges6} {
+	for _, ranges := range []map[addressRange]netip.Prefix{ranges4, ranges6} {
 		for _, moved := range ranges {
 			for _, lab := range labs {
 				if moved.Overlaps(lab) {
@@ -46,33 +46,33 @@ func TestAnonymousNames(t *testing.T) {
 		return netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address")))
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		n := newNames()
+		n := newRenamer()
 		words, addrs := rapid.SliceOf(rapid.StringMatching(`[a-z]{1,3}`)).Draw(t, "words"), rapid.SliceOf(addresses).Draw(t, "addresses")
 		ports := rapid.SliceOf(rapid.Int32Range(1, 65535)).Draw(t, "ports")
 		known := rapid.IntRange(0, len(words)).Draw(t, "known")
 		for _, w := range words[:known] {
-			n.word("svc", w)
+			n.name("svc", w)
 		}
 		for _, a := range addrs {
-			n.address(ofWorkload, a)
+			n.address(workloadRange, a)
 		}
 		for _, p := range ports {
 			n.nodePort(p)
 		}
-		n.settle()
+		n.assign()
 		to, back := map[string]string{}, map[string]string{}
 		for _, w := range words {
-			to[w], back[n.word("svc", w)] = n.word("svc", w), w
+			to[w], back[n.name("svc", w)] = n.name("svc", w), w
 		}
 		if len(to) != len(back) {
 			t.Fatalf("two names became one: %v", to)
 		}
 		slices.Sort(words[:known])
-		if moved := mapped(words[:known], func(w string) string { return n.word("svc", w) }); !slices.IsSorted(moved) {
+		if moved := mapped(words[:known], func(w string) string { return n.name("svc", w) }); !slices.IsSorted(moved) {
 			t.Fatalf("%v became %v", words[:known], moved)
 		}
 		slices.SortFunc(addrs, netip.Addr.Compare)
-		if moved := mapped(addrs, func(a netip.Addr) netip.Addr { return n.address(ofWorkload, a) }); !slices.IsSortedFunc(moved, netip.Addr.Compare) {
+		if moved := mapped(addrs, func(a netip.Addr) netip.Addr { return n.address(workloadRange, a) }); !slices.IsSortedFunc(moved, netip.Addr.Compare) {
 			t.Fatalf("%v became %v", addrs, moved)
 		}
 		slices.Sort(ports)
@@ -91,7 +91,7 @@ func mapped[A, B any](all []A, f func(A) B) (out []B) {
 
 func TestNth(t *testing.T) {
 	for n, want := range map[int]string{1: "10.112.0.1", 255: "10.112.0.255", 256: "10.112.1.0", 70_000: "10.113.17.112", 1<<20 - 1: "10.127.255.255"} {
-		if got := nth(ranges4[ofService], n); got.String() != want {
+		if got := nth(ranges4[serviceRange], n); got.String() != want {
 			t.Errorf("address %d is %s, want %s", n, got, want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestAnAnonymousRecording(t *testing.T) {
 		live := newPlane(t)
 		var out bytes.Buffer
 		at := time.Duration(0)
-		s := newScribe(&out, func() time.Duration { at += time.Second; return at }, true)
+		s := newTimelineWriter(&out, func() time.Duration { at += time.Second; return at }, true)
 		for range 3 {
 			for range 5 {
 				live.disturb(t)
@@ -145,12 +145,12 @@ func TestAnAnonymousRecording(t *testing.T) {
 // A Service, its slice, its node and its pod still know each other.
 func TestAnonymousObjectsStillBelongTogether(t *testing.T) {
 	var out bytes.Buffer
-	s := newScribe(&out, func() time.Duration { return 0 }, true)
-	s.list(kindNode, []any{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-b"}}})
-	s.list(kindService, []any{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "pay", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.9", ClusterIPs: []string{"10.0.0.9"},
+	s := newTimelineWriter(&out, func() time.Duration { return 0 }, true)
+	s.replaceKind(kindNode, []any{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-b"}}})
+	s.replaceKind(kindService, []any{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "pay", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.9", ClusterIPs: []string{"10.0.0.9"},
 		Ports: []corev1.ServicePort{{Name: "grpc", Port: 80}}}}})
-	s.list(kindPod, []any{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pay-1", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "worker-b"}, Status: corev1.PodStatus{PodIP: "10.1.2.3"}}})
-	s.list(kindSlice, []any{&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "pay-x", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "pay"}},
+	s.replaceKind(kindPod, []any{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pay-1", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "worker-b"}, Status: corev1.PodStatus{PodIP: "10.1.2.3"}}})
+	s.replaceKind(kindSlice, []any{&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "pay-x", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "pay"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr("grpc")}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.2.3"}, NodeName: ptr("worker-b")}}}})
 	if _, err := s.end(); err != nil {
@@ -181,10 +181,10 @@ func TestAnonymousObjectsStillBelongTogether(t *testing.T) {
 }
 
 func TestARangeThatIsTooSmall(t *testing.T) {
-	n := newNames()
-	n.settle()
-	n.used[ranges4[ofOutside].String()] = 1<<20 - 1
-	n.addr(ofOutside, "192.0.2.1")
+	n := newRenamer()
+	n.assign()
+	n.counts[ranges4[outsideRange].String()] = 1<<20 - 1
+	n.addressText(outsideRange, "192.0.2.1")
 	if n.err == nil || !strings.Contains(n.err.Error(), "172.16.0.0/12") {
 		t.Errorf("got %v", n.err)
 	}
