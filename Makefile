@@ -43,7 +43,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kubelet
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns -run TheRealAPIServer ./lab/replay
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
-	unshare -rnm $(GO) test -count=1 -tags netns ./reports
+	unshare -rnm $(GO) test -count=1 -tags netns ./record
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./internal/cache

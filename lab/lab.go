@@ -23,7 +23,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Config says what lab to bring up.
@@ -34,7 +34,7 @@ type Config struct {
 	Program      string           // the hitless binary: it plays backends and the bundled proxier
 	Binaries     string           // folder of the control plane's programs
 	Rhythm       *topology.Rhythm // of the namespaces; nil for none
-	Recorder     reports.Recorder
+	Recorder     record.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
 	// Choose is asked once, when the control plane is up and the nodes are registered: all labs are the same until then.
@@ -148,14 +148,14 @@ func (l *Lab) observed() []observers.Node {
 
 // tableNotifier notifies the table observer of each recorded event.
 type tableNotifier struct {
-	reports.Recorder
+	record.Recorder
 	tables *observers.Tables
 }
 
 // Event records an event and has the tables read that it may change.
-func (t tableNotifier) Event(e reports.Event) {
+func (t tableNotifier) Event(e record.Event) {
 	t.Recorder.Event(e)
-	t.tables.EventRecorded(e.Kind)
+	t.tables.EventRecorded(e.Kind())
 }
 
 // part runs a part of the lab until the lab goes down; its failure is told through Failed.

@@ -7,7 +7,7 @@ import (
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kubelet"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // power is what runs on a node besides its proxy.
@@ -89,6 +89,6 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 }
 
 func (l *Lab) tellPower(node, state, text string) {
-	l.cfg.Recorder.Event(reports.Event{At: l.cfg.Now(), Kind: reports.EventNode, Node: node, Object: node, Text: text,
+	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), LegacyKind: record.KindNode, Node: node, Object: node, Text: text,
 		Attrs: map[string]string{"state": state}})
 }

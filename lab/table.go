@@ -6,23 +6,23 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // balancerTable passes events on and remembers what the balancer's table says.
 type balancerTable struct {
-	reports.Recorder
+	record.Recorder
 	mu    sync.Mutex
 	table map[string]map[string][]string // nodes by name of the Service, and by protocol and port
 }
 
-func newBalancerTable(r reports.Recorder) *balancerTable {
+func newBalancerTable(r record.Recorder) *balancerTable {
 	return &balancerTable{Recorder: r, table: map[string]map[string][]string{}}
 }
 
 // Event remembers the table and passes the event on.
-func (t *balancerTable) Event(e reports.Event) {
-	if e.Kind == reports.EventBalancer {
+func (t *balancerTable) Event(e record.Event) {
+	if e.Kind() == record.KindMembership {
 		t.remember(e.Attrs)
 	}
 	t.Recorder.Event(e)

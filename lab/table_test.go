@@ -4,19 +4,19 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 type deaf struct{}
 
-func (deaf) Event(reports.Event)     {}
-func (deaf) Attempt(reports.Attempt) {}
+func (deaf) Event(record.Event)     {}
+func (deaf) Attempt(record.Attempt) {}
 
 // A port that is taken away leaves the others as they are, and a Service is balanced only when all of its ports are.
 func TestBalancedLooksAtEveryPort(t *testing.T) {
 	table := newBalancerTable(deaf{})
 	say := func(port, nodes, all string) {
-		table.Event(reports.Event{Kind: reports.EventBalancer, Attrs: map[string]string{"service": "default/web", "protocol": "tcp",
+		table.Event(record.Event{LegacyKind: record.KindMembership, Attrs: map[string]string{"service": "default/web", "protocol": "tcp",
 			"port": port, "nodes": nodes, "all": all}})
 	}
 	for _, step := range []struct {

@@ -12,17 +12,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // WatchEndpoints records each change of an endpoint's state in the EndpointSlices of a namespace (empty for all namespaces),
 // until ctx ends. It returns an error only when the watch cannot be set up.
-func WatchEndpoints(ctx context.Context, client kubernetes.Interface, namespace string, record reports.Recorder, now func() time.Duration) error {
+func WatchEndpoints(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	err := watch(ctx, factory, factory.Discovery().V1().EndpointSlices().Informer(), func(before, after *discoveryv1.EndpointSlice) {
 		for _, e := range endpointChanges(before, after) {
 			e.At = now()
-			record.Event(e)
+			recorder.Event(e)
 		}
 	})
 	if err != nil {
@@ -57,9 +57,9 @@ func object[T any](o any) *T {
 }
 
 // endpointChanges returns the events between two versions of a slice; nil stands for a slice that does not exist.
-func endpointChanges(before, after *discoveryv1.EndpointSlice) []reports.Event {
+func endpointChanges(before, after *discoveryv1.EndpointSlice) []record.Event {
 	old, current := endpointStates(before), endpointStates(after)
-	var events []reports.Event
+	var events []record.Event
 	for address, e := range current {
 		if was, had := old[address]; !had || was.state != e.state {
 			events = append(events, endpointEvent(after, address, e, e.state))
@@ -70,7 +70,7 @@ func endpointChanges(before, after *discoveryv1.EndpointSlice) []reports.Event {
 			events = append(events, endpointEvent(before, address, e, "removed"))
 		}
 	}
-	slices.SortFunc(events, func(a, b reports.Event) int { return strings.Compare(a.Attrs["address"], b.Attrs["address"]) })
+	slices.SortFunc(events, func(a, b record.Event) int { return strings.Compare(a.Attrs["address"], b.Attrs["address"]) })
 	return events
 }
 
@@ -117,9 +117,9 @@ func conditionState(c discoveryv1.EndpointConditions) string {
 	return "unready"
 }
 
-func endpointEvent(s *discoveryv1.EndpointSlice, address string, e endpointState, state string) reports.Event {
+func endpointEvent(s *discoveryv1.EndpointSlice, address string, e endpointState, state string) record.Event {
 	service := s.Labels[discoveryv1.LabelServiceName]
-	return reports.Event{Kind: reports.EventEndpoint, Node: e.node, Object: e.pod,
+	return record.Event{LegacyKind: record.KindEndpoint, Node: e.node, Object: e.pod,
 		Text:  fmt.Sprintf("endpoint %s (%s) of %s is %s", address, e.pod, service, state),
 		Attrs: map[string]string{"service": service, "address": address, "pod": e.pod, "state": state}}
 }

@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // WatchPods records the states of a namespace's pods in the API, until ctx ends: created, ready, unready, terminating and
 // removed. The API does not know when a process received its signal and when it exited. WatchPods returns an error only when
 // the watch cannot be set up.
-func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string, record reports.Recorder, now func() time.Duration) error {
+func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
 	return watchPods(ctx, informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
 		func(pod *corev1.Pod, state string) {
-			record.Event(reports.Event{At: now(), Kind: reports.EventPod, Node: pod.Spec.NodeName, Object: pod.Name,
+			recorder.Event(record.Event{At: now(), LegacyKind: record.KindPod, Node: pod.Spec.NodeName, Object: pod.Name,
 				Text:  fmt.Sprintf("pod %s is %s, by the API", pod.Name, state),
 				Attrs: map[string]string{"state": state, "pod": pod.Name, "node": pod.Spec.NodeName, "ip": pod.Status.PodIP, "generation": pod.Labels["pod-template-hash"]}})
 		})
@@ -29,12 +29,12 @@ func WatchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 // WatchProxyPods records the states of the proxy called name on a live cluster, until ctx ends: started, ready, stopped (asked
 // to terminate) and exited. They follow from those pods of the namespace that match the label selector. WatchProxyPods returns
 // an error only when the watch cannot be set up.
-func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace, selector, name string, record reports.Recorder, now func() time.Duration) error {
+func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace, selector, name string, recorder record.Recorder, now func() time.Duration) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	return watchPods(ctx, factory, func(pod *corev1.Pod, state string) {
 		if proxyState, is := proxyStates[state]; is {
-			record.Event(reports.Event{At: now(), Kind: reports.EventProxy, Node: pod.Spec.NodeName, Object: name,
+			recorder.Event(record.Event{At: now(), LegacyKind: record.KindProxy, Node: pod.Spec.NodeName, Object: name,
 				Text:  fmt.Sprintf("the proxy's pod %s on %s is %s, by the API", pod.Name, pod.Spec.NodeName, state),
 				Attrs: map[string]string{"state": proxyState}})
 		}
@@ -44,14 +44,14 @@ func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace,
 // proxyStates maps the state of a pod to that of the proxy in it.
 var proxyStates = map[string]string{"created": "started", "ready": "ready", "terminating": "stopped", "removed": "exited"}
 
-func watchPods(ctx context.Context, factory informers.SharedInformerFactory, record func(pod *corev1.Pod, state string)) error {
+func watchPods(ctx context.Context, factory informers.SharedInformerFactory, recorder func(pod *corev1.Pod, state string)) error {
 	err := watch(ctx, factory, factory.Core().V1().Pods().Informer(), func(before, after *corev1.Pod) {
 		pod := after
 		if pod == nil {
 			pod = before
 		}
 		for _, state := range podChanges(before, after) {
-			record(pod, state)
+			recorder(pod, state)
 		}
 	})
 	if err != nil {

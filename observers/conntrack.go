@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // maxConntrackQueries bounds the queue: of many attempts that fail at once, only some are looked up.
@@ -24,7 +24,7 @@ type ConntrackQuery struct {
 type Conntrack struct {
 	nodes   []conntrackNode
 	queries chan ConntrackQuery
-	record  reports.Recorder
+	record  record.Recorder
 	now     func() time.Duration
 }
 
@@ -34,8 +34,8 @@ type conntrackNode struct {
 }
 
 // NewConntrack opens the connection tracking of the nodes.
-func NewConntrack(nodes []Node, record reports.Recorder, now func() time.Duration) (*Conntrack, error) {
-	c := &Conntrack{queries: make(chan ConntrackQuery, maxConntrackQueries), record: record, now: now}
+func NewConntrack(nodes []Node, recorder record.Recorder, now func() time.Duration) (*Conntrack, error) {
+	c := &Conntrack{queries: make(chan ConntrackQuery, maxConntrackQueries), record: recorder, now: now}
 	for _, n := range nodes {
 		lookUp, err := openConntrack(n)
 		if err != nil {
@@ -71,7 +71,7 @@ func (c *Conntrack) Run(ctx context.Context) error {
 			began := time.Now()
 			e, err := c.answer(q)
 			if err != nil {
-				c.record.Event(reports.Event{At: c.now(), Kind: reports.EventLog, Object: "conntrack", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+				c.record.Event(record.Event{At: c.now(), LegacyKind: record.KindLog, Object: "conntrack", Attrs: map[string]string{"program": "hitless", "level": "warning"},
 					Text: fmt.Sprintf("conntrack lookups have ended: %v", err)})
 				return nil
 			}
@@ -82,8 +82,8 @@ func (c *Conntrack) Run(ctx context.Context) error {
 }
 
 // answer looks the connection up on each node until one has it.
-func (c *Conntrack) answer(q ConntrackQuery) (reports.Event, error) {
-	e := reports.Event{Kind: reports.EventChoice, Object: q.Source.String(), Text: fmt.Sprintf("no node has a connection of %s", q.Source),
+func (c *Conntrack) answer(q ConntrackQuery) (record.Event, error) {
+	e := record.Event{LegacyKind: record.KindChoice, Object: q.Source.String(), Text: fmt.Sprintf("no node has a connection of %s", q.Source),
 		Attrs: map[string]string{"lane": strconv.Itoa(int(q.Lane)), "seq": strconv.FormatUint(q.Seq, 10)}}
 	for _, n := range c.nodes {
 		backend, found, err := n.lookUp(q.Tuple)

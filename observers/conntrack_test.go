@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // fakeConntrack is two nodes, the second of which has all connections, in a bubble of virtual time.
@@ -18,16 +18,16 @@ type fakeConntrack struct {
 	mu      sync.Mutex
 	err     error
 	lookups int
-	events  []reports.Event
+	events  []record.Event
 }
 
-func (b *fakeConntrack) Event(e reports.Event) {
+func (b *fakeConntrack) Event(e record.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, e)
 }
 
-func (b *fakeConntrack) Attempt(reports.Attempt) {}
+func (b *fakeConntrack) Attempt(record.Attempt) {}
 
 func (b *fakeConntrack) conntrack() *Conntrack {
 	begin := time.Now()
@@ -46,7 +46,7 @@ func (b *fakeConntrack) conntrack() *Conntrack {
 }
 
 // eventsDuring runs a Conntrack while test enqueues queries, and returns the recorded events.
-func eventsDuring(t *testing.T, b *fakeConntrack, test func(c *Conntrack)) (events []reports.Event) {
+func eventsDuring(t *testing.T, b *fakeConntrack, test func(c *Conntrack)) (events []record.Event) {
 	synctest.Test(t, func(t *testing.T) {
 		c := b.conntrack()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func TestFailingLookupIsRecordedOnce(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	if len(events) != 1 || events[0].Kind != reports.EventLog || b.lookups != 1 {
+	if len(events) != 1 || events[0].Kind() != record.KindLog || b.lookups != 1 {
 		t.Errorf("%d lookups recorded %+v", b.lookups, events)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // ipvsPoller reads the IPVS table of a node after each notification, with growing pauses.
@@ -20,8 +20,8 @@ type ipvsPoller struct {
 	failed chan struct{} // an attempt failed
 }
 
-func newIPVSPoller(node string, read func() (backendTable, error), record reports.Recorder, now func() time.Duration) *ipvsPoller {
-	return &ipvsPoller{newTableRecorder(node, tableIPVS, read, record, now), make(chan struct{}, 1)}
+func newIPVSPoller(node string, read func() (backendTable, error), recorder record.Recorder, now func() time.Duration) *ipvsPoller {
+	return &ipvsPoller{newTableRecorder(node, tableIPVS, read, recorder, now), make(chan struct{}, 1)}
 }
 
 func (p *ipvsPoller) run(ctx context.Context) {

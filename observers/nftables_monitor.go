@@ -12,7 +12,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // notificationDelay is the longest time between a change in the kernel and the receipt of its notification. The analysis
@@ -47,9 +47,9 @@ type nftNotice struct {
 	err      error         // notifications have ended
 }
 
-func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, record reports.Recorder, now func() time.Duration) (*nftMonitor, error) {
+func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) (*nftMonitor, error) {
 	m := &nftMonitor{ns: node, buffer: buffer}
-	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, func() (backendTable, error) { return m.readRules(addresses()) }, record, now)
+	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, func() (backendTable, error) { return m.readRules(addresses()) }, recorder, now)
 	return m, m.open()
 }
 

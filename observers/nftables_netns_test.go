@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The rules of kube-proxy for a Service with externalTrafficPolicy Local, in three formats. Connections from pods and from the
@@ -135,16 +135,16 @@ type monitoredNode struct {
 	mu        sync.Mutex
 	clock     sync.RWMutex // reads of the clock block while the test holds it
 	addresses []ServiceAddress
-	events    []reports.Event
+	events    []record.Event
 }
 
-func (g *monitoredNode) Event(e reports.Event) {
+func (g *monitoredNode) Event(e record.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.events = append(g.events, e)
 }
 
-func (g *monitoredNode) Attempt(reports.Attempt) {}
+func (g *monitoredNode) Attempt(record.Attempt) {}
 
 func (g *monitoredNode) now() time.Duration {
 	g.clockReads.Add(1)
@@ -187,9 +187,9 @@ func (g *monitoredNode) load(t *testing.T, program, rules string) {
 }
 
 // await returns the events once the condition holds.
-func (g *monitoredNode) await(t *testing.T, what string, condition func([]reports.Event) bool) []reports.Event {
+func (g *monitoredNode) await(t *testing.T, what string, condition func([]record.Event) bool) []record.Event {
 	t.Helper()
-	var events []reports.Event
+	var events []record.Event
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		g.mu.Lock()
 		events = slices.Clone(g.events)
@@ -203,9 +203,9 @@ func (g *monitoredNode) await(t *testing.T, what string, condition func([]report
 }
 
 // awaitBackends awaits that the last recorded state of an address has the backends.
-func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends string) reports.Event {
+func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends string) record.Event {
 	t.Helper()
-	events := g.await(t, s.Address.String()+" has "+backends, func(events []reports.Event) bool {
+	events := g.await(t, s.Address.String()+" has "+backends, func(events []record.Event) bool {
 		e, recorded := lastOf(events, s)
 		return recorded && e.Attrs["backends"] == backends && (e.Attrs["state"] == "absent") == (backends == "")
 	})
@@ -213,13 +213,13 @@ func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends s
 	return e
 }
 
-func lastOf(events []reports.Event, s ServiceAddress) (reports.Event, bool) {
+func lastOf(events []record.Event, s ServiceAddress) (record.Event, bool) {
 	for _, e := range slices.Backward(events) {
-		if e.Kind == reports.EventTable && e.Object == s.Address.String() {
+		if e.Kind() == record.KindKernelTable && e.Object == s.Address.String() {
 			return e, true
 		}
 	}
-	return reports.Event{}, false
+	return record.Event{}, false
 }
 
 // evaluate evaluates the rules once, without the monitor.
@@ -262,7 +262,7 @@ func TestChangesOfRulesAreRecordedInOrder(t *testing.T) {
 		if from, err := strconv.ParseInt(last.Attrs["fromNs"], 10, 64); err != nil || time.Duration(from) > last.At || last.At < changed || last.Attrs["by"] != "nft" {
 			t.Errorf("%s: flushed at %v or later, recorded as %+v (%v)", name, changed, last, err)
 		}
-		events := g.await(t, name, func([]reports.Event) bool { return true })
+		events := g.await(t, name, func([]record.Event) bool { return true })
 		if len(events) != 3 {
 			t.Errorf("%s: %d events, want 3: %+v", name, len(events), events)
 		}
@@ -293,7 +293,7 @@ func TestBackendsDependOnTheClient(t *testing.T) {
 			{udp, ""},
 		} {
 			got, err := g.evaluate(c.ServiceAddress)
-			if words := reports.FormatBackends(got); err != nil || words != c.want {
+			if words := record.FormatBackends(got); err != nil || words != c.want {
 				t.Errorf("%s, %d: %s from %s gets %q, %v; want %q", name, i, c.Address, c.Clients, words, err, c.want)
 			}
 		}
@@ -342,9 +342,9 @@ func TestOverflowIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overflow := func(events []reports.Event) bool {
-		return slices.ContainsFunc(events, func(e reports.Event) bool {
-			return e.Kind == reports.EventLog && e.Node == "node-2" && strings.Contains(e.Text, "is not known")
+	overflow := func(events []record.Event) bool {
+		return slices.ContainsFunc(events, func(e record.Event) bool {
+			return e.Kind() == record.KindLog && e.Node == "node-2" && strings.Contains(e.Text, "is not known")
 		})
 	}
 	g.await(t, "the overflow", overflow)
@@ -362,9 +362,9 @@ func TestNoOverflowWithSufficientBuffer(t *testing.T) {
 		g.load(t, "nft -f -", strings.Replace(randomMap, "PODS", formats["randomMap"].local[[]string{"7,8", "8"}[i%2]], 1))
 	}
 	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
-	events := g.await(t, "", func([]reports.Event) bool { return true })
+	events := g.await(t, "", func([]record.Event) bool { return true })
 	for i, e := range events {
-		if e.Kind != reports.EventTable || (i > 0 && (e.At < events[i-1].At || e.Attrs["backends"] == events[i-1].Attrs["backends"])) {
+		if e.Kind() != record.KindKernelTable || (i > 0 && (e.At < events[i-1].At || e.Attrs["backends"] == events[i-1].Attrs["backends"])) {
 			t.Errorf("event %d of %d: %+v", i, len(events), e)
 		}
 	}
@@ -379,7 +379,7 @@ func TestLargeTransactionIsOneNotification(t *testing.T) {
 	g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
 	g.load(t, "nft -f -", "flush ruleset")
 	g.awaitBackends(t, outside, "")
-	if events := g.await(t, "", func([]reports.Event) bool { return true }); len(events) != 2 {
+	if events := g.await(t, "", func([]record.Event) bool { return true }); len(events) != 2 {
 		t.Errorf("%d events, want 2: %+v", len(events), events)
 	}
 }

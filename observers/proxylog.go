@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Line formats of proxies' logs: klog (kube-proxy; local time without a year) and Go's slog (bundled proxier).
@@ -43,19 +43,19 @@ type ProxyLog struct {
 
 // Record records real-server deletions, of which IPVS sends no notifications, and lines near failures: at most 10 of a second
 // and 1000 in all. Surplus lines are recorded as one event with their number. The error is that of reading the file.
-func (l ProxyLog) Record(record reports.Recorder) error {
+func (l ProxyLog) Record(recorder record.Recorder) error {
 	data, err := os.ReadFile(l.File)
 	if err != nil {
 		return fmt.Errorf("reading the log of the proxy of %s: %w", l.Node, err)
 	}
 	for _, e := range l.events(strings.Lines(string(data))) {
-		record.Event(e)
+		recorder.Event(e)
 	}
 	return nil
 }
 
 // events returns the events of a log, with that of the surplus lines at the end.
-func (l ProxyLog) events(lines func(yield func(string) bool)) (events []reports.Event) {
+func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.Event) {
 	linesOfSecond, recorded, surplus, firstSurplus := map[time.Duration]int{}, 0, 0, time.Duration(0)
 	for line := range lines {
 		t, level, text, is := parseLogLine(strings.TrimSpace(line), l.WallClock)
@@ -64,14 +64,14 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []reports.
 		switch m := deletion.FindStringSubmatch(text); {
 		case !is || at < 0:
 		case m != nil:
-			events = append(events, reports.Event{At: at, Node: l.Node, Kind: reports.EventKernel, Object: m[2],
+			events = append(events, record.Event{At: at, Node: l.Node, LegacyKind: record.KindKernelChange, Object: m[2],
 				Text:  fmt.Sprintf("the proxy of %s deleted %s from %s, by its log", l.Node, m[2], m[1]),
 				Attrs: map[string]string{"table": "ipvs", "change": "removed", "service": m[1], "backend": m[2]}})
 		case !l.NearFailure(at):
 		case linesOfSecond[second] < maxLinesPerSecond && recorded < maxLinesPerProxy:
 			linesOfSecond[second]++
 			recorded++
-			events = append(events, reports.Event{At: at, Node: l.Node, Kind: reports.EventLog, Object: "proxy",
+			events = append(events, record.Event{At: at, Node: l.Node, LegacyKind: record.KindLog, Object: "proxy",
 				Text: fmt.Sprintf("the proxy of %s: %s", l.Node, text), Attrs: map[string]string{"program": "proxy", "level": level}})
 		default:
 			if surplus++; surplus == 1 {
@@ -80,7 +80,7 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []reports.
 		}
 	}
 	if surplus > 0 {
-		events = append(events, reports.Event{At: firstSurplus, Kind: reports.EventLog, Node: l.Node, Object: "proxy",
+		events = append(events, record.Event{At: firstSurplus, LegacyKind: record.KindLog, Node: l.Node, Object: "proxy",
 			Text:  fmt.Sprintf("the proxy of %s logged more near failures from here on: %d lines are in logs/%s alone", l.Node, surplus, filepath.Base(l.File)),
 			Attrs: map[string]string{"program": "hitless", "level": "info"}})
 	}

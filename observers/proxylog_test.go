@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // logEvents reads a log of a run that is 297 s old at five minutes past midnight.
-func logEvents(near func(time.Duration) bool, lines ...string) []reports.Event {
+func logEvents(near func(time.Duration) bool, lines ...string) []record.Event {
 	l := ProxyLog{Node: "node-1", File: "logs/proxy-node-1.log", NearFailure: near, WallClock: time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC), Now: 297 * time.Second}
 	return l.events(slices.Values(lines))
 }
@@ -26,7 +26,7 @@ func TestDeletionsAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	e := events[0]
-	if e.Kind != reports.EventKernel || e.At != 84741309*time.Microsecond || e.Node != "node-1" || e.Attrs["service"] != "203.0.113.10:80" ||
+	if e.Kind() != record.KindKernelChange || e.At != 84741309*time.Microsecond || e.Node != "node-1" || e.Attrs["service"] != "203.0.113.10:80" ||
 		e.Attrs["backend"] != "10.244.1.2:8080" || e.Attrs["change"] != "removed" {
 		t.Errorf("%+v", e)
 	}
@@ -64,7 +64,7 @@ func TestLinesNearFailuresAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	for i, w := range want {
-		if e := events[i]; e.Kind != reports.EventLog || e.At != w.at || e.Attrs["level"] != w.level || e.Text != w.text || e.Node != "node-1" {
+		if e := events[i]; e.Kind() != record.KindLog || e.At != w.at || e.Attrs["level"] != w.level || e.Text != w.text || e.Node != "node-1" {
 			t.Errorf("%+v, want %+v", e, w)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // ipvsPauses are the pauses before the reads of an IPVS table after an event: the first read records the state before the
@@ -54,7 +54,7 @@ type Tables struct {
 }
 
 // NewTables opens the tables of the nodes. A kernel without a selected table is an error.
-func NewTables(nodes []Node, kinds TableKinds, record reports.Recorder, now func() time.Duration) (*Tables, error) {
+func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now func() time.Duration) (*Tables, error) {
 	t := &Tables{}
 	t.ipvsIdle.Store(kinds.IPVSAfterFailure)
 	for _, n := range nodes {
@@ -63,10 +63,10 @@ func NewTables(nodes []Node, kinds TableKinds, record reports.Recorder, now func
 			if err != nil {
 				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
 			}
-			t.ipvs = append(t.ipvs, newIPVSPoller(n.Name, func() (backendTable, error) { return read(t.watched()) }, record, now))
+			t.ipvs = append(t.ipvs, newIPVSPoller(n.Name, func() (backendTable, error) { return read(t.watched()) }, recorder, now))
 		}
 		if kinds.NFTables {
-			m, err := newNFTMonitor(n, 0, t.watched, record, now)
+			m, err := newNFTMonitor(n, 0, t.watched, recorder, now)
 			if err != nil {
 				return nil, err
 			}
@@ -109,13 +109,13 @@ func (t *Tables) Run(ctx context.Context) error {
 }
 
 // EventRecorded starts reads after an event of a kind that makes proxies change their tables or that replaces a node.
-func (t *Tables) EventRecorded(kind reports.Kind) {
+func (t *Tables) EventRecorded(kind record.Kind) {
 	switch kind {
-	case reports.EventPod, reports.EventEndpoint, reports.EventProxy, reports.EventInjected:
+	case record.KindPod, record.KindEndpoint, record.KindProxy, record.KindFault:
 		if !t.ipvsIdle.Load() {
 			t.readIPVS()
 		}
-	case reports.EventNode:
+	case record.KindNode:
 		t.readNFTables()
 	}
 }
@@ -152,7 +152,7 @@ func notify(c chan<- struct{}) {
 type tableRecorder struct {
 	node, table string
 	read        func() (backendTable, error)
-	record      reports.Recorder
+	record      record.Recorder
 	now         func() time.Duration
 	changed     chan struct{} // the table may have changed
 
@@ -161,8 +161,8 @@ type tableRecorder struct {
 	readOnce bool
 }
 
-func newTableRecorder(node, table string, read func() (backendTable, error), record reports.Recorder, now func() time.Duration) *tableRecorder {
-	return &tableRecorder{node: node, table: table, read: read, record: record, now: now, changed: make(chan struct{}, 1)}
+func newTableRecorder(node, table string, read func() (backendTable, error), recorder record.Recorder, now func() time.Duration) *tableRecorder {
+	return &tableRecorder{node: node, table: table, read: read, record: recorder, now: now, changed: make(chan struct{}, 1)}
 }
 
 // recordChanges records each Service address whose backends changed after from and were found changed at the instant at. The
@@ -191,7 +191,7 @@ func (r *tableRecorder) recordEnd(err error) {
 }
 
 func (r *tableRecorder) warn(text string) {
-	r.record.Event(reports.Event{At: r.now(), Kind: reports.EventLog, Node: r.node, Object: r.table, Text: text,
+	r.record.Event(record.Event{At: r.now(), LegacyKind: record.KindLog, Node: r.node, Object: r.table, Text: text,
 		Attrs: map[string]string{"program": "hitless", "level": "warning"}})
 }
 
@@ -218,8 +218,8 @@ func addressesOf(a, b backendTable) []ServiceAddress {
 	})
 }
 
-func (r *tableRecorder) event(s ServiceAddress, weights map[netip.AddrPort]int, present bool, at time.Duration) reports.Event {
-	backends := reports.FormatBackends(weights)
+func (r *tableRecorder) event(s ServiceAddress, weights map[netip.AddrPort]int, present bool, at time.Duration) record.Event {
+	backends := record.FormatBackends(weights)
 	attrs := map[string]string{"table": r.table, "address": s.Address.Addr().String(), "port": strconv.Itoa(int(s.Address.Port())),
 		"protocol": s.protocol(), "state": "present", "backends": backends}
 	text := fmt.Sprintf("%s of %s has for %s %s", r.title(), r.node, s.protocol(), s.Address)
@@ -235,5 +235,5 @@ func (r *tableRecorder) event(s ServiceAddress, weights map[netip.AddrPort]int, 
 	default:
 		text += ": " + strings.ReplaceAll(backends, ",", ", ")
 	}
-	return reports.Event{At: at, Kind: reports.EventTable, Node: r.node, Object: s.Address.String(), Text: text, Attrs: attrs}
+	return record.Event{At: at, LegacyKind: record.KindKernelTable, Node: r.node, Object: s.Address.String(), Text: text, Attrs: attrs}
 }

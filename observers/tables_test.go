@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 var (
@@ -27,18 +27,18 @@ type fakeIPVS struct {
 	err    error
 	takes  time.Duration // of each read
 	reads  int
-	events []reports.Event
+	events []record.Event
 	begin  time.Time
 	*Tables
 }
 
-func (b *fakeIPVS) Event(e reports.Event) {
+func (b *fakeIPVS) Event(e record.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, e)
 }
 
-func (b *fakeIPVS) Attempt(reports.Attempt) {}
+func (b *fakeIPVS) Attempt(record.Attempt) {}
 
 func (b *fakeIPVS) now() time.Duration { return time.Since(b.begin) }
 
@@ -59,7 +59,7 @@ func (b *fakeIPVS) readTable() (backendTable, error) {
 }
 
 // recorded returns the events and the number of reads so far.
-func (b *fakeIPVS) recorded() ([]reports.Event, int) {
+func (b *fakeIPVS) recorded() ([]record.Event, int) {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,9 +83,9 @@ func inBubble(t *testing.T, test func(t *testing.T, b *fakeIPVS)) {
 func TestChangesHaveBounds(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 70 * time.Millisecond, 900 * time.Millisecond, 9 * time.Second} {
 		inBubble(t, func(t *testing.T, b *fakeIPVS) {
-			b.EventRecorded(reports.EventPod)
+			b.EventRecorded(record.KindPod)
 			time.Sleep(time.Minute)
-			b.EventRecorded(reports.EventEndpoint)
+			b.EventRecorded(record.KindEndpoint)
 			time.Sleep(late)
 			true := b.now()
 			b.set(backendTable{web: {pod: 0, next: 1}})
@@ -114,7 +114,7 @@ func TestAbsenceIsRecorded(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *fakeIPVS) {
 		for _, table := range []backendTable{{web: {pod: 1}}, {web: {}}, {}} {
 			b.set(table)
-			b.EventRecorded(reports.EventProxy)
+			b.EventRecorded(record.KindProxy)
 			time.Sleep(time.Minute)
 		}
 		events, _ := b.recorded()
@@ -133,13 +133,17 @@ func TestIPVSReadsAreBounded(t *testing.T) {
 		})
 		return n
 	}
-	if n := reads(func(b *fakeIPVS) { time.Sleep(time.Hour); b.EventRecorded(reports.EventHealth); time.Sleep(time.Hour) }); n != 0 {
+	if n := reads(func(b *fakeIPVS) {
+		time.Sleep(time.Hour)
+		b.EventRecorded(record.KindHealthCheck)
+		time.Sleep(time.Hour)
+	}); n != 0 {
 		t.Errorf("%d reads in two idle hours", n)
 	}
-	if n := reads(func(b *fakeIPVS) { b.EventRecorded(reports.EventPod); time.Sleep(time.Hour) }); n != len(ipvsPauses) {
+	if n := reads(func(b *fakeIPVS) { b.EventRecorded(record.KindPod); time.Sleep(time.Hour) }); n != len(ipvsPauses) {
 		t.Errorf("%d reads after one event, want %d", n, len(ipvsPauses))
 	}
-	quiet := func(b *fakeIPVS) { b.ipvsIdle.Store(true); b.EventRecorded(reports.EventPod); time.Sleep(time.Hour) }
+	quiet := func(b *fakeIPVS) { b.ipvsIdle.Store(true); b.EventRecorded(record.KindPod); time.Sleep(time.Hour) }
 	if n := reads(quiet); n != 0 {
 		t.Errorf("%d reads after an event before the first failure", n)
 	}
@@ -147,7 +151,7 @@ func TestIPVSReadsAreBounded(t *testing.T) {
 		b.ipvsIdle.Store(true)
 		b.AttemptFailed()
 		time.Sleep(time.Hour)
-		b.EventRecorded(reports.EventProxy)
+		b.EventRecorded(record.KindProxy)
 		time.Sleep(time.Hour)
 	}
 	if n := reads(alarmed); n <= len(ipvsPauses) {
@@ -164,7 +168,7 @@ func TestIPVSReadsAreBounded(t *testing.T) {
 	}
 	busy := func(b *fakeIPVS) {
 		for range 1000 {
-			b.EventRecorded(reports.EventPod)
+			b.EventRecorded(record.KindPod)
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -180,11 +184,11 @@ func TestUnreadableTableIsRecordedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *fakeIPVS) {
 		b.err = errors.New("no such device")
 		for range 3 {
-			b.EventRecorded(reports.EventPod)
+			b.EventRecorded(record.KindPod)
 			time.Sleep(time.Minute)
 		}
 		events, reads := b.recorded()
-		if len(events) != 1 || events[0].Kind != reports.EventLog || reads != 1 {
+		if len(events) != 1 || events[0].Kind() != record.KindLog || reads != 1 {
 			t.Errorf("%d reads recorded %+v", reads, events)
 		}
 	})

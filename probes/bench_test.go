@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // BenchmarkLoopback measures the CPU that one connection costs the client (connect, request, answer, close over
@@ -107,7 +107,7 @@ func benchmarkLane(b *testing.B, l Lane) error {
 	}
 	counts := engine.Stats()[0]
 	m.report(b, time.Duration(counts.Lateness.ValueAtQuantile(50)), time.Duration(counts.Lateness.ValueAtQuantile(99)))
-	if good := counts.Classes[reports.OK]; good != counts.Attempts {
+	if good := counts.Classes[record.OK]; good != counts.Attempts {
 		b.Logf("%d of %d attempts were not ok: %v", counts.Attempts-good, counts.Attempts, counts.Classes)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -68,16 +69,16 @@ func (w *wires) during(base int64, from, length time.Duration, lay func(*nftable
 }
 
 // judgedOutages has attempts judged as those of a run, and returns the outages of their lane.
-func judgedOutages(t *testing.T, l Lane, attempts []reports.Attempt) []reports.OutageReport {
+func judgedOutages(t *testing.T, l Lane, attempts []record.Attempt) []reports.OutageReport {
 	t.Helper()
 	return judged(t, []Lane{l}, attempts).Lanes[0].Outages
 }
 
 // judged has attempts of some lanes judged as those of a run.
-func judged(t *testing.T, lanes []Lane, attempts []reports.Attempt) *reports.Report {
+func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *reports.Report {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := reports.NewHistoryWriter(dir, reports.Run{})
+	w, err := record.NewHistoryWriter(dir, record.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func judged(t *testing.T, lanes []Lane, attempts []reports.Attempt) *reports.Rep
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,21 +110,21 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 	for _, test := range []struct {
 		name, protocol string
 		what           fault
-		class          reports.Class
+		class          record.Class
 		offends        bool // somebody sends the ICMP error
 		// TCP sends again after 200 ms, and then after ever longer pauses: a stall takes a longer fault, and lasts longer.
 		longer bool
 	}{
-		{name: "drop", protocol: ProtocolTCPNew, what: dropping, class: reports.Delayed},
-		{name: "reject", protocol: ProtocolTCPNew, what: rejecting, class: reports.Rejected, offends: true},
-		{name: "unreachable", protocol: ProtocolTCPNew, what: unreachable, class: reports.Unreachable, offends: true},
-		{name: "refuse", protocol: ProtocolTCPNew, what: resetting, class: reports.Refused},
-		{name: "drop", protocol: ProtocolUDPFresh, what: dropping, class: reports.ReplyTimeout},
-		{name: "reject", protocol: ProtocolUDPFresh, what: rejecting, class: reports.Rejected, offends: true},
-		{name: "drop", protocol: ProtocolUDPSticky, what: dropping, class: reports.ReplyTimeout},
-		{name: "unreachable", protocol: ProtocolUDPSticky, what: unreachable, class: reports.Unreachable, offends: true},
-		{name: "drop", protocol: ProtocolTCPLong, what: dropping, class: reports.Stalled, longer: true},
-		{name: "reset", protocol: ProtocolHTTPReuse, what: resetting, class: reports.Refused},
+		{name: "drop", protocol: ProtocolTCPNew, what: dropping, class: record.Delayed},
+		{name: "reject", protocol: ProtocolTCPNew, what: rejecting, class: record.Rejected, offends: true},
+		{name: "unreachable", protocol: ProtocolTCPNew, what: unreachable, class: record.Unreachable, offends: true},
+		{name: "refuse", protocol: ProtocolTCPNew, what: resetting, class: record.Refused},
+		{name: "drop", protocol: ProtocolUDPFresh, what: dropping, class: record.ReplyTimeout},
+		{name: "reject", protocol: ProtocolUDPFresh, what: rejecting, class: record.Rejected, offends: true},
+		{name: "drop", protocol: ProtocolUDPSticky, what: dropping, class: record.ReplyTimeout},
+		{name: "unreachable", protocol: ProtocolUDPSticky, what: unreachable, class: record.Unreachable, offends: true},
+		{name: "drop", protocol: ProtocolTCPLong, what: dropping, class: record.Stalled, longer: true},
+		{name: "reset", protocol: ProtocolHTTPReuse, what: resetting, class: record.Refused},
 	} {
 		t.Run(test.protocol+"/"+test.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 func wiredLane(rate float64) Lane {
@@ -25,15 +25,15 @@ func wiredLane(rate float64) Lane {
 func impatient(l *Lane) { l.DialDeadline, l.ReplyDeadline = 400*time.Millisecond, 400*time.Millisecond }
 
 // probe makes attempts from the client's namespace.
-func (w *wires) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []reports.Attempt {
+func (w *wires) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []record.Attempt {
 	t.Helper()
-	var got []reports.Attempt
+	var got []record.Attempt
 	w.client.must(t, func() (err error) { got, err = probeFrom(base, from, l, n); return err })
 	return numbered(t, got)[l.ID]
 }
 
 // afterConnect are the classes of connections that were established.
-var afterConnect = []reports.Class{reports.OK, reports.Delayed, reports.Reset, reports.Closed, reports.ReplyTimeout, reports.Misrouted}
+var afterConnect = []record.Class{record.OK, record.Delayed, record.Reset, record.Closed, record.ReplyTimeout, record.Misrouted}
 
 // The outcome that each kind of trouble must be given, produced by a real kernel.
 func TestOutcomes(t *testing.T) {
@@ -51,40 +51,40 @@ func TestOutcomes(t *testing.T) {
 		server   func(net.Listener)
 		rules    string // of the router; empty is only the translation
 		change   func(*Lane)
-		class    reports.Class
+		class    record.Class
 		detail   string
 		offender netip.Addr
 	}{
-		{name: "ok", server: web, class: reports.OK},
-		{name: "ok with rst close", server: web, change: func(l *Lane) { l.Close = CloseRST }, class: reports.OK},
-		{name: "refused: no listener", class: reports.Refused},
-		{name: "refused: reject with tcp reset", server: web, rules: chain("tcp dport 8080 reject with tcp reset"), class: reports.Refused},
-		{name: "rejected: no endpoints", server: web, rules: before("reject"), class: reports.Rejected, detail: "icmp 3/3", offender: router},
+		{name: "ok", server: web, class: record.OK},
+		{name: "ok with rst close", server: web, change: func(l *Lane) { l.Close = CloseRST }, class: record.OK},
+		{name: "refused: no listener", class: record.Refused},
+		{name: "refused: reject with tcp reset", server: web, rules: chain("tcp dport 8080 reject with tcp reset"), class: record.Refused},
+		{name: "rejected: no endpoints", server: web, rules: before("reject"), class: record.Rejected, detail: "icmp 3/3", offender: router},
 		// Connection tracking rewrites the sender of an ICMP error about a translated connection to the Service's address.
 		{name: "rejected: behind the translation", server: web, rules: chain("tcp dport 8080 reject"),
-			class: reports.Rejected, detail: "icmp 3/3", offender: netip.MustParseAddrPort(vip).Addr()},
+			class: record.Rejected, detail: "icmp 3/3", offender: netip.MustParseAddrPort(vip).Addr()},
 		{name: "unreachable: host", server: web, rules: before("reject with icmp host-unreachable"),
-			class: reports.Unreachable, detail: "icmp 3/1", offender: router},
+			class: record.Unreachable, detail: "icmp 3/1", offender: router},
 		{name: "unreachable: network", server: web, rules: before("reject with icmp net-unreachable"),
-			class: reports.Unreachable, detail: "icmp 3/0", offender: router},
+			class: record.Unreachable, detail: "icmp 3/0", offender: router},
 		{name: "unreachable: prohibited", server: web, rules: before("reject with icmp admin-prohibited"),
-			class: reports.Unreachable, detail: "icmp 3/13", offender: router},
+			class: record.Unreachable, detail: "icmp 3/13", offender: router},
 		{name: "unreachable: the router has no route", server: web, change: func(l *Lane) { l.Target = netip.MustParseAddrPort("192.0.2.1:80") },
-			class: reports.Unreachable, detail: "icmp 3/0", offender: router},
-		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: reports.ConnectTimeout},
-		{name: "reset: by the backend", server: do(func(c *net.TCPConn) { _ = c.SetLinger(0) }), class: reports.Reset, detail: "ECONNRESET"},
+			class: record.Unreachable, detail: "icmp 3/0", offender: router},
+		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: record.ConnectTimeout},
+		{name: "reset: by the backend", server: do(func(c *net.TCPConn) { _ = c.SetLinger(0) }), class: record.Reset, detail: "ECONNRESET"},
 		{name: "reset: by a rule", server: web, rules: chain("tcp dport 8080 tcp flags & psh != 0 reject with tcp reset"),
-			class: reports.Reset, detail: "ECONNRESET"},
-		{name: "closed", server: do(func(*net.TCPConn) {}), class: reports.Closed, detail: DetailEnd},
+			class: record.Reset, detail: "ECONNRESET"},
+		{name: "closed", server: do(func(*net.TCPConn) {}), class: record.Closed, detail: DetailEnd},
 		{name: "reply-timeout: the backend is silent", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
-			change: impatient, class: reports.ReplyTimeout},
-		{name: "reply-timeout: data are dropped", server: web, rules: chain("tcp flags & psh != 0 drop"), change: impatient, class: reports.ReplyTimeout},
+			change: impatient, class: record.ReplyTimeout},
+		{name: "reply-timeout: data are dropped", server: web, rules: chain("tcp flags & psh != 0 drop"), change: impatient, class: record.ReplyTimeout},
 		{name: "reply-timeout: icmp does not end an established connection", server: web,
-			rules: chain("tcp dport 8080 tcp flags & psh != 0 reject"), change: impatient, class: reports.ReplyTimeout},
+			rules: chain("tcp dport 8080 tcp flags & psh != 0 reject"), change: impatient, class: record.ReplyTimeout},
 		{name: "misrouted: another Service's pod", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) },
-			class: reports.Misrouted, detail: DetailBackend},
+			class: record.Misrouted, detail: DetailBackend},
 		{name: "probe: no address", server: web, change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("10.201.0.0/16") },
-			class: reports.Probe, detail: "EADDRNOTAVAIL"},
+			class: record.Probe, detail: "EADDRNOTAVAIL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("attempt %d is %v (%s) by %v, want %v (%s) by %v", a.Seq, a.Class, a.Detail, a.Offender,
 						test.class, test.detail, test.offender)
 				}
-				if a.Class != reports.Probe && !l.SourcePrefix.Contains(a.Source.Addr()) {
+				if a.Class != record.Probe && !l.SourcePrefix.Contains(a.Source.Addr()) {
 					t.Errorf("attempt %d has no source to compute its path from: %s", a.Seq, a.Source)
 				}
 				if established := slices.Contains(afterConnect, a.Class); established != (a.Connect > 0) {
@@ -123,10 +123,10 @@ func TestNoRouteIsTheProbesOwnFault(t *testing.T) {
 	alone := newSpace(t, "alone")
 	l := wiredLane(50)
 	l.SourcePrefix = netip.Prefix{}
-	var got []reports.Attempt
+	var got []record.Attempt
 	alone.must(t, func() (err error) { got, err = probeFrom(monotonic(t), 0, l, 3); return err })
 	for _, a := range got {
-		if a.Class != reports.Probe || a.Detail != "ENETUNREACH" {
+		if a.Class != record.Probe || a.Detail != "ENETUNREACH" {
 			t.Errorf("attempt %d is %v (%s), want probe (ENETUNREACH)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -142,11 +142,11 @@ func TestInFlightCap(t *testing.T) {
 	l := wiredLane(200)
 	impatient(&l)
 	l.InFlight = 5
-	classes := map[reports.Class]int{}
+	classes := map[record.Class]int{}
 	for _, a := range w.probe(t, monotonic(t), 10*time.Millisecond, l, 20) {
 		classes[a.Class]++
 	}
-	if classes[reports.ConnectTimeout] != 5 || classes[reports.Probe] != 15 {
+	if classes[record.ConnectTimeout] != 5 || classes[record.Probe] != 15 {
 		t.Errorf("%v, want 5 connect-timeout and 15 probe", classes)
 	}
 }
@@ -174,11 +174,11 @@ func TestReuse(t *testing.T) {
 			}
 			attempts := w.probe(t, monotonic(t), 10*time.Millisecond, l, 30)
 			for k, a := range attempts {
-				class, detail, age := reports.OK, "", time.Duration(0)
+				class, detail, age := record.OK, "", time.Duration(0)
 				if k >= 20 {
 					age = a.Start - attempts[k-20].Start
 					if detail = test.again; detail != "" {
-						class = reports.Probe
+						class = record.Probe
 					}
 				}
 				if a.Class != class || a.Detail != detail || a.Source.Port() != attempts[k%20].Source.Port() || a.TupleAge != age {
@@ -196,7 +196,7 @@ func TestSourcesComeFromThePrefix(t *testing.T) {
 	l := wiredLane(1000)
 	seen := map[netip.AddrPort]bool{}
 	for _, a := range w.probe(t, monotonic(t), 10*time.Millisecond, l, 200) {
-		if a.Class != reports.OK || !l.SourcePrefix.Contains(a.Source.Addr()) || seen[a.Source] || a.TupleAge != 0 {
+		if a.Class != record.OK || !l.SourcePrefix.Contains(a.Source.Addr()) || seen[a.Source] || a.TupleAge != 0 {
 			t.Errorf("attempt %d from %s (age %v) is %v (%s)", a.Seq, a.Source, a.TupleAge, a.Class, a.Detail)
 		}
 		seen[a.Source] = true
@@ -205,7 +205,7 @@ func TestSourcesComeFromThePrefix(t *testing.T) {
 
 func TestIPv6(t *testing.T) {
 	alone := newSpace(t, "alone")
-	var got []reports.Attempt
+	var got []record.Attempt
 	alone.must(t, func() error {
 		listener, err := net.Listen("tcp", "[::1]:0")
 		if err != nil {
@@ -219,7 +219,7 @@ func TestIPv6(t *testing.T) {
 		return err
 	})
 	for _, a := range got {
-		if a.Class != reports.OK || a.Source.Addr() != netip.IPv6Loopback() {
+		if a.Class != record.OK || a.Source.Addr() != netip.IPv6Loopback() {
 			t.Errorf("attempt %d from %s is %v (%s)", a.Seq, a.Source, a.Class, a.Detail)
 		}
 	}
@@ -243,13 +243,13 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 	for name, test := range map[string]struct {
 		protocol string
 		deadline time.Duration
-		class    reports.Class
+		class    record.Class
 		retrans  uint8
 	}{
-		"delayed":               {ProtocolTCPNew, 3 * time.Second, reports.Delayed, 1},
-		"connect-timeout":       {ProtocolTCPNew, 500 * time.Millisecond, reports.ConnectTimeout, 0},
-		"lost, fresh sources":   {ProtocolUDPFresh, 500 * time.Millisecond, reports.ReplyTimeout, 0},
-		"lost, from one source": {ProtocolUDPSticky, 500 * time.Millisecond, reports.ReplyTimeout, 0},
+		"delayed":               {ProtocolTCPNew, 3 * time.Second, record.Delayed, 1},
+		"connect-timeout":       {ProtocolTCPNew, 500 * time.Millisecond, record.ConnectTimeout, 0},
+		"lost, fresh sources":   {ProtocolUDPFresh, 500 * time.Millisecond, record.ReplyTimeout, 0},
+		"lost, from one source": {ProtocolUDPSticky, 500 * time.Millisecond, record.ReplyTimeout, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWires(t)
@@ -281,7 +281,7 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 				outside := a.Start+a.Total < began[0] || a.Intended >= ended[1]
 				want := test.class
 				if outside {
-					want = reports.OK
+					want = record.OK
 				}
 				if (inside || outside) && a.Class != want {
 					t.Errorf("attempt %d, intended at %v and started at %v, is %v (%s), want %v; the drop lasted from %v to %v",
@@ -289,7 +289,7 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 				}
 				if inside {
 					hit++
-					if a.Retrans != test.retrans || (a.Class == reports.Delayed && a.Connect < 900*time.Millisecond) {
+					if a.Retrans != test.retrans || (a.Class == record.Delayed && a.Connect < 900*time.Millisecond) {
 						t.Errorf("attempt %d: %d retransmissions, connected after %v", a.Seq, a.Retrans, a.Connect)
 					}
 				}
@@ -319,7 +319,7 @@ func TestAServerThatRemembers(t *testing.T) {
 	w.client.must(t, func() error { return upload(newWalk(l.SourcePrefix, base).next(0), vip, much) })
 	for _, a := range w.probe(t, base, 10*time.Millisecond, l, 3) {
 		remembered := a.Seq == 0
-		if a.Class != reports.OK || (a.Detail == DetailRemembered) != remembered || (a.Retrans > 0) != remembered || a.Connect >= synLost {
+		if a.Class != record.OK || (a.Detail == DetailRemembered) != remembered || (a.Retrans > 0) != remembered || a.Connect >= synLost {
 			t.Errorf("attempt %d is %v (%s), %d retransmissions, connected after %v", a.Seq, a.Class, a.Detail, a.Retrans, a.Connect)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The details that the engine itself gives to attempts; the others are errno names ("ECONNRESET"), ICMP codes
@@ -80,37 +80,37 @@ func parseError(data []byte) icmp {
 // classifyDial names a connection that was not established: by the ICMP error if there is one, else by the errno.
 // A REJECT rule and a host without listener give the very same errno; only the error queue tells them apart.
 // Whatever else fails without anything from the network is the probe's own fault (no port, no descriptor, no route).
-func classifyDial(errno unix.Errno, queued icmp) (reports.Class, string) {
+func classifyDial(errno unix.Errno, queued icmp) (record.Class, string) {
 	switch {
 	case queued.portUnreachable():
-		return reports.Rejected, queued.String()
+		return record.Rejected, queued.String()
 	case queued.present():
-		return reports.Unreachable, queued.String()
+		return record.Unreachable, queued.String()
 	}
 	switch errno {
 	case unix.ECONNREFUSED:
-		return reports.Refused, ""
+		return record.Refused, ""
 	case unix.ETIMEDOUT: // the kernel gave up on its SYNs before the deadline did
-		return reports.ConnectTimeout, unix.ErrnoName(errno)
+		return record.ConnectTimeout, unix.ErrnoName(errno)
 	case unix.ECONNRESET, unix.EPIPE: // tcp_reset() gives these only beyond SYN_SENT: it was established, unseen by us
 		return classifyStream(errno)
 	}
-	return reports.Probe, errnoName(errno)
+	return record.Probe, errnoName(errno)
 }
 
 // classifyStream names an established connection that failed before its answer was complete.
-func classifyStream(errno unix.Errno) (reports.Class, string) {
+func classifyStream(errno unix.Errno) (record.Class, string) {
 	switch errno {
 	case unix.EPIPE: // a FIN, and then a RST (tcp_reset() in CLOSE_WAIT)
-		return reports.Closed, unix.ErrnoName(errno)
+		return record.Closed, unix.ErrnoName(errno)
 	case unix.ETIMEDOUT:
-		return reports.ReplyTimeout, unix.ErrnoName(errno)
+		return record.ReplyTimeout, unix.ErrnoName(errno)
 	case unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNREFUSED:
-		return reports.Unreachable, unix.ErrnoName(errno)
+		return record.Unreachable, unix.ErrnoName(errno)
 	case unix.ENOBUFS, unix.ENOMEM:
-		return reports.Probe, unix.ErrnoName(errno)
+		return record.Probe, unix.ErrnoName(errno)
 	}
-	return reports.Reset, errnoName(errno)
+	return record.Reset, errnoName(errno)
 }
 
 func errnoName(errno unix.Errno) string {

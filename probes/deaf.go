@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // MaxDeaf is the longest that a lane can be made deaf at a time, see Engine.Deafen.
@@ -95,13 +95,13 @@ func dropAll() *unix.SockFprog {
 	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 }
 
-// Injected declares a fault that Deafen puts on a lane, as reports.EventInjected says: its begin and its end.
-func Injected(lane, id string, from, until time.Duration) [2]reports.Event {
-	event := func(at time.Duration, state, text string) reports.Event {
-		return reports.Event{At: at, Kind: reports.EventInjected, Object: id, Text: text, Attrs: map[string]string{
+// Injected declares a fault that Deafen puts on a lane, as record.KindFault says: its begin and its end.
+func Injected(lane, id string, from, until time.Duration) [2]record.Event {
+	event := func(at time.Duration, state, text string) record.Event {
+		return record.Event{At: at, LegacyKind: record.KindFault, Object: id, Text: text, Attrs: map[string]string{
 			"fault": "drop", "state": state, "id": id, "lane": lane, "control": "true"}}
 	}
-	return [2]reports.Event{
+	return [2]record.Event{
 		event(from, "begin", fmt.Sprintf("%s: what arrives for attempts of lane %s is dropped for %v", id, lane, until-from)),
 		event(until, "end", id+" ended"),
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // A known fault hits the attempts that start within it, and no other; each becomes delayed by a second of its own kernel's.
@@ -32,9 +32,9 @@ func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
 		if tooLate(t, a) {
 			continue
 		}
-		want := reports.OK
+		want := record.OK
 		if a.Start >= from && a.Start < until {
-			want = reports.Delayed
+			want = record.Delayed
 			hit++
 			if a.Connect < time.Second || a.Connect > 3*time.Second {
 				t.Errorf("attempt %d was deaf and connected after %v", a.Seq, a.Connect)

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // probeTogether makes the attempts of lanes on one engine, in the network namespace of the caller.
-func probeTogether(base int64, from, length time.Duration, lanes ...Lane) (got []reports.Attempt, err error) {
-	engine, err := New(Config{Base: base, Seed: base, Record: func(a reports.Attempt) { got = append(got, a) }})
+func probeTogether(base int64, from, length time.Duration, lanes ...Lane) (got []record.Attempt, err error) {
+	engine, err := New(Config{Base: base, Seed: base, Record: func(a record.Attempt) { got = append(got, a) }})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func TestALaneToThePodTellsWhoseLossItIs(t *testing.T) {
 			impatient(&service)
 			service.Name = "vip"
 			pod := service
-			pod.ID, pod.Name, pod.Target, pod.Control, pod.Role = 2, "pod-web-1", netip.MustParseAddrPort("10.0.0.11:8080"), true, reports.RolePod
+			pod.ID, pod.Name, pod.Target, pod.Control, pod.Role = 2, "pod-web-1", netip.MustParseAddrPort("10.0.0.11:8080"), true, record.RolePod
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -69,7 +69,7 @@ func TestALaneToThePodTellsWhoseLossItIs(t *testing.T) {
 				time.Sleep(1100*time.Millisecond - c.Now()) // the schedule of the fault, not a wait for something
 				test.lose(t, w)
 			}()
-			var got []reports.Attempt
+			var got []record.Attempt
 			w.client.must(t, func() (err error) {
 				got, err = probeTogether(base, 100*time.Millisecond, 3*time.Second, service, pod)
 				return err

@@ -7,7 +7,7 @@
 // property of the system. Nothing in this package retries, reconnects or swallows an error: every sequence number of a
 // lane is recorded exactly once, and what the engine could not try is recorded too, as class probe.
 //
-// What the classes mean is said in one place, reports.Class. This package is not for judging: it computes no outages
+// What the classes mean is said in one place, record.Class. This package is not for judging: it computes no outages
 // and no verdicts, and it is not a load generator; it stops adding load where its budgets end. It runs on Linux only,
 // since the classes rest on Linux's error queue and TCP_INFO.
 package probes

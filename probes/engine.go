@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // FlushAfter is the longest that a recorded attempt waits until Config.Flush is called.
@@ -24,9 +24,9 @@ const lateLimit = 250 * time.Millisecond
 
 // Config is what an engine is made with.
 type Config struct {
-	Base   int64                 // CLOCK_MONOTONIC nanoseconds of the start of the run; all offsets count from it
-	Seed   int64                 // decides the walk of the five-tuples; engines that share a source prefix need different ones
-	Record func(reports.Attempt) // takes each attempt when its outcome is known, from the engine's goroutine; must not block
+	Base   int64                // CLOCK_MONOTONIC nanoseconds of the start of the run; all offsets count from it
+	Seed   int64                // decides the walk of the five-tuples; engines that share a source prefix need different ones
+	Record func(record.Attempt) // takes each attempt when its outcome is known, from the engine's goroutine; must not block
 	// Flush, if set, is called from the engine's goroutine when something was recorded: at most FlushAfter later, and
 	// at once when the engine will sleep longer than that, so that flushing never costs a wake-up of its own.
 	Flush func()
@@ -325,14 +325,14 @@ func (e *Engine) launch() {
 // attempt makes one attempt, or records why not.
 func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 	f := e.take(n)
-	f.Attempt = reports.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: intended, Start: now}
+	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: intended, Start: now}
 	n.cursor.next++
 	if now-intended > n.late {
-		e.finish(f, reports.Probe, DetailLate)
+		e.finish(f, record.Probe, DetailLate)
 		return
 	}
 	if n.inFlight > n.InFlight {
-		e.finish(f, reports.Probe, DetailInFlight)
+		e.finish(f, record.Probe, DetailInFlight)
 		return
 	}
 	n.protocol.start(f)
@@ -342,7 +342,7 @@ func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 // returns false.
 func (e *Engine) tuple(f *flight) (ok bool) {
 	if f.Source, f.TupleAge, ok = f.lane.source.next(f.Seq, f.Start); !ok {
-		e.finish(f, reports.Probe, DetailNoTuple)
+		e.finish(f, record.Probe, DetailNoTuple)
 	}
 	return ok
 }
@@ -399,7 +399,7 @@ func (e *Engine) dispatch(event *unix.EpollEvent) {
 }
 
 // finish ends an attempt: its outcome is recorded, and its flight is free again.
-func (e *Engine) finish(f *flight, class reports.Class, detail string) {
+func (e *Engine) finish(f *flight, class record.Class, detail string) {
 	now := e.host.now()
 	f.Class, f.Detail, f.Total = class, detail, now-f.Start
 	f.lane.stats.count(&f.Attempt)
@@ -415,7 +415,7 @@ func (e *Engine) cancelAll() {
 	for _, f := range e.flights {
 		if f.lane != nil {
 			f.lane.protocol.cancel(f)
-			e.finish(f, reports.Probe, DetailCancelled)
+			e.finish(f, record.Probe, DetailCancelled)
 		}
 	}
 	for _, n := range e.lanes {

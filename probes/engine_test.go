@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // fakeHost is a machine whose time passes only while the engine waits, and as much too late as the test says.
@@ -48,7 +48,7 @@ func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 type fakeProtocol struct {
 	engine  *Engine
 	takes   func(seq uint64) time.Duration // constant per lane: a lane has one deadline
-	becomes func(seq uint64) reports.Class
+	becomes func(seq uint64) record.Class
 }
 
 func (p *fakeProtocol) start(f *flight) {
@@ -66,8 +66,8 @@ func (p *fakeProtocol) cancel(*flight)        {}
 func (p *fakeProtocol) leave(*lane)           {}
 func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.becomes(f.Seq), "") }
 
-func alwaysOK(uint64) reports.Class { return reports.OK }
-func atOnce(uint64) time.Duration   { return 0 }
+func alwaysOK(uint64) record.Class { return record.OK }
+func atOnce(uint64) time.Duration  { return 0 }
 func after(d time.Duration) func(uint64) time.Duration {
 	return func(uint64) time.Duration { return d }
 }
@@ -77,14 +77,14 @@ type trial struct {
 	*Engine
 	host     *fakeHost
 	protocol *fakeProtocol
-	attempts []reports.Attempt
+	attempts []record.Attempt
 	flushes  []time.Duration
 }
 
 func newTrial() *trial {
 	t := &trial{host: &fakeHost{}}
 	t.Engine = newEngine(Config{Seed: 1,
-		Record: func(a reports.Attempt) { t.attempts = append(t.attempts, a) },
+		Record: func(a record.Attempt) { t.attempts = append(t.attempts, a) },
 		Flush:  func() { t.flushes = append(t.flushes, t.host.at) },
 	}, t.host)
 	t.protocol = &fakeProtocol{engine: t.Engine, takes: atOnce, becomes: alwaysOK}
@@ -98,7 +98,7 @@ type failer interface {
 }
 
 // run starts the lane at from, lets it run until to, and waits for the end.
-func (t *trial) run(f failer, l Lane, from, to time.Duration) []reports.Attempt {
+func (t *trial) run(f failer, l Lane, from, to time.Duration) []record.Attempt {
 	f.Helper()
 	if err := t.Start(l, from); err != nil {
 		f.Fatal(err)
@@ -172,8 +172,8 @@ func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
 		to := from + time.Duration(rapid.Int64Range(0, 4e9).Draw(t, "length"))
 		lates := rapid.SliceOfN(rapid.Int64Range(0, 5e8), 1, 20).Draw(t, "lates")
 		trial.protocol.takes = after(time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "takes")))
-		classes := reports.Classes()
-		trial.protocol.becomes = func(seq uint64) reports.Class { return classes[seq%uint64(len(classes))] }
+		classes := record.Classes()
+		trial.protocol.becomes = func(seq uint64) record.Class { return classes[seq%uint64(len(classes))] }
 		trial.host.late = func(time.Duration) time.Duration {
 			return time.Duration(lates[trial.host.waits%len(lates)])
 		}
@@ -207,7 +207,7 @@ func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
 func TestASlowTargetDoesNotShiftTheSchedule(t *testing.T) {
 	fast, slow := newTrial(), newTrial()
 	slow.protocol.takes = after(3 * time.Second)
-	starts := func(attempts []reports.Attempt) (all []time.Duration) {
+	starts := func(attempts []record.Attempt) (all []time.Duration) {
 		for _, a := range attempts {
 			all = append(all, a.Start)
 		}
@@ -264,7 +264,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 		}
 		details := map[string]int{}
 		for _, a := range trial.run(t, testLane(100), 0, 2*time.Second) {
-			if (a.Class == reports.Probe) != (a.Lateness() > lateLimit) {
+			if (a.Class == record.Probe) != (a.Lateness() > lateLimit) {
 				t.Errorf("attempt %d, %v late, is %v", a.Seq, a.Lateness(), a.Class)
 			}
 			details[a.Detail]++
@@ -278,7 +278,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 		trial := newTrial()
 		trial.host.late = func(time.Duration) time.Duration { return 900 * time.Millisecond }
 		for _, a := range trial.run(t, testLane(1), time.Second, 3*time.Second) {
-			if a.Class != reports.OK {
+			if a.Class != record.OK {
 				t.Errorf("attempt %d, %v late, is %v", a.Seq, a.Lateness(), a.Class)
 			}
 		}
@@ -289,7 +289,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 		l := testLane(100)
 		l.InFlight = 10
 		for _, a := range trial.run(t, l, 0, 500*time.Millisecond) {
-			if want := a.Seq >= 10; want != (a.Class == reports.Probe && a.Detail == DetailInFlight) {
+			if want := a.Seq >= 10; want != (a.Class == record.Probe && a.Detail == DetailInFlight) {
 				t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 			}
 		}
@@ -319,7 +319,7 @@ func TestStopEndsTheIntentionsAndNotTheAttempts(t *testing.T) {
 		t.Errorf("%d attempts before the stop at 1 s, want 10 (0.0 to 0.9 s)", len(attempts))
 	}
 	for _, a := range attempts {
-		if a.Class != reports.OK || a.Total != 700*time.Millisecond {
+		if a.Class != record.OK || a.Total != 700*time.Millisecond {
 			t.Errorf("attempt %d is %v after %v", a.Seq, a.Class, a.Total)
 		}
 	}
@@ -345,7 +345,7 @@ func TestCancelledAttemptsAreRecorded(t *testing.T) {
 		t.Errorf("%d attempts, want 5", len(trial.attempts))
 	}
 	for i, a := range trial.attempts {
-		if a.Class != reports.Probe || a.Detail != DetailCancelled || a.Seq != uint64(i) {
+		if a.Class != record.Probe || a.Detail != DetailCancelled || a.Seq != uint64(i) {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -360,7 +360,7 @@ func TestLatenessIsCounted(t *testing.T) {
 	trial.run(t, testLane(10), time.Second, 3*time.Second)
 	counts := trial.Stats()[0]
 	p99 := time.Duration(counts.Lateness.ValueAtQuantile(99))
-	if p99 < 2950*time.Microsecond || p99 > 3050*time.Microsecond || counts.Attempts != 20 || counts.Classes[reports.OK] != 20 {
+	if p99 < 2950*time.Microsecond || p99 > 3050*time.Microsecond || counts.Attempts != 20 || counts.Classes[record.OK] != 20 {
 		t.Errorf("lateness p99 %v of %d attempts (%v), want 3 ms of 20", p99, counts.Attempts, counts.Classes)
 	}
 }

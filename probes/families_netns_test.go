@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // wired6 is a lane to the IPv6 address.
@@ -19,7 +19,7 @@ func wired6(protocol string) Lane {
 }
 
 // outcomes demands the same of all attempts.
-func outcomes(t *testing.T, attempts []reports.Attempt, class reports.Class, detail string, offender netip.Addr) {
+func outcomes(t *testing.T, attempts []record.Attempt, class record.Class, detail string, offender netip.Addr) {
 	t.Helper()
 	if len(attempts) != 10 {
 		t.Errorf("%d attempts, want 10", len(attempts))
@@ -49,25 +49,25 @@ func TestOutcomesOverIPv6(t *testing.T) {
 		server   func(net.Listener)
 		rules    string
 		change   func(*Lane)
-		class    reports.Class
+		class    record.Class
 		detail   string
 		offender netip.Addr
 	}{
-		{name: "ok", server: web, class: reports.OK},
-		{name: "refused", class: reports.Refused},
-		{name: "rejected: no endpoints", server: web, rules: before("reject"), class: reports.Rejected, detail: "icmp6 1/4", offender: router},
+		{name: "ok", server: web, class: record.OK},
+		{name: "refused", class: record.Refused},
+		{name: "rejected: no endpoints", server: web, rules: before("reject"), class: record.Rejected, detail: "icmp6 1/4", offender: router},
 		{name: "rejected: behind the translation", server: web, rules: chain("tcp dport 8080 reject"),
-			class: reports.Rejected, detail: "icmp6 1/4", offender: netip.MustParseAddrPort(vip6).Addr()},
+			class: record.Rejected, detail: "icmp6 1/4", offender: netip.MustParseAddrPort(vip6).Addr()},
 		{name: "unreachable: no route", server: web, rules: before("reject with icmpv6 no-route"),
-			class: reports.Unreachable, detail: "icmp6 1/0", offender: router},
+			class: record.Unreachable, detail: "icmp6 1/0", offender: router},
 		{name: "unreachable: prohibited", server: web, rules: before("reject with icmpv6 admin-prohibited"),
-			class: reports.Unreachable, detail: "icmp6 1/1", offender: router},
+			class: record.Unreachable, detail: "icmp6 1/1", offender: router},
 		{name: "unreachable: address", server: web, rules: before("reject with icmpv6 addr-unreachable"),
-			class: reports.Unreachable, detail: "icmp6 1/3", offender: router},
-		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: reports.ConnectTimeout},
+			class: record.Unreachable, detail: "icmp6 1/3", offender: router},
+		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: record.ConnectTimeout},
 		{name: "reset", server: func(l net.Listener) { behave(l, func(c *net.TCPConn) { _ = c.SetLinger(0) }) },
-			class: reports.Reset, detail: "ECONNRESET"},
-		{name: "misrouted", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) }, class: reports.Misrouted, detail: DetailBackend},
+			class: record.Reset, detail: "ECONNRESET"},
+		{name: "misrouted", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) }, class: record.Misrouted, detail: DetailBackend},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -107,18 +107,18 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 			name     string
 			server   func(string, func(string))
 			rules    string
-			class    reports.Class
+			class    record.Class
 			detail   string
 			offender netip.Addr
 		}{
-			{name: "ok", server: identified("web-1"), class: reports.OK},
-			{name: "rejected: no endpoints", rules: forward + family.daddr + " reject; }", class: reports.Rejected, detail: family.port, offender: router},
-			{name: "rejected: no listener", class: reports.Rejected, detail: family.port, offender: service},
-			{name: "unreachable", rules: forward + family.daddr + " " + unreachable + "; }", class: reports.Unreachable, detail: family.host, offender: router},
-			{name: "reply-timeout: dropped", server: identified("web-1"), rules: family.translate + forward + "udp dport 8080 drop; }", class: reports.ReplyTimeout},
+			{name: "ok", server: identified("web-1"), class: record.OK},
+			{name: "rejected: no endpoints", rules: forward + family.daddr + " reject; }", class: record.Rejected, detail: family.port, offender: router},
+			{name: "rejected: no listener", class: record.Rejected, detail: family.port, offender: service},
+			{name: "unreachable", rules: forward + family.daddr + " " + unreachable + "; }", class: record.Unreachable, detail: family.host, offender: router},
+			{name: "reply-timeout: dropped", server: identified("web-1"), rules: family.translate + forward + "udp dport 8080 drop; }", class: record.ReplyTimeout},
 			{name: "reply-timeout: the answer is dropped", server: identified("web-1"), rules: family.translate + forward + "udp sport 8080 drop; }",
-				class: reports.ReplyTimeout},
-			{name: "misrouted", server: identified("db-1"), class: reports.Misrouted, detail: DetailBackend},
+				class: record.ReplyTimeout},
+			{name: "misrouted", server: identified("db-1"), class: record.Misrouted, detail: DetailBackend},
 		} {
 			for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
 				t.Run(family.name+"/"+test.name+"/"+protocol, func(t *testing.T) {
@@ -145,11 +145,11 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 func TestOutcomesOfReuse(t *testing.T) {
 	for _, test := range []struct {
 		name, rule string
-		class      reports.Class
+		class      record.Class
 		detail     string
 	}{
-		{"reset: by a rule", "reject with tcp reset", reports.Reset, DetailRetried},
-		{"reply-timeout: dropped", "drop", reports.ReplyTimeout, ""},
+		{"reset: by a rule", "reject with tcp reset", record.Reset, DetailRetried},
+		{"reply-timeout: dropped", "drop", record.ReplyTimeout, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestOutcomesOfReuse(t *testing.T) {
 			failed := 0
 			for _, a := range w.probe(t, monotonic(t), 10e6, l, 20) {
 				switch {
-				case a.Class == reports.OK:
+				case a.Class == record.OK:
 				case a.Class == test.class && a.Detail == test.detail:
 					failed++
 				default:
@@ -192,5 +192,5 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 	})
 	l := wiredLane(50)
 	impatient(&l)
-	outcomes(t, w.probe(t, monotonic(t), 10e6, l, 10), reports.ReplyTimeout, "", netip.Addr{})
+	outcomes(t, w.probe(t, monotonic(t), 10e6, l, 10), record.ReplyTimeout, "", netip.Addr{})
 }

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // lane is a lane that runs.
@@ -31,7 +31,7 @@ func (n *lane) holds(now time.Duration) bool { return n.Protocol == ProtocolTCPL
 
 // flight is an attempt under way. Flights are used again, so that an attempt allocates nothing.
 type flight struct {
-	reports.Attempt
+	record.Attempt
 	lane       *lane // nil when not in use
 	token      int32 // its place in Engine.flights
 	generation int32 // counts its uses, so that a late event of an earlier use is known as such

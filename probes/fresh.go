@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // freshSuffix makes the name of the lane of fresh connections from that of the lane which it is beside.
@@ -20,13 +20,13 @@ func (l Lane) FreshLane() Lane {
 	f := l.WithDefaults()
 	f.ID, f.Name, f.Fresh = l.Fresh, l.Name+freshSuffix, 0
 	f.Protocol, f.Connections, f.StallAfter, f.InFlight = ProtocolTCPNew, 0, 0, mostFresh
-	f.Control, f.Role, f.Beside = true, reports.RoleFresh, l.Name
+	f.Control, f.Role, f.Beside = true, record.RoleFresh, l.Name
 	return f
 }
 
-// Events declares a lane and what belongs to it, as reports.EventLane says.
-func (l Lane) Events(at time.Duration) []reports.Event {
-	all := []reports.Event{l.Event(at)}
+// Events declares a lane and what belongs to it, as record.KindLane says.
+func (l Lane) Events(at time.Duration) []record.Event {
+	all := []record.Event{l.Event(at)}
 	if l.Fresh != 0 {
 		all = append(all, l.FreshLane().Event(at))
 	}
@@ -51,7 +51,7 @@ func (e *Engine) look(n *lane, like netip.AddrPort) {
 	}
 	now := e.host.now()
 	f := e.take(fresh)
-	f.Attempt = reports.Attempt{Lane: fresh.ID, Seq: fresh.cursor.next, Intended: now, Start: now}
+	f.Attempt = record.Attempt{Lane: fresh.ID, Seq: fresh.cursor.next, Intended: now, Start: now}
 	fresh.cursor.next++
 	if s, even := fresh.source.(evenSource); even {
 		s.like = like

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // forget has the router lose what it knows of every connection, and no longer take up those that it sees in the middle: what
@@ -34,20 +34,20 @@ func TestFreshConnectionsTellWhatWasLost(t *testing.T) {
 		name  string
 		fault func(t *testing.T, w *wires, base int64)
 		ends  bool // the backend ends a connection itself
-		class reports.Class
-		fresh reports.Class
+		class record.Class
+		fresh record.Class
 		says  string
 	}{
-		{name: "the backend resets a connection", ends: true, class: reports.Reset, fresh: reports.OK, says: "was answered at once"},
-		{name: "the router resets everything", class: reports.Reset, fresh: reports.Refused, says: "nothing answered",
+		{name: "the backend resets a connection", ends: true, class: record.Reset, fresh: record.OK, says: "was answered at once"},
+		{name: "the router resets everything", class: record.Reset, fresh: record.Refused, says: "nothing answered",
 			fault: func(t *testing.T, w *wires, base int64) {
 				if _, _, err := w.disturb(base, at, 3*time.Second, resetting); err != nil {
 					t.Error(err)
 				}
 			}},
-		{name: "the router forgets its connections", class: reports.ReplyTimeout, fresh: reports.OK, says: "answered at once",
+		{name: "the router forgets its connections", class: record.ReplyTimeout, fresh: record.OK, says: "answered at once",
 			fault: func(t *testing.T, w *wires, base int64) { w.forget(t, base, at) }},
-		{name: "the router drops everything", class: reports.ReplyTimeout, fresh: reports.ConnectTimeout, says: "nothing answered",
+		{name: "the router drops everything", class: record.ReplyTimeout, fresh: record.ConnectTimeout, says: "nothing answered",
 			fault: func(t *testing.T, w *wires, base int64) {
 				if _, _, err := w.disturb(base, at, 10*time.Second, dropping); err != nil {
 					t.Error(err)
@@ -77,7 +77,7 @@ func TestFreshConnectionsTellWhatWasLost(t *testing.T) {
 					test.fault(t, w, base)
 				}
 			}()
-			var got []reports.Attempt
+			var got []record.Attempt
 			w.client.must(t, func() (err error) { got, err = probeFrom(base, 100*time.Millisecond, l, 12); return err })
 			<-done
 			own, fresh := numbered(t, got)[l.ID], numbered(t, got)[freshTestID]

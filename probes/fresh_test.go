@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 const freshTestID = 9
 
 // probeBoth makes the attempts of a lane, and returns them and those of the fresh connections beside it.
-func probeBoth(t *testing.T, l Lane, attempts int) (own, fresh []reports.Attempt) {
+func probeBoth(t *testing.T, l Lane, attempts int) (own, fresh []record.Attempt) {
 	t.Helper()
 	l.Fresh = freshTestID
 	got, err := probeFrom(monotonic(t), 10*time.Millisecond, l, attempts)
@@ -42,15 +42,15 @@ func failing(end func(c *net.TCPConn) bool, rest bool) func(net.Listener) {
 }
 
 // firstFailed is the first attempt that is not ok.
-func firstFailed(t *testing.T, attempts []reports.Attempt) reports.Attempt {
+func firstFailed(t *testing.T, attempts []record.Attempt) record.Attempt {
 	t.Helper()
 	for _, a := range attempts {
-		if a.Class != reports.OK {
+		if a.Class != record.OK {
 			return a
 		}
 	}
 	t.Fatalf("all of %d attempts are ok", len(attempts))
-	return reports.Attempt{}
+	return record.Attempt{}
 }
 
 // What tells a lost connection from a lost way: at the moment at which the one fails, a new one is tried, and recorded once,
@@ -64,14 +64,14 @@ func TestAFreshConnectionIsTriedWhenOneFails(t *testing.T) {
 		protocol string
 		end      func(c *net.TCPConn) bool
 		rest     bool
-		class    reports.Class // of the established connection
-		fresh    reports.Class
+		class    record.Class // of the established connection
+		fresh    record.Class
 	}{
-		{"reset, and the way is good", ProtocolTCPLong, reset, true, reports.Reset, reports.OK},
-		{"closed, and the way is good", ProtocolTCPLong, closed, true, reports.Closed, reports.OK},
-		{"reset, and nobody listens", ProtocolTCPLong, reset, false, reports.Reset, reports.Refused},
-		{"a kept one is reset, and the way is good", ProtocolHTTPReuse, reset, true, reports.Reset, reports.OK},
-		{"a kept one is reset, and nobody listens", ProtocolHTTPReuse, reset, false, reports.Reset, reports.Refused},
+		{"reset, and the way is good", ProtocolTCPLong, reset, true, record.Reset, record.OK},
+		{"closed, and the way is good", ProtocolTCPLong, closed, true, record.Closed, record.OK},
+		{"reset, and nobody listens", ProtocolTCPLong, reset, false, record.Reset, record.Refused},
+		{"a kept one is reset, and the way is good", ProtocolHTTPReuse, reset, true, record.Reset, record.OK},
+		{"a kept one is reset, and nobody listens", ProtocolHTTPReuse, reset, false, record.Reset, record.Refused},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -106,10 +106,10 @@ func TestAFreshConnectionIsTriedWhenOneStalls(t *testing.T) {
 	l.StallAfter, l.ReplyDeadline = time.Second, 2500*time.Millisecond
 	own, fresh := probeBoth(t, l, 6)
 	silent := firstFailed(t, own)
-	if silent.Class != reports.ReplyTimeout {
+	if silent.Class != record.ReplyTimeout {
 		t.Fatalf("the first that failed is %v (%s), want reply-timeout", silent.Class, silent.Detail)
 	}
-	if len(fresh) != 2 || fresh[0].Class != reports.OK || fresh[1].Class != reports.OK {
+	if len(fresh) != 2 || fresh[0].Class != record.OK || fresh[1].Class != record.OK {
 		t.Fatalf("fresh connections %+v, want one at the stall and one at the end, both answered", fresh)
 	}
 	if first := fresh[0].Start - silent.Start; first < l.StallAfter || fresh[1].Start < silent.Start+l.ReplyDeadline || fresh[0].Start > fresh[1].Start {
@@ -139,7 +139,7 @@ func TestAFreshConnectionIsTriedWhenAnIdleOneDies(t *testing.T) {
 				l = longLane(target, 1, 1)
 			}
 			own, fresh := probeBoth(t, l, 3)
-			if own[2].Class != reports.Reset || len(fresh) != 1 || fresh[0].Class != reports.OK {
+			if own[2].Class != record.Reset || len(fresh) != 1 || fresh[0].Class != record.OK {
 				t.Fatalf("the attempt after the death is %v, fresh connections %+v; want reset, and one that is ok", own[2].Class, fresh)
 			}
 			if at := fresh[0].Start; at < own[1].Start || at > own[2].Start {

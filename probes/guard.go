@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The least and the most between two looks at the budgets while lanes run. Conntrack entries live for 10 s and longer, so
@@ -42,7 +42,7 @@ func TrackedHere() (int, error) {
 type Guards struct {
 	limits Limits
 	places []Place
-	record func(reports.Event)
+	record func(record.Event)
 
 	mu      sync.Mutex
 	running []Lane
@@ -51,8 +51,8 @@ type Guards struct {
 }
 
 // NewGuards makes guards with the limits of where the lanes run and the places on their way.
-func NewGuards(limits Limits, places []Place, record func(reports.Event)) *Guards {
-	return &Guards{limits: limits, places: places, record: record, tripped: map[string]bool{}}
+func NewGuards(limits Limits, places []Place, recorder func(record.Event)) *Guards {
+	return &Guards{limits: limits, places: places, record: recorder, tripped: map[string]bool{}}
 }
 
 // Start is asked before a lane starts. When it and the lanes that run do not fit the budgets together, that is recorded
@@ -67,7 +67,7 @@ func (g *Guards) Start(l Lane, at time.Duration) error {
 	}
 	for _, reason := range reasons {
 		object, _, _ := strings.Cut(reason, ":")
-		g.record(reports.Event{At: at, Kind: reports.EventGuard, Object: object, Text: reason})
+		g.record(record.Event{At: at, LegacyKind: record.KindGuard, Object: object, Text: reason})
 	}
 	return fmt.Errorf("lane %d (%s) is not started, because the probe itself would cause failures: %s", l.ID, l.Name, strings.Join(reasons, "; "))
 }
@@ -113,6 +113,6 @@ func (g *Guards) Look(at time.Duration) {
 			continue
 		}
 		g.tripped[p.Name] = true
-		g.record(reports.Event{At: at, Kind: reports.EventGuard, Node: p.Name, Object: "conntrack", Text: text})
+		g.record(record.Event{At: at, LegacyKind: record.KindGuard, Node: p.Name, Object: "conntrack", Text: text})
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 func TestGuardsKeepALaneFromStarting(t *testing.T) {
-	var events []reports.Event
-	g := NewGuards(Limits{ConntrackMax: 50_000, Descriptors: 1 << 20}, nil, func(e reports.Event) { events = append(events, e) })
+	var events []record.Event
+	g := NewGuards(Limits{ConntrackMax: 50_000, Descriptors: 1 << 20}, nil, func(e record.Event) { events = append(events, e) })
 	one, two := testLane(150), testLane(150)
 	two.ID = 2
 	if err := g.Start(one, 0); err != nil || len(events) > 0 {
@@ -20,7 +20,7 @@ func TestGuardsKeepALaneFromStarting(t *testing.T) {
 	if err := g.Start(two, time.Second); err == nil || !strings.Contains(err.Error(), "conntrack") {
 		t.Errorf("lanes that do not fit together: %v", err)
 	}
-	if len(events) != 1 || events[0].Kind != reports.EventGuard || events[0].Object != "conntrack" || events[0].At != time.Second {
+	if len(events) != 1 || events[0].Kind() != record.KindGuard || events[0].Object != "conntrack" || events[0].At != time.Second {
 		t.Errorf("%+v, want one guard about conntrack", events)
 	}
 	g.Stop(one.ID)
@@ -45,11 +45,11 @@ func TestGuardsLookAsOftenAsTheyMust(t *testing.T) {
 }
 
 func TestGuardsLookWhileLanesRun(t *testing.T) {
-	var events []reports.Event
+	var events []record.Event
 	tracked, looks := 50, 0
 	fine := Place{"node-1", func() (int, error) { looks++; return tracked, nil }}
 	broken := Place{"node-2", func() (int, error) { return 0, errors.New("gone") }}
-	g := NewGuards(Limits{ConntrackMax: 100}, []Place{fine, broken}, func(e reports.Event) { events = append(events, e) })
+	g := NewGuards(Limits{ConntrackMax: 100}, []Place{fine, broken}, func(e record.Event) { events = append(events, e) })
 	l := testLane(0.2) // which fills it in 250 s, if nothing ends
 	l.Close = CloseRST
 	if err := g.Start(l, 0); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The words for a lane's protocol and for how it ends its connections.
@@ -72,7 +72,7 @@ type Lane struct {
 	// is not valid the kernel chooses the address; the ports are those of the network namespace, shared with whatever else
 	// runs there: some 28,000, enough for 217 attempts a second in all lanes, and fresh as far as this process knows.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
-	// SpreadSeed is the seed of a balancer that chooses nodes by reports.FlowHash; 0 is none. A fresh IPv4 lane then takes
+	// SpreadSeed is the seed of a balancer that chooses nodes by record.FlowHash; 0 is none. A fresh IPv4 lane then takes
 	// its sources so that the nodes have their turns: with three each gets an attempt every three gaps of the lane, where
 	// random sources leave one node alone for 20 gaps every few minutes, and an outage there has bounds that wide.
 	SpreadSeed uint32 `json:"spreadSeed,omitempty"`
@@ -103,7 +103,7 @@ type Lane struct {
 	// answer that backends give: 200, a short body, and nothing after it.
 	Status  int  `json:"status,omitempty"`
 	Control bool `json:"control,omitempty"` // for evidence alone; never counts as the subject's
-	// Role and Beside say what a control lane is for, as reports.EventLane has them; empty on one that proves the detector.
+	// Role and Beside say what a control lane is for, as record.KindLane has them; empty on one that proves the detector.
 	Role   string `json:"role,omitempty"`
 	Beside string `json:"beside,omitempty"`
 	// Fresh is the id of the lane on which a new connection is tried at the moment at which an established one of this lane
@@ -251,8 +251,8 @@ func (l Lane) reuseInterval() (time.Duration, error) {
 // Gap is the time between two attempts of the lane.
 func (l Lane) Gap() time.Duration { return schedule{rate: l.Rate}.at(1) }
 
-// Event declares the lane in the history, as reports.EventLane says.
-func (l Lane) Event(at time.Duration) reports.Event {
+// Event declares the lane in the history, as record.KindLane says.
+func (l Lane) Event(at time.Duration) record.Event {
 	l = l.WithDefaults()
 	attrs := map[string]string{
 		"id": strconv.Itoa(int(l.ID)), "name": l.Name, "client": l.Client, "target": l.Target.String(),
@@ -274,5 +274,5 @@ func (l Lane) Event(at time.Duration) reports.Event {
 		attrs["stallMs"] = strconv.FormatInt(l.StallAfter.Milliseconds(), 10)
 	}
 	text := fmt.Sprintf("lane %s: %s to %s, %v/s, %s five-tuples, %s close", l.Name, l.Protocol, l.Target, l.Rate, l.Policy, l.Close)
-	return reports.Event{At: at, Kind: reports.EventLane, Object: l.Name, Text: text, Attrs: attrs}
+	return record.Event{At: at, LegacyKind: record.KindLane, Object: l.Name, Text: text, Attrs: attrs}
 }

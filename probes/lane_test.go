@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 var addresses = cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
@@ -101,7 +101,7 @@ func TestLaneDefaults(t *testing.T) {
 }
 
 func TestLaneEvent(t *testing.T) {
-	want := reports.Event{At: time.Second, Kind: reports.EventLane, Object: "vip",
+	want := record.Event{At: time.Second, LegacyKind: record.KindLane, Object: "vip",
 		Text: "lane vip: tcp-new to 203.0.113.10:80, 12.5/s, reuse:5s five-tuples, rst close",
 		Attrs: map[string]string{"id": "7", "name": "vip", "client": "outside", "target": "203.0.113.10:80", "protocol": "tcp-new",
 			"policy": "reuse:5s", "close": "rst", "rate": "12.5", "dialMs": "3000", "replyMs": "1500", "control": "true"}}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // long makes the attempts of tcp-long lanes: connections that stay open and are asked in turn, attempt k on connection
@@ -39,7 +39,7 @@ type connection struct {
 
 // death is how a connection ended; the zero value is none.
 type death struct {
-	class  reports.Class
+	class  record.Class
 	detail string
 }
 
@@ -89,7 +89,7 @@ func (l *long) expire(f *flight) {
 	switch {
 	case !c.open:
 		f.Retrans = l.tcp.sockets.retransmits(c.fd)
-		c.die(death{class: reports.ConnectTimeout})
+		c.die(death{class: record.ConnectTimeout})
 	case f.list == &f.lane.waiting && c.patience() < f.lane.ReplyDeadline:
 		deadline := f.deadline - c.patience() + f.lane.ReplyDeadline
 		f.leave()
@@ -99,7 +99,7 @@ func (l *long) expire(f *flight) {
 			l.tcp.engine.look(c.lane, c.source)
 		}
 	default:
-		c.die(death{class: reports.ReplyTimeout})
+		c.die(death{class: record.ReplyTimeout})
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *long) tell(n *lane, c *connection) {
 	e := l.tcp.engine
 	now := e.host.now()
 	f := e.take(n)
-	f.Attempt = reports.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now,
+	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now,
 		Source: c.source, TupleAge: now - c.began}
 	n.cursor.next++
 	e.finish(f, c.died.class, c.died.detail)
@@ -150,7 +150,7 @@ func (c *connection) dial(f *flight) {
 		return
 	}
 	if errno != 0 {
-		t.engine.finish(f, reports.Probe, errnoName(errno))
+		t.engine.finish(f, record.Probe, errnoName(errno))
 		return
 	}
 	c.generation++
@@ -164,7 +164,7 @@ func (c *connection) dial(f *flight) {
 		return
 	}
 	if errno := t.poller.watch(c.fd, c.token, c.generation); errno != 0 {
-		c.die(death{reports.Probe, errnoName(errno)})
+		c.die(death{record.Probe, errnoName(errno)})
 		return
 	}
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
@@ -196,7 +196,7 @@ func (c *connection) connected(events uint32) {
 	f.Connect = t.engine.host.now() - f.Start
 	f.Retrans = t.sockets.retransmits(c.fd)
 	if errno := t.sockets.established(c.fd, f.lane.Target); errno != 0 {
-		c.die(death{reports.Probe, errnoName(errno)})
+		c.die(death{record.Probe, errnoName(errno)})
 		return
 	}
 	c.open = true
@@ -220,7 +220,7 @@ func (c *connection) ask(f *flight) bool {
 	switch {
 	case errno == unix.EAGAIN || (errno == 0 && n < len(request)):
 		// The peer has stopped reading long ago: the buffer holds thousands of requests.
-		c.die(death{reports.ReplyTimeout, DetailFull})
+		c.die(death{record.ReplyTimeout, DetailFull})
 	case errno != 0:
 		c.failStream(errno)
 	}
@@ -238,7 +238,7 @@ func (c *connection) receive() {
 		case errno != 0:
 			c.failStream(errno)
 		case n == 0:
-			c.die(death{reports.Closed, DetailEnd})
+			c.die(death{record.Closed, DetailEnd})
 		default:
 			c.partial = append(c.partial, t.buffer[:n]...)
 			c.take()
@@ -252,9 +252,9 @@ func (c *connection) take() {
 		n, fault := answerLength(c.partial)
 		switch {
 		case len(c.queue) == 0:
-			c.die(death{reports.Misrouted, "bytes after the answer"})
+			c.die(death{record.Misrouted, "bytes after the answer"})
 		case fault != "":
-			c.die(death{reports.Misrouted, fault})
+			c.die(death{record.Misrouted, fault})
 		case n == 0:
 			return // more must come
 		default:
@@ -269,14 +269,14 @@ func (c *connection) judge(answer []byte) {
 	t, f := c.long.tcp, c.queue[0]
 	who, _, fault := parseReply(answer, false, 0)
 	if fault != "" {
-		c.die(death{reports.Misrouted, fault})
+		c.die(death{record.Misrouted, fault})
 		return
 	}
 	t.identify(f, who)
 	total := t.engine.host.now() - f.Start
 	class, detail := answered(&f.Attempt, &f.lane.Lane, total)
-	if class == reports.OK && total-f.Connect > f.lane.StallAfter {
-		class, detail = reports.Stalled, DetailSlow
+	if class == record.OK && total-f.Connect > f.lane.StallAfter {
+		class, detail = record.Stalled, DetailSlow
 	}
 	c.queue = append(c.queue[:0], c.queue[1:]...)
 	c.looked = false
@@ -300,7 +300,7 @@ func (c *connection) failWith(errno unix.Errno, queued icmp) {
 		f.Offender = queued.offender
 	}
 	class, detail := classifyDial(errno, queued)
-	if class == reports.Reset || class == reports.Closed { // established and over before we looked
+	if class == record.Reset || class == record.Closed { // established and over before we looked
 		first.Connect = c.long.tcp.engine.host.now() - first.Start
 	}
 	c.die(death{class, detail})

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // dialogue serves connections that stay open: say is called for each request with the number of the connection and of
@@ -52,9 +52,9 @@ func TestLongConnectionsStayOpen(t *testing.T) {
 		dialogue(l, func(c *net.TCPConn, _, _ int) bool { return speak(c, answer("web-1", "node-1")) })
 	})
 	sources := map[netip.AddrPort]bool{}
-	var first [4]reports.Attempt
+	var first [4]record.Attempt
 	for _, a := range probe(t, longLane(target, 200, 4), 60) {
-		if a.Class != reports.OK || a.Backend != "web-1" || a.Node != "node-1" {
+		if a.Class != record.OK || a.Backend != "web-1" || a.Node != "node-1" {
 			t.Errorf("attempt %d is %v (%s) from %s on %s", a.Seq, a.Class, a.Detail, a.Backend, a.Node)
 		}
 		sources[a.Source] = true
@@ -81,24 +81,24 @@ func TestLongOutcomes(t *testing.T) {
 		name   string
 		third  func(c *net.TCPConn) bool
 		change func(*Lane)
-		class  reports.Class
+		class  record.Class
 		detail string
 		same   bool // the connection lives on
 	}{
-		{name: "reset", third: func(c *net.TCPConn) bool { _ = c.SetLinger(0); return false }, class: reports.Reset, detail: "ECONNRESET"},
-		{name: "closed", third: func(*net.TCPConn) bool { return false }, class: reports.Closed, detail: DetailEnd},
+		{name: "reset", third: func(c *net.TCPConn) bool { _ = c.SetLinger(0); return false }, class: record.Reset, detail: "ECONNRESET"},
+		{name: "closed", third: func(*net.TCPConn) bool { return false }, class: record.Closed, detail: DetailEnd},
 		{name: "silence", third: func(*net.TCPConn) bool { return true },
-			change: func(l *Lane) { l.ReplyDeadline = 250 * time.Millisecond }, class: reports.ReplyTimeout},
+			change: func(l *Lane) { l.ReplyDeadline = 250 * time.Millisecond }, class: record.ReplyTimeout},
 		{name: "late", third: func(c *net.TCPConn) bool {
 			time.Sleep(250 * time.Millisecond) // the answer's time is what is tested
 			return speak(c, good)
-		}, change: func(l *Lane) { l.StallAfter = 200 * time.Millisecond }, class: reports.Stalled, detail: DetailSlow, same: true},
+		}, change: func(l *Lane) { l.StallAfter = 200 * time.Millisecond }, class: record.Stalled, detail: DetailSlow, same: true},
 		{name: "another pod", third: func(c *net.TCPConn) bool { return speak(c, answer("other-1", "node-1")) },
-			class: reports.Misrouted, detail: DetailBackend, same: true},
+			class: record.Misrouted, detail: DetailBackend, same: true},
 		{name: "an error page", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
-			class: reports.Misrouted, detail: "status 503"},
+			class: record.Misrouted, detail: "status 503"},
 		{name: "no length", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 200 OK\r\n\r\nweb-1") },
-			class: reports.Misrouted, detail: "answer without a length"},
+			class: record.Misrouted, detail: "answer without a length"},
 		{name: "an answer in pieces", third: func(c *net.TCPConn) bool {
 			_ = c.SetNoDelay(true)
 			for _, b := range []byte(good) {
@@ -107,7 +107,7 @@ func TestLongOutcomes(t *testing.T) {
 				}
 			}
 			return true
-		}, class: reports.OK, same: true},
+		}, class: record.OK, same: true},
 		{name: "a reset after the answer", third: func(c *net.TCPConn) bool {
 			go func() { // once the answer was read
 				time.Sleep(20 * time.Millisecond)
@@ -115,14 +115,14 @@ func TestLongOutcomes(t *testing.T) {
 				c.Close()
 			}()
 			return speak(c, good)
-		}, class: reports.OK},
+		}, class: record.OK},
 		{name: "an answer that nobody asked for", third: func(c *net.TCPConn) bool {
 			go func() {
 				time.Sleep(20 * time.Millisecond)
 				speak(c, good)
 			}()
 			return speak(c, good)
-		}, class: reports.OK},
+		}, class: record.OK},
 	} {
 		target := listen(t, func(l net.Listener) {
 			dialogue(l, func(c *net.TCPConn, connection, request int) bool {
@@ -143,10 +143,10 @@ func TestLongOutcomes(t *testing.T) {
 				t.Errorf("%s: %v", test.name, err)
 				return
 			}
-			got := make([]reports.Attempt, 9)
+			got := make([]record.Attempt, 9)
 			for _, a := range recorded {
 				got[a.Seq] = a
-				if other := a.Seq%2 == 1 || a.Seq < 4; other && a.Class != reports.OK {
+				if other := a.Seq%2 == 1 || a.Seq < 4; other && a.Class != record.OK {
 					t.Errorf("%s: attempt %d, which is not the third of connection 0, is %v (%s)", test.name, a.Seq, a.Class, a.Detail)
 				}
 			}
@@ -156,8 +156,8 @@ func TestLongOutcomes(t *testing.T) {
 			if same := got[4].Source == got[8].Source; same != test.same {
 				t.Errorf("%s: the connection from %s, then from %s", test.name, got[4].Source, got[8].Source)
 			}
-			unasked := test.class == reports.OK && !test.same
-			if a := got[6]; unasked != (a.Class != reports.OK) || unasked != (!test.same && a.Source == got[4].Source) {
+			unasked := test.class == record.OK && !test.same
+			if a := got[6]; unasked != (a.Class != record.OK) || unasked != (!test.same && a.Source == got[4].Source) {
 				t.Errorf("%s: after the third attempt comes %v (%s) from %s, before it from %s", test.name, a.Class, a.Detail, a.Source, got[4].Source)
 			}
 		})
@@ -167,7 +167,7 @@ func TestLongOutcomes(t *testing.T) {
 
 func TestLongToNobody(t *testing.T) {
 	for _, a := range probe(t, longLane(listen(t, func(l net.Listener) { l.Close() }), 200, 3), 20) {
-		if a.Class != reports.Refused || a.Source.Port() == 0 {
+		if a.Class != record.Refused || a.Source.Port() == 0 {
 			t.Errorf("attempt %d is %v (%s) from %s", a.Seq, a.Class, a.Detail, a.Source)
 		}
 	}
@@ -193,7 +193,7 @@ func TestLongDeathAtTheEnd(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("%d attempts, want two of the schedule and one that tells: %v", len(got), got)
 	}
-	if a := got[2]; a.Class != reports.Reset || a.Source != got[0].Source || a.Intended < got[1].Intended {
+	if a := got[2]; a.Class != record.Reset || a.Source != got[0].Source || a.Intended < got[1].Intended {
 		t.Errorf("the end is told as %+v", a)
 	}
 }
@@ -240,7 +240,7 @@ func TestLongNeverReconnectsInSilence(t *testing.T) {
 			got, failed, sources := probe(t, l, attempts), 0, map[netip.AddrPort]bool{}
 			for _, a := range got {
 				sources[a.Source] = true
-				if a.Class != reports.OK && a.Class != reports.Stalled {
+				if a.Class != record.OK && a.Class != record.Stalled {
 					failed++
 				}
 			}

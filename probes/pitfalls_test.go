@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The ways in which other harnesses went blind, as far as they lie in the engine. docs/measuring.md has the whole list, and
@@ -33,9 +33,9 @@ func TestHalfABodyIsNoAnswer(t *testing.T) {
 				if l.Protocol = protocol; protocol == ProtocolTCPLong {
 					l = longLane(l.Target, 5, 1)
 				}
-				want := reports.Closed
+				want := record.Closed
 				if abort {
-					want = reports.Reset
+					want = record.Reset
 				}
 				attempts := probe(t, l, 4)
 				for _, a := range attempts {
@@ -70,7 +70,7 @@ func TestAnAnswerThatLiesUnreadIsNoTimeout(t *testing.T) {
 	for name, unread := range map[string]bool{"an answer among the events": true, "no event is left": false} {
 		trial := newTrial()
 		trial.protocol.takes = after(deadline)
-		trial.protocol.becomes = func(uint64) reports.Class { return reports.ConnectTimeout }
+		trial.protocol.becomes = func(uint64) record.Class { return record.ConnectTimeout }
 		trial.host.late = func(time.Duration) time.Duration { return time.Millisecond }
 		trial.host.more = func(now time.Duration) bool { return unread && now < read }
 		got := false
@@ -79,7 +79,7 @@ func TestAnAnswerThatLiesUnreadIsNoTimeout(t *testing.T) {
 				got = true
 				for _, f := range trial.flights { // as dispatch does with an answer
 					if f.lane != nil {
-						trial.finish(f, reports.OK, "")
+						trial.finish(f, record.OK, "")
 					}
 				}
 			}
@@ -94,9 +94,9 @@ func TestAnAnswerThatLiesUnreadIsNoTimeout(t *testing.T) {
 		if err := trial.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := reports.ConnectTimeout
+		want := record.ConnectTimeout
 		if unread {
-			want = reports.OK
+			want = record.OK
 		}
 		if len(trial.attempts) != 1 || trial.attempts[0].Class != want {
 			t.Errorf("%s: %+v, want one attempt that is %v", name, trial.attempts, want)

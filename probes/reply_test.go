@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 const okHead = "HTTP/1.1 200 OK\r\n"
@@ -120,27 +120,27 @@ func TestClassifyDial(t *testing.T) {
 	for _, test := range []struct {
 		errno  unix.Errno
 		queued icmp
-		class  reports.Class
+		class  record.Class
 		detail string
 	}{
-		{unix.ECONNREFUSED, icmp{}, reports.Refused, ""},
-		{unix.ECONNREFUSED, v4(3, 3), reports.Rejected, "icmp 3/3"},
-		{0, v4(3, 3), reports.Rejected, "icmp 3/3"},
-		{unix.ECONNREFUSED, v6(1, 4), reports.Rejected, "icmp6 1/4"},
-		{unix.EHOSTUNREACH, v4(3, 1), reports.Unreachable, "icmp 3/1"},
-		{unix.ENETUNREACH, v4(3, 0), reports.Unreachable, "icmp 3/0"},
-		{unix.EHOSTUNREACH, v4(3, 13), reports.Unreachable, "icmp 3/13"},
-		{unix.EHOSTUNREACH, v4(11, 0), reports.Unreachable, "icmp 11/0"},
-		{unix.EACCES, v6(1, 1), reports.Unreachable, "icmp6 1/1"},
-		{unix.ENETUNREACH, icmp{}, reports.Probe, "ENETUNREACH"},
-		{unix.EHOSTUNREACH, icmp{origin: unix.SO_EE_ORIGIN_LOCAL}, reports.Probe, "EHOSTUNREACH"},
-		{unix.EADDRNOTAVAIL, icmp{}, reports.Probe, "EADDRNOTAVAIL"},
-		{unix.EMFILE, icmp{}, reports.Probe, "EMFILE"},
-		{unix.ENOBUFS, icmp{}, reports.Probe, "ENOBUFS"},
-		{unix.ETIMEDOUT, icmp{}, reports.ConnectTimeout, "ETIMEDOUT"},
-		{unix.ECONNRESET, icmp{}, reports.Reset, "ECONNRESET"},
-		{unix.EPIPE, icmp{}, reports.Closed, "EPIPE"},
-		{unix.Errno(9999), icmp{}, reports.Probe, "unknown errno"},
+		{unix.ECONNREFUSED, icmp{}, record.Refused, ""},
+		{unix.ECONNREFUSED, v4(3, 3), record.Rejected, "icmp 3/3"},
+		{0, v4(3, 3), record.Rejected, "icmp 3/3"},
+		{unix.ECONNREFUSED, v6(1, 4), record.Rejected, "icmp6 1/4"},
+		{unix.EHOSTUNREACH, v4(3, 1), record.Unreachable, "icmp 3/1"},
+		{unix.ENETUNREACH, v4(3, 0), record.Unreachable, "icmp 3/0"},
+		{unix.EHOSTUNREACH, v4(3, 13), record.Unreachable, "icmp 3/13"},
+		{unix.EHOSTUNREACH, v4(11, 0), record.Unreachable, "icmp 11/0"},
+		{unix.EACCES, v6(1, 1), record.Unreachable, "icmp6 1/1"},
+		{unix.ENETUNREACH, icmp{}, record.Probe, "ENETUNREACH"},
+		{unix.EHOSTUNREACH, icmp{origin: unix.SO_EE_ORIGIN_LOCAL}, record.Probe, "EHOSTUNREACH"},
+		{unix.EADDRNOTAVAIL, icmp{}, record.Probe, "EADDRNOTAVAIL"},
+		{unix.EMFILE, icmp{}, record.Probe, "EMFILE"},
+		{unix.ENOBUFS, icmp{}, record.Probe, "ENOBUFS"},
+		{unix.ETIMEDOUT, icmp{}, record.ConnectTimeout, "ETIMEDOUT"},
+		{unix.ECONNRESET, icmp{}, record.Reset, "ECONNRESET"},
+		{unix.EPIPE, icmp{}, record.Closed, "EPIPE"},
+		{unix.Errno(9999), icmp{}, record.Probe, "unknown errno"},
 	} {
 		class, detail := classifyDial(test.errno, test.queued)
 		if class != test.class || detail != test.detail {
@@ -167,24 +167,24 @@ func TestAnswered(t *testing.T) {
 	second := time.Second
 	for _, test := range []struct {
 		name    string
-		attempt reports.Attempt
+		attempt record.Attempt
 		lane    Lane
 		total   time.Duration
-		class   reports.Class
+		class   record.Class
 		detail  string
 	}{
-		{"any backend", reports.Attempt{Backend: "web-1"}, Lane{}, second, reports.OK, ""},
-		{"any backend, not even named", reports.Attempt{}, Lane{}, second, reports.OK, ""},
-		{"allowed", reports.Attempt{Backend: "web-1"}, Lane{Backends: []string{"api-", "web-"}}, 0, reports.OK, ""},
-		{"not allowed", reports.Attempt{Backend: "other-1"}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailBackend},
-		{"not named", reports.Attempt{}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailNoIdentity},
-		{"retransmitted", reports.Attempt{Retrans: 1, Connect: second}, Lane{}, 0, reports.Delayed, ""},
-		{"retransmitted before a SYN is held to be lost", reports.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, reports.OK, DetailRemembered},
-		{"retransmitted soon, and after the threshold", reports.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,
-			reports.Delayed, DetailSlow},
-		{"retransmitted and wrong", reports.Attempt{Retrans: 1, Backend: "x"}, Lane{Backends: []string{"web-"}}, 0, reports.Misrouted, DetailBackend},
-		{"after the threshold", reports.Attempt{}, Lane{DelayedAfter: second / 2}, second, reports.Delayed, DetailSlow},
-		{"at the threshold", reports.Attempt{}, Lane{DelayedAfter: second}, second, reports.OK, ""},
+		{"any backend", record.Attempt{Backend: "web-1"}, Lane{}, second, record.OK, ""},
+		{"any backend, not even named", record.Attempt{}, Lane{}, second, record.OK, ""},
+		{"allowed", record.Attempt{Backend: "web-1"}, Lane{Backends: []string{"api-", "web-"}}, 0, record.OK, ""},
+		{"not allowed", record.Attempt{Backend: "other-1"}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailBackend},
+		{"not named", record.Attempt{}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailNoIdentity},
+		{"retransmitted", record.Attempt{Retrans: 1, Connect: second}, Lane{}, 0, record.Delayed, ""},
+		{"retransmitted before a SYN is held to be lost", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, record.OK, DetailRemembered},
+		{"retransmitted soon, and after the threshold", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,
+			record.Delayed, DetailSlow},
+		{"retransmitted and wrong", record.Attempt{Retrans: 1, Backend: "x"}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailBackend},
+		{"after the threshold", record.Attempt{}, Lane{DelayedAfter: second / 2}, second, record.Delayed, DetailSlow},
+		{"at the threshold", record.Attempt{}, Lane{DelayedAfter: second}, second, record.OK, ""},
 	} {
 		if class, detail := answered(&test.attempt, &test.lane, test.total); class != test.class || detail != test.detail {
 			t.Errorf("%s: %v (%s), want %v (%s)", test.name, class, detail, test.class, test.detail)

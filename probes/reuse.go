@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // reuse makes the attempts of http-reuse lanes as an HTTP client does that keeps one connection when it is idle: an
@@ -75,7 +75,7 @@ func (r *reuse) start(f *flight) {
 	case errno != 0:
 		r.tcp.failStream(f, errno)
 	case n < len(request): // the last request was answered, so its room is free
-		r.tcp.end(f, reports.Probe, "request not taken whole")
+		r.tcp.end(f, record.Probe, "request not taken whole")
 	}
 }
 
@@ -109,23 +109,23 @@ func (r *reuse) leave(n *lane) {
 	e := r.tcp.engine
 	now := e.host.now()
 	f := e.take(n)
-	f.Attempt = reports.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now, Source: k.source, TupleAge: now - k.used}
+	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now, Source: k.source, TupleAge: now - k.used}
 	n.cursor.next++
 	e.finish(f, k.died.class, k.died.detail)
 }
 
 // over decides, for an attempt that ends, what it has seen and whether its connection is kept.
-func (r *reuse) over(f *flight, class reports.Class, detail string) (reports.Class, string, bool) {
+func (r *reuse) over(f *flight, class record.Class, detail string) (record.Class, string, bool) {
 	k := r.of(f.lane)
-	good := class == reports.OK || class == reports.Delayed
+	good := class == record.OK || class == record.Delayed
 	switch {
 	case k.user == f && good:
 		k.user = nil
 		return class, detail, k.alive()
 	case k.user == f:
 		k.user, k.fd = nil, -1
-		if (class == reports.Reset || class == reports.Closed) && len(f.partial) == 0 {
-			class, detail = reports.Reset, DetailRetried
+		if (class == record.Reset || class == record.Closed) && len(f.partial) == 0 {
+			class, detail = record.Reset, DetailRetried
 		}
 		k.look(class)
 		return class, detail, false
@@ -171,14 +171,14 @@ func (k *keptSocket) alive() bool {
 	case errno != 0:
 		k.died.class, k.died.detail = classifyStream(errno)
 	case n > 0:
-		k.died = death{reports.Misrouted, "bytes after the answer"}
+		k.died = death{record.Misrouted, "bytes after the answer"}
 	}
 	k.look(k.died.class)
 	return false
 }
 
 // look tries a new connection when the kept one has failed.
-func (k *keptSocket) look(class reports.Class) {
+func (k *keptSocket) look(class record.Class) {
 	if class.Dropped() && class != 0 {
 		k.reuse.tcp.engine.look(k.lane, k.source)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // converse serves requests on each connection until then returns false, and closes it.
@@ -51,7 +51,7 @@ func TestReuseKeepsOneConnection(t *testing.T) {
 	var over time.Duration // when the last of the earlier attempts had its answer
 	sources, made := map[netip.AddrPort]bool{}, 0
 	for _, a := range probe(t, l, 10) {
-		if a.Class != reports.OK || a.Backend != "web-1" {
+		if a.Class != record.OK || a.Backend != "web-1" {
 			t.Errorf("attempt %d is %v (%s) by %q", a.Seq, a.Class, a.Detail, a.Backend)
 		}
 		fresh := a.Seq == 0 || a.Start < over
@@ -72,9 +72,9 @@ func TestReuseKeepsOneConnection(t *testing.T) {
 
 // secondsAre asserts that the first attempt on each connection is ok, and that the second, the last there, is not. A machine
 // that stands still for longer than the gap of the lane makes one connection more, and changes nothing of that.
-func secondsAre(t *testing.T, attempts []reports.Attempt, want reports.Class, detail string) {
+func secondsAre(t *testing.T, attempts []record.Attempt, want record.Class, detail string) {
 	t.Helper()
-	connections := map[netip.AddrPort][]reports.Attempt{}
+	connections := map[netip.AddrPort][]record.Attempt{}
 	for _, a := range attempts {
 		connections[a.Source] = append(connections[a.Source], a)
 	}
@@ -96,10 +96,10 @@ func secondsAre(t *testing.T, attempts []reports.Attempt, want reports.Class, de
 	}
 }
 
-func allOK(t *testing.T, attempts []reports.Attempt) {
+func allOK(t *testing.T, attempts []record.Attempt) {
 	t.Helper()
 	for _, a := range attempts {
-		if a.Class != reports.OK || a.Detail != "" {
+		if a.Class != record.OK || a.Detail != "" {
 			t.Errorf("attempt %d is %v (%s), want ok", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -121,7 +121,7 @@ func TestReuseTellsWhatARetryWouldHide(t *testing.T) {
 				}
 				return say(c)
 			})
-			secondsAre(t, probe(t, l, 10), reports.Reset, DetailRetried)
+			secondsAre(t, probe(t, l, 10), record.Reset, DetailRetried)
 		})
 	}
 }
@@ -156,10 +156,10 @@ func TestReuseWhileIdle(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  func(c *net.TCPConn)
-		want reports.Class
+		want record.Class
 	}{
-		{"closed", func(*net.TCPConn) {}, reports.OK},
-		{"reset", func(c *net.TCPConn) { _ = c.SetLinger(0) }, reports.Reset},
+		{"closed", func(*net.TCPConn) {}, record.OK},
+		{"reset", func(c *net.TCPConn) { _ = c.SetLinger(0) }, record.Reset},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +171,7 @@ func TestReuseWhileIdle(t *testing.T) {
 			})
 			l.Rate = 4
 			attempts := probe(t, l, 7) // the last one's connection is over at the end of the lane, and is told of too
-			if test.want == reports.OK {
+			if test.want == record.OK {
 				allOK(t, attempts)
 				return
 			}
@@ -193,7 +193,7 @@ func TestReuseDoesNotQueue(t *testing.T) {
 		return say(c)
 	})
 	for _, a := range probe(t, l, 20) {
-		if a.Class != reports.OK || a.Total > 3*time.Second {
+		if a.Class != record.OK || a.Total > 3*time.Second {
 			t.Errorf("attempt %d is %v (%s) after %v", a.Seq, a.Class, a.Detail, a.Total)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -23,7 +24,7 @@ func TestAnHourOfAttemptsLeavesNothingBehind(t *testing.T) {
 	var early, late int64
 	n := 0
 	trial := &trial{host: &fakeHost{}}
-	trial.Engine = newEngine(Config{Seed: 1, Flush: func() {}, Record: func(a reports.Attempt) {
+	trial.Engine = newEngine(Config{Seed: 1, Flush: func() {}, Record: func(a record.Attempt) {
 		n++
 		switch a.Seq {
 		case 10 * 60 * rate:
@@ -65,14 +66,14 @@ const (
 func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 	const rate, hour = 200, time.Hour
 	dir := t.TempDir()
-	record, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{SchemaVersion: reports.HistoryVersion, Scenario: "soak", Record: reports.RecordThinned})
+	recorder, err := record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{SchemaVersion: record.HistoryVersion, Scenario: "soak", Record: record.RecordThinned})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pipe, out := io.Pipe()
 	copied := make(chan error, 1)
 	var sent, written atomic.Int64
-	go func() { copied <- copyAttempts(pipe, record, &written) }()
+	go func() { copied <- copyAttempts(pipe, recorder, &written) }()
 	sink := newSink(out, func(err error) { t.Error(err) })
 	// The fake machine's time waits for nobody. So that the spool is not what is measured, it waits for the record here.
 	settle := func() {
@@ -83,7 +84,7 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 	}
 	var early, late int64
 	trial := &trial{host: &fakeHost{}}
-	trial.Engine = newEngine(Config{Seed: 1, Flush: sink.flush, Record: func(a reports.Attempt) {
+	trial.Engine = newEngine(Config{Seed: 1, Flush: sink.flush, Record: func(a record.Attempt) {
 		a.Backend, a.Node = "web-1", "node-1"
 		sent.Add(1)
 		sink.record(a)
@@ -98,17 +99,17 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 			settle()
 		}
 	}}, trial.host)
-	failing := func(seq uint64) reports.Class { // half a second at minutes 10, 30 and 50
+	failing := func(seq uint64) record.Class { // half a second at minutes 10, 30 and 50
 		if second := seq / rate; (second == 600 || second == 1800 || second == 3000) && seq%rate < rate/2 {
-			return reports.ReplyTimeout
+			return record.ReplyTimeout
 		}
-		return reports.OK
+		return record.OK
 	}
-	proving := func(seq uint64) reports.Class { // from 2.0 s to 2.2 s
+	proving := func(seq uint64) record.Class { // from 2.0 s to 2.2 s
 		if seq >= 2*rate && seq < 2*rate+rate/5 {
-			return reports.ReplyTimeout
+			return record.ReplyTimeout
 		}
-		return reports.OK
+		return record.OK
 	}
 	trial.protocols = map[string]protocol{
 		ProtocolTCPNew:   &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: failing},
@@ -116,27 +117,27 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 	web, canary := testLane(rate), testLane(rate)
 	canary.ID, canary.Name, canary.Protocol, canary.Control = 2, "canary", ProtocolUDPFresh, true
 	for _, l := range []Lane{web, canary} {
-		record.Event(l.Event(0))
+		recorder.Event(l.Event(0))
 	}
-	tell := func(at time.Duration, kind reports.Kind, object string, attrs map[string]string) {
-		record.Event(reports.Event{At: at, Kind: kind, Object: object, Text: object, Attrs: attrs})
+	tell := func(at time.Duration, kind record.Kind, object string, attrs map[string]string) {
+		recorder.Event(record.Event{At: at, LegacyKind: kind, Object: object, Text: object, Attrs: attrs})
 	}
-	tell(0, reports.EventPhase, "baseline", nil)
+	tell(0, record.KindPhase, "baseline", nil)
 	for _, e := range Injected("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
-		record.Event(e)
+		recorder.Event(e)
 	}
-	tell(5*time.Second, reports.EventPhase, "scenario", nil)
-	tell(5*time.Second, reports.EventStep, "soak", map[string]string{"state": "begin"})
+	tell(5*time.Second, record.KindPhase, "scenario", nil)
+	tell(5*time.Second, record.KindStep, "soak", map[string]string{"state": "begin"})
 	if err := errors.Join(trial.Start(canary, 0), trial.Stop(canary.ID, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	trial.run(t, web, 0, hour)
-	tell(hour, reports.EventStep, "soak", map[string]string{"state": "end"})
-	tell(hour, reports.EventPhase, "end", nil)
-	if err := errors.Join(sink.close(), out.Close(), <-copied, record.Close()); err != nil {
+	tell(hour, record.KindStep, "soak", map[string]string{"state": "end"})
+	tell(hour, record.KindPhase, "end", nil)
+	if err := errors.Join(sink.close(), out.Close(), <-copied, recorder.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +166,8 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 }
 
 // copyAttempts records what a worker writes, as those who start one do.
-func copyAttempts(from io.Reader, record *reports.HistoryWriter, written *atomic.Int64) error {
-	r := reports.NewAttemptReader(from)
+func copyAttempts(from io.Reader, recorder *record.HistoryWriter, written *atomic.Int64) error {
+	r := record.NewAttemptReader(from)
 	for {
 		a, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -175,7 +176,7 @@ func copyAttempts(from io.Reader, record *reports.HistoryWriter, written *atomic
 		if err != nil {
 			return err
 		}
-		record.Attempt(a)
+		recorder.Attempt(a)
 		written.Add(1)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // evenSource draws from a walk, and skips tuples until one has the wanted hash. The attempts want the nodes' shares of the
@@ -35,12 +35,12 @@ func (s evenSource) next(k uint64, now time.Duration) (tuple netip.AddrPort, age
 	moved := share / 2 * (k / n * golden >> 32) >> 32 // in the middle half: the quarters beside it are what a hash may be off
 	want, within := uint32(k%n*share+share/4+moved), spreadWithin(s.nodes)
 	if s.like.IsValid() {
-		want = reports.FlowHash(s.like, s.target, s.seed)
+		want = record.FlowHash(s.like, s.target, s.seed)
 	}
 	for range spreadTries * int(drawn(s.nodes)) {
 		tuple, age, ok = s.fresh.next(k, now)
 		// The sum wraps, as the range does.
-		if !ok || reports.FlowHash(tuple, s.target, s.seed)-want+within < 2*within {
+		if !ok || record.FlowHash(tuple, s.target, s.seed)-want+within < 2*within {
 			break
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The promise: each node has its turn, however many of them the balancer sends to. The same measure on random sources shows
@@ -36,7 +36,7 @@ func longestWait(s source, target netip.AddrPort, seed uint32, nodes int) int {
 	longest := 0
 	for k := range 3000 {
 		tuple, _, _ := s.next(uint64(k), 0)
-		node := reports.PickNode(tuple, target, seed, nodes)
+		node := record.PickNode(tuple, target, seed, nodes)
 		if last[node] > 0 {
 			longest = max(longest, k+1-last[node])
 		}

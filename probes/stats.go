@@ -6,7 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The range of the lateness histogram: 1 us to a minute, with two digits.
@@ -22,7 +22,7 @@ type LaneStats struct {
 
 	mu         sync.Mutex
 	attempts   uint64
-	classes    [reports.Probe + 1]uint64
+	classes    [record.Probe + 1]uint64
 	lateness   *hdrhistogram.Histogram
 	peakFlight int
 }
@@ -30,9 +30,9 @@ type LaneStats struct {
 // Counts is a moment's view of a lane.
 type Counts struct {
 	Lane         Lane
-	Attempts     uint64                   // whose outcome is known
-	Classes      map[reports.Class]uint64 // without those that are 0
-	Lateness     *hdrhistogram.Histogram  // of the starts, in nanoseconds, to 1 %; a minute stands for more
+	Attempts     uint64                  // whose outcome is known
+	Classes      map[record.Class]uint64 // without those that are 0
+	Lateness     *hdrhistogram.Histogram // of the starts, in nanoseconds, to 1 %; a minute stands for more
 	PeakInFlight int
 }
 
@@ -40,7 +40,7 @@ func newLaneStats(l Lane) *LaneStats {
 	return &LaneStats{lane: l, lateness: hdrhistogram.New(lateMin, lateMax, lateDigits)}
 }
 
-func (s *LaneStats) count(a *reports.Attempt) {
+func (s *LaneStats) count(a *record.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts++
@@ -60,11 +60,11 @@ func (s *LaneStats) peak(inFlight int) {
 func (s *LaneStats) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := Counts{Lane: s.lane, Attempts: s.attempts, Classes: map[reports.Class]uint64{}, PeakInFlight: s.peakFlight,
+	c := Counts{Lane: s.lane, Attempts: s.attempts, Classes: map[record.Class]uint64{}, PeakInFlight: s.peakFlight,
 		Lateness: hdrhistogram.Import(s.lateness.Export())}
 	for class, n := range s.classes {
 		if n > 0 {
-			c.Classes[reports.Class(class)] = n
+			c.Classes[record.Class(class)] = n
 		}
 	}
 	return c

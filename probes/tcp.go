@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // tcp makes the attempts of tcp-new lanes: bind, connect, one HTTP request, its answer, close.
@@ -24,7 +24,7 @@ type tcp struct {
 	sockets *sockets
 	words   words
 	// keep, if set, may take over the socket of an attempt that ends, and knows better how it ended; see reuse.
-	keep    func(f *flight, class reports.Class, detail string) (reports.Class, string, bool)
+	keep    func(f *flight, class record.Class, detail string) (record.Class, string, bool)
 	buffer  [2 * maxReply]byte
 	request []byte
 }
@@ -49,11 +49,11 @@ func (t *tcp) start(f *flight) {
 		return
 	}
 	if errno != 0 {
-		t.engine.finish(f, reports.Probe, errnoName(errno))
+		t.engine.finish(f, record.Probe, errnoName(errno))
 		return
 	}
 	if errno := t.sockets.deafen(f); errno != 0 {
-		t.end(f, reports.Probe, errnoName(errno))
+		t.end(f, record.Probe, errnoName(errno))
 		return
 	}
 	errno = t.sockets.connect(f.fd, f.lane.Target)
@@ -63,7 +63,7 @@ func (t *tcp) start(f *flight) {
 		return
 	}
 	if errno := t.poller.watch(f.fd, f.token, f.generation); errno != 0 {
-		t.end(f, reports.Probe, errnoName(errno))
+		t.end(f, record.Probe, errnoName(errno))
 		return
 	}
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
@@ -129,7 +129,7 @@ func (t *tcp) connected(f *flight, events uint32) {
 	f.Connect = now - f.Start
 	f.Retrans = t.sockets.retransmits(f.fd)
 	if errno := t.sockets.established(f.fd, f.lane.Target); errno != 0 {
-		t.end(f, reports.Probe, errnoName(errno))
+		t.end(f, record.Probe, errnoName(errno))
 		return
 	}
 	f.leave()
@@ -140,7 +140,7 @@ func (t *tcp) connected(f *flight, events uint32) {
 	case errno != 0:
 		t.failStream(f, errno)
 	case n < len(request): // a new connection always has room for a request of this size
-		t.end(f, reports.Probe, "request not taken whole")
+		t.end(f, record.Probe, "request not taken whole")
 	case events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0:
 		t.receive(f)
 	}
@@ -184,12 +184,12 @@ func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
 	who, done, fault := parseReply(answer, ended, f.lane.Status)
 	if !done {
 		if ended {
-			t.end(f, reports.Closed, DetailEnd)
+			t.end(f, record.Closed, DetailEnd)
 		}
 		return ended
 	}
 	if fault != "" {
-		t.end(f, reports.Misrouted, fault)
+		t.end(f, record.Misrouted, fault)
 		return true
 	}
 	t.identify(f, who)
@@ -211,20 +211,20 @@ func (t *tcp) identify(f *flight, who identity) {
 const synLost = 500 * time.Millisecond
 
 // answered names an attempt with a well-formed answer after the time total.
-func answered(a *reports.Attempt, l *Lane, total time.Duration) (reports.Class, string) {
+func answered(a *record.Attempt, l *Lane, total time.Duration) (record.Class, string) {
 	switch {
 	case len(l.Backends) > 0 && a.Backend == "":
-		return reports.Misrouted, DetailNoIdentity
+		return record.Misrouted, DetailNoIdentity
 	case !allowed(l.Backends, a.Backend):
-		return reports.Misrouted, DetailBackend
+		return record.Misrouted, DetailBackend
 	case a.Retrans > 0 && a.Connect >= synLost:
-		return reports.Delayed, ""
+		return record.Delayed, ""
 	case l.DelayedAfter > 0 && total > l.DelayedAfter:
-		return reports.Delayed, DetailSlow
+		return record.Delayed, DetailSlow
 	case a.Retrans > 0:
-		return reports.OK, DetailRemembered
+		return record.OK, DetailRemembered
 	}
-	return reports.OK, ""
+	return record.OK, ""
 }
 
 func allowed(prefixes []string, backend string) bool {
@@ -234,11 +234,11 @@ func allowed(prefixes []string, backend string) bool {
 // expire ends an attempt whose deadline has passed.
 func (t *tcp) expire(f *flight) {
 	if f.list == &f.lane.waiting {
-		t.end(f, reports.ReplyTimeout, "")
+		t.end(f, record.ReplyTimeout, "")
 		return
 	}
 	f.Retrans = t.sockets.retransmits(f.fd)
-	t.end(f, reports.ConnectTimeout, "")
+	t.end(f, record.ConnectTimeout, "")
 }
 
 // failDial ends an attempt whose connect call failed at once.
@@ -255,7 +255,7 @@ func (t *tcp) failWith(f *flight, errno unix.Errno, queued icmp) {
 	f.Retrans = t.sockets.retransmits(f.fd)
 	f.Offender = queued.offender
 	class, detail := classifyDial(errno, queued)
-	if class == reports.Reset || class == reports.Closed { // established and over before we looked; not later than now
+	if class == record.Reset || class == record.Closed { // established and over before we looked; not later than now
 		f.Connect = t.engine.host.now() - f.Start
 	}
 	t.end(f, class, detail)
@@ -269,8 +269,8 @@ func (t *tcp) failStream(f *flight, errno unix.Errno) {
 // end closes the socket and ends the attempt. A connection that gave its answer ends as the lane says. One that failed
 // is aborted in any case: an orphan that goes on sending after its outcome was recorded would be in nobody's account,
 // and would keep a five-tuple of a reuse lane from being dialled again.
-func (t *tcp) end(f *flight, class reports.Class, detail string) {
-	good := class == reports.OK || class == reports.Delayed
+func (t *tcp) end(f *flight, class record.Class, detail string) {
+	good := class == record.OK || class == record.Delayed
 	fd, abort, kept := f.fd, f.lane.Close == CloseRST || !good, false
 	if t.keep != nil {
 		class, detail, kept = t.keep(f, class, detail)

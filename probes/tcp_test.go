@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // probe runs a lane on this machine's own network for some attempts and returns what became of them, by number.
-func probe(t *testing.T, l Lane, attempts int) []reports.Attempt {
+func probe(t *testing.T, l Lane, attempts int) []record.Attempt {
 	t.Helper()
 	got, err := probeFrom(monotonic(t), 10*time.Millisecond, l, attempts)
 	if err != nil {
@@ -26,9 +26,9 @@ func probe(t *testing.T, l Lane, attempts int) []reports.Attempt {
 }
 
 // probeFrom makes the attempts of a lane that starts at the offset from, in the network namespace of the caller.
-func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []reports.Attempt, err error) {
+func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []record.Attempt, err error) {
 	// The seed changes, so that the five-tuples are not those that the last test left in TIME_WAIT.
-	engine, err := New(Config{Base: base, Seed: base, Record: func(a reports.Attempt) { got = append(got, a) }})
+	engine, err := New(Config{Base: base, Seed: base, Record: func(a record.Attempt) { got = append(got, a) }})
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +57,11 @@ func TestOutcomesOnLoopback(t *testing.T) {
 		name   string
 		server func(net.Listener)
 		change func(*Lane)
-		class  reports.Class
+		class  record.Class
 		detail string
 	}{
-		{name: "an answer", server: say(answer("web-1", "node-1")), class: reports.OK},
-		{name: "an answer, then rst", server: say(answer("web-1", "node-1")), change: func(l *Lane) { l.Close = CloseRST }, class: reports.OK},
+		{name: "an answer", server: say(answer("web-1", "node-1")), class: record.OK},
+		{name: "an answer, then rst", server: say(answer("web-1", "node-1")), change: func(l *Lane) { l.Close = CloseRST }, class: record.OK},
 		{name: "an answer in pieces", server: do(func(c *net.TCPConn) {
 			_ = c.SetNoDelay(true)
 			for _, b := range []byte(answer("web-1", "node-1")) {
@@ -70,41 +70,41 @@ func TestOutcomesOnLoopback(t *testing.T) {
 				}
 			}
 			_, _ = io.Copy(io.Discard, c)
-		}), class: reports.OK},
-		{name: "an answer up to the end", server: do(func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nweb-1\n") }), class: reports.OK},
+		}), class: record.OK},
+		{name: "an answer up to the end", server: do(func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nweb-1\n") }), class: record.OK},
 		{name: "an answer and a reset", server: do(func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, answer("web-1", "node-1"))
 			_ = c.SetLinger(0)
-		}), class: reports.OK},
+		}), class: record.OK},
 		{name: "late for the threshold", server: do(func(c *net.TCPConn) {
 			time.Sleep(50 * time.Millisecond) // the answer's time is what is tested
 			_, _ = io.WriteString(c, answer("web-1", "node-1"))
-		}), change: func(l *Lane) { l.DelayedAfter = 40 * time.Millisecond }, class: reports.Delayed, detail: DetailSlow},
-		{name: "another pod", server: say(answer("other-1", "node-1")), class: reports.Misrouted, detail: DetailBackend},
-		{name: "no pod", server: say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: reports.Misrouted, detail: DetailNoIdentity},
-		{name: "an error page", server: say("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: reports.Misrouted, detail: "status 503"},
-		{name: "garbage", server: say("\x16\x03\x01"), class: reports.Misrouted, detail: "not HTTP"},
-		{name: "closed at once", server: do(func(*net.TCPConn) {}), class: reports.Closed, detail: DetailEnd},
+		}), change: func(l *Lane) { l.DelayedAfter = 40 * time.Millisecond }, class: record.Delayed, detail: DetailSlow},
+		{name: "another pod", server: say(answer("other-1", "node-1")), class: record.Misrouted, detail: DetailBackend},
+		{name: "no pod", server: say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: DetailNoIdentity},
+		{name: "an error page", server: say("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: "status 503"},
+		{name: "garbage", server: say("\x16\x03\x01"), class: record.Misrouted, detail: "not HTTP"},
+		{name: "closed at once", server: do(func(*net.TCPConn) {}), class: record.Closed, detail: DetailEnd},
 		{name: "closed within the answer", server: do(func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")
-		}), class: reports.Closed, detail: DetailEnd},
-		{name: "reset at once", server: do(reset), class: reports.Reset, detail: "ECONNRESET"},
+		}), class: record.Closed, detail: DetailEnd},
+		{name: "reset at once", server: do(reset), class: record.Reset, detail: "ECONNRESET"},
 		{name: "reset within the answer", server: do(func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")
 			_ = c.SetLinger(0)
-		}), class: reports.Reset, detail: "ECONNRESET"},
+		}), class: record.Reset, detail: "ECONNRESET"},
 		{name: "reset before the request", server: func(l net.Listener) {
 			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 				reset(c.(*net.TCPConn))
 				c.Close()
 			}
-		}, class: reports.Reset, detail: "ECONNRESET"},
+		}, class: record.Reset, detail: "ECONNRESET"},
 		{name: "silence", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
-			change: func(l *Lane) { l.ReplyDeadline = 50 * time.Millisecond }, class: reports.ReplyTimeout},
-		{name: "nobody listens", server: func(l net.Listener) { l.Close() }, class: reports.Refused},
+			change: func(l *Lane) { l.ReplyDeadline = 50 * time.Millisecond }, class: record.ReplyTimeout},
+		{name: "nobody listens", server: func(l net.Listener) { l.Close() }, class: record.Refused},
 		// Reserved (RFC 1112): documentation ranges, too, are in use on some machines.
 		{name: "an address that is not ours", server: say(answer("web-1", "node-1")),
-			change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("240.0.0.0/24") }, class: reports.Probe, detail: "EADDRNOTAVAIL"},
+			change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("240.0.0.0/24") }, class: record.Probe, detail: "EADDRNOTAVAIL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := loopbackLane(listen(t, test.server), 200)
@@ -115,10 +115,10 @@ func TestOutcomesOnLoopback(t *testing.T) {
 				if a.Class != test.class || a.Detail != test.detail {
 					t.Errorf("attempt %d is %v (%s), want %v (%s)", a.Seq, a.Class, a.Detail, test.class, test.detail)
 				}
-				if never := a.Class == reports.Probe || a.Class == reports.Refused; never != (a.Connect == 0) || a.Total < a.Connect {
+				if never := a.Class == record.Probe || a.Class == record.Refused; never != (a.Connect == 0) || a.Total < a.Connect {
 					t.Errorf("attempt %d is %v with a connect time of %v of %v", a.Seq, a.Class, a.Connect, a.Total)
 				}
-				if a.Class != reports.Probe && (a.Source.Port() == 0 || !a.Source.Addr().IsLoopback()) {
+				if a.Class != record.Probe && (a.Source.Port() == 0 || !a.Source.Addr().IsLoopback()) {
 					t.Errorf("attempt %d has source %s", a.Seq, a.Source)
 				}
 			}
@@ -139,8 +139,8 @@ func TestPortsOfOthersArePassedOver(t *testing.T) {
 		}
 		taken[port] = true
 	}
-	var got []reports.Attempt
-	engine, err := New(Config{Base: monotonic(t), Record: func(a reports.Attempt) { got = append(got, a) }})
+	var got []record.Attempt
+	engine, err := New(Config{Base: monotonic(t), Record: func(a record.Attempt) { got = append(got, a) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestPortsOfOthersArePassedOver(t *testing.T) {
 	}
 	seen := map[uint16]bool{}
 	for _, a := range got {
-		if port := a.Source.Port(); a.Class != reports.OK || a.TupleAge != 0 || taken[port] || seen[port] {
+		if port := a.Source.Port(); a.Class != record.OK || a.TupleAge != 0 || taken[port] || seen[port] {
 			t.Errorf("attempt %d from port %d is %v (%s)", a.Seq, port, a.Class, a.Detail)
 		}
 		seen[a.Source.Port()] = true
@@ -174,7 +174,7 @@ func TestNoDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errno := s.open(unix.SOCK_STREAM, target, netip.AddrPort{}, false)
-	if class, detail := classifyDial(errno, icmp{}); class != reports.Probe || detail != "EMFILE" {
+	if class, detail := classifyDial(errno, icmp{}); class != record.Probe || detail != "EMFILE" {
 		t.Errorf("%v (%s), want probe (EMFILE)", class, detail)
 	}
 }

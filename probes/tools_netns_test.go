@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -95,7 +96,7 @@ func benchWires(t *testing.T) *wires {
 	l := wiredLane(50)
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		attempts := w.probe(t, monotonic(t), 0, l, 1)
-		if len(attempts) == 1 && attempts[0].Class == reports.OK {
+		if len(attempts) == 1 && attempts[0].Class == record.OK {
 			return w
 		}
 		if time.Now().After(deadline) {
@@ -146,14 +147,14 @@ func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os
 	}
 	time.AfterFunc(benchTime+200*time.Millisecond, func() { in.Close() })
 	dir := t.TempDir()
-	history, err := reports.NewHistoryWriter(dir, reports.Run{})
+	history, err := record.NewHistoryWriter(dir, record.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	history.Event(l.Event(begin))
 	m := measured{}
 	var lateness []time.Duration
-	for r := reports.NewAttemptReader(out); ; {
+	for r := record.NewAttemptReader(out); ; {
 		a, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -163,17 +164,17 @@ func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os
 		}
 		history.Attempt(a)
 		lateness = append(lateness, a.Lateness())
-		if a.Class != reports.OK {
+		if a.Class != record.OK {
 			m.bad++
 		}
-		if a.Class != reports.Probe { // those were not made
+		if a.Class != record.Probe { // those were not made
 			m.count++
 		}
 	}
 	if err := errors.Join(c.Wait(), history.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // udp makes the attempts of udp-fresh and udp-sticky lanes: one datagram with the attempt's number, and an answer that
@@ -89,9 +89,9 @@ func (u *udp) ready(f *flight, _ uint32) {
 }
 
 // judge names an attempt by its answer.
-func (u *udp) judge(f *flight, who identity, fault string) (reports.Class, string) {
+func (u *udp) judge(f *flight, who identity, fault string) (record.Class, string) {
 	if fault != "" {
-		return reports.Misrouted, fault
+		return record.Misrouted, fault
 	}
 	u.tcp.identify(f, who)
 	return answered(&f.Attempt, &f.lane.Lane, u.tcp.engine.host.now()-f.Start)
@@ -108,7 +108,7 @@ func (u *udp) fail(f *flight, errno unix.Errno) {
 	u.end(f, class, detail)
 }
 
-func (u *udp) end(f *flight, class reports.Class, detail string) {
+func (u *udp) end(f *flight, class record.Class, detail string) {
 	fd := f.fd
 	u.tcp.engine.finish(f, class, detail)
 	if fd >= 0 {
@@ -117,7 +117,7 @@ func (u *udp) end(f *flight, class reports.Class, detail string) {
 }
 
 // expire ends an attempt that was not answered in time.
-func (u *udp) expire(f *flight) { u.end(f, reports.ReplyTimeout, "") }
+func (u *udp) expire(f *flight) { u.end(f, record.ReplyTimeout, "") }
 
 // cancel closes the socket of an attempt that has its own.
 func (u *udp) cancel(f *flight) {
@@ -165,7 +165,7 @@ func (u *udp) stick(f *flight) {
 	if s.stray != "" {
 		stray := s.stray
 		s.stray = ""
-		u.tcp.engine.finish(f, reports.Misrouted, stray)
+		u.tcp.engine.finish(f, record.Misrouted, stray)
 		return
 	}
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
@@ -245,7 +245,7 @@ func (s *stickySocket) receive(answer []byte) {
 // charge gives a wrong answer to the attempt that has waited longest, or else to the next one.
 func (s *stickySocket) charge(fault string) {
 	if f := s.lane.waiting.first; f != nil {
-		s.udp.tcp.engine.finish(f, reports.Misrouted, fault)
+		s.udp.tcp.engine.finish(f, record.Misrouted, fault)
 		return
 	}
 	s.stray = fault

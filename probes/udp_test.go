@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // datagrams gives an address with a server that hands each datagram, without its first word, to answer.
@@ -55,23 +55,23 @@ func TestDatagramOutcomes(t *testing.T) {
 		name   string
 		server func(string, func(string))
 		change func(*Lane)
-		class  reports.Class
+		class  record.Class
 		detail string
 	}{
-		{name: "an answer", server: identified("web-1"), class: reports.OK},
+		{name: "an answer", server: identified("web-1"), class: record.OK},
 		{name: "an answer that only repeats the number", server: func(number string, say func(string)) { say(number) },
-			change: func(l *Lane) { l.Backends = nil }, class: reports.OK},
-		{name: "no identity", server: func(number string, say func(string)) { say(number) }, class: reports.Misrouted, detail: DetailNoIdentity},
-		{name: "another pod", server: identified("db-1"), class: reports.Misrouted, detail: DetailBackend},
+			change: func(l *Lane) { l.Backends = nil }, class: record.OK},
+		{name: "no identity", server: func(number string, say func(string)) { say(number) }, class: record.Misrouted, detail: DetailNoIdentity},
+		{name: "another pod", server: identified("db-1"), class: record.Misrouted, detail: DetailBackend},
 		{name: "another lane's answer", server: func(_ string, say func(string)) { say("9/0 web-1 node-1 abc 0") },
-			class: reports.Misrouted, detail: DetailOther},
+			class: record.Misrouted, detail: DetailOther},
 		{name: "a number never sent", server: func(_ string, say func(string)) { say("1/99999 web-1 node-1 abc 0") },
-			class: reports.Misrouted, detail: DetailOther},
-		{name: "garbage", server: func(_ string, say func(string)) { say("hello, who is there?") }, class: reports.Misrouted, detail: "not an answer"},
-		{name: "silence", server: func(string, func(string)) {}, change: quick, class: reports.ReplyTimeout},
+			class: record.Misrouted, detail: DetailOther},
+		{name: "garbage", server: func(_ string, say func(string)) { say("hello, who is there?") }, class: record.Misrouted, detail: "not an answer"},
+		{name: "silence", server: func(string, func(string)) {}, change: quick, class: record.ReplyTimeout},
 		{name: "late", server: func(number string, say func(string)) {
 			time.AfterFunc(150*time.Millisecond, func() { identified("web-1")(number, say) }) // the answer's time is what is tested
-		}, change: func(l *Lane) { l.DelayedAfter = 100 * time.Millisecond }, class: reports.Delayed, detail: DetailSlow},
+		}, change: func(l *Lane) { l.DelayedAfter = 100 * time.Millisecond }, class: record.Delayed, detail: DetailSlow},
 	} {
 		for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
 			t.Run(test.name+"/"+protocol, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDatagramOutcomes(t *testing.T) {
 					if a.Class != test.class || a.Detail != test.detail {
 						t.Errorf("attempt %d is %v (%s), want %v (%s)", a.Seq, a.Class, a.Detail, test.class, test.detail)
 					}
-					if a.Class == reports.OK && l.Backends != nil && (a.Backend != "web-1" || a.Node != "node-1") {
+					if a.Class == record.OK && l.Backends != nil && (a.Backend != "web-1" || a.Node != "node-1") {
 						t.Errorf("attempt %d was answered by %s on %s", a.Seq, a.Backend, a.Node)
 					}
 					if a.Connect != 0 || a.Source.Port() == 0 {
@@ -119,7 +119,7 @@ func TestSecondAndLateAnswersAreTold(t *testing.T) {
 	l.Rate, l.ReplyDeadline = 20, 100*time.Millisecond
 	details := map[string]int{}
 	for _, a := range probe(t, l, 12) {
-		if want := a.Seq == 5; want != (a.Class == reports.ReplyTimeout) {
+		if want := a.Seq == 5; want != (a.Class == record.ReplyTimeout) {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 		details[a.Detail]++
@@ -142,7 +142,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		}
 	})
 	for _, a := range probe(t, udpLane(ProtocolUDPSticky, target), 10) {
-		if a.Class != reports.OK {
+		if a.Class != record.OK {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -158,7 +158,7 @@ func TestNobodyListensForDatagrams(t *testing.T) {
 	conn.Close()
 	for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
 		for _, a := range probe(t, udpLane(protocol, target), 10) {
-			if a.Class != reports.Rejected || a.Detail != "icmp 3/3" || a.Offender != target.Addr() {
+			if a.Class != record.Rejected || a.Detail != "icmp 3/3" || a.Offender != target.Addr() {
 				t.Errorf("%s: attempt %d is %v (%s) by %v", protocol, a.Seq, a.Class, a.Detail, a.Offender)
 			}
 		}
@@ -185,7 +185,7 @@ func TestDeafDatagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range attempts[l.ID] {
-		if deaf := a.Start >= from && a.Start < until; !tooLate(t, a) && deaf != (a.Class == reports.ReplyTimeout) {
+		if deaf := a.Start >= from && a.Start < until; !tooLate(t, a) && deaf != (a.Class == record.ReplyTimeout) {
 			t.Errorf("attempt %d at %v is %v (%s)", a.Seq, a.Start-begin, a.Class, a.Detail)
 		}
 	}

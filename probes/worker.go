@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // order is one line of the worker's input. The first line has base and seed; each line after it is for one lane.
@@ -68,7 +68,7 @@ func (o *Orders) write(line order) error {
 }
 
 // Work is the probe worker: it obeys the orders on in (see Orders) and writes every attempt to out, in the form of
-// reports.AttemptWriter, as its outcome becomes known, at most FlushAfter later. When in ends it stops all lanes, waits
+// record.AttemptWriter, as its outcome becomes known, at most FlushAfter later. When in ends it stops all lanes, waits
 // for the attempts in flight (each by its deadlines at the latest), writes the rest and returns. An order that it cannot
 // obey has the same effect, and is returned as the error; so does nobody reading out. When ctx ends, the attempts in
 // flight are recorded as class probe and its cause is returned.
@@ -217,19 +217,19 @@ func (l line) order() (order, error) {
 
 // sink writes attempts, through a spool, so that a slow reader does not hold the engine up.
 type sink struct {
-	writer *reports.AttemptWriter
+	writer *record.AttemptWriter
 	spool  *spool
 	cancel context.CancelCauseFunc
 }
 
 func newSink(out io.Writer, cancel context.CancelCauseFunc) *sink {
 	s := &sink{spool: newSpool(out), cancel: cancel}
-	s.writer = reports.NewAttemptWriter(s.spool)
+	s.writer = record.NewAttemptWriter(s.spool)
 	return s
 }
 
-func (s *sink) record(a reports.Attempt) { s.check(s.writer.Write(a)) }
-func (s *sink) flush()                   { s.check(s.writer.Flush()) }
+func (s *sink) record(a record.Attempt) { s.check(s.writer.Write(a)) }
+func (s *sink) flush()                  { s.check(s.writer.Flush()) }
 
 func (s *sink) check(err error) {
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // worker runs Work, and reads what it writes.
@@ -25,15 +25,15 @@ type worker struct {
 	in   *io.PipeWriter
 	out  *io.PipeReader
 	done chan error
-	read chan reports.Attempt // closed at the end of a stream that is whole
-	seen []reports.Attempt    // those that await took
+	read chan record.Attempt // closed at the end of a stream that is whole
+	seen []record.Attempt    // those that await took
 }
 
 func startWorker(t *testing.T, ctx context.Context) *worker {
 	t.Helper()
 	inRead, inWrite := io.Pipe()
 	outRead, outWrite := io.Pipe()
-	w := &worker{base: monotonic(t), in: inWrite, out: outRead, done: make(chan error, 1), read: make(chan reports.Attempt, 100_000)}
+	w := &worker{base: monotonic(t), in: inWrite, out: outRead, done: make(chan error, 1), read: make(chan record.Attempt, 100_000)}
 	go func() {
 		err := Work(ctx, inRead, outWrite)
 		_ = inRead.Close()
@@ -42,7 +42,7 @@ func startWorker(t *testing.T, ctx context.Context) *worker {
 	}()
 	go func() {
 		defer close(w.read)
-		for r := reports.NewAttemptReader(outRead); ; {
+		for r := record.NewAttemptReader(outRead); ; {
 			a, err := r.Read()
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
@@ -79,7 +79,7 @@ func (w *worker) await(t *testing.T) {
 }
 
 // finish ends the orders and returns the attempts by lane, each in the order of its numbers.
-func (w *worker) finish(t *testing.T) (map[uint16][]reports.Attempt, error) {
+func (w *worker) finish(t *testing.T) (map[uint16][]record.Attempt, error) {
 	t.Helper()
 	_ = w.in.Close()
 	select {
@@ -96,19 +96,19 @@ func (w *worker) finish(t *testing.T) (map[uint16][]reports.Attempt, error) {
 }
 
 // numbered orders attempts by number and demands that there is each from 0 on, once.
-func numbered(t *testing.T, attempts []reports.Attempt) map[uint16][]reports.Attempt {
+func numbered(t *testing.T, attempts []record.Attempt) map[uint16][]record.Attempt {
 	t.Helper()
-	byLane := map[uint16]map[uint64]reports.Attempt{}
+	byLane := map[uint16]map[uint64]record.Attempt{}
 	for _, a := range attempts {
 		if byLane[a.Lane] == nil {
-			byLane[a.Lane] = map[uint64]reports.Attempt{}
+			byLane[a.Lane] = map[uint64]record.Attempt{}
 		}
 		if _, twice := byLane[a.Lane][a.Seq]; twice {
 			t.Errorf("attempt %d of lane %d came twice", a.Seq, a.Lane)
 		}
 		byLane[a.Lane][a.Seq] = a
 	}
-	ordered := map[uint16][]reports.Attempt{}
+	ordered := map[uint16][]record.Attempt{}
 	for id, bySeq := range byLane {
 		for seq := range uint64(len(bySeq)) {
 			a, there := bySeq[seq]
@@ -122,10 +122,10 @@ func numbered(t *testing.T, attempts []reports.Attempt) map[uint16][]reports.Att
 }
 
 // tooLate is true for an attempt that this machine did not let the worker start in time; it is demanded to say so.
-func tooLate(t *testing.T, a reports.Attempt) bool {
+func tooLate(t *testing.T, a record.Attempt) bool {
 	t.Helper()
 	late := a.Lateness() > lateLimit
-	if late != (a.Class == reports.Probe && a.Detail == DetailLate) {
+	if late != (a.Class == record.Probe && a.Detail == DetailLate) {
 		t.Errorf("attempt %d, %v late, is %v (%s)", a.Seq, a.Lateness(), a.Class, a.Detail)
 	}
 	return late
@@ -164,7 +164,7 @@ func TestWorkerAccountsForEveryAttempt(t *testing.T) {
 		if tooLate(t, a) {
 			continue
 		}
-		if a.Class != reports.OK || a.Backend != "web-1" || a.Node != "node-1" || a.Terminating != 20*time.Millisecond ||
+		if a.Class != record.OK || a.Backend != "web-1" || a.Node != "node-1" || a.Terminating != 20*time.Millisecond ||
 			!a.Source.Addr().IsLoopback() || a.Source.Port() == 0 || a.Connect <= 0 || a.Total < a.Connect {
 			t.Errorf("attempt %d: %+v", a.Seq, a)
 		}
@@ -194,13 +194,13 @@ func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
 	if took := w.now(t) - closing; took > 5*time.Second {
 		t.Errorf("the worker took %v to end, its deadlines are 0.5 s", took)
 	}
-	classes := map[reports.Class]int{}
+	classes := map[record.Class]int{}
 	for _, a := range attempts[1] {
 		if !tooLate(t, a) {
 			classes[a.Class]++
 		}
 	}
-	if classes[reports.ReplyTimeout] == 0 || len(classes) != 1 {
+	if classes[record.ReplyTimeout] == 0 || len(classes) != 1 {
 		t.Errorf("classes %v, want only reply-timeout", classes)
 	}
 }
@@ -245,7 +245,7 @@ func TestWorkerWritesWhatItHasBeforeItFails(t *testing.T) {
 		t.Errorf("error %v, want one about lane 99", err)
 	}
 	for _, a := range attempts[1] {
-		if !tooLate(t, a) && a.Class != reports.OK {
+		if !tooLate(t, a) && a.Class != record.OK {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -269,7 +269,7 @@ func TestWorkerOnInterrupt(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, a := range attempts[1] {
-		if a.Class != reports.Probe || a.Detail != DetailCancelled {
+		if a.Class != record.Probe || a.Detail != DetailCancelled {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
 	}
@@ -361,7 +361,7 @@ func TestCommandIsHidden(t *testing.T) {
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reports.NewAttemptReader(&out).Read(); !errors.Is(err, io.EOF) {
+	if _, err := record.NewAttemptReader(&out).Read(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream of no attempts is not whole: %v", err)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // CheckAgreement recounts a history attempt by attempt and compares the counts with the report's: totals, classes,
 // drops per second, lanes, paths and outages must agree with the history and with each other. It shares no arithmetic
 // with Build but the choice of the path. The error lists every disagreement.
-func CheckAgreement(h *History, r *Report) error {
+func CheckAgreement(h *record.History, r *Report) error {
 	counts, lanes, err := recountAll(h)
 	if err != nil {
 		return err
@@ -25,14 +27,14 @@ func CheckAgreement(h *History, r *Report) error {
 	sum := newRecount()
 	for i, l := range lanes {
 		where, c := r.Lanes, counts[i]
-		if l.control {
+		if l.Control {
 			where = r.Controls
 		} else {
 			sum.merge(c)
 		}
-		k := slices.IndexFunc(where, func(x LaneReport) bool { return x.Name == l.name })
+		k := slices.IndexFunc(where, func(x LaneReport) bool { return x.Name == l.Name })
 		if k < 0 {
-			errs = append(errs, fmt.Errorf("lane %s is missing from the report", l.name))
+			errs = append(errs, fmt.Errorf("lane %s is missing from the report", l.Name))
 			continue
 		}
 		c.compareLane(where[k], differ)
@@ -40,25 +42,25 @@ func CheckAgreement(h *History, r *Report) error {
 	differ("number of lanes", len(r.Lanes)+len(r.Controls), len(lanes))
 	t := r.Totals
 	differ("totals.byClass", t.ByClass, sum.words())
-	differ("totals", []int{t.Attempts, t.OK, t.Delayed, t.Dropped}, []int{sum.attempts, sum.class[OK], sum.class[Delayed], sum.dropped()})
-	differ("totals: attempts = ok + delayed + dropped + probe", t.Attempts, t.OK+t.Delayed+t.Dropped+t.ByClass[Probe.String()])
+	differ("totals", []int{t.Attempts, t.OK, t.Delayed, t.Dropped}, []int{sum.attempts, sum.class[record.OK], sum.class[record.Delayed], sum.dropped()})
+	differ("totals: attempts = ok + delayed + dropped + probe", t.Attempts, t.OK+t.Delayed+t.Dropped+t.ByClass[record.Probe.String()])
 	return errors.Join(errs...)
 }
 
 // recount is a count of attempts made from the history alone.
 type recount struct {
 	attempts  int
-	class     map[Class]int
+	class     map[record.Class]int
 	perSecond map[int]int
 	path      map[string][2]int // attempts and dropped
 	failed    map[string]int    // by node
 }
 
 func newRecount() *recount {
-	return &recount{class: map[Class]int{}, perSecond: map[int]int{}, path: map[string][2]int{}, failed: map[string]int{}}
+	return &recount{class: map[record.Class]int{}, perSecond: map[int]int{}, path: map[string][2]int{}, failed: map[string]int{}}
 }
 
-func recountAll(h *History) ([]*recount, []*lane, error) {
+func recountAll(h *record.History) ([]*recount, []*lane, error) {
 	a, err := eventsOnly(h)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +77,7 @@ func recountAll(h *History) ([]*recount, []*lane, error) {
 		if e.Bucket != nil {
 			attempt.Lane = e.Bucket.Lane
 		}
-		i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.id == attempt.Lane })
+		i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.ID == attempt.Lane })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("recounting the history: attempt %d is of lane %d, which no event declares", attempt.Seq, attempt.Lane)
 		}
@@ -84,12 +86,12 @@ func recountAll(h *History) ([]*recount, []*lane, error) {
 			counts[i].addBucket(e.Bucket)
 			continue
 		}
-		counts[i].add(&attempt, a.way(l, &attempt).node)
+		counts[i].add(&attempt, a.paths.Path(l.DeclaredLane, &attempt).Node)
 	}
 	return counts, a.lanes, nil
 }
 
-func eventsOnly(h *History) (*analysis, error) {
+func eventsOnly(h *record.History) (*analysis, error) {
 	a := newAnalysis(h.Run)
 	if err := a.readEvents(h); err != nil {
 		return nil, fmt.Errorf("recounting the history: %w", err)
@@ -97,7 +99,7 @@ func eventsOnly(h *History) (*analysis, error) {
 	return a, nil
 }
 
-func (c *recount) add(a *Attempt, node string) {
+func (c *recount) add(a *record.Attempt, node string) {
 	c.attempts++
 	c.class[a.Class]++
 	path := c.path[node]
@@ -107,16 +109,16 @@ func (c *recount) add(a *Attempt, node string) {
 		c.perSecond[int(a.Intended/time.Second)]++
 	}
 	c.path[node] = path
-	if a.Class.Dropped() || a.Class == Delayed {
+	if a.Class.Dropped() || a.Class == record.Delayed {
 		c.failed[node]++
 	}
 }
 
 // addBucket counts the attempts of a bucket: all good, and on the paths that it tells.
-func (c *recount) addBucket(b *Bucket) {
+func (c *recount) addBucket(b *record.Bucket) {
 	for _, g := range b.Groups {
 		c.attempts += int(g.Count)
-		c.class[OK] += int(g.Count)
+		c.class[record.OK] += int(g.Count)
 		path := c.path[g.Path]
 		path[0] += int(g.Count)
 		c.path[g.Path] = path
@@ -142,14 +144,14 @@ func (c *recount) dropped() int {
 
 func (c *recount) words() map[string]int {
 	words := map[string]int{}
-	for _, class := range Classes() {
+	for _, class := range record.Classes() {
 		words[class.String()] = c.class[class]
 	}
 	return words
 }
 
 func (c *recount) compareLane(l LaneReport, differ func(what string, reported, counted any)) {
-	differ("lane "+l.Name, []int{l.Attempts, l.OK, l.Delayed, l.Dropped}, []int{c.attempts, c.class[OK], c.class[Delayed], c.dropped()})
+	differ("lane "+l.Name, []int{l.Attempts, l.OK, l.Delayed, l.Dropped}, []int{c.attempts, c.class[record.OK], c.class[record.Delayed], c.dropped()})
 	perSecond := map[int]int{}
 	for second, n := range l.DroppedPerSecond {
 		if n > 0 {
@@ -173,14 +175,14 @@ func (c *recount) compareLane(l LaneReport, differ func(what string, reported, c
 // answer, every answer must come from the node that was computed, or that the balancer's log names. Answers while a
 // computed choice was changing are left out, because they decide the path themselves. The error counts the answers that
 // disagree and names the first.
-func CheckPaths(h *History) error {
+func CheckPaths(h *record.History) error {
 	a, err := eventsOnly(h)
 	if err != nil {
 		return err
 	}
 	lanes := map[uint16]*lane{}
 	for _, l := range a.lanes {
-		lanes[l.id] = l
+		lanes[l.ID] = l
 	}
 	checked, wrong, first := 0, map[string]int{}, ""
 	for e, err := range h.Entries() {
@@ -192,7 +194,7 @@ func CheckPaths(h *History) error {
 		}
 		attempt := e.Attempt
 		l := lanes[attempt.Lane]
-		if l == nil || !l.local || attempt.Node == "" || attempt.Class == Misrouted { // who answers wrongly may be anywhere
+		if l == nil || !l.Local || attempt.Node == "" || attempt.Class == record.Misrouted { // who answers wrongly may be anywhere
 			continue
 		}
 		checked++
@@ -201,7 +203,7 @@ func CheckPaths(h *History) error {
 				first = fmt.Sprintf("attempt %d at %s was answered on %s, the balancer's %s gives %s", attempt.Seq,
 					atText(seconds(attempt.Intended)), attempt.Node, source, nodeText(node))
 			}
-			wrong[l.name]++
+			wrong[l.Name]++
 		}
 	}
 	if len(wrong) == 0 {
@@ -215,11 +217,10 @@ func CheckPaths(h *History) error {
 }
 
 // chosen is the node that the balancer chose for an answered attempt, and what tells that: its table or its log.
-func (a *analysis) chosen(l *lane, at *Attempt) (node, source string) {
-	key := l.frontend()
-	if ts := a.tables[key]; !ts.logged() {
-		return a.way(l, at).node, "table" // lanes of pods that only answer for their own node
+func (a *analysis) chosen(l *lane, at *record.Attempt) (node, source string) {
+	key := l.Frontend()
+	if ts := a.paths.Of(key); !ts.Logged() {
+		return a.paths.Path(l.DeclaredLane, at).Node, "table" // lanes of pods that only answer for their own node
 	}
-	f, _ := a.flows[key].of(at, l.opens())
-	return f.Node, "log"
+	return a.paths.FlowNode(l.DeclaredLane, at), "log"
 }

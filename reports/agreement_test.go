@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // checkedRuns are runs of different shapes for everything that must hold for all of them.
@@ -69,7 +71,7 @@ func TestDisagreementIsFound(t *testing.T) {
 func TestAWrongBalancerSeedIsFound(t *testing.T) {
 	s := checkedRuns()["pass"]
 	for i := range s.events {
-		if e := &s.events[i]; e.Kind == EventBalancer {
+		if e := &s.events[i]; e.Kind() == record.KindMembership {
 			e.Attrs["seed"] = "8"
 		}
 	}

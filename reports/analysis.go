@@ -2,20 +2,22 @@ package reports
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // analysis is a history taken apart: what all checkers and renderers look at.
 type analysis struct {
-	run      Run
-	events   []Event // in order of time
-	lanes    []*lane // in order of their ids
-	tables   map[frontend]tables
-	flows    map[frontend]flowLog
+	run      record.Run
+	events   []record.Event // in order of time
+	lanes    []*lane        // in order of their ids
+	paths    *record.Paths
 	kernel   map[kernelKey]kernelTables
 	modes    map[string][]modeChange      // of each node's kube-proxies, in order of time
 	choices  map[choiceKey]netip.AddrPort // what the kernel gave failed attempts
@@ -38,7 +40,7 @@ type phase struct {
 
 // analyse reads a history. Only files that cannot be opened are an error; a record that is damaged, or that does not
 // fit together, is told in damage, so that a report can say what is missing.
-func analyse(h *History) (*analysis, error) {
+func analyse(h *record.History) (*analysis, error) {
 	a := newAnalysis(h.Run)
 	if err := a.readEvents(h); err != nil {
 		return nil, err
@@ -53,14 +55,14 @@ func analyse(h *History) (*analysis, error) {
 	}
 	a.readPhases()
 	for _, l := range a.lanes {
-		l.outages = outagesOf(l, a.tables[l.frontend()], a.nodes)
+		l.outages = outagesOf(l, a.paths.Of(l.Frontend()), a.nodes)
 	}
 	a.attribute()
 	return a, nil
 }
 
-func newAnalysis(run Run) *analysis {
-	return &analysis{run: run, tables: map[frontend]tables{}, flows: map[frontend]flowLog{}, kernel: map[kernelKey]kernelTables{},
+func newAnalysis(run record.Run) *analysis {
+	return &analysis{run: run, paths: record.NewPaths(), kernel: map[kernelKey]kernelTables{},
 		modes: map[string][]modeChange{}, choices: map[choiceKey]netip.AddrPort{}, nodes: []string{""}, backends: []backend{{}}}
 }
 
@@ -71,9 +73,12 @@ func (a *analysis) damaged(format string, args ...any) {
 	}
 }
 
-func (a *analysis) readEvents(h *History) error {
-	words := map[string]string{}
+func (a *analysis) readEvents(h *record.History) error {
 	for e, err := range h.Events() {
+		if bad := new(record.EventError); errors.As(err, &bad) {
+			a.damaged("%v", bad)
+			continue
+		}
 		if err != nil {
 			if len(a.events) == 0 {
 				return err
@@ -81,83 +86,62 @@ func (a *analysis) readEvents(h *History) error {
 			a.damaged("the record of events is damaged after %s: %v", plural(len(a.events), "event"), err)
 			break
 		}
-		if !slices.Contains(Kinds(), e.Kind) {
-			a.damaged("an event at %v of the unknown kind %q", e.At, e.Kind)
-			continue
-		}
 		if !plausible(e.At) {
-			a.damaged("an event (%s) at the impossible time %v", e.Kind, e.At)
+			a.damaged("an event (%s) at the impossible time %v", e.Kind(), e.At)
 			continue
 		}
-		if e.Kind == EventFlows { // evidence about attempts, and far too much of it to be looked through as events
-			key, flows, err := flowsOf(e, words)
-			if err != nil {
-				a.damaged("%v", err)
-			}
-			a.flows[key] = append(a.flows[key], flows...)
-			continue
+		switch body := e.Body.(type) {
+		case record.Flows: // evidence about attempts, and far too many to be searched as events
+			a.paths.AddFlows(body)
+		case record.Choice: // likewise
+			a.choices[choiceKey{body.Lane, body.Seq}] = body.Backend
+		default:
+			a.events = append(a.events, e)
 		}
-		if e.Kind == EventChoice { // likewise
-			key, backend, err := choiceOf(e)
-			if err != nil {
-				a.damaged("%v", err)
-				continue
-			}
-			a.choices[key] = backend
-			continue
-		}
-		a.events = append(a.events, e)
 	}
-	for _, flows := range a.flows {
-		flows.settle()
-	}
-	slices.SortStableFunc(a.events, func(x, y Event) int { return cmp.Compare(x.At, y.At) })
+	a.paths.Settle()
+	slices.SortStableFunc(a.events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
 	for _, e := range a.events {
-		a.take(e)
+		a.index(e)
 	}
-	slices.SortFunc(a.lanes, func(x, y *lane) int { return cmp.Compare(x.id, y.id) })
+	slices.SortFunc(a.lanes, func(x, y *lane) int { return cmp.Compare(x.ID, y.ID) })
 	return nil
 }
 
-// take takes note of a lane, of a table of the balancer, of one of a kernel and of a proxy's mode; other events need none.
-func (a *analysis) take(e Event) {
-	switch e.Kind {
-	case EventLane:
-		l, err := laneOf(e)
-		if err != nil {
-			a.damaged("%v", err)
-		} else if slices.ContainsFunc(a.lanes, func(o *lane) bool { return o.id == l.id || o.name == l.name }) {
-			a.damaged("lane %d (%s) is declared twice", l.id, l.name)
-		} else {
-			a.lanes = append(a.lanes, l)
-		}
-	case EventBalancer:
-		key, t, err := tableOf(e)
-		if err != nil {
-			a.damaged("%v", err)
-			return
-		}
-		a.tables[key] = a.tables[key].add(t)
-	case EventTable:
-		key, t, err := kernelTableOf(e)
-		if err != nil {
-			a.damaged("%v", err)
-			return
-		}
+// index stores lanes, memberships, kernel tables and the modes of proxies.
+func (a *analysis) index(e record.Event) {
+	switch body := e.Body.(type) {
+	case record.Lane:
+		a.declare(e.At, body)
+	case record.Membership:
+		a.paths.AddMembers(e.At, body)
+	case record.KernelTable:
+		key, t := kernelTableOf(e, body)
 		a.kernel[key] = append(a.kernel[key], t)
-	case EventProxy:
-		a.takeMode(e)
-	case EventClock, EventGap:
-		if err := a.takeFleet(e); err != nil {
-			a.damaged("%v", err)
-		}
+	case record.Proxy:
+		a.addMode(e)
+	case record.ClockBound:
+		a.addClockBound(e, body)
+	case record.MissingRecord:
+		a.addMissing(e, body)
 	}
 }
 
-func (a *analysis) readAttempts(h *History) error {
+func (a *analysis) declare(at time.Duration, declared record.Lane) {
+	l, err := laneOf(at, declared)
+	if err != nil {
+		a.damaged("%v", err)
+	} else if slices.ContainsFunc(a.lanes, func(o *lane) bool { return o.ID == l.ID || o.Name == l.Name }) {
+		a.damaged("lane %d (%s) is declared twice", l.ID, l.Name)
+	} else {
+		a.lanes = append(a.lanes, l)
+	}
+}
+
+func (a *analysis) readAttempts(h *record.History) error {
 	lanes := map[uint16]*lane{}
 	for _, l := range a.lanes {
-		lanes[l.id] = l
+		lanes[l.ID] = l
 	}
 	names := namer{a: a, nodes: map[string]uint16{"": 0}, backends: map[string]uint32{"": 0}}
 	count, strange := 0, 0
@@ -170,9 +154,9 @@ func (a *analysis) readAttempts(h *History) error {
 			break
 		}
 		if e.Bucket != nil {
-			n := e.Bucket.attempts()
+			n := bucketAttempts(e.Bucket)
 			count += n
-			if l := lanes[e.Bucket.Lane]; l == nil || !e.Bucket.plausible() {
+			if l := lanes[e.Bucket.Lane]; l == nil || !plausibleBucket(e.Bucket) {
 				strange += n
 			} else {
 				l.takeBucket(e.Bucket, &names)
@@ -204,25 +188,14 @@ type namer struct {
 	backends map[string]uint32
 }
 
-func (n *namer) record(l *lane, a *Attempt) record {
-	way := n.a.way(l, a)
-	if way.node == "" && a.Backend != "" && a.Retrans == 0 && n.a.tables[l.frontend()].logged() {
+func (n *namer) record(l *lane, a *record.Attempt) sample {
+	path := n.a.paths.Path(l.DeclaredLane, a)
+	if path.Node == "" && a.Backend != "" && a.Retrans == 0 && n.a.paths.Of(l.Frontend()).Logged() {
 		l.unlogged++
 	}
-	return record{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
-		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(way.epoch),
-		node: n.node(way.node), backend: n.backend(a.Backend, a.Node, a.Generation), n: 1, connect: saturate(l.connectOf(a))}
-}
-
-// connectOf is how long an attempt took to connect, undisturbed; 0 when it did not.
-func (l *lane) connectOf(a *Attempt) time.Duration {
-	switch {
-	case a.Retrans > 0:
-		return 0
-	case l.datagrams() && a.Class == OK: // what was answered had certainly reached the node
-		return time.Duration(saturate(a.Total))
-	}
-	return time.Duration(saturate(a.Connect))
+	return sample{intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
+		seq: uint32(a.Seq), class: a.Class, terminating: a.Terminating > 0, epoch: int32(path.Epoch),
+		node: n.node(path.Node), backend: n.backend(a.Backend, a.Node, a.Generation), n: 1, connect: saturate(l.ConnectOf(a))}
 }
 
 func (n *namer) node(name string) uint16 {
@@ -248,7 +221,7 @@ func (n *namer) backend(name, node, generation string) uint32 {
 func (a *analysis) readPhases() {
 	for _, e := range a.events {
 		a.end = max(a.end, e.At)
-		if e.Kind == EventPhase {
+		if _, is := e.Body.(record.Phase); is {
 			if n := len(a.phases); n > 0 {
 				a.phases[n-1].to = e.At
 			}
@@ -271,9 +244,9 @@ func (a *analysis) phase(name string) (phase, bool) {
 
 // measured are the lanes that count as the subject's; controls are those that prove the detector.
 func (a *analysis) measured() []*lane {
-	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return l.control })
+	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return l.Control })
 }
 
 func (a *analysis) controls() []*lane {
-	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return !l.control })
+	return slices.DeleteFunc(slices.Clone(a.lanes), func(l *lane) bool { return !l.Control })
 }

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // What the watchers saw. The balancer's table is no part of it: without that there are no paths.
-var watchedKinds = []Kind{EventPod, EventEndpoint, EventProxy, EventKernel, EventHealth, EventInjected}
+var watchedKinds = []record.Kind{record.KindPod, record.KindEndpoint, record.KindProxy, record.KindKernelChange, record.KindHealthCheck, record.KindFault}
 
 // broken is a run of 90 s over three nodes on which something happens now and then, and costs connections on its node.
 // Two of them with different seeds have nothing in common but their nodes.
@@ -31,7 +33,7 @@ func broken(seed uint64) *lab {
 		node := nodeNames[random.IntN(3)]
 		s.happens(random.IntN(4), at, node)
 		after := time.Duration(random.IntN(40)) * time.Millisecond
-		s.faults = append(s.faults, fault{node: node, anyLane: true, from: at + after, to: at + after + time.Second, class: Refused})
+		s.faults = append(s.faults, fault{node: node, anyLane: true, from: at + after, to: at + after + time.Second, class: record.Refused})
 	}
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 50, from: 5 * time.Second, to: 90 * time.Second})
 	return s
@@ -41,17 +43,17 @@ func broken(seed uint64) *lab {
 func (s *lab) happens(which int, at time.Duration, node string) (event string) {
 	switch which {
 	case 0:
-		s.event(at, EventPod, node, "web-"+node, "exited", "state", "exited", "pod", "web-"+node, "node", node)
+		s.event(at, record.KindPod, node, "web-"+node, "exited", "state", "exited", "pod", "web-"+node, "node", node)
 		return "pod exited"
 	case 1:
-		s.event(at, EventProxy, node, "bundled", "killed", "state", "killed")
+		s.event(at, record.KindProxy, node, "bundled", "killed", "state", "killed")
 		return "proxy killed"
 	case 2:
-		s.event(at, EventProxy, node, "bundled", "flushed", "state", "flushed")
+		s.event(at, record.KindProxy, node, "bundled", "flushed", "state", "flushed")
 		return "proxy flushed"
 	}
-	s.event(at, EventInjected, node, "fault", "begin", "fault", "drop", "state", "begin", "id", "f"+at.String())
-	s.event(at+time.Second, EventInjected, node, "fault", "end", "fault", "drop", "state", "end", "id", "f"+at.String())
+	s.event(at, record.KindFault, node, "fault", "begin", "fault", "drop", "state", "begin", "id", "f"+at.String())
+	s.event(at+time.Second, record.KindFault, node, "fault", "end", "fault", "drop", "state", "end", "id", "f"+at.String())
 	return "injected drop"
 }
 
@@ -73,7 +75,7 @@ func explainedShare(t *testing.T, change func(seed uint64, s *lab)) float64 {
 }
 
 func TestTheExplainedShareNeedsTheRightEvents(t *testing.T) {
-	watched := func(e Event) bool { return slices.Contains(watchedKinds, e.Kind) }
+	watched := func(e record.Event) bool { return slices.Contains(watchedKinds, e.Kind()) }
 	shifted := func(by time.Duration) func(uint64, *lab) {
 		return func(_ uint64, s *lab) {
 			for i := range s.events {
@@ -91,7 +93,7 @@ func TestTheExplainedShareNeedsTheRightEvents(t *testing.T) {
 		"10 s earlier": shifted(-10 * time.Second),
 		"of another run": func(seed uint64, s *lab) {
 			other := broken(seed + 1000)
-			s.events = append(slices.DeleteFunc(s.events, watched), slices.DeleteFunc(other.events, func(e Event) bool { return !watched(e) })...)
+			s.events = append(slices.DeleteFunc(s.events, watched), slices.DeleteFunc(other.events, func(e record.Event) bool { return !watched(e) })...)
 		},
 		"none": func(_ uint64, s *lab) { s.events = slices.DeleteFunc(s.events, watched) },
 	} {
@@ -106,20 +108,20 @@ func TestADecoyNearTheOutageIsNotRankedFirst(t *testing.T) {
 	decoys := map[string]func(s *lab, at time.Duration, n int){
 		"the same elsewhere": func(s *lab, at time.Duration, n int) { s.happens(n%4, at, []string{"node-1", "node-3"}[n%2]) },
 		"another service": func(s *lab, at time.Duration, _ int) {
-			s.event(at, EventPod, "node-2", "other-node-2", "exited", "state", "exited", "pod", "other-node-2", "node", "node-2")
+			s.event(at, record.KindPod, "node-2", "other-node-2", "exited", "state", "exited", "pod", "other-node-2", "node", "node-2")
 		},
 		"the proof": func(s *lab, at time.Duration, _ int) {
-			s.event(at, EventInjected, "node-2", "p", "begin", "fault", "drop", "state", "begin", "id", "p", "control", "true", "lane", "canary")
+			s.event(at, record.KindFault, "node-2", "p", "begin", "fault", "drop", "state", "begin", "id", "p", "control", "true", "lane", "canary")
 		},
 		"a lesser event": func(s *lab, at time.Duration, n int) {
 			[]func(){
-				func() { s.event(at, EventProxy, "node-2", "bundled", "synced", "state", "synced") },
-				func() { s.event(at, EventHealth, "node-2", "web", "fails", "result", "fail") },
+				func() { s.event(at, record.KindProxy, "node-2", "bundled", "synced", "state", "synced") },
+				func() { s.event(at, record.KindHealthCheck, "node-2", "web", "fails", "result", "fail") },
 				func() {
-					s.event(at, EventPod, "node-2", "web-node-2", "ready", "state", "ready", "pod", "web-node-2", "node", "node-2")
+					s.event(at, record.KindPod, "node-2", "web-node-2", "ready", "state", "ready", "pod", "web-node-2", "node", "node-2")
 				},
 				func() {
-					s.event(at, EventKernel, "node-2", "x", "changed", "table", "ipvs", "change", "weight", "backend", "b")
+					s.event(at, record.KindKernelChange, "node-2", "x", "changed", "table", "ipvs", "change", "weight", "backend", "b")
 				},
 			}[n%4]()
 		},

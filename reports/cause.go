@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // cause is the event that explains an outage best; its zero value explains nothing.
@@ -143,10 +145,10 @@ func (o *outage) justExited(exits []*suspect) *suspect {
 
 // serviceOf is the service behind a lane, as the balancer names it if there is one.
 func (a *analysis) serviceOf(l *lane) string {
-	if ts := a.tables[l.frontend()]; len(ts) > 0 {
-		return ts[0].service
+	if ts := a.paths.Of(l.Frontend()); len(ts) > 0 {
+		return ts[0].Service
 	}
-	return l.service
+	return l.Service
 }
 
 // carriesTo reports whether the cause of an outage explains the next one on its path as well, and better than its own.
@@ -164,7 +166,7 @@ func (o *outage) carriesTo(next *outage) bool {
 
 // blur is how well the beginning of an outage is known: it lies between the last good attempt and the first failed one, and a slow
 // lane knows it less well.
-func (o *outage) blur() time.Duration { return min(max(o.from-o.before, 0), 10*o.lane.gap) }
+func (o *outage) blur() time.Duration { return min(max(o.from-o.before, 0), 10*o.lane.Interval) }
 
 // explain ranks the suspects of the path's node that precede the outage: the nearest and the heaviest first.
 func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, service string) cause {
@@ -192,19 +194,19 @@ func (a *analysis) explain(byNode map[string][]suspect, l *lane, o *outage, serv
 		}
 	}
 	node := a.nodes[o.node]
-	if node == "" && a.tables[l.frontend()].logged() {
+	if node == "" && a.paths.Of(l.Frontend()).Logged() {
 		// The balancer answers clients itself, whatever becomes of nodes and pods behind it.
-		consider(byNode[""], 1, func(s *suspect) bool { return s.kind == EventBalancer || s.kind == EventInjected })
+		consider(byNode[""], 1, func(s *suspect) bool { return s.kind == record.KindMembership || s.kind == record.KindFault })
 		return best
 	}
 	// An endpoint whose node is unknown says nothing about a lane that only pods of the path's own node can answer.
-	consider(byNode[""], 1, func(s *suspect) bool { return !l.local || s.kind != EventEndpoint })
+	consider(byNode[""], 1, func(s *suspect) bool { return !l.Local || s.kind != record.KindEndpoint })
 	if node != "" {
 		consider(byNode[node], 1, func(*suspect) bool { return true })
 	}
 	// A balancer of somebody else's gave the attempt to a node that nobody knows: then it is any node's backend.
-	anywhere := node == "" && len(a.tables[l.frontend()]) == 0
-	if service == "" || l.local && !anywhere {
+	anywhere := node == "" && len(a.paths.Of(l.Frontend())) == 0
+	if service == "" || l.Local && !anywhere {
 		return best // only pods on the path's own node can answer
 	}
 	for _, other := range slices.Sorted(maps.Keys(byNode)) {
@@ -226,7 +228,7 @@ func (a *analysis) standingCause(standing []suspect, l *lane, o *outage, service
 		if s.event == nodeOff && (s.node == node || a.metOn(o, s.node)) {
 			share = metShare
 		} else if s.node != "" && s.node != node {
-			if !s.backend || l.local || service == "" || age > nodeLost {
+			if !s.backend || l.Local || service == "" || age > nodeLost {
 				continue
 			}
 			share = elsewhere
@@ -303,16 +305,17 @@ func (a *analysis) failingCheck(o *outage) (at time.Duration, status string) {
 		if e.At > o.left {
 			break
 		}
-		if e.Kind != EventHealth || e.Node != node || (service != "" && !sameService(e.Object, service)) {
+		check, is := e.Body.(record.HealthCheck)
+		if !is || e.Node != node || (service != "" && !sameService(e.Object, service)) {
 			continue
 		}
 		switch {
-		case e.Attrs["result"] != "fail":
+		case check.Result != "fail":
 			at = 0
 		case at == 0:
 			at, status = e.At, ""
-			if word := e.Attrs["status"]; word != "" {
-				status = " (" + word + ")"
+			if check.Status != "" {
+				status = " (" + check.Status + ")"
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // failing is a rollout whose old pods are not used once they terminate: every failed connection has one true cause.
@@ -36,8 +38,8 @@ func TestTheFirstCauseIsTheTrueOne(t *testing.T) {
 func TestWithAnotherLocalPodItIsNotTheOnlyOne(t *testing.T) {
 	o := failing()
 	s := o.lab()
-	s.event(10*time.Second, EventPod, "node-1", "web-second", "ready", "state", "ready", "pod", "web-second", "node", "node-1")
-	s.event(10*time.Second, EventEndpoint, "", "default/web", "ready", "state", "ready", "pod", "web-second", "service", "default/web")
+	s.event(10*time.Second, record.KindPod, "node-1", "web-second", "ready", "state", "ready", "pod", "web-second", "node", "node-1")
+	s.event(10*time.Second, record.KindEndpoint, "", "default/web", "ready", "state", "ready", "pod", "web-second", "service", "default/web")
 	out := outages(t, o.start(s).report(t))[0]
 	if !strings.HasPrefix(out.Cause.Text, "pod web-5d9f-aaaa1 on node-1 started terminating") {
 		t.Errorf("cause: %s", out.Cause.Text)
@@ -46,13 +48,13 @@ func TestWithAnotherLocalPodItIsNotTheOnlyOne(t *testing.T) {
 
 // The red twin of attribution: what the watchers saw, moved by 10 s, explains nothing.
 func TestEventsShiftedByTenSecondsExplainNothing(t *testing.T) {
-	watched := []Kind{EventPod, EventEndpoint, EventService, EventProxy, EventKernel, EventHealth}
+	watched := []record.Kind{record.KindPod, record.KindEndpoint, record.KindService, record.KindProxy, record.KindKernelChange, record.KindHealthCheck}
 	for _, shift := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		for _, withBalancer := range []bool{false, true} {
 			o := failing()
 			s := o.start(o.lab())
 			for i := range s.events {
-				if e := &s.events[i]; slices.Contains(watched, e.Kind) || (withBalancer && e.Kind == EventBalancer) {
+				if e := &s.events[i]; slices.Contains(watched, e.Kind()) || (withBalancer && e.Kind() == record.KindMembership) {
 					e.At = max(0, e.At+shift)
 				}
 			}
@@ -77,7 +79,7 @@ func dropOnNode2(local bool) *lab {
 	s.phase("baseline", 5*time.Second)
 	s.phase("scenario", 25*time.Second)
 	s.phase("end", 60*time.Second)
-	s.faults = []fault{{node: "node-2", anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: ConnectTimeout}}
+	s.faults = []fault{{node: "node-2", anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: record.ConnectTimeout}}
 	return s
 }
 
@@ -95,13 +97,13 @@ func causeOf(t *testing.T, s *lab) CauseReport {
 
 func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 	type tell func(s *lab, before time.Duration)
-	on := func(kind Kind, node, object string, attrs ...string) tell {
+	on := func(kind record.Kind, node, object string, attrs ...string) tell {
 		return func(s *lab, before time.Duration) {
 			s.event(lossAt-before, kind, node, object, object, attrs...)
 		}
 	}
 	pod := func(node, name, state string) tell {
-		return on(EventPod, node, name, "state", state, "pod", name, "node", node)
+		return on(record.KindPod, node, name, "state", state, "pod", name, "node", node)
 	}
 	type at struct {
 		tell   tell
@@ -109,7 +111,7 @@ func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	endpoint := func(pod, service, state string) tell {
-		return on(EventEndpoint, "", service, "state", state, "pod", pod, "service", service, "address", "10.244.2.9")
+		return on(record.KindEndpoint, "", service, "state", state, "pod", pod, "service", service, "address", "10.244.2.9")
 	}
 	for _, c := range []struct {
 		name  string
@@ -122,10 +124,10 @@ func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 		{"a pod of the node exits", true, []at{{pod("node-2", "web-node-2", "exited"), 12 * ms}}, "pod exited", "pod web-node-2 on node-2 exited 1"},
 		{"decoy: a pod on another node exits", true, []at{{pod("node-3", "web-node-3", "exited"), 2 * ms}}, "", ""},
 		{"decoy nearer than the cause", true, []at{{pod("node-2", "web-node-2", "exited"), 900 * ms}, {pod("node-3", "web-node-3", "exited"), 1 * ms}}, "pod exited", "web-node-2"},
-		{"decoy: the proxy of another node is killed", true, []at{{on(EventProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
-		{"decoy: the proxy of another node, Cluster", false, []at{{on(EventProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
-		{"decoy: kernel and health of another node", true, []at{{on(EventKernel, "node-3", "x", "table", "ipvs", "change", "removed", "backend", "b"), 1 * ms},
-			{on(EventHealth, "node-1", "x", "result", "fail"), 1 * ms}}, "", ""},
+		{"decoy: the proxy of another node is killed", true, []at{{on(record.KindProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
+		{"decoy: the proxy of another node, Cluster", false, []at{{on(record.KindProxy, "node-1", "bundled", "state", "killed"), 1 * ms}}, "", ""},
+		{"decoy: kernel and health of another node", true, []at{{on(record.KindKernelChange, "node-3", "x", "table", "ipvs", "change", "removed", "backend", "b"), 1 * ms},
+			{on(record.KindHealthCheck, "node-1", "x", "result", "fail"), 1 * ms}}, "", ""},
 		{"decoy: a pod of another service on the node", true, []at{{pod("node-2", "other-node-2", "exited"), 1 * ms}}, "", ""},
 		{"decoy: an endpoint on another node", true, []at{{endpoint("web-node-3", "default/web", "removed"), 1 * ms}}, "", ""},
 		{"decoy: an endpoint of another service", true, []at{{endpoint("other-node-2", "default/other", "removed"), 1 * ms}}, "", ""},
@@ -134,26 +136,26 @@ func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 		{"what came before rather than what was seen late", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * ms}, {pod("node-2", "web-node-2", "exited"), -15 * ms}},
 			"pod terminating", ""},
 		{"a pod that ends as soon as it is told to", true, []at{{pod("node-2", "web-node-2", "terminating"), 40 * ms}, {pod("node-2", "web-node-2", "exited"), 2 * ms}}, "pod terminating", ""},
-		{"its cleanup rather than its end", true, []at{{on(EventProxy, "node-2", "bundled", "state", "exited"), 5 * ms}, {on(EventProxy, "node-2", "bundled", "state", "cleanup"), 4 * ms}},
+		{"its cleanup rather than its end", true, []at{{on(record.KindProxy, "node-2", "bundled", "state", "exited"), 5 * ms}, {on(record.KindProxy, "node-2", "bundled", "state", "cleanup"), 4 * ms}},
 			"proxy cleanup", "the proxy on node-2 began to clean up "},
-		{"its tables rather than its process", true, []at{{on(EventProxy, "node-2", "bundled", "state", "stopped"), 5 * ms}, {on(EventProxy, "node-2", "bundled", "state", "flushed"), 4 * ms}},
+		{"its tables rather than its process", true, []at{{on(record.KindProxy, "node-2", "bundled", "state", "stopped"), 5 * ms}, {on(record.KindProxy, "node-2", "bundled", "state", "flushed"), 4 * ms}},
 			"proxy flushed", "the proxy on node-2 had its tables emptied "},
 		{"decoy: an event after it began", true, []at{{pod("node-2", "web-node-2", "exited"), -100 * ms}}, "", ""},
 		{"decoy: an old event", true, []at{{pod("node-2", "web-node-2", "exited"), 9 * time.Second}}, "", ""},
 		{"decoy: a pod gets ready", true, []at{{pod("node-2", "web-node-2", "ready"), 1 * ms}}, "", ""},
-		{"the proxy is killed", true, []at{{on(EventProxy, "node-2", "bundled", "state", "killed"), 40 * ms}}, "proxy killed", "the proxy on node-2 was killed "},
-		{"a sync is not preferred to a kill", true, []at{{on(EventProxy, "node-2", "bundled", "state", "killed"), 800 * ms},
-			{on(EventProxy, "node-2", "bundled", "state", "synced"), 5 * ms}}, "proxy killed", ""},
-		{"a known fault beats all", true, []at{{on(EventInjected, "node-2", "flush-1", "fault", "flush", "state", "begin", "id", "f"), 5 * ms},
-			{on(EventInjected, "node-2", "flush-1", "fault", "flush", "state", "end", "id", "f"), -300 * ms},
-			{on(EventKernel, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 4 * ms}, {on(EventProxy, "node-2", "bundled", "state", "stopped"), 3 * ms}},
+		{"the proxy is killed", true, []at{{on(record.KindProxy, "node-2", "bundled", "state", "killed"), 40 * ms}}, "proxy killed", "the proxy on node-2 was killed "},
+		{"a sync is not preferred to a kill", true, []at{{on(record.KindProxy, "node-2", "bundled", "state", "killed"), 800 * ms},
+			{on(record.KindProxy, "node-2", "bundled", "state", "synced"), 5 * ms}}, "proxy killed", ""},
+		{"a known fault beats all", true, []at{{on(record.KindFault, "node-2", "flush-1", "fault", "flush", "state", "begin", "id", "f"), 5 * ms},
+			{on(record.KindFault, "node-2", "flush-1", "fault", "flush", "state", "end", "id", "f"), -300 * ms},
+			{on(record.KindKernelChange, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 4 * ms}, {on(record.KindProxy, "node-2", "bundled", "state", "stopped"), 3 * ms}},
 			"injected flush", "a known fault (flush) was injected on node-2 "},
-		{"decoy: a known fault that was over before", true, []at{{on(EventInjected, "node-2", "f", "fault", "flush", "state", "begin", "id", "f"), 900 * ms},
-			{on(EventInjected, "node-2", "f", "fault", "flush", "state", "end", "id", "f"), 600 * ms}}, "", ""},
-		{"decoy: the proof of the detector", true, []at{{on(EventInjected, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "control", "true", "lane", "canary"), 5 * ms}}, "", ""},
-		{"decoy: a fault for another lane", true, []at{{on(EventInjected, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "lane", "canary"), 5 * ms}}, "", ""},
+		{"decoy: a known fault that was over before", true, []at{{on(record.KindFault, "node-2", "f", "fault", "flush", "state", "begin", "id", "f"), 900 * ms},
+			{on(record.KindFault, "node-2", "f", "fault", "flush", "state", "end", "id", "f"), 600 * ms}}, "", ""},
+		{"decoy: the proof of the detector", true, []at{{on(record.KindFault, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "control", "true", "lane", "canary"), 5 * ms}}, "", ""},
+		{"decoy: a fault for another lane", true, []at{{on(record.KindFault, "node-2", "f", "fault", "drop", "state", "begin", "id", "f", "lane", "canary"), 5 * ms}}, "", ""},
 		{"the root before what follows from it", true, []at{{pod("node-2", "web-node-2", "terminating"), 1200 * ms},
-			{endpoint("web-node-2", "default/web", "serving-terminating"), 1100 * ms}, {on(EventKernel, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 3 * ms}},
+			{endpoint("web-node-2", "default/web", "serving-terminating"), 1100 * ms}, {on(record.KindKernelChange, "node-2", "x", "table", "ipvs", "change", "removed", "backend", "b"), 3 * ms}},
 			"pod terminating", "the only local pod web-node-2 on node-2 started terminating 1.2"},
 		{"the end rather than its announcement", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * time.Second}, {pod("node-2", "web-node-2", "exited"), 5 * ms}}, "pod exited", ""},
 		{"Cluster: a backend on another node exits", false, []at{{pod("node-3", "web-node-3", "exited"), 5 * ms}}, "pod exited", "web-node-3"},
@@ -179,9 +181,9 @@ func TestManyShortOutagesKeepTheirCause(t *testing.T) {
 	s.faults = nil
 	for i := range 100 { // 9 s of failures, each too short to be one outage with the next
 		at := lossAt + time.Duration(i)*90*time.Millisecond
-		s.faults = append(s.faults, fault{node: "node-2", anyLane: true, from: at, to: at + 20*time.Millisecond, class: Refused})
+		s.faults = append(s.faults, fault{node: "node-2", anyLane: true, from: at, to: at + 20*time.Millisecond, class: record.Refused})
 	}
-	s.event(lossAt-5*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+	s.event(lossAt-5*time.Millisecond, record.KindPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
 	r := s.report(t)
 	if n := len(outages(t, r)); n < 50 {
@@ -198,9 +200,9 @@ func TestManyShortOutagesKeepTheirCause(t *testing.T) {
 
 // Losses that go on and on are not explained by an event of long ago, only because each follows the one before.
 func TestACauseIsNotCarriedForEver(t *testing.T) {
-	for name, class := range map[string]func(int) Class{
-		"the same way":   func(int) Class { return Refused },
-		"in another way": func(i int) Class { return faultClasses[i%10] },
+	for name, class := range map[string]func(int) record.Class{
+		"the same way":   func(int) record.Class { return record.Refused },
+		"in another way": func(i int) record.Class { return faultClasses[i%10] },
 	} {
 		s := dropOnNode2(true)
 		s.faults = nil
@@ -208,7 +210,7 @@ func TestACauseIsNotCarriedForEver(t *testing.T) {
 			at := lossAt + time.Duration(i)*100*time.Millisecond
 			s.faults = append(s.faults, fault{node: "node-2", anyLane: true, from: at, to: at + 40*time.Millisecond, class: class(i)})
 		}
-		s.event(lossAt-5*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.event(lossAt-5*time.Millisecond, record.KindPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
 		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
 		r := s.report(t)
 		least := 0.1
@@ -224,28 +226,30 @@ func TestACauseIsNotCarriedForEver(t *testing.T) {
 // With somebody else's balancer nobody knows an attempt's node: the ends of pods explain what was lost all the same. Ten seconds
 // off they explain half of it at most, because the loss in a rollout lasts longer than that; and a stranger's pods none.
 func TestWithoutABalancersTableTheAPIExplains(t *testing.T) {
-	of := func(change func(e *Event)) *Report {
+	of := func(change func(e *record.Event)) *Report {
 		o := failing()
 		s := o.start(o.lab())
-		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventBalancer || e.Kind == EventHealth })
+		s.events = slices.DeleteFunc(s.events, func(e record.Event) bool {
+			return e.Kind() == record.KindMembership || e.Kind() == record.KindHealthCheck
+		})
 		for i := range s.events {
-			switch e := &s.events[i]; e.Kind {
-			case EventLane:
+			switch e := &s.events[i]; e.Kind() {
+			case record.KindLane:
 				e.Attrs["service"] = "default/" + e.Object
-			case EventPod, EventEndpoint:
+			case record.KindPod, record.KindEndpoint:
 				change(e)
 			}
 		}
 		return s.report(t)
 	}
-	r := of(func(*Event) {})
+	r := of(func(*record.Event) {})
 	if first := outages(t, r)[0]; r.Unexplained.Share > 0.05 || first.Cause.Event != "pod terminating" {
 		t.Errorf("%.2f of the losses are unexplained; the first outage is by %+v", r.Unexplained.Share, first.Cause)
 	}
-	if off := of(func(e *Event) { e.At = max(0, e.At-10*time.Second) }); off.Unexplained.Share < 0.4 {
+	if off := of(func(e *record.Event) { e.At = max(0, e.At-10*time.Second) }); off.Unexplained.Share < 0.4 {
 		t.Errorf("10 s off, %.2f are unexplained", off.Unexplained.Share)
 	}
-	if other := of(func(e *Event) {
+	if other := of(func(e *record.Event) {
 		if e.Attrs["service"] != "" {
 			e.Attrs["service"] = "shop/other"
 		}

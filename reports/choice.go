@@ -2,10 +2,8 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -13,24 +11,6 @@ import (
 type choiceKey struct {
 	lane uint16
 	seq  uint64
-}
-
-// choiceOf reads an EventChoice. The address is not valid where no node had the connection.
-func choiceOf(e Event) (choiceKey, netip.AddrPort, error) {
-	var key choiceKey
-	var backend netip.AddrPort
-	lane, err := strconv.ParseUint(e.Attrs["lane"], 10, 16)
-	if err == nil {
-		key.lane = uint16(lane)
-		key.seq, err = strconv.ParseUint(e.Attrs["seq"], 10, 64)
-	}
-	if text := e.Attrs["backend"]; err == nil && text != "" {
-		backend, err = netip.ParseAddrPort(text)
-	}
-	if err != nil {
-		return key, backend, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
-	}
-	return key, backend, nil
 }
 
 // chosen is a backend that the kernel gave attempts of an outage.
@@ -46,8 +26,8 @@ func (a *analysis) chosenIn(o *outage) []chosen {
 		return nil
 	}
 	var all []chosen
-	o.eachFailed(func(r *record) {
-		address, asked := a.choices[choiceKey{o.lane.id, uint64(r.seq)}]
+	o.eachFailed(func(r *sample) {
+		address, asked := a.choices[choiceKey{o.lane.ID, uint64(r.seq)}]
 		if !asked {
 			return
 		}

@@ -11,18 +11,20 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/record"
 )
 
 // choose tells for failed attempts what the kernel had chosen; of the attempts for which backend says nothing, nobody asked.
 func (s *lab) choose(backend func(failed int) (node, address string, asked bool)) {
-	slices.SortFunc(s.attempts, func(x, y Attempt) int { return cmp.Compare(x.Seq, y.Seq) })
+	slices.SortFunc(s.attempts, func(x, y record.Attempt) int { return cmp.Compare(x.Seq, y.Seq) })
 	n := 0
 	for _, a := range s.attempts {
-		if a.Class == OK {
+		if a.Class == record.OK {
 			continue
 		}
 		if node, address, asked := backend(n); asked {
-			s.event(a.Start+a.Total+time.Millisecond, EventChoice, node, a.Source.String(), "chosen", "lane", strconv.Itoa(int(a.Lane)),
+			s.event(a.Start+a.Total+time.Millisecond, record.KindChoice, node, a.Source.String(), "chosen", "lane", strconv.Itoa(int(a.Lane)),
 				"seq", strconv.FormatUint(a.Seq, 10), "backend", address)
 		}
 		n++
@@ -49,7 +51,7 @@ func TestWhatTheKernelChoseIsTold(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, e := range r.Events {
-		if e.Kind == EventChoice {
+		if e.Kind == record.KindChoice {
 			t.Fatalf("the report's events have one for each attempt: %+v", e)
 		}
 	}
@@ -70,19 +72,19 @@ func TestWhatTheKernelChoseIsTold(t *testing.T) {
 // The twins: what was chosen for other attempts is not an outage's, and no rule's age is told of a table that nobody looked at.
 func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
 	s := staleLab(10*time.Second, 5*time.Millisecond)
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable })
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable })
 	first, asked := true, 0
 	s.choose(func(int) (string, string, bool) {
 		defer func() { first = false }()
 		return "node-2", "10.244.2.7:8080", first
 	})
 	for i := range s.events {
-		if s.events[i].Kind == EventChoice {
+		if s.events[i].Kind() == record.KindChoice {
 			asked++
 		}
 	}
 	for _, a := range s.attempts[:50] { // good ones
-		s.event(a.Start, EventChoice, "node-2", "x", "chosen", "lane", "0", "seq", strconv.FormatUint(a.Seq, 10), "backend", "10.244.9.9:8080")
+		s.event(a.Start, record.KindChoice, "node-2", "x", "chosen", "lane", "0", "seq", strconv.FormatUint(a.Seq, 10), "backend", "10.244.9.9:8080")
 	}
 	o := s.report(t).Lanes[0].Outages[0]
 	if want := []ChosenReport{{Backend: "10.244.2.7:8080", Pod: "web-1", Attempts: 1}}; asked != 1 || gocmp.Diff(want, o.Chosen) != "" {
@@ -92,7 +94,7 @@ func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
 		damaged := staleLab(10*time.Second, 5*time.Millisecond)
 		damaged.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
 		for i := range damaged.events {
-			if damaged.events[i].Kind == EventChoice {
+			if damaged.events[i].Kind() == record.KindChoice {
 				damaged.events[i].Attrs[key] = "x"
 			}
 		}
@@ -108,10 +110,10 @@ func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
 	died, goesOn := 8*time.Second, 20*time.Second
 	stale := func(asked bool) *Report {
 		s := staleLab(died, 5*time.Millisecond)
-		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+		s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
 		s.attempts, s.faults = nil, nil
 		for from := died; from < died+goesOn; from += 400 * time.Millisecond {
-			s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+			s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: record.ConnectTimeout})
 		}
 		s.pod(simPod{name: "web-3", node: "node-3", address: "10.244.3.8", service: "default/web", ready: 2 * time.Second,
 			terminating: died + 3*time.Second, gone: died + 5*time.Second})
@@ -140,16 +142,16 @@ func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
 func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
 	const died, parted = 8 * time.Second, 20 * time.Second
 	s := staleLab(died, 5*time.Millisecond)
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
 	s.attempts, s.faults = nil, nil
 	for from := died; from < parted; from += 400 * time.Millisecond {
-		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: record.ConnectTimeout})
 	}
 	s.pod(simPod{name: "web-3", node: "node-2", address: "10.244.2.8", service: "default/web", ready: 2 * time.Second, gone: died + time.Second})
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
 	failed := 0
 	for _, a := range s.attempts {
-		if a.Class != OK {
+		if a.Class != record.OK {
 			failed++
 		}
 	}
@@ -176,13 +178,13 @@ func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
 func TestThePodThatHadTheAddressWhenTheKernelChoseIt(t *testing.T) {
 	died, goesOn := 10*time.Second, 8*time.Second
 	s := staleLab(died, 5*time.Millisecond)
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
 	s.attempts, s.faults = nil, nil
 	for from := died; from < died+goesOn; from += 400 * time.Millisecond {
-		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: ConnectTimeout})
+		s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: from, to: from + 30*time.Millisecond, class: record.ConnectTimeout})
 	}
 	at := func(at time.Duration, name, state string) {
-		s.event(at, EventPod, "node-2", name, "pod "+name+" is "+state, "state", state, "pod", name, "node", "node-2", "ip", "10.244.2.7")
+		s.event(at, record.KindPod, "node-2", name, "pod "+name+" is "+state, "state", state, "pod", name, "node", "node-2", "ip", "10.244.2.7")
 	}
 	at(100*time.Millisecond, "web-0", "created")
 	at(300*time.Millisecond, "web-0", "exited")
@@ -208,7 +210,7 @@ func TestThePodThatHadTheAddressWhenTheKernelChoseIt(t *testing.T) {
 // Where the address changed hands within an outage, each of the two is told with the attempts that it was given.
 func TestAnAddressThatChangesHandsWithinAnOutage(t *testing.T) {
 	s := staleLab(10*time.Second, 5*time.Millisecond)
-	s.event(12*time.Second, EventPod, "node-2", "web-9", "created", "state", "created", "pod", "web-9", "node", "node-2", "ip", "10.244.2.7")
+	s.event(12*time.Second, record.KindPod, "node-2", "web-9", "created", "state", "created", "pod", "web-9", "node", "node-2", "ip", "10.244.2.7")
 	s.choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
 	h, r, _ := s.built(t)
 	o := r.Lanes[0].Outages[0]

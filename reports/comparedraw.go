@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // course is what a run contributes to the drawing of a comparison. Its zero is the beginning of its scenario: what comes
@@ -12,7 +14,7 @@ type course struct {
 	from, to time.Duration
 	counts   map[time.Duration]*courseCount // by second
 	steps    []span
-	events   []Event
+	events   []record.Event
 	cut      bool // the scenario never began; zero is the run's end
 }
 
@@ -39,7 +41,7 @@ func (a *analysis) courseOf() *course {
 			}
 			n.attempts++
 			switch {
-			case r.class == Delayed:
+			case r.class == record.Delayed:
 				n.delayed++
 			case r.class.Dropped():
 				n.dropped++
@@ -47,12 +49,11 @@ func (a *analysis) courseOf() *course {
 		}
 	}
 	for _, e := range a.events {
-		shown := e.Kind == EventStep || e.Kind == EventRollout || e.Kind == EventProxy || (e.Kind == EventInjected && e.Attrs["control"] != "true")
-		if e.At -= zero; shown && e.At >= c.from {
+		if e.At -= zero; drawn(e) && e.At >= c.from {
 			c.events = append(c.events, e)
 		}
 	}
-	steps := slices.DeleteFunc(slices.Clone(c.events), func(e Event) bool { return e.Kind != EventStep || e.At < 0 })
+	steps := slices.DeleteFunc(slices.Clone(c.events), func(e record.Event) bool { return e.Kind() != record.KindStep || e.At < 0 })
 	c.steps, _ = spans(steps, c.to)
 	return c
 }
@@ -166,4 +167,15 @@ func (t *timeline) addCourse(subject string, r comparedCourse, n *tally, most in
 	}
 	row.Areas = areasOf(bars, float64(t.Height))
 	t.add(row, rowHeight)
+}
+
+// drawn reports whether a comparison shows an event.
+func drawn(e record.Event) bool {
+	switch body := e.Body.(type) {
+	case record.Step, record.Rollout, record.Proxy:
+		return true
+	case record.Fault:
+		return !body.Control
+	}
+	return false
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The files of a comparison.
@@ -54,7 +56,7 @@ func WriteComparison(dir string, c *Comparison) error {
 }
 
 func analysisOf(dir, subject string, r ComparedRun) (*analysis, error) {
-	h, err := OpenHistory(filepath.Join(dir, filepath.Dir(r.Report)))
+	h, err := record.OpenHistory(filepath.Join(dir, filepath.Dir(r.Report)))
 	if err != nil {
 		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
 	}
@@ -77,7 +79,7 @@ func CompareAgain(dir string) (*Comparison, error) {
 		subjects[i].Subject = s.Subject
 		for _, r := range s.Runs {
 			folder := filepath.Join(dir, filepath.Dir(r.Report))
-			h, err := OpenHistory(folder)
+			h, err := record.OpenHistory(folder)
 			if err != nil {
 				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
 			}
@@ -85,7 +87,7 @@ func CompareAgain(dir string) (*Comparison, error) {
 			if err != nil {
 				return nil, err
 			}
-			sum, err := HistorySha256(folder)
+			sum, err := record.HistorySha256(folder)
 			if err != nil {
 				return nil, err
 			}

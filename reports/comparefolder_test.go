@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // comparedFolder is the folder of a comparison: rollouts without the fallback, then with it but with a fault of its own.
@@ -25,8 +27,8 @@ func comparedFolder(t testing.TB) string {
 			l := o.lab()
 			if o.fallback {
 				at := scenarioAt + 8*time.Second
-				l.event(at, EventProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
-				l.faults = append(l.faults, fault{anyLane: true, node: "node-2", from: at + time.Millisecond, to: at + 300*time.Millisecond, class: Refused})
+				l.event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
+				l.faults = append(l.faults, fault{anyLane: true, node: "node-2", from: at + time.Millisecond, to: at + 300*time.Millisecond, class: record.Refused})
 			}
 			s.Runs = append(s.Runs, writeCompared(t, dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), seed+1), o.start(l)))
 		}
@@ -48,14 +50,14 @@ func writeCompared(t testing.TB, dir, name string, l *lab) ComparedRun {
 	t.Helper()
 	h := l.write(t)
 	folder := filepath.Join(dir, name)
-	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(h.dir)); err != nil {
+	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(h.Dir())); err != nil {
 		t.Fatal(err)
 	}
 	r, err := WriteAll(folder, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := HistorySha256(folder)
+	sum, err := record.HistorySha256(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestThePageOfAComparisonStaysSmall(t *testing.T) {
 				at := time.Duration(i) * time.Second
 				one.counts[at] = &courseCount{attempts: 5000, dropped: 2000 + i, delayed: 1000 + i}
 				one.steps = append(one.steps, span{at, at + time.Second/2, "step", "a step of very many"})
-				one.events = append(one.events, Event{At: at, Kind: EventStep, Text: strings.Repeat("text ", 20)})
+				one.events = append(one.events, record.Event{At: at, LegacyKind: record.KindStep, Text: strings.Repeat("text ", 20)})
 			}
 			runs = append(runs, comparedCourse{r, one})
 		}

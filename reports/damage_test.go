@@ -6,22 +6,24 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // A history that was damaged on its way gives an error or a report, and the report passes its own agreement check or is
 // not a pass; nothing panics.
 func TestADamagedHistoryNeverPanics(t *testing.T) {
 	o := rolling{seed: 1, rollouts: 1}
-	histories := []*History{o.start(o.lab()).write(t), calm().thinned(t, 0)}
+	histories := []*record.History{o.start(o.lab()).write(t), calm().thinned(t, 0)}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
 		whole := rapid.SampledFrom(histories).Draw(rt, "history")
-		for _, name := range []string{RunFile, EventsFile, AttemptsFile} {
-			data, err := os.ReadFile(filepath.Join(whole.dir, name))
+		for _, name := range []string{record.RunFile, record.EventsFile, record.AttemptsFile} {
+			data, err := os.ReadFile(filepath.Join(whole.Dir(), name))
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if name == AttemptsFile {
+			if name == record.AttemptsFile {
 				data = data[:len(data)/8]
 			}
 			for range rapid.IntRange(0, 6).Draw(rt, name) {
@@ -31,7 +33,7 @@ func TestADamagedHistoryNeverPanics(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
-		h, err := OpenHistory(dir)
+		h, err := record.OpenHistory(dir)
 		if err != nil {
 			return
 		}

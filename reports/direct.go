@@ -3,6 +3,8 @@ package reports
 import (
 	"fmt"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // asked is what a pod said at its own address while an outage of its Service lasted.
@@ -18,25 +20,25 @@ func (p asked) down() bool { return 2*p.failing >= p.tried }
 // podsBeside are the pods that an outage of a measured lane could have been answered by, as far as they were asked at their
 // own addresses meanwhile, in the order of their lanes. Attempts within two gaps of the outage count as of the same instant.
 func (a *analysis) podsBeside(o *outage) []asked {
-	if o.lane.control {
+	if o.lane.Control {
 		return nil
 	}
 	var all []asked
 	service := a.serviceOf(o.lane)
 	for _, l := range a.lanes {
-		if l.role != RolePod || !sameService(l.service, service) || (o.lane.local && l.over != a.nodes[o.node]) {
+		if l.Role != record.RolePod || !sameService(l.Service, service) || (o.lane.Local && l.Node != a.nodes[o.node]) {
 			continue
 		}
-		p := asked{pod: l.pod, node: l.over}
-		for _, r := range l.records[l.recordAt(o.from-2*l.gap):] {
-			if r.start() > o.to+2*l.gap {
+		p := asked{pod: l.Pod, node: l.Node}
+		for _, r := range l.records[l.recordAt(o.from-2*l.Interval):] {
+			if r.start() > o.to+2*l.Interval {
 				break
 			}
-			if r.class == Probe || r.bucket() {
+			if r.class == record.Probe || r.bucket() {
 				continue
 			}
 			p.tried++
-			if r.class.Dropped() || r.class == Delayed {
+			if r.class.Dropped() || r.class == record.Delayed {
 				p.failing++
 			}
 		}

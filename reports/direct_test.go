@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/record"
 )
 
 const downFor = 600 * time.Millisecond
@@ -15,23 +17,23 @@ const downFor = 600 * time.Millisecond
 func asking() *lab {
 	o := rolling{seed: 4, fallback: true, rollouts: 1}
 	s := o.lab()
-	s.faults = append(s.faults, fault{lane: 0, from: lostAt, to: lostAt + downFor, class: ConnectTimeout})
+	s.faults = append(s.faults, fault{lane: 0, from: lostAt, to: lostAt + downFor, class: record.ConnectTimeout})
 	return o.start(s)
 }
 
 // direct declares a lane to a pod's own address on a node, which fails from an instant on for a time.
 func (s *lab) direct(id uint16, pod, node string, from, length time.Duration) {
 	name := "pod-" + pod
-	s.event(time.Second, EventLane, "", name, "lane "+name, "id", strconv.Itoa(int(id)), "name", name, "client", "client", "target", "10.244.1.9:8080",
+	s.event(time.Second, record.KindLane, "", name, "lane "+name, "id", strconv.Itoa(int(id)), "name", name, "client", "client", "target", "10.244.1.9:8080",
 		"protocol", "tcp-new", "policy", "fresh", "close", "fin", "rate", "100", "dialMs", "3000", "replyMs", "1000", "service", "web",
-		"control", "true", "role", RolePod, "pod", pod, "node", node)
+		"control", "true", "role", record.RolePod, "pod", pod, "node", node)
 	begin, gap := baselineAt+4*time.Millisecond, 10*time.Millisecond
 	for k := range 5500 {
 		at := begin + time.Duration(k)*gap
 		a := s.attempt(simLane{id: id, target: canaryAddress}, s.services[canaryAddress], uint64(k), at)
 		a.Backend, a.Node = pod, node
 		if at >= from && at < from+length {
-			a = failedAttempt(Attempt{Lane: id, Seq: a.Seq, Intended: at, Start: a.Start, Source: a.Source}, ConnectTimeout)
+			a = failedAttempt(record.Attempt{Lane: id, Seq: a.Seq, Intended: at, Start: a.Start, Source: a.Source}, record.ConnectTimeout)
 		}
 		s.attempts = append(s.attempts, a)
 	}
@@ -114,7 +116,7 @@ func TestPodsAreTheSameInAThinnedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e.Bucket != nil {
-			buckets[e.Bucket.Lane] += e.Bucket.attempts()
+			buckets[e.Bucket.Lane] += bucketAttempts(e.Bucket)
 		}
 	}
 	if buckets[7] < 1000 || buckets[8] < 1000 {

@@ -5,39 +5,41 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // eventRow says which events share a row of the time line.
 type eventRow struct {
 	name  string
-	kinds []Kind
+	kinds []record.Kind
 	class string
 }
 
 var eventRows = [...]eventRow{
-	{"steps", []Kind{EventStep}, "step"},
-	{"rollouts", []Kind{EventRollout}, "rollout"},
-	{"faults", []Kind{EventInjected, EventGuard}, "fault"},
-	{"lost workers", []Kind{EventGap}, "fault"},
-	{"nodes", []Kind{EventNode}, "fault"},
-	{"foreign", []Kind{EventForeign}, "fault"},
-	{"Service", []Kind{EventService}, "step"},
-	{"proxy", []Kind{EventProxy}, "proxy"},
-	{"pods", []Kind{EventPod}, "pod"},
-	{"endpoints", []Kind{EventEndpoint}, "endpoint"},
-	{"kernel tables", []Kind{EventKernel, EventTable}, "kernel"},
-	{"health checks", []Kind{EventHealth}, "health"},
-	{"load balancer", []Kind{EventBalancer}, "balancer"},
-	{"log lines", []Kind{EventLog}, "log"},
+	{"steps", []record.Kind{record.KindStep}, "step"},
+	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
+	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
+	{"lost workers", []record.Kind{record.KindMissingRecord}, "fault"},
+	{"nodes", []record.Kind{record.KindNode}, "fault"},
+	{"foreign", []record.Kind{record.KindInterference}, "fault"},
+	{"Service", []record.Kind{record.KindService}, "step"},
+	{"proxy", []record.Kind{record.KindProxy}, "proxy"},
+	{"pods", []record.Kind{record.KindPod}, "pod"},
+	{"endpoints", []record.Kind{record.KindEndpoint}, "endpoint"},
+	{"kernel tables", []record.Kind{record.KindKernelChange, record.KindKernelTable}, "kernel"},
+	{"health checks", []record.Kind{record.KindHealthCheck}, "health"},
+	{"load balancer", []record.Kind{record.KindMembership}, "balancer"},
+	{"log lines", []record.Kind{record.KindLog}, "log"},
 }
 
 // addEvents adds a row for each group of kinds that occurred: bars for what has a beginning and an end, marks for the
 // rest. Marks that would hide each other become one that says how many they are.
 func (t *timeline) addEvents(a *analysis) {
 	for _, row := range eventRows {
-		var own []Event
+		var own []record.Event
 		for _, e := range a.events {
-			if slices.Contains(row.kinds, e.Kind) && e.At >= t.axis.from {
+			if slices.Contains(row.kinds, e.Kind()) && e.At >= t.axis.from {
 				own = append(own, e)
 			}
 		}
@@ -64,14 +66,15 @@ type span struct {
 }
 
 // spans joins begins with their ends; what has neither is left as a mark.
-func spans(events []Event, end time.Duration) (bars []span, marks []Event) {
+func spans(events []record.Event, end time.Duration) (bars []span, marks []record.Event) {
 	open := map[string]int{}
 	for _, e := range events {
-		key := string(e.Kind) + " " + e.Object + " " + e.Attrs["id"]
-		switch e.Attrs["state"] {
+		id, state := spanOf(e)
+		key := string(e.Kind()) + " " + e.Object + " " + id
+		switch state {
 		case "begin":
 			open[key] = len(bars)
-			bars = append(bars, span{e.At, end, firstOf(e.Object, string(e.Kind)), eventText(e)})
+			bars = append(bars, span{e.At, end, firstOf(e.Object, string(e.Kind())), eventText(e)})
 		case "end", "failed":
 			i, begun := open[key]
 			if !begun {
@@ -79,7 +82,7 @@ func spans(events []Event, end time.Duration) (bars []span, marks []Event) {
 				continue
 			}
 			bars[i].to = e.At
-			bars[i].text += fmt.Sprintf(", %s until %s", e.Attrs["state"], atText(seconds(e.At)))
+			bars[i].text += fmt.Sprintf(", %s until %s", state, atText(seconds(e.At)))
 			delete(open, key)
 		default:
 			marks = append(marks, e)
@@ -88,7 +91,22 @@ func spans(events []Event, end time.Duration) (bars []span, marks []Event) {
 	return bars, marks
 }
 
-func (t *timeline) marks(events []Event, class string) []shape {
+// spanOf returns the state of an event that begins or ends something, and what tells it from others of its kind.
+func spanOf(e record.Event) (id, state string) {
+	switch body := e.Body.(type) {
+	case record.Step:
+		return "", body.State
+	case record.Rollout:
+		return "", body.State
+	case record.Fault:
+		return body.ID, body.State
+	case record.Interference:
+		return body.ID, body.State
+	}
+	return "", ""
+}
+
+func (t *timeline) marks(events []record.Event, class string) []shape {
 	var shapes []shape
 	for _, e := range events {
 		mark := shape{X: tenth(t.axis.x(e.At) - 1.5), Y: 2, Width: 3, Height: eventHeight - 4, Class: class + " mark", Text: eventText(e)}
@@ -117,10 +135,10 @@ func appendUnhidden(shapes []shape, s shape) []shape {
 }
 
 // eventText tells an event in one line.
-func eventText(e Event) string {
+func eventText(e record.Event) string {
 	text := clipped(e.Text)
 	if text == "" {
-		text = strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Object, e.Attrs["state"]))
+		text = strings.TrimSpace(fmt.Sprintf("%s %s", e.Kind(), e.Object))
 	}
 	if e.Node != "" && !strings.Contains(text, e.Node) {
 		text += " (" + e.Node + ")"

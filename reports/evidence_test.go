@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // What the proxy of an outage's node says is evidence; what others say is not, and a flood of lines does not hide events.
@@ -15,7 +17,7 @@ func TestLinesOfLogsAreEvidence(t *testing.T) {
 	const died = 10 * time.Second
 	s := staleLab(died, 5*time.Millisecond)
 	says := func(at time.Duration, node, text string) {
-		s.event(at, EventLog, node, "proxy", text, "program", "proxy", "level", "error")
+		s.event(at, record.KindLog, node, "proxy", text, "program", "proxy", "level", "error")
 	}
 	says(died-time.Second, "node-2", "the proxy of node-2: failed to sync")
 	says(died-time.Second, "node-3", "the proxy of node-3: failed to sync")
@@ -23,7 +25,7 @@ func TestLinesOfLogsAreEvidence(t *testing.T) {
 	for i := range 40 {
 		says(died+time.Duration(i)*time.Millisecond, "node-2", fmt.Sprintf("the proxy of node-2: again %d", i))
 	}
-	s.event(died+time.Second, EventNode, "node-2", "node-2", "node-2 was cordoned")
+	s.event(died+time.Second, record.KindNode, "node-2", "node-2", "node-2 was cordoned")
 	h, r, _ := s.built(t)
 	var page bytes.Buffer
 	if err := WritePage(&page, r, h); err != nil {
@@ -49,7 +51,7 @@ func TestWhatTheClientSawIsEvidence(t *testing.T) {
 	n := 0
 	for i := range s.attempts {
 		a := &s.attempts[i]
-		if a.Class == OK || a.Lane != 0 {
+		if a.Class == record.OK || a.Lane != 0 {
 			continue
 		}
 		if n++; n == 1 {

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The limits beyond which the record of a fleet has lost too much to be judged.
@@ -31,46 +32,38 @@ type gap struct {
 	text     string
 }
 
-// declare reads what a lane's declaration says of its worker.
-func (w *worker) declare(attrs map[string]string) (err error) {
-	w.name, w.joined = attrs["worker"], attrs["joined"] == "true"
-	if w.name == "" {
-		return nil
+// addClockBound stores how far a worker's clock was off.
+func (a *analysis) addClockBound(e record.Event, b record.ClockBound) {
+	w := a.workerOf(e, b.Lane)
+	switch {
+	case w == nil:
+	case !plausible(b.Bound):
+		a.damaged("a clock event at %v has the impossible bound %v", e.At, b.Bound)
+	default:
+		w.clock, w.clocked = max(w.clock, b.Bound), true
 	}
-	if w.wanted, err = strconv.Atoi(attrs["workers"]); err != nil || w.wanted < 1 {
-		return fmt.Errorf("of the worker %s of a fleet of %q workers, which is no number of them", w.name, attrs["workers"])
-	}
-	return nil
 }
 
-// takeFleet reads an EventClock or an EventGap.
-func (a *analysis) takeFleet(e Event) error {
-	i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.fleet.name != "" && strconv.Itoa(int(l.id)) == e.Attrs["lane"] })
+// addMissing stores a time of which attempts may be missing.
+func (a *analysis) addMissing(e record.Event, m record.MissingRecord) {
+	w := a.workerOf(e, m.Lane)
+	switch {
+	case w == nil:
+	case !plausible(m.From) || !plausible(m.To) || m.From > m.To:
+		a.damaged("an event at %v states an impossible missing record, from %v to %v", e.At, m.From, m.To)
+	default:
+		w.gaps = append(w.gaps, gap{m.From, m.To, m.Seq, e.Text})
+	}
+}
+
+// workerOf is the worker of a lane; nil, and damage, when that is no declared lane of a fleet.
+func (a *analysis) workerOf(e record.Event, id uint16) *worker {
+	i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.fleet.name != "" && l.ID == id })
 	if i < 0 {
-		return fmt.Errorf("an event (%s) at %v is about lane %q, which is no declared lane of a fleet", e.Kind, e.At, e.Attrs["lane"])
-	}
-	var ns [3]int64
-	for k, key := range [...]string{"boundNs", "fromNs", "toNs"} {
-		if text, has := e.Attrs[key]; has {
-			var err error
-			if ns[k], err = strconv.ParseInt(text, 10, 64); err != nil || !plausible(time.Duration(ns[k])) {
-				return fmt.Errorf("an event (%s) at %v has the impossible %s %q", e.Kind, e.At, key, text)
-			}
-		} else if (key == "boundNs") == (e.Kind == EventClock) {
-			return fmt.Errorf("an event (%s) at %v has no %s", e.Kind, e.At, key)
-		}
-	}
-	w := &a.lanes[i].fleet
-	if e.Kind == EventClock {
-		w.clock, w.clocked = max(w.clock, time.Duration(ns[0])), true
+		a.damaged("an event (%s) at %v is about lane %d, which is no declared lane of a fleet", e.Kind(), e.At, id)
 		return nil
 	}
-	seq, err := strconv.ParseUint(e.Attrs["seq"], 10, 64)
-	if err != nil || ns[1] > ns[2] {
-		return fmt.Errorf("a gap at %v from %v to %v and from number %q on cannot be", e.At, time.Duration(ns[1]), time.Duration(ns[2]), e.Attrs["seq"])
-	}
-	w.gaps = append(w.gaps, gap{time.Duration(ns[1]), time.Duration(ns[2]), seq, e.Text})
-	return nil
+	return &a.lanes[i].fleet
 }
 
 // lost reports whether a part of the worker's history never came.
@@ -178,8 +171,8 @@ func coverageOf(lanes []*lane, from, to time.Duration) coverage {
 			continue
 		}
 		// As much may lie between the phases and any lane's first and last attempts.
-		slack := coverageSlack + l.gap
-		begin, end := l.begin-slack, l.end+slack+l.deadline
+		slack := coverageSlack + l.Interval
+		begin, end := l.begin-slack, l.end+slack+l.Deadline
 		for _, g := range l.fleet.gaps {
 			end = min(end, g.from)
 		}

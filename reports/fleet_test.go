@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // fleetLab is a run without loss, with workers beside the lane of this machine, each with a clock that is off by up to 3 ms.
@@ -26,18 +28,18 @@ func (s *lab) addWorker(id, workers int, from, to time.Duration) {
 	name := fmt.Sprintf("fleet-%d", id)
 	s.probe(simLane{id: uint16(id), name: name, target: webAddress, rate: 10, from: from, to: to})
 	s.declared(id)["worker"], s.declared(id)["workers"] = name, strconv.Itoa(workers)
-	s.event(2*time.Second, EventClock, "", name, "compared", "lane", strconv.Itoa(id), "boundNs", "3000000")
+	s.event(2*time.Second, record.KindClockBound, "", name, "compared", "lane", strconv.Itoa(id), "boundNs", "3000000")
 }
 
 // declared is the declaration of a lane.
 func (s *lab) declared(id int) map[string]string {
-	i := slices.IndexFunc(s.events, func(e Event) bool { return e.Kind == EventLane && e.Attrs["id"] == strconv.Itoa(id) })
+	i := slices.IndexFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == strconv.Itoa(id) })
 	return s.events[i].Attrs
 }
 
 // kill ends a worker at an instant, with every third of the attempts of the second before: those were under way.
-func (s *lab) kill(id int, at time.Duration) (first Attempt) {
-	s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool {
+func (s *lab) kill(id int, at time.Duration) (first record.Attempt) {
+	s.attempts = slices.DeleteFunc(s.attempts, func(a record.Attempt) bool {
 		gone := int(a.Lane) == id && (a.Intended > at || a.Intended > at-time.Second && a.Seq%3 == 0)
 		if gone && (first.Intended == 0 || a.Seq < first.Seq) {
 			first = a
@@ -47,8 +49,8 @@ func (s *lab) kill(id int, at time.Duration) (first Attempt) {
 	return first
 }
 
-func (s *lab) state(id int, first Attempt, to time.Duration) {
-	s.event(clean().endAt()+time.Second, EventGap, "", "fleet-"+strconv.Itoa(id), "its pod is gone", "lane", strconv.Itoa(id),
+func (s *lab) state(id int, first record.Attempt, to time.Duration) {
+	s.event(clean().endAt()+time.Second, record.KindMissingRecord, "", "fleet-"+strconv.Itoa(id), "its pod is gone", "lane", strconv.Itoa(id),
 		"fromNs", strconv.Itoa(int(first.Intended)), "toNs", strconv.Itoa(int(to)), "seq", strconv.Itoa(int(first.Seq)))
 }
 
@@ -66,9 +68,9 @@ func TestLostWorkersAreStatedGaps(t *testing.T) {
 		!strings.Contains(r.Reasons[2], "its pod is gone") {
 		t.Errorf("%s: %q, want pass with two gaps", r.Verdict, r.Reasons)
 	}
-	for name, write := range map[string]func(io.Writer, *Report, Origin) error{"terminal": WriteTerminal, "summary": WriteMarkdown} {
+	for name, write := range map[string]func(io.Writer, *Report, record.Origin) error{"terminal": WriteTerminal, "summary": WriteMarkdown} {
 		var b strings.Builder
-		if err := write(&b, r, Origin{}); err != nil || strings.Count(b.String(), "a gap in the record of worker") != 2 {
+		if err := write(&b, r, record.Origin{}); err != nil || strings.Count(b.String(), "a gap in the record of worker") != 2 {
 			t.Errorf("the %s does not tell of the two gaps (%v):\n%s", name, err, b.String())
 		}
 	}
@@ -78,7 +80,7 @@ func TestLostWorkersAreStatedGaps(t *testing.T) {
 			t.Errorf("lane %s has %+v", l.Name, l.Fleet)
 		}
 	}
-	s.faults = append(s.faults, fault{lane: 130, from: 45 * time.Second, to: 46 * time.Second, class: Refused})
+	s.faults = append(s.faults, fault{lane: 130, from: 45 * time.Second, to: 46 * time.Second, class: record.Refused})
 	s.addWorker(130, 20, baselineAt, end)
 	if r := s.report(t); r.Verdict != Fail || !strings.Contains(strings.Join(r.Reasons, "\n"), "a gap in the record of worker fleet-103") {
 		t.Errorf("%s: %q, want fail with the gaps", r.Verdict, r.Reasons)
@@ -95,11 +97,11 @@ func TestAFleetThatCannotBeTrusted(t *testing.T) {
 		"a lost worker that nobody states": {func(s *lab) { s.kill(103, 50*time.Second) }, "lane fleet-103 "},
 		"a number that is missing below the gap": {func(s *lab) {
 			s.state(103, s.kill(103, 50*time.Second), end)
-			i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 103 && a.Seq == 200 })
+			i := slices.IndexFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 103 && a.Seq == 200 })
 			s.attempts = slices.Delete(s.attempts, i, i+1)
 		}, "lane fleet-103 lost records: "},
 		"an attempt that stands twice": {func(s *lab) {
-			i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 103 && a.Seq == 200 })
+			i := slices.IndexFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 103 && a.Seq == 200 })
 			s.attempts = append(s.attempts, s.attempts[i])
 		}, "and 1 stand twice"},
 		"too many gaps": {func(s *lab) {
@@ -118,12 +120,12 @@ func TestAFleetThatCannotBeTrusted(t *testing.T) {
 			}
 		}, "of the time of 20 workers"},
 		"a clock that nobody compared": {func(s *lab) {
-			s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventClock && e.Attrs["lane"] == "104" })
+			s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindClockBound && e.Attrs["lane"] == "104" })
 		}, "how far the clock of worker fleet-104 was off"},
-		"a gap of no worker":               {func(s *lab) { s.state(0, Attempt{}, end) }, "no declared lane of a fleet"},
-		"a gap that ends before it begins": {func(s *lab) { s.state(100, Attempt{Intended: end}, time.Second) }, "cannot be"},
-		"a clock without a bound":          {func(s *lab) { s.event(time.Second, EventClock, "", "x", "x", "lane", "100") }, "has no boundNs"},
-		"a fleet of nobody knows how many": {func(s *lab) { s.declared(100)["workers"] = "many" }, `a fleet of "many" workers`},
+		"a gap of no worker":               {func(s *lab) { s.state(0, record.Attempt{}, end) }, "no declared lane of a fleet"},
+		"a gap that ends before it begins": {func(s *lab) { s.state(100, record.Attempt{Intended: end}, time.Second) }, "impossible missing record"},
+		"a clock without a bound":          {func(s *lab) { s.event(time.Second, record.KindClockBound, "", "x", "x", "lane", "100") }, "boundNs is missing"},
+		"a fleet of nobody knows how many": {func(s *lab) { s.declared(100)["workers"] = "many" }, `workers="many"`},
 		"a worker that began late":         {func(s *lab) { s.addWorker(120, 21, 64*time.Second, end) }, "lane fleet-120 began at"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +150,7 @@ func TestBoundsAllowForAWorkersClock(t *testing.T) {
 		early := time.Duration(rapid.Int64Range(-int64(bound), int64(bound)).Draw(rt, "early"))
 		late := time.Duration(rapid.Int64Range(-int64(bound), int64(bound)).Draw(rt, "late"))
 		late = max(late, early-90*time.Millisecond) // a clock that is off does not put ten attempts a second in another order
-		s.faults = append(s.faults, fault{lane: 101, from: from, to: from + long, class: Refused})
+		s.faults = append(s.faults, fault{lane: 101, from: from, to: from + long, class: record.Refused})
 		s.addWorker(101, 1, baselineAt, clean().endAt())
 		for i := range s.attempts {
 			if a := &s.attempts[i]; a.Lane == 101 && a.Intended < from+long/2 {
@@ -157,7 +159,7 @@ func TestBoundsAllowForAWorkersClock(t *testing.T) {
 				a.Intended, a.Start = a.Intended+late, a.Start+late
 			}
 		}
-		s.event(2*time.Second, EventClock, "", "x", "compared", "lane", "101", "boundNs", strconv.Itoa(int(bound)))
+		s.event(2*time.Second, record.KindClockBound, "", "x", "compared", "lane", "101", "boundNs", strconv.Itoa(int(bound)))
 		r := s.report(t)
 		o := laneNamed(r, "fleet-101").Outages
 		if len(o) != 1 || o[0].LowerMs > millis(long) || o[0].UpperMs < millis(long) {
@@ -175,8 +177,8 @@ func TestAttributionAllowsForAWorkersClock(t *testing.T) {
 	for bound, explained := range map[time.Duration]bool{3 * time.Millisecond: false, 250 * time.Millisecond: true} {
 		s := fleetLab(1)
 		at := 50 * time.Second
-		s.event(at, EventProxy, "node-9", "kube-proxy", "killed", "state", "killed")
-		s.faults = append(s.faults, fault{lane: 101, from: at, to: at + 2*time.Second, class: Refused})
+		s.event(at, record.KindProxy, "node-9", "kube-proxy", "killed", "state", "killed")
+		s.faults = append(s.faults, fault{lane: 101, from: at, to: at + 2*time.Second, class: record.Refused})
 		s.addWorker(101, 1, baselineAt, clean().endAt())
 		s.declared(101)["node"] = "node-9"
 		for i := range s.attempts {
@@ -184,7 +186,7 @@ func TestAttributionAllowsForAWorkersClock(t *testing.T) {
 				a.Intended, a.Start = a.Intended-240*time.Millisecond, a.Start-240*time.Millisecond
 			}
 		}
-		s.event(2*time.Second, EventClock, "", "x", "compared", "lane", "101", "boundNs", strconv.Itoa(int(bound)))
+		s.event(2*time.Second, record.KindClockBound, "", "x", "compared", "lane", "101", "boundNs", strconv.Itoa(int(bound)))
 		o := laneNamed(s.report(t), "fleet-101").Outages
 		if len(o) != 1 || (o[0].Cause.Event == "proxy killed") != explained || explained != strings.Contains(o[0].Cause.Text, "give or take 250 ms between two clocks") {
 			t.Errorf("with clocks apart by %v: %+v", bound, o)

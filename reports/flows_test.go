@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"github.com/hitless/hitless/record"
 )
 
 // balancerLog makes the model's balancer one that terminates connections: it gives them to its nodes in turn, whatever
 // their five-tuples, answers the client's SYN itself, and tells its choices some milliseconds off.
 type balancerLog struct {
 	turn  int
-	flows []Flow
-	mute  func(Flow) bool // what it does not tell; nil for nothing
+	flows []record.Flow
+	mute  func(record.Flow) bool // what it does not tell; nil for nothing
 }
 
 // take gives a connection to the next node and logs that.
-func (b *balancerLog) take(s *lab, svc *service, a *Attempt, at time.Duration) string {
+func (b *balancerLog) take(s *lab, svc *service, a *record.Attempt, at time.Duration) string {
 	nodes := svc.nodes(at)
 	if len(nodes) == 0 {
 		return ""
 	}
 	b.turn++
-	f := Flow{a.Source, nodes[b.turn%len(nodes)], at + time.Duration(s.random.IntN(8000)-3000)*time.Microsecond}
+	f := record.Flow{Source: a.Source, Node: nodes[b.turn%len(nodes)], At: at + time.Duration(s.random.IntN(8000)-3000)*time.Microsecond}
 	if b.mute == nil || !b.mute(f) {
 		b.flows = append(b.flows, f)
 	}
@@ -35,90 +35,47 @@ func (b *balancerLog) take(s *lab, svc *service, a *Attempt, at time.Duration) s
 // tell puts the log into the record, in batches.
 func (b *balancerLog) tell(s *lab, target netip.AddrPort) {
 	for part := range slices.Chunk(b.flows, 50) {
-		s.event(part[len(part)-1].At+time.Second, EventFlows, "", "web", "flows", "address", target.Addr().String(), "port", "80", "protocol", "tcp",
-			"flows", FormatFlows(part))
+		s.event(part[len(part)-1].At+time.Second, record.KindFlows, "", "web", "flows", "address", target.Addr().String(), "port", "80", "protocol", "tcp",
+			"flows", record.FormatFlows(part))
 	}
 	b.flows = nil
 }
 
 // terminatedAttempt is an attempt of the model behind a terminating balancer. A fault on no node lies before it.
-func (s *lab) terminatedAttempt(a Attempt, l simLane, svc *service) Attempt {
+func (s *lab) terminatedAttempt(a record.Attempt, l simLane, svc *service) record.Attempt {
 	at := a.Start + s.travel
-	hit := func(node string) Class {
+	hit := func(node string) record.Class {
 		for _, f := range s.faults {
 			if (f.anyLane || f.lane == l.id) && f.node == node && f.from <= at && at < f.to {
 				return f.class
 			}
 		}
-		return OK
+		return record.OK
 	}
-	if class := hit(""); class == Delayed { // the second SYN comes through
+	if class := hit(""); class == record.Delayed { // the second SYN comes through
 		s.log.take(s, svc, &a, at+time.Second)
 		return failedAttempt(a, class)
-	} else if class != OK {
+	} else if class != record.OK {
 		return failedAttempt(a, class)
 	}
 	node := s.log.take(s, svc, &a, at)
 	p := s.serving(svc, node, at)
 	if node == "" {
-		return failedAttempt(a, Closed)
+		return failedAttempt(a, record.Closed)
 	}
 	class := hit(node)
 	a.Connect = 2 * s.travel
 	a.Total, a.Class = a.Connect+500*time.Microsecond, class
-	if class != OK {
+	if class != record.OK {
 		a.Total = a.Connect + time.Second
 		return a
 	}
 	if p == nil {
-		a.Total, a.Class = a.Connect+time.Second, ReplyTimeout
+		a.Total, a.Class = a.Connect+time.Second, record.ReplyTimeout
 		return a
 	}
 	a.Backend, a.Node, a.Generation = p.name, p.node, p.generation
 	return a
-}
-
-func TestFlowsSurviveTheirText(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		flows := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Flow {
-			source := netip.AddrPortFrom(netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address"))), rapid.Uint16().Draw(t, "port"))
-			return Flow{source, rapid.SampledFrom(nodeNames).Draw(t, "node"), time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "at"))}
-		})).Draw(rt, "flows")
-		_, got, err := flowsOf(Event{Attrs: map[string]string{"address": "203.0.113.10", "port": "80", "flows": FormatFlows(flows)}}, map[string]string{})
-		if err != nil || !slices.Equal(got, flows) {
-			rt.Fatalf("%v came back as %v (%v)", flows, got, err)
-		}
-	})
-}
-
-func TestAFiveTupleIsJoinedWithItsOwnConnection(t *testing.T) {
-	source := sourceFor(t, 2, 0)
-	other := netip.AddrPortFrom(source.Addr(), source.Port()+1)
-	const s = time.Second
-	log := flowLog{{source, "node-3", 20 * s}, {source, "node-1", 10 * s}, {other, "node-2", 10 * s}}
-	log.settle()
-	for _, c := range []struct {
-		source       netip.AddrPort
-		start, total time.Duration
-		want, open   string // when each attempt opens a connection, and when they may stay open
-	}{
-		{source, 10*s - 3*time.Millisecond, s, "node-1", "node-1"},
-		{source, 10*s + 4*time.Millisecond, s, "node-1", "node-1"}, // logged in milliseconds
-		{other, 10 * s, time.Millisecond, "node-2", "node-2"},
-		{source, 19 * s, 1100 * time.Millisecond, "node-3", "node-3"}, // the second SYN came through
-		{source, 12 * s, 4 * s, "", "node-1"},                         // never reached it, or goes on
-		{source, 21 * s, 4 * s, "", "node-3"},
-		{other, 9 * s, time.Millisecond, "", ""},
-		{netip.AddrPort{}, 10 * s, s, "", ""},
-	} {
-		a := Attempt{Source: c.source, Start: c.start, Total: c.total}
-		if got, _ := log.of(&a, true); got.Node != c.want {
-			t.Errorf("the attempt of %v at %v is joined with %q, want %q", c.source, c.start, got.Node, c.want)
-		}
-		if got, _ := log.of(&a, false); got.Node != c.open {
-			t.Errorf("the attempt of %v at %v on an open connection is joined with %q, want %q", c.source, c.start, got.Node, c.open)
-		}
-	}
 }
 
 // dropBehindHAProxy is a rollout of which the old node drops for 12.3 s while the balancer gives it each second
@@ -162,7 +119,7 @@ func TestEachRolloutHasOneCleanOutageBehindATerminatingBalancer(t *testing.T) {
 // The red twins: without the balancer's log nobody knows the nodes, and a log that is wrong is found.
 func TestALogWithHolesMakesARunInvalid(t *testing.T) {
 	o := rolling{seed: 1, fallback: true, rollouts: 1, log: &balancerLog{
-		mute: func(f Flow) bool { return f.At > 40*time.Second && f.At < 41*time.Second && f.Node == "node-2" }}}
+		mute: func(f record.Flow) bool { return f.At > 40*time.Second && f.At < 41*time.Second && f.Node == "node-2" }}}
 	h := o.start(o.lab()).write(t)
 	r, err := Build(h)
 	if err != nil {
@@ -179,7 +136,7 @@ func TestALogWithHolesMakesARunInvalid(t *testing.T) {
 func TestAWrongLogIsFound(t *testing.T) {
 	s := dropBehindHAProxy()
 	for i := range s.events {
-		if e := &s.events[i]; e.Kind == EventFlows {
+		if e := &s.events[i]; e.Kind() == record.KindFlows {
 			e.Attrs["flows"] = strings.ReplaceAll(e.Attrs["flows"], "node-2", "node-3")
 		}
 	}
@@ -191,13 +148,13 @@ func TestAWrongLogIsFound(t *testing.T) {
 // What is lost before the balancer chose a node is lost on the way to it: each good attempt bounds it, on whatever node.
 func TestALossBeforeTheBalancerIsNoNodes(t *testing.T) {
 	s := dropOnNode2(false)
-	s.events, s.log = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventBalancer }), &balancerLog{}
+	s.events, s.log = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindMembership }), &balancerLog{}
 	s.balance(webAddress, 3*time.Second, nodeNames...)
-	s.faults = []fault{{anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: Refused},
-		{anyLane: true, from: lossAt + 10*time.Second, to: lossAt + 10200*time.Millisecond, class: Delayed}}
-	s.event(lossAt-200*time.Microsecond, EventBalancer, "", "default/web", "reload", "service", "default/web", "address", "203.0.113.10", "port", "80",
+	s.faults = []fault{{anyLane: true, from: lossAt, to: lossAt + 300*time.Millisecond, class: record.Refused},
+		{anyLane: true, from: lossAt + 10*time.Second, to: lossAt + 10200*time.Millisecond, class: record.Delayed}}
+	s.event(lossAt-200*time.Microsecond, record.KindMembership, "", "default/web", "reload", "service", "default/web", "address", "203.0.113.10", "port", "80",
 		"nodes", everyNode, "all", everyNode, "policy", "roundrobin", "reloaded", "true")
-	s.event(lossAt+10*time.Second-time.Millisecond, EventPod, "node-2", "web-node-2", "ends", "state", "terminating", "pod", "web-node-2", "node", "node-2")
+	s.event(lossAt+10*time.Second-time.Millisecond, record.KindPod, "node-2", "web-node-2", "ends", "state", "terminating", "pod", "web-node-2", "node", "node-2")
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
 	all := outages(t, s.report(t))
 	if len(all) != 2 {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // HostFile holds what the history of a run must not depend on, beside the reports.
@@ -16,14 +18,14 @@ const HostFile = "host.json"
 // RunFolder is a run with what its folder tells about it.
 type RunFolder struct {
 	Report  *Report
-	History *History
-	Origin  Origin
+	History *record.History
+	Origin  record.Origin
 	Started time.Time // by the clock of the host; zero when no host.json tells
 }
 
 // OpenRun computes the report of the run in a folder from its history, and reads when it was made.
 func OpenRun(dir string) (*RunFolder, error) {
-	h, err := OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +36,8 @@ func OpenRun(dir string) (*RunFolder, error) {
 	if f.Origin, err = h.Origin(); err != nil {
 		return nil, err
 	}
-	if f.Started, err = StartedAt(os.DirFS(filepath.Dir(h.dir))); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Dir(h.dir), err)
+	if f.Started, err = StartedAt(os.DirFS(filepath.Dir(h.Dir()))); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Dir(h.Dir()), err)
 	}
 	return f, nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/perf/benchfmt"
+
+	"github.com/hitless/hitless/record"
 )
 
 var startOfRuns = time.Date(2026, 11, 21, 9, 30, 0, 250e6, time.UTC)
@@ -95,7 +97,7 @@ func TestOpenMetricsAreReadByAParser(t *testing.T) {
 				t.Errorf("the counter ends with %+v, want %d at %d", last, l.Dropped, want)
 			}
 		}
-		for _, c := range Classes() {
+		for _, c := range record.Classes() {
 			series := all[fmt.Sprintf(`{__name__="hitless_attempts_total", class="%s", run="%s"}`, c, f.id())]
 			if len(series) != 1 || int(series[0].value) != r.Totals.ByClass[c.String()] {
 				t.Errorf("%s: %v, want %d", c, series, r.Totals.ByClass[c.String()])

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The words for what a lane is for; see LaneReport.
@@ -15,9 +17,9 @@ const (
 
 func (l *lane) roleWord() string {
 	switch {
-	case l.role != "":
-		return l.role
-	case l.control:
+	case l.Role != "":
+		return l.Role
+	case l.Control:
 		return roleProof
 	}
 	return roleMeasured
@@ -26,7 +28,7 @@ func (l *lane) roleWord() string {
 // looks are the new connections that were tried because established ones failed in the course of an outage.
 type looks struct {
 	tried   int
-	classes map[Class]int
+	classes map[record.Class]int
 }
 
 // lookSlack bounds what passes between a failure and the start of the new connection, and between two readings of the clock.
@@ -36,18 +38,18 @@ const lookSlack = 5 * time.Millisecond
 // that is due on it, and the new one was tried when it died; so the time begins as much before the outage as a connection
 // waits for its next turn. When some went over the outage's own node only these count: others are of other connections.
 func (a *analysis) freshBeside(o *outage) looks {
-	i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.role == RoleFresh && l.beside == o.lane.name })
+	i := slices.IndexFunc(a.lanes, func(l *lane) bool { return l.Role == record.RoleFresh && l.Beside == o.lane.Name })
 	if i < 0 {
 		return looks{}
 	}
-	from := min(o.before, o.from-o.lane.gap*time.Duration(max(1, o.lane.connections))) - lookSlack
+	from := min(o.before, o.from-o.lane.Interval*time.Duration(max(1, o.lane.Connections))) - lookSlack
 	var all, own looks
 	fresh := a.lanes[i]
 	for _, r := range fresh.records[fresh.recordAt(from):] {
 		if r.start() > o.told+lookSlack {
 			break
 		}
-		if r.class == Probe {
+		if r.class == record.Probe {
 			continue
 		}
 		all.add(r.class)
@@ -61,9 +63,9 @@ func (a *analysis) freshBeside(o *outage) looks {
 	return all
 }
 
-func (s *looks) add(c Class) {
+func (s *looks) add(c record.Class) {
 	if s.classes == nil {
-		s.classes = map[Class]int{}
+		s.classes = map[record.Class]int{}
 	}
 	s.tried++
 	s.classes[c]++
@@ -78,12 +80,12 @@ func (s looks) report() FreshReport {
 }
 
 // losses say in the past tense how established connections failed.
-var losses = map[Class]string{Reset: "reset", Closed: "closed", ReplyTimeout: "silent", Stalled: "stalled", Misrouted: "answered wrongly"}
+var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly"}
 
 // text tells a loss of what was open from one of the way: a clause without the time.
 func (s looks) text(o *outage) string {
 	var how []string
-	for _, c := range Classes() {
+	for _, c := range record.Classes() {
 		if word := losses[c]; word != "" && o.classes[c] > 0 {
 			how = append(how, word)
 		}
@@ -101,7 +103,7 @@ func (s looks) text(o *outage) string {
 	} else {
 		what += " failed"
 	}
-	good, late := s.classes[OK], s.classes[Delayed]
+	good, late := s.classes[record.OK], s.classes[record.Delayed]
 	switch {
 	case good == s.tried && s.tried == 1:
 		return what + ", and " + news + " was answered at once"
@@ -120,8 +122,8 @@ func (s looks) text(o *outage) string {
 // failures lists the classes other than ok, in brackets.
 func (s looks) failures() string {
 	var parts []string
-	for _, c := range Classes() {
-		if n := s.classes[c]; n > 0 && c != OK {
+	for _, c := range record.Classes() {
+		if n := s.classes[c]; n > 0 && c != record.OK {
 			parts = append(parts, fmt.Sprintf("%d %s", n, c))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/record"
 )
 
 const (
@@ -17,27 +19,27 @@ const (
 
 // losingLong is a run whose lane of connections that stay open loses some for a while, in the given way, beside the lane of
 // new ones of every run.
-func losingLong(class Class) *lab {
+func losingLong(class record.Class) *lab {
 	o := rolling{seed: 3, fallback: true, rollouts: 1}
 	s := o.lab()
 	s.faults = append(s.faults, fault{lane: longID, from: lostAt, to: lostAt + lostFor, class: class})
 	s = o.start(s)
-	s.probe(simLane{id: longID, name: "tcp-long", target: webAddress, rate: 100, from: baselineAt + 7*time.Millisecond, to: o.endAt(), protocol: protocolLong})
+	s.probe(simLane{id: longID, name: "tcp-long", target: webAddress, rate: 100, from: baselineAt + 7*time.Millisecond, to: o.endAt(), protocol: record.ProtocolLong})
 	return s
 }
 
 // fresh declares the lane of the new connections that are tried when one of tcp-long fails, and makes those with the given
 // outcomes, the first at an instant and then one each 20 ms.
-func (s *lab) fresh(at time.Duration, outcomes ...Class) {
-	s.event(time.Second, EventLane, "", "tcp-long-fresh", "lane tcp-long-fresh", "id", strconv.Itoa(longID+1), "name", "tcp-long-fresh", "client", "client",
+func (s *lab) fresh(at time.Duration, outcomes ...record.Class) {
+	s.event(time.Second, record.KindLane, "", "tcp-long-fresh", "lane tcp-long-fresh", "id", strconv.Itoa(longID+1), "name", "tcp-long-fresh", "client", "client",
 		"target", webAddress.String(), "protocol", "tcp-new", "policy", "fresh", "close", "fin", "rate", "100", "dialMs", "3000", "replyMs", "1000",
-		"control", "true", "role", RoleFresh, "beside", "tcp-long")
+		"control", "true", "role", record.RoleFresh, "beside", "tcp-long")
 	for i, class := range outcomes {
 		start := at + time.Duration(i)*20*time.Millisecond
 		a := s.attempt(simLane{id: longID + 1, target: webAddress}, s.services[webAddress], uint64(i), start)
 		a.Start = start
-		if class != OK {
-			a = failedAttempt(Attempt{Lane: a.Lane, Seq: a.Seq, Intended: start, Start: start, Source: a.Source}, class)
+		if class != record.OK {
+			a = failedAttempt(record.Attempt{Lane: a.Lane, Seq: a.Seq, Intended: start, Start: start, Source: a.Source}, class)
 		}
 		s.attempts = append(s.attempts, a)
 	}
@@ -57,32 +59,32 @@ func longOutages(r *Report) []OutageReport {
 func TestFreshConnectionsTellALostConnectionFromALostWay(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		class    Class
+		class    record.Class
 		at       time.Duration
-		outcomes []Class
+		outcomes []record.Class
 		want     FreshReport
 		says     string // in each cause
 	}{
-		{"reset alone", Reset, lostAt, []Class{OK, OK, OK}, FreshReport{3, map[string]int{"ok": 3}},
+		{"reset alone", record.Reset, lostAt, []record.Class{record.OK, record.OK, record.OK}, FreshReport{3, map[string]int{"ok": 3}},
 			"established connections were reset, and all of 3 new ones at those moments were answered at once"},
-		{"one", Reset, lostAt + 50*time.Millisecond, []Class{OK}, FreshReport{1, map[string]int{"ok": 1}},
+		{"one", record.Reset, lostAt + 50*time.Millisecond, []record.Class{record.OK}, FreshReport{1, map[string]int{"ok": 1}},
 			"the established connection was reset, and a new one at that moment was answered at once"},
-		{"stalled alone", Stalled, lostAt, []Class{OK, OK}, FreshReport{2, map[string]int{"ok": 2}},
+		{"stalled alone", record.Stalled, lostAt, []record.Class{record.OK, record.OK}, FreshReport{2, map[string]int{"ok": 2}},
 			"established connections were stalled, and all of 2 new ones at those moments were answered at once"},
-		{"an outage", ReplyTimeout, lostAt, []Class{ConnectTimeout, ConnectTimeout}, FreshReport{2, map[string]int{"connect-timeout": 2}},
+		{"an outage", record.ReplyTimeout, lostAt, []record.Class{record.ConnectTimeout, record.ConnectTimeout}, FreshReport{2, map[string]int{"connect-timeout": 2}},
 			"established connections were silent, and nothing answered 2 new ones at those moments either (2 connect-timeout)"},
-		{"refused", Reset, lostAt, []Class{Refused}, FreshReport{1, map[string]int{"refused": 1}},
+		{"refused", record.Reset, lostAt, []record.Class{record.Refused}, FreshReport{1, map[string]int{"refused": 1}},
 			"the established connection was reset, and nothing answered a new one at that moment either (1 refused)"},
-		{"some of both", Reset, lostAt, []Class{Delayed, OK}, FreshReport{2, map[string]int{"ok": 1, "delayed": 1}},
+		{"some of both", record.Reset, lostAt, []record.Class{record.Delayed, record.OK}, FreshReport{2, map[string]int{"ok": 1, "delayed": 1}},
 			"only 1 of 2 new ones at those moments got an answer at once (1 delayed)"},
-		{"late", Reset, lostAt, []Class{Delayed}, FreshReport{1, map[string]int{"delayed": 1}},
+		{"late", record.Reset, lostAt, []record.Class{record.Delayed}, FreshReport{1, map[string]int{"delayed": 1}},
 			"the established connection was reset, and a new one at that moment got an answer late (1 delayed)"},
-		{"none at once", Stalled, lostAt, []Class{Delayed, ConnectTimeout}, FreshReport{2, map[string]int{"delayed": 1, "connect-timeout": 1}},
+		{"none at once", record.Stalled, lostAt, []record.Class{record.Delayed, record.ConnectTimeout}, FreshReport{2, map[string]int{"delayed": 1, "connect-timeout": 1}},
 			"established connections were stalled, and none of 2 new ones at those moments got an answer at once (1 delayed, 1 connect-timeout)"},
-		{"none was tried", Reset, lostAt, nil, FreshReport{0, map[string]int{}}, ""},
-		{"those long before say nothing", Reset, lostAt - 2*time.Second, []Class{OK, OK}, FreshReport{0, map[string]int{}}, ""},
-		{"nor those long after", Reset, lostAt + 6*time.Second, []Class{OK, OK}, FreshReport{0, map[string]int{}}, ""},
-		{"the probe's own fault says nothing", Reset, lostAt, []Class{Probe}, FreshReport{0, map[string]int{}}, ""},
+		{"none was tried", record.Reset, lostAt, nil, FreshReport{0, map[string]int{}}, ""},
+		{"those long before say nothing", record.Reset, lostAt - 2*time.Second, []record.Class{record.OK, record.OK}, FreshReport{0, map[string]int{}}, ""},
+		{"nor those long after", record.Reset, lostAt + 6*time.Second, []record.Class{record.OK, record.OK}, FreshReport{0, map[string]int{}}, ""},
+		{"the probe's own fault says nothing", record.Reset, lostAt, []record.Class{record.Probe}, FreshReport{0, map[string]int{}}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := losingLong(test.class)
@@ -107,13 +109,13 @@ func TestFreshConnectionsTellALostConnectionFromALostWay(t *testing.T) {
 // What a fresh connection meets is no loss of its own, and no reason not to trust a run: with them, without them and with
 // many failed ones everything else of the report is the same.
 func TestFreshConnectionsAreNotCountedTwice(t *testing.T) {
-	without := losingLong(Reset).report(t)
-	with := losingLong(Reset)
-	with.fresh(lostAt, ConnectTimeout, Refused, Reset, Probe, OK)
+	without := losingLong(record.Reset).report(t)
+	with := losingLong(record.Reset)
+	with.fresh(lostAt, record.ConnectTimeout, record.Refused, record.Reset, record.Probe, record.OK)
 	r := with.report(t)
 	checkSchema(t, r)
 	last := r.Controls[len(r.Controls)-1]
-	if last.Role != RoleFresh || last.Beside != "tcp-long" || last.Attempts != 5 || last.Dropped != 3 {
+	if last.Role != record.RoleFresh || last.Beside != "tcp-long" || last.Attempts != 5 || last.Dropped != 3 {
 		t.Errorf("the lane of the fresh connections is told as %+v", last)
 	}
 	if r.Lanes[0].Role != "measured" || r.Controls[0].Role != "proof" {
@@ -129,8 +131,8 @@ func TestFreshConnectionsAreNotCountedTwice(t *testing.T) {
 		t.Errorf("the proof (-without +with):\n%s", diff)
 	}
 	// Numbers that are missing are still damage, as on every lane.
-	lost := losingLong(Reset)
-	lost.fresh(lostAt, OK, OK, OK)
+	lost := losingLong(record.Reset)
+	lost.fresh(lostAt, record.OK, record.OK, record.OK)
 	lost.attempts = append(lost.attempts[:len(lost.attempts)-2], lost.attempts[len(lost.attempts)-1])
 	if r := lost.report(t); r.Verdict != Invalid || !strings.Contains(strings.Join(r.Reasons, "\n"), "lane tcp-long-fresh lost records") {
 		t.Errorf("a fresh connection that is missing from the record: %s %q", r.Verdict, r.Reasons)
@@ -139,10 +141,10 @@ func TestFreshConnectionsAreNotCountedTwice(t *testing.T) {
 
 // A connection that dies while nobody waits on it is told by the next attempt on it; the fresh one was tried before that.
 func TestAFreshConnectionBeforeItsOutageCounts(t *testing.T) {
-	s := losingLong(Reset)
-	s.fresh(lostAt-80*time.Millisecond, OK)
+	s := losingLong(record.Reset)
+	s.fresh(lostAt-80*time.Millisecond, record.OK)
 	for i := range s.events {
-		if s.events[i].Kind == EventLane && s.events[i].Object == "tcp-long" {
+		if s.events[i].Kind() == record.KindLane && s.events[i].Object == "tcp-long" {
 			s.events[i].Attrs["connections"] = "12"
 		}
 	}

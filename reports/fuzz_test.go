@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hitless/hitless/record"
 )
 
 // The seeds of these run with the unit tests. To look for more: go test ./reports -run '^$' -fuzz '^FuzzHistory$' -fuzztime 5m
@@ -28,7 +27,7 @@ func smallRun() *lab {
 	for _, node := range []string{"node-1", "node-2"} {
 		s.pod(simPod{name: "web-" + node, node: node, address: "10.244.1.9", service: "default/web", ready: 30 * time.Millisecond})
 	}
-	s.inject("f", fault{node: "node-2", anyLane: true, from: 600 * time.Millisecond, to: 700 * time.Millisecond, class: Refused}, "", false)
+	s.inject("f", fault{node: "node-2", anyLane: true, from: 600 * time.Millisecond, to: 700 * time.Millisecond, class: record.Refused}, "", false)
 	s.probe(simLane{name: "web", target: webAddress, rate: 40, from: 50 * time.Millisecond, to: 1500 * time.Millisecond})
 	for i := range s.events {
 		s.events[i].At = max(0, s.events[i].At)
@@ -62,14 +61,14 @@ var reportFiles = []string{ReportFile, PageFile, JUnitFile, SummaryFile}
 
 // Whatever is in the files of a history, there is an error and no file, or all files and a report that keeps to its schema.
 func FuzzHistory(f *testing.F) {
-	whole := contents(f, smallRun().write(f).dir, RunFile, EventsFile, AttemptsFile)
+	whole := contents(f, smallRun().write(f).Dir(), record.RunFile, record.EventsFile, record.AttemptsFile)
 	f.Add(whole[0], whole[1], whole[2])
 	f.Add(whole[0], whole[1][:len(whole[1])/2], whole[2])
 	f.Add(whole[0], whole[1], whole[2][:len(whole[2])/2])
-	thin := contents(f, calm().thinned(f, 0).dir, RunFile, EventsFile, AttemptsFile)
+	thin := contents(f, calm().thinned(f, 0).Dir(), record.RunFile, record.EventsFile, record.AttemptsFile)
 	f.Add(thin[0], thin[1], thin[2])
 	f.Add(thin[0], thin[1], thin[2][:len(thin[2])/2])
-	f.Add(whole[0], []byte{}, []byte(attemptsMagic))
+	f.Add(whole[0], []byte{}, []byte(record.AttemptsMagic))
 	f.Add([]byte(`{"schemaVersion":1}`), whole[1], whole[2])
 	f.Add([]byte("{}"), whole[1], whole[2])
 	f.Add(whole[0], append([]byte("{\"atNs\":-5,\"kind\":\"lane\"}\n{\"kind\":\"else\"}\n"), whole[1]...), whole[2])
@@ -77,10 +76,10 @@ func FuzzHistory(f *testing.F) {
 	f.Add(whole[0], bytes.ReplaceAll(whole[1], []byte(`"sticky"`), []byte(`"roundrobin"`)), whole[2])
 	f.Fuzz(func(t *testing.T, run, events, attempts []byte) {
 		dir := t.TempDir()
-		put(t, dir, RunFile, run)
-		put(t, dir, EventsFile, events)
-		put(t, dir, AttemptsFile, attempts)
-		h, err := OpenHistory(dir)
+		put(t, dir, record.RunFile, run)
+		put(t, dir, record.EventsFile, events)
+		put(t, dir, record.AttemptsFile, attempts)
+		h, err := record.OpenHistory(dir)
 		if err != nil {
 			return
 		}
@@ -98,21 +97,6 @@ func FuzzHistory(f *testing.F) {
 			if err := CheckAgreement(h, r); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// Attempts that can be read are those that were written.
-func FuzzAttempts(f *testing.F) {
-	whole := contents(f, smallRun().write(f).dir, AttemptsFile)[0]
-	f.Add(whole)
-	f.Add(whole[:len(whole)/3])
-	f.Add([]byte(attemptsMagic + "S\xff\xff\xff\xff\xff\xff\xff\xff\x7fA"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		read, err := decode(data)
-		again, againErr := decode(encode(t, read))
-		if againErr != nil || !cmp.Equal(read, again, sameAddresses, cmpopts.EquateEmpty()) {
-			t.Fatalf("%d attempts were read (%v) and written; they came back as %d (%v)", len(read), err, len(again), againErr)
 		}
 	})
 }
@@ -144,9 +128,9 @@ func FuzzReports(f *testing.F) {
 			t.Fatalf("a report %v with the error %v", r, err)
 		}
 		if err == nil {
-			show(t, func(w io.Writer) error { return WriteTerminal(w, r, Origin{}) },
-				func(w io.Writer) error { return WriteMarkdown(w, r, Origin{}) },
-				func(w io.Writer) error { return WriteJUnit(w, r, Origin{}) })
+			show(t, func(w io.Writer) error { return WriteTerminal(w, r, record.Origin{}) },
+				func(w io.Writer) error { return WriteMarkdown(w, r, record.Origin{}) },
+				func(w io.Writer) error { return WriteJUnit(w, r, record.Origin{}) })
 		}
 		c, err := ReadComparison(file)
 		if (c == nil) == (err == nil) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/record"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -80,7 +82,7 @@ func outlineOf(page string) string {
 }
 
 // pageFrom is a history's report and its page.
-func pageFrom(t *testing.T, h *History) (*Report, string) {
+func pageFrom(t *testing.T, h *record.History) (*Report, string) {
 	t.Helper()
 	r, err := Build(h)
 	if err != nil {
@@ -125,7 +127,7 @@ func TestTextsAreNeverMarkup(t *testing.T) {
 	s := o.lab()
 	const evil = `</script><script>alert(1)</script><img src=x onerror="y">`
 	s.run.Command, s.run.Scenario, s.run.Subject.Name = evil, evil, evil
-	s.event(30*time.Second, EventStep, evil, evil, evil, "state", "end")
+	s.event(30*time.Second, record.KindStep, evil, evil, evil, "state", "end")
 	for i := range s.pods {
 		s.pods[i].name = evil
 	}
@@ -134,7 +136,7 @@ func TestTextsAreNeverMarkup(t *testing.T) {
 		t.Error("a text of the history became markup")
 	}
 	var b bytes.Buffer
-	if err := WriteMarkdown(&b, r, Origin{}); err != nil {
+	if err := WriteMarkdown(&b, r, record.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "<script") {
@@ -191,7 +193,7 @@ func TestBadRunsHaveShortSummaries(t *testing.T) {
 		s.faults = append(s.faults, fault{anyLane: true, from: from, to: from + rolloutFor/500, class: faultClasses[i%10]})
 	}
 	for range 20 {
-		s.event(scenarioAt, EventGuard, "", "conntrack", "conntrack is | full")
+		s.event(scenarioAt, record.KindGuard, "", "conntrack", "conntrack is | full")
 	}
 	h := o.start(s).write(t)
 	r, err := Build(h)
@@ -199,13 +201,13 @@ func TestBadRunsHaveShortSummaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	var markdown, terminal bytes.Buffer
-	if err := WriteMarkdown(&markdown, r, Origin{Command: "x"}); err != nil {
+	if err := WriteMarkdown(&markdown, r, record.Origin{Command: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(markdown.Bytes(), []byte("\n")); lines >= 60 {
 		t.Errorf("the summary has %d lines", lines)
 	}
-	if err := WriteTerminal(&terminal, r, Origin{}); err != nil {
+	if err := WriteTerminal(&terminal, r, record.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(terminal.Bytes(), []byte("\n")); lines > 100 || !strings.Contains(terminal.String(), " seconds more with ") {

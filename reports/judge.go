@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Schema is the JSON Schema (2020-12) of report.json.
@@ -63,7 +65,7 @@ func ParseReport(data []byte, file string) (*Report, error) {
 
 // WriteAll builds the report of a history and writes report.json, report.html, junit.xml and summary.md into dir, the
 // folder that holds history/. All four are functions of the history alone; they are written together or not at all.
-func WriteAll(dir string, h *History) (*Report, error) {
+func WriteAll(dir string, h *record.History) (*Report, error) {
 	a, err := analyse(h)
 	if err != nil {
 		return nil, unreadable(h, err)
@@ -96,8 +98,8 @@ func WriteAll(dir string, h *History) (*Report, error) {
 }
 
 // Judge judges a recorded run again. dir is the run's folder or its history; a nil budget means the run's own.
-func Judge(dir string, budget *Budget) (*Report, error) {
-	h, err := OpenHistory(dir)
+func Judge(dir string, budget *record.Budget) (*Report, error) {
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +111,12 @@ func Judge(dir string, budget *Budget) (*Report, error) {
 
 // LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections; a missing field
 // is 0. Unknown fields are an error, because a misspelt one would silently judge by 0.
-func LoadBudget(file string) (*Budget, error) {
+func LoadBudget(file string) (*record.Budget, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the budget: %w", err)
 	}
-	var b Budget
+	var b record.Budget
 	if err := yaml.UnmarshalStrict(data, &b); err != nil {
 		return nil, fmt.Errorf("reading the budget %s: %w (its fields are dropped and delayed, in connections)", file, err)
 	}

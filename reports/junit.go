@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 type junitSuites struct {
@@ -46,7 +48,7 @@ type junitDetail struct {
 
 // WriteJUnit writes junit.xml: one test case for the run's verdict. An invalid run is an error, not a failure: it says
 // nothing about the subject.
-func WriteJUnit(w io.Writer, r *Report, o Origin) error {
+func WriteJUnit(w io.Writer, r *Report, o record.Origin) error {
 	length := strconv.FormatFloat(r.Run.Duration, 'f', 3, 64)
 	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.subjectText() + " stays within the loss budget", Time: length}
 	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
@@ -71,7 +73,7 @@ func WriteJUnit(w io.Writer, r *Report, o Origin) error {
 }
 
 // junitText is the long form: its first line is the headline that the message has too.
-func (r *Report) junitText(o Origin) string {
+func (r *Report) junitText(o record.Origin) string {
 	var b strings.Builder
 	b.WriteString("\n" + r.headline() + "\n")
 	for _, reason := range r.notes() {

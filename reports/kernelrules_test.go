@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // staleRules is staleLab with the rules of a proxy in nftables or iptables mode in place of IPVS.
@@ -15,7 +17,7 @@ func staleRules(mode string) *lab {
 	s := staleLab(10*time.Second, 5*time.Millisecond)
 	s.run.Subject.Mode = mode
 	for _, e := range s.events {
-		if e.Kind == EventTable {
+		if e.Kind() == record.KindKernelTable {
 			e.Attrs["table"] = "nftables"
 		}
 	}
@@ -49,15 +51,15 @@ func TestARuleThatWasNotKeptIsNotNamed(t *testing.T) {
 	for _, shift := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		s := staleRules("nftables")
 		for i := range s.events {
-			switch e := &s.events[i]; e.Kind {
-			case EventTable:
+			switch e := &s.events[i]; e.Kind() {
+			case record.KindKernelTable:
 				from, err := strconv.ParseInt(e.Attrs["fromNs"], 10, 64)
 				if err != nil {
 					t.Fatal(err)
 				}
 				e.Attrs["fromNs"] = strconv.FormatInt(max(0, from+int64(shift)), 10)
 				e.At = max(0, e.At+shift)
-			case EventPod, EventEndpoint:
+			case record.KindPod, record.KindEndpoint:
 				e.At = max(0, e.At+shift)
 			}
 		}
@@ -69,7 +71,7 @@ func TestARuleThatWasNotKeptIsNotNamed(t *testing.T) {
 	for mode, table := range map[string]string{"ipvs": "nftables", "nftables": "ipvs", "iptables": "ipvs", "exec": "nftables"} {
 		s := staleRules(mode)
 		for _, e := range s.events {
-			if e.Kind == EventTable {
+			if e.Kind() == record.KindKernelTable {
 				e.Attrs["table"] = table
 			}
 		}
@@ -82,7 +84,7 @@ func TestARuleThatWasNotKeptIsNotNamed(t *testing.T) {
 // A node that was upgraded from one mode to another has both tables, and the one that its proxy has is told of.
 func TestTheTableIsThatOfTheProxyAtThatTime(t *testing.T) {
 	s := staleRules("ipvs")
-	s.event(1500*time.Millisecond, EventProxy, "node-2", "kube-proxy@v1.37.1/nftables", "the proxy on node-2 is ready", "state", "ready")
+	s.event(1500*time.Millisecond, record.KindProxy, "node-2", "kube-proxy@v1.37.1/nftables", "the proxy on node-2 is ready", "state", "ready")
 	s.look("node-2", 0, 2600*time.Millisecond, "") // of IPVS, where nothing is left
 	if o := onlyOutage(t, s); !strings.Contains(o.Cause.Text, "node-2 kept 10.244.2.7 in nftables for 4.09–4.11 s") {
 		t.Errorf("%s", o.Cause.Text)
@@ -94,14 +96,14 @@ func TestAMissingRuleIsNamed(t *testing.T) {
 	s := staleLab(29*time.Second, 5*time.Millisecond)
 	s.run.Subject.Mode = "nftables"
 	s.events = s.events[:len(s.events)-2] // the lane's declaration, and the look that would find the dead backend out
-	s.attempts, s.faults = nil, []fault{{anyLane: true, from: from, to: to, class: Rejected}}
+	s.attempts, s.faults = nil, []fault{{anyLane: true, from: from, to: to, class: record.Rejected}}
 	s.look("node-2", from-10*time.Millisecond, from, "absent")
 	s.look("node-2", to-10*time.Millisecond, to+10*time.Millisecond, "10.244.3.7:8080=1")
 	for i := range s.pods {
 		s.pods[i].gone = 0
 	}
 	for _, e := range s.events {
-		if e.Kind == EventTable {
+		if e.Kind() == record.KindKernelTable {
 			e.Attrs["table"] = "nftables"
 		}
 	}
@@ -115,8 +117,8 @@ func TestAMissingRuleIsNamed(t *testing.T) {
 // The instants of the table that the page shows do not go back, however late the only failure met the fault.
 func TestTheKernelsTableIsShownInOrderOfTime(t *testing.T) {
 	s := staleRules("nftables")
-	s.attempts, s.faults = nil, []fault{{anyLane: true, node: "node-2", from: 11 * time.Second, to: 11*time.Second + 9*time.Millisecond, class: Refused}}
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane })
+	s.attempts, s.faults = nil, []fault{{anyLane: true, node: "node-2", from: 11 * time.Second, to: 11*time.Second + 9*time.Millisecond, class: record.Refused}}
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLane })
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
 	a, err := analyse(s.write(t))
 	if err != nil || len(a.lanes[0].outages) != 1 {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // kernelTable is a virtual server of a node's kernel, of IPVS or as the rules of nftables make it, as looks at it found it from
@@ -15,64 +17,30 @@ import (
 type kernelTable struct {
 	from, at time.Duration // the last look that found it otherwise, and the first that found it so
 	absent   bool
-	backends []realServer
-}
-
-type realServer struct {
-	address netip.AddrPort
-	weight  int // 0: it gets no new connections
+	backends record.BackendList
 }
 
 // kernelKey is where a virtual server stands.
 type kernelKey struct {
 	table string // the attribute
 	node  string
-	frontend
+	record.Frontend
 }
 
-// kernelTableOf reads an EventTable.
-func kernelTableOf(e Event) (kernelKey, kernelTable, error) {
-	address, err := frontendOf(e)
-	key, t := kernelKey{cmp.Or(e.Attrs["table"], modeIPVS), e.Node, address}, kernelTable{from: e.At, at: e.At, absent: e.Attrs["state"] == "absent"}
-	if err != nil {
-		return key, t, err
+func kernelTableOf(e record.Event, body record.KernelTable) (kernelKey, kernelTable) {
+	key := kernelKey{cmp.Or(body.Table, modeIPVS), e.Node, record.NewFrontend(body.Address, body.Port, body.Protocol)}
+	t := kernelTable{from: e.At, at: e.At, absent: body.State == "absent", backends: body.Backends}
+	if body.From != nil {
+		t.from = min(max(*body.From, 0), e.At)
 	}
-	if text := e.Attrs["fromNs"]; text != "" {
-		from, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return key, t, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
-		}
-		t.from = min(max(time.Duration(from), 0), e.At)
-	}
-	for _, word := range list(e.Attrs["backends"]) {
-		backend, weight, _ := strings.Cut(word, "=")
-		var s realServer
-		if s.address, err = netip.ParseAddrPort(backend); err == nil {
-			s.weight, err = strconv.Atoi(weight)
-		}
-		if err != nil {
-			return key, t, fmt.Errorf("a %s event at %v: %w", e.Kind, e.At, err)
-		}
-		t.backends = append(t.backends, s)
-	}
-	return key, t, nil
-}
-
-// FormatBackends writes the attribute backends of an EventTable; the weights are those of the real servers.
-func FormatBackends(weights map[netip.AddrPort]int) string {
-	var words []string
-	for address, weight := range weights {
-		words = append(words, fmt.Sprintf("%s=%d", address, weight))
-	}
-	slices.Sort(words)
-	return strings.Join(words, ",")
+	return key, t
 }
 
 // weight is what a real server has in the table; -1 when it is not in it.
 func (t kernelTable) weight(address netip.AddrPort) int {
 	for _, s := range t.backends {
-		if s.address == address {
-			return s.weight
+		if s.Address == address {
+			return s.Weight
 		}
 	}
 	return -1
@@ -80,7 +48,7 @@ func (t kernelTable) weight(address netip.AddrPort) int {
 
 // takes reports whether new connections go to any real server.
 func (t kernelTable) takes() bool {
-	return slices.ContainsFunc(t.backends, func(s realServer) bool { return s.weight > 0 })
+	return slices.ContainsFunc(t.backends, func(s record.Backend) bool { return s.Weight > 0 })
 }
 
 // kernelTables are the states of one virtual server on one node, in order of time.
@@ -115,14 +83,14 @@ func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
 // kernelOf is what is known of the virtual server that an outage's attempts met on their node, if they met one.
 func (a *analysis) kernelOf(o *outage) kernelTables {
 	mode := a.proxyMode(o)
-	if a.tables[o.lane.frontend()].logged() || modeNames[mode] == "" {
+	if a.paths.Of(o.lane.Frontend()).Logged() || modeNames[mode] == "" {
 		return nil // such a balancer goes to the nodes' own ports; and other proxies have tables elsewhere
 	}
 	table := modeNFTables
 	if mode == modeIPVS {
 		table = modeIPVS
 	}
-	return a.kernel[kernelKey{table, a.nodes[o.node], o.lane.frontend()}]
+	return a.kernel[kernelKey{table, a.nodes[o.node], o.lane.Frontend()}]
 }
 
 // modeChange is a proxy that a node has from then on.
@@ -131,8 +99,8 @@ type modeChange struct {
 	mode string
 }
 
-// takeMode takes note of a kube-proxy's mode: only those change in a run, others have one, the run's.
-func (a *analysis) takeMode(e Event) {
+// addMode takes note of a kube-proxy's mode: only those change in a run, others have one, the run's.
+func (a *analysis) addMode(e record.Event) {
 	if !strings.HasPrefix(e.Object, "kube-proxy@") {
 		return
 	}
@@ -177,13 +145,13 @@ func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
 	ok := false
 	for i := max(0, ts.inForce(o.from)-1); i < len(ts) && ts[i].from <= o.to; i++ {
 		for _, s := range ts[i].backends {
-			pod := a.pods.podAt(s.address.Addr().String(), o.to)
-			exited, has := a.pods.exitOf(s.address.Addr(), pod, o.to)
-			if s.weight <= 0 || !has || !o.gave(s.address) || (ok && exited <= found.exited) {
+			pod := a.pods.podAt(s.Address.Addr().String(), o.to)
+			exited, has := a.pods.exitOf(s.Address.Addr(), pod, o.to)
+			if s.Weight <= 0 || !has || !o.gave(s.Address) || (ok && exited <= found.exited) {
 				continue
 			}
 			k := i
-			for k+1 < len(ts) && ts[k+1].weight(s.address) > 0 {
+			for k+1 < len(ts) && ts[k+1].weight(s.Address) > 0 {
 				k++
 			}
 			last, gone, ended := ts.until(k)
@@ -193,7 +161,7 @@ func (a *analysis) keptAfterExit(o *outage) (keptServer, bool) {
 			if !ended {
 				last, gone = a.end, a.end
 			}
-			found, ok = keptServer{s.address, exited, max(0, last-exited), gone - exited, !ended}, true
+			found, ok = keptServer{s.Address, exited, max(0, last-exited), gone - exited, !ended}, true
 		}
 	}
 	return found, ok
@@ -223,10 +191,10 @@ func (a *analysis) ruleText(o *outage) string {
 	} else if ts[i].absent {
 		what = "no rule to a backend for "
 	}
-	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.lane.address, modeNames[mode])
+	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.lane.Address, modeNames[mode])
 	if lower, upper, ended := ts.until(i); ended {
 		from := ts[i].from
-		if o.lane.opens() { // what was connected over the node before and after had a real server
+		if o.lane.Opens() { // what was connected over the node before and after had a real server
 			from = max(from, o.before)
 			if !o.open && o.left == 0 {
 				upper = min(upper, o.after)
@@ -240,11 +208,11 @@ func (a *analysis) ruleText(o *outage) string {
 // fateText tells what became of an outage's attempts: 31 new connections were refused.
 func (o *outage) fateText() string {
 	noun := "attempt"
-	if o.lane.opens() {
+	if o.lane.Opens() {
 		noun = "new connection"
 	}
 	var words []string
-	for _, c := range Classes() {
+	for _, c := range record.Classes() {
 		n := o.classes[c]
 		if n == 0 {
 			continue
@@ -254,7 +222,7 @@ func (o *outage) fateText() string {
 			was = "was"
 		}
 		switch c {
-		case Refused, Rejected, Delayed, Reset, Closed, Stalled, Misrouted:
+		case record.Refused, record.Rejected, record.Delayed, record.Reset, record.Closed, record.Stalled, record.Misrouted:
 			words = append(words, fmt.Sprintf("%s %s %s", plural(n, noun), was, c))
 		default:
 			words = append(words, fmt.Sprintf("%s ended as %s", plural(n, noun), c))
@@ -283,9 +251,9 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 		return nil
 	}
 	mode := a.proxyMode(o)
-	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.address, a.nodes[o.node]), Backend: "real server"}
+	v := &kernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.lane.Address, a.nodes[o.node]), Backend: "real server"}
 	if mode != modeIPVS {
-		v.Caption, v.Backend = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.lane.address, modeNames[mode], a.nodes[o.node]), "backend"
+		v.Caption, v.Backend = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.lane.Address, modeNames[mode], a.nodes[o.node]), "backend"
 	}
 	first := max(o.from, o.struck)
 	var shown []int
@@ -300,8 +268,8 @@ func (a *analysis) kernelView(o *outage) *kernelView {
 	for _, i := range shown {
 		if i >= 0 {
 			for _, s := range ts[i].backends {
-				if !slices.Contains(all, s.address) {
-					all = append(all, s.address)
+				if !slices.Contains(all, s.Address) {
+					all = append(all, s.Address)
 				}
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // look tells a state of the web's virtual server on a node, which a look at from had found otherwise.
@@ -20,7 +22,7 @@ func (s *lab) look(node string, from, at time.Duration, backends string) {
 	if backends == "absent" {
 		attrs[9], attrs[11] = "absent", ""
 	}
-	s.event(at, EventTable, node, webAddress.String(), "IPVS of "+node+" has "+backends, attrs...)
+	s.event(at, record.KindKernelTable, node, webAddress.String(), "IPVS of "+node+" has "+backends, attrs...)
 }
 
 const staleFor = 4100 * time.Millisecond
@@ -38,7 +40,7 @@ func staleLab(died, blur time.Duration) *lab {
 	s.phase("end", 30*time.Second)
 	s.look("node-2", 0, 2500*time.Millisecond, "10.244.2.7:8080=1,10.244.3.7:8080=1")
 	s.look("node-2", died+staleFor-blur, died+staleFor+blur, "10.244.3.7:8080=1")
-	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: died, to: died + staleFor, class: Refused})
+	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: died, to: died + staleFor, class: record.Refused})
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
 	return s
 }
@@ -65,29 +67,29 @@ func TestAKeptBackendIsNamed(t *testing.T) {
 // stood in the table of another node, or whose address another pod had got.
 func TestABackendThatWasNotKeptIsNotNamed(t *testing.T) {
 	died := 10 * time.Second
-	for name, change := range map[string]func(e *Event){
-		"it lives": func(e *Event) {
+	for name, change := range map[string]func(e *record.Event){
+		"it lives": func(e *record.Event) {
 			if e.Attrs["state"] == "exited" {
 				e.Attrs["state"] = "unready"
 			}
 		},
-		"weight 0": func(e *Event) {
+		"weight 0": func(e *record.Event) {
 			e.Attrs["backends"] = strings.Replace(e.Attrs["backends"], "2.7:8080=1", "2.7:8080=0", 1)
 		},
-		"out before": func(e *Event) {
-			if e.Attrs["fromNs"] != "0" && e.Kind == EventTable {
+		"out before": func(e *record.Event) {
+			if e.Attrs["fromNs"] != "0" && e.Kind() == record.KindKernelTable {
 				e.At, e.Attrs["fromNs"] = died-time.Second, strconv.FormatInt(int64(died-2*time.Second), 10)
 			}
 		},
-		"another node": func(e *Event) {
-			if e.Kind == EventTable {
+		"another node": func(e *record.Event) {
+			if e.Kind() == record.KindKernelTable {
 				e.Node = "node-3"
 			}
 		},
-		"another pod": func(e *Event) {
+		"another pod": func(e *record.Event) {
 			if e.Attrs["state"] == "exited" {
 				e.At = 2100 * time.Millisecond
-			} else if e.Attrs["state"] == "ready" && e.Attrs["pod"] == "web-1" && e.Kind == EventPod {
+			} else if e.Attrs["state"] == "ready" && e.Attrs["pod"] == "web-1" && e.Kind() == record.KindPod {
 				e.At = 2200 * time.Millisecond
 			}
 		},
@@ -139,8 +141,8 @@ func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
 		"another proxy's":              {"looked", "kube-proxy@v1.37.1/nftables", ""},
 	} {
 		s := staleLab(died, 5*time.Millisecond)
-		s.attempts, s.faults = nil, []fault{{anyLane: true, from: failed, to: failed + 500*time.Millisecond, class: Refused}}
-		s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventTable || e.Kind == EventLane })
+		s.attempts, s.faults = nil, []fault{{anyLane: true, from: failed, to: failed + 500*time.Millisecond, class: record.Refused}}
+		s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
 		first := 2500 * time.Millisecond
 		if c.before == "looked" {
 			s.look("node-2", 0, first, "10.244.2.7:8080=1,10.244.3.7:8080=1")
@@ -149,7 +151,7 @@ func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
 			s.look("node-2", 0, first, c.before)
 		}
 		s.look("node-2", first, failed+100*time.Millisecond, "10.244.3.7:8080=1")
-		s.event(1500*time.Millisecond, EventProxy, "node-2", c.mode, "the proxy on node-2 is ready", "state", "ready")
+		s.event(1500*time.Millisecond, record.KindProxy, "node-2", c.mode, "the proxy on node-2 is ready", "state", "ready")
 		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 100, from: 3 * time.Second, to: 30 * time.Second})
 		if got := onlyOutage(t, s).Cause.Text; (c.want == "" && strings.Contains(got, "IPVS")) || !strings.Contains(got, c.want) {
 			t.Errorf("%s: want %q in: %s", name, c.want, got)
@@ -167,7 +169,7 @@ func TestAnEmptyTableIsNamed(t *testing.T) {
 	} {
 		s := staleLab(29*time.Second, 5*time.Millisecond)
 		s.events = s.events[:len(s.events)-2] // the lane's declaration, and the look that would find the dead backend out
-		s.attempts, s.faults = nil, []fault{{anyLane: true, from: from, to: to, class: Rejected}}
+		s.attempts, s.faults = nil, []fault{{anyLane: true, from: from, to: to, class: record.Rejected}}
 		s.look("node-2", from-10*time.Millisecond, from, backends)
 		s.look("node-2", to-10*time.Millisecond, to+10*time.Millisecond, "10.244.3.7:8080=1")
 		for i := range s.pods {
@@ -206,7 +208,7 @@ func TestDamagedLooksAreTold(t *testing.T) {
 	for key, value := range map[string]string{"address": "x", "fromNs": "soon", "backends": "10.244.2.7:8080"} {
 		s := staleLab(10*time.Second, time.Millisecond)
 		for i := range s.events {
-			if s.events[i].Kind == EventTable {
+			if s.events[i].Kind() == record.KindKernelTable {
 				s.events[i].Attrs[key] = value
 			}
 		}
@@ -217,8 +219,8 @@ func TestDamagedLooksAreTold(t *testing.T) {
 }
 
 func TestBackendsAreWrittenInOrder(t *testing.T) {
-	got := FormatBackends(map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.2:1"): 0, netip.MustParseAddrPort("10.0.0.1:2"): 7})
-	if got != "10.0.0.1:2=7,10.0.0.2:1=0" || FormatBackends(nil) != "" {
+	got := record.FormatBackends(map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.2:1"): 0, netip.MustParseAddrPort("10.0.0.1:2"): 7})
+	if got != "10.0.0.1:2=7,10.0.0.2:1=0" || record.FormatBackends(nil) != "" {
 		t.Errorf("%q", got)
 	}
 }

@@ -2,48 +2,29 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
-// protocolLong is the word for lanes whose connections stay open: their attempts are no new flows.
-const protocolLong = "tcp-long"
-
-// lane is a declared stream of attempts with everything that is known of it.
+// lane is a declared lane with all that the record has of it.
 type lane struct {
-	id                                     uint16
-	name, client, target, protocol, policy string
-	address                                netip.AddrPort // the target, when it is an address and a port
-	rate                                   float64        // attempts per second
-	gap                                    time.Duration  // time between two intended starts
-	deadline                               time.Duration  // dial and reply deadlines together
-	service                                string         // when the declaration says so
-	control, local                         bool
-	partial                                bool                        // the scenario ends it before the run is over
-	role, beside                           string                      // of a control lane that does not prove the detector
-	pod                                    string                      // whose own address it goes to; empty for other roles
-	over                                   string                      // the node that all attempts go over; empty when a balancer chooses
-	connections                            int                         // that it keeps open; 0 when it does not say
-	fleet                                  worker                      // whose lane it is; of no name for lanes of this machine
-	records                                []record                    // ordered by actual start, then number
-	attempts                               int                         // in records
-	folded                                 folded                      // what records has of buckets
-	connect                                time.Duration               // median time to connect of good attempts; to the answer for datagrams
-	begin, end                             time.Duration               // first intended start; last intended start and one gap
-	declared                               time.Duration               // when its first attempt was due
-	flows                                  map[netip.AddrPort]keptFlow // of an http-reuse lane
-	unlogged                               int                         // answered, but not in the log of the balancer that chose the node
-	outages                                []*outage                   // ordered by start
+	*record.DeclaredLane
+	fleet      worker        // of a fleet's worker; without a name for lanes of this machine
+	records    []sample      // ordered by actual start, then number
+	attempts   int           // in records
+	folded     folded        // buckets of records
+	connect    time.Duration // median time to connect of good attempts; to the answer for datagrams
+	begin, end time.Duration // first intended start; last intended start and one interval
+	unlogged   int           // answered, but not in the log of the load balancer that chose the node
+	outages    []*outage     // ordered by start
 }
 
-// record is one attempt, or a bucket's attempts on one path to one backend, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
+// sample is one attempt, or a bucket's attempts on one path to one backend, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
 // 4.29 s, which is beyond everything that they are used for.
-type record struct {
+type sample struct {
 	intended    time.Duration
 	late        uint32 // ns
 	connect     uint32 // ns, for datagrams to the answer; 0 when it was never established, or only after a retransmission
@@ -53,77 +34,38 @@ type record struct {
 	backend     uint32 // index of analysis.backends; 0 when none answered
 	epoch       int32  // index of the balancer's table that applied; -1 when none did
 	node        uint16 // index of analysis.nodes: the node of the path
-	class       Class
+	class       record.Class
 	terminating bool // the backend said that it was shutting down
 }
 
-func (r *record) start() time.Duration { return r.intended + time.Duration(r.late) }
+func (r *sample) start() time.Duration { return r.intended + time.Duration(r.late) }
 
 // bucket reports whether it is of a bucket, whose numbers and times stand elsewhere.
-func (r *record) bucket() bool { return r.seq == ofBucket }
+func (r *sample) bucket() bool { return r.seq == ofBucket }
 
-func (r *record) failed() bool { return r.class != OK && r.class != Probe }
+func (r *sample) failed() bool { return r.class != record.OK && r.class != record.Probe }
 
 func saturate(d time.Duration) uint32 {
 	return uint32(min(max(d, 0), math.MaxUint32))
 }
 
-// laneOf reads the declaration of a lane; what cannot be read is told, because no verdict may rest on a guess.
-func laneOf(e Event) (*lane, error) {
-	a := e.Attrs
-	id, err := strconv.ParseUint(a["id"], 10, 16)
+// laneOf reads the declaration of a lane. One that cannot be read is an error, because no verdict may rest on a guess.
+func laneOf(at time.Duration, declared record.Lane) (*lane, error) {
+	d, err := record.Declare(at, declared)
 	if err != nil {
-		return nil, fmt.Errorf("a lane with id %q: %w", a["id"], err)
+		return nil, err
 	}
-	l := &lane{id: uint16(id), name: a["name"], client: a["client"], target: a["target"], protocol: a["protocol"],
-		policy: a["policy"], service: a["service"], control: a["control"] == "true", local: a["local"] == "true",
-		partial: a["partial"] == "true", role: a["role"], beside: a["beside"], pod: a["pod"], over: a["node"], declared: e.At}
-	l.name = cmp.Or(l.name, "lane-"+a["id"])
-	if l.rate, err = strconv.ParseFloat(a["rate"], 64); err != nil || !(l.rate >= 1e-6 && l.rate <= 1e6) {
-		return nil, fmt.Errorf("lane %s declares the rate %q; from 0.000001 to 1000000 attempts per second are possible", l.name, a["rate"])
-	}
-	l.gap = time.Duration(float64(time.Second) / l.rate)
-	for _, key := range [...]string{"dialMs", "replyMs"} {
-		ms, err := strconv.ParseFloat(cmp.Or(a[key], "0"), 64)
-		if err != nil {
-			return nil, fmt.Errorf("lane %s declares %s=%q: %w", l.name, key, a[key], err)
-		}
-		l.deadline += time.Duration(ms * float64(time.Millisecond))
-	}
-	if err := l.fleet.declare(a); err != nil {
-		return nil, fmt.Errorf("lane %s: %w", l.name, err)
-	}
-	if l.connections, err = strconv.Atoi(cmp.Or(a["connections"], "0")); err != nil {
-		return nil, fmt.Errorf("lane %s declares connections=%q: %w", l.name, a["connections"], err)
-	}
-	if address, err := netip.ParseAddrPort(l.target); err == nil {
-		l.address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
-	}
-	return l, nil
+	return &lane{DeclaredLane: d, fleet: worker{name: d.Worker, wanted: d.Workers, joined: d.Joined}}, nil
 }
-
-// frontend is the balancer's table that the lane's attempts go through: none when they go past it.
-func (l *lane) frontend() frontend {
-	if l.over != "" {
-		return frontend{}
-	}
-	return frontend{l.address, l.datagrams()}
-}
-
-// datagrams reports whether the lane speaks UDP, which has no handshake.
-func (l *lane) datagrams() bool { return strings.HasPrefix(l.protocol, "udp") }
-
-// opens reports whether each attempt of the lane is a connection of its own.
-func (l *lane) opens() bool { return l.protocol == "tcp-new" }
 
 // settle orders the records and computes what depends on all of them.
 func (l *lane) settle() {
-	byStart := func(a, b record) int { return cmp.Or(cmp.Compare(a.start(), b.start()), cmp.Compare(a.seq, b.seq)) }
+	byStart := func(a, b sample) int { return cmp.Or(cmp.Compare(a.start(), b.start()), cmp.Compare(a.seq, b.seq)) }
 	if !slices.IsSortedFunc(l.records, byStart) {
 		slices.SortFunc(l.records, byStart)
 	}
-	connects := Bins{}
-	connects.merge(l.folded.connect)
+	connects := record.Bins{}
+	connects.Merge(l.folded.connect)
 	l.attempts = 0
 	for i := range l.records {
 		r := &l.records[i]
@@ -132,18 +74,18 @@ func (l *lane) settle() {
 			l.begin = min(r.intended, r.start())
 		}
 		l.begin = min(l.begin, r.intended)
-		l.end = max(l.end, r.intended+l.gap, r.start()+time.Duration(r.connect))
-		if r.class == OK && r.connect > 0 {
-			connects.add(time.Duration(r.connect), 1)
+		l.end = max(l.end, r.intended+l.Interval, r.start()+time.Duration(r.connect))
+		if r.class == record.OK && r.connect > 0 {
+			connects.Add(time.Duration(r.connect), 1)
 		}
 	}
-	l.end = max(l.end, l.folded.to+l.gap*time.Duration(min(1, l.folded.attempts)))
+	l.end = max(l.end, l.folded.to+l.Interval*time.Duration(min(1, l.folded.attempts)))
 	// Of bins, so that a thinned record has the same: bounds of outages rest on it.
-	l.connect = quantileOf(connects.append(nil), 0.5)
+	l.connect = record.QuantileOf(connects.Append(nil), 0.5)
 }
 
 // reach is how long after its start the first packet of an attempt had certainly reached the node.
-func (l *lane) reach(r *record) time.Duration {
+func (l *lane) reach(r *sample) time.Duration {
 	if r.connect > 0 {
 		return time.Duration(r.connect)
 	}
@@ -156,10 +98,10 @@ func (l *lane) lost() (missing, stated, twice int) {
 	spans := slices.Clone(l.folded.spans)
 	for i := range l.records {
 		if r := &l.records[i]; !r.bucket() {
-			spans = addSpan(spans, Span{uint64(r.seq), 1})
+			spans = addSpan(spans, record.Span{First: uint64(r.seq), Count: 1})
 		}
 	}
-	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
+	slices.SortFunc(spans, func(a, b record.Span) int { return cmp.Compare(a.First, b.First) })
 	var next uint64
 	for _, s := range spans {
 		if s.First > next {
@@ -184,6 +126,6 @@ func quantile[T any](ordered []T, q float64) T {
 
 // recordAt is the number of the first record that started at or after an instant.
 func (l *lane) recordAt(at time.Duration) int {
-	i, _ := slices.BinarySearchFunc(l.records, at, func(r record, t time.Duration) int { return cmp.Compare(r.start(), t) })
+	i, _ := slices.BinarySearchFunc(l.records, at, func(r sample, t time.Duration) int { return cmp.Compare(r.start(), t) })
 	return i
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hitless/hitless/record"
 )
 
 // lanesWidth is how many columns of time WriteLanes draws at most, so that it fits a terminal of 80 letters.
@@ -17,7 +19,7 @@ const lanesWidth = 58
 // WriteLanes draws a run's scenario as lines of text: what was run, the time since the second in which the scenario began, the
 // events, and a line for each path of each measured lane, a column for each second or more. A column shows the worst that its
 // attempts came to. Below stands how many failed, and the cause of the worst gap.
-func WriteLanes(w io.Writer, r *Report, h *History) error {
+func WriteLanes(w io.Writer, r *Report, h *record.History) error {
 	a, err := analyse(h)
 	if err != nil {
 		return unreadable(h, err)
@@ -75,7 +77,7 @@ func (a *analysis) lanesText() string {
 	}
 	step := stepFor(scenario.to-scenario.from+5*time.Second, time.Second, lanesWidth)
 	// Columns are whole seconds, so that a thinned record's bucket lies in one.
-	zero := floorTo(scenario.from, perBucket)
+	zero := floorTo(scenario.from, record.BucketLength)
 	x := axis{from: max(0, zero-2*step), step: step}
 	x.buckets = min(lanesWidth, int((scenario.to-x.from)/step)+2)
 	x.to = x.start(x.buckets)
@@ -133,7 +135,7 @@ func (a *analysis) laneRows(x axis, l *lane) []laneRow {
 	for node, n := range byNode {
 		name := nodeText(a.nodes[node])
 		if len(a.measured()) > 1 {
-			name = l.name + " " + name
+			name = l.Name + " " + name
 		}
 		var b strings.Builder
 		for i := range n.attempts {
@@ -210,17 +212,24 @@ func (a *analysis) laneMarks(x axis) []string {
 }
 
 // laneMark is what an event is called in the drawing; empty for those that are left out.
-func laneMark(a *analysis, e Event) string {
-	state := e.Attrs["state"]
-	switch {
-	case e.Kind == EventStep && state == "begin" && e.Attrs["control"] != "true":
-		return e.Object
-	case e.Kind == EventPod && (state == "ready" || state == "terminating" || state == "exited") && a.serves(podOf(e)):
-		return "pod on " + nodeOf(e) + " " + state
-	case e.Kind == EventProxy && (state == "killed" || state == "exited" || state == "ready" || state == "flushed" || state == "restored"):
-		return "proxy of " + nodeOf(e) + " " + state
-	case e.Kind == EventBalancer && a.behindBalancer(e):
-		return "balancer: " + cmp.Or(strings.ReplaceAll(e.Attrs["nodes"], ",", ", "), "no node")
+func laneMark(a *analysis, e record.Event) string {
+	switch body := e.Body.(type) {
+	case record.Step:
+		if body.State == "begin" {
+			return e.Object
+		}
+	case record.Pod:
+		if slices.Contains([]string{"ready", "terminating", "exited"}, body.State) && a.serves(podOf(e)) {
+			return "pod on " + nodeOf(e) + " " + body.State
+		}
+	case record.Proxy:
+		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored"}, body.State) {
+			return "proxy of " + e.Node + " " + body.State
+		}
+	case record.Membership:
+		if a.measures(record.NewFrontend(body.Address, body.Port, body.Protocol)) {
+			return "balancer: " + cmp.Or(strings.Join(body.Nodes, ", "), "no node")
+		}
 	}
 	return ""
 }
@@ -231,8 +240,7 @@ func (a *analysis) serves(pod string) bool {
 	return life != nil && slices.ContainsFunc(a.measured(), func(l *lane) bool { return life.serves(a.serviceOf(l)) })
 }
 
-// behindBalancer reports whether the balancer's event is about the target of a measured lane.
-func (a *analysis) behindBalancer(e Event) bool {
-	key, err := frontendOf(e)
-	return err == nil && slices.ContainsFunc(a.measured(), func(l *lane) bool { return l.frontend() == key })
+// measures reports whether a frontend is the target of a measured lane.
+func (a *analysis) measures(f record.Frontend) bool {
+	return slices.ContainsFunc(a.measured(), func(l *lane) bool { return l.Frontend() == f })
 }

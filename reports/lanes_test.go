@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hitless/hitless/record"
 )
 
 func lanesOf(t *testing.T, s *lab) string {
@@ -22,7 +24,7 @@ func lanesOf(t *testing.T, s *lab) string {
 func TestLanesShowWhenAPathDropped(t *testing.T) {
 	o := rolling{seed: 2, fallback: true, rollouts: 1}
 	s := o.lab()
-	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: scenarioAt + 10*time.Second, to: scenarioAt + 13*time.Second, class: Refused})
+	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: scenarioAt + 10*time.Second, to: scenarioAt + 13*time.Second, class: record.Refused})
 	text := lanesOf(t, o.start(s))
 	for line := range strings.Lines(text) {
 		n := strings.Count(line, "▓")
@@ -69,7 +71,7 @@ func TestTheLanesOfAThinnedRecordAreThoseOfTheWhole(t *testing.T) {
 		o := rolling{seed: seed, fallback: true, rollouts: 2, rate: 12}
 		s := o.lab()
 		for i := range s.events {
-			if e := &s.events[i]; e.Kind == EventPhase && e.Object == "scenario" {
+			if e := &s.events[i]; e.Kind() == record.KindPhase && e.Object == "scenario" {
 				e.At += time.Duration(seed) * 220 * time.Millisecond
 			}
 		}

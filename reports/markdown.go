@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // A summary stays below 60 lines, so that it can stand in a job's summary beside others.
@@ -16,7 +18,7 @@ const (
 )
 
 // WriteMarkdown writes summary.md: fewer than 60 lines, whatever the run.
-func WriteMarkdown(w io.Writer, r *Report, o Origin) error {
+func WriteMarkdown(w io.Writer, r *Report, o record.Origin) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", cell(r.Run.Scenario), r.Verdict, cell(r.headline()))
 	reasons := r.notes()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // mostSamples is how many samples a series has at most: a day gets one for every 24 s, an hour one for each second.
@@ -83,7 +85,7 @@ func (m *metrics) runInfo() {
 
 func (m *metrics) attempts() {
 	r := m.run.Report
-	for _, c := range Classes() {
+	for _, c := range record.Classes() {
 		m.sample("_total", float64(r.Totals.ByClass[c.String()]), r.Run.Duration, "class", c.String())
 	}
 }

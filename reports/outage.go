@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // outage is a maximal interval on one path (a lane and the node that the balancer chose) with failed attempts only.
@@ -19,7 +21,7 @@ type outage struct {
 	struck       time.Duration // when the first failed attempt had certainly met the fault
 	after        time.Duration // when the path was good again for certain, or its end
 	told         time.Duration // when the last outcome of the failed attempts was known
-	classes      map[Class]int
+	classes      map[record.Class]int
 	failed       int
 	backends     map[uint32]int // of the failed attempts that were answered
 	lastBackend  uint32         // that answered the last good attempt before
@@ -40,10 +42,10 @@ type pathKey struct {
 
 // pathState is what has been seen of a path so far.
 type pathState struct {
-	good        *record
-	first, last *record // of the failed attempts since
+	good        *sample
+	first, last *sample // of the failed attempts since
 	current     *outage
-	tenure      *tenure // nil when no balancer chose
+	tenure      *record.Tenure // nil when no balancer chose
 }
 
 // outagesOf finds the outages of a lane. Attempts are taken in the order of their actual starts, because that is the
@@ -52,22 +54,22 @@ type pathState struct {
 // The bounds contain the true duration even when attempts start late by more than a gap:
 // lower = last failed - first failed, upper = first good after - last good before, each taken between intended and
 // between actual starts, whichever is the safer, and allowing for the time that a first packet needs to the node.
-func outagesOf(l *lane, ts tables, nodes []string) []*outage {
+func outagesOf(l *lane, ts record.Memberships, nodes []string) []*outage {
 	paths := map[pathKey]*pathState{}
 	var found []*outage
 	var order []*pathState
 	var front *pathState // the way to a balancer that terminates connections, which all paths share
-	if ts.logged() {
+	if ts.Logged() {
 		front = &pathState{}
 		paths[pathKey{0, -1}], order = front, append(order, front)
 	}
 	for i := range l.records {
 		r := &l.records[i]
-		if r.class == Probe {
+		if r.class == record.Probe {
 			continue
 		}
 		node := nodes[r.node]
-		key := pathKey{r.node, ts.memberSince(node, r.epoch)}
+		key := pathKey{r.node, ts.MemberSince(node, r.epoch)}
 		if front != nil && node == "" {
 			key.tenure = -1
 		} else if front != nil {
@@ -75,7 +77,7 @@ func outagesOf(l *lane, ts tables, nodes []string) []*outage {
 		}
 		p := paths[key]
 		if p == nil {
-			p = &pathState{tenure: ts.tenure(node, key.tenure)}
+			p = &pathState{tenure: ts.Tenure(node, key.tenure)}
 			paths[key], order = p, append(order, p)
 		}
 		if o := p.take(l, r); o != nil {
@@ -94,14 +96,14 @@ func outagesOf(l *lane, ts tables, nodes []string) []*outage {
 }
 
 // take adds an attempt to its path, and returns the outage that begins with it, if one does.
-func (p *pathState) take(l *lane, r *record) *outage {
+func (p *pathState) take(l *lane, r *sample) *outage {
 	if !r.failed() {
 		p.pass(l, r)
 		return nil
 	}
 	var begun *outage
 	if p.current == nil {
-		begun = &outage{lane: l, node: r.node, epoch: r.epoch, from: r.intended, to: r.intended, classes: map[Class]int{}, backends: map[uint32]int{}}
+		begun = &outage{lane: l, node: r.node, epoch: r.epoch, from: r.intended, to: r.intended, classes: map[record.Class]int{}, backends: map[uint32]int{}}
 		if p.good != nil {
 			begun.lastBackend = p.good.backend
 		}
@@ -121,7 +123,7 @@ func (p *pathState) take(l *lane, r *record) *outage {
 }
 
 // pass takes an attempt that found the path good, whatever became of it beyond.
-func (p *pathState) pass(l *lane, r *record) {
+func (p *pathState) pass(l *lane, r *sample) {
 	if p.current != nil {
 		p.close(l, r)
 	}
@@ -130,7 +132,7 @@ func (p *pathState) pass(l *lane, r *record) {
 
 // close ends the current outage, with the good attempt that ended it, or without one: then the path ends where the
 // balancer left the node, or with the lane.
-func (p *pathState) close(l *lane, good *record) {
+func (p *pathState) close(l *lane, good *sample) {
 	o, first, last := p.current, p.first, p.last
 	p.current = nil
 	o.lower = max(0, min(last.intended-first.intended, last.start()-first.start()-l.reach(first)))
@@ -140,10 +142,10 @@ func (p *pathState) close(l *lane, good *record) {
 	switch {
 	case good != nil:
 		afterIntended, afterStart = good.intended, good.start()+l.reach(good)
-	case p.tenure != nil && p.tenure.left:
+	case p.tenure != nil && p.tenure.Left:
 		// What was sent just before the balancer left the node arrived there a little later.
-		end := max(p.tenure.until+l.connect, last.start()+l.reach(last))
-		afterIntended, afterStart, o.left = end, end, p.tenure.until
+		end := max(p.tenure.Until+l.connect, last.start()+l.reach(last))
+		afterIntended, afterStart, o.left = end, end, p.tenure.Until
 	default:
 		o.open = true
 		afterIntended, afterStart = l.fleet.until(afterIntended), l.fleet.until(afterStart)
@@ -162,7 +164,7 @@ func (p *pathState) opening(l *lane) (intended, start time.Duration) {
 	}
 	from := l.begin
 	if p.tenure != nil {
-		from = max(from, p.tenure.from)
+		from = max(from, p.tenure.From)
 	}
 	return min(from, p.first.intended), min(from, p.first.start())
 }

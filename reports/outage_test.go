@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The faults of one run each have a class of their own, so that an outage tells which faults it holds.
-var faultClasses = []Class{Refused, Rejected, Unreachable, ConnectTimeout, Reset, Closed, ReplyTimeout, Stalled, Misrouted, Delayed}
+var faultClasses = []record.Class{record.Refused, record.Rejected, record.Unreachable, record.ConnectTimeout, record.Reset, record.Closed, record.ReplyTimeout, record.Stalled, record.Misrouted, record.Delayed}
 
 // faultyRun draws a run with random faults, random changes of the balancer's table and starts that are late by up to
 // several gaps.
@@ -24,7 +26,7 @@ func faultyRun(t *rapid.T) *lab {
 func faultyRunOf(t *rapid.T, rates []float64, long func(gap time.Duration) time.Duration) *lab {
 	s := newLab(rapid.Uint64().Draw(t, "seed"))
 	places := nodeNames
-	protocol := rapid.SampledFrom([]string{"tcp-new", "udp-fresh", protocolSticky}).Draw(t, "protocol")
+	protocol := rapid.SampledFrom([]string{"tcp-new", "udp-fresh", record.ProtocolSticky}).Draw(t, "protocol")
 	s.datagrams = protocol != "tcp-new"
 	if !s.datagrams && rapid.Bool().Draw(t, "terminating balancer") { // such a one forwards no datagrams
 		s.log, places = &balancerLog{}, append(slices.Clone(nodeNames), "") // the way to the balancer can break, too
@@ -35,7 +37,7 @@ func faultyRunOf(t *rapid.T, rates []float64, long func(gap time.Duration) time.
 	gap := time.Duration(float64(time.Second) / rate)
 	lateBy := rapid.SampledFrom([]int{1, 100, 3000, 40000}).Draw(t, "late by up to, µs")
 	least := time.Duration(1) // between two changes of the balancer's table
-	if protocol == protocolSticky {
+	if protocol == record.ProtocolSticky {
 		// A flow's way is the sum of its datagrams in their order; one that starts after the next would be another way.
 		lateBy = min(lateBy, int(gap/time.Microsecond)/2)
 		least = 2 * gap
@@ -88,9 +90,9 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 		if len(l.records) != len(s.attempts) {
 			rt.Fatalf("%d of %d attempts are left", len(l.records), len(s.attempts))
 		}
-		failed := map[Class]int{}
+		failed := map[record.Class]int{}
 		for _, attempt := range s.attempts {
-			if attempt.Class != OK {
+			if attempt.Class != record.OK {
 				failed[attempt.Class]++
 			}
 		}
@@ -133,15 +135,15 @@ func checkTruth(t *rapid.T, s *lab, a *analysis, o *outage) {
 		end = max(end, f.to)
 	}
 	// What happened before the path was in use, or after, was not measured.
-	ts := a.tables[l.frontend()]
+	ts := a.paths.Of(l.Frontend())
 	begin, end = max(begin, l.begin), min(end, l.end)
-	stayed := &tenure{}
+	stayed := &record.Tenure{}
 	if a.nodes[o.node] != "" {
-		stayed = ts.tenure(a.nodes[o.node], ts.memberSince(a.nodes[o.node], o.epoch))
+		stayed = ts.Tenure(a.nodes[o.node], ts.MemberSince(a.nodes[o.node], o.epoch))
 	}
-	begin = max(begin, stayed.from)
-	if stayed.left {
-		end = min(end, stayed.until+s.travel)
+	begin = max(begin, stayed.From)
+	if stayed.Left {
+		end = min(end, stayed.Until+s.travel)
 	}
 	truth, unknown := end-begin, time.Duration(0)
 	if l.connect == 0 {
@@ -155,10 +157,10 @@ func checkTruth(t *rapid.T, s *lab, a *analysis, o *outage) {
 // records makes the records of a lane over one node: a letter for each attempt, a gap apart; '.' is good, 'x' dropped,
 // 'd' delayed and 'p' the probe's own fault.
 func records(letters string, gap time.Duration) *lane {
-	l := &lane{name: "web", gap: gap}
+	l := &lane{DeclaredLane: &record.DeclaredLane{Lane: record.Lane{Name: "web"}, Interval: gap}}
 	for i, c := range letters {
-		class := map[rune]Class{'.': OK, 'x': ConnectTimeout, 'd': Delayed, 'p': Probe}[c]
-		l.records = append(l.records, record{intended: time.Duration(i) * gap, seq: uint32(i), class: class, epoch: -1})
+		class := map[rune]record.Class{'.': record.OK, 'x': record.ConnectTimeout, 'd': record.Delayed, 'p': record.Probe}[c]
+		l.records = append(l.records, sample{intended: time.Duration(i) * gap, seq: uint32(i), class: class, epoch: -1})
 	}
 	l.settle()
 	return l
@@ -203,7 +205,7 @@ func TestOnlyPathsHaveOutages(t *testing.T) {
 		s.pod(simPod{name: "web-" + node, node: node, address: "10.244.0.1", service: "web", ready: 100 * time.Millisecond})
 	}
 	s.balance(webAddress, 200*time.Millisecond, nodeNames...)
-	s.faults = []fault{{node: "node-2", anyLane: true, from: 3 * time.Second, to: 3700 * time.Millisecond, class: ConnectTimeout}}
+	s.faults = []fault{{node: "node-2", anyLane: true, from: 3 * time.Second, to: 3700 * time.Millisecond, class: record.ConnectTimeout}}
 	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 1000, from: time.Second, to: 6 * time.Second})
 	l := s.report(t).Lanes[0]
 	if len(l.Outages) != 1 || l.Outages[0].Node != "node-2" {

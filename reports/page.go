@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 //go:embed html/page.html
@@ -35,7 +37,7 @@ const (
 const EvidenceSpan = 2 * time.Second
 
 // WritePage writes report.html: one file that needs no network, works from disk, and is a function of the history alone.
-func WritePage(w io.Writer, r *Report, h *History) error {
+func WritePage(w io.Writer, r *Report, h *record.History) error {
 	a, err := analyse(h)
 	if err != nil {
 		return fmt.Errorf("making the page: %w", err)
@@ -50,7 +52,7 @@ func WritePage(w io.Writer, r *Report, h *History) error {
 // page is what the template shows.
 type page struct {
 	Report      *Report
-	Origin      Origin
+	Origin      record.Origin
 	Headline    string
 	Notes       []string
 	Floor       string
@@ -132,13 +134,13 @@ func (p pageOutage) ClassWords() string {
 type evidence struct {
 	Relative string
 	At       string
-	Kind     Kind
+	Kind     record.Kind
 	Node     string
 	Text     string
 	Same     bool // on the outage's own node
 }
 
-func (a *analysis) writePage(w io.Writer, r *Report, o Origin, h *History) error {
+func (a *analysis) writePage(w io.Writer, r *Report, o record.Origin, h *record.History) error {
 	parsed, err := template.New("page").Funcs(template.FuncMap{"thousands": thousands, "ms": msText, "at": atText,
 		"node": nodeText, "classes": classesText, "milli": func(s float64) string { return msText(s * 1e3) }}).Parse(pageTemplate)
 	if err != nil {
@@ -154,7 +156,7 @@ func (a *analysis) writePage(w io.Writer, r *Report, o Origin, h *History) error
 	return err
 }
 
-func (a *analysis) page(r *Report, o Origin) *page {
+func (a *analysis) page(r *Report, o record.Origin) *page {
 	p := &page{Report: r, Origin: o, Headline: r.headline(), Notes: r.notes(), Floor: r.floorText(), Unexplained: strings.ReplaceAll(r.unexplainedText(), " %", "\u00a0%"),
 		WorstGap: "none", Duration: msText(r.Run.Duration * 1e3), Timeline: a.timeline(), Style: template.CSS(pageStyle),
 		Script: template.JS(pageScript), Width: drawingWidth, Left: plotLeft - 8,
@@ -188,7 +190,7 @@ func (a *analysis) pageData(t *timeline) pageData {
 		}
 	}
 	for _, e := range a.events {
-		if e.Kind != EventLane && e.Kind != EventPhase && e.At >= t.axis.from && len(d.Events) < pageEvents {
+		if e.Kind() != record.KindLane && e.Kind() != record.KindPhase && e.At >= t.axis.from && len(d.Events) < pageEvents {
 			d.Events = append(d.Events, dataEvt{seconds(e.At), eventText(e)})
 		}
 	}
@@ -210,7 +212,7 @@ func (r *Report) filters() (nodes, classes []string) {
 			}
 		}
 	}
-	for _, c := range Classes() {
+	for _, c := range record.Classes() {
 		if seen[c.String()] {
 			classes = append(classes, c.String())
 		}
@@ -253,8 +255,8 @@ func (a *analysis) chart(r *Report, like axis) chart {
 		c.Unit = "per second, the worst of each " + msText(millis(x.step))
 	}
 	dropped, delayed := make([]int, x.buckets), make([]int, x.buckets)
-	a.peaks(x, Class.Dropped, dropped)
-	a.peaks(x, func(c Class) bool { return c == Delayed }, delayed)
+	a.peaks(x, record.Class.Dropped, dropped)
+	a.peaks(x, func(c record.Class) bool { return c == record.Delayed }, delayed)
 	for i := range dropped {
 		c.Most = max(c.Most, dropped[i]+delayed[i])
 	}
@@ -283,7 +285,7 @@ func (a *analysis) chart(r *Report, like axis) chart {
 }
 
 // peaks fills the buckets with the largest number of such attempts in any of their seconds, over all measured lanes.
-func (a *analysis) peaks(x axis, counts func(Class) bool, into []int) {
+func (a *analysis) peaks(x axis, counts func(record.Class) bool, into []int) {
 	perSecond := map[time.Duration]int{}
 	for _, l := range a.measured() {
 		for i := range l.records {
@@ -302,12 +304,12 @@ func (a *analysis) peaks(x axis, counts func(Class) bool, into []int) {
 func (a *analysis) pageOutages(r *Report) ([]pageOutage, int) {
 	var all []pageOutage
 	for _, l := range a.measured() {
-		i := slices.IndexFunc(r.Lanes, func(x LaneReport) bool { return x.Name == l.name })
+		i := slices.IndexFunc(r.Lanes, func(x LaneReport) bool { return x.Name == l.Name })
 		if i < 0 {
 			continue
 		}
 		for k := range r.Lanes[i].Outages {
-			all = append(all, pageOutage{laneOutage: laneOutage{l.name, r.Lanes[i].Outages[k]}, ID: len(all) + 1, found: l.outages[k]})
+			all = append(all, pageOutage{laneOutage: laneOutage{l.Name, r.Lanes[i].Outages[k]}, ID: len(all) + 1, found: l.outages[k]})
 		}
 	}
 	more := max(0, len(all)-pageOutages)
@@ -328,18 +330,18 @@ func (a *analysis) detail(p *pageOutage) {
 	from, to := begin-EvidenceSpan, time.Duration(p.To*1e9)+EvidenceSpan
 	lines := 0
 	for _, e := range a.events {
-		elsewhere := e.Node != "" && e.Node != p.Node && (e.Kind == EventTable || e.Kind == EventLog && p.Node != "")
-		if e.Kind == EventLane || e.At < from || e.At > to || elsewhere {
+		elsewhere := e.Node != "" && e.Node != p.Node && (e.Kind() == record.KindKernelTable || e.Kind() == record.KindLog && p.Node != "")
+		if e.Kind() == record.KindLane || e.At < from || e.At > to || elsewhere {
 			continue
 		}
-		if e.Kind == EventLog {
+		if e.Kind() == record.KindLog {
 			lines++
 		}
-		if len(p.Evidence) == pageEvidence || e.Kind == EventLog && lines > pageLines {
+		if len(p.Evidence) == pageEvidence || e.Kind() == record.KindLog && lines > pageLines {
 			p.More++
 			continue
 		}
-		p.Evidence = append(p.Evidence, evidence{Relative: relativeText(e.At - begin), At: atText(seconds(e.At)), Kind: e.Kind,
+		p.Evidence = append(p.Evidence, evidence{Relative: relativeText(e.At - begin), At: atText(seconds(e.At)), Kind: e.Kind(),
 			Node: nodeOf(e), Text: clipped(e.Text), Same: nodeOf(e) != "" && nodeOf(e) == p.Node})
 	}
 	p.Kernel, p.Choices = a.kernelView(p.found), a.choiceRows(p.found)
@@ -352,7 +354,7 @@ func (a *analysis) strip(p *pageOutage, from, to time.Duration) {
 	p.Ticks = t.axis.ticks()
 	n := newTally(t.axis.buckets)
 	for _, l := range a.lanes {
-		if l.name != p.lane {
+		if l.Name != p.lane {
 			continue
 		}
 		for i := l.recordAt(t.axis.from); i < len(l.records) && l.records[i].start() < t.axis.to; i++ {

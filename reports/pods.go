@@ -1,10 +1,13 @@
 package reports
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // pods is what the events tell of the pods: where they run, what they serve, and when they were ready.
@@ -31,45 +34,45 @@ type podChange struct {
 	ready bool
 }
 
-func podsOf(events []Event) pods {
+func podsOf(events []record.Event) pods {
 	p := pods{byName: map[string]*podLife{}, processes: map[string][]processChange{}}
 	for _, e := range events {
-		name := podOf(e)
-		switch e.Kind {
-		case EventPod:
-			life := p.life(name)
-			if node := nodeOf(e); node != "" {
-				life.node = node
+		switch body := e.Body.(type) {
+		case record.Pod:
+			p.addPod(e, body)
+		case record.Endpoint:
+			name := cmp.Or(body.Pod, p.podAt(body.Address, e.At))
+			if name == "" || body.Service == "" {
+				continue
 			}
-			if ip := e.Attrs["ip"]; ip != "" {
-				p.takeAddress(ip, name, e)
-			}
-			switch state := e.Attrs["state"]; state {
-			case "ready", "unready", "terminating", "exited", "removed":
-				life.changes = append(life.changes, podChange{e.At, state == "ready"})
-			}
-		case EventEndpoint:
-			if name == "" {
-				name = p.podAt(e.Attrs["address"], e.At)
-			}
-			if s := e.Attrs["service"]; name != "" && s != "" {
-				life := p.life(name)
-				if !slices.Contains(life.services, s) {
-					life.services = append(life.services, s)
-				}
+			if life := p.life(name); !slices.Contains(life.services, body.Service) {
+				life.services = append(life.services, body.Service)
 			}
 		}
 	}
 	return p
 }
 
-// takeAddress takes note of an event of a pod at an address. What tells of a pod's end does not give it an address that another one
-// has meanwhile: it may be told late.
-func (p pods) takeAddress(ip, name string, e Event) {
-	changes, state := p.processes[ip], e.Attrs["state"]
+func (p pods) addPod(e record.Event, body record.Pod) {
+	name := podOf(e)
+	life := p.life(name)
+	life.node = cmp.Or(nodeOf(e), life.node)
+	if body.IP != "" {
+		p.addAddress(body, name, e.At)
+	}
+	switch body.State {
+	case "ready", "unready", "terminating", "exited", "removed":
+		life.changes = append(life.changes, podChange{e.At, body.State == "ready"})
+	}
+}
+
+// addAddress stores the begin or exit of a pod's process behind an address. The late event of a pod's end does not take the
+// address from its successor.
+func (p pods) addAddress(body record.Pod, name string, at time.Duration) {
+	changes, state := p.processes[body.IP], body.State
 	switch n := len(changes); {
 	case state == "created", state == "started", state == "ready", n == 0, state == "exited" && changes[n-1].pod == name:
-		p.processes[ip] = append(changes, processChange{e.At, name, state == "exited"})
+		p.processes[body.IP] = append(changes, processChange{at, name, state == "exited"})
 	}
 }
 
@@ -134,20 +137,23 @@ func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time
 	return at, exited
 }
 
-// podOf is the pod that an event is about, if any.
-func podOf(e Event) string {
-	if pod := e.Attrs["pod"]; pod != "" || e.Kind != EventPod {
-		return pod
+// podOf is the pod that an event is about; empty when it is about none.
+func podOf(e record.Event) string {
+	switch body := e.Body.(type) {
+	case record.Pod:
+		return cmp.Or(body.Pod, e.Object)
+	case record.Endpoint:
+		return body.Pod
 	}
-	return e.Object
+	return ""
 }
 
-// nodeOf is the node that an event happened on, if it says so.
-func nodeOf(e Event) string {
-	if e.Node != "" {
-		return e.Node
+// nodeOf is the node of an event; empty when it has none.
+func nodeOf(e record.Event) string {
+	if pod, is := e.Body.(record.Pod); is {
+		return cmp.Or(e.Node, pod.Node)
 	}
-	return e.Attrs["node"]
+	return e.Node
 }
 
 // sameService compares names of Services of which one may lack the namespace; a port behind a colon does not count.

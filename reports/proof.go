@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // injection is a known fault that one lane must see: the proof that the detector works.
@@ -18,11 +20,11 @@ type injection struct {
 }
 
 // classesOfFault are the classes that a known fault makes of the attempts that meet it, by its kind.
-var classesOfFault = map[string][]Class{
-	"drop":     {Delayed, ConnectTimeout, ReplyTimeout},
-	"refuse":   {Refused, Rejected},
-	"reset":    {Reset},
-	"misroute": {Misrouted},
+var classesOfFault = map[string][]record.Class{
+	"drop":     {record.Delayed, record.ConnectTimeout, record.ReplyTimeout},
+	"refuse":   {record.Refused, record.Rejected},
+	"reset":    {record.Reset},
+	"misroute": {record.Misrouted},
 }
 
 // shows reports whether most of an outage's attempts failed as the fault makes them fail.
@@ -39,7 +41,7 @@ func (i *injection) shows(o *outage) bool {
 }
 
 func (i *injection) text() string {
-	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, msText(millis(i.to-i.from)), i.lane.name, atText(seconds(i.from)))
+	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, msText(millis(i.to-i.from)), i.lane.Name, atText(seconds(i.from)))
 }
 
 // proof is what the injected faults have shown.
@@ -72,7 +74,7 @@ func (a *analysis) prove() proof {
 	}
 	var slowest time.Duration
 	for _, l := range a.measured() {
-		slowest = max(slowest, l.gap)
+		slowest = max(slowest, l.Interval)
 	}
 	p.floor = max(smallest, 2*slowest)
 	return p
@@ -82,20 +84,21 @@ func (a *analysis) prove() proof {
 func (p *proof) pair(a *analysis) {
 	open := map[string]injection{}
 	for _, e := range a.events {
-		if e.Kind != EventInjected || e.Attrs["control"] != "true" || e.Attrs["lane"] == "" {
+		f, is := e.Body.(record.Fault)
+		if !is || !f.Control || f.Lane == "" {
 			continue
 		}
-		id := e.Attrs["id"] + " " + e.Attrs["lane"]
-		switch e.Attrs["state"] {
+		id := f.ID + " " + f.Lane
+		switch f.State {
 		case "begin":
 			i := slices.IndexFunc(a.lanes, func(l *lane) bool {
-				return l.name == e.Attrs["lane"] || strconv.Itoa(int(l.id)) == e.Attrs["lane"]
+				return l.Name == f.Lane || strconv.Itoa(int(l.ID)) == f.Lane
 			})
 			if i < 0 {
-				p.broken = append(p.broken, fmt.Sprintf("a fault was injected for lane %q, which does not exist", e.Attrs["lane"]))
+				p.broken = append(p.broken, fmt.Sprintf("a fault was injected for lane %q, which does not exist", f.Lane))
 				continue
 			}
-			open[id] = injection{id: e.Attrs["id"], fault: e.Attrs["fault"], node: nodeOf(e), lane: a.lanes[i], from: e.At}
+			open[id] = injection{id: f.ID, fault: f.Fault, node: nodeOf(e), lane: a.lanes[i], from: e.At}
 		case "end":
 			if in, begun := open[id]; begun {
 				in.to = e.At
@@ -114,7 +117,7 @@ func (p *proof) pair(a *analysis) {
 // those of the fault. One gap of
 // slack: the fault was put in and taken out a little after and before the recorded instants.
 func (a *analysis) seen(in *injection) *outage {
-	gap, length := in.lane.gap, in.to-in.from
+	gap, length := in.lane.Interval, in.to-in.from
 	for _, o := range in.lane.outages {
 		if in.node != "" && a.nodes[o.node] != in.node {
 			continue
@@ -146,7 +149,7 @@ func (p *proof) falseAlarms(a *analysis) []*outage {
 		}
 		for _, o := range l.outages {
 			explained := slices.ContainsFunc(own, func(in injection) bool {
-				return max(o.from, o.struck) >= in.from-l.gap && o.to <= in.to+l.gap
+				return max(o.from, o.struck) >= in.from-l.Interval && o.to <= in.to+l.Interval
 			})
 			before := max(o.from, o.struck)+l.connect < until // there and back again once more
 			if len(own) > 0 && !explained && before {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // ReportVersion is the version of report.json; schema.json beside the code describes it.
@@ -44,7 +46,7 @@ type Report struct {
 	Verdict        Verdict        `json:"verdict"`
 	Reasons        []string       `json:"reasons"` // sentences; the first tells pass and fail in numbers
 	Run            ReportRun      `json:"run"`
-	Subject        Subject        `json:"subject"`
+	Subject        record.Subject `json:"subject"`
 	DetectionFloor DetectionFloor `json:"detectionFloor"`
 	Totals         Totals         `json:"totals"`
 	Lanes          []LaneReport   `json:"lanes"`
@@ -58,7 +60,7 @@ type ReportRun struct {
 	Scenario     string            `json:"scenario"`
 	Parameters   map[string]string `json:"parameters"`
 	Seed         int64             `json:"seed"`
-	Kernel       Kernel            `json:"kernel"`
+	Kernel       record.Kernel     `json:"kernel"`
 	Clock        string            `json:"clock"`
 	Duration     float64           `json:"duration"` // seconds
 	InputsSha256 string            `json:"inputsSha256"`
@@ -199,11 +201,11 @@ type CauseReport struct {
 
 // ReportEvent is an event of the run as readers need it.
 type ReportEvent struct {
-	At     float64 `json:"at"`
-	Kind   Kind    `json:"kind"`
-	Node   string  `json:"node"`
-	Object string  `json:"object"`
-	Text   string  `json:"text"`
+	At     float64     `json:"at"`
+	Kind   record.Kind `json:"kind"`
+	Node   string      `json:"node"`
+	Object string      `json:"object"`
+	Text   string      `json:"text"`
 }
 
 // Unexplained counts the failed attempts of measured lanes that no event explains.
@@ -214,7 +216,7 @@ type Unexplained struct {
 
 // Build computes the report of a history. It is pure: the same history gives the same report, anywhere and at any time.
 // Errors are only for histories that cannot be read at all; a damaged one gives an invalid report that says what is missing.
-func Build(h *History) (*Report, error) {
+func Build(h *record.History) (*Report, error) {
 	a, err := analyse(h)
 	if err != nil {
 		return nil, unreadable(h, err)
@@ -223,12 +225,12 @@ func Build(h *History) (*Report, error) {
 }
 
 // unreadable explains why there is no report.
-func unreadable(h *History, err error) error {
-	return fmt.Errorf("building the report of %s: %w (nothing of this record can be read: copy the whole folder again, or repeat the run)", h.dir, err)
+func unreadable(h *record.History, err error) error {
+	return fmt.Errorf("building the report of %s: %w (nothing of this record can be read: copy the whole folder again, or repeat the run)", h.Dir(), err)
 }
 
 // SkippedReport is the report of a run that was not made, with the reason as a sentence.
-func SkippedReport(run Run, reason string) *Report {
+func SkippedReport(run record.Run, reason string) *Report {
 	a := newAnalysis(run)
 	r := a.facts(proof{})
 	r.Verdict, r.Reasons = Skipped, []string{reason}
@@ -251,7 +253,7 @@ func (a *analysis) facts(p proof) *Report {
 	if r.Run.Parameters == nil {
 		r.Run.Parameters = map[string]string{}
 	}
-	for _, c := range Classes() {
+	for _, c := range record.Classes() {
 		r.Totals.ByClass[c.String()] = 0
 	}
 	for _, l := range a.measured() {
@@ -265,8 +267,8 @@ func (a *analysis) facts(p proof) *Report {
 		r.Unexplained.Share = float64(int(float64(r.Unexplained.Count)/float64(failed)*1e4+0.5)) / 1e4
 	}
 	for _, e := range a.events {
-		if e.Kind != EventLane {
-			r.Events = append(r.Events, ReportEvent{At: seconds(e.At), Kind: e.Kind, Node: e.Node, Object: e.Object, Text: e.Text})
+		if e.Kind() != record.KindLane {
+			r.Events = append(r.Events, ReportEvent{At: seconds(e.At), Kind: e.Kind(), Node: e.Node, Object: e.Object, Text: e.Text})
 		}
 	}
 	r.DetectionFloor = p.report()
@@ -294,7 +296,7 @@ func (p *proof) report() DetectionFloor {
 	for _, in := range p.injections {
 		ms := millis(in.to - in.from)
 		d.Injected = append(d.Injected, ms)
-		d.Faults = append(d.Faults, KnownFault{Fault: in.fault, Lane: in.lane.name, Node: in.node, Ms: ms, Found: in.found != nil})
+		d.Faults = append(d.Faults, KnownFault{Fault: in.fault, Lane: in.lane.Name, Node: in.node, Ms: ms, Found: in.found != nil})
 		if in.found != nil {
 			d.Found = append(d.Found, ms)
 		}
@@ -307,31 +309,31 @@ func (p *proof) report() DetectionFloor {
 }
 
 func (a *analysis) laneReport(l *lane) LaneReport {
-	r := LaneReport{Name: l.name, Role: l.roleWord(), Beside: l.beside, Client: l.client, Target: l.target, Protocol: l.protocol, Policy: l.policy, Rate: l.rate,
+	r := LaneReport{Name: l.Name, Role: l.roleWord(), Beside: l.Beside, Client: l.Client, Target: l.Target, Protocol: l.Protocol, Policy: l.Policy, Rate: l.Rate,
 		Attempts: l.attempts, DroppedPerSecond: make([]int, (a.end+time.Second-1)/time.Second), Paths: []PathReport{},
-		Outages: []OutageReport{}, Fleet: l.fleet.report(l.over)}
+		Outages: []OutageReport{}, Fleet: l.fleet.report(l.Node)}
 	paths, slowest := make([]PathReport, len(a.nodes)), l.folded.slowest
-	latencies := l.folded.latency.append(make([]weighted, 0, len(l.records)))
+	latencies := l.folded.latency.Append(make([]record.Weighted, 0, len(l.records)))
 	for i := range l.records {
 		rec := &l.records[i]
 		path := &paths[rec.node]
 		path.Attempts += int(rec.n)
 		switch {
-		case rec.class == OK:
+		case rec.class == record.OK:
 			r.OK += int(rec.n)
-		case rec.class == Delayed:
+		case rec.class == record.Delayed:
 			r.Delayed++
 		case rec.class.Dropped():
 			r.Dropped++
 			path.Dropped++
 			r.DroppedPerSecond[rec.intended/time.Second]++
 		}
-		if took := time.Duration(rec.late) + time.Duration(rec.total)*time.Microsecond; !rec.bucket() && (rec.class == OK || rec.class == Delayed) {
-			latencies = append(latencies, weighted{took, 1})
+		if took := time.Duration(rec.late) + time.Duration(rec.total)*time.Microsecond; !rec.bucket() && (rec.class == record.OK || rec.class == record.Delayed) {
+			latencies = append(latencies, record.Weighted{Value: took, N: 1})
 			slowest = max(slowest, took)
 		}
 	}
-	r.Latency = Latency{P50: seconds(quantileOf(latencies, 0.5)), P99: seconds(quantileOf(latencies, 0.99)), Max: seconds(slowest)}
+	r.Latency = Latency{P50: seconds(record.QuantileOf(latencies, 0.5)), P99: seconds(record.QuantileOf(latencies, 0.99)), Max: seconds(slowest)}
 	for i := range paths {
 		if paths[i].Node = a.nodes[i]; paths[i].Attempts > 0 {
 			r.Paths = append(r.Paths, paths[i])

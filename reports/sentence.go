@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Sentence tells the run in one sentence: who, what, how many of how many, the worst gap with its bounds, where, when,
@@ -107,8 +109,8 @@ func (r *Report) WorstGapMs() float64 {
 // classesText lists the classes of failure in their fixed order: 31 rejected, 6 delayed.
 func classesText(byClass map[string]int) string {
 	var parts []string
-	for _, c := range Classes() {
-		if n := byClass[c.String()]; n > 0 && c != OK && c != Probe {
+	for _, c := range record.Classes() {
+		if n := byClass[c.String()]; n > 0 && c != record.OK && c != record.Probe {
 			parts = append(parts, thousands(n)+" "+c.String())
 		}
 	}

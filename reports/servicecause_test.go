@@ -4,11 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // done records something that was done to a Service.
 func done(s *lab, at time.Duration, service, state, fields string) {
-	s.event(at, EventService, "", service, "the Service "+service+" was "+state+": "+fields, "service", service, "state", state, "fields", fields)
+	s.event(at, record.KindService, "", service, "the Service "+service+" was "+state+": "+fields, "service", service, "state", state, "fields", fields)
 }
 
 // What a proxy loses while it follows a change of its Service is explained by the change; what a Service that is away cannot serve,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 var (
@@ -34,17 +36,17 @@ func TestThePageStaysBelowFiveMegabytes(t *testing.T) {
 	for i := range 5000 {
 		at := 5*time.Second + time.Duration(i)*190*time.Millisecond
 		s.step(fmt.Sprintf("step %d of very many", i), at, at+100*time.Millisecond)
-		s.event(at, EventKernel, nodeNames[i%3], "ipvs", strings.Repeat("backend 10.244.1.9:8080 was removed ", 4), "change", "removed")
+		s.event(at, record.KindKernelChange, nodeNames[i%3], "ipvs", strings.Repeat("backend 10.244.1.9:8080 was removed ", 4), "change", "removed")
 	}
 	for lane := range uint16(10) {
 		s.probe(simLane{id: lane, name: fmt.Sprintf("lane-%d", lane), target: webAddress, rate: *sizeRate, from: time.Duration(lane) * time.Millisecond, to: length})
 	}
-	fates := [...]Class{OK, Refused, OK, Delayed, Probe, OK, OK}
+	fates := [...]record.Class{record.OK, record.Refused, record.OK, record.Delayed, record.Probe, record.OK, record.OK}
 	for i := range s.attempts {
 		a := &s.attempts[i]
 		a.Class = fates[(a.Seq+a.Seq/7+a.Seq/49)%uint64(len(fates))]
 		a.Backend = s.pods[(a.Seq*7+uint64(a.Lane))%60].name
-		if a.Class != OK {
+		if a.Class != record.OK {
 			a.Backend, a.Total = "", 400*time.Microsecond
 		}
 	}
@@ -71,9 +73,9 @@ func TestSummariesStaySmallWhateverHappened(t *testing.T) {
 	s := o.start(o.lab())
 	long := strings.Repeat("a very long text | with <marks>, ", 8000)
 	s.run.Subject.Name, s.run.Scenario = long, long
-	s.event(40*time.Second, EventStep, "", "x", long, "state", "failed", "error", long)
+	s.event(40*time.Second, record.KindStep, "", "x", long, "state", "failed", "error", long)
 	for range 200 {
-		s.event(40*time.Second, EventGuard, "", "x", "conntrack is full")
+		s.event(40*time.Second, record.KindGuard, "", "x", "conntrack is full")
 	}
 	r := s.report(t)
 	one := r.Lanes[0].Outages[0]
@@ -84,17 +86,17 @@ func TestSummariesStaySmallWhateverHappened(t *testing.T) {
 		r.Lanes[0].Outages = append(r.Lanes[0].Outages, one)
 	}
 	var b bytes.Buffer
-	if err := WriteMarkdown(&b, r, Origin{Command: "hitless run rollout"}); err != nil {
+	if err := WriteMarkdown(&b, r, record.Origin{Command: "hitless run rollout"}); err != nil {
 		t.Fatal(err)
 	}
 	if b.Len() >= 1<<20 || bytes.Count(b.Bytes(), []byte("\n")) >= 60 {
 		t.Errorf("the summary has %d bytes in %d lines", b.Len(), bytes.Count(b.Bytes(), []byte("\n")))
 	}
 	b.Reset()
-	if err := WriteJUnit(&b, r, Origin{}); err != nil {
+	if err := WriteJUnit(&b, r, record.Origin{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteTerminal(io.Discard, r, Origin{}); err != nil {
+	if err := WriteTerminal(io.Discard, r, record.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // foreign puts a foreign rule on node-2 that stands from the given time on, until the given time unless that is 0.
 func foreign(s *lab, from, to time.Duration) {
-	s.event(from, EventForeign, "node-2", "nftables", "begin", "state", "begin", "id", "1", "what", "a foreign rule (policy) was put in on node-2")
+	s.event(from, record.KindInterference, "node-2", "nftables", "begin", "state", "begin", "id", "1", "what", "a foreign rule (policy) was put in on node-2")
 	if to > 0 {
-		s.event(to, EventForeign, "node-2", "nftables", "end", "state", "end", "id", "1")
+		s.event(to, record.KindInterference, "node-2", "nftables", "end", "state", "end", "id", "1")
 	}
 }
 
@@ -46,7 +48,7 @@ func TestAForeignRuleThatDoesNotStandExplainsNothing(t *testing.T) {
 func TestAnEventJustBeforeComesBeforeWhatStands(t *testing.T) {
 	s := dropOnNode2(false)
 	foreign(s, lossAt-12*time.Second, 0)
-	s.event(lossAt-10*time.Millisecond, EventProxy, "node-2", "bundled", "killed", "state", "killed")
+	s.event(lossAt-10*time.Millisecond, record.KindProxy, "node-2", "bundled", "killed", "state", "killed")
 	if c := causeOf(t, s); c.Event != "proxy killed" {
 		t.Errorf("%+v", c)
 	}
@@ -66,7 +68,7 @@ func TestANodeWithoutPowerExplainsWhatFails(t *testing.T) {
 		{"over another, behind Local", "node-1", true, 30 * time.Second, false},
 	} {
 		s := dropOnNode2(c.local)
-		s.event(lossAt-c.before, EventNode, c.node, c.node, c.node+" lost power", "state", "off")
+		s.event(lossAt-c.before, record.KindNode, c.node, c.node, c.node+" lost power", "state", "off")
 		cause := causeOf(t, s)
 		if got := strings.HasPrefix(cause.Text, c.node+" lost power 30"); got != c.want {
 			t.Errorf("%s: %+v", c.name, cause)
@@ -83,12 +85,12 @@ func TestWhatEndsWithItsNodeIsNoCauseBesideIt(t *testing.T) {
 		want string
 	}{{"without power", false, "node off"}, {"with power again", true, "proxy exited"}} {
 		s := dropOnNode2(false)
-		s.event(lossAt-2*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
+		s.event(lossAt-2*time.Second, record.KindNode, "node-2", "node-2", "off", "state", "off")
 		if c.back {
-			s.event(lossAt-time.Second, EventNode, "node-2", "node-2", "on", "state", "on")
+			s.event(lossAt-time.Second, record.KindNode, "node-2", "node-2", "on", "state", "on")
 		}
-		s.event(lossAt-100*time.Millisecond, EventProxy, "node-2", "bundled", "exited", "state", "exited")
-		s.event(lossAt-90*time.Millisecond, EventPod, "node-2", "web-1", "exited", "state", "exited")
+		s.event(lossAt-100*time.Millisecond, record.KindProxy, "node-2", "bundled", "exited", "state", "exited")
+		s.event(lossAt-90*time.Millisecond, record.KindPod, "node-2", "web-1", "exited", "state", "exited")
 		if cause := causeOf(t, s); cause.Event != c.want {
 			t.Errorf("%s: %+v, want %s", c.name, cause, c.want)
 		}
@@ -104,8 +106,8 @@ func TestTheNodeOfThePodThatTheKernelChoseIsTheCause(t *testing.T) {
 		{"nobody was asked", "", "pod exited"},
 	} {
 		s := dropOnNode2(false)
-		s.event(lossAt-6*time.Second, EventNode, "node-1", "node-1", "off", "state", "off")
-		s.event(lossAt-100*time.Millisecond, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.event(lossAt-6*time.Second, record.KindNode, "node-1", "node-1", "off", "state", "off")
+		s.event(lossAt-100*time.Millisecond, record.KindPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
 		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 300, from: 5 * time.Second, to: 60 * time.Second})
 		s.choose(func(int) (string, string, bool) { return "node-2", c.chosen, c.chosen != "" })
 		if cause := outages(t, s.report(t))[0].Cause; cause.Event != c.want {
@@ -138,11 +140,11 @@ func TestBesideANodeWithoutPowerAnExitIsNotTheOnlyCause(t *testing.T) {
 		s := dropOnNode2(false)
 		s.faults[0].to = lossAt + 3*time.Second
 		s.probe(simLane{id: 0, name: "web", target: webAddress, rate: c.rate, from: 11 * time.Second, to: 60 * time.Second})
-		first := s.attempts[slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Class != OK })].Intended
+		first := s.attempts[slices.IndexFunc(s.attempts, func(a record.Attempt) bool { return a.Class != record.OK })].Intended
 		if c.off > 0 {
-			s.event(first-c.off, EventNode, "node-1", "node-1", "off", "state", "off")
+			s.event(first-c.off, record.KindNode, "node-1", "node-1", "off", "state", "off")
 		}
-		s.event(first-c.exit, EventPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
+		s.event(first-c.exit, record.KindPod, "node-2", "web-node-2", "exited", "state", "exited", "pod", "web-node-2", "node", "node-2")
 		s.choose(func(int) (string, string, bool) { return "node-2", c.chosen, c.chosen != "" })
 		cause := outages(t, s.report(t))[0].Cause
 		if !strings.HasPrefix(cause.Text, c.want) || !strings.Contains(cause.Text, c.or) || (c.or == "") == strings.Contains(cause.Text, ", or ") {
@@ -154,8 +156,8 @@ func TestBesideANodeWithoutPowerAnExitIsNotTheOnlyCause(t *testing.T) {
 // Nothing passes over a node without power, whatever ends elsewhere.
 func TestTheOwnNodesLossOfPowerComesBeforeAnExitElsewhere(t *testing.T) {
 	s := dropOnNode2(false)
-	s.event(lossAt-30*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
-	s.event(lossAt-10*time.Millisecond, EventPod, "node-3", "web-node-3", "exited", "state", "exited", "pod", "web-node-3", "node", "node-3")
+	s.event(lossAt-30*time.Second, record.KindNode, "node-2", "node-2", "off", "state", "off")
+	s.event(lossAt-10*time.Millisecond, record.KindPod, "node-3", "web-node-3", "exited", "state", "exited", "pod", "web-node-3", "node", "node-3")
 	if c := causeOf(t, s); c.Event != "node off" || strings.Contains(c.Text, ", or ") {
 		t.Errorf("%+v", c)
 	}
@@ -163,8 +165,8 @@ func TestTheOwnNodesLossOfPowerComesBeforeAnExitElsewhere(t *testing.T) {
 
 func TestANodeThatIsBackExplainsNothing(t *testing.T) {
 	s := dropOnNode2(false)
-	s.event(lossAt-20*time.Second, EventNode, "node-2", "node-2", "off", "state", "off")
-	s.event(lossAt-10*time.Second, EventNode, "node-2", "node-2", "on", "state", "on")
+	s.event(lossAt-20*time.Second, record.KindNode, "node-2", "node-2", "off", "state", "off")
+	s.event(lossAt-10*time.Second, record.KindNode, "node-2", "node-2", "on", "state", "on")
 	if c := causeOf(t, s); c.Event == "node off" {
 		t.Errorf("%+v", c)
 	}

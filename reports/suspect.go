@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // suspect is an event that can take traffic away, with the weight of its kind.
@@ -19,7 +21,7 @@ type suspect struct {
 	service string        // the service that it concerns; empty when it concerns all
 	lane    string        // for faults meant for one lane
 	pod     string
-	kind    Kind
+	kind    record.Kind
 	backend bool // it is about a pod that is known to serve something
 	// standing says that it goes on to take traffic away until its end, and explains what fails as late as that.
 	standing bool
@@ -54,24 +56,25 @@ const (
 // stand apart. What ends because its node lost power is no suspect beside that loss.
 func (a *analysis) suspectsOf() (byNode map[string][]suspect, standing []suspect) {
 	byNode = map[string][]suspect{}
-	last := map[string][]string{} // the balancer's nodes by address and port
-	dark := map[string]bool{}     // the nodes without power
+	last := map[record.Frontend][]string{} // the load balancer's members
+	dark := map[string]bool{}              // the nodes without power
 	for _, e := range a.events {
-		if state := e.Attrs["state"]; e.Kind == EventNode && state != "" {
-			dark[e.Node] = state == "off"
-		}
 		var found []suspect
-		if (e.Kind == EventProxy || e.Kind == EventPod) && dark[nodeOf(e)] {
-			continue
-		}
-		if e.Kind == EventBalancer {
-			key := e.Attrs["address"] + " " + e.Attrs["port"] + " " + e.Attrs["protocol"]
-			now := list(e.Attrs["nodes"])
-			if before, known := last[key]; known {
-				found = balancerSuspects(e, before, now)
+		switch body := e.Body.(type) {
+		case record.Node:
+			dark[e.Node] = body.State == "off"
+		case record.Proxy, record.Pod:
+			if dark[nodeOf(e)] {
+				continue
 			}
-			last[key] = now
-		} else if s := a.suspectOf(e); s.standing {
+		case record.Membership:
+			key := record.NewFrontend(body.Address, body.Port, body.Protocol)
+			if before, known := last[key]; known {
+				found = membershipSuspects(e, body, before)
+			}
+			last[key] = body.Nodes
+		}
+		if s := a.suspectOf(e); s.standing {
 			standing = append(standing, s)
 		} else if s.weight > 0 {
 			found = []suspect{s}
@@ -83,115 +86,127 @@ func (a *analysis) suspectsOf() (byNode map[string][]suspect, standing []suspect
 	return byNode, standing
 }
 
-func balancerSuspects(e Event, before, now []string) []suspect {
-	s := suspect{at: e.At, kind: e.Kind, service: e.Attrs["service"]}
+func membershipSuspects(e record.Event, body record.Membership, before []string) []suspect {
+	s, now := suspect{at: e.At, kind: e.Kind(), service: body.Service}, body.Nodes
 	if len(now) == 0 && len(before) > 0 {
-		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer took its last node out"
+		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer removed its last node"
 		return []suspect{s}
 	}
 	var found []suspect
-	if e.Attrs["reloaded"] == "true" {
+	if body.Reloaded {
 		again := s
 		again.weight, again.event = weightReloaded, "balancer reloaded"
-		again.what = "the load balancer started anew, with every node taken as healthy until its first check,"
+		again.what = "the load balancer restarted, with every node considered healthy until its first check,"
 		found = append(found, again)
 	}
 	for _, node := range now {
 		if !slices.Contains(before, node) {
 			s.weight, s.event, s.node = weightEntered, "balancer entered", node
-			s.what = "the load balancer put " + node + " in"
+			s.what = "the load balancer added " + node
 			found = append(found, s)
 		}
 	}
 	return found
 }
 
-func (a *analysis) suspectOf(e Event) suspect {
-	state := e.Attrs["state"]
-	s := suspect{at: e.At, kind: e.Kind, node: nodeOf(e), service: e.Attrs["service"], pod: podOf(e), event: string(e.Kind) + " " + state}
+// suspectOf weighs an event. Kinds that explain nothing by themselves have no weight.
+func (a *analysis) suspectOf(e record.Event) suspect {
+	s := suspect{at: e.At, kind: e.Kind(), node: nodeOf(e)}
 	on := ""
 	if s.node != "" {
 		on = " on " + s.node
 	}
-	switch e.Kind {
-	case EventPod:
-		s.weight = podWeights[state]
-		s.what = "pod " + s.pod + on + " " + podPhrases[state]
-	case EventEndpoint:
-		if s.pod == "" {
-			s.pod = a.pods.podAt(e.Attrs["address"], e.At)
-		}
-		if life := a.pods.byName[s.pod]; life != nil {
-			s.node = cmp.Or(life.node, s.node)
-		}
-		s.weight = endpointWeights[state]
-		s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " became " + state
-		if state == "removed" {
-			s.what = "endpoint " + cmp.Or(s.pod, e.Attrs["address"]) + " was removed"
-		}
-	case EventService:
-		s.weight, s.what = serviceWeights[state], e.Text
-		if state == "deleted" {
+	switch body := e.Body.(type) {
+	case record.Pod:
+		s.pod, s.weight, s.event = podOf(e), podWeights[body.State], "pod "+body.State
+		s.what = "pod " + s.pod + on + " " + podPhrases[body.State]
+		s.backend = a.servesSomething(s.pod)
+	case record.Endpoint:
+		a.endpointSuspect(e, body, &s)
+	case record.Service:
+		s.service, s.weight, s.event, s.what = body.Service, serviceWeights[body.State], "service "+body.State, e.Text
+		if body.State == "deleted" {
 			s.standing, s.backend = true, true
-			s.until = a.after(e, func(later Event) bool { return later.Attrs["state"] == "created" })
-			return s
+			s.until = a.after(e, func(later record.Event) bool { return later.Body.(record.Service).State == "created" })
 		}
-	case EventProxy:
-		s.weight, s.what = proxyWeights[state], "the proxy"+on+" "+cmp.Or(proxyPhrases[state], "was "+state)
-	case EventKernel:
-		s.weight, s.event = kernelWeights[e.Attrs["change"]], "kernel "+e.Attrs["change"]
-		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", e.Attrs["backend"], e.Attrs["table"], on, e.Attrs["change"])
-	case EventInjected:
-		a.injectedSuspect(e, &s, on)
-	case EventNode:
-		if state == "off" {
-			s.weight, s.what, s.standing, s.backend = weightPower, s.node+" lost power", true, true
-			s.until = a.after(e, func(later Event) bool { return later.Node == e.Node && later.Attrs["state"] == "on" })
+	case record.Proxy:
+		s.weight, s.event = proxyWeights[body.State], "proxy "+body.State
+		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+body.State)
+	case record.KernelChange:
+		s.service, s.weight, s.event = body.Service, kernelWeights[body.Change], "kernel "+body.Change
+		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", body.Backend, body.Table, on, body.Change)
+	case record.Fault:
+		a.faultSuspect(e, body, &s, on)
+	case record.Node:
+		if body.State == "off" {
+			s.weight, s.event, s.what, s.standing, s.backend = weightPower, nodeOff, s.node+" lost power", true, true
+			s.until = a.after(e, func(later record.Event) bool { return later.Node == e.Node && later.Body.(record.Node).State == "on" })
 		}
-		return s
-	case EventForeign:
-		if state == "begin" {
-			s.weight, s.what, s.standing, s.backend = weightForeign, e.Attrs["what"], true, true
-			s.until = a.after(e, func(later Event) bool { return later.Attrs["id"] == e.Attrs["id"] && later.Attrs["state"] == "end" })
+	case record.Interference:
+		if body.State == "begin" {
+			s.weight, s.event, s.what, s.standing, s.backend = weightForeign, "foreign begin", body.What, true, true
+			s.until = a.after(e, func(later record.Event) bool {
+				end := later.Body.(record.Interference)
+				return end.ID == body.ID && end.State == "end"
+			})
 		}
-		return s
-	case EventHealth:
-		if e.Attrs["result"] == "fail" {
+	case record.HealthCheck:
+		if body.Result == "fail" {
 			s.weight, s.event, s.what = weightHealth, "health fail", "the health check"+on+" failed"
 		}
 	}
-	life := a.pods.byName[s.pod]
-	s.backend = (e.Kind == EventPod || e.Kind == EventEndpoint) && life != nil && len(life.services) > 0
 	return s
 }
 
+func (a *analysis) endpointSuspect(e record.Event, body record.Endpoint, s *suspect) {
+	s.service, s.pod = body.Service, cmp.Or(body.Pod, a.pods.podAt(body.Address, e.At))
+	if life := a.pods.byName[s.pod]; life != nil {
+		s.node = cmp.Or(life.node, s.node)
+	}
+	s.weight, s.event = endpointWeights[body.State], "endpoint "+body.State
+	s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " became " + body.State
+	if body.State == "removed" {
+		s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " was removed"
+	}
+	s.backend = a.servesSomething(s.pod)
+}
+
+// servesSomething reports whether a pod is known to be an endpoint of any Service.
+func (a *analysis) servesSomething(pod string) bool {
+	life := a.pods.byName[pod]
+	return life != nil && len(life.services) > 0
+}
+
 // after is when the first event of the same kind after e fits, 0 when none does.
-func (a *analysis) after(e Event, fits func(later Event) bool) time.Duration {
+func (a *analysis) after(e record.Event, fits func(later record.Event) bool) time.Duration {
 	for _, later := range a.events {
-		if later.Kind == e.Kind && later.At >= e.At && fits(later) {
+		if later.Kind() == e.Kind() && later.At >= e.At && fits(later) {
 			return later.At
 		}
 	}
 	return 0
 }
 
-func (a *analysis) injectedSuspect(e Event, s *suspect, on string) {
-	if e.Attrs["control"] == "true" || e.Attrs["state"] != "begin" {
+func (a *analysis) faultSuspect(e record.Event, body record.Fault, s *suspect, on string) {
+	if body.Control || body.State != "begin" {
 		return
 	}
-	s.weight, s.lane, s.event = weightInjected, e.Attrs["lane"], "injected "+e.Attrs["fault"]
-	s.what = "a known fault (" + e.Attrs["fault"] + ") was injected" + on
-	s.until = a.after(e, func(later Event) bool { return later.Attrs["id"] == e.Attrs["id"] && later.Attrs["state"] == "end" })
+	s.weight, s.lane, s.event = weightInjected, body.Lane, "injected "+body.Fault
+	s.what = "a known fault (" + body.Fault + ") was injected" + on
+	s.until = a.after(e, func(later record.Event) bool {
+		end := later.Body.(record.Fault)
+		return end.ID == body.ID && end.State == "end"
+	})
 }
 
 // concerns reports whether the suspect can have to do with a lane behind the given service.
 func (s *suspect) concerns(l *lane, service string, known pods) bool {
-	if s.lane != "" && s.lane != l.name {
+	if s.lane != "" && s.lane != l.Name {
 		return false
 	}
 	if s.service != "" {
 		if address, err := netip.ParseAddrPort(s.service); err == nil {
-			return !l.address.IsValid() || address == l.address
+			return !l.Address.IsValid() || address == l.Address
 		}
 		return service == "" || sameService(s.service, service)
 	}

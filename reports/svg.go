@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Theme is a colour scheme of WriteSVG.
@@ -56,7 +58,7 @@ func PictureOf(r *Report) Picture {
 	p := Picture{Title: fmt.Sprintf("%s, %s, seed %d", r.subjectText(), r.Run.Scenario, r.Run.Seed), To: r.Run.Duration}
 	for _, e := range r.Events {
 		switch {
-		case e.Kind != EventPhase:
+		case e.Kind != record.KindPhase:
 		case e.Object == "scenario":
 			p.From, p.Zero = max(0, e.At-2), e.At
 		case e.Object == "settle":
@@ -85,7 +87,7 @@ func (p *Picture) addPaths(l LaneReport, named bool) {
 		}
 		for _, o := range l.Outages {
 			if o.Node == path.Node {
-				row.Outages = append(row.Outages, PictureOutage{From: o.From, To: o.To + 1/max(l.Rate, 1), Delayed: o.Failed() == o.Classes[Delayed.String()]})
+				row.Outages = append(row.Outages, PictureOutage{From: o.From, To: o.To + 1/max(l.Rate, 1), Delayed: o.Failed() == o.Classes[record.Delayed.String()]})
 			}
 		}
 		p.Paths = append(p.Paths, row)
@@ -104,18 +106,18 @@ func pictureEvents(r *Report, from, to float64) []PictureEvent {
 	for _, e := range r.Events {
 		text := ""
 		switch e.Kind {
-		case EventStep:
+		case record.KindStep:
 			if e.Text == e.Object || strings.HasSuffix(e.Text, " begins") {
 				text = e.Object
 			}
-		case EventPod:
+		case record.KindPod:
 			if m := podState.FindStringSubmatch(e.Text); m != nil {
 				text = "pod on " + e.Node + " " + m[1]
 			}
-		case EventProxy:
+		case record.KindProxy:
 			what, _, _ := strings.Cut(e.Text, ":")
 			text = e.Node + ": " + what
-		case EventBalancer:
+		case record.KindMembership:
 			if m := nodesOf.FindStringSubmatch(e.Text); m != nil {
 				text = "load balancer: " + strings.Join(strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' }), ", ")
 			}

@@ -11,16 +11,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // lab is a small model of a lab that makes histories whose truth is known: nodes behind a passthrough balancer, pods
 // that come and go, faults, and open-loop lanes. It shares no code with what it tests but PickNode, whose own test asks
 // the kernel.
 type lab struct {
-	run       Run
+	run       record.Run
 	random    *rand.Rand
-	events    []Event
-	attempts  []Attempt
+	events    []record.Event
+	attempts  []record.Attempt
 	services  map[netip.AddrPort]*service
 	pods      []*simPod
 	faults    []fault
@@ -56,7 +58,7 @@ type fault struct {
 	lane     uint16
 	anyLane  bool
 	from, to time.Duration
-	class    Class
+	class    record.Class
 }
 
 type simLane struct {
@@ -78,15 +80,15 @@ var (
 func newLab(seed uint64) *lab {
 	s := &lab{random: rand.New(rand.NewPCG(seed, 1)), services: map[netip.AddrPort]*service{}, travel: 150 * time.Microsecond, moment: 400 * time.Microsecond}
 	s.late = func() time.Duration { return time.Duration(s.random.IntN(900)) * time.Microsecond }
-	s.run = Run{Scenario: "rollout", Seed: int64(seed), Clock: "virtual", Kernel: Kernel{"vm", "6.1.0-1-cloud-amd64"},
+	s.run = record.Run{Scenario: "rollout", Seed: int64(seed), Clock: "virtual", Kernel: record.Kernel{Kind: "vm", Release: "6.1.0-1-cloud-amd64"},
 		Parameters: map[string]string{"replicas": "1", "terminatingFallback": "on", "trafficPolicy": "Local"},
-		Subject:    Subject{"bundled", "v0.1.0", "ipvs"}, ControlPlane: "kube", Nodes: nodeNames,
+		Subject:    record.Subject{Name: "bundled", Version: "v0.1.0", Mode: "ipvs"}, ControlPlane: "kube", Nodes: nodeNames,
 		InputsSha256: strings.Repeat("ab", 32), Command: "hitless run rollout --set trafficPolicy=Local --seed " + strconv.Itoa(int(seed))}
 	return s
 }
 
-func (s *lab) event(at time.Duration, kind Kind, node, object, text string, attrs ...string) {
-	e := Event{At: at, Kind: kind, Node: node, Object: object, Text: text}
+func (s *lab) event(at time.Duration, kind record.Kind, node, object, text string, attrs ...string) {
+	e := record.Event{At: at, LegacyKind: kind, Node: node, Object: object, Text: text}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		if e.Attrs == nil {
 			e.Attrs = map[string]string{}
@@ -96,11 +98,13 @@ func (s *lab) event(at time.Duration, kind Kind, node, object, text string, attr
 	s.events = append(s.events, e)
 }
 
-func (s *lab) phase(name string, at time.Duration) { s.event(at, EventPhase, "", name, name+" begins") }
+func (s *lab) phase(name string, at time.Duration) {
+	s.event(at, record.KindPhase, "", name, name+" begins")
+}
 
 func (s *lab) step(name string, from, to time.Duration) {
-	s.event(from, EventStep, "", name, name+" begins", "state", "begin")
-	s.event(to, EventStep, "", name, name+" is done", "state", "end")
+	s.event(from, record.KindStep, "", name, name+" begins", "state", "begin")
+	s.event(to, record.KindStep, "", name, name+" is done", "state", "end")
 }
 
 // balance changes the balancer's table; the change takes a moment, which the event tells.
@@ -111,7 +115,7 @@ func (s *lab) balance(address netip.AddrPort, at time.Duration, nodes ...string)
 	if s.log != nil {
 		policy = "roundrobin"
 	}
-	s.event(at+moment, EventBalancer, "", svc.name, "the load balancer sends "+svc.name+" to "+cmp.Or(strings.Join(nodes, ", "), "no node"),
+	s.event(at+moment, record.KindMembership, "", svc.name, "the load balancer sends "+svc.name+" to "+cmp.Or(strings.Join(nodes, ", "), "no node"),
 		"service", svc.name, "address", address.Addr().String(), "port", strconv.Itoa(int(address.Port())), "nodes", strings.Join(nodes, ","),
 		"all", strings.Join(nodeNames, ","), "policy", policy, "seed", strconv.FormatUint(uint64(svc.seed), 10),
 		"fromNs", strconv.FormatInt(int64(max(0, at-moment)), 10))
@@ -125,12 +129,12 @@ func (s *lab) pod(p simPod) *simPod {
 	s.pods = append(s.pods, &p)
 	tell := func(at time.Duration, state string) {
 		if at > 0 {
-			s.event(at, EventPod, p.node, p.name, "pod "+p.name+" is "+state, "state", state, "pod", p.name, "node", p.node, "ip", p.address, "generation", p.generation)
+			s.event(at, record.KindPod, p.node, p.name, "pod "+p.name+" is "+state, "state", state, "pod", p.name, "node", p.node, "ip", p.address, "generation", p.generation)
 		}
 	}
 	endpoint := func(at time.Duration, state string) {
 		if at > 0 {
-			s.event(at+4*time.Millisecond, EventEndpoint, "", p.service, "endpoint "+p.address+" is "+state, "service", p.service,
+			s.event(at+4*time.Millisecond, record.KindEndpoint, "", p.service, "endpoint "+p.address+" is "+state, "service", p.service,
 				"address", p.address, "pod", p.name, "state", state)
 		}
 	}
@@ -157,7 +161,7 @@ func (s *lab) inject(id string, f fault, lane string, control bool) {
 		if control {
 			attrs = append(attrs, "control", "true")
 		}
-		s.event(edge.at, EventInjected, f.node, id, "fault "+id+" "+edge.state, attrs...)
+		s.event(edge.at, record.KindFault, f.node, id, "fault "+id+" "+edge.state, attrs...)
 	}
 }
 
@@ -172,7 +176,7 @@ func (s *lab) probe(l simLane) {
 	if svc.local {
 		attrs = append(attrs, "local", "true")
 	}
-	s.event(time.Second, EventLane, "", l.name, "lane "+l.name, attrs...)
+	s.event(time.Second, record.KindLane, "", l.name, "lane "+l.name, attrs...)
 	gap := time.Duration(float64(time.Second) / l.rate)
 	for seq := uint64(0); ; seq++ {
 		intended := l.from + time.Duration(seq)*gap
@@ -186,14 +190,14 @@ func (s *lab) probe(l simLane) {
 	}
 }
 
-func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duration) Attempt {
+func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duration) record.Attempt {
 	source := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(s.random.IntN(256)), byte(s.random.IntN(256))}), uint16(1024+s.random.IntN(60000)))
-	a := Attempt{Lane: l.id, Seq: seq, Intended: intended, Start: intended + s.late(), Source: source}
+	a := record.Attempt{Lane: l.id, Seq: seq, Intended: intended, Start: intended + s.late(), Source: source}
 	if s.log != nil {
 		return s.terminatedAttempt(a, l, svc)
 	}
 	node := svc.choose(source, l.target, a.Start)
-	if l.protocol == protocolSticky {
+	if l.protocol == record.ProtocolSticky {
 		a.Source, node = s.stick(l, svc, a.Start)
 	}
 	at := a.Start + s.travel
@@ -204,9 +208,9 @@ func (s *lab) attempt(l simLane, svc *service, seq uint64, intended time.Duratio
 	}
 	p := s.serving(svc, node, at)
 	if p == nil {
-		return failedAttempt(a, Rejected)
+		return failedAttempt(a, record.Rejected)
 	}
-	a.Class, a.Connect = OK, 2*s.travel+time.Duration(s.random.IntN(100))*time.Microsecond
+	a.Class, a.Connect = record.OK, 2*s.travel+time.Duration(s.random.IntN(100))*time.Microsecond
 	a.Total = a.Connect + 300*time.Microsecond + time.Duration(s.random.IntN(2000))*time.Microsecond
 	if strings.HasPrefix(l.protocol, "udp") {
 		a.Connect = 0
@@ -230,12 +234,12 @@ func (s *lab) stick(l simLane, svc *service, at time.Duration) (netip.AddrPort, 
 	return source, s.stuck[l.id]
 }
 
-func failedAttempt(a Attempt, c Class) Attempt {
+func failedAttempt(a record.Attempt, c record.Class) record.Attempt {
 	a.Class = c
 	switch c {
-	case ConnectTimeout:
+	case record.ConnectTimeout:
 		a.Total, a.Retrans, a.Detail = 3*time.Second, 2, "ETIMEDOUT"
-	case Delayed:
+	case record.Delayed:
 		a.Total, a.Connect, a.Retrans = 1010*time.Millisecond, 1008*time.Millisecond, 1
 	default:
 		a.Total, a.Detail = 400*time.Microsecond, "ECONNREFUSED"
@@ -259,7 +263,7 @@ func (v *service) choose(source, target netip.AddrPort, at time.Duration) string
 	if len(nodes) == 0 {
 		return ""
 	}
-	return nodes[PickNode(source, target, v.seed, len(nodes))]
+	return nodes[record.PickNode(source, target, v.seed, len(nodes))]
 }
 
 // serving is the pod that answers on a node: a ready one, else one that terminates and may still be used.
@@ -280,7 +284,7 @@ func (s *lab) serving(svc *service, node string, at time.Duration) *simPod {
 }
 
 // built is the history, what is computed of it, and where it came from.
-func (s *lab) built(t testing.TB) (*History, *Report, Origin) {
+func (s *lab) built(t testing.TB) (*record.History, *Report, record.Origin) {
 	t.Helper()
 	h := s.write(t)
 	r, err := Build(h)
@@ -295,15 +299,15 @@ func (s *lab) built(t testing.TB) (*History, *Report, Origin) {
 }
 
 // write records everything in the order in which it became known, and opens it as a history.
-func (s *lab) write(t testing.TB) *History {
+func (s *lab) write(t testing.TB) *record.History {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := NewHistoryWriter(filepath.Join(dir, "history"), s.run)
+	w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), s.run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(s.events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	slices.SortStableFunc(s.attempts, func(a, b Attempt) int { return cmp.Compare(a.Start+a.Total, b.Start+b.Total) })
+	slices.SortStableFunc(s.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(s.attempts, func(a, b record.Attempt) int { return cmp.Compare(a.Start+a.Total, b.Start+b.Total) })
 	for _, e := range s.events {
 		w.Event(e)
 	}
@@ -313,7 +317,7 @@ func (s *lab) write(t testing.TB) *History {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +367,7 @@ func (o rolling) lab() *lab {
 	s.services[canaryAddress] = &service{name: "hitless/canary", seed: 7, local: true}
 	for i, node := range nodeNames {
 		s.pod(simPod{name: fmt.Sprintf("canary-%d", i+1), node: node, generation: "canary", address: fmt.Sprintf("10.244.%d.2", i+1), service: "hitless/canary", ready: 2 * time.Second})
-		s.event(1500*time.Millisecond, EventProxy, node, "bundled", "the proxy on "+node+" is ready", "state", "ready")
+		s.event(1500*time.Millisecond, record.KindProxy, node, "bundled", "the proxy on "+node+" is ready", "state", "ready")
 	}
 	s.balance(canaryAddress, 2100*time.Millisecond, nodeNames...)
 	s.phase("baseline", baselineAt)
@@ -372,8 +376,8 @@ func (o rolling) lab() *lab {
 	s.phase("settle", o.settleAt())
 	s.phase("end", o.endAt())
 	if !o.noProof {
-		s.inject("proof-20", fault{lane: 1, from: proofAt + time.Second, to: proofAt + 1020*time.Millisecond, class: Delayed}, "canary", true)
-		s.inject("proof-200", fault{lane: 1, from: proofAt + 2*time.Second, to: proofAt + 2200*time.Millisecond, class: Delayed}, "canary", true)
+		s.inject("proof-20", fault{lane: 1, from: proofAt + time.Second, to: proofAt + 1020*time.Millisecond, class: record.Delayed}, "canary", true)
+		s.inject("proof-200", fault{lane: 1, from: proofAt + 2*time.Second, to: proofAt + 2200*time.Millisecond, class: record.Delayed}, "canary", true)
 	}
 	o.roll(s)
 	return s
@@ -387,14 +391,14 @@ func (o rolling) roll(s *lab) {
 		next := simPod{name: fmt.Sprintf("web-%dc7b-bbbb%d", i, i), node: nodeNames[(i+1)%3], generation: fmt.Sprintf("%dc7b", i),
 			address: fmt.Sprintf("10.244.%d.%d", (i+1)%3+1, 10+i), service: "default/web", ready: at + 1800*time.Millisecond, fallback: o.fallback}
 		s.step("roll out generation "+strconv.Itoa(i+2), at, at+20*time.Second)
-		s.event(at+10*time.Millisecond, EventRollout, "", "web", "rollout of web begins", "state", "begin", "generation", next.generation)
+		s.event(at+10*time.Millisecond, record.KindRollout, "", "web", "rollout of web begins", "state", "begin", "generation", next.generation)
 		s.balance(webAddress, next.ready+800*time.Millisecond, nodesInOrder(pod.node, next.node)...)
-		s.event(next.ready+799*time.Millisecond, EventHealth, next.node, "web", "health check of "+next.node+" passes", "result", "pass")
+		s.event(next.ready+799*time.Millisecond, record.KindHealthCheck, next.node, "web", "health check of "+next.node+" passes", "result", "pass")
 		pod.terminating = next.ready + time.Second
 		pod.gone = pod.terminating + 18*time.Second
-		s.event(pod.terminating+checkOut-time.Millisecond, EventHealth, pod.node, "web", "health check of "+pod.node+" fails", "result", "fail", "status", "503")
+		s.event(pod.terminating+checkOut-time.Millisecond, record.KindHealthCheck, pod.node, "web", "health check of "+pod.node+" fails", "result", "fail", "status", "503")
 		s.balance(webAddress, pod.terminating+checkOut, next.node)
-		s.event(pod.gone+100*time.Millisecond, EventRollout, "", "web", "rollout of web is complete", "state", "end", "generation", next.generation)
+		s.event(pod.gone+100*time.Millisecond, record.KindRollout, "", "web", "rollout of web is complete", "state", "end", "generation", next.generation)
 		s.pod(pod)
 		pod = next
 	}

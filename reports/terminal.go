@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The terminal shows the beginning of long tables and says how much it left out; report.json and the page have it all.
@@ -17,7 +19,7 @@ const (
 )
 
 // WriteTerminal writes the verdict, the drops per second, the outages with their causes and the hashes as plain text.
-func WriteTerminal(w io.Writer, r *Report, o Origin) error {
+func WriteTerminal(w io.Writer, r *Report, o record.Origin) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(r.Verdict)), r.headline())
 	reasons := r.notes()

@@ -14,28 +14,30 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/hitless/hitless/record"
 )
 
 // thinned writes the lab's record in the order in which a run records it: events that much after they happened, an outcome
 // when it is known.
-func (s *lab) thinned(t testing.TB, late time.Duration) *History {
+func (s *lab) thinned(t testing.TB, late time.Duration) *record.History {
 	t.Helper()
 	type told struct {
 		at time.Duration
-		do func(*HistoryWriter)
+		do func(*record.HistoryWriter)
 	}
 	var all []told
 	for _, e := range s.events {
-		all = append(all, told{e.At + late, func(w *HistoryWriter) { w.Event(e) }})
+		all = append(all, told{e.At + late, func(w *record.HistoryWriter) { w.Event(e) }})
 	}
 	for _, a := range s.attempts {
-		all = append(all, told{a.Start + a.Total, func(w *HistoryWriter) { w.Attempt(a) }})
+		all = append(all, told{a.Start + a.Total, func(w *record.HistoryWriter) { w.Attempt(a) }})
 	}
 	slices.SortStableFunc(all, func(x, y told) int { return cmp.Compare(x.at, y.at) })
 	run := s.run
-	run.Record = RecordThinned
+	run.Record = record.RecordThinned
 	dir := t.TempDir()
-	w, err := NewHistoryWriter(filepath.Join(dir, "history"), run)
+	w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func (s *lab) thinned(t testing.TB, late time.Duration) *History {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +55,14 @@ func (s *lab) thinned(t testing.TB, late time.Duration) *History {
 }
 
 // kept counts the attempts of a record that stand in it one by one, and those in buckets.
-func kept(t testing.TB, h *History) (single, bucketed int) {
+func kept(t testing.TB, h *record.History) (single, bucketed int) {
 	t.Helper()
 	for e, err := range h.Entries() {
 		switch {
 		case err != nil:
 			t.Fatal(err)
 		case e.Bucket != nil:
-			bucketed += e.Bucket.attempts()
+			bucketed += bucketAttempts(e.Bucket)
 		default:
 			single++
 		}
@@ -130,7 +132,7 @@ func TestAThinnedRecordHasTheReportOfTheWhole(t *testing.T) {
 func (s *lab) remake() {
 	l := simLane{id: 0, name: "web", target: webAddress}
 	for i := range s.events {
-		if e := &s.events[i]; e.Kind == EventLane {
+		if e := &s.events[i]; e.Kind() == record.KindLane {
 			l.protocol = e.Attrs["protocol"]
 			_, _ = fmt.Sscan(e.Attrs["rate"], &l.rate)
 		}
@@ -139,7 +141,7 @@ func (s *lab) remake() {
 		return
 	}
 	l.from, l.to = s.attempts[0].Intended, s.attempts[len(s.attempts)-1].Intended+1
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane || e.Kind == EventFlows })
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLane || e.Kind() == record.KindFlows })
 	s.attempts, s.stuck = nil, nil
 	if s.log != nil {
 		s.log = &balancerLog{}
@@ -159,7 +161,7 @@ func calm() *lab {
 	s.phase("scenario", 5*time.Second)
 	s.step("watch", 5*time.Second, 55*time.Second)
 	s.phase("end", time.Minute)
-	s.faults = []fault{{node: "node-2", anyLane: true, from: 30 * time.Second, to: 30*time.Second + 200*time.Millisecond, class: Refused}}
+	s.faults = []fault{{node: "node-2", anyLane: true, from: 30 * time.Second, to: 30*time.Second + 200*time.Millisecond, class: record.Refused}}
 	s.probe(simLane{id: 1, name: "web", target: webAddress, rate: 200, from: time.Second, to: time.Minute})
 	return s
 }
@@ -201,12 +203,12 @@ func TestThinningKeepsTheBoundsOfARarePath(t *testing.T) {
 	svc, l := s.services[webAddress], simLane{id: 1, target: webAddress}
 	for i := range s.attempts {
 		rare := i%1000 < 16 // each 5 s, and enough of them for a bucket
-		for a := &s.attempts[i]; a.Class != OK || (svc.choose(a.Source, webAddress, a.Start) == "node-2") != rare; {
+		for a := &s.attempts[i]; a.Class != record.OK || (svc.choose(a.Source, webAddress, a.Start) == "node-2") != rare; {
 			*a = s.attempt(l, svc, a.Seq, a.Intended)
 		}
 	}
 	for i := 6000; i < 6016; i++ {
-		s.attempts[i] = failedAttempt(s.attempts[i], Refused)
+		s.attempts[i] = failedAttempt(s.attempts[i], record.Refused)
 	}
 	whole := s.report(t)
 	h := s.thinned(t, 0)
@@ -233,14 +235,14 @@ func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
 		want  string
 	}{{0, "are missing and 0 stand twice"}, {1, ""}, {2, "0 are missing and"}} {
 		dir := t.TempDir()
-		for _, name := range []string{RunFile, EventsFile} {
-			put(t, dir, name, contents(t, h.dir, name)[0])
+		for _, name := range []string{record.RunFile, record.EventsFile} {
+			put(t, dir, name, contents(t, h.Dir(), name)[0])
 		}
-		f, err := os.Create(filepath.Join(dir, AttemptsFile))
+		f, err := os.Create(filepath.Join(dir, record.AttemptsFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, changed := NewAttemptWriter(f), false
+		w, changed := record.NewAttemptWriter(f), false
 		for e, err := range h.Entries() {
 			switch {
 			case err != nil:
@@ -263,7 +265,7 @@ func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		again, err := OpenHistory(dir)
+		again, err := record.OpenHistory(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,19 +283,19 @@ func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
 // The bounds of a record that is thinned, at 200 a second with a failure each minute. All three are a sum: what an hour
 // without failures needs, and what is kept one by one near each of them. What is held while it is recorded does not grow.
 const (
-	thinHourBytes    = thinnedSecondBytes * 3600 // on disk, an hour without failures
-	thinFailureBytes = 64 << 10                  // on disk, for each failure (4 s, one by one)
-	thinHeldBytes    = 4 << 20                   // of memory while it is recorded
+	thinHourBytes    = record.ThinnedSecondBytes * 3600 // on disk, an hour without failures
+	thinFailureBytes = 64 << 10                         // on disk, for each failure (4 s, one by one)
+	thinHeldBytes    = 4 << 20                          // of memory while it is recorded
 )
 
 func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 	for _, failures := range []int{0, 60} {
 		dir := t.TempDir()
-		w, err := NewHistoryWriter(filepath.Join(dir, "history"), Run{Scenario: "soak", Record: RecordThinned})
+		w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "soak", Record: record.RecordThinned})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Event(Event{Kind: EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
+		w.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
 			"target": webAddress.String(), "protocol": "tcp-new", "dialMs": "3000", "replyMs": "1000"}})
 		var early, grown int64
 		const n = 3600 * soakRate
@@ -313,7 +315,7 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(filepath.Join(dir, "history", AttemptsFile))
+		info, err := os.Stat(filepath.Join(dir, "history", record.AttemptsFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +323,7 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 		if info.Size() > most {
 			t.Errorf("an hour with %d failures takes %d bytes on disk, %d are allowed", failures, info.Size(), most)
 		}
-		h, err := OpenHistory(dir)
+		h, err := record.OpenHistory(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,14 +346,14 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 }
 
 // hourAttempt is one of an hour at soakRate, with times that differ as on a busy machine.
-func hourAttempt(i int, fails bool) Attempt {
+func hourAttempt(i int, fails bool) record.Attempt {
 	at := time.Duration(i) * time.Second / soakRate
 	noise := time.Duration(uint32(i)*2654435761>>16) * 10 * time.Nanosecond // up to 655 µs
-	a := Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at + noise, Connect: 500*time.Microsecond + noise, Total: time.Millisecond + 2*noise,
-		Class: OK, Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), uint16(20000+i%40000)),
+	a := record.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at + noise, Connect: 500*time.Microsecond + noise, Total: time.Millisecond + 2*noise,
+		Class: record.OK, Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), uint16(20000+i%40000)),
 		Backend: fmt.Sprintf("web-%08x-%d", i/(60*soakRate), i%3), Node: nodeNames[i%3], Generation: fmt.Sprintf("%08x", i/(60*soakRate))}
 	if fails {
-		a.Class, a.Backend, a.Node, a.Generation, a.Detail, a.Total, a.Connect = ConnectTimeout, "", "", "", "ETIMEDOUT", 3*time.Second, 0
+		a.Class, a.Backend, a.Node, a.Generation, a.Detail, a.Total, a.Connect = record.ConnectTimeout, "", "", "", "ETIMEDOUT", 3*time.Second, 0
 	}
 	return a
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // timeline is the drawing below the first screen: events on top, then a row for each path and for each backend.
@@ -127,13 +129,13 @@ func newTally(n int) *tally {
 	return &tally{make([]int, n), make([]int, n), make([]int, n), make([]int, n)}
 }
 
-func (t *tally) add(bucket int, r *record) {
+func (t *tally) add(bucket int, r *sample) {
 	n := int(r.n)
 	t.attempts[bucket] += n
 	switch {
-	case r.class == Delayed:
+	case r.class == record.Delayed:
 		t.delayed[bucket] += n
-	case r.class == Probe:
+	case r.class == record.Probe:
 		t.probe[bucket] += n
 	case r.class.Dropped():
 		t.dropped[bucket] += n
@@ -158,10 +160,10 @@ func (t *timeline) addPaths(a *analysis, l *lane) {
 	}
 	slices.SortFunc(nodes, func(x, y int) int { return cmp.Compare(a.nodes[x], a.nodes[y]) })
 	for _, node := range nodes {
-		row := timelineRow{Name: l.name + " over " + nodeText(a.nodes[node]), Detail: l.client + " to " + l.target, Kind: "path", Node: a.nodes[node],
+		row := timelineRow{Name: l.Name + " over " + nodeText(a.nodes[node]), Detail: l.Client + " to " + l.Target, Kind: "path", Node: a.nodes[node],
 			Numbers: map[string][]int{"attempts": tallies[node].attempts, "delayed": tallies[node].delayed, "dropped": tallies[node].dropped}}
 		row.Areas = areasOf(t.pathShapes(tallies[node], l.drawnGap()), float64(t.Height))
-		row.Shapes = t.memberShapes(a.tables[l.frontend()], a.nodes[node], a.end)
+		row.Shapes = t.memberShapes(a.paths.Of(l.Frontend()), a.nodes[node], a.end)
 		t.add(row, rowHeight)
 	}
 }
@@ -239,20 +241,20 @@ func (t *timeline) lossShapes(n *tally, i int, height float64) []shape {
 }
 
 // memberShapes draws a thin line below a path while its node was in the load balancer's table.
-func (t *timeline) memberShapes(ts tables, node string, end time.Duration) []shape {
+func (t *timeline) memberShapes(ts record.Memberships, node string, end time.Duration) []shape {
 	var shapes []shape
 	for i := 0; i < len(ts); i++ {
-		if !slices.Contains(ts[i].nodes, node) {
+		if !slices.Contains(ts[i].Nodes, node) {
 			continue
 		}
 		until := end
 		k := i + 1
-		for ; k < len(ts) && slices.Contains(ts[k].nodes, node); k++ {
+		for ; k < len(ts) && slices.Contains(ts[k].Nodes, node); k++ {
 		}
 		if k < len(ts) {
-			until = ts[k].at
+			until = ts[k].At
 		}
-		x := t.axis.x(ts[i].at)
+		x := t.axis.x(ts[i].At)
 		if w := tenth(t.axis.x(until) - x); w > 0 {
 			shapes = append(shapes, shape{X: x, Y: rowHeight - 4, Width: w, Height: 3, Class: "member", Text: node + " in the load balancer"})
 		}
@@ -337,10 +339,11 @@ func (t *timeline) addBackend(a *analysis, b *answers, most int) {
 func (a *analysis) terminated(pod string) (from, until time.Duration, ok bool) {
 	until = a.end
 	for _, e := range a.events {
-		if e.Kind != EventPod || podOf(e) != pod {
+		body, is := e.Body.(record.Pod)
+		if !is || podOf(e) != pod {
 			continue
 		}
-		switch state := e.Attrs["state"]; {
+		switch state := body.State; {
 		case state == "terminating" && !ok:
 			from, ok = e.At, true
 		case ok && (state == "exited" || state == "removed"):

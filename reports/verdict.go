@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The limits beyond which a measurement is not trusted; the sources are named in the documentation of each rule.
 const (
-	latenessLimit = 2 * time.Millisecond // or the lane's gap, if that is larger: measured in the virtual-clock guest, 1.7 ms under churn
-	achievedShare = 0.99                 // of the declared rate, over the lane's own time
-	coverageSlack = time.Second          // between the phases and the lane's first and last attempts, besides deadlines and a gap
+	achievedShare = 0.99        // of the declared rate, over the lane's own time
+	coverageSlack = time.Second // between the phases and the lane's first and last attempts, besides deadlines and a gap
 )
 
 // judge gives the verdict and its reasons. Whatever makes the measurement untrustworthy comes before any loss.
@@ -48,7 +49,7 @@ func (a *analysis) judge(r *Report, p proof) (Verdict, []string) {
 func (a *analysis) skipped() []string {
 	var why []string
 	for _, e := range a.events {
-		if e.Kind == EventSkipped {
+		if e.Kind() == record.KindSkipped {
 			why = append(why, fmt.Sprintf("lane %s was skipped: %s", e.Object, e.Text))
 		}
 	}
@@ -66,7 +67,7 @@ func (a *analysis) badRecord() []string {
 	why := slices.Clone(a.damage)
 	for _, l := range a.lanes {
 		if missing, _, twice := l.lost(); missing > 0 || twice > 0 {
-			why = append(why, fmt.Sprintf("lane %s lost records: of %s numbers %d are missing and %d stand twice", l.name,
+			why = append(why, fmt.Sprintf("lane %s lost records: of %s numbers %d are missing and %d stand twice", l.Name,
 				thousands(l.attempts+missing-twice), missing, twice))
 		}
 	}
@@ -88,12 +89,13 @@ func (a *analysis) badSteps() []string {
 	scenario, ok := a.phase("scenario")
 	completed := 0
 	for _, e := range a.events {
-		if e.Kind != EventStep {
+		step, is := e.Body.(record.Step)
+		if !is {
 			continue
 		}
-		switch e.Attrs["state"] {
+		switch step.State {
 		case "failed":
-			why = append(why, fmt.Sprintf("step %s failed at %s: %s", e.Object, atText(seconds(e.At)), firstOf(e.Attrs["error"], e.Text)))
+			why = append(why, fmt.Sprintf("step %s failed at %s: %s", e.Object, atText(seconds(e.At)), firstOf(step.Error, e.Text)))
 		case "end":
 			if ok && e.At >= scenario.from {
 				completed++
@@ -111,7 +113,7 @@ func (a *analysis) badGuards() []string {
 	var why []string
 	tripped := 0
 	for _, e := range a.events {
-		if e.Kind != EventGuard {
+		if e.Kind() != record.KindGuard {
 			continue
 		}
 		if tripped++; tripped <= most {
@@ -139,17 +141,17 @@ func (a *analysis) badLanes() []string {
 		why = append(why, "no lane measured the subject")
 	}
 	for _, l := range a.lanes {
-		if l.role != "" { // evidence beside a lane: no verdict rests on it
+		if l.Role != "" { // evidence beside a lane: no verdict rests on it
 			continue
 		}
 		if len(l.records) == 0 {
 			if !l.fleet.lost() { // else its gap tells
-				why = append(why, fmt.Sprintf("lane %s made no attempt", l.name))
+				why = append(why, fmt.Sprintf("lane %s made no attempt", l.Name))
 			}
 			continue
 		}
 		why = append(why, l.distrust()...)
-		if !l.control {
+		if !l.Control {
 			why = append(why, a.uncovered(l)...)
 		}
 	}
@@ -160,34 +162,34 @@ func (a *analysis) badLanes() []string {
 func (l *lane) distrust() []string {
 	var why []string
 	ours := 0
-	var lateness []weighted
-	for _, v := range l.folded.late.append(nil) {
-		lateness = append(lateness, weighted{min(v.value, late), v.n}) // what a bucket has is not later
+	var lateness []record.Weighted
+	for _, v := range l.folded.late.Append(nil) {
+		lateness = append(lateness, record.Weighted{Value: min(v.Value, record.LatenessLimit), N: v.N}) // what a bucket has is not later
 	}
 	for i := range l.records {
 		switch r := &l.records[i]; {
-		case r.class == Probe:
+		case r.class == record.Probe:
 			ours++
 		case !r.bucket():
-			lateness = append(lateness, weighted{time.Duration(r.late), 1})
+			lateness = append(lateness, record.Weighted{Value: time.Duration(r.late), N: 1})
 		}
 	}
 	if ours > 0 {
-		why = append(why, fmt.Sprintf("lane %s: %s of %s failed by the probe's own fault", l.name, plural(ours, "attempt"), thousands(l.attempts)))
+		why = append(why, fmt.Sprintf("lane %s: %s of %s failed by the probe's own fault", l.Name, plural(ours, "attempt"), thousands(l.attempts)))
 	}
 	if l.unlogged > 0 {
-		why = append(why, fmt.Sprintf("lane %s: the balancer's log lacks %s of %s that were answered: nobody knows their nodes", l.name,
+		why = append(why, fmt.Sprintf("lane %s: the balancer's log lacks %s of %s that were answered: nobody knows their nodes", l.Name,
 			thousands(l.unlogged), plural(l.attempts, "attempt")))
 	}
-	limit := max(latenessLimit, l.gap)
-	if p99 := quantileOf(lateness, 0.99); p99 > limit {
-		why = append(why, fmt.Sprintf("lane %s fell behind: attempts started %s late (p99), %s is the limit", l.name, msText(millis(p99)), msText(millis(limit))))
+	limit := max(record.LatenessLimit, l.Interval)
+	if p99 := record.QuantileOf(lateness, 0.99); p99 > limit {
+		why = append(why, fmt.Sprintf("lane %s fell behind: attempts started %s late (p99), %s is the limit", l.Name, msText(millis(p99)), msText(millis(limit))))
 	}
-	expected := l.rate * (l.end - l.begin).Seconds()
+	expected := l.Rate * (l.end - l.begin).Seconds()
 	_, stated, _ := l.lost()
 	if float64(l.attempts+stated) < achievedShare*expected-1 { // the schedule's last attempt may be due a gap later
-		why = append(why, fmt.Sprintf("lane %s made %s attempts in %s, its rate of %s per second asks for %s", l.name,
-			thousands(l.attempts), msText(millis(l.end-l.begin)), strconv.FormatFloat(l.rate, 'f', -1, 64), thousands(int(expected+0.5))))
+		why = append(why, fmt.Sprintf("lane %s made %s attempts in %s, its rate of %s per second asks for %s", l.Name,
+			thousands(l.attempts), msText(millis(l.end-l.begin)), strconv.FormatFloat(l.Rate, 'f', -1, 64), thousands(int(expected+0.5))))
 	}
 	return why
 }
@@ -195,15 +197,15 @@ func (l *lane) distrust() []string {
 // uncovered tells when the lane did not probe from the baseline to the end (its own, where the scenario ends it before
 // the run is over). The end may be recorded after the last attempts were given their deadlines.
 func (a *analysis) uncovered(l *lane) []string {
-	slack := coverageSlack + l.gap
+	slack := coverageSlack + l.Interval
 	baseline, began := a.phase("baseline")
 	end, ended := a.phase("end")
 	var why []string
 	if began && !l.fleet.joined && l.begin > baseline.from+slack {
-		why = append(why, fmt.Sprintf("lane %s began at %s, the baseline at %s", l.name, atText(seconds(l.begin)), atText(seconds(baseline.from))))
+		why = append(why, fmt.Sprintf("lane %s began at %s, the baseline at %s", l.Name, atText(seconds(l.begin)), atText(seconds(baseline.from))))
 	}
-	if ended && !l.partial && !l.fleet.lost() && l.end < end.from-slack-l.deadline {
-		why = append(why, fmt.Sprintf("lane %s ended at %s, the run at %s", l.name, atText(seconds(l.end)), atText(seconds(end.from))))
+	if ended && !l.Partial && !l.fleet.lost() && l.end < end.from-slack-l.Deadline {
+		why = append(why, fmt.Sprintf("lane %s ended at %s, the run at %s", l.Name, atText(seconds(l.end)), atText(seconds(end.from))))
 	}
 	return why
 }
@@ -227,10 +229,10 @@ func (a *analysis) badBaseline() []string {
 		}
 		if failed > 0 {
 			why = append(why, fmt.Sprintf("the baseline is not clean: %d of %s attempts of lane %s failed before the scenario began at %s",
-				failed, thousands(before), l.name, atText(seconds(scenario.from))))
+				failed, thousands(before), l.Name, atText(seconds(scenario.from))))
 		}
 		if before == 0 && len(l.records) > 0 && !l.fleet.joined {
-			why = append(why, fmt.Sprintf("lane %s has no attempt before the scenario began: there is no baseline", l.name))
+			why = append(why, fmt.Sprintf("lane %s has no attempt before the scenario began: there is no baseline", l.Name))
 		}
 	}
 	return why
@@ -248,7 +250,7 @@ func (a *analysis) badProof(p proof) []string {
 			why = append(why, fmt.Sprintf("and %s more that nobody injected", plural(len(p.alarms)-most, "control outage")))
 			break
 		}
-		why = append(why, fmt.Sprintf("a false alarm: control lane %s saw an outage of %s at %s that nobody injected", o.lane.name,
+		why = append(why, fmt.Sprintf("a false alarm: control lane %s saw an outage of %s at %s that nobody injected", o.lane.Name,
 			rangeText(millis(o.lower), millis(o.upper)), atText(seconds(o.from))))
 	}
 	return why

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 func clean() rolling { return rolling{seed: 1, fallback: true, rollouts: 2} }
@@ -32,17 +34,17 @@ func TestARolloutWithoutLossPasses(t *testing.T) {
 
 func TestLossBeyondTheBudgetFails(t *testing.T) {
 	for _, c := range []struct {
-		class  Class
-		budget Budget
+		class  record.Class
+		budget record.Budget
 		want   Verdict
 		reason string
 	}{
-		{ConnectTimeout, Budget{}, Fail, "connections were dropped, the budget allows 0"},
-		{Delayed, Budget{}, Fail, "connections were delayed, the budget allows 0"},
-		{ConnectTimeout, Budget{Dropped: 30}, Pass, ""},
-		{ConnectTimeout, Budget{Dropped: 29}, Fail, "30 connections were dropped, the budget allows 29"},
-		{Delayed, Budget{Dropped: 1000}, Fail, "30 connections were delayed, the budget allows 0"},
-		{Delayed, Budget{Delayed: 30}, Pass, ""},
+		{record.ConnectTimeout, record.Budget{}, Fail, "connections were dropped, the budget allows 0"},
+		{record.Delayed, record.Budget{}, Fail, "connections were delayed, the budget allows 0"},
+		{record.ConnectTimeout, record.Budget{Dropped: 30}, Pass, ""},
+		{record.ConnectTimeout, record.Budget{Dropped: 29}, Fail, "30 connections were dropped, the budget allows 29"},
+		{record.Delayed, record.Budget{Dropped: 1000}, Fail, "30 connections were delayed, the budget allows 0"},
+		{record.Delayed, record.Budget{Delayed: 30}, Pass, ""},
 	} {
 		o := clean()
 		s := o.lab()
@@ -61,8 +63,8 @@ func TestLossBeyondTheBudgetFails(t *testing.T) {
 // Each way in which a measurement cannot be trusted has a run that is made untrustworthy in exactly that way; the same
 // run without the change passes (TestARolloutWithoutLossPasses).
 func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
-	dropEvents := func(s *lab, drop func(Event) bool) { s.events = slices.DeleteFunc(s.events, drop) }
-	web := func(s *lab, change func(*Attempt)) {
+	dropEvents := func(s *lab, drop func(record.Event) bool) { s.events = slices.DeleteFunc(s.events, drop) }
+	web := func(s *lab, change func(*record.Attempt)) {
 		for i := range s.attempts {
 			if s.attempts[i].Lane == 0 {
 				change(&s.attempts[i])
@@ -76,97 +78,102 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 		reason string
 	}{
 		{"a failure in the baseline", func(s *lab) {
-			s.faults = append(s.faults, fault{lane: 0, from: 10 * time.Second, to: 10015 * time.Millisecond, class: ConnectTimeout})
+			s.faults = append(s.faults, fault{lane: 0, from: 10 * time.Second, to: 10015 * time.Millisecond, class: record.ConnectTimeout})
 		}, nil, "the baseline is not clean: "},
-		{"the probe's own fault", nil, func(s *lab) { s.attempts[7000].Class = Probe }, "1 attempt of 9,000 failed by the probe's own fault"},
+		{"the probe's own fault", nil, func(s *lab) { s.attempts[7000].Class = record.Probe }, "1 attempt of 9,000 failed by the probe's own fault"},
 		{"late starts", nil, func(s *lab) {
-			web(s, func(a *Attempt) {
+			web(s, func(a *record.Attempt) {
 				if a.Seq%50 == 0 {
 					a.Start += 12 * time.Millisecond
 				}
 			})
 		}, "lane web fell behind: attempts started 12 ms late (p99), 10 ms is the limit"},
 		{"a low rate", nil, func(s *lab) {
-			web(s, func(a *Attempt) { a.Intended += time.Duration(a.Seq) * 200 * time.Microsecond; a.Start = a.Intended })
+			web(s, func(a *record.Attempt) {
+				a.Intended += time.Duration(a.Seq) * 200 * time.Microsecond
+				a.Start = a.Intended
+			})
 		}, "its rate of 100 per second asks for"},
 		{"lost records", nil, func(s *lab) { s.attempts = slices.Delete(s.attempts, 4000, 4002) }, "lane web lost records: of 9,000 numbers 2 are missing and 0 stand twice"},
 		{"a record that stands twice", nil, func(s *lab) { s.attempts = append(s.attempts, s.attempts[4000]) }, "0 are missing and 1 stand twice"},
 		{"a failed step", func(s *lab) {
-			s.event(40*time.Second, EventStep, "", "restart", "restart fails", "state", "failed", "error", "no such pod")
+			s.event(40*time.Second, record.KindStep, "", "restart", "restart fails", "state", "failed", "error", "no such pod")
 		}, nil, "step restart failed at +40.000 s: no such pod"},
 		{"no step completed", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Kind == EventStep && e.Attrs["state"] == "end" })
+			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindStep && e.Attrs["state"] == "end" })
 		}, "the event never happened"},
 		{"steps only before the scenario", nil, func(s *lab) {
 			for i := range s.events {
-				if s.events[i].Kind == EventStep {
+				if s.events[i].Kind() == record.KindStep {
 					s.events[i].At = 3 * time.Second
 				}
 			}
 		}, "the event never happened"},
-		{"a guard", func(s *lab) { s.event(40*time.Second, EventGuard, "", "conntrack", "the conntrack table is 51 % full") }, nil,
+		{"a guard", func(s *lab) {
+			s.event(40*time.Second, record.KindGuard, "", "conntrack", "the conntrack table is 51 % full")
+		}, nil,
 			"a guard of the measurement tripped at +40.000 s: the conntrack table is 51 % full"},
 		{"no end", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Kind == EventPhase && e.Object == "end" })
+			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindPhase && e.Object == "end" })
 		}, `no phase "end"`},
 		{"no baseline", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Kind == EventPhase && e.Object == "baseline" })
+			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindPhase && e.Object == "baseline" })
 		}, `no phase "baseline"`},
 		{"no proof", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Kind == EventInjected })
-			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Seq > 1500 })
+			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindFault })
+			s.attempts = slices.DeleteFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 1 && a.Seq > 1500 })
 		}, "the detector was not proved"},
 		{"a proof that never ended", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Object == "proof-200" && e.Attrs["state"] == "end" })
+			dropEvents(s, func(e record.Event) bool { return e.Object == "proof-200" && e.Attrs["state"] == "end" })
 		}, "1 injected fault never ended"},
 		{"a proof for no lane", func(s *lab) {
-			s.event(21*time.Second, EventInjected, "", "x", "x", "state", "begin", "id", "x", "lane", "nowhere", "control", "true")
+			s.event(21*time.Second, record.KindFault, "", "x", "x", "state", "begin", "id", "x", "lane", "nowhere", "control", "true")
 		}, nil, `for lane "nowhere", which does not exist`},
 		{"a proof that was not found", nil, func(s *lab) {
 			for i := range s.attempts {
 				if a := &s.attempts[i]; a.Lane == 1 && a.Intended < proofAt+1500*time.Millisecond {
-					a.Class = OK
+					a.Class = record.OK
 				}
 			}
 		}, "the injected drop of 20 ms on lane canary at +21.000 s was not found"},
 		{"a proof that looked much longer than it was", nil, func(s *lab) {
 			for i := range s.attempts {
 				if a := &s.attempts[i]; a.Lane == 1 && a.Intended > proofAt+1900*time.Millisecond && a.Intended < proofAt+3*time.Second {
-					a.Class = Delayed
+					a.Class = record.Delayed
 				}
 			}
 		}, "the injected drop of 200 ms on lane canary at +22.000 s was not found"},
 		{"a proof that failed as nothing was injected", nil, func(s *lab) {
 			for i := range s.attempts {
-				if a := &s.attempts[i]; a.Lane == 1 && a.Class == Delayed && a.Intended > proofAt+1900*time.Millisecond {
-					a.Class = Refused
+				if a := &s.attempts[i]; a.Lane == 1 && a.Class == record.Delayed && a.Intended > proofAt+1900*time.Millisecond {
+					a.Class = record.Refused
 				}
 			}
 		}, "the injected drop of 200 ms on lane canary at +22.000 s was not found"},
 		{"a false alarm", func(s *lab) {
-			s.faults = append(s.faults, fault{lane: 1, from: 10 * time.Second, to: 10100 * time.Millisecond, class: Refused})
+			s.faults = append(s.faults, fault{lane: 1, from: 10 * time.Second, to: 10100 * time.Millisecond, class: record.Refused})
 		}, nil, "a false alarm: control lane canary saw an outage of "},
 		{"a lane that ended early", nil, func(s *lab) {
-			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 0 && a.Intended > 80*time.Second })
+			s.attempts = slices.DeleteFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 0 && a.Intended > 80*time.Second })
 		}, "lane web ended at +80.0"},
 		{"a lane that began late", nil, func(s *lab) {
-			s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 0 && a.Intended < 20*time.Second })
-			web(s, func(a *Attempt) { a.Seq -= 1500 })
+			s.attempts = slices.DeleteFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 0 && a.Intended < 20*time.Second })
+			web(s, func(a *record.Attempt) { a.Seq -= 1500 })
 		}, "lane web began at +20.0"},
 		{"a lane without attempts", nil, func(s *lab) {
-			s.event(time.Second, EventLane, "", "idle", "lane idle", "id", "9", "name", "idle", "rate", "10", "target", "203.0.113.10:80")
+			s.event(time.Second, record.KindLane, "", "idle", "lane idle", "id", "9", "name", "idle", "rate", "10", "target", "203.0.113.10:80")
 		}, "lane idle made no attempt"},
 		{"no measured lane", nil, func(s *lab) {
-			dropEvents(s, func(e Event) bool { return e.Kind == EventLane && e.Attrs["id"] == "0" })
+			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == "0" })
 		}, "no lane measured the subject"},
 		{"attempts of an undeclared lane", nil, func(s *lab) { s.attempts[5].Lane = 77 }, "1 attempt of 11000 belong to no declared lane"},
 		{"a lane without a rate", nil, func(s *lab) {
-			s.event(time.Second, EventLane, "", "x", "lane x", "id", "9", "name", "x", "rate", "fast")
-		}, `declares the rate "fast"`},
+			s.event(time.Second, record.KindLane, "", "x", "lane x", "id", "9", "name", "x", "rate", "fast")
+		}, `rate="fast"`},
 		{"two lanes of one name", nil, func(s *lab) {
-			s.event(time.Second, EventLane, "", "web", "lane web", "id", "9", "name", "web", "rate", "10")
+			s.event(time.Second, record.KindLane, "", "web", "lane web", "id", "9", "name", "web", "rate", "10")
 		}, "lane 9 (web) is declared twice"},
-		{"a balancer event without an address", func(s *lab) { s.event(time.Second, EventBalancer, "", "web", "x") }, nil, "a balancer event at 1s"},
+		{"a balancer event without an address", func(s *lab) { s.event(time.Second, record.KindMembership, "", "web", "x") }, nil, "balancer event at 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := clean()
@@ -205,7 +212,7 @@ func TestAPartialLaneMayEndEarly(t *testing.T) {
 		o.start(s)
 		s.probe(simLane{id: 5, name: "long", target: webAddress, rate: 20, from: baselineAt + c.from, to: c.to})
 		for i := range s.events {
-			if e := &s.events[i]; e.Kind == EventLane && e.Attrs["id"] == "5" {
+			if e := &s.events[i]; e.Kind() == record.KindLane && e.Attrs["id"] == "5" {
 				e.Attrs["partial"] = c.partial
 			}
 		}
@@ -222,9 +229,9 @@ func TestALateAttemptIsNoFalseAlarm(t *testing.T) {
 		s := o.lab()
 		o.start(s)
 		const fault = proofAt + 2*time.Second // the drop of 200 ms
-		i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Intended > fault-40*time.Millisecond })
+		i := slices.IndexFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 1 && a.Intended > fault-40*time.Millisecond })
 		a := &s.attempts[i]
-		a.Start, a.Class = fault+start, Delayed
+		a.Start, a.Class = fault+start, record.Delayed
 		if r := s.report(t); r.Verdict != verdict {
 			t.Errorf("an attempt that fails when it started %s after the fault and was intended at %s before makes the run %s, want %s: %q",
 				start, fault-a.Intended, r.Verdict, verdict, r.Reasons)
@@ -238,9 +245,9 @@ func TestAnAttemptOnItsWayIntoTheScenarioIsNoFalseAlarm(t *testing.T) {
 		o := clean()
 		s := o.lab()
 		o.start(s)
-		i := slices.IndexFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 && a.Intended > scenarioAt-before-20*time.Millisecond })
+		i := slices.IndexFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 1 && a.Intended > scenarioAt-before-20*time.Millisecond })
 		a := &s.attempts[i]
-		a.Start, a.Class, a.Connect = scenarioAt-before, ConnectTimeout, 0
+		a.Start, a.Class, a.Connect = scenarioAt-before, record.ConnectTimeout, 0
 		if r := s.report(t); r.Verdict != verdict {
 			t.Errorf("an attempt of the control lane that started %s before the scenario, and was lost, makes the run %s, want %s: %q",
 				before, r.Verdict, verdict, r.Reasons)
@@ -252,10 +259,10 @@ func TestAnAttemptOnItsWayIntoTheScenarioIsNoFalseAlarm(t *testing.T) {
 func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
 	o := clean()
 	s := o.lab()
-	s.faults = append(s.faults, fault{anyLane: true, from: 40 * time.Second, to: 40300 * time.Millisecond, class: ConnectTimeout})
+	s.faults = append(s.faults, fault{anyLane: true, from: 40 * time.Second, to: 40300 * time.Millisecond, class: record.ConnectTimeout})
 	o.start(s)
-	s.attempts = slices.DeleteFunc(s.attempts, func(a Attempt) bool { return a.Lane == 1 })
-	s.events = slices.DeleteFunc(s.events, func(e Event) bool { return e.Kind == EventLane && e.Attrs["id"] == "1" })
+	s.attempts = slices.DeleteFunc(s.attempts, func(a record.Attempt) bool { return a.Lane == 1 })
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == "1" })
 	s.probe(simLane{id: 1, name: "canary", target: canaryAddress, rate: 100, from: baselineAt, to: o.endAt(), control: true})
 	if r := s.report(t); r.Verdict != Fail || r.Controls[0].Dropped == 0 {
 		t.Fatalf("%s: %q; the control lane dropped %d", r.Verdict, r.Reasons, r.Controls[0].Dropped)
@@ -266,10 +273,10 @@ func TestADamagedRecordSaysWhatIsMissing(t *testing.T) {
 	o := clean()
 	h := o.start(o.lab()).write(t)
 	for _, c := range []struct{ file, reason string }{
-		{AttemptsFile, "the record of attempts is damaged after "},
-		{EventsFile, "the record of events is damaged after "},
+		{record.AttemptsFile, "the record of attempts is damaged after "},
+		{record.EventsFile, "the record of events is damaged after "},
 	} {
-		file := filepath.Join(h.dir, c.file)
+		file := filepath.Join(h.Dir(), c.file)
 		whole, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -303,9 +310,9 @@ func TestASkippedRunHasAReport(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	checkSchema(t, r)
-	for _, write := range []func(io.Writer, *Report, Origin) error{WriteTerminal, WriteMarkdown, WriteJUnit} {
+	for _, write := range []func(io.Writer, *Report, record.Origin) error{WriteTerminal, WriteMarkdown, WriteJUnit} {
 		var b strings.Builder
-		if err := write(&b, r, Origin{}); err != nil || !strings.Contains(b.String(), "IPVS") {
+		if err := write(&b, r, record.Origin{}); err != nil || !strings.Contains(b.String(), "IPVS") {
 			t.Errorf("%v: %s", err, b.String())
 		}
 	}
@@ -322,10 +329,10 @@ func TestExitCodes(t *testing.T) {
 func TestJudgingAgainWithAnotherBudget(t *testing.T) {
 	o := clean()
 	s := o.lab()
-	s.faults = append(s.faults, fault{lane: 0, from: scenarioAt + 100*time.Millisecond, to: scenarioAt + 400*time.Millisecond, class: Refused})
+	s.faults = append(s.faults, fault{lane: 0, from: scenarioAt + 100*time.Millisecond, to: scenarioAt + 400*time.Millisecond, class: record.Refused})
 	h := o.start(s).write(t)
-	dir := filepath.Dir(h.dir)
-	judge := func(b *Budget) Verdict {
+	dir := filepath.Dir(h.Dir())
+	judge := func(b *record.Budget) Verdict {
 		t.Helper()
 		r, err := Judge(dir, b)
 		if err != nil {
@@ -333,7 +340,7 @@ func TestJudgingAgainWithAnotherBudget(t *testing.T) {
 		}
 		return r.Verdict
 	}
-	if judge(nil) != Fail || judge(&Budget{Dropped: 30}) != Pass || judge(&Budget{Dropped: 29}) != Fail {
+	if judge(nil) != Fail || judge(&record.Budget{Dropped: 30}) != Pass || judge(&record.Budget{Dropped: 29}) != Fail {
 		t.Error("the verdict does not follow the budget")
 	}
 	if _, err := Judge(t.TempDir(), nil); !errors.Is(err, os.ErrNotExist) {
@@ -342,14 +349,14 @@ func TestJudgingAgainWithAnotherBudget(t *testing.T) {
 }
 
 func TestLoadBudget(t *testing.T) {
-	load := func(text string) (*Budget, error) {
+	load := func(text string) (*record.Budget, error) {
 		file := filepath.Join(t.TempDir(), "budget.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return LoadBudget(file)
 	}
-	if b, err := load("dropped: 3\ndelayed: 10\n"); err != nil || *b != (Budget{Dropped: 3, Delayed: 10}) {
+	if b, err := load("dropped: 3\ndelayed: 10\n"); err != nil || *b != (record.Budget{Dropped: 3, Delayed: 10}) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	for _, bad := range []string{"droped: 3\n", "dropped: -1\n", "dropped: 1.5\n", "dropped: [", "dropped: 1\ndropped: 2\n"} {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // What the page tells of an outage's attempts: how many ways to fail, of how many of them.
@@ -27,13 +29,13 @@ type seenRow struct {
 }
 
 // witness adds to the outages what the client saw of their failed attempts. A record that is damaged has them as far as it goes.
-func (a *analysis) witness(h *History, outages []pageOutage) {
+func (a *analysis) witness(h *record.History, outages []pageOutage) {
 	of := map[choiceKey]*pageOutage{}
 	for i := range outages {
 		p, n := &outages[i], 0
-		p.found.eachFailed(func(r *record) {
+		p.found.eachFailed(func(r *sample) {
 			if n++; n <= pageAttempts {
-				of[choiceKey{p.found.lane.id, uint64(r.seq)}] = p
+				of[choiceKey{p.found.lane.ID, uint64(r.seq)}] = p
 			}
 		})
 		p.Unseen = max(0, n-pageAttempts)
@@ -63,7 +65,7 @@ func (a *analysis) witness(h *History, outages []pageOutage) {
 }
 
 // see counts an attempt among those that failed in its way.
-func (p *pageOutage) see(a *Attempt) {
+func (p *pageOutage) see(a *record.Attempt) {
 	way := seenRow{Class: a.Class.String(), Detail: a.Detail, shortest: a.Total, longest: a.Total, first: a.Start}
 	if a.Offender.IsValid() {
 		way.Offender = a.Offender.String()
@@ -89,7 +91,7 @@ func (p *pageOutage) see(a *Attempt) {
 }
 
 // eachFailed visits the outage's failed attempts.
-func (o *outage) eachFailed(visit func(*record)) {
+func (o *outage) eachFailed(visit func(*sample)) {
 	l := o.lane
 	for i := l.recordAt(o.from); i < len(l.records) && l.records[i].start() <= o.to+time.Second; i++ {
 		if r := &l.records[i]; r.failed() && r.node == o.node && r.intended >= o.from && r.intended <= o.to {

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -124,7 +124,7 @@ func TestALostEventIsToldOrMissed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, record := &paperAPI{watches: 6}, &paperRecord{}
+			a, recorder := &paperAPI{watches: 6}, &paperRecord{}
 			a.cut = func() {
 				for _, lost := range a.losing {
 					if c.comes {
@@ -132,7 +132,7 @@ func TestALostEventIsToldOrMissed(t *testing.T) {
 					}
 				}
 			}
-			w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(nil, a), Recorder: record, Clock: &paperClock{}, run: webRun()}
+			w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(nil, a), Recorder: recorder, Clock: &paperClock{}, run: webRun()}
 			err = Replay(parsed).Run(t.Context(), w)
 			if c.wantErr == "" && err != nil || c.wantErr != "" && (err == nil || !strings.HasPrefix(err.Error(), c.wantErr)) {
 				t.Errorf("the replay gave %v, want %q", err, c.wantErr)
@@ -140,7 +140,7 @@ func TestALostEventIsToldOrMissed(t *testing.T) {
 			if got := slices.DeleteFunc(a.done, func(d string) bool { return !strings.Contains(d, "lose") }); !slices.Equal(got, c.done) {
 				t.Errorf("%q was done, want %q", got, c.done)
 			}
-			told := slices.ContainsFunc(record.events, func(e reports.Event) bool {
+			told := slices.ContainsFunc(recorder.events, func(e record.Event) bool {
 				return e.Text == "lost for the proxy of node-1: MODIFIED Service default/web"
 			})
 			if told != (c.wantErr == "") {

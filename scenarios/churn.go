@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The parameters of churn alone.
@@ -141,7 +141,7 @@ func (w *World) restartAfterFailure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Node: node, Object: "proxy",
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Node: node, Object: "proxy",
 			Text:  fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
 			Attrs: map[string]string{"program": "proxy", "quietNs": strconv.FormatInt(int64(quiet), 10)}})
 		w.tryStep(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -191,7 +191,7 @@ func (w *World) recordServiceChange(state, fields string) {
 	if fields != "" {
 		text += ": " + fields
 	}
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventService, Object: name, Text: text,
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindService, Object: name, Text: text,
 		Attrs: map[string]string{"service": name, "state": state, "fields": fields}})
 }
 

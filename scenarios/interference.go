@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/hitless/hitless/reports"
 )
 
 // The parameters of interference alone.
@@ -84,7 +83,7 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 // recordInterference records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
 // the command: a rule is in force before the command that puts it in has ended.
 func (w *World) recordInterference(at time.Duration, node, state, what string) {
-	w.Recorder.Event(reports.Event{At: at, Kind: reports.EventForeign, Node: node, Object: Meddling.Of(w.Params),
+	w.Recorder.Event(record.Event{At: at, LegacyKind: record.KindInterference, Node: node, Object: Meddling.Of(w.Params),
 		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
 }
 

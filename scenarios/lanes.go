@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -22,7 +22,7 @@ func (p Params) Length() time.Duration {
 // one; a soak that goes on may have any number of failures, and then as much as a record of everything.
 func (p Params) Room(rate float64) float64 {
 	length, bytes := p.Length().Seconds(), 0.0
-	thinned := RecordMode.Of(p) == reports.RecordThinned && !keepGoing.Of(p)
+	thinned := RecordMode.Of(p) == record.RecordThinned && !keepGoing.Of(p)
 	names := p.laneNames()
 	if direct.Of(p) {
 		for range Replicas.Of(p) + 1 { // one comes before another goes
@@ -31,9 +31,9 @@ func (p Params) Room(rate float64) float64 {
 	}
 	for _, name := range names {
 		if thinned && (name == timeline.TCPNew || name == timeline.UDPFresh) {
-			bytes += reports.ThinnedLaneBytes(rate, length, p.eventful().Seconds())
+			bytes += record.ThinnedLaneBytes(rate, length, p.eventful().Seconds())
 		} else {
-			bytes += reports.LaneBytes(rate, length)
+			bytes += record.LaneBytes(rate, length)
 		}
 	}
 	return bytes

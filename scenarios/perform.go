@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -53,5 +53,5 @@ type executor struct{ *World }
 var _ timeline.Executor = executor{}
 
 func (w *World) log(object, text string) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: object, Text: text})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Object: object, Text: text})
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -137,7 +137,7 @@ func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[stri
 		for key, value := range attrs {
 			all[key] = value
 		}
-		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventInjected, Object: id, Attrs: all,
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindFault, Object: id, Attrs: all,
 			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
 	}
 	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, timeline.TCPNew, w.run.main))

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -18,7 +18,7 @@ type paperJournal struct{ strings.Builder }
 func (j *paperJournal) Journal(text string) { j.WriteString(text) }
 
 // paperRun is a run on paper of a scenario that needs proxies and API server only: what it did to them, and its timeline.
-func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []reports.Event) {
+func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []record.Event) {
 	t.Helper()
 	params, err := s.Fill(set)
 	if err != nil {
@@ -27,15 +27,15 @@ func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, t
 	var journal paperJournal
 	proxies := &changing{runs: map[string]string{"node-1": "old", "node-2": "old"}}
 	server := &paperAPI{watches: 6}
-	record := &paperRecord{}
-	w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, server).OfferJournal(&journal), Recorder: record, Clock: &paperClock{now: time.Minute},
+	recorder := &paperRecord{}
+	w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, server).OfferJournal(&journal), Recorder: recorder, Clock: &paperClock{now: time.Minute},
 		Params: params, Rate: 25, Seed: 9, run: runState{began: time.Minute, main: &workload{name: "web"}}}
 	w.writeHead(s)
 	if err := s.Run(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	w.write(timeline.Step{Verb: timeline.End})
-	return append(proxies.done, server.done...), journal.String(), record.events
+	return append(proxies.done, server.done...), journal.String(), recorder.events
 }
 
 // What a run writes down is what it did: replayed, the same is done at the same times, and written down again.
@@ -109,11 +109,11 @@ func TestExpectAndAwait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clock, record := &paperClock{}, &paperRecord{}
-		w := &World{Nodes: []string{"node-1"}, Site: siteOf(nil, &paperAPI{watches: 6, hopeless: true}), Recorder: record, Clock: clock, run: webRun()}
+		clock, recorder := &paperClock{}, &paperRecord{}
+		w := &World{Nodes: []string{"node-1"}, Site: siteOf(nil, &paperAPI{watches: 6, hopeless: true}), Recorder: recorder, Clock: clock, run: webRun()}
 		// The API server that nobody comes back to loses its watches only when they are cut.
 		err = Replay(parsed).Run(t.Context(), w)
-		told := slices.ContainsFunc(record.events, func(e reports.Event) bool { return strings.Contains(e.Text, "did not come about") })
+		told := slices.ContainsFunc(recorder.events, func(e record.Event) bool { return strings.Contains(e.Text, "did not come about") })
 		if wantErr != (err != nil) || wantErr == told || err != nil && !strings.HasPrefix(err.Error(), "line 4: ") {
 			t.Errorf("%s gave %v, told: %t", verb, err, told)
 		}

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Rollouts is how many times the Deployment is rolled.
@@ -124,7 +124,7 @@ func (w *World) podReplacementTime() time.Duration {
 }
 
 func (w *World) recordRollout(state string, number int) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventRollout, Object: w.run.main.name,
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindRollout, Object: w.run.main.name,
 		Text:  fmt.Sprintf("rollout %d of %s: %s", number, w.run.main.name, state),
 		Attrs: map[string]string{"state": state, "generation": strconv.Itoa(number)}})
 }

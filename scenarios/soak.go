@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/values"
 )
 
@@ -17,9 +17,9 @@ var (
 	blipFor      = newDuration("away", "30s", "how long the API server is away at a blip", time.Second, 24*time.Hour)
 	burstAt      = newParameter("burstAt", "any", "how long after a full minute of the run bursts begin, as what cron starts does; any for no such rule", burstTime)
 	drainedPorts = newNumber("drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", 0, 1000)
-	// RecordMode says whether the record of a run is thinned, see reports.Thinner. Without it all is recorded.
-	RecordMode = newWord("record", reports.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
-		"all", reports.RecordThinned)
+	// RecordMode says whether the record of a run is thinned, see record.Thinner. Without it all is recorded.
+	RecordMode = newWord("record", record.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
+		"all", record.RecordThinned)
 )
 
 // minuteTime is when bursts begin.
@@ -179,7 +179,7 @@ func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration
 
 // recordProgress records how far the soak is, so that it is told while the run lasts.
 func (w *World) recordProgress(text string) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventLog, Object: Checkpoint, Text: text,
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Object: Checkpoint, Text: text,
 		Attrs: map[string]string{"program": "soak", "level": "info"}})
 }
 
@@ -192,7 +192,7 @@ func (w *World) endedByFailure() bool { return !keepGoing.Of(w.Params) && w.Prob
 // of the day from being seen.
 func (w *World) tryStep(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
 	record := func(state, text string) {
-		w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindStep, Node: node, Object: name, Text: text,
 			Attrs: map[string]string{"state": state}})
 	}
 	record("begin", name)

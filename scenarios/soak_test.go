@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // paperClock is a clock that only sleeping moves.
@@ -24,10 +24,10 @@ func (c *paperClock) Sleep(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-type paperRecord struct{ events []reports.Event }
+type paperRecord struct{ events []record.Event }
 
-func (r *paperRecord) Event(e reports.Event)   { r.events = append(r.events, e) }
-func (r *paperRecord) Attempt(reports.Attempt) {}
+func (r *paperRecord) Event(e record.Event)   { r.events = append(r.events, e) }
+func (r *paperRecord) Attempt(record.Attempt) {}
 
 func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRecord) {
 	t.Helper()
@@ -35,9 +35,9 @@ func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRe
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := &paperRecord{}
-	return &World{Params: params, Clock: &paperClock{}, Recorder: record, Nodes: []string{"node-1", "node-2", "node-3"},
-		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &paperProber{}}, record
+	recorder := &paperRecord{}
+	return &World{Params: params, Clock: &paperClock{}, Recorder: recorder, Nodes: []string{"node-1", "node-2", "node-3"},
+		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &paperProber{}}, recorder
 }
 
 func TestTheSeedPlansTheChurn(t *testing.T) {
@@ -159,7 +159,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		return planned
 	}
 	t.Run("95 percent is enough", func(t *testing.T) {
-		w, record := soaking(t, 1, nil)
+		w, recorder := soaking(t, 1, nil)
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 19)+"x")); err != nil {
 			t.Error(err)
 		}
@@ -167,7 +167,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 			t.Errorf("an hour of soak took %s", now)
 		}
 		missed := 0
-		for _, e := range record.events {
+		for _, e := range recorder.events {
 			if e.Attrs["state"] == "missed" && strings.Contains(e.Text, "the pods stayed") {
 				missed++
 			}
@@ -177,11 +177,11 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		}
 	})
 	t.Run("less is invalid", func(t *testing.T) {
-		w, record := soaking(t, 1, nil)
+		w, recorder := soaking(t, 1, nil)
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 18)+"xx")); err == nil {
 			t.Error("18 of 20 disturbances were taken for a soak")
 		}
-		if last := record.events[len(record.events)-1]; last.Attrs["state"] != "failed" {
+		if last := recorder.events[len(recorder.events)-1]; last.Attrs["state"] != "failed" {
 			t.Errorf("the record ends with %+v: the verdict would not know", last)
 		}
 	})
@@ -229,7 +229,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 
 // Every hour of a soak is told once, with what was reached by then, also when a disturbance takes longer than an hour.
 func TestASoakTellsEachHour(t *testing.T) {
-	w, record := soaking(t, 1, nil)
+	w, recorder := soaking(t, 1, nil)
 	long := func(d time.Duration) func(context.Context) error {
 		return func(ctx context.Context) error { return w.Clock.Sleep(ctx, d) }
 	}
@@ -238,7 +238,7 @@ func TestASoakTellsEachHour(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told []string
-	for _, e := range record.events {
+	for _, e := range recorder.events {
 		if e.Object == Checkpoint {
 			told = append(told, e.Text)
 		}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -22,7 +22,7 @@ type World struct {
 	Nodes    []string
 	Site     *Site
 	Prober   Prober
-	Recorder reports.Recorder
+	Recorder record.Recorder
 	Clock    Clock
 	Params   Params
 	Rate     float64
@@ -123,7 +123,7 @@ type LaneSpec struct {
 	Policy string
 	// Node is the one that all attempts go over; empty when a balancer chooses.
 	Node string
-	// Role and Pod are those of a lane to a pod's own address: reports.RolePod and its name; empty for others.
+	// Role and Pod are those of a lane to a pod's own address: record.RolePod and its name; empty for others.
 	Role, Pod string
 	// Partial says that the scenario ends the lane itself, before the run is over.
 	Partial bool
@@ -141,25 +141,25 @@ type Prober interface {
 
 // Step runs one step and records its begin and end. A failed step makes the run invalid: the event did not happen.
 func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.Context) error) error {
-	record := func(state, text string, err error) {
-		e := reports.Event{At: w.Clock.Now(), Kind: reports.EventStep, Node: node, Object: name, Text: text,
+	recorder := func(state, text string, err error) {
+		e := record.Event{At: w.Clock.Now(), LegacyKind: record.KindStep, Node: node, Object: name, Text: text,
 			Attrs: map[string]string{"state": state}}
 		if err != nil {
 			e.Attrs["error"] = err.Error()
 		}
 		w.Recorder.Event(e)
 	}
-	record("begin", name, nil)
+	recorder("begin", name, nil)
 	if err := f(ctx); err != nil {
-		record("failed", fmt.Sprintf("%s failed: %v", name, err), err)
+		recorder("failed", fmt.Sprintf("%s failed: %v", name, err), err)
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	record("end", name+" done", nil)
+	recorder("end", name+" done", nil)
 	return nil
 }
 
 func (w *World) phase(name string) {
-	w.Recorder.Event(reports.Event{At: w.Clock.Now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindPhase, Object: name, Text: "phase " + name})
 }
 
 // Until waits until the condition holds, at most for the given time. It asks every 200 ms of the run's time, and after

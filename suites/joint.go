@@ -19,6 +19,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -80,7 +81,7 @@ func jointOf(o run.Options, result *run.Result) JointRun {
 	}
 	j.Scenario = result.Report.Run.Scenario // a replay's options have none
 	j.ComparedRun = reports.ComparedRunOf(result.Report, "", result.HistorySha256)
-	if h, err := reports.OpenHistory(result.Dir); err == nil {
+	if h, err := record.OpenHistory(result.Dir); err == nil {
 		j.Command = h.Run.Command
 	}
 	if file, ok := strings.CutPrefix(o.Subject, "exec:"); ok { // its folder is gone with the suite

@@ -7,6 +7,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -65,7 +66,7 @@ func Lane(r *reports.Report, name string) (reports.LaneReport, error) {
 
 // When is the time, in seconds from the start of the run, of the first event after a time that is of the kind, on the node, and has
 // the words in its text.
-func When(r *reports.Report, after float64, kind reports.Kind, node, words string) (float64, error) {
+func When(r *reports.Report, after float64, kind record.Kind, node, words string) (float64, error) {
 	for _, e := range r.Events {
 		if e.At > after && e.Kind == kind && e.Node == node && strings.Contains(e.Text, words) {
 			return e.At, nil

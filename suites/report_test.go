@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -35,10 +36,10 @@ func TestLossless(t *testing.T) {
 
 func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
 	pod := func(at float64, node, text string) reports.ReportEvent {
-		return reports.ReportEvent{At: at, Kind: reports.EventPod, Node: node, Text: text}
+		return reports.ReportEvent{At: at, Kind: record.KindPod, Node: node, Text: text}
 	}
 	r := &reports.Report{Lanes: []reports.LaneReport{{Name: "tcp-new"}, {Name: "tcp-long", Attempts: 7}}, Events: []reports.ReportEvent{
-		pod(1, "node-1", "pod web-1 ready"), {At: 2, Kind: reports.EventProxy, Node: "node-1", Text: "it is ready"},
+		pod(1, "node-1", "pod web-1 ready"), {At: 2, Kind: record.KindProxy, Node: "node-1", Text: "it is ready"},
 		pod(3, "node-2", "pod web-2 ready"), pod(4, "node-1", "pod web-1 unready"), pod(5, "node-1", "pod web-1 ready")}}
 	if l, err := Lane(r, "tcp-long"); err != nil || l.Attempts != 7 {
 		t.Errorf("got %+v and %v", l, err)
@@ -46,10 +47,10 @@ func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
 	if l, err := Lane(r, "udp-fresh"); err == nil {
 		t.Errorf("got %+v, want an error", l)
 	}
-	if at, err := When(r, 1, reports.EventPod, "node-1", " ready"); err != nil || at != 5 {
+	if at, err := When(r, 1, record.KindPod, "node-1", " ready"); err != nil || at != 5 {
 		t.Errorf("got %v and %v, want 5", at, err)
 	}
-	if at, err := When(r, 5, reports.EventPod, "node-1", " ready"); err == nil {
+	if at, err := When(r, 5, record.KindPod, "node-1", " ready"); err == nil {
 		t.Errorf("got %v, want an error", at)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Nightly labels what CI has no time for: `make nightly` runs it, `make lab-test` leaves it out.
@@ -128,12 +128,12 @@ func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
 }
 
 // Wait returns the run's result, its folder and history included. An error has the run's progress with it.
-func (f *Future) Wait() (*run.Result, *reports.History, error) {
+func (f *Future) Wait() (*run.Result, *record.History, error) {
 	<-f.done
 	if f.err != nil {
 		return f.result, nil, fmt.Errorf("%w\n%s", f.err, f.log.String())
 	}
-	h, err := reports.OpenHistory(f.result.Dir)
+	h, err := record.OpenHistory(f.result.Dir)
 	return f.result, h, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -64,8 +65,8 @@ func TestInterruptEndsAProbeInOrder(t *testing.T) {
 func TestSecondsAreQuietOffATerminal(t *testing.T) {
 	var out bytes.Buffer
 	each := secondsTo(&out)
-	each(session.Second{At: time.Second, Classes: map[reports.Class]int{reports.OK: 10}})
-	each(session.Second{At: 2 * time.Second, Classes: map[reports.Class]int{reports.OK: 9, reports.Refused: 1}})
+	each(session.Second{At: time.Second, Classes: map[record.Class]int{record.OK: 10}})
+	each(session.Second{At: 2 * time.Second, Classes: map[record.Class]int{record.OK: 9, record.Refused: 1}})
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "1 refused") {
 		t.Errorf("%q", got)
 	}

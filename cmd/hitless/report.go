@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -78,7 +79,7 @@ more:
 				}
 				return concludeComparison(cmd, c, args[0])
 			}
-			h, err := reports.OpenHistory(args[0])
+			h, err := record.OpenHistory(args[0])
 			if err != nil {
 				return err
 			}

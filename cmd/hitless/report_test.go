@@ -9,28 +9,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
 // writeRun writes the history of a small run into a run's folder: 2 s of one lane at 100/s, of which 10 attempts are refused.
 func writeRun(t *testing.T, dir string) {
 	t.Helper()
-	w, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{Scenario: "rollout", Seed: 1, Clock: "virtual",
-		Kernel: reports.Kernel{Kind: "vm", Release: "6.1.0"}, Subject: reports.Subject{Name: "bundled", Version: "v1", Mode: "ipvs"},
+	w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "rollout", Seed: 1, Clock: "virtual",
+		Kernel: record.Kernel{Kind: "vm", Release: "6.1.0"}, Subject: record.Subject{Name: "bundled", Version: "v1", Mode: "ipvs"},
 		InputsSha256: strings.Repeat("ab", 32), Command: "hitless run rollout --seed 1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
-		w.Event(reports.Event{At: time.Duration(i) * 600 * time.Millisecond, Kind: reports.EventPhase, Object: name, Text: name})
+		w.Event(record.Event{At: time.Duration(i) * 600 * time.Millisecond, LegacyKind: record.KindPhase, Object: name, Text: name})
 	}
-	w.Event(reports.Event{At: 1300 * time.Millisecond, Kind: reports.EventStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
-	w.Event(reports.Event{Kind: reports.EventLane, Object: "web", Text: "lane web", Attrs: map[string]string{"id": "0", "name": "web",
+	w.Event(record.Event{At: 1300 * time.Millisecond, LegacyKind: record.KindStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
+	w.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Text: "lane web", Attrs: map[string]string{"id": "0", "name": "web",
 		"client": "client", "target": "203.0.113.10:80", "protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
 	for i := range 200 {
-		a := reports.Attempt{Seq: uint64(i), Intended: time.Duration(i) * 10 * time.Millisecond, Class: reports.OK, Total: time.Millisecond, Backend: "web-" + strconv.Itoa(i/100)}
+		a := record.Attempt{Seq: uint64(i), Intended: time.Duration(i) * 10 * time.Millisecond, Class: record.OK, Total: time.Millisecond, Backend: "web-" + strconv.Itoa(i/100)}
 		if a.Start = a.Intended; i >= 150 && i < 160 {
-			a.Class, a.Backend = reports.Refused, ""
+			a.Class, a.Backend = record.Refused, ""
 		}
 		w.Attempt(a)
 	}
@@ -82,12 +83,12 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"half the attempts": {reports.AttemptsFile, half, 3, []string{"INVALID", "the record of attempts is damaged after 101 attempts"}},
-		"no attempts":       {reports.AttemptsFile, none, 2, []string{"attempts.bin", "copy the whole folder again"}},
-		"half the events":   {reports.EventsFile, half, 3, []string{"INVALID", "the record of events is damaged after 4 events", "belong to no declared lane"}},
-		"no events":         {reports.EventsFile, none, 3, []string{"INVALID", "belong to no declared lane", `no phase "baseline"`}},
-		"half of run.json":  {reports.RunFile, half, 2, []string{"run.json", "it is damaged"}},
-		"another version": {reports.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 1`), []byte(`Version": 7`), 1) },
+		"half the attempts": {record.AttemptsFile, half, 3, []string{"INVALID", "the record of attempts is damaged after 101 attempts"}},
+		"no attempts":       {record.AttemptsFile, none, 2, []string{"attempts.bin", "copy the whole folder again"}},
+		"half the events":   {record.EventsFile, half, 3, []string{"INVALID", "the record of events is damaged after 4 events", "belong to no declared lane"}},
+		"no events":         {record.EventsFile, none, 3, []string{"INVALID", "belong to no declared lane", `no phase "baseline"`}},
+		"half of run.json":  {record.RunFile, half, 2, []string{"run.json", "it is damaged"}},
+		"another version": {record.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 1`), []byte(`Version": 7`), 1) },
 			2, []string{"version 7", "version 1", "take the hitless that wrote it"}},
 	} {
 		t.Run(name, func(t *testing.T) {

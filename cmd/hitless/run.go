@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -192,7 +193,7 @@ func printPlace(cmd *cobra.Command, r *run.Result) {
 
 // conclude prints a report and turns its verdict into an exit code.
 func conclude(cmd *cobra.Command, r *reports.Report, history string) error {
-	h, err := reports.OpenHistory(history)
+	h, err := record.OpenHistory(history)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -159,7 +160,7 @@ func soakLine(out io.Writer, seed int64, s *run.Result) {
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
 	fmt.Fprintf(out, "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
 		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
-	if h, err := reports.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
+	if h, err := record.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
 		fmt.Fprintf(out, "        repeat it: %s\n", h.Run.Command)
 	}
 }

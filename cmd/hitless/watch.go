@@ -10,7 +10,7 @@ import (
 
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 func watchCommand() *cobra.Command {
@@ -64,7 +64,7 @@ results.`,
 }
 
 func watchFlags(f *pflag.FlagSet, o *session.Options, source *string) {
-	sessionFlags(f, o, source, reports.RecordThinned)
+	sessionFlags(f, o, source, record.RecordThinned)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
 	outOfWatch(f, &o.Out)
 }

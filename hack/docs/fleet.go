@@ -10,7 +10,7 @@ import (
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/probes/fleet"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The costs of an attempt of a worker. The simulation of a thousand workers (internal/site) measures the first two and compares
@@ -40,7 +40,7 @@ func fleetTable(string) (string, error) {
 		{"bytes per second through the API server", func(w, r float64) string { return size(w * r * passedEach) }},
 		{"attempts that a worker keeps between polls", func(w, r float64) string { return number(r * fleet.Pace(int(w)).Seconds()) }},
 		{"memory of a worker for them", func(w, r float64) string {
-			return size(r * fleet.Pace(int(w)).Seconds() * float64(unsafe.Sizeof(reports.Attempt{})))
+			return size(r * fleet.Pace(int(w)).Seconds() * float64(unsafe.Sizeof(record.Attempt{})))
 		}},
 		{"bytes of history for each attempt", func(float64, float64) string { return number(historyEach) }},
 		{"history of an hour", func(w, r float64) string { return size(w * r * 3600 * historyEach) }},

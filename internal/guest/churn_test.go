@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -55,7 +55,7 @@ func churned(t *testing.T, failures int) (s *stage, proxies *restarts, open *ope
 // ends are the ends of the steps whose names begin so.
 func (s *stage) ends(prefix string) (at []time.Duration) {
 	for _, e := range s.events {
-		if e.Kind == reports.EventStep && strings.HasPrefix(e.Object, prefix) && e.Attrs["state"] == "end" {
+		if e.Kind() == record.KindStep && strings.HasPrefix(e.Object, prefix) && e.Attrs["state"] == "end" {
 			at = append(at, e.At)
 		}
 	}
@@ -108,7 +108,7 @@ func TestChurnRestartsTheProxiesWhenConnectionsAreLost(t *testing.T) {
 	if len(watch) != 1 || len(restarted) != 2 || watch[0] < s.ends("churn ")[0]+90*time.Second {
 		t.Errorf("watched until %v, restarted at %v", watch, restarted)
 	}
-	quiet := slices.IndexFunc(s.events, func(e reports.Event) bool { return e.Kind == reports.EventLog && e.Attrs["quietNs"] == "180000000000" })
+	quiet := slices.IndexFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLog && e.Attrs["quietNs"] == "180000000000" })
 	if quiet < 0 || s.events[quiet].At != watch[0] {
 		t.Error("nothing says how long the log of the proxy had had no line")
 	}

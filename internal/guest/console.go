@@ -7,7 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/internal/progress"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -32,7 +32,7 @@ func (c console) message(text string) {
 
 // measurements returns what reports the counts of attempts: each second, and in a soak each ten minutes, since days of lines would
 // fill the console.
-func (c console) measurements(plan Plan) func(reports.Attempt) {
+func (c console) measurements(plan Plan) func(record.Attempt) {
 	every := time.Second
 	if plan.Scenario == "soak" {
 		every = 10 * time.Minute
@@ -48,8 +48,8 @@ type announcer struct {
 }
 
 // Event records an event.
-func (a announcer) Event(e reports.Event) {
-	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
+func (a announcer) Event(e record.Event) {
+	if e.Kind() == record.KindPhase || e.Kind() == record.KindStep {
 		a.console.stage(e.Text)
 	}
 	a.recorder.Event(e)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -17,7 +17,7 @@ func TestTheConsoleReportsMeasurements(t *testing.T) {
 		var out bytes.Buffer
 		count := console{out: &out}.measurements(Plan{Scenario: scenario})
 		for i := range 600 {
-			count(reports.Attempt{Start: time.Duration(i) * 100 * time.Millisecond, Class: reports.Refused})
+			count(record.Attempt{Start: time.Duration(i) * 100 * time.Millisecond, Class: record.Refused})
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) != want {
@@ -35,9 +35,9 @@ func TestTheConsoleReportsStagesAndCheckpoints(t *testing.T) {
 	var out bytes.Buffer
 	c := console{&out, func() time.Duration { return 3 * time.Second }}
 	a := announcer{newRecorder(vm.NewFrameWriter(make([]byte, 1<<20)), time.Hour), c}
-	a.Event(reports.Event{Kind: reports.EventPhase, Object: "settle", Text: "phase settle"})
-	a.Event(reports.Event{Kind: reports.EventPod, Object: "pod-1", Text: "pod-1 is ready"})
-	a.Event(reports.Event{Kind: reports.EventLog, Object: scenarios.Checkpoint, Text: "checkpoint 1h"})
+	a.Event(record.Event{LegacyKind: record.KindPhase, Object: "settle", Text: "phase settle"})
+	a.Event(record.Event{LegacyKind: record.KindPod, Object: "pod-1", Text: "pod-1 is ready"})
+	a.Event(record.Event{LegacyKind: record.KindLog, Object: scenarios.Checkpoint, Text: "checkpoint 1h"})
 	var got []progress.Event
 	for line := range strings.Lines(out.String()) {
 		e, _ := progress.Parse(line)

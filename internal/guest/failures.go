@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -17,7 +18,7 @@ type failures struct {
 func newFailures() *failures { return &failures{seconds: map[time.Duration]bool{}} }
 
 // add takes note of a failed attempt: of its whole life, since what it met may have come after its start.
-func (f *failures) add(a reports.Attempt) {
+func (f *failures) add(a record.Attempt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s := a.Start.Truncate(time.Second); s <= a.Start+a.Total; s += time.Second {

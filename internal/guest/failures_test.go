@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 func TestNearAFailure(t *testing.T) {
@@ -12,7 +12,7 @@ func TestNearAFailure(t *testing.T) {
 	if f.near(10 * time.Second) {
 		t.Error("nothing failed yet")
 	}
-	f.add(reports.Attempt{Start: 10500 * time.Millisecond, Total: 3 * time.Second})
+	f.add(record.Attempt{Start: 10500 * time.Millisecond, Total: 3 * time.Second})
 	for at, want := range map[time.Duration]bool{
 		0: false, 7900 * time.Millisecond: false, 8500 * time.Millisecond: true, 12 * time.Second: true,
 		15500 * time.Millisecond: true, 16 * time.Second: false,

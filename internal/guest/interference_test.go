@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -70,15 +70,15 @@ func (r *ruleset) listing() (text string) {
 	return text
 }
 
-func runInterference(t *testing.T, r *ruleset, what string) ([]reports.Event, error) {
+func runInterference(t *testing.T, r *ruleset, what string) ([]record.Event, error) {
 	t.Helper()
 	s := newStage(t, "interference", map[string]string{"what": what, "replicas": "2"})
 	s.world.Site.OfferCommands(r)
 	scenario := find(t, "interference")
 	err := scenarios.Run(t.Context(), scenario, &s.world)
-	var foreign []reports.Event
+	var foreign []record.Event
 	for _, e := range s.events {
-		if e.Kind == reports.EventForeign {
+		if e.Kind() == record.KindInterference {
 			foreign = append(foreign, e)
 		}
 	}
@@ -143,8 +143,8 @@ func TestASecondProxy(t *testing.T) {
 		s.world.Site.OfferCommands(r).OfferProxies(&besides{rules: r, adds: c.adds, ends: c.ends})
 		scenario := find(t, "interference")
 		err := scenarios.Run(t.Context(), scenario, &s.world)
-		told := slices.ContainsFunc(s.events, func(e reports.Event) bool {
-			return e.Kind == reports.EventForeign && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
+		told := slices.ContainsFunc(s.events, func(e record.Event) bool {
+			return e.Kind() == record.KindInterference && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
 		})
 		if c.want == "" && (err != nil || !told) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, told: %v; want %q", name, err, told, c.want)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/host"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // LabScenario keeps a lab up, for others to use, until it is ended. Its runner is passed a listener of the host, whose
@@ -128,5 +128,5 @@ func forward(from net.Listener, to string) {
 // nobody keeps no record.
 type nobody struct{}
 
-func (nobody) Event(reports.Event)     {}
-func (nobody) Attempt(reports.Attempt) {}
+func (nobody) Event(record.Event)     {}
+func (nobody) Attempt(record.Attempt) {}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -131,7 +131,7 @@ func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
 	}
 	var told []string
 	for _, e := range s.events {
-		if e.Kind == reports.EventService {
+		if e.Kind() == record.KindService {
 			told = append(told, e.Object+" "+e.Attrs["state"])
 		}
 	}

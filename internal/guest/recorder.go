@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -15,8 +15,8 @@ import (
 type recorder struct {
 	mu       sync.Mutex
 	frames   *vm.FrameWriter
-	attempts *reports.AttemptWriter
-	thinner  *reports.Thinner // nil when every attempt is recorded
+	attempts *record.AttemptWriter
+	thinner  *record.Thinner // nil when every attempt is recorded
 	pending  bytes.Buffer
 	err      error
 
@@ -29,7 +29,7 @@ type recorder struct {
 
 func newRecorder(frames *vm.FrameWriter, stopAt time.Duration) *recorder {
 	r := &recorder{frames: frames, stopAt: stopAt, stopped: make(chan struct{})}
-	r.attempts = reports.NewAttemptWriter(&r.pending)
+	r.attempts = record.NewAttemptWriter(&r.pending)
 	return r
 }
 
@@ -38,16 +38,16 @@ func (r *recorder) settle(plan Plan, stopAt time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopAt = stopAt
-	if scenarios.RecordMode.Of(plan.Parameters) == reports.RecordThinned {
+	if scenarios.RecordMode.Of(plan.Parameters) == record.RecordThinned {
 		r.thin()
 	}
 }
 
 // thin thins the record from now on: before anything was recorded.
-func (r *recorder) thin() { r.thinner = reports.NewThinner(r.attempts) }
+func (r *recorder) thin() { r.thinner = record.NewThinner(r.attempts) }
 
 // Event records an event.
-func (r *recorder) Event(e reports.Event) {
+func (r *recorder) Event(e record.Event) {
 	line, err := json.Marshal(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *recorder) Journal(text string) {
 }
 
 // Attempt records an attempt; frames are written in pieces.
-func (r *recorder) Attempt(a reports.Attempt) {
+func (r *recorder) Attempt(a record.Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.past(a.Start + a.Total) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // A recorder that thins writes every attempt, by itself or in a bucket; one that does not writes each by itself.
@@ -26,28 +26,28 @@ func TestARecorderLosesNoAttempt(t *testing.T) {
 		if thin {
 			r.thin()
 		}
-		r.Event(reports.Event{Kind: reports.EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
+		r.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
 			"protocol": "tcp-new", "rate": strconv.Itoa(rate), "dialMs": "3000", "replyMs": "1000"}})
 		for i := range n {
 			at := time.Duration(i) * time.Second / rate
-			r.Attempt(reports.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: reports.OK})
+			r.Attempt(record.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: record.OK})
 		}
 		r.close(nil)
-		var record bytes.Buffer
+		var recorder bytes.Buffer
 		for frames := vm.NewFrameReader(region); ; {
 			kind, data, err := frames.Next()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if kind == vm.FrameAttempts {
-				record.Write(data)
+				recorder.Write(data)
 			}
 			if kind == vm.FrameTrailer {
 				break
 			}
 		}
 		single, bucketed := 0, 0
-		for reader := reports.NewAttemptReader(&record); ; {
+		for reader := record.NewAttemptReader(&recorder); ; {
 			e, err := reader.Next()
 			if errors.Is(err, io.EOF) {
 				break
@@ -80,13 +80,13 @@ func recordUntil(t *testing.T, stopAt time.Duration, thin bool) (frames map[vm.F
 	if thin {
 		r.thin()
 	}
-	r.Event(reports.Event{Kind: reports.EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
+	r.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
 		"protocol": "tcp-new", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
 	for i := range 6000 {
 		at := time.Duration(i) * 10 * time.Millisecond
-		r.Attempt(reports.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: reports.OK})
+		r.Attempt(record.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: record.OK})
 		if i%100 == 99 {
-			r.Event(reports.Event{At: at + 3*time.Millisecond, Kind: reports.EventStep, Object: "step", Text: "step " + strconv.Itoa(i)})
+			r.Event(record.Event{At: at + 3*time.Millisecond, LegacyKind: record.KindStep, Object: "step", Text: "step " + strconv.Itoa(i)})
 			r.Journal("+" + at.String() + " proxy stop node-1\n")
 		}
 	}
@@ -107,7 +107,7 @@ func recordUntil(t *testing.T, stopAt time.Duration, thin bool) (frames map[vm.F
 // attemptsIn is the number of attempts, each by itself, in frames of them.
 func attemptsIn(t *testing.T, frames string) (n int) {
 	t.Helper()
-	for reader := reports.NewAttemptReader(strings.NewReader(frames)); ; n++ {
+	for reader := record.NewAttemptReader(strings.NewReader(frames)); ; n++ {
 		switch _, err := reader.Next(); {
 		case errors.Is(err, io.EOF):
 			return n

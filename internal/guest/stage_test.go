@@ -21,7 +21,7 @@ import (
 
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -38,7 +38,7 @@ type stage struct {
 
 	mu     sync.Mutex
 	now    time.Duration
-	events []reports.Event
+	events []record.Event
 	lanes  []scenarios.LaneSpec
 }
 
@@ -184,13 +184,13 @@ func (s *stage) playBalancer(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) Event(e reports.Event) {
+func (s *stage) Event(e record.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, e)
 }
 
-func (s *stage) Attempt(reports.Attempt) {}
+func (s *stage) Attempt(record.Attempt) {}
 
 func (s *stage) Failures() int {
 	if s.failures == nil {
@@ -207,7 +207,7 @@ func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error
 // steps returns how the steps ended whose names begin so.
 func (s *stage) steps(prefix string) (states []string) {
 	for _, e := range s.events {
-		if e.Kind == reports.EventStep && strings.HasPrefix(e.Object, prefix) {
+		if e.Kind() == record.KindStep && strings.HasPrefix(e.Object, prefix) {
 			states = append(states, e.Attrs["state"])
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // ToyScenario is a small guest program for tests of the lab.
@@ -25,7 +25,7 @@ func init() { standalones[ToyScenario] = standalone{run: toy, unjudged: true} }
 
 // toy uses all that could make two runs differ: sockets between namespaces, goroutines, timers and the kernel's random pool. So
 // it tests in seconds whether runs are deterministic. Its parameter `end` makes it end badly: panic or hang.
-func toy(ctx context.Context, plan Plan, record *recorder, now func() time.Duration) error {
+func toy(ctx context.Context, plan Plan, recorder *recorder, now func() time.Duration) error {
 	switch plan.Parameters["end"] {
 	case "panic":
 		if plan.Kernel == KernelHost {
@@ -66,7 +66,7 @@ func toy(ctx context.Context, plan Plan, record *recorder, now func() time.Durat
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
-		record.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "toy", Text: text})
+		recorder.Event(record.Event{At: now(), LegacyKind: record.KindLog, Object: "toy", Text: text})
 		timer := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-timer.C:

@@ -23,7 +23,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -196,12 +196,12 @@ func (a apiServer) Put(o k8s.Object) error {
 }
 
 // newProber starts the probe worker, a program of its own in the client's namespace.
-func newProber(l *lab.Lab, from client, plan Plan, failed *failures, record reports.Recorder, now func() time.Duration) (*prober.Prober, error) {
+func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder record.Recorder, now func() time.Duration) (*prober.Prober, error) {
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	cfg := prober.Config{Record: record, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
+	cfg := prober.Config{Record: recorder, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
 	if from.outside {
 		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = topology.ClientSources, l.Balancer.HashSeed(), len(l.Net.Nodes)
 	} else {
@@ -221,7 +221,7 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, record repo
 
 // watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, notes failures, and tells
 // how the measurement goes.
-func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(reports.Attempt)) {
+func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(record.Attempt)) {
 	servers := map[uint16]observers.ServiceAddress{}
 	var mu sync.Mutex
 	count := newConsole(nil).measurements(plan)
@@ -236,9 +236,9 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 	}
 	// A balancer that terminates connections makes others to the nodes, of which attempts know nothing.
 	passed := scenarios.BalancerKind.Of(plan.Parameters) != balancer.KindHAProxy
-	measured = func(a reports.Attempt) {
+	measured = func(a record.Attempt) {
 		count(a)
-		if a.Class == reports.OK {
+		if a.Class == record.OK {
 			return
 		}
 		failed.add(a)
@@ -249,7 +249,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 		s, known := servers[a.Lane]
 		mu.Unlock()
 		// The kernel forgets a connection whose only answer is a reset.
-		if known && passed && a.Source.IsValid() && a.Class != reports.Refused {
+		if known && passed && a.Source.IsValid() && a.Class != record.Refused {
 			l.Conntrack.Enqueue(observers.ConntrackQuery{Lane: a.Lane, Seq: a.Seq, Tuple: observers.Tuple{Source: a.Source, Target: s.Address, UDP: s.UDP}})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/internal/progress"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Reports follow the run's own time: there is one for each interval, at whatever pace the attempts arrive.
@@ -15,14 +15,14 @@ func TestMeasurementsCountAttempts(t *testing.T) {
 	var got []progress.Event
 	count := prober.Measurements(time.Second, func(e progress.Event) { got = append(got, e) })
 	for i := range 250 {
-		a := reports.Attempt{Start: time.Duration(i)*10*time.Millisecond + 3*time.Second, Class: reports.OK}
+		a := record.Attempt{Start: time.Duration(i)*10*time.Millisecond + 3*time.Second, Class: record.OK}
 		switch i {
 		case 50:
-			a.Class = reports.Refused
+			a.Class = record.Refused
 		case 51:
-			a.Class = reports.Delayed
+			a.Class = record.Delayed
 		case 52:
-			a.Class = reports.Probe
+			a.Class = record.Probe
 		}
 		count(a)
 	}
@@ -41,7 +41,7 @@ func TestALateOutcomeGivesNoReport(t *testing.T) {
 	n := 0
 	count := prober.Measurements(time.Second, func(progress.Event) { n++ })
 	for _, start := range []time.Duration{5 * time.Second, 2 * time.Second, 5900 * time.Millisecond} {
-		count(reports.Attempt{Start: start, Class: reports.OK})
+		count(record.Attempt{Start: start, Class: record.OK})
 	}
 	if n != 1 {
 		t.Errorf("%d reports of one interval", n)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -34,11 +34,11 @@ func NewPods(ctx context.Context, p *Prober, like scenarios.LaneSpec, port int) 
 }
 
 // Attempt ignores attempts.
-func (p *Pods) Attempt(reports.Attempt) {}
+func (p *Pods) Attempt(record.Attempt) {}
 
 // Event starts a lane when an endpoint becomes ready, and ends it when the endpoint is no longer ready.
-func (p *Pods) Event(e reports.Event) {
-	if e.Kind != reports.EventEndpoint || e.Attrs["service"] != p.like.Service {
+func (p *Pods) Event(e record.Event) {
+	if e.Kind() != record.KindEndpoint || e.Attrs["service"] != p.like.Service {
 		return
 	}
 	p.mu.Lock()

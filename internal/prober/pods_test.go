@@ -12,32 +12,32 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
 // tape is a recorder that keeps everything.
 type tape struct {
 	mu       sync.Mutex
-	lanes    []reports.Event
+	lanes    []record.Event
 	attempts map[string]int // by the lane's number
 }
 
-func (r *tape) Event(e reports.Event) {
+func (r *tape) Event(e record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Kind == reports.EventLane {
+	if e.Kind() == record.KindLane {
 		r.lanes = append(r.lanes, e)
 	}
 }
 
-func (r *tape) Attempt(a reports.Attempt) {
+func (r *tape) Attempt(a record.Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attempts == nil {
 		r.attempts = map[string]int{}
 	}
-	if a.Class == reports.OK {
+	if a.Class == record.OK {
 		r.attempts[r.lanes[a.Lane-1].Object]++
 	}
 }
@@ -63,10 +63,10 @@ func (w *inProcess) ExitText() string {
 	return "exit status 0"
 }
 
-func startHere(t *testing.T, record reports.Recorder) *Prober {
+func startHere(t *testing.T, recorder record.Recorder) *Prober {
 	t.Helper()
 	begin := time.Now()
-	p, err := Start(Config{Record: record, Now: func() time.Duration { return time.Since(begin) }, Seed: 1, Client: "here"},
+	p, err := Start(Config{Record: recorder, Now: func() time.Duration { return time.Since(begin) }, Seed: 1, Client: "here"},
 		func(in io.Reader, out io.Writer) (Worker, error) {
 			w := &inProcess{done: make(chan struct{})}
 			go func() {
@@ -104,26 +104,26 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := &tape{}
-	p := startHere(t, record)
-	like := scenarios.LaneSpec{Service: "web", Rate: 50, Control: true, Role: reports.RolePod, Protocol: probes.ProtocolTCPNew, Backends: []string{"web-"}}
+	recorder := &tape{}
+	p := startHere(t, recorder)
+	like := scenarios.LaneSpec{Service: "web", Rate: 50, Control: true, Role: record.RolePod, Protocol: probes.ProtocolTCPNew, Backends: []string{"web-"}}
 	pods := NewPods(t.Context(), p, like, number)
 	tell := func(service, state string) {
-		pods.Event(reports.Event{Kind: reports.EventEndpoint, Node: "node-1",
+		pods.Event(record.Event{LegacyKind: record.KindEndpoint, Node: "node-1",
 			Attrs: map[string]string{"service": service, "address": host, "pod": "web-1", "state": state}})
 	}
 	tell("other", "ready")
 	tell("web", "unready")
-	if len(record.lanes) != 0 {
-		t.Fatalf("lanes %+v before an endpoint of the Service was ready", record.lanes)
+	if len(recorder.lanes) != 0 {
+		t.Fatalf("lanes %+v before an endpoint of the Service was ready", recorder.lanes)
 	}
 	tell("web", "ready")
 	tell("web", "ready")
-	awaitMore(t, record, "pod-web-1")
+	awaitMore(t, recorder, "pod-web-1")
 	tell("web", "serving-terminating")
 	tell("web", "removed")
 	tell("web", "ready")
-	awaitMore(t, record, "pod-web-1-2")
+	awaitMore(t, recorder, "pod-web-1-2")
 	if err := pods.Close(); err != nil {
 		t.Error(err)
 	}
@@ -131,12 +131,12 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(record.lanes) != 2 {
-		t.Fatalf("%d lanes, want one each time that the endpoint was ready: %+v", len(record.lanes), record.lanes)
+	if len(recorder.lanes) != 2 {
+		t.Fatalf("%d lanes, want one each time that the endpoint was ready: %+v", len(recorder.lanes), recorder.lanes)
 	}
-	for _, e := range record.lanes {
+	for _, e := range recorder.lanes {
 		a := e.Attrs
-		if a["role"] != reports.RolePod || a["control"] != "true" || a["pod"] != "web-1" || a["node"] != "node-1" || a["service"] != "web" {
+		if a["role"] != record.RolePod || a["control"] != "true" || a["pod"] != "web-1" || a["node"] != "node-1" || a["service"] != "web" {
 			t.Errorf("the lane says %v", a)
 		}
 	}
@@ -150,11 +150,11 @@ func TestOnlyMeasuredLanesFail(t *testing.T) {
 	}
 	target := listener.Addr().String()
 	listener.Close() // nobody answers
-	record := &tape{}
-	p := startHere(t, record)
+	recorder := &tape{}
+	p := startHere(t, recorder)
 	for _, l := range []scenarios.LaneSpec{
 		{Name: "tcp-long", Target: target, Rate: 50, Protocol: probes.ProtocolTCPLong, Connections: 2},
-		{Name: "pod", Target: target, Rate: 50, Control: true, Role: reports.RolePod},
+		{Name: "pod", Target: target, Rate: 50, Control: true, Role: record.RolePod},
 	} {
 		if _, err := p.StartLane(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestOnlyMeasuredLanesFail(t *testing.T) {
 		t.Error(err)
 	}
 	var names []string
-	for _, e := range record.lanes {
+	for _, e := range recorder.lanes {
 		names = append(names, e.Attrs["id"]+" "+e.Object+" "+e.Attrs["control"])
 	}
 	if got, want := strings.Join(names, ", "), "1 tcp-long , 2 tcp-long-fresh true, 3 pod true"; got != want {
@@ -174,8 +174,8 @@ func TestOnlyMeasuredLanesFail(t *testing.T) {
 		t.Error("nobody answers, and no attempt of tcp-long failed")
 	}
 	measured := p.Failures()
-	p.count(reports.Attempt{Lane: 2, Class: reports.Reset})
-	p.count(reports.Attempt{Lane: 3, Class: reports.Reset})
+	p.count(record.Attempt{Lane: 2, Class: record.Reset})
+	p.count(record.Attempt{Lane: 3, Class: record.Reset})
 	if p.Failures() != measured {
 		t.Error("an attempt on a lane that is evidence counts as a failure")
 	}

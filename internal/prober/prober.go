@@ -16,13 +16,13 @@ import (
 
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
 // Config describes the client of the lanes and the record of their attempts.
 type Config struct {
-	Record reports.Recorder
+	Record record.Recorder
 	Now    func() time.Duration // the run's clock, which must be CLOCK_MONOTONIC less a constant
 	Seed   int64
 	Client string // of the lanes; see probes.Lane
@@ -35,7 +35,7 @@ type Config struct {
 	Limits func() (probes.Limits, error)
 	// Begins is called for each measured lane, Measured for each attempt on one, one at a time. Either may be nil.
 	Begins   func(lane uint16, target netip.AddrPort, protocol string)
-	Measured func(reports.Attempt)
+	Measured func(record.Attempt)
 }
 
 // Worker is a running probe worker.
@@ -102,7 +102,7 @@ func monotonicBase(now func() time.Duration) (int64, error) {
 }
 
 func (p *Prober) record(attempts io.Reader) error {
-	r := reports.NewAttemptReader(attempts)
+	r := record.NewAttemptReader(attempts)
 	for {
 		a, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -117,13 +117,13 @@ func (p *Prober) record(attempts io.Reader) error {
 	}
 }
 
-func (p *Prober) count(a reports.Attempt) {
+func (p *Prober) count(a record.Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.controls[a.Lane] {
 		return
 	}
-	if a.Class != reports.OK {
+	if a.Class != record.OK {
 		p.failures++
 	}
 	if p.cfg.Measured != nil {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -64,8 +64,8 @@ type instant struct{}
 
 func (instant) Now() time.Duration                               { return 1000 * time.Hour }
 func (instant) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
-func (instant) Event(reports.Event)                              {}
-func (instant) Attempt(reports.Attempt)                          {}
+func (instant) Event(record.Event)                               {}
+func (instant) Attempt(record.Attempt)                           {}
 
 // do does to the plane what a timeline says, as a replay does.
 func (p plane) do(t tb, text string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/host"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // hostToy is toy in namespaces of this machine's kernel; it skips the test where the machine grants none.
@@ -41,14 +41,14 @@ func TestHostRunSaysWhereItWas(t *testing.T) {
 	if n := strings.Count(string(events), "\n"); n != 20 {
 		t.Errorf("the toy recorded %d events, want 20", n)
 	}
-	var head reports.Run
-	data, err := os.ReadFile(filepath.Join(result.Dir, "history", reports.RunFile))
+	var head record.Run
+	data, err := os.ReadFile(filepath.Join(result.Dir, "history", record.RunFile))
 	if err == nil {
 		err = json.Unmarshal(data, &head)
 	}
 	var u unix.Utsname
 	_ = unix.Uname(&u)
-	if want := (reports.Kernel{Kind: "host", Release: unix.ByteSliceToString(u.Release[:])}); err != nil || head.Kernel != want || head.Clock != "real" {
+	if want := (record.Kernel{Kind: "host", Release: unix.ByteSliceToString(u.Release[:])}); err != nil || head.Kernel != want || head.Clock != "real" {
 		t.Errorf("the run says %+v, clock %q, %v; want %+v with the real clock", head.Kernel, head.Clock, err, want)
 	}
 }

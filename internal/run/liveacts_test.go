@@ -22,7 +22,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // disrupts allows a run to change what is not its own, with these parameters.
@@ -46,7 +46,7 @@ func TestALiveRestartReplacesThePodsOfTheProxy(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, event := range e.events(t, reports.EventProxy) {
+	for _, event := range e.events(t, record.KindProxy) {
 		seen[event.Node+" "+event.Attrs["state"]] = true
 	}
 	for _, want := range []string{"worker-1 stopped", "worker-2 exited", "worker-3 started", "worker-1 ready"} {
@@ -220,7 +220,7 @@ func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
 				}
 			}
 			var steps []string
-			for _, step := range e.events(t, reports.EventStep) {
+			for _, step := range e.events(t, record.KindStep) {
 				steps = append(steps, step.Object)
 			}
 			all := strings.Join(steps, "\n")

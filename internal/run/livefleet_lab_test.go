@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -236,7 +237,7 @@ func (r *fleetRun) follow(cmd *exec.Cmd, when map[string]func()) error {
 
 // read takes what the history has of the workers.
 func (r *fleetRun) read(out string) error {
-	h, err := reports.OpenHistory(out)
+	h, err := record.OpenHistory(out)
 	if err != nil {
 		return err
 	}
@@ -249,13 +250,13 @@ func (r *fleetRun) read(out string) error {
 		switch err = errors.Join(err, failed); {
 		case err != nil:
 			return err
-		case e.Kind == reports.EventLane && e.Attrs["worker"] != "":
+		case e.Kind() == record.KindLane && e.Attrs["worker"] != "":
 			id := uint16(number(e.Attrs["id"]))
 			r.worker[id], r.come[id] = e.Attrs["worker"], map[uint64]int{}
 			if e.Attrs["joined"] != "" {
 				r.joined++
 			}
-		case e.Kind == reports.EventGap:
+		case e.Kind() == record.KindMissingRecord:
 			r.gap[uint16(number(e.Attrs["lane"]))] = number(e.Attrs["seq"])
 		}
 	}

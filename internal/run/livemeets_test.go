@@ -28,6 +28,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -55,7 +56,7 @@ func TestALiveRunThatMeetsNothing(t *testing.T) {
 			if left := s.left(t); len(left) != 0 {
 				t.Errorf("%v are left", left)
 			}
-			if logs := e.events(t, reports.EventLog); len(logs) != 0 {
+			if logs := e.events(t, record.KindLog); len(logs) != 0 {
 				t.Errorf("the record has %v", logs)
 			}
 			seen.just(t, scenario)
@@ -158,8 +159,8 @@ func TestALiveRunOutlastsAnAPIServerThatIsAwayForAMinute(t *testing.T) {
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, time.Minute) })
 	e := s.run(t.Context(), t, "rollout", nil)
 	e.finished(t)
-	logs := e.events(t, reports.EventLog)
-	if !slices.ContainsFunc(logs, func(e reports.Event) bool { return saidAtLeast(t, time.Minute, saidAway, e.Text) }) {
+	logs := e.events(t, record.KindLog)
+	if !slices.ContainsFunc(logs, func(e record.Event) bool { return saidAtLeast(t, time.Minute, saidAway, e.Text) }) {
 		t.Errorf("the record says of the minute: %v", logs)
 	}
 	if left := s.left(t); len(left) != 0 {
@@ -237,7 +238,7 @@ func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
 	}))
 	e := s.run(t.Context(), t, "quiet", nil)
 	e.finished(t)
-	if logs := e.events(t, reports.EventLog); len(logs) == 0 || !strings.Contains(logs[0].Text, "did not answer") {
+	if logs := e.events(t, record.KindLog); len(logs) == 0 || !strings.Contains(logs[0].Text, "did not answer") {
 		t.Errorf("the record says nothing of it: %v", logs)
 	}
 }

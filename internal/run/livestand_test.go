@@ -28,7 +28,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/replay"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // stand is a cluster on which a run can come to its end: the replay control plane with its controllers, and kubelets and node
@@ -235,15 +235,15 @@ func (e ended) finished(t *testing.T) {
 	if e.err != nil || e.result == nil || e.result.Report == nil {
 		t.Fatalf("the run did not come to its end: %v\n%s", e.err, strings.Join(e.said, "\n"))
 	}
-	if last := e.events(t, reports.EventPhase); len(last) == 0 || last[len(last)-1].Object != "end" {
+	if last := e.events(t, record.KindPhase); len(last) == 0 || last[len(last)-1].Object != "end" {
 		t.Errorf("the record ends with %v", last)
 	}
 }
 
 // events are those of a kind in the run's record.
-func (e ended) events(t *testing.T, kind reports.Kind) (all []reports.Event) {
+func (e ended) events(t *testing.T, kind record.Kind) (all []record.Event) {
 	t.Helper()
-	h, err := reports.OpenHistory(filepath.Join(e.out, "history"))
+	h, err := record.OpenHistory(filepath.Join(e.out, "history"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func (e ended) events(t *testing.T, kind reports.Kind) (all []reports.Event) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if event.Kind == kind {
+		if event.Kind() == kind {
 			all = append(all, event)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -25,7 +26,7 @@ type Failure struct {
 // OpenFailure reads a failed run's folder. The options say what the trials need and the folder does not tell: where programs
 // and caches are, the deadline; and the subject, when a file described it. Every error is a UsageError.
 func OpenFailure(dir string, o Options) (*Failure, error) {
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		return nil, UsageError{Reason: err}
 	}
@@ -36,9 +37,9 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 	if r.Verdict != reports.Fail {
 		return nil, usagef("the run in %s has the verdict %s: only one that failed can be made shorter", dir, r.Verdict)
 	}
-	file := filepath.Join(dir, "history", reports.TimelineFile)
+	file := filepath.Join(dir, "history", record.TimelineFile)
 	if _, err := os.Stat(file); err != nil {
-		file = filepath.Join(dir, reports.TimelineFile) // the folder of the history itself
+		file = filepath.Join(dir, record.TimelineFile) // the folder of the history itself
 	}
 	line, err := ReadTimeline(file)
 	if err != nil {
@@ -57,7 +58,7 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 
 // fallbackOf is what a trial has to set for its subjects to have the terminatingFallback that the run's had. Even one that is the first
 // subject's own default has to be set when the run was given it: it holds for the second one too.
-func fallbackOf(run reports.Run, spec subject.Spec) map[string]string {
+func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 	const key = "terminatingFallback"
 	value := run.Parameters[key]
 	given := slices.Contains(strings.Fields(run.Command), key+"="+value)
@@ -75,7 +76,7 @@ func (f *Failure) Command(file string) string {
 }
 
 // subjectOf is the subject of a run. A file that described it has to be named again.
-func subjectOf(run reports.Run, named string) (subject.Spec, error) {
+func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	if named != "" {
 		spec, err := subject.Parse(named)
 		if err != nil {
@@ -97,7 +98,7 @@ func subjectOf(run reports.Run, named string) (subject.Spec, error) {
 // lossesOf are the classes of a report's losses.
 func lossesOf(r *reports.Report) (classes []string) {
 	for class, n := range r.Totals.ByClass {
-		if n > 0 && class != reports.OK.String() && class != reports.Probe.String() {
+		if n > 0 && class != record.OK.String() && class != record.Probe.String() {
 			classes = append(classes, class)
 		}
 	}

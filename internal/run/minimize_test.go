@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 func TestOnlyTheSameFailureCounts(t *testing.T) {
-	report := func(v reports.Verdict, class reports.Class) *reports.Report {
+	report := func(v reports.Verdict, class record.Class) *reports.Report {
 		return &reports.Report{Verdict: v, Totals: reports.Totals{ByClass: map[string]int{"ok": 5, "probe": 1, "reset": 0, class.String(): 3}}}
 	}
-	f := &Failure{Classes: lossesOf(report(reports.Fail, reports.Rejected))}
+	f := &Failure{Classes: lossesOf(report(reports.Fail, record.Rejected))}
 	if !slices.Equal(f.Classes, []string{"rejected"}) {
 		t.Fatalf("the losses are of the classes %q", f.Classes)
 	}
@@ -26,10 +27,10 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 		report *reports.Report
 		want   bool
 	}{
-		{report(reports.Fail, reports.Rejected), true},
-		{report(reports.Fail, reports.Reset), false},
-		{report(reports.Pass, reports.Rejected), false},
-		{report(reports.Invalid, reports.Rejected), false},
+		{report(reports.Fail, record.Rejected), true},
+		{report(reports.Fail, record.Reset), false},
+		{report(reports.Pass, record.Rejected), false},
+		{report(reports.Invalid, record.Rejected), false},
 	} {
 		if got := f.same(c.report); got != c.want {
 			t.Errorf("%s with %v: same failure %t, want %t", c.report.Verdict, c.report.Totals.ByClass, got, c.want)
@@ -38,15 +39,15 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 }
 
 func TestTheSubjectOfARun(t *testing.T) {
-	for want, s := range map[string]reports.Subject{
+	for want, s := range map[string]record.Subject{
 		"bundled":                 {Name: "bundled", Version: "devel", Mode: "ipvs"},
 		"kube-proxy@v1.12.2/ipvs": {Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"},
 	} {
-		if spec, err := subjectOf(reports.Run{Subject: s}, ""); err != nil || spec.String() != want {
+		if spec, err := subjectOf(record.Run{Subject: s}, ""); err != nil || spec.String() != want {
 			t.Errorf("%+v is %s, %v", s, spec, err)
 		}
 	}
-	if _, err := subjectOf(reports.Run{Subject: reports.Subject{Name: "mine"}}, ""); !IsUsage(err) || !strings.Contains(err.Error(), "--subject exec:FILE") {
+	if _, err := subjectOf(record.Run{Subject: record.Subject{Name: "mine"}}, ""); !IsUsage(err) || !strings.Contains(err.Error(), "--subject exec:FILE") {
 		t.Errorf("a subject of a file gave %v", err)
 	}
 }
@@ -77,32 +78,32 @@ func TestOpenFailureNeedsARun(t *testing.T) {
 }
 
 // failedRun writes the folder of a run of 6 s in which ten attempts were of the class, with the timeline of what was done.
-func failedRun(t *testing.T, run reports.Run, class reports.Class) (dir string) {
+func failedRun(t *testing.T, run record.Run, class record.Class) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	w, err := reports.NewHistoryWriter(filepath.Join(dir, "history"), run)
+	w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
-		w.Event(reports.Event{At: time.Duration(i) * 2 * time.Second, Kind: reports.EventPhase, Object: name, Text: name})
+		w.Event(record.Event{At: time.Duration(i) * 2 * time.Second, LegacyKind: record.KindPhase, Object: name, Text: name})
 	}
 	for i, state := range []string{"begin", "end"} {
-		w.Event(reports.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, Kind: reports.EventInjected, Object: "proof", Text: "proof",
+		w.Event(record.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, LegacyKind: record.KindFault, Object: "proof", Text: "proof",
 			Attrs: map[string]string{"fault": "refuse", "state": state, "id": "proof", "lane": "canary", "control": "true"}})
 	}
-	w.Event(reports.Event{At: 5 * time.Second, Kind: reports.EventStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
+	w.Event(record.Event{At: 5 * time.Second, LegacyKind: record.KindStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
 	for id, name := range []string{"web", "canary"} {
 		attrs := map[string]string{"id": strconv.Itoa(id), "name": name, "client": "client", "target": "203.0.113.1" + strconv.Itoa(id) + ":80",
 			"protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}
 		failing, as := 4500*time.Millisecond, class
 		if name == "canary" {
-			attrs["control"], failing, as = "true", 3*time.Second, reports.Refused
+			attrs["control"], failing, as = "true", 3*time.Second, record.Refused
 		}
-		w.Event(reports.Event{Kind: reports.EventLane, Object: name, Text: "lane " + name, Attrs: attrs})
+		w.Event(record.Event{LegacyKind: record.KindLane, Object: name, Text: "lane " + name, Attrs: attrs})
 		for i := range 600 {
 			at := time.Duration(i) * 10 * time.Millisecond
-			a := reports.Attempt{Lane: uint16(id), Seq: uint64(i), Intended: at, Start: at, Class: reports.OK, Total: time.Millisecond, Backend: "web-1"}
+			a := record.Attempt{Lane: uint16(id), Seq: uint64(i), Intended: at, Start: at, Class: record.OK, Total: time.Millisecond, Backend: "web-1"}
 			if at >= failing && at < failing+100*time.Millisecond {
 				a.Class, a.Backend = as, ""
 			}
@@ -113,21 +114,21 @@ func failedRun(t *testing.T, run reports.Run, class reports.Class) (dir string) 
 		t.Fatal(err)
 	}
 	text := "hitless timeline 1\nnodes 2\n+1s proxy stop node-1\n+2s end\n"
-	if err := os.WriteFile(filepath.Join(dir, "history", reports.TimelineFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "history", record.TimelineFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-func aRun() reports.Run {
-	return reports.Run{Scenario: "soak", Seed: 7, Clock: "virtual", Kernel: reports.Kernel{Kind: "vm", Release: "6.1.0"}, ControlPlane: "replay",
-		Subject: reports.Subject{Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"}, Nodes: []string{"node-1", "node-2"},
+func aRun() record.Run {
+	return record.Run{Scenario: "soak", Seed: 7, Clock: "virtual", Kernel: record.Kernel{Kind: "vm", Release: "6.1.0"}, ControlPlane: "replay",
+		Subject: record.Subject{Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"}, Nodes: []string{"node-1", "node-2"},
 		Parameters: map[string]string{"terminatingFallback": "off"}, InputsSha256: strings.Repeat("ab", 32), Command: "hitless soak --seed 7"}
 }
 
 // What a failed run's folder tells is what its trials run with; the folder of the history itself tells the same.
 func TestOpenFailureReadsTheRun(t *testing.T) {
-	dir := failedRun(t, aRun(), reports.Rejected)
+	dir := failedRun(t, aRun(), record.Rejected)
 	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
 		f, err := OpenFailure(folder, Options{LabOptions: site.LabOptions{Deadline: time.Minute}})
 		if err != nil {
@@ -145,11 +146,11 @@ func TestOpenFailureReadsTheRun(t *testing.T) {
 
 // A run that lost nothing, or whose timeline is gone, cannot be made shorter.
 func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
-	if _, err := OpenFailure(failedRun(t, aRun(), reports.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
+	if _, err := OpenFailure(failedRun(t, aRun(), record.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
 		t.Errorf("a run that passed gave %v", err)
 	}
-	dir := failedRun(t, aRun(), reports.Rejected)
-	if err := os.Remove(filepath.Join(dir, "history", reports.TimelineFile)); err != nil {
+	dir := failedRun(t, aRun(), record.Rejected)
+	if err := os.Remove(filepath.Join(dir, "history", record.TimelineFile)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "reading the timeline") {
@@ -159,7 +160,7 @@ func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 
 // A trial that cannot be run is an error, not one that does not fail; it leaves nothing behind, and the failure as it was.
 func TestATrialThatCannotBeRun(t *testing.T) {
-	f, err := OpenFailure(failedRun(t, aRun(), reports.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
+	f, err := OpenFailure(failedRun(t, aRun(), record.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestTrialsKeepTheFallback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trial := planned(t, first, file("").String(), fallbackOf(reports.Run{Parameters: failed.Parameters, Command: o.command()}, spec))
+		trial := planned(t, first, file("").String(), fallbackOf(record.Run{Parameters: failed.Parameters, Command: o.command()}, spec))
 		if had, has := failed.Parameters["terminatingFallback"], trial.Parameters["terminatingFallback"]; had != has || *failed.Next != *trial.Next {
 			t.Errorf("%s: the run had %s and %+v, the trial has %s and %+v", name, had, *failed.Next, has, *trial.Next)
 		}

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -24,15 +24,15 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Re
 	if err != nil {
 		return museum.Finding{}, result, err
 	}
-	h, err := reports.OpenHistory(result.Dir)
+	h, err := record.OpenHistory(result.Dir)
 	if err != nil {
 		return museum.Finding{}, result, err
 	}
-	record, err := museum.Open(h)
+	recorder, err := museum.Open(h)
 	if err != nil {
 		return museum.Finding{}, result, err
 	}
-	return e.Judge(record), result, nil
+	return e.Judge(recorder), result, nil
 }
 
 // visit makes the options those of an entry. A parameter that the entry needs cannot be changed.

@@ -8,7 +8,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -157,7 +157,7 @@ func (o *Options) settings() map[string]string {
 func (o *Options) room(p scenarios.Params) float64 {
 	if o.Timeline != nil {
 		// The run writes its own timeline too.
-		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)*reports.AttemptBytes + float64(len(o.Timeline.String()))
+		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)*record.AttemptBytes + float64(len(o.Timeline.String()))
 	}
 	return p.Room(o.Rate)
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/support"
 
 	"github.com/hitless/hitless/cluster"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -288,7 +288,7 @@ func (r *Cluster) Collect(runErr error) (*Result, error) {
 	}
 	result := &Result{Dir: r.Out, InputsSha256: r.inputs(), Wall: time.Since(r.begin)}
 	var err error
-	if result.HistorySha256, err = reports.HistorySha256(history); err != nil {
+	if result.HistorySha256, err = record.HistorySha256(history); err != nil {
 		return result, errors.Join(runErr, err)
 	}
 	switch {
@@ -304,7 +304,7 @@ func (r *Cluster) Collect(runErr error) (*Result, error) {
 func (r *Cluster) Close(context.Context) {}
 
 // header is the header of the record. The subject is the cluster's proxy.
-func (r *Cluster) header() reports.Run {
+func (r *Cluster) header() record.Run {
 	own := r.scenario.Recorded(LiveOffers, r.params)
 	own["target"] = r.live.Target
 	if words := r.live.Fleet.words(); len(words) > 0 {
@@ -318,9 +318,9 @@ func (r *Cluster) header() reports.Run {
 	if proxy == "" {
 		proxy = "cluster"
 	}
-	return reports.Run{SchemaVersion: reports.HistoryVersion, Scenario: r.Scenario, Parameters: own, Seed: r.Seed, Clock: "real",
-		Kernel:  reports.Kernel{Kind: "cluster", Release: r.facts.Nodes[0].Kernel},
-		Subject: reports.Subject{Name: proxy, Version: r.facts.Nodes[0].Kubelet, Mode: r.facts.Mode}, ControlPlane: r.facts.Version,
+	return record.Run{SchemaVersion: record.HistoryVersion, Scenario: r.Scenario, Parameters: own, Seed: r.Seed, Clock: "real",
+		Kernel:  record.Kernel{Kind: "cluster", Release: r.facts.Nodes[0].Kernel},
+		Subject: record.Subject{Name: proxy, Version: r.facts.Nodes[0].Kubelet, Mode: r.facts.Mode}, ControlPlane: r.facts.Version,
 		Nodes: names, InputsSha256: r.inputs(), Command: r.command()}
 }
 

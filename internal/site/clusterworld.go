@@ -20,13 +20,13 @@ import (
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
 // measure runs the scenario in the run's namespace and writes its history, which is complete also after an error.
 func (r *Cluster) measure(ctx context.Context) (err error) {
-	w, err := reports.NewHistoryWriter(filepath.Join(r.Out, "history"), r.header())
+	w, err := record.NewHistoryWriter(filepath.Join(r.Out, "history"), r.header())
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 	}
 	defer programs.StopAll(time.Second)
 	r.cluster.Away(func(from, to time.Time) {
-		w.Event(reports.Event{At: now(), Kind: reports.EventLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+		w.Event(record.Event{At: now(), LegacyKind: record.KindLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
@@ -53,12 +53,12 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
-		w.Event(reports.Event{At: now(), Kind: reports.EventSkipped, Object: scenarios.Lanes.Text(r.params), Text: missing.Reason})
+		w.Event(record.Event{At: now(), LegacyKind: record.KindSkipped, Object: scenarios.Lanes.Text(r.params), Text: missing.Reason})
 	}
 	return errors.Join(err, lanes.Close())
 }
 
-func (r *Cluster) startProber(programs *procs.Supervisor, w *reports.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
+func (r *Cluster) startProber(programs *procs.Supervisor, w *record.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
 	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
 	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here},
 		Measured: prober.Measurements(time.Second, r.report)},
@@ -68,7 +68,7 @@ func (r *Cluster) startProber(programs *procs.Supervisor, w *reports.HistoryWrit
 }
 
 // watch records the API events of the run's namespace until stop is called.
-func (r *Cluster) watch(ctx context.Context, w reports.Recorder, now func() time.Duration) (stop func()) {
+func (r *Cluster) watch(ctx context.Context, w record.Recorder, now func() time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { _ = observers.WatchEndpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
@@ -79,10 +79,10 @@ func (r *Cluster) watch(ctx context.Context, w reports.Recorder, now func() time
 	return func() { cancel(); all.Wait() }
 }
 
-func (r *Cluster) scenarioRun(ctx context.Context, record reports.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
+func (r *Cluster) scenarioRun(ctx context.Context, recorder record.Recorder, lanes *prober.Prober, measured scenarios.Prober, clock runClock) error {
 	return scenarios.Run(ctx, r.scenario, &scenarios.World{
 		Cluster: r.cluster.Klient.Resources(), Namespace: r.namespace, ServiceType: r.serviceType(), Nodes: r.nodeNames(),
-		Site: r.site(lanes), Prober: measured, Recorder: record, Clock: clock,
+		Site: r.site(lanes), Prober: measured, Recorder: recorder, Clock: clock,
 		Params: r.params, Rate: r.Rate, Seed: r.Seed, Random: rand.New(rand.NewPCG(uint64(r.Seed), 1)),
 	})
 }
@@ -130,13 +130,13 @@ func (c runClock) Now() time.Duration { return c.Clock.Now().Sub(c.begin) }
 
 // announcer reports phases and steps as they are recorded.
 type announcer struct {
-	reports.Recorder
+	record.Recorder
 	report func(progress.Event)
 }
 
 // Event records an event.
-func (a announcer) Event(e reports.Event) {
-	if e.Kind == reports.EventPhase || e.Kind == reports.EventStep {
+func (a announcer) Event(e record.Event) {
+	if e.Kind() == record.KindPhase || e.Kind() == record.KindStep {
 		a.report(progress.Event{Kind: progress.Stage, At: e.At, Text: e.Text})
 	}
 	a.Recorder.Event(e)

@@ -14,7 +14,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -137,12 +137,12 @@ func (w fleetTransport) Ask(ctx context.Context, worker string, r fleet.Request)
 }
 
 // fleetPodFilter records events of the fleet's own pods as log events: they serve nothing, so they cannot cause an outage.
-type fleetPodFilter struct{ reports.Recorder }
+type fleetPodFilter struct{ record.Recorder }
 
 // Event records an event.
-func (b fleetPodFilter) Event(e reports.Event) {
-	if e.Kind == reports.EventPod && strings.HasPrefix(e.Object, cluster.FleetName+"-") {
-		e.Kind, e.Attrs = reports.EventLog, map[string]string{"program": cluster.FleetName, "level": "info"}
+func (b fleetPodFilter) Event(e record.Event) {
+	if e.Kind() == record.KindPod && strings.HasPrefix(e.Object, cluster.FleetName+"-") {
+		e.LegacyKind, e.Attrs = record.KindLog, map[string]string{"program": cluster.FleetName, "level": "info"}
 	}
 	b.Recorder.Event(e)
 }
@@ -151,7 +151,7 @@ func (b fleetPodFilter) Event(e reports.Event) {
 type fleetProber struct {
 	scenarios.Prober
 	site   *Cluster
-	record reports.Recorder
+	record record.Recorder
 	now    func() time.Duration
 
 	collector *fleet.Collector
@@ -216,7 +216,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 
 func (p *fleetProber) step(state string, err error) {
 	const name = "start the fleet"
-	e := reports.Event{At: p.now(), Kind: reports.EventStep, Object: name, Text: name + ": " + state, Attrs: map[string]string{"state": state}}
+	e := record.Event{At: p.now(), LegacyKind: record.KindStep, Object: name, Text: name + ": " + state, Attrs: map[string]string{"state": state}}
 	if err != nil {
 		e.Attrs["error"] = err.Error()
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -57,19 +57,19 @@ func TestAFleetIsRefusedInPlainWords(t *testing.T) {
 }
 
 // kept are the events that were recorded.
-type kept struct{ events []reports.Event }
+type kept struct{ events []record.Event }
 
-func (k *kept) Event(e reports.Event)   { k.events = append(k.events, e) }
-func (k *kept) Attempt(reports.Attempt) {}
+func (k *kept) Event(e record.Event)   { k.events = append(k.events, e) }
+func (k *kept) Attempt(record.Attempt) {}
 
 // The end of a worker's pod is evidence, and never the cause of an outage: it serves nothing.
 func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
-		fleetPodFilter{&k}.Event(reports.Event{Kind: reports.EventPod, Node: "node-1", Object: name, Text: name + " is terminating",
+		fleetPodFilter{&k}.Event(record.Event{LegacyKind: record.KindPod, Node: "node-1", Object: name, Text: name + " is terminating",
 			Attrs: map[string]string{"state": "terminating", "pod": name}})
 	}
-	if len(k.events) != 2 || k.events[0].Kind != reports.EventPod || k.events[1].Kind != reports.EventLog || k.events[1].Attrs["pod"] != "" {
+	if len(k.events) != 2 || k.events[0].Kind() != record.KindPod || k.events[1].Kind() != record.KindLog || k.events[1].Attrs["pod"] != "" {
 		t.Errorf("%+v", k.events)
 	}
 }
@@ -101,24 +101,24 @@ type recorded struct {
 	attempts map[uint16]int
 }
 
-func (r *recorded) Event(e reports.Event) {
+func (r *recorded) Event(e record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kept.Event(e)
 }
 
-func (r *recorded) Attempt(a reports.Attempt) {
+func (r *recorded) Attempt(a record.Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attempts[a.Lane]++
 }
 
-func (r *recorded) count(kind reports.Kind) int {
+func (r *recorded) count(kind record.Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
 	for _, e := range r.events {
-		if e.Kind == kind {
+		if e.Kind() == kind {
 			n++
 		}
 	}
@@ -214,11 +214,11 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := &recorded{attempts: map[uint16]int{}}
+	recorder := &recorded{attempts: map[uint16]int{}}
 	begin := time.Now()
 	run := &Cluster{namespace: "run", cluster: c, live: LiveOptions{Patience: time.Minute,
 		Fleet: &FleetOptions{Workers: 2, Image: "hitless", Rate: 20}}}
-	p := &fleetProber{Prober: &noLanes{}, site: run, record: record, now: func() time.Duration { return time.Since(begin) }}
+	p := &fleetProber{Prober: &noLanes{}, site: run, record: recorder, now: func() time.Duration { return time.Since(begin) }}
 	for _, l := range []scenarios.LaneSpec{{Name: "canary", Control: true}, {Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}} {
 		if _, err := p.StartLane(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -228,9 +228,9 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 		}
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		record.mu.Lock()
-		first, second := record.attempts[fleetLane], record.attempts[fleetLane+1]
-		record.mu.Unlock()
+		recorder.mu.Lock()
+		first, second := recorder.attempts[fleetLane], recorder.attempts[fleetLane+1]
+		recorder.mu.Unlock()
 		if first > 0 && second > 0 {
 			break
 		}
@@ -242,14 +242,14 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 	delete(pods.workers, "fleet-1")
 	pods.mu.Unlock()
 	p.end(t.Context(), nil)
-	if record.count(reports.EventLane) != 2 || record.count(reports.EventGap) != 1 || record.count(reports.EventClock) < 2 || record.count(reports.EventStep) != 2 {
-		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the gap of the pod that is gone", record.events)
+	if recorder.count(record.KindLane) != 2 || recorder.count(record.KindMissingRecord) != 1 || recorder.count(record.KindClockBound) < 2 || recorder.count(record.KindStep) != 2 {
+		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the gap of the pod that is gone", recorder.events)
 	}
-	for _, e := range record.events {
-		if e.Kind == reports.EventLane && (e.Attrs["service"] != "web" || e.Attrs["node"] != "worker-1" || e.Attrs["target"] != "127.0.0.1:"+port) {
+	for _, e := range recorder.events {
+		if e.Kind() == record.KindLane && (e.Attrs["service"] != "web" || e.Attrs["node"] != "worker-1" || e.Attrs["target"] != "127.0.0.1:"+port) {
 			t.Errorf("declared %v", e.Attrs)
 		}
-		if e.Kind == reports.EventGap && (e.Object != "fleet-1" || !strings.Contains(e.Text, "it is gone")) {
+		if e.Kind() == record.KindMissingRecord && (e.Object != "fleet-1" || !strings.Contains(e.Text, "it is gone")) {
 			t.Errorf("the gap is told as %+v", e)
 		}
 	}

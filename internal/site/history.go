@@ -13,7 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // ending is how the record of a guest ended.
@@ -28,8 +28,8 @@ func extract(region []byte, dir, history string) (end ending, err error) {
 		return end, fmt.Errorf("making the history's folder: %w", err)
 	}
 	files := map[vm.FrameKind]*os.File{}
-	for kind, name := range map[vm.FrameKind]string{vm.FrameEvent: reports.EventsFile, vm.FrameAttempts: reports.AttemptsFile,
-		vm.FrameTimeline: reports.TimelineFile} {
+	for kind, name := range map[vm.FrameKind]string{vm.FrameEvent: record.EventsFile, vm.FrameAttempts: record.AttemptsFile,
+		vm.FrameTimeline: record.TimelineFile} {
 		f, openErr := os.Create(filepath.Join(history, name))
 		if openErr != nil {
 			return end, fmt.Errorf("writing the history: %w", openErr)
@@ -82,7 +82,7 @@ func replaceHistory(whole, old string) error {
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		return fmt.Errorf("making the history's folder: %w", err)
 	}
-	for _, name := range [...]string{reports.TimelineFile, reports.EventsFile, reports.AttemptsFile, reports.RunFile} {
+	for _, name := range [...]string{record.TimelineFile, record.EventsFile, record.AttemptsFile, record.RunFile} {
 		if err := cache.Replace(filepath.Join(whole, name), filepath.Join(old, name)); err != nil {
 			return fmt.Errorf("replacing the history: %w", err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Host is a set of namespaces of this machine's kernel, with the real clock.
@@ -32,7 +32,7 @@ func (h *Host) Prepare(ctx context.Context) error {
 	if err := unix.Uname(&u); err != nil {
 		return fmt.Errorf("reading the release of the kernel: %w", err)
 	}
-	h.clock, h.kernel = "real", reports.Kernel{Kind: guest.KernelHost, Release: unix.ByteSliceToString(u.Release[:])}
+	h.clock, h.kernel = "real", record.Kernel{Kind: guest.KernelHost, Release: unix.ByteSliceToString(u.Release[:])}
 	digest, err := img.Digest()
 	if err != nil {
 		return err

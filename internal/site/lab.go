@@ -13,7 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -42,7 +42,7 @@ type lab struct {
 	plan guest.Plan
 	spec subject.Spec
 
-	kernel        reports.Kernel
+	kernel        record.Kernel
 	kernelPackage string
 	clock         string
 	inputs        string // digest
@@ -170,16 +170,16 @@ func (o LabOptions) Words(c Call) []string {
 	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
 }
 
-func (l *lab) header() reports.Run {
-	record := scenarios.RecordMode.Of(l.plan.Parameters)
-	if record != reports.RecordThinned {
-		record = ""
+func (l *lab) header() record.Run {
+	recorder := scenarios.RecordMode.Of(l.plan.Parameters)
+	if recorder != record.RecordThinned {
+		recorder = ""
 	}
-	return reports.Run{
-		Record:        record,
-		SchemaVersion: reports.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
+	return record.Run{
+		Record:        recorder,
+		SchemaVersion: record.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
 		Kernel: l.kernel, Clock: l.clock,
-		Subject:      reports.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
+		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
 		ControlPlane: l.plan.ControlPlane, Nodes: nodeNames(l.plan.Nodes), InputsSha256: l.inputs, Command: l.LabOptions.Command(l.Call),
 	}
 }
@@ -225,7 +225,7 @@ func (l *lab) storeCheckpoint(region []byte) error {
 
 // replaceHistory completes a history with run.json and replaces the one in the folder of the run.
 func (l *lab) replaceHistory(history string) error {
-	if err := writeJSON(filepath.Join(history, reports.RunFile), l.header()); err != nil {
+	if err := writeJSON(filepath.Join(history, record.RunFile), l.header()); err != nil {
 		return err
 	}
 	return replaceHistory(history, filepath.Join(l.Out, "history"))
@@ -252,7 +252,7 @@ func (l *lab) Collect(runErr error) (*Result, error) {
 		return nil, err
 	}
 	result := &Result{Dir: l.Out, InputsSha256: l.inputs, Wall: l.outcome.Wall, CPUTime: l.outcome.CPUTime}
-	if result.HistorySha256, err = reports.HistorySha256(filepath.Join(l.Out, "history")); err != nil {
+	if result.HistorySha256, err = record.HistorySha256(filepath.Join(l.Out, "history")); err != nil {
 		return nil, err
 	}
 	switch err := l.early(end, runErr); {

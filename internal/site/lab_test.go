@@ -14,6 +14,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -31,7 +32,7 @@ func newSoaking(t *testing.T) soaking {
 	l := &lab{Call: Call{Out: t.TempDir(), Scenario: "soak"}, LabOptions: LabOptions{Subject: "bundled"}, plan: guest.Plan{Scenario: "soak", Nodes: 3}, spec: subject.Spec{Name: "bundled", Mode: "ipvs"}}
 	s := soaking{l, t, region, vm.NewFrameWriter(region)}
 	var empty bytes.Buffer
-	attempts := reports.NewAttemptWriter(&empty)
+	attempts := record.NewAttemptWriter(&empty)
 	if err := attempts.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func newSoaking(t *testing.T) soaking {
 
 func (s soaking) record(phase string, at time.Duration) {
 	s.t.Helper()
-	line, err := json.Marshal(reports.Event{At: at, Kind: reports.EventPhase, Object: phase, Text: "phase " + phase})
+	line, err := json.Marshal(record.Event{At: at, LegacyKind: record.KindPhase, Object: phase, Text: "phase " + phase})
 	if err == nil {
 		err = s.frames.Write(vm.FrameEvent, append(line, '\n'))
 	}
@@ -62,7 +63,7 @@ func TestACheckpointIsKept(t *testing.T) {
 		if err := s.keep(); err != nil {
 			t.Fatal(err)
 		}
-		h, err := reports.OpenHistory(filepath.Join(s.Out, "history"))
+		h, err := record.OpenHistory(filepath.Join(s.Out, "history"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestACheckpointIsKept(t *testing.T) {
 		if report.Verdict != reports.Invalid || !strings.Contains(strings.Join(report.Reasons, "\n"), `no phase "end"`) {
 			t.Errorf("a history without end is %s: %q", report.Verdict, report.Reasons)
 		}
-		data, err := os.ReadFile(filepath.Join(s.Out, "history", reports.EventsFile))
+		data, err := os.ReadFile(filepath.Join(s.Out, "history", record.EventsFile))
 		if err != nil || bytes.Count(data, []byte{'\n'}) != i+1 {
 			t.Errorf("after checkpoint %d the record is %q, %v", i+1, data, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -92,7 +93,7 @@ type Result struct {
 
 // judge computes the report of a run and writes it into the run's folder.
 func (r *Result) judge() (*Result, error) {
-	h, err := reports.OpenHistory(filepath.Join(r.Dir, "history"))
+	h, err := record.OpenHistory(filepath.Join(r.Dir, "history"))
 	if err != nil {
 		return r, err
 	}

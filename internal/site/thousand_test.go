@@ -27,7 +27,7 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -42,9 +42,9 @@ type nation struct {
 
 	mu      sync.Mutex
 	pods    map[string]*playedPod // by name
-	history *reports.HistoryWriter
+	history *record.HistoryWriter
 	lanes   map[uint16]*heard
-	events  []reports.Event
+	events  []record.Event
 	wrong   []string
 	begin   time.Time
 }
@@ -63,7 +63,7 @@ type heard struct {
 	come  []bool        // by number
 	off   time.Duration // the most by which the record's time of an attempt is wrong
 	bound time.Duration // by how much it may be, as told
-	gap   *reports.Event
+	gap   *record.Event
 }
 
 // playedEngine makes attempts without sockets, by a clock that is wrong.
@@ -71,8 +71,8 @@ type playedEngine struct {
 	born   time.Time
 	was    time.Duration // its clock when it was born
 	rate   float64       // of its clock
-	record func(reports.Attempt)
-	start  chan reports.Attempt // its first attempt
+	record func(record.Attempt)
+	start  chan record.Attempt // its first attempt
 	source netip.AddrPort
 	gap    time.Duration
 	first  time.Duration // when attempt 0 was intended
@@ -92,8 +92,8 @@ func (e *playedEngine) truly(own time.Duration) time.Time {
 
 func (e *playedEngine) Start(l probes.Lane, at time.Duration) error {
 	e.gap, e.first = l.Gap(), at
-	e.start <- reports.Attempt{Lane: l.ID, Intended: at, Start: at + 40*time.Microsecond, Connect: 400 * time.Microsecond, Total: time.Millisecond,
-		Class: reports.OK, Source: e.source, Backend: "web-7d4b9c9f6d-x2x7k", Node: "node-0007", Generation: "7d4b9c9f6d"}
+	e.start <- record.Attempt{Lane: l.ID, Intended: at, Start: at + 40*time.Microsecond, Connect: 400 * time.Microsecond, Total: time.Millisecond,
+		Class: record.OK, Source: e.source, Backend: "web-7d4b9c9f6d-x2x7k", Node: "node-0007", Generation: "7d4b9c9f6d"}
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (e *playedEngine) Answers(context.Context, probes.Lane) bool { return true 
 
 // Run makes the attempts, those of a second at once.
 func (e *playedEngine) Run(ctx context.Context) error {
-	var next reports.Attempt
+	var next record.Attempt
 	select {
 	case next = <-e.start:
 	case <-e.closed:
@@ -165,7 +165,7 @@ func (n *nation) load(since time.Time) load {
 	return l
 }
 
-func (n *nation) Event(e reports.Event) {
+func (n *nation) Event(e record.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.history.Event(e)
@@ -177,17 +177,17 @@ func (n *nation) Event(e reports.Event) {
 		}
 		return v
 	}
-	switch e.Kind {
-	case reports.EventLane:
+	switch e.Kind() {
+	case record.KindLane:
 		n.lanes[uint16(number("id"))] = &heard{pod: n.pods[e.Attrs["worker"]]}
-	case reports.EventClock:
+	case record.KindClockBound:
 		n.lanes[uint16(number("lane"))].bound = time.Duration(number("boundNs"))
-	case reports.EventGap:
+	case record.KindMissingRecord:
 		n.lanes[uint16(number("lane"))].gap = &e
 	}
 }
 
-func (n *nation) Attempt(a reports.Attempt) {
+func (n *nation) Attempt(a record.Attempt) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.history.Attempt(a)
@@ -227,7 +227,7 @@ func newNation(t *testing.T, history string) *nation {
 	go func() { defer close(served); _ = api.Serve(listener) }()
 	t.Cleanup(func() { _ = api.Close(); <-served })
 	var err error
-	if n.history, err = reports.NewHistoryWriter(history, reports.Run{Scenario: "quiet", Clock: "real"}); err != nil {
+	if n.history, err = record.NewHistoryWriter(history, record.Run{Scenario: "quiet", Clock: "real"}); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -266,13 +266,13 @@ func (n *nation) spawn(number int, template *corev1.PodTemplateSpec) {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	p := &playedPod{name: name, host: host, stop: stop, ended: make(chan struct{}), engine: &playedEngine{born: time.Now(),
-		was: time.Duration(number) * 137 * time.Millisecond, rate: 1 + float64(number*7919%401-200)/1e6, start: make(chan reports.Attempt, 1),
+		was: time.Duration(number) * 137 * time.Millisecond, rate: 1 + float64(number*7919%401-200)/1e6, start: make(chan record.Attempt, 1),
 		closed: make(chan struct{}), source: netip.AddrPortFrom(netip.MustParseAddr(host), uint16(32768+number))}}
 	listener := n.net.listen(host + ":" + strconv.Itoa(fleetPort))
 	go func() {
 		defer close(p.ended)
-		_ = fleet.ServeBy(ctx, listener, lane, func(_ string, record func(reports.Attempt)) (fleet.Engine, error) {
-			p.engine.record = record
+		_ = fleet.ServeBy(ctx, listener, lane, func(_ string, recorder func(record.Attempt)) (fleet.Engine, error) {
+			p.engine.record = recorder
 			return p.engine, nil
 		})
 	}()
@@ -390,7 +390,7 @@ func simulate(t *testing.T, workers int) (s simulated) {
 	run := &Cluster{namespace: "run", cluster: c, live: LiveOptions{Patience: 3 * time.Minute, Fleet: &FleetOptions{Workers: workers, Image: "hitless", Rate: fleetRate}}}
 	p := &fleetProber{Prober: &noLanes{}, site: run, record: n, now: func() time.Duration { return time.Since(n.begin) }}
 	phase := func(name string) {
-		n.Event(reports.Event{At: p.now(), Kind: reports.EventPhase, Object: name, Text: name})
+		n.Event(record.Event{At: p.now(), LegacyKind: record.KindPhase, Object: name, Text: name})
 	}
 	since := time.Now()
 	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}); err != nil {
@@ -414,7 +414,7 @@ func simulate(t *testing.T, workers int) (s simulated) {
 	for _, h := range n.lanes {
 		s.attempts += len(h.come)
 	}
-	for _, file := range []string{reports.AttemptsFile, reports.EventsFile} {
+	for _, file := range []string{record.AttemptsFile, record.EventsFile} {
 		info, err := os.Stat(filepath.Join(dir, "history", file))
 		if err != nil {
 			t.Fatal(err)

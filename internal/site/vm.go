@@ -11,7 +11,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // VM is a QEMU guest with its own kernel and, by default, a virtual clock.
@@ -34,7 +34,7 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if err != nil {
 		return UsageError{Reason: err}
 	}
-	v.kernel, v.kernelPackage = reports.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
+	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
 	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
 	missing, err := img.AddModules(kernel, vm.Modules...)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -44,7 +44,7 @@ type Config struct {
 	Net  *topology.Network
 	// Client reaches the cluster. Its QPS limit delays only addresses in the status of Services, never forwarding.
 	Client   kubernetes.Interface
-	Recorder reports.Recorder
+	Recorder record.Recorder
 	// Now is the time since the start of the run, on the clock of the history.
 	Now func() time.Duration
 	// Seed of the hash that chooses nodes. The kernel takes 0 as "make one up", so 0 stands for 1.
@@ -163,7 +163,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 }
 
 // post has f called by the goroutine of Run, after everything that was posted before. An error ends Run.
-// HashSeed is the seed of the hash that chooses nodes (reports.FlowHash), or 0 when no such hash chooses: HAProxy counts.
+// HashSeed is the seed of the hash that chooses nodes (record.FlowHash), or 0 when no such hash chooses: HAProxy counts.
 func (b *Balancer) HashSeed() uint32 {
 	if b.path.judges() {
 		return 0

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,24 +28,24 @@ import (
 // notes is a recorder that keeps everything.
 type notes struct {
 	mu     sync.Mutex
-	events []reports.Event
+	events []record.Event
 }
 
-func (n *notes) Event(e reports.Event) {
+func (n *notes) Event(e record.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, e)
 }
 
-func (n *notes) Attempt(reports.Attempt) {}
+func (n *notes) Attempt(record.Attempt) {}
 
 // of returns one line for each event of a kind: its time in milliseconds and the given attributes.
-func (n *notes) of(kind reports.Kind, attrs ...string) []string {
+func (n *notes) of(kind record.Kind, attrs ...string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []string
 	for _, e := range n.events {
-		if e.Kind != kind {
+		if e.Kind() != kind {
 			continue
 		}
 		words := []string{fmt.Sprint(e.At.Milliseconds())}
@@ -211,7 +211,7 @@ func nodeObjects(count int) []runtime.Object {
 func TestANodeIsTakenOutAfterThreeFailedChecksAndBackAfterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, false, append(nodeObjects(3), lb("web"))...)
-		first := w.notes.of(reports.EventBalancer, "address", "port", "protocol", "nodes", "all", "policy", "seed")
+		first := w.notes.of(record.KindMembership, "address", "port", "protocol", "nodes", "all", "policy", "seed")
 		if len(first) != 4 { // the three answers come in any order
 			t.Fatalf("the first tables are %q", first)
 		}
@@ -223,15 +223,15 @@ func TestANodeIsTakenOutAfterThreeFailedChecksAndBackAfterOne(t *testing.T) {
 		w.until(59 * time.Second)
 		// node-2 has the phase 1.25 s of 5 s; its check at 1.25 s is nearer than half an interval to the first one.
 		w.expect("checks", []string{"6250 fail 503 healthCheckNodePort 1", "16250 fail 503 healthCheckNodePort 3"},
-			w.notes.of(reports.EventHealth, "result", "status", "target", "count"))
-		w.expect("tables", []string{"16250 node-1,node-3 16250000000"}, w.notes.of(reports.EventBalancer, "nodes", "fromNs"))
+			w.notes.of(record.KindHealthCheck, "result", "status", "target", "count"))
+		w.expect("tables", []string{"16250 node-1,node-3 16250000000"}, w.notes.of(record.KindMembership, "nodes", "fromNs"))
 		if got := names(w.path.tables["default/web"].nodes); got != "node-1,node-3" {
 			t.Errorf("packets go to %s", got)
 		}
 		w.notes.forget()
 		w.make("10.0.0.12", 200)
 		w.until(70 * time.Second)
-		w.expect("tables", []string{"61250 node-1,node-2,node-3"}, w.notes.of(reports.EventBalancer, "nodes"))
+		w.expect("tables", []string{"61250 node-1,node-2,node-3"}, w.notes.of(record.KindMembership, "nodes"))
 	})
 }
 
@@ -289,9 +289,9 @@ func TestServicesThatAreNotOurs(t *testing.T) {
 		if got := w.address("web"); got != "" || len(w.path.tables) != 0 {
 			t.Errorf("a Service that is no longer of type LoadBalancer has %q, tables %v", got, w.path.tables)
 		}
-		w.expect("the withdrawal", []string{"100 203.0.113.10 80  "}, w.notes.of(reports.EventBalancer, "address", "port", "nodes", "all"))
+		w.expect("the withdrawal", []string{"100 203.0.113.10 80  "}, w.notes.of(record.KindMembership, "address", "port", "nodes", "all"))
 		w.until(time.Minute)
-		if got := w.notes.of(reports.EventHealth, "result"); len(got) != 0 {
+		if got := w.notes.of(record.KindHealthCheck, "result"); len(got) != 0 {
 			t.Errorf("nodes are still asked for it: %v", got)
 		}
 	})
@@ -305,7 +305,7 @@ func TestPortsNodesAndTheQuestionFollowTheCluster(t *testing.T) {
 		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
 		w.notes.forget()
 		w.update(svc)
-		w.expect("another port", []string{"100 80  ", "100 443 node-1,node-2 node-1,node-2"}, w.notes.of(reports.EventBalancer, "port", "nodes", "all"))
+		w.expect("another port", []string{"100 80  ", "100 443 node-1,node-2 node-1,node-2"}, w.notes.of(record.KindMembership, "port", "nodes", "all"))
 
 		w.notes.forget()
 		w.make("10.0.0.11", -1)
@@ -313,9 +313,9 @@ func TestPortsNodesAndTheQuestionFollowTheCluster(t *testing.T) {
 		svc = svc.DeepCopy()
 		svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = "Cluster", 0
 		w.update(svc)
-		w.expect("another question keeps the state", nil, w.notes.of(reports.EventBalancer, "nodes"))
+		w.expect("another question keeps the state", nil, w.notes.of(record.KindMembership, "nodes"))
 		w.expect("and is asked at once", []string{"100 fail refused healthz 1", "100 pass 200 healthz 1"},
-			sorted(w.notes.of(reports.EventHealth, "result", "status", "target", "count")))
+			sorted(w.notes.of(record.KindHealthCheck, "result", "status", "target", "count")))
 		w.update(local)
 
 		w.notes.forget()
@@ -333,7 +333,7 @@ func TestPortsNodesAndTheQuestionFollowTheCluster(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		got := w.notes.of(reports.EventBalancer, "nodes", "all")
+		got := w.notes.of(record.KindMembership, "nodes", "all")
 		if len(got) != 1 || !strings.HasSuffix(got[0], " node-2") {
 			t.Errorf("got %q: the excluded node has to go, the one that is marked stays until its health checks fail (KEP-3836)", got)
 		}
@@ -371,7 +371,7 @@ func TestAForwarderThatRefusesEndsTheBalancer(t *testing.T) {
 		if err := w.stop(); !errors.Is(err, w.path.refuses) || !w.path.closed {
 			t.Errorf("Run returned %v; forwarding taken away: %t", err, w.path.closed)
 		}
-		if got := w.notes.of(reports.EventBalancer); len(got) != 0 {
+		if got := w.notes.of(record.KindMembership); len(got) != 0 {
 			t.Errorf("a table that was refused is in the history: %v", got)
 		}
 	})
@@ -383,7 +383,7 @@ func TestAJudgingForwarder(t *testing.T) {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 443, NodePort: 30443})
 		}))...)
 		w.expect("every node is up at first", []string{"0 80 node-1,node-2 roundrobin ", "0 443 node-1,node-2 roundrobin "},
-			w.notes.of(reports.EventBalancer, "port", "nodes", "policy", "seed"))
+			w.notes.of(record.KindMembership, "port", "nodes", "policy", "seed"))
 		w.notes.forget()
 		say := func(pass, up bool) {
 			w.b.post(func() error {
@@ -396,12 +396,12 @@ func TestAJudgingForwarder(t *testing.T) {
 		say(false, true)
 		say(false, true)
 		say(false, false)
-		w.expect("results", []string{"100 pass 1", "100 fail 1", "100 fail 3"}, w.notes.of(reports.EventHealth, "result", "count"))
-		w.expect("tables", []string{"100 443 node-1 99000000"}, w.notes.of(reports.EventBalancer, "port", "nodes", "fromNs"))
+		w.expect("results", []string{"100 pass 1", "100 fail 1", "100 fail 3"}, w.notes.of(record.KindHealthCheck, "result", "count"))
+		w.expect("tables", []string{"100 443 node-1 99000000"}, w.notes.of(record.KindMembership, "port", "nodes", "fromNs"))
 		w.notes.forget()
 		w.update(lb("web", func(s *corev1.Service) { s.Spec.HealthCheckNodePort++ }))
 		w.expect("a new start, which forgets health", []string{"100 443   true", "100 80 node-1,node-2 node-1,node-2 true"},
-			w.notes.of(reports.EventBalancer, "port", "nodes", "all", "reloaded"))
+			w.notes.of(record.KindMembership, "port", "nodes", "all", "reloaded"))
 		if err := w.stop(); err != nil {
 			t.Error(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The kinds of fault.
@@ -167,7 +167,7 @@ func (f *faultTable) record(fault Fault, state string, at time.Duration, bound s
 	attrs["fault"], attrs["state"], attrs["id"] = fault.Kind, state, fault.ID
 	attrs["target"] = fault.Target.String()
 	attrs[bound] = strconv.FormatInt(int64(outer), 10)
-	f.cfg.Recorder.Event(reports.Event{At: at, Kind: reports.EventInjected, Node: fault.Node, Object: fault.ID,
+	f.cfg.Recorder.Event(record.Event{At: at, LegacyKind: record.KindFault, Node: fault.Node, Object: fault.ID,
 		Text: fmt.Sprintf("injected %s of %s to %s: %s", fault.Kind, fault.For, fault.Target, state), Attrs: attrs})
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // inject starts a fault and returns when it is in force; the result is Inject's error, at its end.
@@ -25,7 +25,7 @@ func (g *ground) inject(ctx context.Context, f Fault) <-chan error {
 			g.t.Fatalf("fault %s: %v", f.ID, err)
 		default:
 		}
-		for _, line := range g.notes.of(reports.EventInjected, "id", "state") {
+		for _, line := range g.notes.of(record.KindFault, "id", "state") {
 			if strings.HasSuffix(line, " "+f.ID+" begin") {
 				return true
 			}
@@ -119,9 +119,9 @@ func TestFaultsAreBoundedInTheHistory(t *testing.T) {
 		g.notes.forget()
 		g.must(g.b.Inject(t.Context(), Fault{ID: "f", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: size,
 			Attrs: map[string]string{"lane": "4", "control": "true"}}))
-		var found []reports.Event
+		var found []record.Event
 		for _, e := range g.notes.events {
-			if e.Kind == reports.EventInjected {
+			if e.Kind() == record.KindFault {
 				found = append(found, e)
 			}
 		}

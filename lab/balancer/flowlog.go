@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // flowBatch is how many connections one event of the history tells of.
@@ -16,14 +16,14 @@ const flowBatch = 256
 type flowLog struct {
 	cfg     Config
 	table   table
-	waiting map[uint16][]reports.Flow // by port of the service
+	waiting map[uint16][]record.Flow // by port of the service
 }
 
 func newFlowLog(cfg Config, t table) *flowLog {
-	return &flowLog{cfg: cfg, table: t, waiting: map[uint16][]reports.Flow{}}
+	return &flowLog{cfg: cfg, table: t, waiting: map[uint16][]record.Flow{}}
 }
 
-func (l *flowLog) add(port uint16, f reports.Flow) {
+func (l *flowLog) add(port uint16, f record.Flow) {
 	l.waiting[port] = append(l.waiting[port], f)
 	if len(l.waiting[port]) >= flowBatch {
 		l.tell(port)
@@ -40,8 +40,8 @@ func (l *flowLog) flush() {
 func (l *flowLog) tell(port uint16) {
 	flows := l.waiting[port]
 	delete(l.waiting, port)
-	l.cfg.Recorder.Event(reports.Event{At: l.cfg.Now(), Kind: reports.EventFlows, Object: l.table.service,
+	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), LegacyKind: record.KindFlows, Object: l.table.service,
 		Text: fmt.Sprintf("the nodes of %d connections to %s", len(flows), l.table.service),
 		Attrs: map[string]string{"service": l.table.service, "address": l.table.addr.String(), "port": strconv.Itoa(int(port)),
-			"protocol": "tcp", "flows": reports.FormatFlows(flows)}})
+			"protocol": "tcp", "flows": record.FormatFlows(flows)}})
 }

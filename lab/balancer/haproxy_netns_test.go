@@ -17,7 +17,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +59,7 @@ func TestHAProxyFollowsHealth(t *testing.T) {
 		t.Errorf("30 connections were answered by %v, want each node alike", got)
 	}
 	g.await("a first pass of each check", func() bool {
-		return len(g.notes.of(reports.EventHealth, "result")) == 3
+		return len(g.notes.of(record.KindHealthCheck, "result")) == 3
 	})
 	g.notes.forget()
 	g.sick[2].Store(true)
@@ -67,7 +67,7 @@ func TestHAProxyFollowsHealth(t *testing.T) {
 	if got := g.answers(100, 20, 80); got["node-2"] != 0 {
 		t.Errorf("node-2 is out and answers: %v", got)
 	}
-	health := g.notes.of(reports.EventHealth, "result", "status", "target", "count")
+	health := g.notes.of(record.KindHealthCheck, "result", "status", "target", "count")
 	words := []string{}
 	for _, line := range health {
 		_, rest, _ := strings.Cut(line, " ")
@@ -152,7 +152,7 @@ func TestHAProxyReloadsLoseNothing(t *testing.T) {
 		t.Errorf("only %d connections met %d reloads", total, reloads)
 	}
 	again := 0
-	for _, line := range g.notes.of(reports.EventBalancer, "port", "nodes", "reloaded") {
+	for _, line := range g.notes.of(record.KindMembership, "port", "nodes", "reloaded") {
 		if strings.HasSuffix(line, " 80 "+everyNode+" true") {
 			again++
 		}
@@ -207,11 +207,11 @@ func TestHAProxyTellsItsChoices(t *testing.T) {
 	g.await("what is told of the silent connection", func() bool {
 		g.ask(source(next), 80)
 		next++
-		return strings.Contains(strings.Join(g.notes.of(reports.EventFlows, "flows"), "\n"), source(302).String())
+		return strings.Contains(strings.Join(g.notes.of(record.KindFlows, "flows"), "\n"), source(302).String())
 	})
 	g.cancel()
 	g.must(<-g.ended)
-	for _, line := range g.notes.of(reports.EventFlows, "flows") {
+	for _, line := range g.notes.of(record.KindFlows, "flows") {
 		for _, text := range strings.Fields(line)[1:] {
 			word := strings.Split(text, "/")
 			source, ns := netip.MustParseAddrPort(word[0]), word[2]

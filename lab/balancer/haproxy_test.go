@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 func TestHAProxyConfiguration(t *testing.T) {
@@ -75,14 +75,14 @@ func TestFlowLines(t *testing.T) {
 		line  string
 		known bool
 		port  uint16
-		flow  reports.Flow
+		flow  record.Flow
 	}{
-		{"flow 80 10.200.0.1:2000 node-1 12", true, 80, reports.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1", At: now - 12*time.Millisecond}},
-		{"flow 80 10.200.0.1:2000 node-1 +70000", true, 80, reports.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1"}},
-		{"flow 80 10.200.0.1:2000 <NOSRV> 1", false, 0, reports.Flow{}},
-		{"flow 80 10.200.0.1:2000 node-1 -", false, 0, reports.Flow{}},
-		{"flow 80 10.200.0.1 node-1 1", false, 0, reports.Flow{}},
-		{"Server IPv4_80-backend/node-1 is UP", false, 0, reports.Flow{}},
+		{"flow 80 10.200.0.1:2000 node-1 12", true, 80, record.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1", At: now - 12*time.Millisecond}},
+		{"flow 80 10.200.0.1:2000 node-1 +70000", true, 80, record.Flow{Source: netip.MustParseAddrPort("10.200.0.1:2000"), Node: "node-1"}},
+		{"flow 80 10.200.0.1:2000 <NOSRV> 1", false, 0, record.Flow{}},
+		{"flow 80 10.200.0.1:2000 node-1 -", false, 0, record.Flow{}},
+		{"flow 80 10.200.0.1 node-1 1", false, 0, record.Flow{}},
+		{"Server IPv4_80-backend/node-1 is UP", false, 0, record.Flow{}},
 	} {
 		if port, f, ok := readFlowLine(c.line, now); ok != c.known || (ok && (port != c.port || f != c.flow)) {
 			t.Errorf("%s\ngot  %d %+v, %t\nwant %d %+v, %t", c.line, port, f, ok, c.port, c.flow, c.known)

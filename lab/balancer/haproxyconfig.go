@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -95,7 +95,7 @@ func readHealthLine(text string, now time.Duration) (verdict, bool) {
 // readFlowLine reads a line of HAProxy's log that was written just before now, about a connection to the port. With
 // `option logasap` that is when its server has accepted it (the time has a plus sign then), else when it
 // ended. A connection that was given to no server has no node.
-func readFlowLine(text string, now time.Duration) (port uint16, f reports.Flow, ok bool) {
+func readFlowLine(text string, now time.Duration) (port uint16, f record.Flow, ok bool) {
 	words := strings.Fields(text)
 	if len(words) != 5 || words[0] != "flow" {
 		return 0, f, false
@@ -106,14 +106,14 @@ func readFlowLine(text string, now time.Duration) (port uint16, f reports.Flow, 
 	if errors.Join(err, err2, err3) != nil || words[3] == "<NOSRV>" {
 		return 0, f, false
 	}
-	return uint16(number), reports.Flow{Source: source, Node: words[3],
+	return uint16(number), record.Flow{Source: source, Node: words[3],
 		At: max(0, now-time.Duration(lasted)*time.Millisecond)}, true
 }
 
 // logMargin is what a line may take from HAProxy to here, and the millisecond to which it rounds.
 const logMargin = 10 * time.Millisecond
 
-// haproxyStatus is the word of reports.EventHealth's status for HAProxy's words (its management guide, show stat,
+// haproxyStatus is the word of record.KindHealthCheck's status for HAProxy's words (its management guide, show stat,
 // check_status).
 func haproxyStatus(reason, code, info string) string {
 	switch {

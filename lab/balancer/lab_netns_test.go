@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -203,7 +203,7 @@ func (g *ground) await(what string, holds func() bool) {
 		}
 		if time.Now().After(deadline) {
 			g.t.Fatalf("%s: not within 10 s; tables so far:\n%s", what,
-				strings.Join(g.notes.of(reports.EventBalancer, "port", "nodes", "all"), "\n"))
+				strings.Join(g.notes.of(record.KindMembership, "port", "nodes", "all"), "\n"))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (g *ground) awaitNodes(port string, nodes string) {
 		defer g.notes.mu.Unlock()
 		last := "none"
 		for _, e := range g.notes.events {
-			if e.Kind == reports.EventBalancer && e.Attrs["port"] == port {
+			if e.Kind() == record.KindMembership && e.Attrs["port"] == port {
 				last = e.Attrs["nodes"]
 			}
 		}

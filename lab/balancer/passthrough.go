@@ -159,7 +159,7 @@ func (p *passthrough) elements(t table) []nftables.SetElement {
 	return all
 }
 
-// fill writes a service's chain. reports.PickNode computes what its hash does.
+// fill writes a service's chain. record.PickNode computes what its hash does.
 func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) {
 	add := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs}) }
 	sticky := p.cfg.Flows == FlowsSticky

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +25,7 @@ import (
 // picked is the node that the history's reader computes for a new flow.
 func picked(source netip.AddrPort, port uint16, nodes string) string {
 	list := strings.Split(nodes, ",")
-	return list[reports.PickNode(source, netip.AddrPortFrom(vip, port), 0xc0ffee, len(list))]
+	return list[record.PickNode(source, netip.AddrPortFrom(vip, port), 0xc0ffee, len(list))]
 }
 
 // compare asks from count sources and checks each answer against the computed choice.
@@ -37,7 +37,7 @@ func (g *ground) compare(first, count int, nodes string) {
 		want := picked(source(i), 80, nodes)
 		if err != nil || got != want {
 			g.t.Fatalf("the flow from %s was answered by %q (%v); PickNode of %s says %s; tables %q", source(i), got, err, nodes,
-				want, g.notes.of(reports.EventBalancer, "port", "nodes"))
+				want, g.notes.of(record.KindMembership, "port", "nodes"))
 		}
 		seen[got]++
 	}
@@ -176,7 +176,7 @@ func TestUDPFollowsTheSameFunction(t *testing.T) {
 		f.Close()
 		if want := picked(source(i), 53, everyNode); err != nil || got != want {
 			t.Fatalf("the datagram from %s was answered by %q (%v), want %s; tables %q", source(i), got, err, want,
-				g.notes.of(reports.EventBalancer, "port", "nodes"))
+				g.notes.of(record.KindMembership, "port", "nodes"))
 		}
 	}
 }
@@ -240,12 +240,12 @@ func TestTheHistoryBoundsEachChange(t *testing.T) {
 	g.awaitNodes("80", everyNode)
 	g.sick[3].Store(true)
 	g.awaitNodes("80", "node-1,node-2")
-	var fail, out reports.Event
+	var fail, out record.Event
 	for _, e := range g.notes.events {
 		switch {
-		case e.Kind == reports.EventHealth && e.Attrs["result"] == "fail" && fail.Kind == "":
+		case e.Kind() == record.KindHealthCheck && e.Attrs["result"] == "fail" && fail.Kind() == "":
 			fail = e
-		case e.Kind == reports.EventBalancer:
+		case e.Kind() == record.KindMembership:
 			out = e
 		}
 	}

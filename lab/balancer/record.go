@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // startChecks has a node asked for a service, when it is this program that asks.
@@ -78,7 +78,7 @@ func (b *Balancer) recordHealth(service, node, target string, got answer, count 
 	if got.pass {
 		result = "pass"
 	}
-	b.cfg.Recorder.Event(reports.Event{At: got.at, Kind: reports.EventHealth, Node: node, Object: service,
+	b.cfg.Recorder.Event(record.Event{At: got.at, LegacyKind: record.KindHealthCheck, Node: node, Object: service,
 		Text: fmt.Sprintf("health check of %s on %s: %s (%s), %d in a row", service, node, result, got.status, count),
 		Attrs: map[string]string{"result": result, "status": got.status, "target": target,
 			"count": strconv.Itoa(count)}})
@@ -131,7 +131,7 @@ func (b *Balancer) recordLine(s *service, l line, c change) {
 	if c.reloaded {
 		attrs["reloaded"] = "true"
 	}
-	b.cfg.Recorder.Event(reports.Event{At: c.at, Kind: reports.EventBalancer, Object: s.key, Attrs: attrs,
+	b.cfg.Recorder.Event(record.Event{At: c.at, LegacyKind: record.KindMembership, Object: s.key, Attrs: attrs,
 		Text: fmt.Sprintf("%s at %s:%d goes to %s (of %s)", s.key, s.addr, l.port, orNone(l.nodes), orNone(l.all))})
 }
 

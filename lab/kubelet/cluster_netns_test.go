@@ -32,7 +32,7 @@ import (
 	"github.com/hitless/hitless/lab/kubelet"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // The test program plays the backend too, as the hitless binary does in a lab.
@@ -60,16 +60,16 @@ type cluster struct {
 	off     []func() // by node
 
 	mu     sync.Mutex
-	events []reports.Event
+	events []record.Event
 }
 
-func (c *cluster) Event(e reports.Event) {
+func (c *cluster) Event(e record.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, e)
 }
 
-func (c *cluster) Attempt(reports.Attempt) {}
+func (c *cluster) Attempt(record.Attempt) {}
 
 func (c *cluster) now() time.Duration { return time.Since(c.begin) }
 
@@ -374,7 +374,7 @@ func (c *cluster) wantLife(pod string, want ...string) {
 	defer c.mu.Unlock()
 	var got, lines []string
 	for _, e := range c.events {
-		if e.Kind == reports.EventPod && e.Object == pod {
+		if e.Kind() == record.KindPod && e.Object == pod {
 			got = append(got, e.Attrs["state"])
 			lines = append(lines, fmt.Sprintf("%8.3f %s", e.At.Seconds(), e.Text))
 		}

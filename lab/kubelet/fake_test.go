@@ -24,7 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // bench is a kubelet on a faked host and a faked API, in a bubble of faked time.
@@ -41,13 +41,13 @@ type bench struct {
 	events []string // "second pod state"
 }
 
-func (b *bench) Event(e reports.Event) {
+func (b *bench) Event(e record.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, fmt.Sprintf("%d %s %s", int(e.At.Seconds()), e.Attrs["pod"], e.Attrs["state"]))
 }
 
-func (b *bench) Attempt(reports.Attempt) {}
+func (b *bench) Attempt(record.Attempt) {}
 
 // inBubble runs test with a running kubelet, and switches it off at the end.
 func inBubble(t *testing.T, adjust func(*Config), test func(*bench)) {

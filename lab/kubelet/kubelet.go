@@ -28,7 +28,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Program is how to start the program that plays `agnhost`: Path with Args and then the container's own arguments.
@@ -43,7 +43,7 @@ type Config struct {
 	Client   kubernetes.Interface
 	Procs    *procs.Supervisor
 	Backend  Program
-	Recorder reports.Recorder
+	Recorder record.Recorder
 	// Now is the time since the run started, for the record.
 	Now func() time.Duration
 	// Silent keeps the kubelet from writing to the API: no status, no lease, no deletion of ended pods. It is for replay

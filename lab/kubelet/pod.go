@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // generationLabel is the label by which a Deployment's controller tells the generations of its pods apart.
@@ -228,7 +228,7 @@ func (p *pod) record(state, text string) {
 	if p.addr.IsValid() {
 		attrs["ip"] = p.addr.String()
 	}
-	p.k.Recorder.Event(reports.Event{At: p.k.Now(), Kind: reports.EventPod, Node: p.k.name, Object: p.name,
+	p.k.Recorder.Event(record.Event{At: p.k.Now(), LegacyKind: record.KindPod, Node: p.k.name, Object: p.name,
 		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Attrs: attrs})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Program is a subject as the lab starts it.
@@ -32,7 +32,7 @@ type Config struct {
 	Procs      *procs.Supervisor
 	Kubeconfig string
 	Env        []string // added to the subjects' environment
-	Recorder   reports.Recorder
+	Recorder   record.Recorder
 	Now        func() time.Duration
 }
 
@@ -317,6 +317,6 @@ func (f *Fleet) Pid(node string) (int, error) {
 func (f *Fleet) record(node, state, text string) { f.recordOf(f.spec(node), node, state, text) }
 
 func (f *Fleet) recordOf(s Spec, node, state, text string) {
-	f.cfg.Recorder.Event(reports.Event{At: f.cfg.Now(), Kind: reports.EventProxy, Node: node, Object: s.String(),
+	f.cfg.Recorder.Event(record.Event{At: f.cfg.Now(), LegacyKind: record.KindProxy, Node: node, Object: s.String(),
 		Text: text, Attrs: map[string]string{"state": state}})
 }

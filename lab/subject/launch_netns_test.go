@@ -13,7 +13,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // script is a proxy that logs its arguments, its environment and the signal that stops it.
@@ -31,8 +31,8 @@ while :; do sleep 0.1; done
 
 type quietRecorder struct{}
 
-func (quietRecorder) Event(reports.Event)     {}
-func (quietRecorder) Attempt(reports.Attempt) {}
+func (quietRecorder) Event(record.Event)     {}
+func (quietRecorder) Attempt(record.Attempt) {}
 
 // network is shared by all tests: its bridge stays in the namespace of the test.
 var network = sync.OnceValues(func() (*topology.Network, error) { return topology.New(1) })
@@ -109,10 +109,10 @@ func TestExecThatFails(t *testing.T) {
 	}
 }
 
-type listRecorder struct{ events []reports.Event }
+type listRecorder struct{ events []record.Event }
 
-func (r *listRecorder) Event(e reports.Event)   { r.events = append(r.events, e) }
-func (r *listRecorder) Attempt(reports.Attempt) {}
+func (r *listRecorder) Event(e record.Event)   { r.events = append(r.events, e) }
+func (r *listRecorder) Attempt(record.Attempt) {}
 
 // A failed cleanup of kube-proxy is recorded; a killed one, and a failed one of the bundled proxier, are errors.
 func TestCleanupOfKubeProxyThatFails(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Member is a worker as whoever runs it names it. No other one ever has its name; a process that starts anew does.
@@ -39,14 +39,14 @@ var ErrGone = errors.New("it is gone")
 // Config says whose attempts are collected, and how.
 type Config struct {
 	Way    Way
-	Record reports.Recorder
+	Record record.Recorder
 	Now    func() time.Duration // the run's clock
 	Lane   probes.Lane          // of each worker, but for its id and name
-	Attrs  map[string]string    // what its declaration says besides, see reports.EventLane
+	Attrs  map[string]string    // what its declaration says besides, see record.KindLane
 	Wanted int                  // workers, at least 1
 	// FirstLane is the first of the run's lane numbers that workers take; all above it are theirs.
 	FirstLane uint16
-	Measured  func(reports.Attempt) // takes each attempt, one at a time, unless nil
+	Measured  func(record.Attempt) // takes each attempt, one at a time, unless nil
 
 	// Every is how often each worker is asked, and Within how long an answer may take; see Pace and askWithin when 0.
 	Every, Within time.Duration

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // history is what a collector has of one incarnation of a worker.
@@ -59,7 +59,7 @@ func (h *history) see(a answer, asked, answered time.Duration) {
 }
 
 // take returns the records of an answer that are new, by the run's clock, and how far that may be off.
-func (h *history) take(a answer) (fresh []reports.Attempt, bound time.Duration) {
+func (h *history) take(a answer) (fresh []record.Attempt, bound time.Duration) {
 	if a.First != h.next {
 		h.robbed = true
 		return nil, 0
@@ -96,9 +96,9 @@ func (h *history) mark(seq uint64) {
 
 // gap states what is missing of it, if anything may be: from the first attempt that has not come, by its schedule, until the
 // process was certainly gone, or the end.
-func (h *history) gap(every, end time.Duration) (reports.Event, bool) {
+func (h *history) gap(every, end time.Duration) (record.Event, bool) {
 	if h.lane == 0 || h.done && h.why == "" {
-		return reports.Event{}, false
+		return record.Event{}, false
 	}
 	from := h.told
 	if h.began {
@@ -110,7 +110,7 @@ func (h *history) gap(every, end time.Duration) (reports.Event, bool) {
 		to = h.replaced
 	}
 	from = min(max(from, 0), to)
-	return reports.Event{At: end, Kind: reports.EventGap, Node: h.Node, Object: h.Name, Text: h.fate(),
+	return record.Event{At: end, LegacyKind: record.KindMissingRecord, Node: h.Node, Object: h.Name, Text: h.fate(),
 		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "fromNs": strconv.FormatInt(int64(from), 10),
 			"toNs": strconv.FormatInt(int64(to), 10), "seq": strconv.FormatUint(h.low, 10)}}, true
 }
@@ -134,12 +134,12 @@ func (h *history) fate() string {
 }
 
 // clockEvent states how far the clock is off, if that is more than what was stated.
-func (h *history) clockEvent(at, bound time.Duration) (reports.Event, bool) {
+func (h *history) clockEvent(at, bound time.Duration) (record.Event, bool) {
 	if bound <= h.stated {
-		return reports.Event{}, false
+		return record.Event{}, false
 	}
 	h.stated = bound + bound/8 // so that a bound that grows slowly is not told each time
-	return reports.Event{At: at, Kind: reports.EventClock, Node: h.Node, Object: h.Name,
+	return record.Event{At: at, LegacyKind: record.KindClockBound, Node: h.Node, Object: h.Name,
 		Text:  fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.stated)/1e6),
 		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "boundNs": strconv.FormatInt(int64(h.stated), 10)}}, true
 }

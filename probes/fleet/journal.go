@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 const (
@@ -28,7 +28,7 @@ type journal struct {
 	begin   time.Duration
 	why     string
 	first   uint64 // number of records[0]
-	records []reports.Attempt
+	records []record.Attempt
 	asked   time.Duration // when it last heard of a collector
 }
 
@@ -37,7 +37,7 @@ func newJournal(incarnation string) *journal {
 }
 
 // add takes an attempt, and returns false when there should be no more: they would still be taken.
-func (j *journal) add(a reports.Attempt) bool {
+func (j *journal) add(a record.Attempt) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.records = append(j.records, a)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -58,7 +59,7 @@ type world struct {
 	came    map[uint16]map[uint64]int // recorded, by lane and number
 	lanes   map[uint16]string         // the worker of each
 	gaps    map[uint16]uint64         // the first number that may be missing
-	history *reports.HistoryWriter
+	history *record.HistoryWriter
 
 	refused func() // is called when one that is cut off is asked, unless nil
 }
@@ -161,21 +162,21 @@ func (w *world) Ask(ctx context.Context, name string, r fleet.Request) ([]byte, 
 	return io.ReadAll(out.Body)
 }
 
-func (w *world) Event(e reports.Event) {
+func (w *world) Event(e record.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lane, _ := strconv.ParseUint(e.Attrs["lane"], 10, 16)
-	switch e.Kind {
-	case reports.EventLane:
+	switch e.Kind() {
+	case record.KindLane:
 		id, _ := strconv.ParseUint(e.Attrs["id"], 10, 16)
 		w.lanes[uint16(id)] = e.Attrs["worker"]
-	case reports.EventGap:
+	case record.KindMissingRecord:
 		w.gaps[uint16(lane)], _ = strconv.ParseUint(e.Attrs["seq"], 10, 64)
 	}
 	w.history.Event(e)
 }
 
-func (w *world) Attempt(a reports.Attempt) {
+func (w *world) Attempt(a record.Attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.came[a.Lane] == nil {
@@ -218,7 +219,7 @@ func TestTwentyWorkersOfWhichTwoAreKilledAndOneIsCutOff(t *testing.T) {
 	w := newWorld(t, 20, lane)
 	dir := t.TempDir()
 	var err error
-	if w.history, err = reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{Scenario: "fleet", Clock: "real"}); err != nil {
+	if w.history, err = record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "fleet", Clock: "real"}); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
@@ -229,7 +230,7 @@ func TestTwentyWorkersOfWhichTwoAreKilledAndOneIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	phase := func(name string) {
-		w.Event(reports.Event{At: now(), Kind: reports.EventPhase, Object: name, Text: name})
+		w.Event(record.Event{At: now(), LegacyKind: record.KindPhase, Object: name, Text: name})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -313,7 +314,7 @@ func (w *world) judge(dir string, killed []string) {
 			t.Errorf("the %d attempts of %s are not those from 0 to %d", n, name, n-1)
 		}
 	}
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +340,7 @@ func TestAWorkerThatIsToldToGoHandsOverWhatItHas(t *testing.T) {
 	w := newWorld(t, 1, lane)
 	dir := t.TempDir()
 	var err error
-	if w.history, err = reports.NewHistoryWriter(filepath.Join(dir, "history"), reports.Run{Scenario: "fleet", Clock: "real"}); err != nil {
+	if w.history, err = record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "fleet", Clock: "real"}); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 const simRate = 10
@@ -32,8 +32,8 @@ type sim struct {
 
 	collector *Collector
 
-	events   []reports.Event
-	attempts []reports.Attempt
+	events   []record.Event
+	attempts []record.Attempt
 }
 
 // simWorker is a process.
@@ -53,7 +53,7 @@ type simWorker struct {
 }
 
 type flying struct {
-	reports.Attempt
+	record.Attempt
 	known time.Duration // by its clock
 }
 
@@ -67,9 +67,9 @@ func (w *simWorker) truly(own time.Duration) time.Duration {
 
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
 
-func (s *sim) Event(e reports.Event)     { s.events = append(s.events, e) }
-func (s *sim) Attempt(a reports.Attempt) { s.attempts = append(s.attempts, a) }
-func (s *sim) now() time.Duration        { return s.clock }
+func (s *sim) Event(e record.Event)     { s.events = append(s.events, e) }
+func (s *sim) Attempt(a record.Attempt) { s.attempts = append(s.attempts, a) }
+func (s *sim) now() time.Duration       { return s.clock }
 
 func (s *sim) spawn(name string) {
 	s.workers = append(s.workers, &simWorker{journal: newJournal(fmt.Sprintf("process-%d", len(s.workers))), name: name, born: s.clock,
@@ -99,7 +99,7 @@ func (w *simWorker) work(random *rand.Rand, now time.Duration) {
 			}
 			took := time.Duration(pick(random, []int{1, 1, 1, 2, 150, 3000})) * time.Millisecond
 			w.made[w.seq] = w.truly(intended)
-			w.flying = append(w.flying, flying{reports.Attempt{Lane: laneID, Seq: w.seq, Intended: intended, Start: intended, Total: took, Class: reports.OK}, intended + took})
+			w.flying = append(w.flying, flying{record.Attempt{Lane: laneID, Seq: w.seq, Intended: intended, Start: intended, Total: took, Class: record.OK}, intended + took})
 			w.seq++
 		}
 	}
@@ -261,7 +261,7 @@ type told struct {
 
 func (s *sim) lanes(tb interface{ Fatal(...any) }) map[uint16]*told {
 	lanes := map[uint16]*told{}
-	number := func(e reports.Event, key string) int64 {
+	number := func(e record.Event, key string) int64 {
 		n, err := strconv.ParseInt(e.Attrs[key], 10, 64)
 		if err != nil {
 			tb.Fatal(err)
@@ -269,12 +269,12 @@ func (s *sim) lanes(tb interface{ Fatal(...any) }) map[uint16]*told {
 		return n
 	}
 	for _, e := range s.events {
-		switch e.Kind {
-		case reports.EventLane:
+		switch e.Kind() {
+		case record.KindLane:
 			lanes[uint16(number(e, "id"))] = &told{}
-		case reports.EventClock:
+		case record.KindClockBound:
 			lanes[uint16(number(e, "lane"))].bound = time.Duration(number(e, "boundNs"))
-		case reports.EventGap:
+		case record.KindMissingRecord:
 			l := lanes[uint16(number(e, "lane"))]
 			l.from, l.to, l.seq, l.gap = time.Duration(number(e, "fromNs")), time.Duration(number(e, "toNs")), uint64(number(e, "seq")), true
 		}
@@ -289,10 +289,10 @@ func (s *sim) wrong() (all []string) {
 	for _, h := range s.collector.all {
 		lane[h.incarnation] = h.lane
 	}
-	come := map[uint16]map[uint64]reports.Attempt{}
+	come := map[uint16]map[uint64]record.Attempt{}
 	for _, a := range s.attempts {
 		if come[a.Lane] == nil {
-			come[a.Lane] = map[uint64]reports.Attempt{}
+			come[a.Lane] = map[uint64]record.Attempt{}
 		}
 		if _, twice := come[a.Lane][a.Seq]; twice {
 			all = append(all, fmt.Sprintf("attempt %d of lane %d stands twice", a.Seq, a.Lane))

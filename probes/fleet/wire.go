@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Path is where a worker is asked, and PathAlive where a kubelet may ask whether it lives.
@@ -65,7 +65,7 @@ func parseRequest(q url.Values) (r Request, err error) {
 // answer is what a worker says. Its times are since its own start.
 type answer struct {
 	head
-	records []reports.Attempt // numbered from head.First on, in the order in which their outcomes became known
+	records []record.Attempt // numbered from head.First on, in the order in which their outcomes became known
 }
 
 type head struct {
@@ -83,7 +83,7 @@ type head struct {
 
 const sumLen = 8 // hex digits of the checksum that ends an answer
 
-// encode writes the head as a line, the records as reports.AttemptWriter does, and a checksum of both.
+// encode writes the head as a line, the records as record.AttemptWriter does, and a checksum of both.
 func (a answer) encode() ([]byte, error) {
 	a.Count = len(a.records)
 	line, err := json.Marshal(a.head)
@@ -92,7 +92,7 @@ func (a answer) encode() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.Write(append(line, '\n'))
-	w := reports.NewAttemptWriter(&b)
+	w := record.NewAttemptWriter(&b)
 	for _, r := range a.records {
 		if err := w.Write(r); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func decode(data []byte) (answer, error) {
 	if err := json.Unmarshal(line, &a.head); err != nil {
 		return a, fmt.Errorf("reading the head of an answer: %w", err)
 	}
-	for r := reports.NewAttemptReader(bytes.NewReader(rest)); ; {
+	for r := record.NewAttemptReader(bytes.NewReader(rest)); ; {
 		attempt, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // An answer is whole or an error, wherever it breaks off and whatever is changed in it.
 func TestHalfAnAnswerIsNone(t *testing.T) {
 	a := answer{head: head{Incarnation: "x", Number: 7, State: stateRunning, First: 3, Total: 5},
-		records: []reports.Attempt{{Seq: 3, Class: reports.OK, Backend: "web-1"}, {Seq: 4, Class: reports.Refused}}}
+		records: []record.Attempt{{Seq: 3, Class: record.OK, Backend: "web-1"}, {Seq: 4, Class: record.Refused}}}
 	body, err := a.encode()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestAQuestionThatMakesNoSenseIsRefused(t *testing.T) {
 func TestAFullJournalLosesNothing(t *testing.T) {
 	j := newJournal("x")
 	for i := range journalLimit + 5 {
-		if more := j.add(reports.Attempt{Seq: uint64(i)}); more != (i < journalLimit-1) {
+		if more := j.add(record.Attempt{Seq: uint64(i)}); more != (i < journalLimit-1) {
 			t.Fatalf("attempt %d: more is %v", i, more)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 const (
@@ -39,7 +39,7 @@ type Engine interface {
 }
 
 // NewEngine makes the engine of a process whose name no other has. The attempts that it makes are to be recorded.
-type NewEngine func(process string, record func(reports.Attempt)) (Engine, error)
+type NewEngine func(process string, recorder func(record.Attempt)) (Engine, error)
 
 // Serve is a worker: it answers questions on the listener and probes the lane when it is told to. When the context ends it makes no more attempts,
 // answers until everything was fetched, or for 20 s, and returns.
@@ -108,7 +108,7 @@ func newWorker(lane probes.Lane, with NewEngine) (*worker, error) {
 type sockets struct{ *probes.Engine }
 
 // newSockets makes one. The process's name is the seed of its ports, too.
-func newSockets(process string, record func(reports.Attempt)) (Engine, error) {
+func newSockets(process string, recorder func(record.Attempt)) (Engine, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
@@ -117,7 +117,7 @@ func newSockets(process string, record func(reports.Attempt)) (Engine, error) {
 	for _, b := range []byte(process) {
 		seed = seed*31 + int64(b)
 	}
-	engine, err := probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: record})
+	engine, err := probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: recorder})
 	return sockets{engine}, err
 }
 
@@ -131,7 +131,7 @@ func (w *worker) run(ctx context.Context) error {
 	return err
 }
 
-func (w *worker) record(a reports.Attempt) {
+func (w *worker) record(a record.Attempt) {
 	if !w.journal.add(a) {
 		w.journal.blame(fmt.Sprintf("nobody fetched its last %d attempts, and more it does not keep", journalLimit))
 		w.engine.Close()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/probes"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // standStill is how much later than a second the next may end. A lane of a few attempts a second would not notice more by
@@ -27,7 +27,7 @@ const forever = time.Duration(math.MaxInt64)
 // Second is what became known within one second of the measured lane.
 type Second struct {
 	At      time.Duration // when it ended, from the start of the run
-	Classes map[reports.Class]int
+	Classes map[record.Class]int
 	Slowest time.Duration // from start to answer, of good attempts
 }
 
@@ -35,7 +35,7 @@ type Second struct {
 func (s Second) Failed() int {
 	n := 0
 	for class, k := range s.Classes {
-		if class != reports.OK {
+		if class != record.OK {
 			n += k
 		}
 	}
@@ -44,13 +44,13 @@ func (s Second) Failed() int {
 
 // String is the second in one line.
 func (s Second) String() string {
-	text := fmt.Sprintf("+%5.0f s  %5d ok", s.At.Seconds(), s.Classes[reports.OK])
-	if s.Classes[reports.OK] > 0 {
+	text := fmt.Sprintf("+%5.0f s  %5d ok", s.At.Seconds(), s.Classes[record.OK])
+	if s.Classes[record.OK] > 0 {
 		text += fmt.Sprintf("  slowest %.1f ms", s.Slowest.Seconds()*1e3)
 	}
 	var failed []string
-	for _, class := range reports.Classes() {
-		if n := s.Classes[class]; n > 0 && class != reports.OK {
+	for _, class := range record.Classes() {
+		if n := s.Classes[class]; n > 0 && class != record.OK {
 			failed = append(failed, fmt.Sprintf("%d %s", n, class))
 		}
 	}
@@ -62,7 +62,7 @@ func (s Second) String() string {
 
 // meter runs a probe worker within this process and records what it does.
 type meter struct {
-	record *reports.HistoryWriter
+	record *record.HistoryWriter
 	orders *probes.Orders
 	input  *io.PipeWriter
 	base   int64
@@ -79,7 +79,7 @@ type meter struct {
 	second Second
 }
 
-func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error) {
+func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
@@ -90,8 +90,8 @@ func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error
 	}
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
-	m := &meter{record: record, input: input, base: ts.Nano(), read: make(chan error, 1), worked: make(chan struct{}),
-		broken: make(chan struct{}), over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[reports.Class]int{}}}
+	m := &meter{record: recorder, input: input, base: ts.Nano(), read: make(chan error, 1), worked: make(chan struct{}),
+		broken: make(chan struct{}), over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
 	go func() {
 		defer close(m.worked)
 		// Not the caller's context: its end is an orderly one, which lets attempts come to theirs.
@@ -100,7 +100,7 @@ func startMeter(record *reports.HistoryWriter, each func(Second)) (*meter, error
 		_ = out.Close()                         // likewise
 	}()
 	go func() { m.read <- m.copy(attempts) }()
-	m.guards = probes.NewGuards(limits, []probes.Place{{Name: "this machine", Tracked: probes.TrackedHere}}, record.Event)
+	m.guards = probes.NewGuards(limits, []probes.Place{{Name: "this machine", Tracked: probes.TrackedHere}}, recorder.Event)
 	go m.tick(each)
 	m.orders, err = probes.NewOrders(input, m.base, 1)
 	return m, err
@@ -115,7 +115,7 @@ func (m *meter) now() time.Duration {
 
 // copy records the attempts and counts those of the measured lane.
 func (m *meter) copy(attempts io.Reader) error {
-	r := reports.NewAttemptReader(attempts)
+	r := record.NewAttemptReader(attempts)
 	for {
 		a, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -131,11 +131,11 @@ func (m *meter) copy(attempts io.Reader) error {
 	}
 }
 
-func (m *meter) count(a *reports.Attempt) {
+func (m *meter) count(a *record.Attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.second.Classes[a.Class]++
-	if a.Class == reports.OK {
+	if a.Class == record.OK {
 		m.second.Slowest = max(m.second.Slowest, a.Total)
 	}
 }
@@ -170,9 +170,9 @@ func (m *meter) tick(each func(Second)) {
 }
 
 // stoodStill judges how long a second took.
-func stoodStill(second time.Duration) (reports.Event, bool) {
+func stoodStill(second time.Duration) (record.Event, bool) {
 	late := second - time.Second
-	return reports.Event{Kind: reports.EventGuard, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
+	return record.Event{LegacyKind: record.KindGuard, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
 		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > standStill
 }
 
@@ -182,7 +182,7 @@ func (m *meter) take() Second {
 	defer m.mu.Unlock()
 	s := m.second
 	s.At = m.now()
-	m.second = Second{Classes: map[reports.Class]int{}}
+	m.second = Second{Classes: map[record.Class]int{}}
 	return s
 }
 
@@ -194,11 +194,11 @@ func (m *meter) start(l probes.Lane, at time.Duration) error {
 }
 
 func (m *meter) phase(name string) {
-	m.record.Event(reports.Event{At: m.now(), Kind: reports.EventPhase, Object: name, Text: "phase " + name})
+	m.record.Event(record.Event{At: m.now(), LegacyKind: record.KindPhase, Object: name, Text: "phase " + name})
 }
 
 func (m *meter) step(name, state string) {
-	m.record.Event(reports.Event{At: m.now(), Kind: reports.EventStep, Object: name, Text: name + ": " + state,
+	m.record.Event(record.Event{At: m.now(), LegacyKind: record.KindStep, Object: name, Text: name + ": " + state,
 		Attrs: map[string]string{"state": state}})
 }
 

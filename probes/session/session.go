@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	DelayedAfter time.Duration // see probes.Lane
 	Source       netip.Prefix  // see probes.Lane.SourcePrefix
 	Duration     time.Duration // of the measurement, after baseline and proof; 0 is until the context ends
-	Record       string        // RecordAll (default) or reports.RecordThinned
+	Record       string        // RecordAll (default) or record.RecordThinned
 	Out          string        // folder for the results; what an earlier run left there is replaced
 	Command      string        // the call that this is, for the record
 	EndBy        string        // what ends it, in words for who reads the progress; default Ctrl-C
@@ -106,7 +107,7 @@ func Run(ctx context.Context, o Options) (*reports.Report, error) {
 	if err := errors.Join(measured, m.end(), r.Close()); err != nil {
 		return nil, err
 	}
-	h, err := reports.OpenHistory(o.Out)
+	h, err := record.OpenHistory(o.Out)
 	if err != nil {
 		return nil, err
 	}

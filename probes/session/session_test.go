@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -47,7 +48,7 @@ func TestUndisturbed(t *testing.T) {
 	o.Second = func(s Second) {
 		mu.Lock()
 		defer mu.Unlock()
-		counted += s.Classes[reports.OK]
+		counted += s.Classes[record.OK]
 	}
 	r, err := Run(context.Background(), o)
 	if err != nil {
@@ -85,7 +86,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	var away time.Duration
 	o := quickly(address, t)
 	o.Duration = time.Minute // the end of the context comes first
-	o.Record = reports.RecordThinned
+	o.Record = record.RecordThinned
 	changed := make(chan struct{})
 	o.Say = func(text string) {
 		if !strings.HasPrefix(text, "measuring") {
@@ -171,7 +172,7 @@ func TestStandingStillTripsAGuard(t *testing.T) {
 	if _, stood := stoodStill(1200 * time.Millisecond); stood {
 		t.Error("200 ms tripped the guard")
 	}
-	if e, stood := stoodStill(1300 * time.Millisecond); !stood || e.Kind != reports.EventGuard || !strings.Contains(e.Text, "300ms") {
+	if e, stood := stoodStill(1300 * time.Millisecond); !stood || e.Kind() != record.KindGuard || !strings.Contains(e.Text, "300ms") {
 		t.Errorf("%v, %+v", stood, e)
 	}
 }
@@ -254,7 +255,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 
 func TestSecondInWords(t *testing.T) {
 	s := Second{At: 12 * time.Second, Slowest: 1500 * time.Microsecond,
-		Classes: map[reports.Class]int{reports.OK: 97, reports.Rejected: 2, reports.Delayed: 1}}
+		Classes: map[record.Class]int{record.OK: 97, record.Rejected: 2, record.Delayed: 1}}
 	if got, want := s.String(), "+   12 s     97 ok  slowest 1.5 ms  1 delayed, 2 rejected"; got != want || s.Failed() != 3 {
 		t.Errorf("%q with %d failed, want %q with 3", got, s.Failed(), want)
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -51,8 +52,8 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	if o.Duration < 0 {
 		return l, fmt.Errorf("a duration of %v is in the past; give 0 for a measurement without an end of its own", o.Duration)
 	}
-	if o.Record != "" && o.Record != RecordAll && o.Record != reports.RecordThinned {
-		return l, fmt.Errorf("record %q is unknown; known are %s and %s", o.Record, RecordAll, reports.RecordThinned)
+	if o.Record != "" && o.Record != RecordAll && o.Record != record.RecordThinned {
+		return l, fmt.Errorf("record %q is unknown; known are %s and %s", o.Record, RecordAll, record.RecordThinned)
 	}
 	return l, ask(ctx, &l)
 }
@@ -187,23 +188,23 @@ func (o Options) writeHost(started time.Time) error {
 }
 
 // record opens the history.
-func (o Options) record(l probes.Lane) (*reports.HistoryWriter, error) {
+func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("asking for the kernel's release: %w", err)
 	}
-	run := reports.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
-		Kernel:  reports.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},
-		Subject: reports.Subject{Name: o.Target}, Parameters: parameters(o, l)}
-	if o.Record == reports.RecordThinned {
-		run.Record = reports.RecordThinned
+	run := record.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
+		Kernel:  record.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},
+		Subject: record.Subject{Name: o.Target}, Parameters: parameters(o, l)}
+	if o.Record == record.RecordThinned {
+		run.Record = record.RecordThinned
 	}
 	sum := sha256.New()
 	for _, key := range []string{"target", "protocol", "policy", "close", "path", "status", "rate", "duration"} {
 		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
-	return reports.NewHistoryWriter(filepath.Join(o.Out, "history"), run)
+	return record.NewHistoryWriter(filepath.Join(o.Out, "history"), run)
 }
 
 func parameters(o Options, l probes.Lane) map[string]string {

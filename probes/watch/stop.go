@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -94,7 +95,7 @@ func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
 // salvage makes the report of a watch that did not come to its end. Where there is nothing to make it of, the watch has
 // failed, and the next one may start.
 func (f *file) salvage(s State) (*reports.Report, error) {
-	h, err := reports.OpenHistory(f.dir)
+	h, err := record.OpenHistory(f.dir)
 	var r *reports.Report
 	if err == nil {
 		r, err = reports.WriteAll(f.dir, h)

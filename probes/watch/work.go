@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/probes/session"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // Work is what the process that Start has started does: the session, until ctx ends, and its state. What it has to say
@@ -99,7 +99,7 @@ func (w *worker) second(s session.Second) {
 	if s.Failed() > 0 {
 		fmt.Fprintln(w.log, s)
 	}
-	w.state.Attempts += s.Failed() + s.Classes[reports.OK]
+	w.state.Attempts += s.Failed() + s.Classes[record.OK]
 	w.state.Failures += s.Failed()
 	w.note()
 }

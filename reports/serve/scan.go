@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -116,8 +117,8 @@ func (s *scanner) read(dir string) (run, error) {
 
 // command is the one that repeats the run, empty when its history is not there.
 func (s *scanner) command(dir string) string {
-	data, err := fs.ReadFile(s.folder, path.Join(dir, "history", reports.RunFile))
-	var head reports.Run
+	data, err := fs.ReadFile(s.folder, path.Join(dir, "history", record.RunFile))
+	var head record.Run
 	if err != nil || json.Unmarshal(data, &head) != nil {
 		return ""
 	}

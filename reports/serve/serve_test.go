@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -32,13 +33,13 @@ func (a aRun) write(t *testing.T, root string) {
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := reports.Report{SchemaVersion: reports.ReportVersion, Verdict: a.verdict, Subject: reports.Subject{Name: "kube-proxy", Version: a.version, Mode: "nftables"},
+	r := reports.Report{SchemaVersion: reports.ReportVersion, Verdict: a.verdict, Subject: record.Subject{Name: "kube-proxy", Version: a.version, Mode: "nftables"},
 		Run: reports.ReportRun{Scenario: "rollout", Seed: 3}, Totals: reports.Totals{Attempts: 4711, Dropped: a.dropped}}
 	var b bytes.Buffer
 	if err := reports.WriteJSON(&b, &r); err != nil {
 		t.Fatal(err)
 	}
-	head, err := json.Marshal(reports.Run{SchemaVersion: 1, Command: "hitless run rollout --set replicas=2"})
+	head, err := json.Marshal(record.Run{SchemaVersion: 1, Command: "hitless run rollout --set replicas=2"})
 	if err != nil {
 		t.Fatal(err)
 	}

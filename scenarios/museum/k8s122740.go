@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // k8s122740 is kubernetes/kubernetes#122740 (and #126130): a proxy that starts takes all endpoints of UDP for new, and has conntrack
@@ -54,9 +54,9 @@ func (r *Record) disturbed(pod string, until time.Duration) bool {
 	scenario := false
 	for _, e := range r.Events {
 		switch {
-		case e.Kind == reports.EventPhase && e.Object == "scenario":
+		case e.Kind() == record.KindPhase && e.Object == "scenario":
 			scenario = true
-		case scenario && e.Kind == reports.EventPod && e.Attrs["pod"] == pod && e.At <= until && e.Attrs["state"] != "ready":
+		case scenario && e.Kind() == record.KindPod && e.Attrs["pod"] == pod && e.At <= until && e.Attrs["state"] != "ready":
 			return true
 		}
 	}

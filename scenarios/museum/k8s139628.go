@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -71,7 +72,7 @@ func (r *Record) during(protocol string, from, to time.Duration) (found []report
 // refusals counts the attempts that were refused in any way.
 func refusals(all ...reports.OutageReport) (n int) {
 	for _, o := range all {
-		n += o.Classes[reports.Rejected.String()] + o.Classes[reports.Refused.String()]
+		n += o.Classes[record.Rejected.String()] + o.Classes[record.Refused.String()]
 	}
 	return n
 }

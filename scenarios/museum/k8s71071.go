@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // k8s71071 is kubernetes/kubernetes#71071, mended by #72361: in ipvs mode the sync and the graceful termination manager, two
@@ -71,9 +71,9 @@ func stoodStill(r *Record) Finding {
 func (r *Record) churned() (rollouts []time.Duration, times int) {
 	for _, e := range r.Events {
 		switch {
-		case e.Kind == reports.EventRollout && e.Attrs["state"] == "end":
+		case e.Kind() == record.KindRollout && e.Attrs["state"] == "end":
 			rollouts = append(rollouts, e.At)
-		case e.Kind == reports.EventStep && e.Attrs["state"] == "end" && strings.HasPrefix(e.Object, "churn "):
+		case e.Kind() == record.KindStep && e.Attrs["state"] == "end" && strings.HasPrefix(e.Object, "churn "):
 			times++
 		}
 	}
@@ -83,7 +83,7 @@ func (r *Record) churned() (rollouts []time.Duration, times int) {
 // restarted is when the scenario restarted the proxy of a node, 0 for never, and for how long its log had had no line.
 func (r *Record) restarted(node string) (quiet, at time.Duration) {
 	for _, e := range r.Events {
-		if e.Kind == reports.EventLog && e.Node == node && e.Attrs["quietNs"] != "" {
+		if e.Kind() == record.KindLog && e.Node == node && e.Attrs["quietNs"] != "" {
 			ns, _ := strconv.ParseInt(e.Attrs["quietNs"], 10, 64)
 			quiet, at = time.Duration(ns), e.At
 		}

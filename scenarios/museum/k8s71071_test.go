@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // stillAt is when the pods of a rollout have changed in a made-up run, and restartAt when the proxy of node-1 is restarted.
@@ -25,15 +25,15 @@ func churned(times int, quiet time.Duration, losses ...loss) *story {
 	maps.Copy(s.params, k8s71071().Set)
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	for i := range times {
-		s.event(scenarioAt+ms(i), reports.EventStep, "", fmt.Sprintf("churn %d", i+1), "state", "end")
+		s.event(scenarioAt+ms(i), record.KindStep, "", fmt.Sprintf("churn %d", i+1), "state", "end")
 	}
-	s.event(stillAt, reports.EventRollout, "", "web", "state", "end", "generation", "1")
-	s.event(restartAt, reports.EventLog, "node-1", "proxy", "program", "proxy", "quietNs", strconv.FormatInt(int64(quiet), 10))
+	s.event(stillAt, record.KindRollout, "", "web", "state", "end", "generation", "1")
+	s.event(restartAt, record.KindLog, "node-1", "proxy", "program", "proxy", "quietNs", strconv.FormatInt(int64(quiet), 10))
 	return s
 }
 
 func TestK8s71071(t *testing.T) {
-	lost := func(node string, from, to time.Duration) loss { return loss{node, from, to, reports.ConnectTimeout} }
+	lost := func(node string, from, to time.Duration) loss { return loss{node, from, to, record.ConnectTimeout} }
 	const quiet = restartAt - stillAt + 20*time.Second
 	for name, c := range map[string]struct {
 		story *story
@@ -50,13 +50,13 @@ func TestK8s71071(t *testing.T) {
 		"another node":              {churned(40, quiet, lost("node-2", stillAt, restartAt+ms(500))), NotSeen, ""},
 		"the log went on":           {churned(40, ms(40_000), lost("node-1", stillAt, restartAt+ms(500))), NotSeen, ""},
 		"hardly any churn":          {churned(5, quiet), CannotTell, "endpoints were churned 5 times"},
-		"no rollout":                {without(churned(40, quiet), reports.EventRollout), CannotTell, "no rollout"},
+		"no rollout":                {without(churned(40, quiet), record.KindRollout), CannotTell, "no rollout"},
 		"another traffic policy":    {with(churned(40, quiet), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
 		"a balancer that gives up":  {with(churned(40, quiet), "checkFall", "3"), CannotTell, "needs checkFall=100"},
 		"another scenario":          {as(churned(40, quiet), "soak"), CannotTell, "needs churn"},
 		"the detector not proved":   {unproved(churned(40, quiet)), CannotTell, "invalid"},
-		"no proxy was restarted":    {without(churned(40, quiet, lost("node-1", stillAt, ms(160_000))), reports.EventLog), NotSeen, ""},
-		"no log and it never ended": {without(churned(40, quiet, lost("node-1", stillAt, ms(199_000))), reports.EventLog), NotSeen, ""},
+		"no proxy was restarted":    {without(churned(40, quiet, lost("node-1", stillAt, ms(160_000))), record.KindLog), NotSeen, ""},
+		"no log and it never ended": {without(churned(40, quiet, lost("node-1", stillAt, ms(199_000))), record.KindLog), NotSeen, ""},
 	} {
 		f := k8s71071().Judge(c.story.record(t))
 		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
@@ -66,7 +66,7 @@ func TestK8s71071(t *testing.T) {
 }
 
 // without is the story without the events of a kind.
-func without(s *story, kind reports.Kind) *story {
-	s.events = slices.DeleteFunc(s.events, func(e reports.Event) bool { return e.Kind == kind })
+func without(s *story, kind record.Kind) *story {
+	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == kind })
 	return s
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // k8s71515 is the deterministic half of kubernetes/kubernetes#71071, mended by #71515: an endpoint that became unready with
@@ -65,11 +65,11 @@ func (r *Record) flaps() (pods []string, watch time.Duration) {
 	unready, scenario := map[string]bool{}, false
 	for _, e := range r.Events {
 		switch pod := e.Attrs["pod"]; {
-		case e.Kind == reports.EventPhase && e.Object == "scenario":
+		case e.Kind() == record.KindPhase && e.Object == "scenario":
 			scenario = true
-		case e.Kind == reports.EventStep && e.Object == "watch" && e.Attrs["state"] == "begin":
+		case e.Kind() == record.KindStep && e.Object == "watch" && e.Attrs["state"] == "begin":
 			watch = e.At
-		case e.Kind != reports.EventPod || !scenario:
+		case e.Kind() != record.KindPod || !scenario:
 		case e.Attrs["state"] == "unready":
 			unready[pod] = true
 		case e.Attrs["state"] == "ready" && unready[pod] && !slices.Contains(pods, pod):
@@ -97,7 +97,7 @@ func (r *Record) nodes() (nodes []string) {
 func (r *Record) ticks(node string, after time.Duration) (longest []float64) {
 	var row []float64
 	for _, o := range r.outagesOn(node) {
-		refusals := o.Classes[reports.Rejected.String()] + o.Classes[reports.Refused.String()]
+		refusals := o.Classes[record.Rejected.String()] + o.Classes[record.Refused.String()]
 		if fromSeconds(o.From) < after || refusals != o.Failed() || o.LowerMs > millis(syncPeriod+tickSlack) {
 			continue
 		}

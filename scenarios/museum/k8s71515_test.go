@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // flapped is a run in which two pods become unready and ready again while connections are open, which are closed at 40 s.
@@ -19,12 +19,12 @@ func flapped(losses ...loss) *story {
 		s.pod(ms(15_000+10_000*i), pod, "node-1", "unready")
 		s.pod(ms(20_000+10_000*i), pod, "node-1", "ready")
 	}
-	s.event(ms(40_000), reports.EventStep, "", "watch", "state", "begin")
+	s.event(ms(40_000), record.KindStep, "", "watch", "state", "begin")
 	return s
 }
 
 // minutely are losses on a node, for a time each, at the given distance.
-func minutely(node string, times, each, distance int, class reports.Class) (losses []loss) {
+func minutely(node string, times, each, distance int, class record.Class) (losses []loss) {
 	for i := range times {
 		from := 60_000 + i*distance
 		losses = append(losses, loss{node, ms(from), ms(from + each), class})
@@ -38,24 +38,24 @@ func TestK8s71515(t *testing.T) {
 		want  Answer
 		say   string
 	}{
-		"the bug":                  {flapped(minutely("node-1", 3, 12_000, 60_000, reports.Rejected)...), Seen, "node-1 refused connections 3 times"},
-		"the bug, short windows":   {flapped(minutely("node-2", 4, 400, 60_000, reports.Rejected)...), Seen, "node-2 refused connections 4 times"},
+		"the bug":                  {flapped(minutely("node-1", 3, 12_000, 60_000, record.Rejected)...), Seen, "node-1 refused connections 3 times"},
+		"the bug, short windows":   {flapped(minutely("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
 		"nothing lost":             {flapped(), NotSeen, "three times"},
-		"twice only":               {flapped(minutely("node-1", 2, 12_000, 60_000, reports.Rejected)...), NotSeen, ""},
-		"each 50 s":                {flapped(minutely("node-1", 4, 12_000, 50_000, reports.Rejected)...), NotSeen, ""},
-		"longer than a sync":       {flapped(minutely("node-1", 3, 40_000, 60_000, reports.Rejected)...), NotSeen, ""},
-		"lost, not refused":        {flapped(minutely("node-1", 3, 12_000, 60_000, reports.ConnectTimeout)...), NotSeen, ""},
+		"twice only":               {flapped(minutely("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"each 50 s":                {flapped(minutely("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
+		"longer than a sync":       {flapped(minutely("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"lost, not refused":        {flapped(minutely("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
 		"no connection was open":   {shut(flapped()), CannotTell, "no connection was open"},
 		"open to one pod only":     {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
 		"no pod came back":         {gone(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
 		"no pod became unready":    {gone(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
-		"watched for two minutes":  {ended(flapped(minutely("node-1", 2, 12_000, 60_000, reports.Rejected)...), 160_000), CannotTell, "were watched for 2m0"},
+		"watched for two minutes":  {ended(flapped(minutely("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "were watched for 2m0"},
 		"another traffic policy":   {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
-		"a timeline":               {as(flapped(minutely("node-1", 3, 12_000, 60_000, reports.Rejected)...), "timeline"), Seen, "node-1"},
+		"a timeline":               {as(flapped(minutely("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
 		"a timeline without loss":  {as(flapped(), "timeline"), NotSeen, ""},
 		"a rollout":                {as(flapped(), "rollout"), CannotTell, "needs flap"},
 		"the detector not proved":  {unproved(flapped()), CannotTell, "invalid"},
-		"refused in the flap only": {flapped(loss{"node-1", ms(20_000), ms(25_000), reports.Rejected}), NotSeen, ""},
+		"refused in the flap only": {flapped(loss{"node-1", ms(20_000), ms(25_000), record.Rejected}), NotSeen, ""},
 	} {
 		f := k8s71515().Judge(c.story.record(t))
 		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
@@ -73,7 +73,7 @@ func ended(s *story, at int) *story { s.end = ms(at); return s }
 // gone is the story without the changes to that state in the scenario.
 func gone(s *story, state string) *story {
 	for i, e := range s.events {
-		if e.Kind == reports.EventPod && e.At > scenarioAt && e.Attrs["state"] == state {
+		if e.Kind() == record.KindPod && e.At > scenarioAt && e.Attrs["state"] == state {
 			s.events[i].Attrs["state"] = "started"
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -108,9 +109,9 @@ func (r *Record) departures() []departure {
 	service := map[string]string{} // by pod
 	for _, e := range r.Events {
 		switch {
-		case e.Kind == reports.EventLane && e.Attrs["control"] != "true":
+		case e.Kind() == record.KindLane && e.Attrs["control"] != "true":
 			measured[bare(e.Attrs["service"])] = true
-		case e.Kind == reports.EventEndpoint && e.Attrs["pod"] != "":
+		case e.Kind() == record.KindEndpoint && e.Attrs["pod"] != "":
 			service[e.Attrs["pod"]] = bare(e.Attrs["service"])
 		}
 	}
@@ -125,10 +126,10 @@ func (r *Record) departures() []departure {
 		pod := e.Attrs["pod"]
 		at := local{service[pod], e.Node}
 		switch {
-		case e.Kind == reports.EventBalancer:
+		case e.Kind() == record.KindMembership:
 			found = leave(found, e)
 			balanced[bare(e.Attrs["service"])] = e.Attrs["nodes"]
-		case e.Kind != reports.EventPod:
+		case e.Kind() != record.KindPod:
 		case e.Attrs["state"] == "ready":
 			forget(at, pod)
 			ready[at] = append(ready[at], pod)
@@ -146,7 +147,7 @@ func (r *Record) departures() []departure {
 }
 
 // leave notes with which departures a change of the balancer's table takes their node out.
-func leave(all []departure, change reports.Event) []departure {
+func leave(all []departure, change record.Event) []departure {
 	nodes := strings.Split(change.Attrs["nodes"], ",")
 	for i, d := range all {
 		if d.left == 0 && d.service == bare(change.Attrs["service"]) && !slices.Contains(nodes, d.node) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // rolled is a rollout from node-1 to node-2 behind externalTrafficPolicy: Local, with health checks of 5 s, 3 in a row: the
@@ -36,24 +36,24 @@ func TestK8s85643(t *testing.T) {
 		want  Answer
 		say   string
 	}{
-		"the bug":                        {whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected}), Seen, "node-1 dropped for 12."},
-		"the bug, black hole":            {whole(loss{"node-1", ms(21500), ms(32300), reports.ConnectTimeout}), Seen, "its only local pod web-1"},
+		"the bug":                        {whole(loss{"node-1", ms(20050), ms(32300), record.Rejected}), Seen, "node-1 dropped for 12."},
+		"the bug, black hole":            {whole(loss{"node-1", ms(21500), ms(32300), record.ConnectTimeout}), Seen, "its only local pod web-1"},
 		"nothing lost":                   {whole(), NotSeen, "still sent to them: 1"},
-		"too short":                      {whole(loss{"node-1", ms(20050), ms(21050), reports.Rejected}), NotSeen, "an outage of 9.5s or more"},
-		"on the other node":              {whole(loss{"node-2", ms(20050), ms(32300), reports.Rejected}), NotSeen, ""},
-		"before the pod leaves":          {whole(loss{"node-1", ms(19600), ms(32300), reports.Rejected}), NotSeen, ""},
-		"long after it":                  {tableAt(whole(loss{"node-1", ms(23200), ms(48000), reports.Rejected}), ms(48000)), NotSeen, ""},
-		"past the balancer's leaving":    {stays(whole(loss{"node-1", ms(20050), ms(60000), reports.Rejected})), NotSeen, ""},
-		"over before it":                 {canaryMoves(whole(loss{"node-1", ms(20050), ms(30500), reports.Rejected})), NotSeen, ""},
-		"left too soon for three checks": {tableAt(whole(loss{"node-1", ms(20050), ms(23000), reports.Rejected}), ms(23000)), NotSeen, ""},
-		"the bug, and the node again":    {returns(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), Seen, "until the load balancer took it out"},
-		"slow checks":                    {tableAt(whole(loss{"node-1", ms(20050), ms(48000), reports.ReplyTimeout}), ms(48000)), Seen, "node-1 dropped for 2"},
-		"another local pod":              {second(whole(loss{"node-1", ms(20050), ms(32300), reports.Rejected})), CannotTell, "no node lost its only local pod"},
+		"too short":                      {whole(loss{"node-1", ms(20050), ms(21050), record.Rejected}), NotSeen, "an outage of 9.5s or more"},
+		"on the other node":              {whole(loss{"node-2", ms(20050), ms(32300), record.Rejected}), NotSeen, ""},
+		"before the pod leaves":          {whole(loss{"node-1", ms(19600), ms(32300), record.Rejected}), NotSeen, ""},
+		"long after it":                  {tableAt(whole(loss{"node-1", ms(23200), ms(48000), record.Rejected}), ms(48000)), NotSeen, ""},
+		"past the balancer's leaving":    {stays(whole(loss{"node-1", ms(20050), ms(60000), record.Rejected})), NotSeen, ""},
+		"over before it":                 {canaryMoves(whole(loss{"node-1", ms(20050), ms(30500), record.Rejected})), NotSeen, ""},
+		"left too soon for three checks": {tableAt(whole(loss{"node-1", ms(20050), ms(23000), record.Rejected}), ms(23000)), NotSeen, ""},
+		"the bug, and the node again":    {returns(whole(loss{"node-1", ms(20050), ms(32300), record.Rejected})), Seen, "until the load balancer took it out"},
+		"slow checks":                    {tableAt(whole(loss{"node-1", ms(20050), ms(48000), record.ReplyTimeout}), ms(48000)), Seen, "node-1 dropped for 2"},
+		"another local pod":              {second(whole(loss{"node-1", ms(20050), ms(32300), record.Rejected})), CannotTell, "no node lost its only local pod"},
 		"balancer had left":              {leftBefore(whole()), CannotTell, "no node lost its only local pod"},
 		"another Service's pod":          {other(), CannotTell, "no node lost its only local pod"},
 		"below the floor":                {with(whole(), "checkFall", "1"), CannotTell, "would not have been seen"},
 		"no proof":                       {unproved(whole()), CannotTell, "invalid"},
-		"bad baseline":                   {whole(loss{"node-1", ms(6000), ms(6500), reports.Rejected}), CannotTell, "the baseline is not clean"},
+		"bad baseline":                   {whole(loss{"node-1", ms(6000), ms(6500), record.Rejected}), CannotTell, "the baseline is not clean"},
 		"another scenario":               {as(whole(), "quiet"), CannotTell, "needs rollout"},
 		"another parameter":              {with(whole(), "replicas", "2"), CannotTell, "needs replicas=1"},
 	} {
@@ -67,7 +67,7 @@ func TestK8s85643(t *testing.T) {
 // stays is a balancer that never leaves the node.
 func stays(s *story) *story {
 	for i, e := range s.events {
-		if e.Kind == reports.EventBalancer && e.Attrs["nodes"] == "node-2" {
+		if e.Kind() == record.KindMembership && e.Attrs["nodes"] == "node-2" {
 			s.events[i].Attrs["nodes"] = "node-1,node-2"
 		}
 	}
@@ -77,7 +77,7 @@ func stays(s *story) *story {
 // tableAt is a balancer that takes the old node out at another time.
 func tableAt(s *story, at time.Duration) *story {
 	for i, e := range s.events {
-		if e.Kind == reports.EventBalancer && e.Attrs["nodes"] == "node-2" {
+		if e.Kind() == record.KindMembership && e.Attrs["nodes"] == "node-2" {
 			s.events[i].At = at
 			s.events[i].Attrs["fromNs"] = strconv.FormatInt(int64(at), 10)
 		}
@@ -115,9 +115,9 @@ func other() *story {
 	s := rolled()
 	for i, e := range s.events {
 		switch {
-		case e.Kind == reports.EventEndpoint:
+		case e.Kind() == record.KindEndpoint:
 			s.events[i].Attrs["service"] = "other"
-		case e.Kind == reports.EventBalancer:
+		case e.Kind() == record.KindMembership:
 			s.balance(e.At, "other", netip.MustParseAddrPort("203.0.113.12:80"), strings.Split(e.Attrs["nodes"], ",")...)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // k8s92019 is kubernetes/kubernetes#92019 (and #108319), mended by #111635: in ipvs mode an endpoint that becomes unready keeps its
@@ -58,7 +58,7 @@ func (r *Record) readyAgain(s step) bool {
 	var unready time.Duration
 	for _, e := range r.Events {
 		switch {
-		case e.Kind != reports.EventPod || e.At < s.begin || e.At > s.end:
+		case e.Kind() != record.KindPod || e.At < s.begin || e.At > s.end:
 		case e.Attrs["state"] == "unready":
 			unready = e.At
 		case e.Attrs["state"] == "ready" && unready > 0:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -29,7 +30,7 @@ func (r *Record) steps(prefix string) (found []step) {
 	begun := map[string]time.Duration{}
 	for _, e := range r.Events {
 		switch {
-		case e.Kind != reports.EventStep || !strings.HasPrefix(e.Object, prefix):
+		case e.Kind() != record.KindStep || !strings.HasPrefix(e.Object, prefix):
 		case e.Attrs["state"] == "begin":
 			begun[e.Object] = e.At
 		case e.Attrs["state"] == "end":
@@ -42,7 +43,7 @@ func (r *Record) steps(prefix string) (found []step) {
 // end is when the lanes stopped.
 func (r *Record) end() time.Duration {
 	for _, e := range r.Events {
-		if e.Kind == reports.EventPhase && e.Object == "end" {
+		if e.Kind() == record.KindPhase && e.Object == "end" {
 			return e.At
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // told is a made-up run of an entry's scenario, of 120 s, with steps that have a name, a node, a begin and an end each.
@@ -20,8 +20,8 @@ func told(e Entry, losses ...loss) *story {
 }
 
 func (s *story) step(name, node string, begin, end int) *story {
-	s.event(ms(begin), reports.EventStep, node, name, "state", "begin")
-	s.event(ms(end), reports.EventStep, node, name, "state", "end")
+	s.event(ms(begin), record.KindStep, node, name, "state", "begin")
+	s.event(ms(end), record.KindStep, node, name, "state", "end")
 	return s
 }
 
@@ -48,7 +48,7 @@ func judged(t *testing.T, e Entry, cases map[string]verdict) {
 	}
 }
 
-func lost(node string, from, to int, class reports.Class) loss {
+func lost(node string, from, to int, class record.Class) loss {
 	return loss{node, ms(from), ms(to), class}
 }
 
@@ -59,20 +59,20 @@ func TestK8s92019(t *testing.T) {
 		s.pod(ms(26_000), "web-1", "node-1", "ready")
 		return s
 	}
-	short := lost("node-2", 20_200, 26_500, reports.Rejected)
+	short := lost("node-2", 20_200, 26_500, record.Rejected)
 	judged(t, k8s92019(), map[string]verdict{
-		"the bug":                     {run(lost("node-1", 20_200, 120_000, reports.Rejected), short), Seen, "node-1 lost connections from 20.2 s on"},
-		"served again":                {run(lost("node-1", 20_200, 30_500, reports.Rejected), short), NotSeen, "node-1 served again"},
+		"the bug":                     {run(lost("node-1", 20_200, 120_000, record.Rejected), short), Seen, "node-1 lost connections from 20.2 s on"},
+		"served again":                {run(lost("node-1", 20_200, 30_500, record.Rejected), short), NotSeen, "node-1 served again"},
 		"nothing lost":                {run(), NotSeen, ""},
-		"served again after a minute": {run(lost("node-1", 20_200, 90_000, reports.Rejected), short), NotSeen, ""},
-		"lost, not refused":           {run(lost("node-1", 20_200, 120_000, reports.ConnectTimeout), short), NotSeen, ""},
-		"lost before":                 {run(lost("node-1", 15_000, 120_000, reports.Rejected)), NotSeen, ""},
-		"lost much later":             {run(lost("node-1", 50_000, 120_000, reports.Rejected)), NotSeen, ""},
-		"lost on all nodes":           {run(lost("node-1", 20_200, 120_000, reports.Rejected), lost("node-2", 20_200, 120_000, reports.Rejected)), CannotTell, "node-2, whose proxy was not restarted"},
+		"served again after a minute": {run(lost("node-1", 20_200, 90_000, record.Rejected), short), NotSeen, ""},
+		"lost, not refused":           {run(lost("node-1", 20_200, 120_000, record.ConnectTimeout), short), NotSeen, ""},
+		"lost before":                 {run(lost("node-1", 15_000, 120_000, record.Rejected)), NotSeen, ""},
+		"lost much later":             {run(lost("node-1", 50_000, 120_000, record.Rejected)), NotSeen, ""},
+		"lost on all nodes":           {run(lost("node-1", 20_200, 120_000, record.Rejected), lost("node-2", 20_200, 120_000, record.Rejected)), CannotTell, "node-2, whose proxy was not restarted"},
 		"the pod stayed ready":        {gone(run(), "unready"), CannotTell, "no pod became unready"},
 		"the pod stayed unready":      {gone(run(), "ready"), CannotTell, "no pod became unready and"},
-		"nobody restarted a proxy":    {without(run(), reports.EventStep), CannotTell, "no proxy was restarted"},
-		"not watched for long":        {ended(run(lost("node-1", 20_200, 80_000, reports.Rejected)), 80_000), CannotTell, "traffic flowed on for 50s"},
+		"nobody restarted a proxy":    {without(run(), record.KindStep), CannotTell, "no proxy was restarted"},
+		"not watched for long":        {ended(run(lost("node-1", 20_200, 80_000, record.Rejected)), 80_000), CannotTell, "traffic flowed on for 50s"},
 		"the pod deleted":             {with(run(), "change", "on"), CannotTell, "needs change=ready"},
 		"the detector not proved":     {unproved(run()), CannotTell, "invalid"},
 	})
@@ -82,14 +82,14 @@ func TestK8s139628(t *testing.T) {
 	// The flow is lost from 25 s on, and from a time on it is refused, until another.
 	run := func(refused, again int, tcp ...loss) *story {
 		if tcp == nil {
-			tcp = []loss{lost("node-1", 25_000, 61_000, reports.Rejected), lost("node-2", 25_000, 61_000, reports.Rejected)}
+			tcp = []loss{lost("node-1", 25_000, 61_000, record.Rejected), lost("node-2", 25_000, 61_000, record.Rejected)}
 		}
 		s := told(k8s139628(), tcp...).step("scale to 0", "", 20_000, 26_000).step("scale to 2", "", 60_000, 62_000)
-		s.flowClass = func(at time.Duration) reports.Class {
+		s.flowClass = func(at time.Duration) record.Class {
 			if at >= ms(refused) {
-				return reports.Rejected
+				return record.Rejected
 			}
-			return reports.ReplyTimeout
+			return record.ReplyTimeout
 		}
 		return flowing(s, func(at time.Duration) string {
 			if at > ms(25_000) && at < ms(again) {
@@ -105,9 +105,9 @@ func TestK8s139628(t *testing.T) {
 		"a few are refused":     {run(59_500, 62_000), Seen, "rejected 125"},
 		"refused at once":       {run(25_000, 62_000), NotSeen, ""},
 		"answered meanwhile":    {run(999_000, 40_000), CannotTell, "was answered while"},
-		"TCP is not refused":    {run(999_000, 62_000, lost("node-1", 25_000, 61_000, reports.ConnectTimeout)), CannotTell, "does not refuse"},
-		"TCP is not lost":       {run(999_000, 62_000, lost("node-1", 25_000, 25_100, reports.Rejected)), CannotTell, "does not refuse"},
-		"nobody scaled":         {without(run(999_000, 62_000), reports.EventStep), CannotTell, "not scaled"},
+		"TCP is not refused":    {run(999_000, 62_000, lost("node-1", 25_000, 61_000, record.ConnectTimeout)), CannotTell, "does not refuse"},
+		"TCP is not lost":       {run(999_000, 62_000, lost("node-1", 25_000, 25_100, record.Rejected)), CannotTell, "does not refuse"},
+		"nobody scaled":         {without(run(999_000, 62_000), record.KindStep), CannotTell, "not scaled"},
 		"never answered":        {flowing(run(999_000, 62_000), nil), CannotTell, "no flow of datagrams was answered"},
 		"a scenario of its own": {as(run(999_000, 62_000), "flap"), CannotTell, "needs scale"},
 		"without the UDP lane":  {with(run(999_000, 62_000), "lanes", "tcp-new"), CannotTell, "needs lanes="},
@@ -156,7 +156,7 @@ func TestK8s122740(t *testing.T) {
 		"its pod went":                  {dying, NotSeen, ""},
 		"lost since before the restart": {silent, CannotTell, "after the proxies were restarted"},
 		"never answered":                {run(nil), CannotTell, "before a proxy was restarted"},
-		"nobody restarted a proxy":      {without(run(stays), reports.EventStep), CannotTell, "no proxy was restarted"},
+		"nobody restarted a proxy":      {without(run(stays), record.KindStep), CannotTell, "no proxy was restarted"},
 		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=30"},
 	})
 }
@@ -167,24 +167,24 @@ func TestTheSwitchOfModes(t *testing.T) {
 		s.step("put b in the place of a on node-1", "node-1", 24_000, 28_000).step("put b in the place of a on node-2", "node-2", 33_000, 37_000)
 		return s.step("scale to 3", "", 42_000, 44_000)
 	}
-	while := func(node string) loss { return lost(node, 22_000, 43_000, reports.Rejected) }
+	while := func(node string) loss { return lost(node, 22_000, 43_000, record.Rejected) }
 	unchanged := func() *story {
-		s := run(lost("node-1", 22_000, 120_000, reports.Rejected))
-		s.events = slices.DeleteFunc(s.events, func(e reports.Event) bool { return strings.HasPrefix(e.Object, "put ") })
+		s := run(lost("node-1", 22_000, 120_000, record.Rejected))
+		s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return strings.HasPrefix(e.Object, "put ") })
 		return s
 	}
 	judged(t, modeSwitch(), map[string]verdict{
-		"the bug":                      {run(lost("node-1", 22_000, 120_000, reports.Rejected), while("node-2")), Seen, "node-1 lost connections from 22.0 s on"},
+		"the bug":                      {run(lost("node-1", 22_000, 120_000, record.Rejected), while("node-2")), Seen, "node-1 lost connections from 22.0 s on"},
 		"refused while there was none": {run(while("node-1"), while("node-2")), NotSeen, "2 proxies changed"},
 		"nothing lost":                 {run(), NotSeen, ""},
-		"served again after a minute":  {run(lost("node-1", 22_000, 105_000, reports.Rejected)), NotSeen, ""},
-		"lost, not refused":            {run(lost("node-1", 22_000, 120_000, reports.ConnectTimeout)), NotSeen, ""},
-		"lost before":                  {run(lost("node-1", 15_000, 120_000, reports.Rejected)), NotSeen, ""},
-		"lost much later":              {run(lost("node-1", 70_000, 120_000, reports.Rejected)), NotSeen, ""},
+		"served again after a minute":  {run(lost("node-1", 22_000, 105_000, record.Rejected)), NotSeen, ""},
+		"lost, not refused":            {run(lost("node-1", 22_000, 120_000, record.ConnectTimeout)), NotSeen, ""},
+		"lost before":                  {run(lost("node-1", 15_000, 120_000, record.Rejected)), NotSeen, ""},
+		"lost much later":              {run(lost("node-1", 70_000, 120_000, record.Rejected)), NotSeen, ""},
 		"no proxy was changed":         {unchanged(), CannotTell, "no proxy was changed"},
 		"changed with pods":            {unchanged().step("put b in the place of a on node-1", "node-1", 12_000, 16_000), CannotTell, "there were pods"},
-		"never scaled":                 {without(run(), reports.EventStep), CannotTell, "no proxy was changed"},
+		"never scaled":                 {without(run(), record.KindStep), CannotTell, "no proxy was changed"},
 		"with pods":                    {with(run(), "empty", "off"), CannotTell, "needs empty=on"},
-		"not watched for long":         {ended(run(lost("node-1", 22_000, 90_000, reports.Rejected)), 90_000), CannotTell, "traffic flowed on for 46s"},
+		"not watched for long":         {ended(run(lost("node-1", 22_000, 90_000, record.Rejected)), 90_000), CannotTell, "traffic flowed on for 46s"},
 	})
 }

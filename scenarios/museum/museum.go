@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -51,7 +52,7 @@ func Find(id string) (Entry, error) {
 // Record is what a signature is judged from.
 type Record struct {
 	Report *reports.Report
-	Events []reports.Event // with their attributes, in order of time
+	Events []record.Event  // with their attributes, in order of time
 	Open   map[string]bool // pods to which connections were open, and answered, before the scenario began
 	Moves  []Move          // of the flow of a udp-sticky lane
 	Flow   Answered        // that flow
@@ -67,7 +68,7 @@ type Move struct {
 type Answered struct{ First, Last time.Duration }
 
 // Open reads the record of a run.
-func Open(h *reports.History) (*Record, error) {
+func Open(h *record.History) (*Record, error) {
 	report, err := reports.Build(h)
 	if err != nil {
 		return nil, err
@@ -79,22 +80,22 @@ func Open(h *reports.History) (*Record, error) {
 		}
 		r.Events = append(r.Events, e)
 	}
-	slices.SortStableFunc(r.Events, func(x, y reports.Event) int { return cmp.Compare(x.At, y.At) })
+	slices.SortStableFunc(r.Events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
 	return r, r.readAttempts(h)
 }
 
 // readAttempts finds the pods to which connections were open, and those that answered a flow of datagrams.
-func (r *Record) readAttempts(h *reports.History) error {
+func (r *Record) readAttempts(h *record.History) error {
 	r.Open = map[string]bool{}
 	long, sticky, scenario := map[string]bool{}, map[string]bool{}, r.Report.Run.Duration
 	for _, e := range r.Events {
 		switch {
-		case e.Kind == reports.EventLane && e.Attrs["control"] == "true":
-		case e.Kind == reports.EventLane && e.Attrs["protocol"] == "tcp-long":
+		case e.Kind() == record.KindLane && e.Attrs["control"] == "true":
+		case e.Kind() == record.KindLane && e.Attrs["protocol"] == "tcp-long":
 			long[e.Attrs["id"]] = true
-		case e.Kind == reports.EventLane && e.Attrs["protocol"] == "udp-sticky":
+		case e.Kind() == record.KindLane && e.Attrs["protocol"] == "udp-sticky":
 			sticky[e.Attrs["id"]] = true
-		case e.Kind == reports.EventPhase && e.Object == "scenario":
+		case e.Kind() == record.KindPhase && e.Object == "scenario":
 			scenario = e.At.Seconds()
 		}
 	}
@@ -107,10 +108,10 @@ func (r *Record) readAttempts(h *reports.History) error {
 			return fmt.Errorf("reading the attempts: %w", err)
 		}
 		lane := strconv.Itoa(int(a.Lane))
-		if long[lane] && a.Class == reports.OK && a.Start.Seconds() < scenario {
+		if long[lane] && a.Class == record.OK && a.Start.Seconds() < scenario {
 			r.Open[a.Backend] = true
 		}
-		if sticky[lane] && a.Class == reports.OK {
+		if sticky[lane] && a.Class == record.OK {
 			if pod != "" && a.Backend != pod {
 				r.Moves = append(r.Moves, Move{a.Start, pod, a.Backend})
 			}

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // story is a made-up run whose truth is known: the Service web behind a passthrough balancer, probed 50 times a second.
 type story struct {
 	scenario string
 	params   map[string]string
-	events   []reports.Event
+	events   []record.Event
 	losses   []loss
 	noProof  bool
 	end      time.Duration // 90 s when 0
@@ -26,14 +26,14 @@ type story struct {
 	// flow is the pod that answers a flow of datagrams at a time, empty for none; nil without such a flow.
 	flow func(at time.Duration) string
 	// flowClass is how a datagram fails that nobody answers: as one that is lost when nil.
-	flowClass func(at time.Duration) reports.Class
+	flowClass func(at time.Duration) record.Class
 }
 
 // loss is a time in which every attempt over a node fails.
 type loss struct {
 	node     string
 	from, to time.Duration
-	class    reports.Class
+	class    record.Class
 }
 
 const (
@@ -46,8 +46,8 @@ var (
 	canaryAddress = netip.MustParseAddrPort("203.0.113.11:80")
 )
 
-func (s *story) event(at time.Duration, kind reports.Kind, node, object string, attrs ...string) {
-	e := reports.Event{At: at, Kind: kind, Node: node, Object: object, Text: object, Attrs: map[string]string{}}
+func (s *story) event(at time.Duration, kind record.Kind, node, object string, attrs ...string) {
+	e := record.Event{At: at, LegacyKind: kind, Node: node, Object: object, Text: object, Attrs: map[string]string{}}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		e.Attrs[attrs[i]] = attrs[i+1]
 	}
@@ -56,21 +56,21 @@ func (s *story) event(at time.Duration, kind reports.Kind, node, object string, 
 
 // pod tells a change in a pod's life, and in the endpoint that follows from it.
 func (s *story) pod(at time.Duration, pod, node, state string) {
-	s.event(at, reports.EventPod, node, pod, "pod", pod, "node", node, "state", state)
+	s.event(at, record.KindPod, node, pod, "pod", pod, "node", node, "state", state)
 	if endpoint := map[string]string{"ready": "ready", "terminating": "serving-terminating", "removed": "removed"}[state]; endpoint != "" {
-		s.event(at+10*time.Millisecond, reports.EventEndpoint, node, pod, "service", "web", "pod", pod, "state", endpoint)
+		s.event(at+10*time.Millisecond, record.KindEndpoint, node, pod, "service", "web", "pod", pod, "state", endpoint)
 	}
 }
 
 // balance changes the nodes that the balancer sends a Service's flows to.
 func (s *story) balance(at time.Duration, service string, address netip.AddrPort, nodes ...string) {
-	s.event(at, reports.EventBalancer, "", "default/"+service, "service", "default/"+service, "address", address.Addr().String(),
+	s.event(at, record.KindMembership, "", "default/"+service, "service", "default/"+service, "address", address.Addr().String(),
 		"port", strconv.Itoa(int(address.Port())), "protocol", "tcp", "nodes", strings.Join(nodes, ","), "all", strings.Join(nodes, ","),
 		"policy", "sticky", "seed", "1", "fromNs", strconv.FormatInt(int64(at), 10))
 }
 
 func (s *story) lane(id int, name, service string, address netip.AddrPort, control bool) {
-	s.event(time.Second, reports.EventLane, "", name, "id", strconv.Itoa(id), "name", name, "service", service, "client", "client",
+	s.event(time.Second, record.KindLane, "", name, "id", strconv.Itoa(id), "name", name, "service", service, "client", "client",
 		"target", address.String(), "protocol", "tcp-new", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000",
 		"local", "true", "control", strconv.FormatBool(control))
 }
@@ -80,35 +80,35 @@ func (s *story) record(t *testing.T) *Record {
 	t.Helper()
 	s.end = cmp.Or(s.end, 90*time.Second)
 	for name, at := range map[string]time.Duration{"setup": 0, "baseline": time.Second, "scenario": scenarioAt, "end": s.end} {
-		s.event(at, reports.EventPhase, "", name)
+		s.event(at, record.KindPhase, "", name)
 	}
-	s.event(scenarioAt, reports.EventStep, "", "the step", "state", "begin")
-	s.event(s.end-time.Second, reports.EventStep, "", "the step", "state", "end")
+	s.event(scenarioAt, record.KindStep, "", "the step", "state", "begin")
+	s.event(s.end-time.Second, record.KindStep, "", "the step", "state", "end")
 	s.lane(0, "tcp-new", "web", webAddress, false)
 	s.lane(1, "canary", "canary", canaryAddress, true)
 	if s.long > 0 {
-		s.event(time.Second, reports.EventLane, "", "tcp-long", "id", "2", "name", "tcp-long", "service", "web", "target", webAddress.String(),
+		s.event(time.Second, record.KindLane, "", "tcp-long", "id", "2", "name", "tcp-long", "service", "web", "target", webAddress.String(),
 			"protocol", "tcp-long", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000", "partial", "true")
 	}
 	if s.flow != nil {
-		s.event(time.Second, reports.EventLane, "", "udp-sticky", "id", "3", "name", "udp-sticky", "service", "web", "target", webAddress.String(),
+		s.event(time.Second, record.KindLane, "", "udp-sticky", "id", "3", "name", "udp-sticky", "service", "web", "target", webAddress.String(),
 			"protocol", "udp-sticky", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000")
 	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
-		s.losses = append(s.losses, loss{"node-9", from, to, reports.Delayed})
-		s.event(from, reports.EventInjected, "", "proof", "fault", "drop", "state", "begin", "id", "proof", "lane", "canary", "control", "true")
-		s.event(to, reports.EventInjected, "", "proof", "fault", "drop", "state", "end", "id", "proof", "lane", "canary", "control", "true")
+		s.losses = append(s.losses, loss{"node-9", from, to, record.Delayed})
+		s.event(from, record.KindFault, "", "proof", "fault", "drop", "state", "begin", "id", "proof", "lane", "canary", "control", "true")
+		s.event(to, record.KindFault, "", "proof", "fault", "drop", "state", "end", "id", "proof", "lane", "canary", "control", "true")
 	}
-	slices.SortStableFunc(s.events, func(x, y reports.Event) int { return cmp.Compare(x.At, y.At) })
+	slices.SortStableFunc(s.events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
 	return s.write(t)
 }
 
 func (s *story) write(t *testing.T) *Record {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "history")
-	w, err := reports.NewHistoryWriter(dir, reports.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual"})
+	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,9 @@ func (s *story) write(t *testing.T) *Record {
 		if s.flow != nil {
 			a := s.attempt(3, uint64(seq), at, webAddress)
 			a.Source = netip.MustParseAddrPort("10.200.0.9:2000")
-			a.Class, a.Connect, a.Backend = reports.OK, 0, s.flow(at)
+			a.Class, a.Connect, a.Backend = record.OK, 0, s.flow(at)
 			if a.Backend == "" {
-				if a.Class = reports.ReplyTimeout; s.flowClass != nil {
+				if a.Class = record.ReplyTimeout; s.flowClass != nil {
 					a.Class = s.flowClass(at)
 				}
 			}
@@ -146,7 +146,7 @@ func (s *story) write(t *testing.T) *Record {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := reports.OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +157,9 @@ func (s *story) write(t *testing.T) *Record {
 	return r
 }
 
-func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.AddrPort) reports.Attempt {
+func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.AddrPort) record.Attempt {
 	source := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(seq >> 8), byte(seq)}), 2000)
-	a := reports.Attempt{Lane: lane, Seq: seq, Intended: at, Start: at, Source: source, Class: reports.OK,
+	a := record.Attempt{Lane: lane, Seq: seq, Intended: at, Start: at, Source: source, Class: record.OK,
 		Connect: 300 * time.Microsecond, Total: time.Millisecond, Backend: "web-1"}
 	node := s.node(source, target, at)
 	for _, l := range s.losses {
@@ -174,9 +174,9 @@ func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.
 func (s *story) node(source, target netip.AddrPort, at time.Duration) string {
 	var nodes []string
 	for _, e := range s.events {
-		if e.Kind == reports.EventBalancer && e.At <= at && e.Attrs["address"] == target.Addr().String() {
+		if e.Kind() == record.KindMembership && e.At <= at && e.Attrs["address"] == target.Addr().String() {
 			nodes = strings.Split(e.Attrs["nodes"], ",")
 		}
 	}
-	return nodes[reports.PickNode(source, target, 1, len(nodes))]
+	return nodes[record.PickNode(source, target, 1, len(nodes))]
 }

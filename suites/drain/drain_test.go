@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -48,7 +49,7 @@ var _ = BeforeSuite(func() {
 })
 
 // when is the time of the first event of the kind.
-func when(r *reports.Report, kind reports.Kind, text string) float64 {
+func when(r *reports.Report, kind record.Kind, text string) float64 {
 	GinkgoHelper()
 	for _, e := range r.Events {
 		if e.Kind == kind && e.Text == text {
@@ -72,7 +73,7 @@ var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", f
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
-		Expect(o.From).To(BeNumerically("~", when(r, reports.EventNode, o.Node+" lost power"), 0.5))
+		Expect(o.From).To(BeNumerically("~", when(r, record.KindNode, o.Node+" lost power"), 0.5))
 		Expect(o.LowerMs).To(BeNumerically(">=", 9_500), "three checks of 5 s each, the first up to 5 s later")
 		Expect(o.UpperMs).To(BeNumerically("<=", 21_000))
 		Expect(o.Cause.Event).To(Equal("node off"), "%+v", o.Cause)
@@ -87,7 +88,7 @@ var _ = Describe("a node that is drained, behind externalTrafficPolicy: Local", 
 var _ = Describe("a node that loses power and boots again", suites.Nightly, func() {
 	It("costs connections until it is known, and none from when it boots", func() {
 		r := runs.Report("reboot")
-		boots := when(r, reports.EventNode, "node-1 boots")
+		boots := when(r, record.KindNode, "node-1 boots")
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
 			Expect(o.To).To(BeNumerically("<", boots), "%+v", o)

@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -105,9 +106,9 @@ var _ = Describe("kube-proxy's own way from ipvs to nftables and back", func() {
 	It("costs connections on each node from its new proxy's start until that is ready, new ones and open ones", func() {
 		r := runs.Report("to nftables")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		fails := map[string][]reports.Class{
-			"tcp-new":  {reports.ConnectTimeout, reports.Delayed},
-			"tcp-long": {reports.Reset, reports.ReplyTimeout, reports.Stalled, reports.Delayed},
+		fails := map[string][]record.Class{
+			"tcp-new":  {record.ConnectTimeout, record.Delayed},
+			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed},
 		}
 		for lane, classes := range fails {
 			l, err := suites.Lane(r, lane)
@@ -142,7 +143,7 @@ func longest(l reports.LaneReport) map[string]reports.OutageReport {
 }
 
 // failedAs is how many attempts of the outage failed in one of the classes.
-func failedAs(o reports.OutageReport, classes []reports.Class) (n int) {
+func failedAs(o reports.OutageReport, classes []record.Class) (n int) {
 	for _, c := range classes {
 		n += o.Classes[c.String()]
 	}
@@ -153,13 +154,13 @@ func failedAs(o reports.OutageReport, classes []reports.Class) (n int) {
 func change(r *reports.Report, o reports.OutageReport) (started, ready float64) {
 	GinkgoHelper()
 	for at := 0.0; ; {
-		next, err := suites.When(r, at, reports.EventProxy, o.Node, " started")
+		next, err := suites.When(r, at, record.KindProxy, o.Node, " started")
 		if err != nil || next > o.From {
 			break
 		}
 		at, started = next, next
 	}
-	ready, err := suites.When(r, started, reports.EventProxy, o.Node, " is ready")
+	ready, err := suites.When(r, started, record.KindProxy, o.Node, " is ready")
 	Expect(err).NotTo(HaveOccurred())
 	return started, ready
 }

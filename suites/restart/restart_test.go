@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -60,7 +61,7 @@ var _ = BeforeSuite(func() {
 })
 
 // when is the time of the first such event of a node after a time.
-func when(r *reports.Report, after float64, kind reports.Kind, node, words string) float64 {
+func when(r *reports.Report, after float64, kind record.Kind, node, words string) float64 {
 	GinkgoHelper()
 	at, err := suites.When(r, after, kind, node, words)
 	Expect(err).NotTo(HaveOccurred())
@@ -86,11 +87,11 @@ var _ = Describe("a pod that becomes ready while its node's proxy is restarted",
 		Expect(outages(r, "tcp-new")).To(HaveLen(1))
 		o := outages(r, "tcp-new")[0]
 		Expect(o.Node).To(Equal("node-1"), "whose proxy was restarted before")
-		Expect(o.Classes).To(HaveKeyWithValue(reports.Rejected.String(), o.Failed()))
+		Expect(o.Classes).To(HaveKeyWithValue(record.Rejected.String(), o.Failed()))
 		Expect(o.Cause.Event).To(Equal("pod unready"))
 		Expect(o.Cause.Text).To(ContainSubstring("on node-2 became unready"))
-		unready := when(r, 0, reports.EventPod, "node-2", " unready: ")
-		ready := when(r, unready, reports.EventPod, "node-2", " ready: ")
+		unready := when(r, 0, record.KindPod, "node-2", " unready: ")
+		ready := when(r, unready, record.KindPod, "node-2", " ready: ")
 		Expect(o.From).To(BeNumerically("~", unready, 0.5))
 		Expect(o.To).To(BeNumerically("~", ready, 0.5))
 		Expect(o.LowerMs).To(BeNumerically("~", 1000*(ready-unready), 500))
@@ -114,8 +115,8 @@ var _ = DescribeTable("a pod that is gone before its node's proxy is back costs 
 	func(name, back string) {
 		r := runs.Report(name)
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		exited := when(r, 0, reports.EventPod, "node-1", " exited")
-		again := when(r, exited, reports.EventProxy, "node-1", back)
+		exited := when(r, 0, record.KindPod, "node-1", " exited")
+		again := when(r, exited, record.KindProxy, "node-1", back)
 		Expect(outages(r, "tcp-new")).NotTo(BeEmpty())
 		for _, o := range outages(r, "tcp-new") {
 			Expect(o.Node).To(Equal("node-1"), "%+v", o)

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/record"
 )
 
 // seen is what the history shows of one rollout.
@@ -20,9 +20,9 @@ type seen struct {
 	left, entered      []string // nodes, of the balancer's table
 }
 
-func events(h *reports.History) []reports.Event {
+func events(h *record.History) []record.Event {
 	GinkgoHelper()
-	var all []reports.Event
+	var all []record.Event
 	for e, err := range h.Events() {
 		Expect(err).NotTo(HaveOccurred())
 		all = append(all, e)
@@ -31,16 +31,16 @@ func events(h *reports.History) []reports.Event {
 }
 
 // attempts are those of the measured lane.
-func attempts(h *reports.History) []reports.Attempt {
+func attempts(h *record.History) []record.Attempt {
 	GinkgoHelper()
 	var lane string
 	for _, e := range events(h) {
-		if e.Kind == reports.EventLane && e.Attrs["control"] != "true" {
+		if e.Kind() == record.KindLane && e.Attrs["control"] != "true" {
 			lane = e.Attrs["id"]
 		}
 	}
 	Expect(lane).To(Equal("1"), "the measured lane is the first")
-	var all []reports.Attempt
+	var all []record.Attempt
 	for a, err := range h.Attempts() {
 		Expect(err).NotTo(HaveOccurred())
 		if a.Lane == 1 {
@@ -50,17 +50,17 @@ func attempts(h *reports.History) []reports.Attempt {
 	return all
 }
 
-func rolloutsOf(h *reports.History) []seen {
+func rolloutsOf(h *record.History) []seen {
 	GinkgoHelper()
 	var all []seen
 	var table []string
 	for _, e := range events(h) {
 		switch {
-		case e.Kind == reports.EventRollout && e.Attrs["state"] == "begin":
+		case e.Kind() == record.KindRollout && e.Attrs["state"] == "begin":
 			all = append(all, seen{from: e.At})
-		case e.Kind == reports.EventRollout && e.Attrs["state"] == "end":
+		case e.Kind() == record.KindRollout && e.Attrs["state"] == "end":
 			all[len(all)-1].to = e.At
-		case e.Kind == reports.EventBalancer && strings.HasSuffix(e.Attrs["service"], "web"):
+		case e.Kind() == record.KindMembership && strings.HasSuffix(e.Attrs["service"], "web"):
 			nodes := strings.FieldsFunc(e.Attrs["nodes"], func(r rune) bool { return r == ',' })
 			if len(all) > 0 {
 				r := &all[len(all)-1]
@@ -72,7 +72,7 @@ func rolloutsOf(h *reports.History) []seen {
 	}
 	for _, a := range attempts(h) {
 		for i := range all {
-			if a.Terminating > 0 && a.Class == reports.OK && a.Intended >= all[i].from && a.Intended <= all[i].to {
+			if a.Terminating > 0 && a.Class == record.OK && a.Intended >= all[i].from && a.Intended <= all[i].to {
 				all[i].terminatingAnswers++
 			}
 		}
@@ -84,7 +84,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-func generations(h *reports.History) int {
+func generations(h *record.History) int {
 	GinkgoHelper()
 	set := map[string]bool{}
 	for _, a := range attempts(h) {
@@ -96,10 +96,10 @@ func generations(h *reports.History) int {
 }
 
 // window is the time of the first and the last event of the scenario.
-func window(h *reports.History) (first, last time.Duration) {
+func window(h *record.History) (first, last time.Duration) {
 	GinkgoHelper()
 	for _, e := range events(h) {
-		if e.Kind == reports.EventRollout {
+		if e.Kind() == record.KindRollout {
 			if first == 0 {
 				first = e.At
 			}
@@ -109,7 +109,7 @@ func window(h *reports.History) (first, last time.Duration) {
 	return first, last
 }
 
-func attemptsPerSecond(h *reports.History) map[int]int {
+func attemptsPerSecond(h *record.History) map[int]int {
 	GinkgoHelper()
 	counts := map[int]int{}
 	for _, a := range attempts(h) {
@@ -120,14 +120,14 @@ func attemptsPerSecond(h *reports.History) map[int]int {
 
 // detection is when, around an outage that begins at a time, the node's pod starts terminating and when the balancer
 // takes the node out, in seconds.
-func detection(h *reports.History, node string, from float64) (began, ended float64) {
+func detection(h *record.History, node string, from float64) (began, ended float64) {
 	GinkgoHelper()
 	for _, e := range events(h) {
 		at := e.At.Seconds()
-		if e.Kind == reports.EventEndpoint && e.Node == node && e.Attrs["service"] == "web" && e.Attrs["state"] == "serving-terminating" && at < from+0.5 {
+		if e.Kind() == record.KindEndpoint && e.Node == node && e.Attrs["service"] == "web" && e.Attrs["state"] == "serving-terminating" && at < from+0.5 {
 			began = at
 		}
-		if e.Kind == reports.EventBalancer && strings.HasSuffix(e.Attrs["service"], "web") && at > from && ended == 0 &&
+		if e.Kind() == record.KindMembership && strings.HasSuffix(e.Attrs["service"], "web") && at > from && ended == 0 &&
 			!slices.Contains(strings.Split(e.Attrs["nodes"], ","), node) {
 			ended = at
 		}
@@ -135,7 +135,7 @@ func detection(h *reports.History, node string, from float64) (began, ended floa
 	return began, ended
 }
 
-func latencies(h *reports.History) []time.Duration {
+func latencies(h *record.History) []time.Duration {
 	GinkgoHelper()
 	var all []time.Duration
 	for _, a := range attempts(h) {

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -57,7 +58,7 @@ var _ = BeforeSuite(func() {
 	otherSeed = suites.Begin(ctx, dir, "seed-2", options(2, "on"))
 })
 
-func finished(f *suites.Future) (*run.Result, *reports.History) {
+func finished(f *suites.Future) (*run.Result, *record.History) {
 	GinkgoHelper()
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())

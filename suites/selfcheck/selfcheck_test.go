@@ -19,6 +19,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -77,7 +78,7 @@ func describe(dir, name, program string, faults []string) string {
 }
 
 // finished returns a run that must have failed, and be in agreement with itself.
-func finished(f *suites.Future) (*run.Result, *reports.History) {
+func finished(f *suites.Future) (*run.Result, *record.History) {
 	GinkgoHelper()
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
@@ -89,11 +90,11 @@ func finished(f *suites.Future) (*run.Result, *reports.History) {
 }
 
 // classOf is the class of what each fault does to new flows.
-var classOf = map[string]reports.Class{
-	"flush tcp": reports.Refused, "flush udp": reports.Rejected,
-	"drop tcp": reports.Delayed, "drop udp": reports.ReplyTimeout,
-	"half-sync tcp": reports.Rejected, "half-sync udp": reports.Rejected,
-	"wrong-backend tcp": reports.Misrouted, "wrong-backend udp": reports.Misrouted,
+var classOf = map[string]record.Class{
+	"flush tcp": record.Refused, "flush udp": record.Rejected,
+	"drop tcp": record.Delayed, "drop udp": record.ReplyTimeout,
+	"half-sync tcp": record.Rejected, "half-sync udp": record.Rejected,
+	"wrong-backend tcp": record.Misrouted, "wrong-backend udp": record.Misrouted,
 }
 
 var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wrong pod, each for a moment on a node of its own", func() {
@@ -137,7 +138,7 @@ var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wr
 // edges is how many attempts of an outage may have met the fault's begin or end, and failed in another way.
 const edges = 2
 
-func expectTruth(t truth, o reports.OutageReport, history *reports.History, l reports.LaneReport) {
+func expectTruth(t truth, o reports.OutageReport, history *record.History, l reports.LaneReport) {
 	GinkgoHelper()
 	Expect(o.LowerMs).To(BeNumerically("<=", t.most), "%s", t)
 	Expect(o.UpperMs).To(BeNumerically(">=", t.least), "%s", t)
@@ -146,7 +147,7 @@ func expectTruth(t truth, o reports.OutageReport, history *reports.History, l re
 	Expect(o.Cause.Text).To(HavePrefix("the proxy on "+t.node+" "), "%s", t)
 	class := classOf[t.kind+" "+t.protocol]
 	Expect(o.Classes[class.String()]).To(BeNumerically(">=", max(1, o.Failed()-edges)), "%s: %v", t, o.Classes)
-	if class == reports.Misrouted {
+	if class == record.Misrouted {
 		Expect(o.Backend).To(HavePrefix("canary-"), "%s", t)
 		return
 	}
@@ -213,7 +214,7 @@ var _ = Describe("a health check that lies", func() {
 		Expect(o.Backend).To(Equal(pods[0].pod))
 		Expect(o.From).To(BeNumerically("~", pods[0].at, 0.5))
 		Expect(o.LowerMs).To(BeNumerically(">=", 29_000))
-		Expect(o.Classes).To(HaveKey(reports.ConnectTimeout.String()))
+		Expect(o.Classes).To(HaveKey(record.ConnectTimeout.String()))
 		Expect(o.Cause.Text).To(ContainSubstring(pods[0].pod))
 		Expect(o.Cause.Text).To(ContainSubstring("it lasted until the lane ended"))
 	})
@@ -225,11 +226,11 @@ type end struct {
 	at        float64
 }
 
-func ended(history *reports.History) (all []end) {
+func ended(history *record.History) (all []end) {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind == reports.EventPod && e.Attrs["state"] == "exited" && strings.HasPrefix(e.Attrs["pod"], "web-") {
+		if e.Kind() == record.KindPod && e.Attrs["state"] == "exited" && strings.HasPrefix(e.Attrs["pod"], "web-") {
 			all = append(all, end{e.Attrs["pod"], e.Attrs["node"], e.At.Seconds()})
 		}
 	}

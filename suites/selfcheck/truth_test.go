@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -30,7 +31,7 @@ func (t truth) String() string {
 }
 
 // truths reads what the proxiers that were started again say of their faults.
-func truths(result *run.Result, history *reports.History) (all []truth) {
+func truths(result *run.Result, history *record.History) (all []truth) {
 	GinkgoHelper()
 	again := secondStarts(history)
 	for _, node := range slices.Sorted(maps.Keys(again)) {
@@ -54,12 +55,12 @@ func truths(result *run.Result, history *reports.History) (all []truth) {
 }
 
 // secondStarts is when the proxier of each node was started again, in seconds of the run.
-func secondStarts(history *reports.History) map[string]float64 {
+func secondStarts(history *record.History) map[string]float64 {
 	GinkgoHelper()
 	seen, again := map[string]bool{}, map[string]float64{}
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind == reports.EventProxy && e.Attrs["state"] == "started" {
+		if e.Kind() == record.KindProxy && e.Attrs["state"] == "started" {
 			if seen[e.Node] {
 				again[e.Node] = e.At.Seconds()
 			}
@@ -79,7 +80,7 @@ func (t truth) meets(o reports.OutageReport) bool {
 }
 
 // podOn is the pod of the measured Service that answered over a node.
-func podOn(history *reports.History, node string) string {
+func podOn(history *record.History, node string) string {
 	GinkgoHelper()
 	for a, err := range history.Attempts() {
 		Expect(err).NotTo(HaveOccurred())

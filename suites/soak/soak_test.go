@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -68,7 +69,7 @@ func losesNothing(name string, seconds int, done string) {
 	r := runs.Report(name)
 	Expect(suites.Lossless(r)).To(Succeed())
 	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one each second")
-	_, err := suites.When(r, float64(seconds), reports.EventStep, "", done)
+	_, err := suites.When(r, float64(seconds), record.KindStep, "", done)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -100,7 +101,7 @@ var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func
 	It("costs connections over them until the balancer leaves them, and nothing else", func() {
 		r := runs.Report("nodes lost")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		_, err := suites.When(r, 3600, reports.EventStep, "", "14 of 14 planned disturbances had their effect")
+		_, err := suites.When(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
@@ -118,7 +119,7 @@ func leavesTooEarly(r *reports.Report) {
 	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 	Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 	for _, o := range r.Lanes[0].Outages {
-		Expect(o.Classes).To(HaveKeyWithValue(reports.ConnectTimeout.String(), o.Failed()), "%+v", o)
+		Expect(o.Classes).To(HaveKeyWithValue(record.ConnectTimeout.String(), o.Failed()), "%+v", o)
 		Expect(o.Cause.Event).To(Equal("pod terminating"), "%+v", o)
 		Expect(o.Cause.Text).To(HavePrefix("the only local pod "), "%+v", o)
 		Expect(o.Cause.Text).To(ContainSubstring(" on "+o.Node+" started terminating"), "%+v", o)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -57,7 +58,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
 		Expect(suites.Explained(result.Report)).To(Succeed())
 		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
-		Expect(result.Report.Subject).To(Equal(reports.Subject{Name: "exec-nftables", Version: "1", Mode: "nftables"}))
+		Expect(result.Report.Subject).To(Equal(record.Subject{Name: "exec-nftables", Version: "1", Mode: "nftables"}))
 		Expect(result.Report.Totals.OK).To(BeNumerically(">", 1000))
 	})
 
@@ -76,11 +77,11 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 })
 
 // firstExit is when the first pod ended, in seconds.
-func firstExit(history *reports.History) float64 {
+func firstExit(history *record.History) float64 {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind == reports.EventPod && e.Attrs["state"] == "exited" {
+		if e.Kind() == record.KindPod && e.Attrs["state"] == "exited" {
 			return e.At.Seconds()
 		}
 	}

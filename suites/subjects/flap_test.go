@@ -12,6 +12,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -37,7 +38,7 @@ func watched(name string) (lane reports.LaneReport, from float64) {
 	lane = laneOf(r, "tcp-new")
 	Expect(lane.Attempts).To(BeNumerically(">=", flapWatch.Seconds()*flapRate))
 	for _, e := range r.Events {
-		if e.Kind == reports.EventStep && e.Object == "watch" && from == 0 {
+		if e.Kind == record.KindStep && e.Object == "watch" && from == 0 {
 			from = e.At
 		}
 	}
@@ -65,17 +66,17 @@ func openToBothPods(name string) {
 	long, began := "", time.Duration(0)
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind == reports.EventLane && e.Attrs["protocol"] == "tcp-long" {
+		if e.Kind() == record.KindLane && e.Attrs["protocol"] == "tcp-long" {
 			long = e.Attrs["id"]
 		}
-		if e.Kind == reports.EventPhase && e.Object == "scenario" {
+		if e.Kind() == record.KindPhase && e.Object == "scenario" {
 			began = e.At
 		}
 	}
 	open := map[string]map[string]bool{}
 	for a, err := range history.Attempts() {
 		Expect(err).NotTo(HaveOccurred())
-		if strconv.Itoa(int(a.Lane)) == long && a.Intended < began && a.Class == reports.OK {
+		if strconv.Itoa(int(a.Lane)) == long && a.Intended < began && a.Class == record.OK {
 			if open[a.Backend] == nil {
 				open[a.Backend] = map[string]bool{}
 			}
@@ -97,7 +98,7 @@ func refusesEachMinute(name string) {
 	Expect(len(lane.Outages)).To(BeNumerically(">=", 3), "%+v", lane.Outages)
 	for i, o := range lane.Outages {
 		Expect(o.From).To(BeNumerically(">", from))
-		Expect(o.Classes).To(HaveKeyWithValue(reports.Rejected.String(), o.Failed()), "%+v", o)
+		Expect(o.Classes).To(HaveKeyWithValue(record.Rejected.String(), o.Failed()), "%+v", o)
 		Expect(o.LowerMs).To(BeNumerically(">", 1000), "%+v", o)
 		Expect(o.UpperMs).To(BeNumerically("<", 31_000), "%+v", o)
 		Expect(o.Cause.Event).To(Equal("kernel removed"), "%+v", o)
@@ -137,7 +138,7 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 		long := laneOf(report("flap v1.12.1"), "tcp-long")
 		Expect(long.Dropped).To(BeNumerically(">=", 8))
 		for _, o := range long.Outages {
-			Expect(o.Classes).To(HaveKeyWithValue(reports.ReplyTimeout.String(), o.Failed()), "%+v", o)
+			Expect(o.Classes).To(HaveKeyWithValue(record.ReplyTimeout.String(), o.Failed()), "%+v", o)
 			Expect(o.Cause.Event).To(Equal("pod unready"), "%+v", o)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -75,7 +76,7 @@ var _ = Describe("busy connections to pods that become ready again", suites.Nigh
 		l := busy("reready kube-proxy")
 		Expect(l.Dropped).To(BeNumerically(">", 0))
 		for _, o := range l.Outages {
-			Expect(o.Classes).To(HaveKeyWithValue(reports.Reset.String(), o.Failed()), "%+v", o)
+			Expect(o.Classes).To(HaveKeyWithValue(record.Reset.String(), o.Failed()), "%+v", o)
 		}
 	})
 

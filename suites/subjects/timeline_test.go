@@ -10,6 +10,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
@@ -19,7 +20,7 @@ import (
 // does the same again.
 var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 	var dir string
-	replay := func(ctx SpecContext, file, version string) (*run.Result, *reports.History) {
+	replay := func(ctx SpecContext, file, version string) (*run.Result, *record.History) {
 		GinkgoHelper()
 		line, err := run.ReadTimeline(file)
 		Expect(err).NotTo(HaveOccurred())
@@ -27,13 +28,13 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		return result, history
 	}
-	judge := func(history *reports.History) museum.Answer {
+	judge := func(history *record.History) museum.Answer {
 		GinkgoHelper()
 		entry, err := museum.Find("k8s-71515")
 		Expect(err).NotTo(HaveOccurred())
-		record, err := museum.Open(history)
+		recorder, err := museum.Open(history)
 		Expect(err).NotTo(HaveOccurred())
-		finding := entry.Judge(record)
+		finding := entry.Judge(recorder)
 		AddReportEntry("finding", finding.Reasons)
 		return finding.Answer
 	}
@@ -43,7 +44,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		first, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
 		Expect(first.Report.Verdict).To(Equal(reports.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
-		second, history := replay(ctx, filepath.Join(first.Dir, "history", reports.TimelineFile), "v1.12.2")
+		second, history := replay(ctx, filepath.Join(first.Dir, "history", record.TimelineFile), "v1.12.2")
 		Expect(second.Report.Verdict).To(Equal(reports.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
 	})

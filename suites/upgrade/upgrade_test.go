@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
@@ -77,7 +78,7 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 		r := report("left")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		gone, again := podless(r)
-		end, err := suites.When(r, again, reports.EventPhase, "", "phase end")
+		end, err := suites.When(r, again, record.KindPhase, "", "phase end")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(end-again).To(BeNumerically(">", 9), "long enough for a proxy that is merely late")
 		// Those of the other nodes had longer to come to refuse than that of node-1, which is the first to end.
@@ -85,7 +86,7 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 			o := only(r.Lanes[0], node)
 			Expect(o.From).To(BeNumerically("~", gone, 1), "%+v", o)
 			Expect(o.To).To(BeNumerically("~", end, 0.5), "%+v", o)
-			Expect(float64(o.Classes[reports.Rejected.String()])/float64(o.Failed())).To(BeNumerically(">", 0.9), "%+v", o)
+			Expect(float64(o.Classes[record.Rejected.String()])/float64(o.Failed())).To(BeNumerically(">", 0.9), "%+v", o)
 			Expect(o.Cause.Event).To(Or(Equal("pod exited"), Equal("pod terminating")), "%+v", o)
 			Expect(o.Cause.Text).To(HaveSuffix("it lasted until the lane ended"), "%+v", o)
 		}
@@ -120,12 +121,12 @@ func only(l reports.LaneReport, node string) reports.OutageReport {
 // podless is when the first pod ended at the scaling to zero, and when the first was ready again.
 func podless(r *reports.Report) (gone, again float64) {
 	GinkgoHelper()
-	scaled, err := suites.When(r, 0, reports.EventStep, "", "scale to 0")
+	scaled, err := suites.When(r, 0, record.KindStep, "", "scale to 0")
 	Expect(err).NotTo(HaveOccurred())
 	first := func(after float64, words string) float64 {
 		at := math.Inf(1)
 		for _, node := range nodes {
-			if t, err := suites.When(r, after, reports.EventPod, node, words); err == nil {
+			if t, err := suites.When(r, after, record.KindPod, node, words); err == nil {
 				at = min(at, t)
 			}
 		}

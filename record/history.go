@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"bufio"
@@ -48,7 +48,11 @@ func OpenHistory(dir string) (*History, error) {
 	return h, nil
 }
 
-// Events yields the events in the order in which they were recorded.
+// Dir is the history folder.
+func (h *History) Dir() string { return h.dir }
+
+// Events yields the events in the order in which they were recorded. After an EventError the events go on; any other error ends
+// them.
 func (h *History) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f, err := os.Open(filepath.Join(h.dir, EventsFile))
@@ -60,12 +64,12 @@ func (h *History) Events() iter.Seq2[Event, error] {
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 1<<20)
 		for n := 1; lines.Scan(); n++ {
-			var e Event
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			e, err := decodeLine(lines.Bytes())
+			if err != nil && !errors.As(err, new(*EventError)) {
 				yield(e, fmt.Errorf("%s:%d: %w", EventsFile, n, err))
 				return
 			}
-			if !yield(e, nil) {
+			if !yield(e, err) {
 				return
 			}
 		}

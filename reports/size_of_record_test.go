@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
-// The promise for a soak at 200 attempts a second, for each hour: AttemptBytes on disk and analysisBytes in memory while the
+// The promise for a soak at 200 attempts a second, for each hour: record.AttemptBytes on disk and analysisBytes in memory while the
 // report is made, for each attempt; and nothing that grows while it is recorded.
 const (
 	soakRate      = 200
@@ -31,22 +33,22 @@ func held() int64 {
 // one in a thousand fails.
 func soakHour(dir string) (grown int64, n int, err error) {
 	const day = 24 * time.Hour
-	w, err := NewHistoryWriter(filepath.Join(dir, "history"), Run{Scenario: "soak"})
+	w, err := record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "soak"})
 	if err != nil {
 		return 0, 0, err
 	}
-	w.Event(Event{At: day, Kind: EventLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
+	w.Event(record.Event{At: day, LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
 		"target": webAddress.String(), "protocol": "tcp-new", "dialMs": "3000", "replyMs": "1000"}})
 	before := held()
 	for n < 3600*soakRate {
 		at := day + time.Duration(n)*time.Second/soakRate
 		node := nodeNames[n%len(nodeNames)]
-		a := Attempt{Lane: 1, Seq: uint64(n), Intended: at, Start: at + 312*time.Microsecond, Connect: 700 * time.Microsecond, Total: 1400 * time.Microsecond,
-			Class: OK, Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(n >> 8), byte(n)}), uint16(20000+n%40000)),
+		a := record.Attempt{Lane: 1, Seq: uint64(n), Intended: at, Start: at + 312*time.Microsecond, Connect: 700 * time.Microsecond, Total: 1400 * time.Microsecond,
+			Class: record.OK, Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(n >> 8), byte(n)}), uint16(20000+n%40000)),
 			Backend: fmt.Sprintf("web-%08x-%d", n/(60*soakRate), n%len(nodeNames)), Node: node, Generation: fmt.Sprintf("%08x", n/(60*soakRate)),
 			TupleAge: 131 * time.Second, Terminating: 1200 * time.Millisecond}
 		if n%1000 == 0 {
-			a.Class, a.Backend, a.Node, a.Generation, a.Detail, a.Total = ConnectTimeout, "", "", "", "ETIMEDOUT", 3*time.Second
+			a.Class, a.Backend, a.Node, a.Generation, a.Detail, a.Total = record.ConnectTimeout, "", "", "", "ETIMEDOUT", 3*time.Second
 			a.Offender = netip.AddrFrom4([4]byte{10, 0, 0, 2})
 		}
 		w.Attempt(a)
@@ -65,14 +67,14 @@ func TestAnHourOfSoakHasItsRoom(t *testing.T) {
 	if grown > writerBytes {
 		t.Errorf("recording %d attempts keeps %d bytes, %d are allowed whatever their number", n, grown, int64(writerBytes))
 	}
-	info, err := os.Stat(filepath.Join(dir, "history", AttemptsFile))
+	info, err := os.Stat(filepath.Join(dir, "history", record.AttemptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := int64(n) * AttemptBytes; info.Size() > most {
+	if most := int64(n) * record.AttemptBytes; info.Size() > most {
 		t.Errorf("%d attempts take %d bytes on disk, %d are allowed", n, info.Size(), most)
 	}
-	h, err := OpenHistory(dir)
+	h, err := record.OpenHistory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

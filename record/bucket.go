@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"encoding/binary"
@@ -49,9 +49,9 @@ func (b *Bucket) check() error {
 		}
 		grouped += g.Count
 	}
-	if numbers == 0 || grouped != numbers || b.Late.count() != numbers || b.Latency.count() != numbers || b.Connect.count() > numbers {
+	if numbers == 0 || grouped != numbers || b.Late.Count() != numbers || b.Latency.Count() != numbers || b.Connect.Count() > numbers {
 		return fmt.Errorf("a bucket of lane %d does not add up: %d numbers, %d attempts, %d starts, %d answers: the file is damaged",
-			b.Lane, numbers, grouped, b.Late.count(), b.Latency.count())
+			b.Lane, numbers, grouped, b.Late.Count(), b.Latency.Count())
 	}
 	return nil
 }

@@ -1,8 +1,7 @@
-package reports
+package record
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ type HistoryWriter struct {
 	attempts *AttemptWriter
 	thinner  *Thinner // nil when every attempt is recorded
 	files    [2]*os.File
-	line     bytes.Buffer
 	err      error
 }
 
@@ -65,14 +63,10 @@ func (w *HistoryWriter) Event(e Event) {
 	if w.thinner != nil {
 		w.thinner.Event(e)
 	}
-	w.line.Reset()
-	encoder := json.NewEncoder(&w.line)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(e); err != nil {
-		w.keep(err)
-		return
+	line, err := e.MarshalJSON()
+	if err == nil {
+		_, err = w.events.Write(append(line, '\n'))
 	}
-	_, err := w.events.Write(w.line.Bytes())
 	w.keep(err)
 }
 

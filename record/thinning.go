@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"cmp"
@@ -6,15 +6,19 @@ import (
 	"time"
 )
 
+// LatenessLimit is how late an attempt may start, or the lane's interval if that is larger: measured in the virtual-clock guest,
+// 1.7 ms under churn.
+const LatenessLimit = 2 * time.Millisecond
+
 // The measures of thinning.
 const (
-	nearby    = 2 * time.Second        // on both sides of a failure and of an event, attempts are kept one by one
-	thinRate  = 10                     // attempts a second below which a lane is kept whole
-	fewest    = 8                      // fewer attempts than this take less room one by one
-	tellSlack = time.Second            // how late an outcome or an event may be told and still count in time
-	perBucket = time.Second            // how long a bucket is
-	late      = latenessLimit          // an attempt later than this is kept: whether a lane fell behind is judged exactly
-	thinBatch = 100 * time.Millisecond // attempts are looked at in batches of this length
+	nearby       = 2 * time.Second        // on both sides of a failure and of an event, attempts are kept one by one
+	thinRate     = 10                     // attempts a second below which a lane is kept whole
+	fewest       = 8                      // fewer attempts than this take less room one by one
+	tellSlack    = time.Second            // how late an outcome or an event may be told and still count in time
+	BucketLength = time.Second            // how long a bucket is
+	late         = LatenessLimit          // an attempt later than this is kept: whether a lane fell behind is judged exactly
+	thinBatch    = 100 * time.Millisecond // attempts are looked at in batches of this length
 )
 
 // Thinner writes attempts one by one near failures and events, and as Buckets elsewhere, so that the room of a record does
@@ -23,14 +27,15 @@ const (
 //
 // What it keeps one by one: all attempts that are not plainly good, or started more than 2 ms late; those within 2 s of
 // such a one or of an event; and on each path the good ones before and after. It keeps whole lanes that prove the
-// detector or have no schedule, that make fewer than ten attempts a second, or that a balancer serves and whose path cannot be told from an
-// attempt alone: all but tcp-new and udp-fresh, and all where the balancer's log tells it.
+// detector or have no schedule, that make fewer than ten attempts a second, and lanes behind a load balancer whose path cannot be
+// computed from an attempt alone: all but tcp-new and udp-fresh, and all where the load balancer's log gives the path.
 //
-// An attempt waits until all that decides about it is known: 3 s and the lane's deadlines. That, and a bucket or two for
-// each lane, is all that it holds. It is not safe for concurrent use; it needs all events, in the order of recording.
+// An attempt waits until all that decides about it is known: 3 s and the lane's deadlines. Memory holds only these and a bucket
+// or two for each lane. It is not safe for concurrent use; it needs all events, in the order of recording.
 type Thinner struct {
 	w     *AttemptWriter
-	known *analysis // the lanes and tables of the balancer so far
+	paths *Paths
+	order []uint16 // ids of lanes, as declared
 	lanes map[uint16]*thinLane
 	marks []time.Duration // of failures and events, in order
 	now   time.Duration   // the latest that is known to have happened
@@ -38,12 +43,12 @@ type Thinner struct {
 
 // NewThinner returns one that writes to w.
 func NewThinner(w *AttemptWriter) *Thinner {
-	return &Thinner{w: w, known: newAnalysis(Run{}), lanes: map[uint16]*thinLane{}}
+	return &Thinner{w: w, paths: NewPaths(), lanes: map[uint16]*thinLane{}}
 }
 
 // thinLane is a lane with its attempts that wait.
 type thinLane struct {
-	*lane
+	*DeclaredLane
 	waiting []Attempt // ordered by start
 	paths   map[pathKey]*thinPath
 	open    []*openBucket
@@ -58,25 +63,44 @@ type thinPath struct {
 // openGood is an attempt that may go into a bucket.
 type openGood struct {
 	attempt Attempt
-	way     choice
+	path    Path
 }
 
-// Event takes note of an event.
+// Event learns of lanes and memberships, and keeps what is near the event.
 func (t *Thinner) Event(e Event) {
-	if e.Kind == EventFlows || e.Kind == EventChoice || e.Kind == EventLog {
+	e = e.typed()
+	switch body := e.Body.(type) {
+	case Flows, Choice, Log:
 		return
+	case Membership:
+		from := e.At
+		if body.From != nil {
+			from = min(*body.From, e.At)
+		}
+		t.mark(from)
+		t.paths.AddMembers(e.At, body)
+	case Lane:
+		t.declare(e.At, body)
 	}
 	t.mark(e.At)
-	if _, table, err := tableOf(e); e.Kind == EventBalancer && err == nil {
-		t.mark(table.from)
+}
+
+// declare starts to thin a lane. Analysis reports a second declaration and one that is impossible as damage.
+func (t *Thinner) declare(at time.Duration, lane Lane) {
+	l, err := Declare(at, lane)
+	if err != nil || slices.Contains(t.order, l.ID) {
+		return
 	}
-	before := len(t.known.lanes)
-	t.known.take(e)
-	for _, l := range t.known.lanes[before:] {
-		if (!l.control || l.role == RolePod) && l.rate >= thinRate {
-			t.lanes[l.id] = &thinLane{lane: l, paths: map[pathKey]*thinPath{}}
-		}
+	t.order = append(t.order, l.ID)
+	if (!l.Control || l.Role == RolePod) && l.Rate >= thinRate {
+		t.lanes[l.ID] = &thinLane{DeclaredLane: l, paths: map[pathKey]*thinPath{}}
 	}
+}
+
+// pathKey tells the paths of a lane apart: a node that left and came back is another path.
+type pathKey struct {
+	node  string
+	since int
 }
 
 // Attempt takes an attempt whose outcome is known. The writer's first error sticks and is returned.
@@ -94,7 +118,7 @@ func (t *Thinner) Attempt(a Attempt) error {
 		i--
 	}
 	l.waiting = slices.Insert(l.waiting, i, a)
-	until := t.now - nearby - l.deadline - tellSlack
+	until := t.now - nearby - l.Deadline - tellSlack
 	if l.waiting[0].Start > until-thinBatch {
 		return nil
 	}
@@ -127,7 +151,7 @@ func (t *Thinner) marked(at time.Duration) bool {
 	return i < len(t.marks) && t.marks[i] <= at+nearby
 }
 
-// forget lets go of marks that no waiting attempt is near to.
+// forget removes marks that no waiting attempt is near to.
 func (t *Thinner) forget() {
 	first := t.now
 	for _, l := range t.lanes {
@@ -141,12 +165,12 @@ func (t *Thinner) forget() {
 
 // decide looks at an attempt when all that is near it is known.
 func (t *Thinner) decide(l *thinLane, a *Attempt) error {
-	ts := t.known.tables[l.frontend()]
-	if len(ts) > 0 && (ts.logged() || !(l.opens() || l.protocol == protocolFresh)) {
+	ms := t.paths.Of(l.Frontend())
+	if len(ms) > 0 && (ms.Logged() || !(l.Opens() || l.Protocol == ProtocolFresh)) {
 		return t.w.Write(*a)
 	}
-	way := t.known.way(l.lane, a)
-	key := pathKey{t.node(way.node), ts.memberSince(way.node, int32(way.epoch))}
+	path := t.paths.Path(l.DeclaredLane, a)
+	key := pathKey{path.Node, ms.MemberSince(path.Node, int32(path.Epoch))}
 	p := l.paths[key]
 	if p == nil {
 		p = &thinPath{}
@@ -159,7 +183,7 @@ func (t *Thinner) decide(l *thinLane, a *Attempt) error {
 		}
 	}
 	if p.good && plain(a) && a.Lateness() >= 0 && a.Lateness() <= late && !t.marked(a.Start) {
-		p.held = &openGood{*a, way}
+		p.held = &openGood{*a, path}
 		return nil
 	}
 	if a.Class != Probe {
@@ -168,17 +192,7 @@ func (t *Thinner) decide(l *thinLane, a *Attempt) error {
 	return t.w.Write(*a)
 }
 
-// node numbers the paths' nodes.
-func (t *Thinner) node(name string) uint16 {
-	i := slices.Index(t.known.nodes, name)
-	if i < 0 {
-		i = len(t.known.nodes)
-		t.known.nodes = append(t.known.nodes, name)
-	}
-	return uint16(i)
-}
-
-// release lets the path's last attempt go, now that the next one is known.
+// release writes or folds the path's last attempt, now that the next one is known.
 func (t *Thinner) release(l *thinLane, p *thinPath, good bool) error {
 	held := p.held
 	if held == nil {
@@ -193,13 +207,13 @@ func (t *Thinner) release(l *thinLane, p *thinPath, good bool) error {
 
 // fold puts an attempt into the bucket of its time, and writes buckets that are over.
 func (t *Thinner) fold(l *thinLane, g *openGood) error {
-	at := g.attempt.Intended / perBucket
+	at := g.attempt.Intended / BucketLength
 	i := slices.IndexFunc(l.open, func(b *openBucket) bool { return b.at == at })
 	if i < 0 {
-		l.open = append(l.open, newOpenBucket(l.id, at))
+		l.open = append(l.open, newOpenBucket(l.ID, at))
 		i = len(l.open) - 1
 	}
-	l.open[i].add(l.lane, g)
+	l.open[i].add(l.DeclaredLane, g)
 	var err error
 	l.open = slices.DeleteFunc(l.open, func(b *openBucket) bool {
 		over := b.at < at-1
@@ -211,11 +225,11 @@ func (t *Thinner) fold(l *thinLane, g *openGood) error {
 	return err
 }
 
-// Close writes what waits: the attempts one by one, because nobody knows what came after.
+// Close writes what waits: the attempts one by one, because their successors are unknown.
 func (t *Thinner) Close() error {
 	var rest []Attempt
-	for _, l := range t.known.lanes {
-		tl := t.lanes[l.id]
+	for _, id := range t.order {
+		tl := t.lanes[id]
 		if tl == nil {
 			continue
 		}
@@ -252,7 +266,7 @@ func newOpenBucket(id uint16, at time.Duration) *openBucket {
 	return &openBucket{Bucket: Bucket{Lane: id, Late: Bins{}, Latency: Bins{}, Connect: Bins{}}, at: at}
 }
 
-func (b *openBucket) add(l *lane, g *openGood) {
+func (b *openBucket) add(l *DeclaredLane, g *openGood) {
 	a := &g.attempt
 	b.seq = append(b.seq, a.Seq)
 	if len(b.seq) < fewest {
@@ -260,23 +274,23 @@ func (b *openBucket) add(l *lane, g *openGood) {
 	} else {
 		b.few = nil
 	}
-	b.Late.add(a.Lateness(), 1)
+	b.Late.Add(a.Lateness(), 1)
 	took := time.Duration(saturate(a.Lateness())) + time.Duration(saturate(a.Total/time.Microsecond))*time.Microsecond
-	b.Latency.add(took, 1)
+	b.Latency.Add(took, 1)
 	b.Slowest = max(b.Slowest, took)
-	if connect := l.connectOf(a); connect > 0 {
-		b.Connect.add(connect, 1)
+	if connect := l.ConnectOf(a); connect > 0 {
+		b.Connect.Add(connect, 1)
 	}
-	one := Group{Path: g.way.node, Table: a.Start, Backend: a.Backend, Node: a.Node, Generation: a.Generation,
+	one := Group{Path: g.path.Node, Table: a.Start, Backend: a.Backend, Node: a.Node, Generation: a.Generation,
 		Terminating: a.Terminating > 0, From: a.Intended, To: a.Intended, Count: 1}
 	for i := range b.Groups {
 		if o := &b.Groups[i]; o.Path == one.Path && o.Backend == one.Backend && o.Node == one.Node && o.Generation == one.Generation &&
-			o.Terminating == one.Terminating && b.epochs[i] == g.way.epoch {
+			o.Terminating == one.Terminating && b.epochs[i] == g.path.Epoch {
 			o.From, o.To, o.Count = min(o.From, one.From), max(o.To, one.To), o.Count+1
 			return
 		}
 	}
-	b.Groups, b.epochs = append(b.Groups, one), append(b.epochs, g.way.epoch)
+	b.Groups, b.epochs = append(b.Groups, one), append(b.epochs, g.path.Epoch)
 }
 
 // write writes the bucket, or its attempts if they are few.

@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 // attempts.bin: the magic, then frames. A frame is 'S' (a string of the table: uvarint length, bytes; ids count from 1)
 // 'A' (an attempt: varints and string ids in the order of Write) or 'B' (a Bucket, in the order of WriteBucket). Writers never go back, so a stream that
 // ends early is readable up to its end, and says that it ended early.
-const attemptsMagic = "hitless attempts 1\n"
+const AttemptsMagic = "hitless attempts 1\n"
 
 // AttemptWriter writes attempts in the form of attempts.bin. It is not safe for concurrent use.
 type AttemptWriter struct {
@@ -26,7 +26,7 @@ type AttemptWriter struct {
 // NewAttemptWriter writes the header to w and returns the writer.
 func NewAttemptWriter(w io.Writer) *AttemptWriter {
 	aw := &AttemptWriter{w: bufio.NewWriterSize(w, 64<<10), strings: map[string]uint64{"": 0}}
-	_, aw.err = aw.w.WriteString(attemptsMagic)
+	_, aw.err = aw.w.WriteString(AttemptsMagic)
 	return aw
 }
 
@@ -123,12 +123,12 @@ var errThinned = errors.New("the record is thinned: it has buckets of attempts w
 // Next returns what comes next, with the errors of Read.
 func (r *AttemptReader) Next() (Entry, error) {
 	if !r.started {
-		head := make([]byte, len(attemptsMagic))
+		head := make([]byte, len(AttemptsMagic))
 		if _, err := io.ReadFull(r.r, head); err != nil {
 			return Entry{}, fmt.Errorf("reading the header of the attempts: %w", midFrame(err))
 		}
-		if string(head) != attemptsMagic {
-			return Entry{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, attemptsMagic)
+		if string(head) != AttemptsMagic {
+			return Entry{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, AttemptsMagic)
 		}
 		r.started = true
 	}

@@ -1,4 +1,4 @@
-package reports
+package record
 
 import "math"
 
@@ -6,9 +6,9 @@ import "math"
 // Where every attempt stands there, the room of a record is a product that is known before the run.
 const AttemptBytes = 64
 
-// thinnedSecondBytes is more than the bucket takes of a second in which nothing happens on a thinned lane: histograms have
+// ThinnedSecondBytes is more than the bucket takes of a second in which nothing happens on a thinned lane: histograms have
 // so many bins at any rate.
-const thinnedSecondBytes = 1750
+const ThinnedSecondBytes = 1750
 
 // LaneBytes bounds the room of a lane's record: attempts a second, for so many seconds.
 func LaneBytes(rate, seconds float64) float64 { return rate * seconds * AttemptBytes }
@@ -20,5 +20,5 @@ func ThinnedLaneBytes(rate, seconds, eventful float64) float64 {
 		return LaneBytes(rate, seconds)
 	}
 	eventful = min(eventful, seconds)
-	return LaneBytes(rate, eventful) + (seconds-eventful)*math.Min(thinnedSecondBytes, rate*AttemptBytes)
+	return LaneBytes(rate, eventful) + (seconds-eventful)*math.Min(ThinnedSecondBytes, rate*AttemptBytes)
 }

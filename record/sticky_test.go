@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"net/netip"
@@ -27,7 +27,7 @@ func (m *flowModel) packet(source netip.AddrPort, nodes []string) string {
 func changesOf(t *rapid.T) (at []int, nodes [][]string, made []any) {
 	last := 10
 	for range rapid.IntRange(1, 8).Draw(t, "tables") {
-		some := nodesInOrder(rapid.SliceOfN(rapid.SampledFrom(nodeNames), 0, 3).Draw(t, "nodes")...)
+		some := drawnNodes(t)
 		text := ""
 		for i, n := range some {
 			if i > 0 {
@@ -48,18 +48,18 @@ func TestAFlowOfDatagramsIsFollowed(t *testing.T) {
 		ts := tablesFor(t, made...)
 		gap := time.Duration(rapid.SampledFrom([]int{1, 10, 100}).Draw(rt, "gap, ms")) * time.Millisecond
 		source := netip.AddrPortFrom(netip.MustParseAddr("10.200.0.1"), uint16(rapid.IntRange(1, 65535).Draw(rt, "port")))
-		l := &lane{protocol: protocolSticky, address: webAddress, gap: gap, declared: 20 * time.Millisecond}
+		l := &DeclaredLane{Lane: Lane{Protocol: ProtocolSticky}, Address: webAddress, Interval: gap, Declared: 20 * time.Millisecond}
 		model := &flowModel{}
 		for k := range 200 {
-			a := Attempt{Start: l.declared + time.Duration(k)*gap, Source: source, TupleAge: gap}
+			a := Attempt{Start: l.Declared + time.Duration(k)*gap, Source: source, TupleAge: gap}
 			i := 0 // the last table that had begun to apply, 2 ms before it was complete
 			for i+1 < len(at) && a.Start >= time.Duration(at[i+1]-2)*time.Millisecond {
 				i++
 			}
 			want := model.packet(source, nodes[i])
-			got := l.chooseKept(ts, &a)
-			if got.node != want || got.epoch != i {
-				rt.Fatalf("attempt %d at %v: path over %q by table %d, the balancer sent it to %q by table %d (%v)", k, a.Start, got.node, got.epoch, want, i, made)
+			got := l.stickyPath(ts, &a)
+			if got.Node != want || got.Epoch != i {
+				rt.Fatalf("attempt %d at %v: path over %q by table %d, the balancer sent it to %q by table %d (%v)", k, a.Start, got.Node, got.Epoch, want, i, made)
 			}
 		}
 	})
@@ -69,11 +69,11 @@ func TestAFlowOfDatagramsIsFollowed(t *testing.T) {
 func TestTheAnswerTellsDuringAChange(t *testing.T) {
 	ts := tablesFor(t, 10, "node-1,node-2", 1000, "node-2")
 	source := sourceFor(t, 2, 0)
-	l := &lane{protocol: protocolSticky, address: webAddress, gap: 10 * time.Millisecond, declared: 100 * time.Millisecond, local: true}
+	l := &DeclaredLane{Lane: Lane{Protocol: ProtocolSticky, Local: true}, Address: webAddress, Interval: 10 * time.Millisecond, Declared: 100 * time.Millisecond}
 	for answered, want := range map[string]string{"node-1": "node-1", "node-2": "node-2", "": "node-2"} {
 		a := Attempt{Start: 999 * time.Millisecond, Source: source, Node: answered, TupleAge: time.Millisecond}
-		if got := l.chooseKept(ts, &a); got.node != want {
-			t.Errorf("answered by %q: path over %q, want %q", answered, got.node, want)
+		if got := l.stickyPath(ts, &a); got.Node != want {
+			t.Errorf("answered by %q: path over %q, want %q", answered, got.Node, want)
 		}
 	}
 }
@@ -83,9 +83,9 @@ func TestAKeptConnectionKeepsItsNode(t *testing.T) {
 	const ms = time.Millisecond
 	ts := tablesFor(t, 10, "node-1,node-2", 1000, "node-2", 2000, "node-1,node-2")
 	one, two := sourceFor(t, 2, 0), sourceFor(t, 2, 1)
-	a := newAnalysis(Run{})
-	l := &lane{protocol: protocolReuse, address: webAddress, gap: 10 * ms}
-	a.tables[l.frontend()] = ts
+	a := NewPaths()
+	l := &DeclaredLane{Lane: Lane{Protocol: ProtocolReuse}, Address: webAddress, Interval: 10 * ms}
+	a.members[l.Frontend()] = ts
 	for i, c := range []struct {
 		start, age time.Duration
 		source     netip.AddrPort
@@ -101,15 +101,22 @@ func TestAKeptConnectionKeepsItsNode(t *testing.T) {
 		{2510 * ms, 10 * ms, one, "node-1"},
 	} {
 		at := Attempt{Start: c.start, Source: c.source, TupleAge: c.age}
-		if got := a.way(l, &at); got.node != c.want {
-			t.Errorf("attempt %d: path over %q, want %q", i, got.node, c.want)
+		if got := a.Path(l, &at); got.Node != c.want {
+			t.Errorf("attempt %d: path over %q, want %q", i, got.Node, c.want)
 		}
 	}
 	for i := range ts {
 		ts[i].sticky = false
 	}
 	at := Attempt{Start: 1500 * ms, Source: one, TupleAge: 10 * ms}
-	if got := a.way(l, &at); got.node != "node-2" {
-		t.Errorf("with rehash: path over %q, want node-2", got.node)
+	if got := a.Path(l, &at); got.Node != "node-2" {
+		t.Errorf("with rehash: path over %q, want node-2", got.Node)
 	}
+}
+
+// drawnNodes draws some of three nodes, in order.
+func drawnNodes(t *rapid.T) []string {
+	some := rapid.SliceOfN(rapid.SampledFrom([]string{"node-1", "node-2", "node-3"}), 0, 3).Draw(t, "nodes")
+	slices.Sort(some)
+	return slices.Compact(some)
 }

@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"maps"
@@ -28,15 +28,15 @@ func binTop(bin uint16) time.Duration {
 }
 
 // add counts a duration n times.
-func (b Bins) add(d time.Duration, n uint64) { b[binOf(d)] += n }
+func (b Bins) Add(d time.Duration, n uint64) { b[binOf(d)] += n }
 
-func (b Bins) merge(o Bins) {
+func (b Bins) Merge(o Bins) {
 	for bin, n := range o {
 		b[bin] += n
 	}
 }
 
-func (b Bins) count() uint64 {
+func (b Bins) Count() uint64 {
 	var n uint64
 	for _, k := range b {
 		n += k
@@ -44,35 +44,35 @@ func (b Bins) count() uint64 {
 	return n
 }
 
-// weighted is a value that stands for several.
-type weighted struct {
-	value time.Duration
-	n     uint64
+// Weighted is a value that stands for several.
+type Weighted struct {
+	Value time.Duration
+	N     uint64
 }
 
 // append appends the longest durations of the bins with their counts, in order.
-func (b Bins) append(values []weighted) []weighted {
+func (b Bins) Append(values []Weighted) []Weighted {
 	for _, bin := range slices.Sorted(maps.Keys(b)) {
-		values = append(values, weighted{binTop(bin), b[bin]})
+		values = append(values, Weighted{binTop(bin), b[bin]})
 	}
 	return values
 }
 
-// quantileOf returns the q-quantile (0 to 1) of values, which it puts in order: the smallest with at least that share at or
+// QuantileOf returns the q-quantile (0 to 1) of values, which it puts in order: the smallest with at least that share at or
 // below it.
-func quantileOf(values []weighted, q float64) time.Duration {
-	byValue := func(a, b weighted) int { return int(max(-1, min(1, a.value-b.value))) }
+func QuantileOf(values []Weighted, q float64) time.Duration {
+	byValue := func(a, b Weighted) int { return int(max(-1, min(1, a.Value-b.Value))) }
 	if !slices.IsSortedFunc(values, byValue) {
 		slices.SortFunc(values, byValue)
 	}
 	var all uint64
 	for _, v := range values {
-		all += v.n
+		all += v.N
 	}
 	var below uint64
 	for _, v := range values {
-		if below += v.n; float64(below) >= q*float64(all) {
-			return v.value
+		if below += v.N; float64(below) >= q*float64(all) {
+			return v.Value
 		}
 	}
 	return 0

@@ -1,6 +1,6 @@
 //go:build netns
 
-package reports
+package record
 
 import (
 	"encoding/json"

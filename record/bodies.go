@@ -1,0 +1,258 @@
+package record
+
+import (
+	"net/netip"
+	"time"
+)
+
+// The bodies of events, in the order of Kinds. The tag names the attribute in events.ndjson; see codec.go for its options.
+
+// Lane declares a lane. A control lane never counts as the subject's loss.
+type Lane struct {
+	ID          uint16        `attr:"id,required"`
+	Name        string        `attr:"name"`
+	Client      string        `attr:"client"`
+	Target      string        `attr:"target"` // address:port
+	Protocol    string        `attr:"protocol"`
+	Policy      string        `attr:"policy"`
+	Close       string        `attr:"close"`
+	Rate        float64       `attr:"rate,required"` // attempts per second
+	Dial        time.Duration `attr:"dialMs"`
+	Reply       time.Duration `attr:"replyMs"`
+	Service     string        `attr:"service,omitempty"`
+	Local       bool          `attr:"local,with=service"` // behind externalTrafficPolicy: Local
+	Node        string        `attr:"node,omitempty"`     // all attempts go over it; empty when a load balancer chooses
+	Control     bool          `attr:"control,omitempty"`
+	Partial     bool          `attr:"partial,omitempty"`     // the scenario ends the lane before the run is over
+	Connections int           `attr:"connections,omitempty"` // of a tcp-long lane
+	Stall       time.Duration `attr:"stallMs,omitempty"`     // of a tcp-long lane
+	Role        string        `attr:"role,omitempty"`        // RoleFresh or RolePod, of a control lane that does not prove the detector
+	Beside      string        `attr:"beside,omitempty"`      // with RoleFresh: name of the lane whose connections it accompanies
+	Pod         string        `attr:"pod,omitempty"`         // with RolePod
+	Worker      string        `attr:"worker,omitempty"`      // of a fleet
+	Workers     int           `attr:"workers,omitempty"`     // how many the fleet should have
+	Joined      bool          `attr:"joined,omitempty"`      // the worker was to begin later than the others
+}
+
+// Phase begins a phase: Object is setup, baseline, proof, scenario, settle or end. It lasts until the next one.
+type Phase struct{}
+
+// Step is a step of the scenario.
+type Step struct {
+	State string `attr:"state"` // begin, end or failed
+	Error string `attr:"error,omitempty"`
+}
+
+// Rollout is an observed rollout of a workload.
+type Rollout struct {
+	State      string `attr:"state"` // begin or end
+	Generation string `attr:"generation"`
+}
+
+// Pod is a change in a pod's life.
+type Pod struct {
+	State      string `attr:"state"` // created, started, ready, unready, terminating, sigterm, exited or removed
+	Pod        string `attr:"pod"`
+	Node       string `attr:"node"`
+	IP         string `attr:"ip,omitempty"`
+	Generation string `attr:"generation"`
+}
+
+// Endpoint is a change of an endpoint in an EndpointSlice.
+type Endpoint struct {
+	Service string `attr:"service"`
+	Address string `attr:"address"`
+	Pod     string `attr:"pod"`
+	State   string `attr:"state"` // ready, serving-terminating, terminating, unready or removed
+}
+
+// Service is a change of the measured Service by the scenario. A deleted Service is absent until it is created.
+type Service struct {
+	Service string `attr:"service"`
+	State   string `attr:"state"`  // changed, deleted or created
+	Fields  string `attr:"fields"` // changed fields of the spec, comma separated
+}
+
+// Proxy is a change of the subject on a node; Object is the subject.
+type Proxy struct {
+	State string `attr:"state"` // started, ready, exited, killed, stopped, continued, synced, flushed, cleanup or restored
+}
+
+// Node is a change of a node's power.
+type Node struct {
+	State string `attr:"state"` // off or on
+}
+
+// Interference is something on a node that belongs neither to the proxy nor to the lab, such as another program's rule. It
+// explains failures from its begin to its end.
+type Interference struct {
+	State string `attr:"state"` // begin or end
+	ID    string `attr:"id"`
+	What  string `attr:"what"` // a clause that names it
+}
+
+// HealthCheck is a health check of the load balancer whose result changed; Object is the Service.
+type HealthCheck struct {
+	Result string `attr:"result"` // pass or fail
+	Status string `attr:"status"`
+	Target string `attr:"target"`
+	Count  int    `attr:"count"` // results in a row
+}
+
+// Membership is a change of the nodes that the load balancer sends new connections of one Service port to. At is when it
+// was complete.
+type Membership struct {
+	Service  string         `attr:"service"`
+	Address  netip.Addr     `attr:"address,required"`
+	Port     uint16         `attr:"port,required"`
+	Protocol string         `attr:"protocol"`
+	Nodes    []string       `attr:"nodes"`              // in the order that the choice counts in
+	All      []string       `attr:"all"`                // every node, likewise
+	Policy   string         `attr:"policy"`             // sticky, rehash (see PickNode) or roundrobin (see Flows)
+	Seed     *uint32        `attr:"seed"`               // of sticky and rehash
+	From     *time.Duration `attr:"fromNs"`             // when the change began; nil: at once
+	Reloaded bool           `attr:"reloaded,omitempty"` // the load balancer restarted with it
+}
+
+// Flows are the nodes that a terminating load balancer gave some connections to.
+type Flows struct {
+	Service  string     `attr:"service"`
+	Address  netip.Addr `attr:"address,required"`
+	Port     uint16     `attr:"port,required"`
+	Protocol string     `attr:"protocol"`
+	Flows    FlowList   `attr:"flows"`
+}
+
+// KernelChange is one change of a node's kernel table as the kernel or the proxy's log reports it.
+type KernelChange struct {
+	Table   string `attr:"table"`   // ipvs
+	Change  string `attr:"change"`  // added, removed or weight
+	Service string `attr:"service"` // address:port
+	Backend string `attr:"backend"` // address:port
+	Weight  *int   `attr:"weight,omitempty"`
+}
+
+// KernelTable is the state of one Service address in a node's kernel table, when a look found it changed. At is when it was
+// found.
+type KernelTable struct {
+	Table    string         `attr:"table"` // ipvs or nftables (iptables included)
+	Address  netip.Addr     `attr:"address,required"`
+	Port     uint16         `attr:"port,required"`
+	Protocol string         `attr:"protocol"`
+	State    string         `attr:"state"` // present or absent
+	Backends BackendList    `attr:"backends"`
+	From     *time.Duration `attr:"fromNs,omitempty"` // it changed after this; nil at a node's first look
+	By       string         `attr:"by,omitempty"`     // program that changed it, where the kernel reports it
+}
+
+// Choice is the backend that a node's kernel gave a failed attempt, as its connection tracking showed afterwards. Without a
+// node the backend is invalid.
+type Choice struct {
+	Lane    uint16         `attr:"lane,required"`
+	Seq     uint64         `attr:"seq,required"`
+	Backend netip.AddrPort `attr:"backend,omitempty"`
+}
+
+// Fault is a known fault that hitless injected.
+type Fault struct {
+	Fault   string         `attr:"fault"` // drop, refuse, reset, wrong or flush
+	State   string         `attr:"state"` // begin or end
+	ID      string         `attr:"id"`
+	Lane    string         `attr:"lane,omitempty"`    // the lane that must detect it
+	Control bool           `attr:"control,omitempty"` // it proves the detector
+	Target  string         `attr:"target,omitempty"`  // address:port
+	From    *time.Duration `attr:"fromNs,omitempty"`  // at its begin: the earliest instant at which it was in force
+	Until   *time.Duration `attr:"untilNs,omitempty"` // at its end: the latest
+}
+
+// Log is a line of a program's log, or a remark of hitless.
+type Log struct {
+	Program string         `attr:"program,omitempty"`
+	Level   string         `attr:"level,omitempty"`
+	Quiet   *time.Duration `attr:"quietNs,omitempty"` // how long the log has had no line
+}
+
+// ClockBound is the largest error of a fleet worker's clock against the run's. The times of the lane's attempts are true to
+// within the largest of them.
+type ClockBound struct {
+	Lane  uint16        `attr:"lane,required"`
+	Bound time.Duration `attr:"boundNs,required"`
+}
+
+// MissingRecord is a time in which a fleet worker made attempts, or may have, that are not in the record. Text gives the
+// reason.
+type MissingRecord struct {
+	Lane uint16        `attr:"lane,required"`
+	From time.Duration `attr:"fromNs,required"`
+	To   time.Duration `attr:"toNs,required"`
+	Seq  uint64        `attr:"seq,required"` // every lower number is in the record
+}
+
+// Skipped is a lane that the run could not measure: Object is its name, Text the reason.
+type Skipped struct{}
+
+// Guard is a guard of the measurement that tripped: the run is invalid, Text gives the reason.
+type Guard struct{}
+
+// The kinds of the bodies.
+const (
+	KindLane          Kind = "lane"
+	KindPhase         Kind = "phase"
+	KindStep          Kind = "step"
+	KindRollout       Kind = "rollout"
+	KindPod           Kind = "pod"
+	KindEndpoint      Kind = "endpoint"
+	KindService       Kind = "service"
+	KindProxy         Kind = "proxy"
+	KindNode          Kind = "node"
+	KindInterference  Kind = "foreign"
+	KindHealthCheck   Kind = "health"
+	KindMembership    Kind = "balancer"
+	KindFlows         Kind = "flows"
+	KindKernelChange  Kind = "kernel"
+	KindKernelTable   Kind = "table"
+	KindChoice        Kind = "choice"
+	KindFault         Kind = "injected"
+	KindLog           Kind = "log"
+	KindClockBound    Kind = "clock"
+	KindMissingRecord Kind = "gap"
+	KindSkipped       Kind = "skipped"
+	KindGuard         Kind = "guard"
+)
+
+// bodies has the zero body of each kind. An event of another kind is damage to the record.
+var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
+	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}}
+
+// Kinds returns all kinds, in a fixed order.
+func Kinds() []Kind {
+	all := make([]Kind, len(bodies))
+	for i, b := range bodies {
+		all[i] = b.Kind()
+	}
+	return all
+}
+
+// Kind implements Body.
+func (Lane) Kind() Kind          { return KindLane }
+func (Phase) Kind() Kind         { return KindPhase }
+func (Step) Kind() Kind          { return KindStep }
+func (Rollout) Kind() Kind       { return KindRollout }
+func (Pod) Kind() Kind           { return KindPod }
+func (Endpoint) Kind() Kind      { return KindEndpoint }
+func (Service) Kind() Kind       { return KindService }
+func (Proxy) Kind() Kind         { return KindProxy }
+func (Node) Kind() Kind          { return KindNode }
+func (Interference) Kind() Kind  { return KindInterference }
+func (HealthCheck) Kind() Kind   { return KindHealthCheck }
+func (Membership) Kind() Kind    { return KindMembership }
+func (Flows) Kind() Kind         { return KindFlows }
+func (KernelChange) Kind() Kind  { return KindKernelChange }
+func (KernelTable) Kind() Kind   { return KindKernelTable }
+func (Choice) Kind() Kind        { return KindChoice }
+func (Fault) Kind() Kind         { return KindFault }
+func (Log) Kind() Kind           { return KindLog }
+func (ClockBound) Kind() Kind    { return KindClockBound }
+func (MissingRecord) Kind() Kind { return KindMissingRecord }
+func (Skipped) Kind() Kind       { return KindSkipped }
+func (Guard) Kind() Kind         { return KindGuard }

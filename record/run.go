@@ -1,0 +1,81 @@
+package record
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Attempt is one intended probe. All times are offsets from the start of the run on CLOCK_MONOTONIC.
+type Attempt struct {
+	Lane     uint16        // id of the lane, declared by an EventLane event
+	Seq      uint64        // number within the lane, from 0, without gaps
+	Intended time.Duration // when the schedule said that it starts; an outcome is charged to this instant
+	Start    time.Duration // when it really started; Start-Intended is the lateness
+	Connect  time.Duration // from Start until the connection was established; 0 if it never was
+	Total    time.Duration // from Start until the outcome was known
+	Class    Class
+	Retrans  uint8          // TCP_INFO tcpi_total_retrans after the connect phase
+	Source   netip.AddrPort // the client's end of the five-tuple
+	// TupleAge is the time since this five-tuple was last used, 0 when never before. On a connection that stays open
+	// (tcp-long) it is the connection's age, 0 for the attempt that opened it.
+	TupleAge time.Duration
+
+	Backend     string        // pod that answered, in its own words; empty without an answer
+	Node        string        // node of that pod, in its own words
+	Generation  string        // pod-template-hash of that pod
+	Terminating time.Duration // how long that pod had been shutting down when it answered; 0 when it was not
+
+	Offender netip.Addr // sender of the ICMP error, if any
+	Detail   string     // errno or short text; bounded vocabulary, never with ports or addresses
+}
+
+// Lateness is how much later than intended the attempt started.
+func (a Attempt) Lateness() time.Duration { return a.Start - a.Intended }
+
+// Run says what was run: the part of the history that is known before its first event. It is history/run.json.
+type Run struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	Scenario      string            `json:"scenario"`
+	Parameters    map[string]string `json:"parameters"`
+	Seed          int64             `json:"seed"`
+	Kernel        Kernel            `json:"kernel"`
+	Clock         string            `json:"clock"` // real or virtual
+	Subject       Subject           `json:"subject"`
+	ControlPlane  string            `json:"controlPlane"` // kube or replay; a live one's version
+	Nodes         []string          `json:"nodes"`
+	InputsSha256  string            `json:"inputsSha256"`
+	Command       string            `json:"command"` // the one command that repeats this run
+	Budget        Budget            `json:"budget"`
+	Record        string            `json:"record,omitempty"` // RecordThinned, or empty: every attempt stands in the record
+}
+
+// RoleFresh is the role of a control lane without a schedule: each of its attempts is a new connection, tried at the moment
+// at which an established connection of the lane that it is beside failed, or began to stall. Its declared rate is that
+// lane's. Its outcomes tell what was lost, and are no loss of their own.
+const RoleFresh = "fresh"
+
+// RolePod is the role of a control lane to the own address of a pod of the measured Service, past its proxies. What fails
+// there too is the pod's loss or the network's.
+const RolePod = "pod"
+
+// RecordThinned says that the record has buckets of attempts where nothing happened, see Thinner.
+const RecordThinned = "thinned"
+
+// Kernel says where the proxies ran.
+type Kernel struct {
+	Kind    string `json:"kind"` // vm, host, or cluster: a live one
+	Release string `json:"release"`
+}
+
+// Subject is the proxy under test.
+type Subject struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Mode    string `json:"mode"`
+}
+
+// Budget is the loss that the user accepts, in connections; never a success ratio.
+type Budget struct {
+	Dropped int `json:"dropped"`
+	Delayed int `json:"delayed"`
+}
