@@ -1,10 +1,9 @@
-// Package bench measures what a proxy costs: the time from a write to the API until the kernel has it, CPU, memory and
-// netlink messages, for each subject at each number of Services. It runs inside the lab's kernel, on the lab's replay
-// control plane. It knows nothing of connections; those are for probes.
+// Package bench measures the cost of a proxy for each number of Services: the time from a write to the API until the kernel serves
+// the change, CPU, memory and netlink messages. It runs in the lab's kernel on the replay control plane and makes no connections.
 //
-// Each subject gets a node of its own, the same objects and the same changes. A time begins with the write in the API
-// server, which is part of this program, and ends when this program sees the change in the kernel: by IPVS's own interface
-// or in the nftables tables, at least every 0.2 ms or 0.5 % of the time that has passed.
+// Each subject has a node of its own and gets the same objects and changes. A time starts at the write in the API server, which is
+// part of this program, and ends when this program reads the change from IPVS or nftables. It reads at least every 0.2 ms or 0.5 %
+// of the elapsed time.
 package bench
 
 import (
@@ -30,26 +29,26 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// Scenario is the scenario of a plan that is such a measurement; its parameters are those of Plan.
+// Scenario is the name of the benchmark as a scenario of a run's plan; its parameters are those of Plan.
 const Scenario = "bench-proxier"
 
-// ResultFile is the file of a run's folder that has the rows.
+// ResultFile is the file with the rows in a run's directory.
 const ResultFile = "bench/rows.json"
 
-// Plan says what is measured.
+// Plan is one benchmark.
 type Plan struct {
 	Subjects []Subject
 	Services []int // how many, ascending
-	Repeat   int   // how often a change is measured; its time is the median
+	Repeat   int   // measurements of each change; the result is their median
 }
 
-// Subject is a proxy with perhaps another time between its passes than its default.
+// Subject is a proxy, optionally with a minimum sync period.
 type Subject struct {
 	subject.Spec
 	MinSync string // a duration; empty for the subject's default
 }
 
-// minSync separates a subject's name from the time between its passes.
+// minSync separates a subject's name from its minimum sync period.
 const minSync = "?minSync="
 
 // String is the form that ParseSubject reads.
@@ -71,12 +70,12 @@ func ParseSubject(text string) (Subject, error) {
 		return Subject{}, fmt.Errorf("subject %q: %w; give a duration such as 0s after %s", text, err, minSync)
 	}
 	if spec.Exec != nil || spec.Mode == "iptables" {
-		return Subject{}, fmt.Errorf("subject %q: its kernel state is not one that this measures; give bundled or a kube-proxy in mode ipvs or nftables", text)
+		return Subject{}, fmt.Errorf("subject %q: its kernel state cannot be read by the benchmark; give bundled or a kube-proxy in mode ipvs or nftables", text)
 	}
 	return Subject{spec, period}, nil
 }
 
-// Parameters are the plan's form in a run's plan.
+// Parameters encodes the plan as parameters of a run.
 func (p Plan) Parameters() map[string]string {
 	var subjects, services []string
 	for _, s := range p.Subjects {
@@ -88,7 +87,7 @@ func (p Plan) Parameters() map[string]string {
 	return map[string]string{"subjects": strings.Join(subjects, ","), "services": strings.Join(services, ","), "repeat": strconv.Itoa(p.Repeat)}
 }
 
-// ParsePlan reads what Parameters wrote.
+// ParsePlan decodes Parameters.
 func ParsePlan(parameters map[string]string) (Plan, error) {
 	var p Plan
 	for text := range strings.SplitSeq(parameters["subjects"], ",") {
@@ -97,7 +96,7 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 			return p, err
 		}
 		if v := p.KubeProxy(); v.Version != "" && s.Name == "kube-proxy" && s.Version != v.Version {
-			return p, fmt.Errorf("%s beside %s: one version of kube-proxy can be measured at a time", s, v)
+			return p, fmt.Errorf("%s and %s: a benchmark can have one version of kube-proxy", s, v)
 		}
 		p.Subjects = append(p.Subjects, s)
 	}
@@ -109,8 +108,8 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 		p.Services = append(p.Services, n)
 	}
 	var err error
-	if p.Repeat, err = strconv.Atoi(parameters["repeat"]); err != nil || p.Repeat < 1 || p.Repeat+counted > steps {
-		return p, fmt.Errorf("%q times: give a number from 1 to %d", parameters["repeat"], steps-counted)
+	if p.Repeat, err = strconv.Atoi(parameters["repeat"]); err != nil || p.Repeat < 1 || p.Repeat+messageCounts > steps {
+		return p, fmt.Errorf("%q times: give a number from 1 to %d", parameters["repeat"], steps-messageCounts)
 	}
 	if n := len(p.Subjects) * len(p.Services); n > topology.MaxNodes {
 		return p, fmt.Errorf("%d measurements: a lab has room for %d", n, topology.MaxNodes)
@@ -118,7 +117,7 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 	return p, nil
 }
 
-// KubeProxy is the kube-proxy that the plan needs, or the bundled proxier when it needs none.
+// KubeProxy returns the kube-proxy that the plan needs, or the bundled proxier when it needs none.
 func (p Plan) KubeProxy() subject.Spec {
 	for _, s := range p.Subjects {
 		if s.Name == "kube-proxy" {
@@ -128,7 +127,7 @@ func (p Plan) KubeProxy() subject.Spec {
 	return subject.Bundled
 }
 
-// Config is what a measurement needs of the lab.
+// Config is the environment of a benchmark.
 type Config struct {
 	Dir      string // for state and logs
 	Program  string // hitless
@@ -138,7 +137,7 @@ type Config struct {
 	Save     func(name string, data []byte) // a file for the run's folder
 }
 
-// bench is one measurement under way.
+// bench is a running benchmark.
 type bench struct {
 	Config
 	plan       Plan
@@ -149,12 +148,12 @@ type bench struct {
 	counter    *counter
 }
 
-// Run measures, and saves the rows after each of them, so that an early end leaves those that are complete.
+// Run runs the benchmark. It saves the rows after each one, so that an early end keeps the complete ones.
 func Run(ctx context.Context, plan Plan, cfg Config) (err error) {
-	// The observer sits in system calls, and must not keep the API server from running meanwhile.
+	// The API server must run while the observer is in system calls.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	// What runs here otherwise has a limit of memory below what thousands of Services take: it would do nothing but collect, on the
-	// CPU that it shares with the subject.
+	// Thousands of Services exceed the memory limit of other runs: the garbage collector would use up the CPU that the subject
+	// shares.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	b := &bench{Config: cfg, plan: plan, fleet: newFleet(replay.New())}

@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-func TestPlansComeBackFromTheirParameters(t *testing.T) {
+func TestPlanRoundTrip(t *testing.T) {
 	want := Plan{Services: []int{100, 1000}, Repeat: 3}
 	for _, text := range DefaultSubjects {
 		s, err := ParseSubject(text)
@@ -22,11 +22,11 @@ func TestPlansComeBackFromTheirParameters(t *testing.T) {
 		want.Subjects = append(want.Subjects, s)
 	}
 	if got, err := ParsePlan(want.Parameters()); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the plan came back as %+v, %v", got, err)
+		t.Errorf("the decoded plan is %+v, %v", got, err)
 	}
 }
 
-func TestPlansThatCannotBeMeasured(t *testing.T) {
+func TestInvalidPlans(t *testing.T) {
 	for subjects, services := range map[string]string{
 		"kube-proxy@v1.37.1/iptables":                     "100",
 		"kube-proxy@v1.37.1/ipvs?minSync=one":             "100",
@@ -41,22 +41,22 @@ func TestPlansThatCannotBeMeasured(t *testing.T) {
 	}
 }
 
-// Every pod's address is its own, or the kernel would have what a change asks for before it was made.
-func TestNoAddressComesTwice(t *testing.T) {
+// Addresses are unique: the kernel would serve a change with an old address before the write.
+func TestAddressesAreUnique(t *testing.T) {
 	f := newFleet(replay.New())
 	if err := f.grow(20); err != nil {
 		t.Fatal(err)
 	}
-	for i := range f.roll.reals {
+	for i := range f.roll.pods {
 		if err := f.replace(f.roll, i); err != nil {
 			t.Fatal(err)
 		}
 	}
 	seen := map[netip.Addr]bool{}
-	for _, v := range f.virtuals() {
-		for _, a := range append([]netip.Addr{v.addr}, v.reals...) {
+	for _, v := range f.services() {
+		for _, a := range append([]netip.Addr{v.addr}, v.pods...) {
 			if seen[a] {
-				t.Fatalf("%s comes twice", a)
+				t.Fatalf("%s is used twice", a)
 			}
 			seen[a] = true
 		}
@@ -87,7 +87,7 @@ func (p *fakeProbe) Serves(address netip.AddrPort, _ []netip.AddrPort) (bool, er
 func (p *fakeProbe) Close() {}
 
 func TestObserverEndsWhenAllAreServed(t *testing.T) {
-	all := []*virtual{{addr: clusterIP(1)}, {addr: clusterIP(2)}, {addr: clusterIP(3)}}
+	all := []*service{{addr: clusterIP(1)}, {addr: clusterIP(2)}, {addr: clusterIP(3)}}
 	for _, after := range []bool{false, true} {
 		p := &fakeProbe{after: after, checks: map[netip.AddrPort]int{}}
 		ticks := time.Duration(0)
@@ -110,7 +110,7 @@ func TestObserverEndsWhenAllAreServed(t *testing.T) {
 }
 
 func TestObserverErrors(t *testing.T) {
-	never := []*virtual{{addr: clusterIP(250)}}
+	never := []*service{{addr: clusterIP(250)}}
 	dead, blind := errors.New("dead"), errors.New("blind")
 	for name, c := range map[string]struct {
 		probe *fakeProbe
@@ -122,7 +122,7 @@ func TestObserverErrors(t *testing.T) {
 		"the time is over":          {&fakeProbe{checks: map[netip.AddrPort]int{}}, nil, "were not in the kernel"},
 	} {
 		ticks := time.Duration(0)
-		o := observer{now: func() time.Duration { ticks += within; return ticks }, alive: func() error { return c.alive }}
+		o := observer{now: func() time.Duration { ticks += timeout; return ticks }, alive: func() error { return c.alive }}
 		if _, err := o.wait(context.Background(), 0, c.probe, never); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -141,7 +141,7 @@ func TestTableOfRows(t *testing.T) {
 	}
 }
 
-func TestTheGateSeesWhatGrows(t *testing.T) {
+func TestGate(t *testing.T) {
 	two, many := 2, 661
 	row := func(services int, changeMs, serviceMs float64, messages *int) Row {
 		return Row{Subject: "bundled", MinSync: "default", Services: services, EndpointChangeMs: changeMs, EndpointChangeCPUMs: changeMs / 2,

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counter counts requests by netlink to the kernel, whoever sends them, by probes on the functions that take one request
-// each. nftables takes its transactions apart before that, so each kind of change has a function of its own there.
+// counter counts the netlink requests of all programs by kprobes on the kernel functions that handle one request each. nftables
+// splits its transactions first and has one such function for each kind of change.
 type counter struct{ dir string }
 
-// takers are the functions. Requests of nfnetlink that are no change of nftables are counted at nfnetlink_rcv_msg.
-var takers = []string{
+// handlers are the probed functions. nfnetlink_rcv_msg counts requests of nfnetlink other than changes of nftables.
+var handlers = []string{
 	"genl_rcv_msg", "rtnetlink_rcv_msg", "nfnetlink_rcv_msg",
 	"nf_tables_newtable", "nf_tables_deltable", "nf_tables_newchain", "nf_tables_delchain", "nf_tables_newrule", "nf_tables_delrule",
 	"nf_tables_newset", "nf_tables_delset", "nf_tables_newsetelem", "nf_tables_delsetelem",
@@ -28,11 +28,11 @@ func newCounter() (*counter, error) {
 		return nil, fmt.Errorf("mounting tracefs: %w", err)
 	}
 	c := &counter{at}
-	// Counted is what a probe meets, recorded or not.
+	// Hits are counted without tracing.
 	if err := c.write("tracing_on", "0", os.O_WRONLY); err != nil {
 		return nil, err
 	}
-	for _, f := range takers {
+	for _, f := range handlers {
 		if err := c.write("kprobe_events", "p:hitless/"+f+" "+f+"\n", os.O_WRONLY|os.O_APPEND); err != nil {
 			return nil, fmt.Errorf("probing %s: %w", f, err)
 		}
@@ -40,7 +40,7 @@ func newCounter() (*counter, error) {
 	return c, nil
 }
 
-// during counts the requests while f runs. Outside of it no probe is active, since each costs time.
+// during counts the requests while f runs. The probes are inactive otherwise, since each hit costs time.
 func (c *counter) during(f func() error) (int, error) {
 	if err := c.write("events/hitless/enable", "1", os.O_WRONLY); err != nil {
 		return 0, fmt.Errorf("counting netlink messages: %w", err)
@@ -63,7 +63,7 @@ func (c *counter) write(file, text string, flags int) error {
 	return errors.Join(err, f.Close())
 }
 
-// read returns the number of requests since the start. Each line of the file has a probe, its hits and its misses.
+// read returns the number of requests since the start. Each line of the file has the name, hits and misses of a probe.
 func (c *counter) read() (int, error) {
 	data, err := os.ReadFile(filepath.Join(c.dir, "kprobe_profile"))
 	if err != nil {

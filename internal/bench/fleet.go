@@ -13,44 +13,44 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// The objects: Services with a cluster IP and one port, each with one EndpointSlice.
+// Services have a cluster IP, one port and one EndpointSlice.
 const (
 	endpoints = 4     // of each Service
-	rollout   = 100   // endpoints of the Service that is rolled
-	steps     = 10    // Services that are changed, at least
-	most      = 20000 // Services that the addresses have room for
+	rollout   = 100   // endpoints of the Service of the rollout
+	steps     = 10    // least number of Services that are changed
+	most      = 20000 // largest number of Services, by the address range
 	namespace = "bench"
 
 	servicePort, podPort = 80, 8080
 )
 
-// virtual is what the kernel should have of a Service.
-type virtual struct {
-	addr  netip.Addr
-	reals []netip.Addr // in the order of the slice
+// service is a Service and its pods.
+type service struct {
+	addr netip.Addr
+	pods []netip.Addr // in the order of the slice
 }
 
-func (v *virtual) address() netip.AddrPort { return netip.AddrPortFrom(v.addr, servicePort) }
+func (v *service) address() netip.AddrPort { return netip.AddrPortFrom(v.addr, servicePort) }
 
-func (v *virtual) backends() []netip.AddrPort {
-	all := make([]netip.AddrPort, len(v.reals))
-	for i, a := range v.reals {
+func (v *service) backends() []netip.AddrPort {
+	all := make([]netip.AddrPort, len(v.pods))
+	for i, a := range v.pods {
 		all[i] = netip.AddrPortFrom(a, podPort)
 	}
 	return all
 }
 
-// fleet is the Services in the API. The last one is larger than the others, and is rolled.
+// fleet is the set of Services in the API. One of them has more pods than the others, for rollouts.
 type fleet struct {
 	server  *replay.Server
-	all     []*virtual
-	roll    *virtual
-	created uint32 // endpoints ever
+	all     []*service
+	roll    *service // the one for rollouts
+	created uint32   // pods so far
 }
 
 func newFleet(s *replay.Server) *fleet { return &fleet{server: s} }
 
-// pod is an address that no other pod has, or had.
+// pod returns an address that no pod has had.
 func (f *fleet) pod() netip.Addr {
 	f.created++
 	n := f.created
@@ -59,11 +59,11 @@ func (f *fleet) pod() netip.Addr {
 
 func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}) }
 
-func (f *fleet) name(v *virtual) string { return fmt.Sprintf("service-%d", index(v.addr)) }
+func (f *fleet) name(v *service) string { return fmt.Sprintf("service-%d", index(v.addr)) }
 
 func index(a netip.Addr) int { b := a.As4(); return int(b[2])<<8 | int(b[3]) }
 
-// grow makes the number of Services n, beside the one that is rolled.
+// grow increases the number of Services to n, without that for rollouts.
 func (f *fleet) grow(n int) (err error) {
 	if f.roll == nil {
 		if f.roll, err = f.add(1, rollout); err != nil {
@@ -80,22 +80,22 @@ func (f *fleet) grow(n int) (err error) {
 	return f.server.Warm()
 }
 
-// virtuals are all that the kernel should have.
-func (f *fleet) virtuals() []*virtual { return append([]*virtual{f.roll}, f.all...) }
+// services returns all Services, with that for rollouts.
+func (f *fleet) services() []*service { return append([]*service{f.roll}, f.all...) }
 
-func (f *fleet) add(i, pods int) (*virtual, error) {
-	v := &virtual{addr: clusterIP(i)}
+func (f *fleet) add(i, pods int) (*service, error) {
+	v := &service{addr: clusterIP(i)}
 	for range pods {
-		v.reals = append(v.reals, f.pod())
+		v.pods = append(v.pods, f.pod())
 	}
-	if _, err := f.server.Apply(f.service(v)); err != nil {
+	if _, err := f.server.Apply(f.serviceObject(v)); err != nil {
 		return nil, err
 	}
 	return v, f.write(v)
 }
 
-// remove takes a Service away.
-func (f *fleet) remove(v *virtual) error {
+// remove deletes a Service.
+func (f *fleet) remove(v *service) error {
 	name := f.name(v)
 	if err := f.server.Delete(replay.Ref{Kind: "Service", Namespace: namespace, Name: name}, metav1.DeleteOptions{}); err != nil {
 		return err
@@ -103,18 +103,18 @@ func (f *fleet) remove(v *virtual) error {
 	return f.server.Delete(replay.Ref{Kind: "EndpointSlice", Namespace: namespace, Name: name + "-1"}, metav1.DeleteOptions{})
 }
 
-// replace puts a new pod into the place of another, as a Deployment that is rolled does.
-func (f *fleet) replace(v *virtual, i int) error {
-	v.reals[i] = f.pod()
+// replace replaces a pod, as the rollout of a Deployment does.
+func (f *fleet) replace(v *service, i int) error {
+	v.pods[i] = f.pod()
 	return f.write(v)
 }
 
-func (f *fleet) write(v *virtual) error {
-	_, err := f.server.Apply(f.slice(v))
+func (f *fleet) write(v *service) error {
+	_, err := f.server.Apply(f.sliceObject(v))
 	return err
 }
 
-func (f *fleet) service(v *virtual) *v1.Service {
+func (f *fleet) serviceObject(v *service) *v1.Service {
 	return &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: f.name(v), Namespace: namespace, Labels: map[string]string{"app": f.name(v)}},
 		Spec: v1.ServiceSpec{Type: v1.ServiceTypeClusterIP, ClusterIP: v.addr.String(), ClusterIPs: []string{v.addr.String()},
@@ -123,7 +123,7 @@ func (f *fleet) service(v *virtual) *v1.Service {
 	}
 }
 
-func (f *fleet) slice(v *virtual) *discovery.EndpointSlice {
+func (f *fleet) sliceObject(v *service) *discovery.EndpointSlice {
 	name, port, protocol, text, yes, no := f.name(v), int32(podPort), v1.ProtocolTCP, "http", true, false
 	s := &discovery.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-1", Namespace: namespace, GenerateName: name + "-",
@@ -132,7 +132,7 @@ func (f *fleet) slice(v *virtual) *discovery.EndpointSlice {
 		AddressType: discovery.AddressTypeIPv4,
 		Ports:       []discovery.EndpointPort{{Name: &text, Port: &port, Protocol: &protocol}},
 	}
-	for i, a := range v.reals {
+	for i, a := range v.pods {
 		node, zone := fmt.Sprintf("other-%d", i), fmt.Sprintf("zone-%d", i%3)
 		s.Endpoints = append(s.Endpoints, discovery.Endpoint{Addresses: []string{a.String()}, NodeName: &node, Zone: &zone,
 			Conditions: discovery.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},

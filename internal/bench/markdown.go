@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Command is what makes the rows.
+// Command is the command that creates the rows.
 const Command = "make bench-proxier"
 
-// DefaultSubjects are those that the page of the proxier compares.
+// DefaultSubjects are the subjects of docs/proxier.md.
 var DefaultSubjects = []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/ipvs?minSync=0s",
 	"kube-proxy@v1.37.1/nftables", "kube-proxy@v1.37.1/nftables?minSync=0s"}
 
@@ -31,7 +31,7 @@ func WriteJSON(file string, rows []Row) error {
 	return nil
 }
 
-// Markdown is a table of the rows, those of one number of Services together.
+// Markdown returns the rows as a table in their order.
 func Markdown(rows []Row) string {
 	var b strings.Builder
 	b.WriteString("| Services | subject | cold start | CPU of it | one endpoint | its CPU | one Service | rollout of 100 | its CPU | memory | with children and kernel | netlink messages |\n" +
@@ -52,7 +52,7 @@ func Markdown(rows []Row) string {
 	return b.String()
 }
 
-// duration writes milliseconds with three digits.
+// duration formats milliseconds with three significant digits.
 func duration(ms float64) string {
 	if ms >= 1000 {
 		return strconv.FormatFloat(ms/1000, 'f', digits(ms/1000), 64) + " s"

@@ -11,28 +11,28 @@ import (
 	"github.com/hitless/hitless/observers"
 )
 
-// observer waits for the kernel to have something. On a machine with one CPU all that it does is taken from the subject, so
-// that it looks seldom in relation to the time that has passed, and looks at each virtual server until it is there once.
+// observer waits until the kernel serves Services. It shares a single CPU with the subject: it polls at intervals that grow with
+// the elapsed time, and checks each Service until it is served once.
 type observer struct {
 	now   func() time.Duration
 	alive func() error
-	cpu   time.Duration // that it took
+	cpu   time.Duration // used by the last wait
 }
 
-// How often the observer looks.
+// The polling interval is 1/intervalShare of the elapsed time, within its bounds.
 const (
-	shortest = 200 * time.Microsecond
-	share    = 200 // of the time that has passed
-	longest  = 50 * time.Millisecond
+	minInterval   = 200 * time.Microsecond
+	intervalShare = 200
+	maxInterval   = 50 * time.Millisecond
 )
 
-// wait returns the time from begin until all virtual servers were there.
-func (o *observer) wait(ctx context.Context, begin time.Duration, probe observers.ServiceProbe, all []*virtual) (time.Duration, error) {
-	// A thread of its own, since the runtime's timers are as coarse as a millisecond.
+// wait returns the time from begin until all Services were served.
+func (o *observer) wait(ctx context.Context, begin time.Duration, probe observers.ServiceProbe, all []*service) (time.Duration, error) {
+	// The runtime's timers have a resolution of a millisecond; a locked thread can sleep precisely.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("asking for exact timers: %w", err)
+		return 0, fmt.Errorf("setting the timer slack: %w", err)
 	}
 	start := threadCPU()
 	defer func() { o.cpu = threadCPU() - start }()
@@ -43,17 +43,17 @@ func (o *observer) wait(ctx context.Context, begin time.Duration, probe observer
 		changed, err := probe.Changed()
 		seen := o.now()
 		for err == nil && changed && len(all) > 0 {
-			var there bool
-			if there, err = probe.Serves(all[0].address(), all[0].backends()); !there {
+			var served bool
+			if served, err = probe.Serves(all[0].address(), all[0].backends()); !served {
 				break
 			}
 			all = all[1:]
 		}
 		if err != nil {
-			return 0, fmt.Errorf("looking into the kernel: %w", err)
+			return 0, fmt.Errorf("reading the kernel state: %w", err)
 		}
 		if len(all) == 0 {
-			// What was there when nothing changed any more was there when the observer began to look.
+			// Without a change since, the Services were served when this check began.
 			if again, err := probe.Changed(); again || err != nil {
 				return o.now() - begin, err
 			}
@@ -63,11 +63,11 @@ func (o *observer) wait(ctx context.Context, begin time.Duration, probe observer
 		if err := o.alive(); err != nil {
 			return 0, err
 		}
-		if passed > within {
-			return 0, fmt.Errorf("%d virtual servers were not in the kernel after %s, %s among them", len(all), within, all[0].addr)
+		if passed > timeout {
+			return 0, fmt.Errorf("%d Services were not in the kernel after %s, %s among them", len(all), timeout, all[0].addr)
 		}
-		pause := unix.NsecToTimespec(int64(min(max(shortest, passed/share), longest)))
-		_ = unix.Nanosleep(&pause, nil) // one that a signal ends early is no harm
+		pause := unix.NsecToTimespec(int64(min(max(minInterval, passed/intervalShare), maxInterval)))
+		_ = unix.Nanosleep(&pause, nil) // a signal may end it early
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 	"github.com/hitless/hitless/observers"
 )
 
-// within is how long anything may take in the lab's time.
-const within = time.Hour
+// timeout bounds each measurement, in the lab's time.
+const timeout = time.Hour
 
-// counted is how often the messages of a change are counted; the smallest number has no pass in it that nobody asked for.
-const counted = 2
+// messageCounts is how often the messages of a change are counted. The smallest count has no periodic sync in it.
+const messageCounts = 2
 
-// trial is one subject on one node.
+// trial measures one subject on one node.
 type trial struct {
 	*bench
 	subject Subject
@@ -55,7 +55,7 @@ func (b *bench) trial(ctx context.Context, s Subject, node *topology.Node) (Row,
 			err = fmt.Errorf("%w; its last lines:\n%s", err, b.procs.Tail(t.process.Name, 10))
 		}
 	}
-	// The kernel's state goes with the namespace: IPVS has one table of hashes for all of them.
+	// IPVS has one hash table for all namespaces; closing this one removes its entries.
 	return t.row, errors.Join(err, node.Close())
 }
 
@@ -73,8 +73,8 @@ func (t *trial) run(ctx context.Context) error {
 	return err
 }
 
-// quietly keeps this program's own garbage collector from running meanwhile: there is one CPU.
-func quietly(f func() error) error {
+// withoutGC runs f without garbage collections of this program, which shares the subject's CPU.
+func withoutGC(f func() error) error {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	return f()
@@ -84,7 +84,7 @@ func (t *trial) coldStart(ctx context.Context) error {
 	path, args := t.command()
 	o := observer{now: t.Now, alive: t.alive}
 	var took time.Duration
-	err := quietly(func() (err error) {
+	err := withoutGC(func() (err error) {
 		begin := t.Now()
 		t.process, err = t.procs.Start(procs.Spec{Name: fmt.Sprintf("trial-%d", t.node.Number), Path: path, Args: args,
 			Env: []string{"GOMAXPROCS=4"}, Enter: t.node.Enter})
@@ -94,7 +94,7 @@ func (t *trial) coldStart(ctx context.Context) error {
 		if err := t.group.add(t.process.Pid()); err != nil {
 			return err
 		}
-		took, err = o.wait(ctx, begin, t.probe, t.fleet.virtuals())
+		took, err = o.wait(ctx, begin, t.probe, t.fleet.services())
 		return err
 	})
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *trial) command() (path string, args []string) {
 	if t.subject.MinSync != "" {
 		flag := "--ipvs-min-sync-period="
 		if t.subject.Mode == "nftables" {
-			flag = "--iptables-min-sync-period=" // which is for nftables too
+			flag = "--iptables-min-sync-period=" // also that of nftables mode
 		}
 		args = append(args, flag+t.subject.MinSync)
 	}
@@ -124,18 +124,18 @@ func (t *trial) command() (path string, args []string) {
 
 func (t *trial) alive() error {
 	if t.process != nil && !t.process.Running() {
-		return fmt.Errorf("%s ended: %s", t.subject, t.process.ExitText())
+		return fmt.Errorf("%s exited: %s", t.subject, t.process.ExitText())
 	}
 	return nil
 }
 
-// settle waits until the subject is idle, and returns the CPU time that it has used so far.
+// settle waits until the subject is idle, and returns its CPU time since its start.
 func (t *trial) settle(ctx context.Context) (time.Duration, error) {
 	const window, share = 2 * time.Second, 100
 	before, err := t.group.cpu()
-	for end := t.Now() + within; err == nil; {
+	for end := t.Now() + timeout; err == nil; {
 		if t.Now() > end {
-			return 0, fmt.Errorf("%s was not idle for %s within %s", t.subject, window, within)
+			return 0, fmt.Errorf("%s was not idle for %s within %s", t.subject, window, timeout)
 		}
 		if err := clock.Sleep(ctx, window); err != nil {
 			return 0, err
@@ -150,8 +150,8 @@ func (t *trial) settle(ctx context.Context) (time.Duration, error) {
 	return 0, err
 }
 
-// change makes a change in the API, and returns how long the kernel took from there to have it, and what CPU that cost.
-func (t *trial) change(ctx context.Context, v *virtual, write func() error) (took, cpu time.Duration, err error) {
+// change makes a change in the API. It returns the time until the kernel serves it, and the CPU time of the subject for it.
+func (t *trial) change(ctx context.Context, v *service, write func() error) (took, cpu time.Duration, err error) {
 	before, err := t.settle(ctx)
 	if err == nil {
 		took, err = t.timed(ctx, v, write)
@@ -163,27 +163,27 @@ func (t *trial) change(ctx context.Context, v *virtual, write func() error) (too
 	return took, after - before, err
 }
 
-func (t *trial) timed(ctx context.Context, v *virtual, write func() error) (took time.Duration, err error) {
-	err = quietly(func() error {
+func (t *trial) timed(ctx context.Context, v *service, write func() error) (took time.Duration, err error) {
+	err = withoutGC(func() error {
 		begin := t.Now()
 		if err := write(); err != nil {
 			return err
 		}
 		o := observer{now: t.Now, alive: t.alive}
-		took, err = o.wait(ctx, begin, t.probe, []*virtual{v})
+		took, err = o.wait(ctx, begin, t.probe, []*service{v})
 		return err
 	})
 	return took, err
 }
 
-// some is the i-th of the Services that are changed; they are spread over all.
-func (t *trial) some(i int) *virtual { return t.fleet.all[i*len(t.fleet.all)/steps] }
+// changed returns the i-th of the Services that are changed, which are spread over all.
+func (t *trial) changed(i int) *service { return t.fleet.all[i*len(t.fleet.all)/steps] }
 
 func (t *trial) endpointChanges(ctx context.Context) error {
 	var took []time.Duration
 	var cpu []time.Duration
 	for i := range t.plan.Repeat {
-		v := t.some(i)
+		v := t.changed(i)
 		d, c, err := t.change(ctx, v, func() error { return t.fleet.replace(v, i%endpoints) })
 		if err != nil {
 			return fmt.Errorf("change %d of an endpoint: %w", i+1, err)
@@ -198,12 +198,12 @@ func (t *trial) endpointChanges(ctx context.Context) error {
 func (t *trial) serviceAdditions(ctx context.Context) error {
 	var took []time.Duration
 	for i := range t.plan.Repeat {
-		v := &virtual{addr: clusterIP(most + 10 + i)}
+		v := &service{addr: clusterIP(most + 10 + i)}
 		for range endpoints {
-			v.reals = append(v.reals, t.fleet.pod())
+			v.pods = append(v.pods, t.fleet.pod())
 		}
 		d, _, err := t.change(ctx, v, func() error {
-			if _, err := t.fleet.server.Apply(t.fleet.service(v)); err != nil {
+			if _, err := t.fleet.server.Apply(t.fleet.serviceObject(v)); err != nil {
 				return err
 			}
 			return t.fleet.write(v)
@@ -220,15 +220,15 @@ func (t *trial) serviceAdditions(ctx context.Context) error {
 	return nil
 }
 
-// rollout replaces all endpoints of a Service, each with a write of its own. The time is that of the last.
+// rollout replaces all endpoints of a Service, one with each write. The time is that of the last.
 func (t *trial) rollout(ctx context.Context) error {
 	before, err := t.settle(ctx)
 	if err != nil {
 		return err
 	}
-	v, last := t.fleet.roll, len(t.fleet.roll.reals)-1
+	v, last := t.fleet.roll, len(t.fleet.roll.pods)-1
 	for i := range last {
-		if err := errors.Join(t.fleet.replace(v, i), clock.Sleep(ctx, rolloutPace)); err != nil {
+		if err := errors.Join(t.fleet.replace(v, i), clock.Sleep(ctx, rolloutInterval)); err != nil {
 			return err
 		}
 	}
@@ -241,25 +241,25 @@ func (t *trial) rollout(ctx context.Context) error {
 	return err
 }
 
-// rolloutPace is the time between two endpoints of a rollout.
-const rolloutPace = 50 * time.Millisecond
+// rolloutInterval is the time between two writes of a rollout.
+const rolloutInterval = 50 * time.Millisecond
 
-// drained is how long an endpoint that was taken away is waited for before messages are counted: what an idle subject asks about those
-// that drain belongs to the change that took them away. The bundled proxier does so first after 5 s.
-const drained = 6 * time.Second
+// drainWait is the pause before messages are counted. Checks of draining endpoints belong to the change that removed them; the
+// bundled proxier makes the first after 5 s.
+const drainWait = 6 * time.Second
 
-// messages counts without an observer, so that all that is counted is the subject's.
+// messages counts without an observer, so that all counted messages are those of the subject.
 func (t *trial) messages(ctx context.Context) error {
 	if t.counter == nil {
 		return nil
 	}
 	var found []int
-	for i := range counted {
-		v := t.some(t.plan.Repeat + i)
+	for i := range messageCounts {
+		v := t.changed(t.plan.Repeat + i)
 		if _, err := t.settle(ctx); err != nil {
 			return err
 		}
-		if err := clock.Sleep(ctx, drained); err != nil {
+		if err := clock.Sleep(ctx, drainWait); err != nil {
 			return err
 		}
 		n, err := t.counter.during(func() error {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a control group (version 2), which adds up what a program and all that it starts use.
+// group is a control group (version 2) with the resource usage of a program and its children.
 type group struct{ dir string }
 
-// mountGroups makes the hierarchy, whose place every kernel with control groups has.
+// mountGroups mounts the hierarchy.
 var mountGroups = sync.OnceValue(func() error {
 	const at = "/sys/fs/cgroup"
 	if err := unix.Mount("cgroup2", at, "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
@@ -37,24 +37,24 @@ func newGroup(name string) (*group, error) {
 	return g, nil
 }
 
-// add puts a program into the group; what it starts from now on is in it too.
+// add adds a process; its future children join it.
 func (g *group) add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// cpu is the CPU time that was used so far, to the microsecond.
+// cpu returns the CPU time so far, in microseconds.
 func (g *group) cpu() (time.Duration, error) {
 	n, err := numberAfter(filepath.Join(g.dir, "cpu.stat"), "usage_usec")
 	return time.Duration(n) * time.Microsecond, err
 }
 
-// peak is the most memory that was charged at any time, in MB.
+// peak returns the largest charged memory so far, in MB.
 func (g *group) peak() (float64, error) {
 	n, err := numberAfter(filepath.Join(g.dir, "memory.peak"), "")
 	return megabytes(n), err
 }
 
-// peakRSS is the largest resident set that a program had (proc(5), VmHWM), in MB.
+// peakRSS returns the largest resident set of a process so far (proc(5), VmHWM), in MB.
 func peakRSS(pid int) (float64, error) {
 	n, err := numberAfter(fmt.Sprintf("/proc/%d/status", pid), "VmHWM:")
 	return megabytes(n << 10), err
@@ -62,11 +62,11 @@ func peakRSS(pid int) (float64, error) {
 
 func megabytes(n int) float64 { return float64(n*10>>20) / 10 }
 
-// numberAfter returns the number that follows a word at the start of a line.
+// numberAfter returns the number after a word at the start of a line.
 func numberAfter(file, word string) (int, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return 0, fmt.Errorf("reading what a program uses: %w", err)
+		return 0, fmt.Errorf("reading resource usage: %w", err)
 	}
 	for line := range bytes.Lines(data) {
 		if rest, is := strings.CutPrefix(string(line), word); is {
@@ -76,5 +76,5 @@ func numberAfter(file, word string) (int, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("reading what a program uses: %s has no %q", file, word)
+	return 0, fmt.Errorf("reading resource usage: %s has no %q", file, word)
 }
