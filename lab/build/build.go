@@ -1,3 +1,14 @@
+// Package build compiles the upstream programs of a lab, the Kubernetes control plane and kube-proxy of any version since 1.11 and
+// etcd, from their published Go modules with the go command of this machine. It verifies the modules with the checksum database
+// and caches the binaries. A directory of prebuilt binaries can replace builds.
+//
+// The steps are the same for every version: it downloads the program's module; takes the versions of dependencies from its go.mod
+// (1.15 and later, etcd) or from Godeps.json and a table of pins (up to 1.14); follows imports from the main package to find the
+// modules that are needed; and writes a go.mod that replaces each of them with exactly the wanted version. Sources are not patched.
+// A substituted version is listed in the notes of the binary.
+//
+// The binaries differ from upstream's release artifacts: the sources are the same, except for the substitutions in the notes, but
+// the compiler is another. The package does not start programs and does not build hitless.
 package build
 
 import (
@@ -14,34 +25,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Binary is a program ready to be started.
+// Binary is an executable program.
 type Binary struct {
 	Target Target
 	Path   string   `json:"-"` // absolute; its base name is the program's name when it was built here
-	Sha256 string   // of the file, lower-case hex
-	Go     string   // version of Go it was compiled with, as go1.26.8; empty when that is not known
-	Notes  []string // every substitution and everything else that differs from upstream's release, in plain words
+	Sha256 string   // of the file, in lower-case hex
+	Go     string   // version of Go that compiled it, as go1.26.8; empty when it is not known
+	Notes  []string // differences from upstream's release, such as substituted versions, as sentences
 }
 
-// Builder builds targets. The zero value uses DefaultCache and says nothing.
+// Builder builds targets. The zero value uses DefaultCache and reports no progress.
 type Builder struct {
 	// Cache is the directory of built binaries; DefaultCache when empty.
 	Cache string
-	// Prebuilt is a directory of ready binaries, used instead of building. A file NAME@VERSION is taken as what its
-	// name says; a file NAME only when it says that version itself.
+	// Prebuilt is a directory of binaries that replace builds. A file NAME@VERSION is used for that target; a file NAME is used
+	// when its --version prints the wanted version.
 	Prebuilt string
-	// Progress, if set, gets a line for each stage, and about every 10 s while the compiler runs. It is called by the
-	// goroutine that called Build.
+	// Progress, if set, gets a line for each stage and every 10 s during compilation, in the goroutine that called Build.
 	Progress func(string)
 
 	tool toolchain // the go command when nil
 }
 
-// Build makes the targets, or finds them ready, and returns them in the order asked. Programs of the same version of
-// the same module are made by one go build. Several processes may build into the same cache at the same time.
+// Build returns the binaries of the targets in their order, and builds those that are not in the cache. One go build makes the
+// programs of one version of a module. Several processes can build into the same cache.
 //
-// When the context ends, everything that was started is killed and nothing half-made stays. Errors name the target;
-// those that wrap ErrNotServed, ErrChecksum, ErrOffline or ErrCompile have that reason.
+// When ctx ends, the started processes are killed and no unfinished files stay. Errors name the target and wrap ErrNotServed,
+// ErrChecksum, ErrOffline or ErrCompile where one of them is the reason.
 func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error) {
 	d, err := embedded()
 	if err != nil {
@@ -68,7 +78,7 @@ func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error
 	return list, nil
 }
 
-// Cached finds a target that is ready, in the directory of ready binaries or in the cache, without building anything.
+// Cached returns the binary of a target from the prebuilt directory or the cache, without building it.
 func (b *Builder) Cached(t Target) (Binary, bool) {
 	s, err := b.store()
 	if err != nil {
@@ -100,13 +110,13 @@ func (b *Builder) toolchain() toolchain {
 	return goCommand{}
 }
 
-func (b *Builder) say(what fmt.Stringer, line string) {
+func (b *Builder) report(what fmt.Stringer, line string) {
 	if b.Progress != nil {
 		b.Progress(what.String() + ": " + line)
 	}
 }
 
-// ready looks for a target where nothing needs to be built.
+// ready returns a target that needs no build.
 func (b *Builder) ready(ctx context.Context, s store, t Target) (Binary, bool, error) {
 	if b.Prebuilt != "" {
 		bin, found, err := b.prebuilt(ctx, t)
@@ -122,7 +132,7 @@ func (b *Builder) ready(ctx context.Context, s store, t Target) (Binary, bool, e
 	return bin, found, nil
 }
 
-// group is targets that one go build makes.
+// group is the targets of one go build.
 type group struct {
 	root     module.Version
 	targets  []Target
@@ -138,8 +148,7 @@ func (g *group) String() string {
 	return strings.Join(names, " + ") + "@" + g.root.Version
 }
 
-// missing sorts the targets into those that are ready, which go to done, and groups that have to be built, in the order
-// in which they were asked for.
+// missing adds the targets that need no build to done, and returns the groups to build in the order of the targets.
 func (b *Builder) missing(ctx context.Context, d *dataset, s store, targets []Target, done map[Target]Binary) ([]*group, error) {
 	ready, err := b.lookUp(ctx, s, targets)
 	if err != nil {
@@ -170,8 +179,8 @@ func (b *Builder) missing(ctx context.Context, d *dataset, s store, targets []Ta
 	return groups, nil
 }
 
-// lookUp finds the targets that are ready, each as far as it is; nil stands for one that is not. Their checksums are computed
-// side by side: a control plane's 300 MB took most of a warm start.
+// lookUp returns the targets that need no build, with nil for the others. It verifies checksums concurrently: those of a control
+// plane (300 MB) would take most of a warm start.
 func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]*Binary, error) {
 	found := make([]*Binary, len(targets))
 	group, ctx := errgroup.WithContext(ctx)
@@ -191,20 +200,20 @@ func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]*Bin
 	return found, group.Wait()
 }
 
-// buildGroup builds what is still missing of a group once it has the lock.
+// buildGroup builds the targets of a group that are still missing once it has the lock.
 func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group, done map[Target]Binary) (err error) {
 	info, err := b.toolchain().describe(ctx)
 	if err != nil {
 		return err
 	}
-	lock, err := s.lock(ctx, g.root, func() { b.say(g, "waiting for another process that builds it") })
+	lock, err := s.lock(ctx, g.root, func() { b.report(g, "waiting for another process that builds it") })
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	open := &group{root: g.root}
 	for i, t := range g.targets {
-		if bin, found := s.find(t, info.Version); found { // another process was faster
+		if bin, found := s.find(t, info.Version); found { // another process has built it
 			done[t] = bin
 			continue
 		}
@@ -218,7 +227,7 @@ func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group,
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	run := &making{Builder: b, info: info, store: s, group: open, dir: dir, start: time.Now()}
+	run := &groupBuild{Builder: b, info: info, store: s, group: open, dir: dir, start: time.Now()}
 	return run.make(ctx, d, done)
 }
 

@@ -14,18 +14,19 @@ import (
 	"strings"
 
 	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
 
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// recipeVersion is raised when the way of building changes in a manner that the key does not see by itself.
+// recipeVersion is part of the key. It is increased for changes of the build that no other part of the key shows.
 const recipeVersion = "1"
 
 // store is the cache on disk.
 //
-//	index/NAME@VERSION,GOVERSION,RECIPE.json  names the entry of a target, so that a cached one needs no resolving
+//	index/NAME@VERSION,GOVERSION,RECIPE.json  the entry of a target, so that a cached one needs no module resolution
 //	bin/NAME@VERSION-KEY/                     the binary, its go.mod and go.sum, and binary.json
-//	work/                                     of running builds
+//	work/                                     files of running builds
 //	lock/                                     one file per version of a root module
 type store struct{ dir string }
 
@@ -35,23 +36,23 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "build"), err
 }
 
-// compileID stands for all that decides how sources are compiled, other than the Go version.
+// compileID identifies the settings of compilation other than the Go version.
 func compileID() string {
 	return digest(recipeVersion, strings.Join(buildEnv(), " "), strings.Join(buildFlags, " "))
 }
 
-// recipeID stands for all that decides how a target is resolved and compiled, other than the Go version. A change of the
-// pins makes targets be resolved again, but compiled only where that leads to other sources.
+// recipeID identifies the settings of resolution and compilation other than the Go version. After a change of the pins, targets
+// are resolved again, and compiled again where the sources differ.
 func recipeID() string {
 	return digest(compileID(), pinsText)[:12]
 }
 
-// key names a cache entry by everything that its content depends on.
+// key identifies a cache entry by all inputs of its build.
 func key(t Target, p program, goVersion, goMod, goSum string) string {
 	return digest(t.String(), p.Package, goVersion, compileID(), ldflags(p, t.Version), goMod, goSum)[:24]
 }
 
-// digest hashes parts so that their borders count.
+// digest hashes parts and their lengths.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -69,12 +70,12 @@ type indexed struct {
 	Entry string // directory below bin
 }
 
-// find looks a target up. Without a Go version (there is no go command) any will do, the newest first.
+// find returns the entry of a target. Without a Go version, as without a go command, it returns that of the newest one.
 func (s store) find(t Target, goVersion string) (Binary, bool) {
 	files := []string{s.indexFile(t, goVersion)}
 	if goVersion == "" {
 		files, _ = filepath.Glob(s.indexFile(t, "*")) // a pattern made of names and versions is never malformed
-		slices.SortFunc(files, func(a, b string) int { return -compareGo(goOf(a), goOf(b)) })
+		slices.SortFunc(files, func(a, b string) int { return -compareGo(goVersionOf(a), goVersionOf(b)) })
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
@@ -92,8 +93,8 @@ func (s store) find(t Target, goVersion string) (Binary, bool) {
 	return Binary{}, false
 }
 
-// goOf is the Go version in the name of an index file.
-func goOf(file string) string {
+// goVersionOf is the Go version in the name of an index file.
+func goVersionOf(file string) string {
 	parts := strings.Split(filepath.Base(file), ",")
 	if len(parts) != 3 {
 		return ""
@@ -101,7 +102,7 @@ func goOf(file string) string {
 	return parts[1]
 }
 
-// entry reads a cache entry. One that is damaged or not of this target does not count.
+// entry reads a cache entry. It ignores a damaged one and one of another target.
 func (s store) entry(name string, t Target) (Binary, bool) {
 	dir := filepath.Join(s.dir, "bin", name)
 	text, err := os.ReadFile(filepath.Join(dir, "binary.json"))
@@ -120,8 +121,8 @@ func (s store) entry(name string, t Target) (Binary, bool) {
 // entryName is the directory of a target's entry below bin.
 func entryName(t Target, key string) string { return t.String() + "-" + key }
 
-// remember writes the index of a target.
-func (s store) remember(t Target, goVersion, entry string) error {
+// writeIndex writes the index of a target.
+func (s store) writeIndex(t Target, goVersion, entry string) error {
 	text, err := json.Marshal(indexed{Entry: entry})
 	if err != nil {
 		return fmt.Errorf("noting %s in the cache: %w", t, err)
@@ -133,7 +134,7 @@ func (s store) remember(t Target, goVersion, entry string) error {
 	return cache.WriteFile(file, text)
 }
 
-// publish moves a built binary into the cache in one step, with what it was made from beside it. The lock must be held.
+// publish moves a built binary into the cache in one step, with its go.mod and go.sum. The caller holds the lock.
 func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
 	entry := filepath.Join(s.dir, "bin", entryName(b.Target, key))
 	sum, err := fileSum(b.Path)
@@ -155,7 +156,7 @@ func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
 	return b, nil
 }
 
-// fillEntry makes a complete cache entry beside a built binary, which it moves there.
+// fillEntry makes a complete cache entry in the directory of a built binary, and moves the binary into it.
 func fillEntry(b Binary, built, goMod, goSum string) (string, error) {
 	dir := filepath.Join(filepath.Dir(built), entryName(b.Target, "entry"))
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -200,8 +201,7 @@ func (s store) lock(ctx context.Context, m module.Version, waiting func()) (*cac
 	return lock, nil
 }
 
-// workspace makes an empty directory for a build, and removes what a killed build of the same module left. The lock
-// must be held.
+// workspace makes an empty directory for a build, and removes the files of killed builds of the module. The caller holds the lock.
 func (s store) workspace(m module.Version) (dir string, remove func() error, err error) {
 	parent := filepath.Join(s.dir, "work", lockName(m))
 	fail := func(err error) (string, func() error, error) {
@@ -213,7 +213,7 @@ func (s store) workspace(m module.Version) (dir string, remove func() error, err
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return fail(err)
 	}
-	dir, err = os.MkdirTemp(parent, "") // another name each time: a go command that outlived its builder cannot write here
+	dir, err = os.MkdirTemp(parent, "") // a new name, so that a go command that outlived its builder cannot write here
 	if err != nil {
 		return fail(err)
 	}
@@ -223,4 +223,30 @@ func (s store) workspace(m module.Version) (dir string, remove func() error, err
 		}
 	}
 	return dir, func() error { return os.RemoveAll(parent) }, nil
+}
+
+// CachedAll returns the intact cached versions of a program, oldest first. An unknown program and an empty cache have none.
+func (b *Builder) CachedAll(ctx context.Context, name string) ([]Target, error) {
+	s, err := b.store()
+	if err != nil {
+		return nil, err
+	}
+	info, err := b.toolchain().describe(ctx)
+	if err != nil && !errors.Is(err, errNoGo) {
+		return nil, err
+	}
+	files, _ := filepath.Glob(s.indexFile(Target{Name: name, Version: "*"}, "*")) // names have no character of a pattern
+	var all []Target
+	for _, file := range files {
+		head, _, _ := strings.Cut(filepath.Base(file), ",")
+		t, err := ParseTarget(head)
+		if err != nil || slices.Contains(all, t) {
+			continue
+		}
+		if _, found := s.find(t, info.Version); found {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(x, y Target) int { return semver.Compare(x.Version, y.Version) })
+	return all, nil
 }

@@ -21,43 +21,43 @@ type program struct {
 	Package string // import path of the main package
 }
 
-// moved is a dependency whose repository is gone.
+// moved is the replacement of a dependency whose repository does not exist any more.
 type moved struct {
-	To   module.Version // what is taken for it
-	Else string         // version taken when To.Path is itself a dependency of the build
+	To   module.Version // the replacement
+	Else string         // the version when To.Path is also a dependency of the build
 }
 
-// floor is the oldest version of a module that may be built.
+// floor is the oldest version of a module that can be built.
 type floor struct {
 	Version string
 	Reason  string
 }
 
-// standin is what is taken for a revision that cannot be named as a version.
-type standin struct {
+// substitute replaces a revision that has no module version.
+type substitute struct {
 	Version string
 	Reason  string
 }
 
 // dataset is the content of pins.txt.
 type dataset struct {
-	programs []program
-	pins     map[string][]string           // module path to versions, in the order of the file
-	moved    map[string]moved              // old path to what is taken for it
-	floors   map[string]floor              // module path
-	standins map[string]map[string]standin // module path, then the first 12 hex digits of the revision
+	programs    []program
+	pins        map[string][]string              // versions by module path, in the order of the file
+	moved       map[string]moved                 // by old path
+	floors      map[string]floor                 // module path
+	substitutes map[string]map[string]substitute // by module path and the first 12 hex digits of the revision
 }
 
 // embedded is the parsed pins.txt of this binary.
 var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText) })
 
-// parseData reads the format that the head of pins.txt describes.
+// parseData parses the format that the header of pins.txt describes.
 func parseData(text string) (*dataset, error) {
 	d := &dataset{
-		pins:     map[string][]string{},
-		moved:    map[string]moved{},
-		floors:   map[string]floor{},
-		standins: map[string]map[string]standin{},
+		pins:        map[string][]string{},
+		moved:       map[string]moved{},
+		floors:      map[string]floor{},
+		substitutes: map[string]map[string]substitute{},
 	}
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
@@ -76,7 +76,7 @@ func parseData(text string) (*dataset, error) {
 	return d, nil
 }
 
-// add takes one row of the given kind.
+// add adds a row of a kind.
 func (d *dataset) add(kind string, f []string) error {
 	switch {
 	case kind == "pin" && len(f) == 2:
@@ -93,10 +93,10 @@ func (d *dataset) add(kind string, f []string) error {
 		d.floors[f[0]] = floor{Version: f[1], Reason: strings.Join(f[2:], " ")}
 		return checkVersions(f[1])
 	case kind == "standin" && len(f) > 3:
-		if d.standins[f[0]] == nil {
-			d.standins[f[0]] = map[string]standin{}
+		if d.substitutes[f[0]] == nil {
+			d.substitutes[f[0]] = map[string]substitute{}
 		}
-		d.standins[f[0]][f[1]] = standin{Version: f[2], Reason: strings.Join(f[3:], " ")}
+		d.substitutes[f[0]][f[1]] = substitute{Version: f[2], Reason: strings.Join(f[3:], " ")}
 		return checkVersions(f[2])
 	case kind == "program" && len(f) == 6:
 		d.programs = append(d.programs, program{

@@ -13,23 +13,23 @@ import (
 type resolution struct {
 	tool     toolchain
 	info     goInfo
-	dir      string // directory in which the go command is called for downloads
+	dir      string // working directory of the go command for downloads
 	source   source
 	progress func(string)
-	fetched  int // modules so far, for progress
+	fetched  int // modules so far
 }
 
-// wish is a module that is being looked for.
-type wish struct {
+// request is a module that is needed and its remaining candidates.
+type request struct {
 	path       string
 	candidates []candidate
-	refused    error // why the best candidate could not be had
+	firstErr   error // the error of the best candidate
 }
 
-// fetch gets modules by import path. The candidates of all of them are tried side by side, the best first.
+// fetch downloads modules by import path. It tries the best candidates of all modules together, then the next ones.
 func (r *resolution) fetch(ctx context.Context, paths []string) ([]provider, error) {
 	got := map[string]provider{}
-	var open []wish
+	var open []request
 	for _, path := range paths {
 		if dir, ok := r.source.local(path); ok {
 			got[path] = provider{Path: path, Dir: dir, Local: true}
@@ -39,7 +39,7 @@ func (r *resolution) fetch(ctx context.Context, paths []string) ([]provider, err
 		if err != nil {
 			return nil, err
 		}
-		open = append(open, wish{path: path, candidates: list})
+		open = append(open, request{path: path, candidates: list})
 	}
 	for len(open) > 0 {
 		var err error
@@ -54,8 +54,8 @@ func (r *resolution) fetch(ctx context.Context, paths []string) ([]provider, err
 	return list, nil
 }
 
-// attempt downloads the first candidate of each wish. It returns the wishes that have to go on with the next one.
-func (r *resolution) attempt(ctx context.Context, open []wish, got map[string]provider) ([]wish, error) {
+// attempt downloads the first candidate of each request. It returns the requests that need their next candidate.
+func (r *resolution) attempt(ctx context.Context, open []request, got map[string]provider) ([]request, error) {
 	mods := make([]module.Version, len(open))
 	for i, w := range open {
 		mods[i] = w.candidates[0].Mod
@@ -66,7 +66,7 @@ func (r *resolution) attempt(ctx context.Context, open []wish, got map[string]pr
 	if err != nil {
 		return nil, err
 	}
-	var again []wish
+	var again []request
 	for i, w := range open {
 		p, err := r.accept(ctx, w, results[i])
 		if err == nil {
@@ -76,20 +76,20 @@ func (r *resolution) attempt(ctx context.Context, open []wish, got map[string]pr
 		if !errors.Is(err, ErrNotServed) {
 			return nil, err
 		}
-		if w.refused == nil {
-			w.refused = err
+		if w.firstErr == nil {
+			w.firstErr = err
 		}
 		if w.candidates = w.candidates[1:]; len(w.candidates) == 0 {
-			return nil, w.refused
+			return nil, w.firstErr
 		}
 		again = append(again, w)
 	}
 	return again, nil
 }
 
-// accept turns a download into a provider. A module that the checksum database does not know is taken unverified, and
-// that is noted; a database that cannot be asked, or that contradicts, is an error.
-func (r *resolution) accept(ctx context.Context, w wish, d download) (provider, error) {
+// accept converts a download to a provider. A module without an entry in the checksum database is used unverified, with a note.
+// An unreachable database and a mismatch are errors.
+func (r *resolution) accept(ctx context.Context, w request, d download) (provider, error) {
 	c := w.candidates[0]
 	p := provider{Path: w.path, Real: c.Mod}
 	if c.Note != "" {
@@ -118,7 +118,7 @@ func (r *resolution) root(ctx context.Context, m module.Version) (provider, erro
 	if err != nil {
 		return provider{}, err
 	}
-	return r.accept(ctx, wish{path: m.Path, candidates: []candidate{{Mod: m}}}, results[0])
+	return r.accept(ctx, request{path: m.Path, candidates: []candidate{{Mod: m}}}, results[0])
 }
 
 func count(n int, noun string) string {

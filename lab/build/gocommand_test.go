@@ -46,8 +46,8 @@ func TestUsersSettingsDoNotReachTheBuild(t *testing.T) {
 func TestCompileErrorIsWhatTheGoCommandSaid(t *testing.T) {
 	goScript(t, "echo './a.go:1: undefined: x' >&2; exit 1")
 	err := goCommand{}.build(t.Context(), job{})
-	var refused *compileError
-	if !errors.As(err, &refused) || !strings.Contains(refused.Output, "undefined: x") {
+	var failure *compileError
+	if !errors.As(err, &failure) || !strings.Contains(failure.Output, "undefined: x") {
 		t.Errorf("error is %v", err)
 	}
 }

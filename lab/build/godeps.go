@@ -12,11 +12,10 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// oldestGoLine is the language version of builds whose sources name none or an older one: the oldest with which the go
-// command does not load the whole module graph.
+// oldestGoLine is the minimum language version of builds: the oldest with which the go command does not load the whole module graph.
 const oldestGoLine = "1.17"
 
-// godep is a dependency as Godeps.json names it.
+// godep is a dependency in Godeps.json.
 type godep struct {
 	Revision string // full hash of the commit
 	Comment  string // tag, or git describe's distance from one
@@ -47,7 +46,7 @@ func readGodeps(d *dataset, root module.Version, dir string, text []byte) (*gode
 	return s, nil
 }
 
-// repositoryRoot is the repository of an import path, which was also the module's path before there were modules.
+// repositoryRoot is the repository of an import path, which is the module path of code without a go.mod.
 func repositoryRoot(importPath string) string {
 	parts := strings.Split(importPath, "/")
 	n := 2
@@ -62,7 +61,7 @@ func repositoryRoot(importPath string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-// has also knows the moved repositories: a stand-in for a later revision may still import one.
+// has includes moved repositories: a substitute of a later revision may still import one.
 func (s *godeps) has(path string) bool {
 	_, named := s.deps[path]
 	_, gone := s.data.moved[path]
@@ -70,7 +69,7 @@ func (s *godeps) has(path string) bool {
 	return named || gone || staging
 }
 
-// local finds the staging repositories, which lie in the zip of k8s.io/kubernetes as long as they have no go.mod.
+// local finds the staging repositories, which are in the zip of k8s.io/kubernetes while they have no go.mod.
 func (s *godeps) local(path string) (string, bool) {
 	if strings.Count(path, "/") != 1 || !strings.HasPrefix(path, "k8s.io/") {
 		return "", false
@@ -80,10 +79,10 @@ func (s *godeps) local(path string) (string, bool) {
 	return dir, err == nil && info.IsDir()
 }
 
-func (s *godeps) head() (string, []string) { return oldestGoLine, nil }
+func (s *godeps) directives() (string, []string) { return oldestGoLine, nil }
 
-// candidates lists, in this order: what a moved repository became; the pins of exactly this revision; the tag that
-// Godeps.json names; the stand-in for this revision; any other pin of the module, newest first.
+// candidates returns, in this order: the replacement of a moved repository; the pins of this revision; the tag in Godeps.json; the
+// substitute of this revision; other pins of the module, newest first.
 func (s *godeps) candidates(path string) ([]candidate, error) {
 	dep := s.deps[path]
 	short := dep.Revision[:min(12, len(dep.Revision))]
@@ -108,11 +107,11 @@ func (s *godeps) candidates(path string) ([]candidate, error) {
 		exact = append(exact, at(tag, ""))
 		other = slices.DeleteFunc(other, func(c candidate) bool { return c.Mod.Version == tag })
 	}
-	if in, ok := s.data.standins[path][short]; ok {
+	if in, ok := s.data.substitutes[path][short]; ok {
 		other = slices.DeleteFunc(other, func(c candidate) bool { return c.Mod.Version == in.Version })
 		exact = append(exact, at(in.Version, fmt.Sprintf("%s %s instead of revision %s: %s", path, in.Version, short, in.Reason)))
 	}
-	list := s.data.raise(path, append(exact, other...))
+	list := s.data.applyFloor(path, append(exact, other...))
 	if f, ok := s.data.floors[path]; ok && len(list) == 0 {
 		list = append(list, at(f.Version, fmt.Sprintf("%s %s instead of revision %s: %s", path, f.Version, short, f.Reason)))
 	}

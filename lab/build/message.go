@@ -7,42 +7,42 @@ import (
 	"strings"
 )
 
-// The reasons for which a target cannot be built. Errors of Build wrap one of them where it applies.
+// Reasons of failed builds. Errors of Build wrap one of them where it applies.
 var (
-	// ErrNotServed means that the module proxy in use does not have the version.
+	// ErrNotServed: the configured module proxy does not have the version.
 	ErrNotServed = errors.New("not served by the module proxy in use")
-	// ErrChecksum means that what was downloaded is not what the checksum database knows.
+	// ErrChecksum: a download does not match the checksum database.
 	ErrChecksum = errors.New("checksum mismatch")
-	// ErrOffline means that it is not in the cache and there is no network to fetch it.
+	// ErrOffline: a module is not in the cache and the network is unreachable.
 	ErrOffline = errors.New("no network and not in the cache")
-	// ErrCompile means that the compiler refused.
+	// ErrCompile: the compilation failed.
 	ErrCompile = errors.New("compile error")
-	// errDownload means that a download failed for another reason, which the message after it tells.
+	// errDownload: a download failed for the reason in the rest of the message.
 	errDownload = errors.New("download failed")
-	// errOldGo means that a module asks for a newer Go.
+	// errOldGo: a module needs a newer Go.
 	errOldGo = errors.New("it needs a newer Go than this machine's")
-	// errUnlisted means that the checksum database answered that it has no entry.
+	// errUnlisted: the checksum database has no entry.
 	errUnlisted = errors.New("the checksum database has no entry for it")
 )
 
-// tailLines is how much of a compiler's output an error quotes.
+// tailLines is the number of lines of compiler output in an error.
 const tailLines = 20
 
-// networkSigns are what the go command's messages say when the network or the proxy cannot be reached.
+// networkSigns are parts of the go command's messages when the network or the proxy is unreachable.
 var networkSigns = []string{
 	"dial tcp", "dial udp", "no such host", "connection refused", "connection reset", "network is unreachable",
 	"no route to host", "i/o timeout", "tls handshake timeout", "context deadline exceeded", "goproxy=off",
 	"could not resolve host",
 }
 
-// absentSigns are what they say when the proxy answered that it does not have the version. Nothing else may count as
-// that: an overloaded proxy must not make an older version be taken.
+// absentSigns are parts of its messages when the proxy does not have the version. They must not match other errors: an overloaded
+// proxy must not lead to an older version.
 var absentSigns = []string{
 	"403 forbidden", "404 not found", "410 gone", "not found:", "unknown revision", "invalid version", "no matching versions",
 	"unrecognized import path",
 }
 
-// reason tells what a failed download's message means.
+// reason classifies the message of a failed download.
 func reason(message string) error {
 	lower := strings.ToLower(message)
 	switch {
@@ -77,8 +77,8 @@ var (
 	addrInText   = regexp.MustCompile(`(\d{1,3}\.){3}\d{1,3}(:\d+)?|\[[0-9a-fA-F:]+\](:\d+)?`)
 )
 
-// plain takes URLs, addresses and the names of the proxy and the checksum database out of a message: whose mirror a
-// user has configured is nobody's business, and says nothing about what went wrong.
+// plain removes URLs, addresses and the hosts of the proxy and the checksum database from a message: a configured mirror may be
+// confidential.
 func (g goInfo) plain(message string) string {
 	s := urlInText.ReplaceAllString(message, "(address)")
 	s = lookupInText.ReplaceAllString(s, "lookup:")
@@ -103,7 +103,7 @@ func (g goInfo) hosts() []string {
 	return hosts
 }
 
-// firstLines keeps a message short: its first lines on one line.
+// firstLines joins the first three lines of a message.
 func firstLines(message string) string {
 	lines := strings.Split(strings.TrimSpace(message), "\n")
 	for i := range lines {
@@ -112,7 +112,7 @@ func firstLines(message string) string {
 	return strings.Join(lines[:min(3, len(lines))], " / ")
 }
 
-// lastLines is the end of a compiler's output.
+// lastLines returns the last tailLines lines.
 func lastLines(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")

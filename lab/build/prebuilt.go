@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// versionDeadline is how long a ready binary may take to say its version.
+// versionDeadline bounds the run of a prebuilt binary with --version.
 const versionDeadline = 10 * time.Second
 
-// prebuilt looks for a target in the directory of ready binaries.
+// prebuilt finds a target in the directory of prebuilt binaries.
 func (b *Builder) prebuilt(ctx context.Context, t Target) (Binary, bool, error) {
 	dir, err := filepath.Abs(b.Prebuilt)
 	if err != nil {
-		return Binary{}, false, fmt.Errorf("finding the directory of ready binaries: %w", err)
+		return Binary{}, false, fmt.Errorf("finding the directory of prebuilt binaries: %w", err)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return Binary{}, false, fmt.Errorf("looking into the directory of ready binaries: %w", err)
+		return Binary{}, false, fmt.Errorf("reading the directory of prebuilt binaries: %w", err)
 	}
 	for _, name := range []string{t.String(), t.Name} {
 		path := filepath.Join(dir, name)
@@ -32,17 +32,17 @@ func (b *Builder) prebuilt(ctx context.Context, t Target) (Binary, bool, error) 
 			continue
 		}
 		if err != nil {
-			return Binary{}, false, fmt.Errorf("looking into the directory of ready binaries: %w", err)
+			return Binary{}, false, fmt.Errorf("reading the directory of prebuilt binaries: %w", err)
 		}
 		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return Binary{}, false, fmt.Errorf("the ready binary %s is not an executable file", path)
+			return Binary{}, false, fmt.Errorf("the prebuilt binary %s is not an executable file", path)
 		}
-		said, err := askVersion(ctx, path)
+		said, err := readVersion(ctx, path)
 		if err != nil {
 			return Binary{}, false, err
 		}
-		if name == t.Name && !names(said, t.Version) {
-			b.say(t, fmt.Sprintf("%s is not taken: it says %q", path, said))
+		if name == t.Name && !containsVersion(said, t.Version) {
+			b.report(t, fmt.Sprintf("%s is not taken: it says %q", path, said))
 			continue
 		}
 		bin, err := describePrebuilt(t, path, said)
@@ -54,11 +54,11 @@ func (b *Builder) prebuilt(ctx context.Context, t Target) (Binary, bool, error) 
 func describePrebuilt(t Target, path, said string) (Binary, error) {
 	sum, err := fileSum(path)
 	if err != nil {
-		return Binary{}, fmt.Errorf("reading the ready binary %s: %w", path, err)
+		return Binary{}, fmt.Errorf("reading the prebuilt binary %s: %w", path, err)
 	}
-	notes := []string{fmt.Sprintf("a ready binary, not built here; it says %q", said)}
+	notes := []string{fmt.Sprintf("a prebuilt binary; its --version prints %q", said)}
 	bin := Binary{Target: t, Path: path, Sha256: sum, Notes: notes}
-	if !names(said, t.Version) {
+	if !containsVersion(said, t.Version) {
 		bin.Notes = append(bin.Notes, fmt.Sprintf("that is not %s, which its file name says", t.Version))
 	}
 	if info, err := buildinfo.ReadFile(path); err == nil {
@@ -67,22 +67,22 @@ func describePrebuilt(t Target, path, said string) (Binary, error) {
 	return bin, nil
 }
 
-// askVersion runs a program with --version and returns the first line of what it says.
-func askVersion(ctx context.Context, path string) (string, error) {
+// readVersion runs a program with --version and returns the first line of its output.
+func readVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionDeadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking the ready binary %s for its version: %w", path, err)
+		return "", fmt.Errorf("reading the version of the prebuilt binary %s: %w", path, err)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return first, nil
 }
 
-// names tells whether a text names a version, with or without the leading v, and not as the beginning of a longer one.
-func names(text, version string) bool {
+// containsVersion reports whether a text contains a version, with or without v, but not as the prefix of a longer one.
+func containsVersion(text, version string) bool {
 	number := regexp.QuoteMeta(strings.TrimPrefix(version, "v"))
 	return regexp.MustCompile(`(^|[^0-9.])` + number + `($|[^0-9])`).MatchString(text)
 }

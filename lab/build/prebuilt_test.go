@@ -61,7 +61,7 @@ func TestPrebuiltOfAnotherVersionIsNotTaken(t *testing.T) {
 func TestPrebuiltErrors(t *testing.T) {
 	b, _ := newBuilder(t, newFakeGo(t))
 	b.Prebuilt = filepath.Join(t.TempDir(), "none")
-	if _, err := b.Build(t.Context(), proxy); err == nil || !strings.Contains(err.Error(), "directory of ready binaries") {
+	if _, err := b.Build(t.Context(), proxy); err == nil || !strings.Contains(err.Error(), "directory of prebuilt binaries") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	b.Prebuilt = t.TempDir()
@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Kubernetes v1.37.1": true, "etcd Version: 1.37.1": true, "v1.37.1+dirty": true, "v1.37.10": false, "v11.37.1": false, "1.37": false, "": false,
 	} {
-		if got := names(text, "v1.37.1"); got != want {
+		if got := containsVersion(text, "v1.37.1"); got != want {
 			t.Errorf("names(%q) = %v", text, got)
 		}
 	}

@@ -13,46 +13,45 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// candidate is a version that may be taken for a module.
+// candidate is a possible version of a module.
 type candidate struct {
 	Mod  module.Version // what to download
-	Note string         // what is to be said when it is taken; empty when it is exactly what upstream names
+	Note string         // the note of a substitution; empty for the version that upstream names
 }
 
-// source says where the versions of a program's dependencies come from.
+// source has the versions of a program's dependencies.
 type source interface {
-	// has tells whether path is the path of a module that may provide packages.
+	// has reports whether path is the path of a module that can provide packages.
 	has(path string) bool
 	// local is the directory, inside the root module, of a module that is not published on its own.
 	local(path string) (dir string, ok bool)
-	// candidates lists the versions to try for a module, best first. It is empty when none is known, with the
-	// reason as error.
+	// candidates returns the versions to try for a module, best first; the error is the reason for none.
 	candidates(path string) ([]candidate, error)
-	// head is what the go.mod of the build takes over from upstream's.
-	head() (goLine string, godebug []string)
+	// directives returns those of upstream's go.mod for the go.mod of the build.
+	directives() (goLine string, godebug []string)
 }
 
-// patchesLower is how many patch releases lower a staging module may be than the version asked for, because not every
-// patch release of every staging module is served everywhere.
+// patchesLower is the number of earlier patch releases that are tried for a staging module: proxies do not serve every patch
+// release.
 const patchesLower = 3
 
-// openSource looks into the downloaded root module: up to Kubernetes 1.14 it has no go.mod but a Godeps.json.
+// openSource reads the go.mod of the downloaded root module, or the Godeps.json of Kubernetes up to 1.14.
 func openSource(d *dataset, root module.Version, dir string) (source, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err == nil {
 		return readGoMod(d, root, text)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("reading what %s depends on: %w", root, err)
+		return nil, fmt.Errorf("reading the dependencies of %s: %w", root, err)
 	}
 	text, err = os.ReadFile(filepath.Join(dir, "Godeps", "Godeps.json"))
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s depends on: it has no go.mod, and %w", root, err)
+		return nil, fmt.Errorf("reading the dependencies of %s: it has no go.mod, and %w", root, err)
 	}
 	return readGodeps(d, root, dir, text)
 }
 
-// goMod is the source of modules that have a go.mod of their own.
+// goMod is the source of root modules with a go.mod.
 type goMod struct {
 	data     *dataset
 	root     module.Version
@@ -64,7 +63,7 @@ type goMod struct {
 func readGoMod(d *dataset, root module.Version, text []byte) (*goMod, error) {
 	f, err := modfile.Parse(root.String()+"/go.mod", text, nil)
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s depends on: %w", root, err)
+		return nil, fmt.Errorf("reading the dependencies of %s: %w", root, err)
 	}
 	s := &goMod{data: d, root: root, file: f, require: map[string]string{}, replaced: map[string]module.Version{}}
 	for _, r := range f.Require {
@@ -84,7 +83,7 @@ func (s *goMod) has(path string) bool {
 
 func (s *goMod) local(string) (string, bool) { return "", false }
 
-func (s *goMod) head() (string, []string) {
+func (s *goMod) directives() (string, []string) {
 	line := oldestGoLine
 	if s.file.Go != nil && semver.Compare("v"+s.file.Go.Version, "v"+line) > 0 {
 		line = s.file.Go.Version
@@ -100,17 +99,17 @@ func (s *goMod) candidates(path string) ([]candidate, error) {
 	target, replaced := s.replaced[path]
 	switch {
 	case replaced && target.Version != "":
-		return s.data.raise(path, []candidate{{Mod: target}}), nil
+		return s.data.applyFloor(path, []candidate{{Mod: target}}), nil
 	case replaced:
 		return s.sibling(path)
 	default:
-		return s.data.raise(path, []candidate{{Mod: module.Version{Path: path, Version: s.require[path]}}}), nil
+		return s.data.applyFloor(path, []candidate{{Mod: module.Version{Path: path, Version: s.require[path]}}}), nil
 	}
 }
 
-// sibling is a module of the same repository, which upstream's go.mod replaces with a directory that the zip of the root
-// module does not have. It is published on its own: with the version that is required, or, where that is the place-holder
-// v0.0.0, with the root's version with major version 0, as all staging modules of Kubernetes.
+// sibling returns the candidates of a module in the same repository, which upstream's go.mod replaces with a directory outside the
+// zip of the root module. Its version is the required one or, for the placeholder v0.0.0, that of the root with major version 0, as
+// Kubernetes publishes its staging modules.
 func (s *goMod) sibling(path string) ([]candidate, error) {
 	if v := s.require[path]; v != "" && v != "v0.0.0" {
 		return []candidate{{Mod: module.Version{Path: path, Version: v}}}, nil
@@ -135,8 +134,8 @@ func (s *goMod) sibling(path string) ([]candidate, error) {
 	return list, nil
 }
 
-// raise replaces candidates below the module's floor with the floor.
-func (d *dataset) raise(path string, list []candidate) []candidate {
+// applyFloor replaces candidates below the module's floor with the floor.
+func (d *dataset) applyFloor(path string, list []candidate) []candidate {
 	f, ok := d.floors[path]
 	if !ok {
 		return list
@@ -153,8 +152,8 @@ func (d *dataset) raise(path string, list []candidate) []candidate {
 	return slices.CompactFunc(raised, func(a, b candidate) bool { return a.Mod == b.Mod })
 }
 
-// incompatible gives a tag of major version 2 or higher the suffix that module versions need when the path has no major
-// version, which is so for everything that has no go.mod.
+// incompatible adds +incompatible to a tag of major version 2 or higher when the module path has no major version, as without a
+// go.mod.
 func incompatible(path, version string) string {
 	_, pathMajor, ok := module.SplitPathVersion(path)
 	major := semver.Major(version)

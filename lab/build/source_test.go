@@ -221,7 +221,7 @@ func TestHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line, godebug := s.head()
+		line, godebug := s.directives()
 		if got := strings.Join(append([]string{line}, godebug...), " "); got != want {
 			t.Errorf("head of %q is %q, want %q", text, got, want)
 		}

@@ -10,32 +10,32 @@ import (
 
 // Target is a program at a version: {"kube-proxy", "v1.26.0"}.
 type Target struct {
-	Name    string // name of the program, one of those Versions lists
+	Name    string // a program of Versions
 	Version string // semantic version with its leading v
 }
 
 // String is the form that ParseTarget reads: NAME@VERSION.
 func (t Target) String() string { return t.Name + "@" + t.Version }
 
-// Range is what is known to be buildable of one program.
+// Range is the range of supported versions of a program.
 type Range struct {
 	Name    string // name of the program
 	Oldest  string // oldest minor release, as v1.11
 	Newest  string // newest minor release, as v1.37
-	Default string // version taken when none is named; etcd's is the one that the default kube-apiserver is tested with
+	Default string // the version when none is given; that of etcd is the one that the default kube-apiserver is tested with
 }
 
-// String is one line for people: kube-proxy v1.11 to v1.37 (default v1.37.1).
+// String returns a line such as kube-proxy v1.11 to v1.37 (default v1.37.1).
 func (r Range) String() string {
 	return fmt.Sprintf("%s %s to %s (default %s)", r.Name, r.Oldest, r.Newest, r.Default)
 }
 
-// Versions lists the programs that can be built and the range of each, in a fixed order. Within a range every version
-// that the module proxy in use serves can be tried; not every proxy serves every patch release.
+// Versions returns the supported programs and their ranges in a fixed order. Not every module proxy serves every patch release of a
+// range.
 func Versions() []Range {
 	d, err := embedded()
 	if err != nil {
-		return nil // the embedded file is part of the program; a test parses it
+		return nil // a test parses the embedded file
 	}
 	ranges := make([]Range, len(d.programs))
 	for i, p := range d.programs {
@@ -44,7 +44,7 @@ func Versions() []Range {
 	return ranges
 }
 
-// Default is the version of the named program taken when the user names none, false for an unknown program.
+// Default returns the default version of a program; false for an unknown program.
 func Default(name string) (Target, bool) {
 	for _, r := range Versions() {
 		if r.Name == name {
@@ -54,7 +54,7 @@ func Default(name string) (Target, bool) {
 	return Target{}, false
 }
 
-// ParseTarget reads NAME@VERSION. The error of anything else lists the known names and the range of versions of each.
+// ParseTarget reads NAME@VERSION. Its errors list the supported programs and versions.
 func ParseTarget(s string) (Target, error) {
 	d, err := embedded()
 	if err != nil {
@@ -62,7 +62,7 @@ func ParseTarget(s string) (Target, error) {
 	}
 	name, version, found := strings.Cut(s, "@")
 	if !found {
-		return Target{}, fmt.Errorf("%q is not NAME@VERSION; %s", s, known())
+		return Target{}, fmt.Errorf("%q is not NAME@VERSION; %s", s, supported())
 	}
 	t := Target{Name: name, Version: version}
 	if _, err := d.program(t); err != nil {
@@ -71,32 +71,32 @@ func ParseTarget(s string) (Target, error) {
 	return t, nil
 }
 
-// program finds what is to be built for a target, or says why there is nothing.
+// program returns the program of a target, or the reason why the target is not supported.
 func (d *dataset) program(t Target) (program, error) {
 	for _, p := range d.programs {
 		if p.Name != t.Name {
 			continue
 		}
 		if !fullVersion(t.Version) {
-			return program{}, fmt.Errorf("%s: version %q is not of the form vMAJOR.MINOR.PATCH; %s", t.Name, t.Version, known())
+			return program{}, fmt.Errorf("%s: version %q is not of the form vMAJOR.MINOR.PATCH; %s", t.Name, t.Version, supported())
 		}
 		minor := semver.MajorMinor(t.Version)
 		if semver.Compare(minor, p.Oldest) < 0 || semver.Compare(minor, p.Newest) > 0 {
-			return program{}, fmt.Errorf("%s: %s is outside what is known to build, %s to %s; %s",
-				t.Name, t.Version, p.Oldest, p.Newest, known())
+			return program{}, fmt.Errorf("%s: %s is outside the supported range %s to %s; %s",
+				t.Name, t.Version, p.Oldest, p.Newest, supported())
 		}
 		return p, nil
 	}
-	return program{}, fmt.Errorf("unknown program %q; %s", t.Name, known())
+	return program{}, fmt.Errorf("unknown program %q; %s", t.Name, supported())
 }
 
-// fullVersion tells whether v has all three numbers and nothing a module version cannot have.
+// fullVersion reports whether v is a module version with three numbers.
 func fullVersion(v string) bool {
 	return semver.Canonical(v) == v && v != ""
 }
 
-// known says, for error messages, what may be asked for.
-func known() string {
+// supported lists the supported programs for error messages.
+func supported() string {
 	var names []string
 	for _, r := range Versions() {
 		names = append(names, r.String())

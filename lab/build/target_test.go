@@ -27,11 +27,11 @@ func TestParseTargetErrorsListWhatIsKnown(t *testing.T) {
 		"kube-proxy@1.37.1":      "not of the form",
 		"kube-proxy@v1.37":       "not of the form",
 		"kube-proxy@v1.37.1/x":   "not of the form",
-		"kube-proxy@v1.10.9":     "outside what is known",
-		"kube-proxy@v1.38.0":     "outside what is known",
+		"kube-proxy@v1.10.9":     "outside the supported range",
+		"kube-proxy@v1.38.0":     "outside the supported range",
 		"kube-apiserver@v1.14.0": "v1.15 to v1.37",
 		"etcd@v3.4.0":            "v3.5 to v3.7",
-		"kube-proxy@v2.0.0":      "outside what is known",
+		"kube-proxy@v2.0.0":      "outside the supported range",
 	} {
 		_, err := ParseTarget(in)
 		if err == nil {
@@ -91,7 +91,7 @@ func TestParseDataRefuses(t *testing.T) {
 	}
 }
 
-// The table has what the field notes say: the trap's floor, the repository that is gone, and pins for the years before go.mod.
+// The table has a floor, a moved repository and pins for versions without a go.mod.
 func TestEmbeddedData(t *testing.T) {
 	d, err := embedded()
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// provider is a module that stands ready to provide packages.
+// provider is a downloaded module.
 type provider struct {
 	Path     string         // path under which it is imported
-	Real     module.Version // what is taken for it; without a version when it is local
+	Real     module.Version // the module that is used for it; without a version when it is local
 	Dir      string
 	Local    bool // a directory of the root module, not a module of its own
 	Sum      string
 	GoModSum string
-	Notes    []string // what is to be said about the choice
+	Notes    []string // notes of substitutions
 }
 
-// fetcher gets modules; the result is in the order asked.
+// fetcher downloads modules and returns them in order.
 type fetcher func(ctx context.Context, paths []string) ([]provider, error)
 
-// walker follows imports from main packages and learns which modules they need.
+// walker follows imports from main packages and collects the needed modules.
 type walker struct {
 	source    source
 	fetch     fetcher
@@ -58,8 +58,7 @@ func newWalker(src source, fetch fetcher, info goInfo, root provider) *walker {
 	}
 }
 
-// walk visits the packages and everything they import. Modules are fetched as they are first needed, all that are
-// missing at a time.
+// walk visits the packages and all their imports. It fetches missing modules in batches.
 func (w *walker) walk(ctx context.Context, packages ...string) error {
 	queue := slices.Clone(packages)
 	for len(queue) > 0 {
@@ -84,7 +83,7 @@ func (w *walker) walk(ctx context.Context, packages ...string) error {
 	return nil
 }
 
-// visitAll visits what it can. It returns the packages that wait for a module, and these modules.
+// visitAll visits the packages whose modules are present. It returns the others and their missing modules.
 func (w *walker) visitAll(queue []string) (waiting, missing []string, err error) {
 	for len(queue) > 0 {
 		pkg := queue[0]
@@ -115,14 +114,13 @@ func (w *walker) visitAll(queue []string) (waiting, missing []string, err error)
 	return waiting, missing, nil
 }
 
-// standard tells whether a package belongs to the standard library.
+// standard reports whether a package belongs to the standard library.
 func (w *walker) standard(pkg string) bool {
 	info, err := os.Stat(filepath.Join(w.std, filepath.FromSlash(pkg)))
 	return err == nil && info.IsDir()
 }
 
-// locate finds the module of a package, the longest path first. It returns the module that has to be fetched before
-// this can be told.
+// locate finds the module of a package, the longest path first. need is a module that must be fetched first.
 func (w *walker) locate(pkg string) (p provider, need string, err error) {
 	for prefix := pkg; prefix != "."; prefix = path.Dir(prefix) {
 		p, ready := w.providers[prefix]
@@ -169,7 +167,7 @@ func (w *walker) imports(pkg string, p provider) ([]string, error) {
 	return found.Imports, nil
 }
 
-// used lists the modules that provide the packages reachable from the given ones, sorted by path.
+// used returns the modules of all packages that the given ones reach, sorted by path.
 func (w *walker) used(packages ...string) []provider {
 	seen, modules := map[string]bool{}, map[string]bool{}
 	for queue := slices.Clone(packages); len(queue) > 0; {

@@ -16,10 +16,10 @@ import (
 // fakeSource provides modules that are directories.
 type fakeSource map[string]string
 
-func (s fakeSource) has(path string) bool                    { _, ok := s[path]; return ok }
-func (s fakeSource) local(string) (string, bool)             { return "", false }
-func (s fakeSource) candidates(string) ([]candidate, error)  { return nil, nil }
-func (s fakeSource) head() (goLine string, godebug []string) { return oldestGoLine, nil }
+func (s fakeSource) has(path string) bool                          { _, ok := s[path]; return ok }
+func (s fakeSource) local(string) (string, bool)                   { return "", false }
+func (s fakeSource) candidates(string) ([]candidate, error)        { return nil, nil }
+func (s fakeSource) directives() (goLine string, godebug []string) { return oldestGoLine, nil }
 func (s fakeSource) fetch(log *[]string) fetcher {
 	return func(_ context.Context, paths []string) ([]provider, error) {
 		*log = append(*log, strings.Join(paths, " "))

@@ -11,19 +11,18 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// recipe is everything that a go build is made from.
+// recipe is the input of a go build.
 type recipe struct {
 	GoLine  string   // language version, as 1.26.0
 	Godebug []string // key=value, from upstream's go.mod
 	Modules []provider
 }
 
-// stagingDir is where local modules are copied to, below the directory with the go.mod.
+// stagingDir is the directory of local modules, relative to the go.mod.
 const stagingDir = "staging"
 
-// goMod renders the go.mod of the build. Each module is required at a version above anything that a dependency asks for
-// and replaced with the wanted one: the go command then finds its check of the requirements fulfilled and does not load
-// the whole module graph, in which modules stand that no package needs and that no longer resolve anywhere.
+// goMod renders the go.mod of the build. Each module is required at a version above those of all dependencies, and replaced with the
+// wanted one. The go command then does not load the whole module graph, which has modules that no package needs and no proxy serves.
 func (r recipe) goMod() (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "module build\n\ngo %s\n", r.GoLine)
@@ -47,7 +46,7 @@ func (r recipe) goMod() (string, error) {
 	return b.String(), nil
 }
 
-// highVersion is a version of the module that is above every real one.
+// highVersion is a version above every published one of the module.
 func highVersion(path string) (string, error) {
 	_, pathMajor, ok := module.SplitPathVersion(path)
 	if !ok {
@@ -60,7 +59,7 @@ func highVersion(path string) (string, error) {
 	return major + ".9999.0", nil
 }
 
-// goSum renders the go.sum of the build from what the downloads were verified to be.
+// goSum renders the go.sum of the build from the verified downloads.
 func (r recipe) goSum() string {
 	var lines []string
 	for _, m := range r.Modules {
@@ -75,7 +74,7 @@ func (r recipe) goSum() string {
 	return strings.Join(slices.Compact(lines), "")
 }
 
-// write puts go.mod, go.sum and the copies of local modules into a directory.
+// write writes go.mod, go.sum and copies of local modules into a directory.
 func (r recipe) write(dir string) error {
 	text, err := r.goMod()
 	if err != nil {
@@ -98,7 +97,7 @@ func (r recipe) write(dir string) error {
 	return nil
 }
 
-// copyLocal copies a local module, writable and with a go.mod, which it has not.
+// copyLocal copies a local module with write permission and adds a go.mod.
 func copyLocal(to string, m provider) error {
 	err := filepath.WalkDir(m.Dir, func(from string, e fs.DirEntry, err error) error {
 		if err != nil {

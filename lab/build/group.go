@@ -15,11 +15,11 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// compileTick is how often a running compilation is mentioned.
+// compileTick is the interval of progress reports during compilation.
 const compileTick = 10 * time.Second
 
-// making is one build under way.
-type making struct {
+// groupBuild is a running build of a group.
+type groupBuild struct {
 	*Builder
 	info  goInfo
 	store store
@@ -31,7 +31,7 @@ type making struct {
 	sum   string // go.sum
 }
 
-func (m *making) make(ctx context.Context, d *dataset, done map[Target]Binary) error {
+func (m *groupBuild) make(ctx context.Context, d *dataset, done map[Target]Binary) error {
 	r, err := m.resolve(ctx, d)
 	if err != nil {
 		return err
@@ -57,19 +57,19 @@ func (m *making) make(ctx context.Context, d *dataset, done map[Target]Binary) e
 		if err != nil {
 			return err
 		}
-		m.sayDone(bin)
+		m.reportDone(bin)
 		done[t] = bin
 	}
 	return m.index(done)
 }
 
-// resolve finds out which modules the group needs, at which versions, and downloads them.
-func (m *making) resolve(ctx context.Context, d *dataset) (recipe, error) {
+// resolve determines the modules of the group and their versions, and downloads them.
+func (m *groupBuild) resolve(ctx context.Context, d *dataset) (recipe, error) {
 	r := &resolution{
 		tool: m.toolchain(), info: m.info, dir: filepath.Join(m.dir, "download"),
-		progress: func(line string) { m.say(m.group, line) },
+		progress: func(line string) { m.report(m.group, line) },
 	}
-	// A go.mod of its own keeps the go command from finding one of the user's in a directory above.
+	// Without a go.mod here the go command would use one of a parent directory.
 	head := []byte("module download\n\ngo " + oldestGoLine + "\n")
 	if err := os.WriteFile(filepath.Join(r.dir, "go.mod"), head, 0o644); err != nil {
 		return recipe{}, fmt.Errorf("preparing the downloads: %w", err)
@@ -81,7 +81,7 @@ func (m *making) resolve(ctx context.Context, d *dataset) (recipe, error) {
 	if r.source, err = openSource(d, m.group.root, root.Dir); err != nil {
 		return recipe{}, err
 	}
-	line, godebug := r.source.head()
+	line, godebug := r.source.directives()
 	if compareGo("go"+line, m.info.Version) > 0 {
 		return recipe{}, fmt.Errorf("it needs Go %s, and this is %s; install a newer Go", line, m.info.Version)
 	}
@@ -93,7 +93,7 @@ func (m *making) resolve(ctx context.Context, d *dataset) (recipe, error) {
 	return recipe{GoLine: line, Godebug: godebug, Modules: m.walk.used(packages...)}, nil
 }
 
-// compareGo compares Go versions; one that is not of the usual form (a development version) counts as newest.
+// compareGo compares Go versions; an invalid one, such as a development version, is the newest.
 func compareGo(a, b string) int {
 	switch {
 	case goversion.IsValid(a) && goversion.IsValid(b):
@@ -106,12 +106,12 @@ func compareGo(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-func (m *making) key(t Target, p program) string {
+func (m *groupBuild) key(t Target, p program) string {
 	return key(t, p, m.info.Version, m.mod, m.sum)
 }
 
-// uncompiled takes out of the group what an earlier build made from exactly the same sources.
-func (m *making) uncompiled(done map[Target]Binary) *group {
+// uncompiled returns the group without the targets that an earlier build made from the same sources, which it adds to done.
+func (m *groupBuild) uncompiled(done map[Target]Binary) *group {
 	todo := &group{root: m.group.root}
 	for i, t := range m.group.targets {
 		p := m.group.programs[i]
@@ -124,24 +124,24 @@ func (m *making) uncompiled(done map[Target]Binary) *group {
 	return todo
 }
 
-// index notes the group's targets as cached.
-func (m *making) index(done map[Target]Binary) error {
+// index writes the index of the group's targets.
+func (m *groupBuild) index(done map[Target]Binary) error {
 	for _, t := range m.group.targets {
-		if err := m.store.remember(t, m.info.Version, filepath.Base(filepath.Dir(done[t].Path))); err != nil {
+		if err := m.store.writeIndex(t, m.info.Version, filepath.Base(filepath.Dir(done[t].Path))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compile runs the go build of a group, and says every now and then that it does.
-func (m *making) compile(ctx context.Context, g *group) error {
+// compile runs the go build of a group and reports progress.
+func (m *groupBuild) compile(ctx context.Context, g *group) error {
 	j := job{
 		Dir: filepath.Join(m.dir, "module"), Packages: g.packages(), Ldflags: ldflags(g.programs[0], g.root.Version),
 		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"),
 	}
 	size := len(m.walk.packages)
-	m.say(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(j.Packages...)), "module")))
+	m.report(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(j.Packages...)), "module")))
 	begin := time.Now()
 	finished := make(chan error, 1)
 	go func() { finished <- m.toolchain().build(ctx, j) }()
@@ -152,31 +152,31 @@ func (m *making) compile(ctx context.Context, g *group) error {
 		case err := <-finished:
 			return m.compiled(g, err)
 		case <-tick.C:
-			m.say(g, fmt.Sprintf("compiling, %.0f s so far", time.Since(begin).Seconds()))
+			m.report(g, fmt.Sprintf("compiling, %.0f s so far", time.Since(begin).Seconds()))
 		}
 	}
 }
 
-// compiled puts the outcome of a go build into words.
-func (m *making) compiled(g *group, err error) error {
-	var refused *compileError
-	if !errors.As(err, &refused) {
+// compiled converts the error of a go build.
+func (m *groupBuild) compiled(g *group, err error) error {
+	var failure *compileError
+	if !errors.As(err, &failure) {
 		return err
 	}
 	return fmt.Errorf("%w of %s with %s, whose last lines are:\n%s",
-		ErrCompile, g, m.info.Version, m.info.plain(lastLines(refused.Output)))
+		ErrCompile, g, m.info.Version, m.info.plain(lastLines(failure.Output)))
 }
 
-func (m *making) sayDone(bin Binary) {
+func (m *groupBuild) reportDone(bin Binary) {
 	var size int64
 	if info, err := os.Stat(bin.Path); err == nil {
 		size = info.Size()
 	}
-	m.say(bin.Target, fmt.Sprintf("done, %.1f MB in %.0f s", float64(size)/1e6, time.Since(m.start).Seconds()))
+	m.report(bin.Target, fmt.Sprintf("done, %.1f MB in %.0f s", float64(size)/1e6, time.Since(m.start).Seconds()))
 }
 
-// notes says what differs from upstream's release of one program.
-func (m *making) notes(p program) []string {
+// notes returns the differences from upstream's release of a program.
+func (m *groupBuild) notes(p program) []string {
 	notes := []string{"not upstream's release artifact: compiled from its published modules with " + m.info.Version}
 	for _, used := range m.walk.used(p.Package) {
 		notes = append(notes, used.Notes...)
@@ -193,12 +193,11 @@ func executable(p program) string {
 	return path.Base(prefix)
 }
 
-// versionPackages are where Kubernetes versions of all years keep what they say their version is. Setting a variable of
-// a package that is not linked in does nothing.
+// versionPackages are the packages with the version variables of Kubernetes, by release. The linker ignores those that are not
+// linked.
 var versionPackages = []string{"k8s.io/kubernetes/pkg/version", "k8s.io/client-go/pkg/version", "k8s.io/component-base/version"}
 
-// ldflags strips the binary and, for Kubernetes, tells it its version, which upstream's build scripts do. etcd has its
-// version in its sources.
+// ldflags strips the binary and, as upstream's build scripts, sets the version of Kubernetes. etcd has its version in its sources.
 func ldflags(p program, version string) string {
 	flags := "-s -w"
 	if p.Module != "k8s.io/kubernetes" {
