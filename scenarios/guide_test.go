@@ -1,4 +1,4 @@
-package main
+package scenarios
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 // The example of docs/adding-a-scenario.md compiles in package scenarios.
 func TestTheGuidesScenarioCompiles(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(top, "docs/adding-a-scenario.md"))
+	page, err := os.ReadFile("../docs/adding-a-scenario.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestTheGuidesScenarioCompiles(t *testing.T) {
 	}
 	dir := t.TempDir()
 	example, overlay := filepath.Join(dir, "unready.go"), filepath.Join(dir, "overlay.json")
-	target, err := filepath.Abs(filepath.Join(top, "scenarios/unready.go"))
+	target, err := filepath.Abs("unready.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,7 @@ func TestTheGuidesScenarioCompiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-overlay", overlay, "./scenarios")
-	build.Dir = top
+	build := exec.Command("go", "build", "-overlay", overlay, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
