@@ -15,8 +15,8 @@ var (
 	watchDelay = newDuration("delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", 0, time.Hour)
 )
 
-// api takes the API server away from the proxies, and lets them lose their watches. What they have programmed has to go on
-// serving, and what changes afterwards has to arrive.
+// api makes the API server unavailable to the proxies and ends their watches. Programmed rules must go on serving, and
+// later changes must arrive.
 func api() Scenario {
 	return Scenario{
 		Name:    "api",
@@ -58,7 +58,7 @@ func api() Scenario {
 	}
 }
 
-// rollLate rolls while one node's proxy learns of everything late, as it does from an API server that is overloaded.
+// rollLate rolls the Deployment while the watches of one node's proxy are delayed, as by an overloaded API server.
 func (w *World) rollLate(ctx context.Context, node string, delay time.Duration) error {
 	if err := w.performVerb(ctx, "api delay", node, "by", delay.String()); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (w *World) rollLate(ctx context.Context, node string, delay time.Duration) 
 	return w.performVerb(ctx, "api delay", node, "by", "0s")
 }
 
-// watchesWithin bounds the time until every proxy watches again: clients wait up to half a minute between two tries.
+// watchesWithin bounds the time until each proxy watches again. Clients wait up to 30 s between two attempts.
 const watchesWithin = 3 * time.Minute
 
 func (w *World) apiAway(ctx context.Context, away time.Duration) error {

@@ -23,9 +23,8 @@ var (
 	rolloutEvery  = newNumber("rolloutEvery", "3", "minutes of churn from one rollout to the next", 1, 10000)
 )
 
-// churn changes endpoints while a pod with open connections drains: what a busy cluster does to every proxy, and where
-// kube-proxy's ipvs mode froze after some hours (kubernetes#71071). Its canary is the measured Service: whether the pods
-// that a rollout brings get its traffic.
+// churn changes endpoints while a pod with open connections drains. kube-proxy's ipvs mode froze after some hours of
+// that (kubernetes#71071). Rollouts of the measured Service show whether the proxies still follow.
 func churn() Scenario {
 	return Scenario{
 		Name:    "churn",
@@ -43,7 +42,8 @@ func churn() Scenario {
 			readinessPeriod.withDefault("30s"),
 			shutdownDelay.withDefault("2s"),
 			GracePeriod.withDefault("10s"),
-			// A balancer that takes out a node hides what its proxy does: kube-proxy's health fails when it stands still.
+			// kube-proxy's health check fails when it hangs, and a load balancer that removes the node would hide the
+			// fault.
 			CheckFall.withDefault("100"),
 		},
 		Steps: always([]string{"endpoints create", "endpoints set", "workload deploy", "client open", "pod unready", "expect unready", "proxy stop", "proxy start"}, rollSteps),
@@ -80,13 +80,13 @@ func (w *World) churn(ctx context.Context) error {
 	return nil
 }
 
-// createBusyService makes the Service whose endpoints change.
+// createBusyService creates the Service whose endpoints change.
 func (w *World) createBusyService(ctx context.Context, busy *endpointRing) error {
 	return w.performVerb(ctx, "endpoints create", "busy", "addresses", busy.next())
 }
 
-// drainSecondService makes a Service of so many ports, opens connections to each, and lets its pod become unready: it drains as long as
-// they are open.
+// drainSecondService creates a Service with several ports, opens connections to each, and makes its pod unready. The pod
+// drains as long as the connections are open.
 func (w *World) drainSecondService(ctx context.Context, ports, each int) error {
 	for _, step := range []struct {
 		name string
@@ -107,12 +107,12 @@ func (w *World) drainSecondService(ctx context.Context, ports, each int) error {
 	return nil
 }
 
-// burstAfterMinute waits for the next full minute of the run and changes endpoints so long after it.
+// burstAfterMinute changes endpoints at the given time after the next full minute of the run.
 func (w *World) burstAfterMinute(ctx context.Context, from time.Duration, busy *endpointRing) error {
 	return w.burst(ctx, (w.Clock.Now()-from).Truncate(time.Minute)+time.Minute+from, busy)
 }
 
-// burst changes endpoints from an instant on.
+// burst changes endpoints from the given time on.
 func (w *World) burst(ctx context.Context, at time.Duration, busy *endpointRing) error {
 	for end := at + burstFor.Of(w.Params); at < end; at += time.Second / time.Duration(changeRate.Of(w.Params)) {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
@@ -125,8 +125,8 @@ func (w *World) burst(ctx context.Context, at time.Duration, busy *endpointRing)
 	return nil
 }
 
-// restartAfterFailure gives the proxies time to follow by themselves, and then restarts them one after the other. A lostEvent was seen already: a proxy that
-// cannot be restarted is told of, and takes nothing from that.
+// restartAfterFailure gives the proxies time to recover, and then restarts one after the other. A proxy that cannot be
+// restarted is recorded; the run stays valid, because its loss was measured before.
 func (w *World) restartAfterFailure(ctx context.Context) error {
 	err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, watchFor.Of(w.Params)) })
 	if err != nil {
@@ -152,7 +152,7 @@ func (w *World) restartAfterFailure(ctx context.Context) error {
 	return nil
 }
 
-// manyPorts are ports of a Service, all of them to the same port of its pods: for a proxy each is a Service of its own.
+// manyPorts are n ports of a Service with one target port: a proxy programs each as a virtual server.
 func manyPorts(n int) (ports []corev1.ServicePort) {
 	for i := range n {
 		ports = append(ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(port + i), TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP})
@@ -160,7 +160,8 @@ func manyPorts(n int) (ports []corev1.ServicePort) {
 	return ports
 }
 
-// drain closes the gate of the pod with the open connections, which goes on serving them, and waits until it is unready.
+// drain closes the gate of the pod with the open connections, which it goes on serving, and waits until the pod is
+// unready.
 func (w *World) drain(ctx context.Context) error {
 	if err := w.performVerb(ctx, "pod unready", "drained#1"); err != nil {
 		return err
@@ -168,14 +169,14 @@ func (w *World) drain(ctx context.Context) error {
 	return w.await(ctx, "unready", "drained#1", readinessWithin)
 }
 
-// endpointRing is the endpoints of a Service of which each change takes one away and brings another. Nobody serves them and nobody
-// asks for them (RFC 5737's documentation range): they make work for the proxies.
+// endpointRing is the endpoints of a Service; each change removes one and adds one. The addresses are from the
+// documentation range (RFC 5737) and get no traffic.
 type endpointRing struct {
 	size  int
 	first int // number of the first, from 0
 }
 
-// next are the addresses of now; they change with each call.
+// next returns the current addresses, and advances.
 func (r *endpointRing) next() string {
 	var all []string
 	for i := range r.size {
@@ -185,10 +186,11 @@ func (r *endpointRing) next() string {
 	return strings.Join(all, ",")
 }
 
-// heldConnections are connections that stay open, unused.
+// heldConnections are idle connections that stay open.
 type heldConnections []io.Closer
 
-// all opens connections to each port of a workload. A port answers when the proxies have programmed it, each in its own time.
+// all opens connections to each port of a workload. It waits for each port, because proxies program them one after the
+// other.
 func (h *heldConnections) all(ctx context.Context, w *World, k *workload, each int) error {
 	host, _, err := net.SplitHostPort(k.target)
 	if err != nil {

@@ -66,7 +66,7 @@ func (w *World) ProxyLabels(ctx context.Context) (string, error) {
 	return metav1.FormatLabelSelector(d.Spec.Selector), nil
 }
 
-// proxyPods are the pods of a DaemonSet that are not on their way out, by node.
+// proxyPods are the pods of a DaemonSet that are not terminating, by node.
 func (w *World) proxyPods(ctx context.Context, d *appsv1.DaemonSet) (map[string]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
@@ -86,11 +86,11 @@ func (w *World) proxyPods(ctx context.Context, d *appsv1.DaemonSet) (map[string]
 	return byNode, nil
 }
 
-// proxyReplacementTime bounds the replacement of one pod of a proxy, with the pull of its image, besides its grace period.
+// proxyReplacementTime bounds the replacement of one proxy pod, image pull included, without its grace period.
 const proxyReplacementTime = 3 * time.Minute
 
-// rollProxies has something done to the proxy's DaemonSet that replaces its pods, and waits until every node that had one has another
-// one that is ready.
+// rollProxies applies a change to the proxy's DaemonSet that replaces its pods, and waits until each node has a new one
+// that is ready.
 func (w *World) rollProxies(ctx context.Context, change func(ctx context.Context, d *appsv1.DaemonSet) error) error {
 	before, err := w.proxySet(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *World) rollProxies(ctx context.Context, change func(ctx context.Context
 	return w.Until(ctx, what, time.Duration(len(old)+1)*most, func(ctx context.Context) (bool, string, error) { return w.proxiesRolled(ctx, before, old) })
 }
 
-// proxiesRolled reports whether the DaemonSet's controller has replaced all pods, and otherwise what is missing.
+// proxiesRolled reports whether the DaemonSet's controller has replaced all pods, and which are missing.
 func (w *World) proxiesRolled(ctx context.Context, before *appsv1.DaemonSet, old map[string]*corev1.Pod) (bool, string, error) {
 	d, err := w.proxySet(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *World) proxiesRolled(ctx context.Context, before *appsv1.DaemonSet, old
 	return len(missing) == 0, strings.Join(missing, "; "), nil
 }
 
-// waitsFor says what a pod's containers wait for, if they do.
+// waitsFor returns the reason for which a pod's container waits; empty when none waits.
 func waitsFor(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if c.State.Waiting != nil {
@@ -158,7 +158,7 @@ func waitsFor(pod *corev1.Pod) string {
 	return ""
 }
 
-// restartSet has all pods of the proxy's DaemonSet replaced by its controller, as `kubectl rollout restart` does.
+// restartSet makes the controller replace all pods of the proxy's DaemonSet, as `kubectl rollout restart` does.
 func (w *World) restartSet(ctx context.Context) error {
 	w.state().restarts++
 	number := strconv.Itoa(w.state().restarts)
@@ -180,7 +180,7 @@ func (w *World) patchSet(ctx context.Context, d *appsv1.DaemonSet, patch map[str
 	return nil
 }
 
-// touchesSet says which pods of the proxy's DaemonSet are replaced.
+// touchesSet lists the pods of the proxy's DaemonSet that are replaced.
 func (w *World) touchesSet(ctx context.Context) ([]string, error) {
 	d, err := w.proxySet(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ var (
 	leaveAfter = newDuration("leave", "30s", "how long a node lives on after the autoscaler marked it", 0, time.Hour)
 )
 
-// drain takes a node away: with care, as `kubectl drain` and the cluster autoscaler do (kubernetes#50977, KEP-3836), or
-// without, as a power cut does (kubernetes#89392).
+// drain removes a node: by eviction, as `kubectl drain` and the cluster autoscaler do (kubernetes#50977, KEP-3836), or
+// by a power cut (kubernetes#89392).
 func drain() Scenario {
 	return Scenario{
 		Name:    "drain",
@@ -53,7 +53,7 @@ func drain() Scenario {
 	}
 }
 
-// chooseNode is the node that the parameter names.
+// chooseNode returns the node of the parameter node. With auto it is the first that fits.
 func (w *World) chooseNode(ctx context.Context) (string, error) {
 	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *World) chooseNode(ctx context.Context) (string, error) {
 		w.Params.given(drainKind.Parameter), strings.Join(with, ", "), strings.Join(w.Nodes, ", "))
 }
 
-// drainNode does what `kubectl drain` does, and then lets traffic flow without the node's pods.
+// drainNode cordons the node and evicts its pods, as `kubectl drain` does, and then lets traffic flow without them.
 func (w *World) drainNode(ctx context.Context, node string) error {
 	if err := w.Step(ctx, "cordon "+node, node, func(ctx context.Context) error { return w.cordon(ctx, node, "") }); err != nil {
 		return err
@@ -102,10 +102,10 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 	return w.Clock.Sleep(ctx, offFor.Of(w.Params))
 }
 
-// autoscalerTaint is what the cluster autoscaler marks a node with before it removes it.
+// autoscalerTaint is the taint of the cluster autoscaler on a node that it is about to remove.
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
-// scaleDown does what the autoscaler does: it marks the node, evicts its pods, and removes the machine some time later.
+// scaleDown removes a node as the autoscaler does: it taints the node, evicts its pods, and cuts its power later.
 func (w *World) scaleDown(ctx context.Context, node string) error {
 	err := w.Step(ctx, "mark "+node+" for removal and evict its pods", node, func(ctx context.Context) error {
 		begin := w.Clock.Now()
@@ -123,7 +123,7 @@ func (w *World) scaleDown(ctx context.Context, node string) error {
 	return w.powerOffNode(ctx, node)
 }
 
-// powerOffNode takes the power from a node, waits until the balancer has found out, and lets traffic flow without the node.
+// powerOffNode cuts the power of a node, waits until the load balancer has removed it, and lets traffic flow without it.
 func (w *World) powerOffNode(ctx context.Context, node string) error {
 	begin := w.Clock.Now()
 	err := w.Step(ctx, "take the power from "+node, node, func(ctx context.Context) error {
@@ -138,7 +138,7 @@ func (w *World) powerOffNode(ctx context.Context, node string) error {
 	return w.Clock.Sleep(ctx, begin+offFor.Of(w.Params)-w.Clock.Now())
 }
 
-// rebootNode takes the power from a node and gives it back.
+// rebootNode cuts the power of a node and boots it again.
 func (w *World) rebootNode(ctx context.Context, node string) error {
 	proxies, err := w.proxies()
 	if err != nil {

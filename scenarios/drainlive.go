@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// evictEveryPod, as what is evicted, are the pods of all namespaces, as `kubectl drain` takes them.
+// evictEveryPod is the value of evict for the pods of all namespaces, as with `kubectl drain`.
 const evictEveryPod = "all"
 
 // The parameters of drain on a live cluster alone.
@@ -25,7 +25,7 @@ var (
 	taintEffect   = newWord("effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", "NoSchedule", "PreferNoSchedule", "NoExecute")
 )
 
-// drainLive is drain where the machines are somebody's: what the API alone can do, and undo.
+// drainLive is drain on a live cluster: actions of the API that can be undone.
 func drainLive() Scenario {
 	return Scenario{
 		Name: "drain", Summary: "drains, cordons or taints a node, and puts it back",
@@ -54,7 +54,7 @@ func drainLive() Scenario {
 	}
 }
 
-// takeNodeOut does to a node what the parameters say, and lets traffic flow on.
+// takeNodeOut drains, cordons or taints a node, and lets traffic flow on.
 func (w *World) takeNodeOut(ctx context.Context, node string) error {
 	change, effect := Change{Cordoned: true}, corev1.TaintEffect("")
 	switch liveDrainKind.Of(w.Params) {
@@ -85,7 +85,7 @@ func (w *World) evictablePods(ctx context.Context, node string) ([]corev1.Pod, e
 	return slices.DeleteFunc(list.Items, stays), nil
 }
 
-// stays reports whether a drain leaves a pod where it is: it is a DaemonSet's or the node's own, or it has ended.
+// stays reports whether a drain leaves a pod on its node: DaemonSet pods, mirror pods and ended pods stay.
 func stays(pod corev1.Pod) bool {
 	owner := metav1.GetControllerOf(&pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -93,7 +93,7 @@ func stays(pod corev1.Pod) bool {
 		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// touchesNode says what is done to the node and which pods have to leave it.
+// touchesNode lists the changes of the node and the pods that are evicted.
 func (w *World) touchesNode(ctx context.Context) ([]string, error) {
 	node := nodeChoice.Of(w.Params)
 	switch {
@@ -123,7 +123,7 @@ func (w *World) touchesNode(ctx context.Context) ([]string, error) {
 	return append(lines, fmt.Sprintf("%d pods of others are evicted, as their PodDisruptionBudgets allow: %s", len(pods), strings.Join(names, ", "))), nil
 }
 
-// describe names pods, and those that nobody would make again.
+// describe returns the names of pods, and of those without a controller that would replace them.
 func describe(pods []corev1.Pod) (names, alone []string) {
 	for _, pod := range pods {
 		name := pod.Namespace + "/" + pod.Name

@@ -11,7 +11,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// nodesOf are the nodes that a step is done to.
+// nodesOf are the nodes of a step.
 func (w *World) nodesOf(s timeline.Step) []string {
 	if s.Object == timeline.All {
 		return w.Nodes
@@ -19,7 +19,7 @@ func (w *World) nodesOf(s timeline.Step) []string {
 	return []string{s.Object}
 }
 
-// countWatches keeps how many watches the proxies have, before something is done to them.
+// countWatches stores the number of watches of the proxies before a step on them. No watch at all is an error.
 func (w *World) countWatches(nodes []string) (ControlPlane, error) {
 	plane, err := w.controlPlane()
 	if err != nil {
@@ -49,7 +49,7 @@ func (w executor) WithholdAPI(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// ofNode names the node, when a step is not done to all.
+// ofNode names the node of a step on a single node.
 func ofNode(s timeline.Step) string {
 	if s.Object == timeline.All {
 		return ""
@@ -98,7 +98,7 @@ func (w executor) EndWatches(_ context.Context, s timeline.Step, expire bool) er
 	return nil
 }
 
-// DelayWatches makes what the proxies watch reach them late; by nothing at all ends that.
+// DelayWatches delays the events for the proxies; by=0s ends the delay.
 func (w executor) DelayWatches(_ context.Context, s timeline.Step) error {
 	plane, err := w.countWatches(w.nodesOf(s))
 	if err != nil {
@@ -118,14 +118,14 @@ func (w executor) DelayWatches(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// lostEvent is what a step has a node's proxy not hear of.
+// lostEvent is an event that a step drops for a node's proxy.
 type lostEvent struct {
 	step timeline.Step
 	node string
 	came atomic.Bool
 }
 
-// LoseEvents has the next event of a resource, or of each that is watched, not reach the proxies.
+// LoseEvents drops the next event of a resource, or of each that is watched, for the proxies.
 func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 	nodes := w.nodesOf(s)
 	plane, err := w.countWatches(nodes)
@@ -153,7 +153,7 @@ func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// checkLosses is an error when a step was to lose an event and none came. The replay ends with it.
+// checkLosses returns an error when an event that was to be lost never came.
 func (w *World) checkLosses() error {
 	for _, l := range w.state().losses {
 		if !l.came.Load() {
@@ -163,7 +163,7 @@ func (w *World) checkLosses() error {
 	return nil
 }
 
-// AwaitWatching waits until the proxies have as many watches as they had before.
+// AwaitWatching waits until the proxies have as many watches as before.
 func (w executor) AwaitWatching(ctx context.Context, s timeline.Step) error {
 	plane, err := w.controlPlane()
 	if err != nil {

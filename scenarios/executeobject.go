@@ -25,7 +25,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// objectOf is an empty object of a kind that a timeline can name.
+// objectOf returns an empty object of a kind that a timeline can name.
 func objectOf(kind string) (k8s.Object, error) {
 	switch kind {
 	case "Deployment":
@@ -44,7 +44,7 @@ func objectOf(kind string) (k8s.Object, error) {
 	return nil, fmt.Errorf("a timeline has no objects of kind %q", kind)
 }
 
-// named is an empty object with the name that a reference has.
+// named returns an empty object with the name of a reference.
 func named(reference string) (k8s.Object, error) {
 	parts := strings.Split(reference, "/")
 	o, err := objectOf(parts[0])
@@ -58,7 +58,7 @@ func named(reference string) (k8s.Object, error) {
 	return o, nil
 }
 
-// makeObject is applyObject for one that is most likely not there: a recording has thousands of them.
+// makeObject is ApplyObject for an object that probably does not exist: a recording has thousands of them.
 func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 	reference, o, err := objectIn(s)
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 	return w.applyStatus(ctx, reference, s.JSON)
 }
 
-// objectIn is the object that a step applies, and its name.
+// objectIn reads the object that a step applies, and its name.
 func objectIn(s timeline.Step) (reference string, o k8s.Object, err error) {
 	if reference, err = s.Refers(); err != nil {
 		return "", nil, err
@@ -95,8 +95,8 @@ func objectIn(s timeline.Step) (reference string, o k8s.Object, err error) {
 	return reference, o, nil
 }
 
-// ApplyObject creates an object, or replaces it with its status, if it has one. What somebody else writes at the same time,
-// as a controller that gives the object what it lacks, is replaced too.
+// ApplyObject creates an object, or replaces it and its status. Concurrent writes, such as those of a controller, are
+// replaced too.
 func (w executor) ApplyObject(ctx context.Context, s timeline.Step) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return w.applyOnce(ctx, s) })
 }
@@ -130,7 +130,7 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 	return w.applyStatus(ctx, reference, s.JSON)
 }
 
-// applyStatus writes the status that an applied object has, which creating and replacing leave out.
+// applyStatus writes the status of an applied object, which create and update requests ignore.
 func (w *World) applyStatus(ctx context.Context, reference, object string) error {
 	var has struct{ Status map[string]any }
 	if err := json.Unmarshal([]byte(object), &has); err != nil || len(has.Status) == 0 {
@@ -150,8 +150,7 @@ func (w *World) applyStatus(ctx context.Context, reference, object string) error
 	return nil
 }
 
-// PatchObject changes fields of an object. It is an error when the answer is the object as it was: then nothing was
-// disturbed.
+// PatchObject changes fields of an object. A patch without effect is an error: nothing was disturbed.
 func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	before, err := named(s.Object)
 	if err != nil {
@@ -164,7 +163,7 @@ func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	if err := w.Cluster.Get(ctx, before.GetName(), before.GetNamespace(), before); err != nil {
 		return fmt.Errorf("reading %s: %w", s.Object, err)
 	}
-	// A merge patch replaces lists whole, which is what is meant: the ports that are to be.
+	// A merge patch replaces whole lists, such as the ports of a Service.
 	if err := w.Cluster.Patch(ctx, after, k8s.Patch{PatchType: types.MergePatchType, Data: []byte(s.JSON)}); err != nil {
 		return fmt.Errorf("changing %s by %s: %w", s.Object, s.JSON, err)
 	}
@@ -178,13 +177,13 @@ func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// isMeasured reports whether it is the Service that the lanes go to; a timeline may be played where there are none.
+// isMeasured reports whether the object is the measured Service. A replay may have no measured Service.
 func (w *World) isMeasured(o k8s.Object) bool {
 	_, is := o.(*corev1.Service)
 	return is && w.run.main != nil && o.GetName() == w.run.main.name && o.GetNamespace() == w.namespace()
 }
 
-// recordServiceChange records what was done to the measured Service, since that may take traffic away by itself.
+// recordServiceChange records a change of the measured Service, which may be a cause of lost traffic.
 func (w *World) recordServiceChange(state, fields string) {
 	name := w.namespace() + "/" + w.run.main.name
 	text := "the Service " + name + " was " + state
@@ -195,7 +194,7 @@ func (w *World) recordServiceChange(state, fields string) {
 		Attrs: map[string]string{"service": name, "state": state, "fields": fields}})
 }
 
-// fieldsOf are the fields of a spec that a patch changes, in the order of their names.
+// fieldsOf are the names of the spec fields that a patch changes, sorted.
 func fieldsOf(patch string) string {
 	var p struct{ Spec map[string]any }
 	if err := json.Unmarshal([]byte(patch), &p); err != nil {
@@ -218,7 +217,7 @@ func (w executor) DeleteObject(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// workload is a workload that is there.
+// workload returns an existing workload.
 func (w *World) workload(name string) (*workload, error) {
 	if k := w.state().workloads[name]; k != nil {
 		return k, nil
@@ -296,7 +295,7 @@ func (w executor) SetEndpoints(ctx context.Context, s timeline.Step) error {
 	return h.update(ctx, w.World)
 }
 
-// errPodReplaced is a pod that is no longer the one it was.
+// errPodReplaced reports that a pod was replaced or restarted while a step waited for it.
 var errPodReplaced = errors.New("the pod was replaced or restarted")
 
 func deletion(seconds int64) resources.DeleteOption {

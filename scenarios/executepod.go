@@ -15,8 +15,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// findPod finds the pod that a step names: one that a step started, or WORKLOAD#N, the Nth of the workload's pods at this
-// time, the oldest first.
+// findPod returns the pod of a step: one that a step started, or WORKLOAD#N, the Nth oldest pod of the workload now.
 func (w *World) findPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	of, nth, numbered := strings.Cut(name, "#")
 	if !numbered {
@@ -41,7 +40,7 @@ func (w *World) findPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	return &pods[n-1], nil
 }
 
-// oldestFirst are the workload's pods in the order that a timeline numbers them by.
+// oldestFirst are the workload's pods, sorted by age and name, as a timeline numbers them.
 func (k *workload) oldestFirst(ctx context.Context, w *World) ([]corev1.Pod, error) {
 	pods, err := k.pods(ctx, w)
 	if err != nil {
@@ -53,7 +52,7 @@ func (k *workload) oldestFirst(ctx context.Context, w *World) ([]corev1.Pod, err
 	return pods, nil
 }
 
-// earlierPod is the pod that something was done to last under this name, or the one that has the name now.
+// earlierPod is the pod of the last step with this name, or the pod that has the name now.
 func (w *World) earlierPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	if pod := w.state().pods[name]; pod != nil {
 		return pod, nil
@@ -82,7 +81,7 @@ func (w executor) AwaitReadiness(ctx context.Context, s timeline.Step, want bool
 	return w.readiness(ctx, pod, want, s.Duration("within", readinessWithin))
 }
 
-// StartPod makes a pod of a workload's template on a node; no Deployment looks after it.
+// StartPod creates a pod from a workload's template on a node, without a Deployment.
 func (w executor) StartPod(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Get("workload"))
 	if err != nil {
@@ -97,7 +96,7 @@ func (w executor) StartPod(ctx context.Context, s timeline.Step) error {
 	return nil
 }
 
-// EndPod deletes a pod: with a grace period it gets SIGTERM first, and SIGKILL when that is over.
+// EndPod deletes a pod: SIGTERM, and SIGKILL after its grace period; with kill at once.
 func (w executor) EndPod(ctx context.Context, s timeline.Step, kill bool) error {
 	pod, err := w.findPod(ctx, s.Object)
 	if err != nil {
@@ -114,7 +113,7 @@ func (w executor) EndPod(ctx context.Context, s timeline.Step, kill bool) error 
 	return nil
 }
 
-// graceOf is the grace period that a step has, nothing when it leaves it to the object.
+// graceOf is the grace period of a step; empty for the object's own.
 func graceOf(s timeline.Step) []resources.DeleteOption {
 	if s.Get("grace") == "" {
 		return nil
@@ -122,7 +121,7 @@ func graceOf(s timeline.Step) []resources.DeleteOption {
 	return []resources.DeleteOption{deletion(int64(s.Duration("grace", 0).Seconds()))}
 }
 
-// AwaitGone waits until a pod is no longer there.
+// AwaitGone waits until a pod no longer exists.
 func (w executor) AwaitGone(ctx context.Context, s timeline.Step) error {
 	pod := w.state().pods[s.Object]
 	if pod == nil {

@@ -74,7 +74,7 @@ func (w executor) CleanUpProxy(ctx context.Context, s timeline.Step) error {
 	return proxies.Cleanup(ctx, s.Object)
 }
 
-// ChangeProxy makes the next start of a node's proxy start another subject, or the one that the run began with.
+// ChangeProxy selects the subject of the next start of a node's proxy: another one, or the one at the start of the run.
 func (w executor) ChangeProxy(_ context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
@@ -93,7 +93,7 @@ func (w executor) ChangeProxy(_ context.Context, s timeline.Step) error {
 	return proxies.Change(node, to)
 }
 
-// FlushTables empties a node's proxy tables behind the proxy's back.
+// FlushTables empties a node's proxy tables without the proxy's knowledge.
 func (w executor) FlushTables(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
@@ -119,7 +119,7 @@ func (w executor) RestoreTables(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// OpenClient opens connections to each port of a workload's Service, and keeps them open, unused.
+// OpenClient opens idle connections to each port of a workload's Service.
 func (w executor) OpenClient(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *World) closeClient(name string) error {
 	return h.Close()
 }
 
-// PowerOff takes the power from a node.
+// PowerOff cuts the power of a node.
 func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	power, err := part[Power](w.Site, PowerControl)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // faultFor is the length of the fault.
 var faultFor = newDuration("faultDuration", "700ms", "how long the fault lasts", 10*time.Millisecond, time.Minute)
 
-// fault puts one known fault into one node's proxy: what a report must find, with its node, its length and nothing else.
+// fault empties the tables of one node's proxy for a known time. A report must find that outage, its node and its
+// length, and no other.
 func fault() Scenario {
 	return Scenario{
 		Name:    "fault",
@@ -33,8 +34,8 @@ func fault() Scenario {
 	}
 }
 
-// blackout freezes the proxy, so that it cannot repair, empties its tables, puts them back when the time is over, and
-// thaws the proxy.
+// blackout freezes the proxy, so that it cannot repair, empties its tables, restores them after the time of the fault,
+// and continues the proxy.
 func (w *World) blackout(ctx context.Context, node string) error {
 	for _, verb := range []string{"proxy freeze", "proxy flush"} {
 		if err := w.performVerb(ctx, verb, node); err != nil {

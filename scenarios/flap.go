@@ -21,8 +21,8 @@ var (
 	stayOpen        = newDuration("stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", 0, 24*time.Hour)
 )
 
-// flap makes pods unready and ready again while connections are open, and watches what the proxy does about it later:
-// the graceful termination of kube-proxy's ipvs mode went wrong this way (kubernetes#71515, #71071, #117205).
+// flap makes pods unready and ready again while connections are open, and measures on afterwards. The graceful
+// termination of kube-proxy's ipvs mode failed that way (kubernetes#71515, #71071, #117205).
 func flap() Scenario {
 	return Scenario{
 		Name:    "flap",
@@ -45,8 +45,8 @@ func flap() Scenario {
 	}
 }
 
-// openConnections is the lane that keeps the connections open. The scenario closes it itself: what happens once nobody
-// uses a connection any more is a part of what is watched.
+// openConnections is the lane of the open connections. The scenario ends it before the watch, because effects after the
+// last use of a connection are measured too.
 func (w *World) openConnections() []LaneSpec {
 	n := openConnections.Of(w.Params)
 	if n == 0 {
@@ -86,7 +86,7 @@ func (w *World) flapAll(ctx context.Context) error {
 	return w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, watchFor.Of(w.Params)) })
 }
 
-// readinessWithin bounds the time from a gate's change to the pod's: a kubelet acts on it at once.
+// readinessWithin bounds the time from a change of a gate to that of the pod's readiness.
 const readinessWithin = 30 * time.Second
 
 // flapPod closes the pod's gate and opens it again. It is an error when the pod does not follow, or was restarted.
@@ -129,8 +129,8 @@ func restarts(pod *corev1.Pod) (n int32) {
 	return n
 }
 
-// gate is the readiness gate of the pods that a scenario makes unready: the one way that works through the API alone,
-// on any cluster, while the pod goes on serving (KEP-580).
+// gate is the readiness gate of the pods that a scenario makes unready. It works through the API alone, and the pod goes
+// on serving (KEP-580).
 const gate = "hitless/gate"
 
 // setGate opens or closes a pod's gate.
@@ -148,7 +148,8 @@ func (w *World) setGate(ctx context.Context, pod string, open bool) error {
 	return nil
 }
 
-// openGates lets the workload's new pods become ready, as whoever owns a gate does. One that a scenario has closed stays closed.
+// openGates opens the gates of the workload's new pods, as the owner of a gate does. Gates that a scenario has closed
+// stay closed.
 func (k *workload) openGates(ctx context.Context, w *World) error {
 	if !k.gated {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// headless is a Service without a selector, whose endpoints are the scenario's to change.
+// headless is a Service without a selector, whose endpoints the scenario writes.
 type headless struct {
 	name      string
 	addresses []string
@@ -33,7 +33,7 @@ func (h *headless) create(ctx context.Context, w *World) error {
 	return nil
 }
 
-// update writes the endpoints as they are now.
+// update writes the current endpoints.
 func (h *headless) update(ctx context.Context, w *World) error {
 	if err := w.Cluster.Update(ctx, h.endpoints(w)); err != nil {
 		return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
@@ -44,7 +44,8 @@ func (h *headless) update(ctx context.Context, w *World) error {
 	return nil
 }
 
-// endpoints are what old proxies read. A cluster's own controller would make a second EndpointSlice of them.
+// endpoints are the Endpoints, which old proxies read. The label keeps the cluster's controller from mirroring them into
+// a second EndpointSlice.
 func (h *headless) endpoints(w *World) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
 	for _, ip := range h.addresses {

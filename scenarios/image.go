@@ -13,7 +13,8 @@ import (
 // newImage is the image that the proxies of a live cluster get.
 var newImage = newText("image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given")
 
-// proxyContainer is the container of a proxy's DaemonSet whose image is the proxy: the only one, or the one with its name.
+// proxyContainer is the container of a DaemonSet that runs the proxy: the only one, or the one with the DaemonSet's
+// name.
 func proxyContainer(d *appsv1.DaemonSet) (*corev1.Container, error) {
 	var names []string
 	for i := range d.Spec.Template.Spec.Containers {
@@ -27,7 +28,7 @@ func proxyContainer(d *appsv1.DaemonSet) (*corev1.Container, error) {
 		d.Namespace, d.Name, strings.Join(names, ", "))
 }
 
-// upgradeSet gives the proxy's DaemonSet another image. Until the run has come to its end, what it was stands on the DaemonSet.
+// upgradeSet gives the proxy's DaemonSet another image. An annotation stores the old image until the end of the run.
 func (w *World) upgradeSet(ctx context.Context, d *appsv1.DaemonSet, c *corev1.Container, image string) error {
 	return w.Step(ctx, fmt.Sprintf("put %s in the place of %s in the DaemonSet %s/%s", image, c.Image, d.Namespace, d.Name), "", func(ctx context.Context) error {
 		return w.rollProxies(ctx, func(ctx context.Context, d *appsv1.DaemonSet) error {
@@ -39,7 +40,7 @@ func (w *World) upgradeSet(ctx context.Context, d *appsv1.DaemonSet, c *corev1.C
 	})
 }
 
-// upgradeSetThereAndBack is upgradeThereAndBack where a DaemonSet runs the proxies.
+// upgradeSetThereAndBack is upgradeThereAndBack for a DaemonSet.
 func (w *World) upgradeSetThereAndBack(ctx context.Context) error {
 	d, err := w.proxySet(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func (w *World) upgradeSetThereAndBack(ctx context.Context) error {
 	return nil
 }
 
-// keepNewImage takes what the image was off the DaemonSet: the upgrade is over, and was asked for.
+// keepNewImage removes the annotation with the old image, because the upgrade is to stay.
 func (w *World) keepNewImage(ctx context.Context) error {
 	d, err := w.proxySet(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (w *World) keepNewImage(ctx context.Context) error {
 	return w.patchSet(ctx, d, map[string]any{"metadata": map[string]any{"annotations": gone}})
 }
 
-// touchesImage says what an upgrade of the proxy's DaemonSet changes.
+// touchesImage lists what an upgrade of the proxy's DaemonSet changes.
 func (w *World) touchesImage(ctx context.Context) ([]string, error) {
 	lines, err := w.touchesSet(ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ var (
 	lastsFor  = newDuration("lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", time.Second, time.Hour)
 )
 
-// interference has another program meddle with a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or the agent
-// of a NetworkPolicy that left rules behind: a stale drop, and a stale allow that hides a missing policy until it is cleaned.
+// interference lets another program change a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or
+// a NetworkPolicy agent that left rules behind: a stale drop, or a stale allow that hides a drop until it is removed.
 func interference() Scenario {
 	return Scenario{
 		Name:    "interference",
@@ -80,28 +80,27 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 	return out, nil
 }
 
-// recordInterference records that something foreign begins or ends to stand on a node; what names it in a clause. The time is that before
-// the command: a rule is in force before the command that puts it in has ended.
+// recordInterference records the begin or end of an interference; what names it in a clause. at is the time before the
+// command, because a rule is in force before its command has ended.
 func (w *World) recordInterference(at time.Duration, node, state, what string) {
 	w.Recorder.Event(record.Event{At: at, LegacyKind: record.KindInterference, Node: node, Object: Meddling.Of(w.Params),
 		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
 }
 
-// ruleLine is a rule in the listing of `nft -a list ruleset`: tables, chains, sets and maps have a handle too.
+// ruleLine matches a rule in the output of `nft -a list ruleset`; tables, chains, sets and maps have handles too.
 var ruleLine = regexp.MustCompile(`(?m)^\t\t\S.* # handle \d+$`)
 
-// tableLine is a table in that listing, with its handle: one that is made again gets another.
+// tableLine matches a table in that output, with its handle. A table that is created again has another handle.
 var tableLine = regexp.MustCompile(`(?m)^table .* # handle \d+$`)
 
-// ruleset returns the tables of a node and how many rules they have.
+// ruleset returns the tables of a node and the number of their rules.
 func (w *World) ruleset(ctx context.Context, node string) (tables []string, rules int, err error) {
 	out, err := w.nft(ctx, node, "-a", "list", "ruleset")
 	return tableLine.FindAllString(out, -1), len(ruleLine.FindAllString(out, -1)), err
 }
 
-// flushRuleset has a command of nft take all rules of a node away, what iptables wrote there too, and gives the proxy time to put its
-// rules back. Whether it does is for the traffic to show, and for the event of the end. A proxy may be faster than the next look, so
-// it is the tables themselves that must be others.
+// flushRuleset removes all rules of a node with a command of nft, and gives the proxy time to restore its own. A proxy
+// may restore them before the next listing, so the handles of the tables are compared.
 func (w *World) flushRuleset(ctx context.Context, node, what string, command ...string) error {
 	old, before, err := w.ruleset(ctx, node)
 	if err != nil {
@@ -125,7 +124,7 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 	return w.awaitRepair(ctx, node, before, rules)
 }
 
-// awaitRepair watches until the time is over whether a node that has some rules has as many again as before.
+// awaitRepair records when the node has as many rules as before, until the time of the scenario is over.
 func (w *World) awaitRepair(ctx context.Context, node string, before, now int) error {
 	end := w.Clock.Now() + lastsFor.Of(w.Params)
 	for repaired := false; ; {
@@ -146,15 +145,15 @@ func (w *World) awaitRepair(ctx context.Context, node string, before, now int) e
 	}
 }
 
-// common are the strings that are in both lists.
+// common are the strings in both lists.
 func common(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
 const firewall = "host-firewall"
 
-// firewallRules is the file of a firewall, as /etc/nftables.conf has it: it flushes everything and loads its own, in one transaction.
-// It drops nothing that a proxy serves.
+// firewallRules is the file of a firewall, such as /etc/nftables.conf: it flushes all rules and loads its own in one
+// transaction. It drops no traffic of Services.
 var firewallRules = strings.Join([]string{
 	"flush ruleset",
 	"add table inet " + firewall,
@@ -163,7 +162,7 @@ var firewallRules = strings.Join([]string{
 	"add rule inet " + firewall + " forward counter accept",
 }, "; ")
 
-// reloadFirewall gives a node a firewall that stands beside the proxy's rules, and has it load its rules anew.
+// reloadFirewall loads a firewall besides the proxy's rules, and then reloads it.
 func (w *World) reloadFirewall(ctx context.Context, node string) error {
 	beside := strings.TrimPrefix(firewallRules, "flush ruleset; ")
 	if _, err := w.nft(ctx, node, beside); err != nil {
@@ -190,8 +189,8 @@ const (
 	staleDrop  = "default deny of a policy"
 )
 
-// makeStaleTable makes a table as the agent of a NetworkPolicy has, whose rules see what goes to the node's pods of the Deployment. It
-// returns the match of its rules.
+// makeStaleTable creates a table like that of a NetworkPolicy agent, for packets to the node's pods of the Deployment.
+// It returns the match of its rules.
 func (w *World) makeStaleTable(ctx context.Context, node string) (match string, err error) {
 	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
@@ -218,15 +217,15 @@ func (w *World) addStaleRule(ctx context.Context, node, match, verdict, comment 
 	return err
 }
 
-// staleRule names a foreign rule as a reader finds it on the node.
+// staleRule is the text of a stale rule, as `nft list` shows it.
 func staleRule(match, verdict string) string {
 	return fmt.Sprintf("`table inet %s { %s %s }`", staleTable, match, verdict)
 }
 
-// ruleCount is a rule of the listing with its counter, its comment and its handle.
+// ruleCount matches a rule in the listing, with its counter, comment and handle.
 var ruleCount = regexp.MustCompile(`counter packets (\d+) bytes \d+ \S+ comment "([^"]*)" # handle (\d+)`)
 
-// counters returns how many packets each foreign rule has met, and the rules' handles, both by comment.
+// counters returns the packets of each stale rule and the rules' handles, both by comment.
 func (w *World) counters(ctx context.Context, node string) (packets map[string]int, handles map[string]string, err error) {
 	out, err := w.nft(ctx, node, "-a", "list", "table", "inet", staleTable)
 	packets, handles = map[string]int{}, map[string]string{}
@@ -237,7 +236,7 @@ func (w *World) counters(ctx context.Context, node string) (packets map[string]i
 	return packets, handles, err
 }
 
-// staleDrop puts a rule in that drops what goes to the node's pods, and takes it out again.
+// staleDrop adds a rule that drops packets to the node's pods, and removes it later.
 func (w *World) staleDrop(ctx context.Context, node string) error {
 	match, err := w.makeStaleTable(ctx, node)
 	if err != nil {
@@ -251,7 +250,7 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 	return w.dropForTime(ctx, node)
 }
 
-// staleAllow leaves an allow and, behind it, the drop that it hides; then somebody cleans the allow up.
+// staleAllow adds an allow and a drop behind it, and then removes the allow.
 func (w *World) staleAllow(ctx context.Context, node string) error {
 	match, err := w.makeStaleTable(ctx, node)
 	if err == nil {
@@ -282,7 +281,8 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	return w.dropForTime(ctx, node)
 }
 
-// dropForTime lets the foreign rule drop for its time, and takes the table away. A rule that met no packet shows nothing.
+// dropForTime lets the stale rule drop for the time of the scenario, and deletes the table. A rule without packets is an
+// error.
 func (w *World) dropForTime(ctx context.Context, node string) error {
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
 		return err
@@ -301,11 +301,11 @@ func (w *World) dropForTime(ctx context.Context, node string) error {
 	return nil
 }
 
-// Second, as what meddles, is another proxy that was left running beside the subject.
+// Second is the value of Meddling for another proxy besides the subject.
 const Second = "second"
 
-// secondProxy starts another proxy beside the node's own, and, once its rules are there, replaces a pod: both have to follow. A second
-// one that ends, or writes nothing, disturbs nobody.
+// secondProxy starts another proxy on the node, and replaces a pod once its rules exist, so that both follow. A second
+// proxy that ends, or writes no rules, is an error.
 func (w *World) secondProxy(ctx context.Context, node string) error {
 	proxies, err := w.proxies()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// Length is how long the lanes of a run are measured at least, where its parameters say that; 0 elsewhere.
+// Length is the least time for which the lanes are measured, where the parameters determine it; 0 elsewhere.
 func (p Params) Length() time.Duration {
 	length := ChurnFor.Of(p) + quietFor.Of(p) // no scenario has both
 	if length > 0 {
@@ -17,9 +17,9 @@ func (p Params) Length() time.Duration {
 	return length
 }
 
-// Room bounds the bytes that the record of a run takes for its lanes, each at a rate a second, where the parameters say how
-// long it lasts; 0 elsewhere. A thinned record of a soak that ends at its first failure has only what is near an event one by
-// one; a soak that goes on may have any number of failures, and then as much as a record of everything.
+// Room bounds the bytes of the lanes in the record, each with the given attempts a second, where the parameters
+// determine the length of the run; 0 elsewhere. A soak that ends at its first failure has a thinned record; with
+// keepGoing any number of failures needs the room of a complete record.
 func (p Params) Room(rate float64) float64 {
 	length, bytes := p.Length().Seconds(), 0.0
 	thinned := RecordMode.Of(p) == record.RecordThinned && !keepGoing.Of(p)
@@ -39,10 +39,11 @@ func (p Params) Room(rate float64) float64 {
 	return bytes
 }
 
-// timeNearDisturbance is how much of a soak is near the events of one disturbance, for each pod and the proxy: three times of what was seen.
+// timeNearDisturbance is the time near the events of one disturbance, for each pod and the proxy: three times the
+// largest measured value.
 const timeNearDisturbance = 30 * time.Second
 
-// eventful bounds how much of a soak is near an event.
+// eventful bounds the time of a soak that is near an event.
 func (p Params) eventful() time.Duration {
 	disturbances := 0
 	for _, kind := range churnKinds {
@@ -52,12 +53,12 @@ func (p Params) eventful() time.Duration {
 	return min(p.Length(), outside+time.Duration(disturbances*(Replicas.Of(p)+1))*timeNearDisturbance)
 }
 
-// Datagrams reports whether a lane speaks UDP.
+// Datagrams reports whether a lane uses UDP.
 func (p Params) Datagrams() bool {
 	return slices.ContainsFunc(p.laneNames(), timeline.IsUDP)
 }
 
-// maxLongConnections is how many connections a tcp-long lane keeps open, if its rate opens them within two seconds.
+// maxLongConnections is the number of connections of a tcp-long lane whose rate opens them within two seconds.
 const maxLongConnections = 12
 
 // parameterLanes are the lanes that the run's parameters name.
@@ -69,7 +70,7 @@ func (w *World) parameterLanes() []LaneSpec {
 	return specs
 }
 
-// protocolLane is a lane to the measured Service that is named by its protocol.
+// protocolLane is the lane to the measured Service with this protocol as its name.
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
 	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.targetFor(protocol), rate
@@ -82,5 +83,5 @@ func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	return spec
 }
 
-// speaksUDP reports whether a measured lane speaks UDP: one that the parameters name, or one of the scenario's own.
+// speaksUDP reports whether a measured lane uses UDP.
 func (w *World) speaksUDP() bool { return w.run.datagrams || w.Params.Datagrams() }

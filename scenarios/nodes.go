@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
-// cordon keeps new pods from a node, and marks it with a taint unless that is empty.
+// cordon cordons a node, and taints it unless taint is empty.
 func (w *World) cordon(ctx context.Context, node, taint string) error {
 	return w.changeNode(ctx, node, Change{Cordoned: true, Taint: taint}, corev1.TaintEffectNoSchedule)
 }
 
-// changeNode cordons or taints a node, or both, and sees in the answer that it is. A patch knows taints only all at once, so that those
-// of others are read and written too, again where the node has been written meanwhile.
+// changeNode cordons or taints a node, or both, and checks the answer. A merge patch replaces all taints, so the
+// existing ones are written back; after a conflict it starts again.
 func (w *World) changeNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
 	for n := 1; ; n++ {
 		err := w.tryNode(ctx, node, c, effect)
@@ -63,7 +63,7 @@ func (w *World) tryNode(ctx context.Context, node string, c Change, effect corev
 	return nil
 }
 
-// node is a node as it is now.
+// node reads a node.
 func (w *World) node(ctx context.Context, name string) (*corev1.Node, error) {
 	var list corev1.NodeList
 	if err := w.Cluster.GetControllerRuntimeClient().List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
@@ -79,7 +79,7 @@ func tainted(n *corev1.Node, key string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// createBudget makes the PodDisruptionBudget of the Deployment.
+// createBudget creates the PodDisruptionBudget of the Deployment.
 func (w *World) createBudget(ctx context.Context) error {
 	least := minAvailable.Of(w.Params)
 	if least == 0 {
@@ -94,8 +94,8 @@ func (w *World) createBudget(ctx context.Context) error {
 	return nil
 }
 
-// evictAll evicts every pod of a node, one after the other, and waits until they are gone. A budget that forbids it is asked
-// again, as `kubectl drain` does every 5 s.
+// evictAll evicts each pod of a node and waits until they are gone. It retries an eviction that a budget forbids, as
+// `kubectl drain` does every 5 s.
 func (w *World) evictAll(ctx context.Context, node string) ([]corev1.Pod, error) {
 	pods, err := w.evictablePods(ctx, node)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *World) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), nil
 }
 
-// evict asks until the budgets let a pod go.
+// evict retries until the budgets allow the eviction of a pod.
 func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
 	evictions := w.Cluster.GetControllerRuntimeClient().SubResource("eviction")
 	most := 3 * w.podReplacementTime()
@@ -147,8 +147,8 @@ func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// bootNode gives a node its power back and returns when it serves: its proxy is another process than the one before, the workload
-// is whole, and the balancer sends it flows.
+// bootNode boots a node, and returns when it serves: its proxy has a new process id, the workload is complete, and the
+// load balancer sends it flows.
 func (w *World) bootNode(ctx context.Context, node string, before int) error {
 	if err := w.performVerb(ctx, "node on", node); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (w *World) bootNode(ctx context.Context, node string, before int) error {
 	return w.awaitMembership(ctx, node, true)
 }
 
-// awaitMembership waits until the balancer sends new flows to the node, or does not any more.
+// awaitMembership waits until the load balancer sends new flows to the node, or no longer does.
 func (w *World) awaitMembership(ctx context.Context, node string, want bool) error {
 	what := fmt.Sprintf("the load balancer to send flows to %s: %t", node, want)
 	return w.Until(ctx, what, w.membershipTime(), func(context.Context) (bool, string, error) {

@@ -58,12 +58,12 @@ var (
 	reuse       = newParameter("reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseTime)
 )
 
-// laneParameters are Lanes and what comes with it.
+// laneParameters are Lanes and the parameters that come with it.
 func laneParameters() Parameter {
 	return laneParametersOf(closing.Parameter, direct.Parameter, reuse.Parameter, Target.Parameter, ClientPlace.Parameter)
 }
 
-// laneParametersOffNodes are laneParameters where nodes come and go, so that neither a client nor a target can be on one.
+// laneParametersOffNodes are laneParameters without clients and targets on nodes, because nodes come and go.
 func laneParametersOffNodes() Parameter {
 	return laneParametersOf(closing.Parameter, direct.Parameter, reuse.Parameter)
 }

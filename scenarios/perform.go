@@ -9,8 +9,8 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// performVerb does one thing to the cluster: every scenario disturbs through it alone, so that the run's own timeline has what was
-// done, and a timeline can do what any scenario does. The arguments are keys and values in turn.
+// performVerb performs a verb. Scenarios change the cluster only through it and perform, so that the run's timeline is
+// complete. args are keys and values in turn.
 func (w *World) performVerb(ctx context.Context, verb, object string, args ...string) error {
 	s := timeline.Step{Verb: verb, Object: object}
 	for i := 0; i+1 < len(args); i += 2 {
@@ -19,13 +19,13 @@ func (w *World) performVerb(ctx context.Context, verb, object string, args ...st
 	return w.perform(ctx, s)
 }
 
-// await waits until something has come about, at most for the given time. Where the scenario goes on without it, the run's
-// timeline says await, and otherwise expect.
+// await waits for a condition, at most for the given time. In the timeline it is await where the scenario continues
+// without the condition, and expect elsewhere.
 func (w *World) await(ctx context.Context, what, object string, most time.Duration) error {
 	return w.performVerb(ctx, timeline.Waiting(what, !w.run.tolerant), object, "within", most.String())
 }
 
-// perform writes a step into the run's timeline and does it.
+// perform writes a step into the run's timeline and performs it.
 func (w *World) perform(ctx context.Context, s timeline.Step) error {
 	w.write(s)
 	return s.Perform(ctx, executor{w})

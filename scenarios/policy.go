@@ -14,8 +14,8 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// policy changes the Service itself under traffic, and puts it back: with a ready pod on every node none of these changes
-// takes an endpoint away from anyone (kubernetes#101328 and #93858 are of this kind: rules and health checks that lagged).
+// policy changes the Service under traffic and changes it back. With a ready pod on each node no change removes an
+// endpoint (kubernetes#101328 and #93858 are outages of this kind).
 func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
@@ -47,7 +47,7 @@ func policyChanges() TypedParameter[[]string] {
 // policyRest is the time between two changes.
 var policyRest = newDuration("between", "10s", "time between two changes", time.Second, time.Hour)
 
-// change is what a Service becomes, and what it was, as fields of its spec; null takes a field away.
+// change is a change of a Service's spec and its reversal; null removes a field.
 type change struct {
 	name   string
 	at     []string // where lanes must go for the Service to have it, and to serve them meanwhile; empty for everywhere
@@ -56,7 +56,7 @@ type change struct {
 	policy corev1.ServiceExternalTrafficPolicy // while it is changed; empty for the workload's own
 }
 
-// changes are those that a Service must bear without losing a connection when each node has a pod of it.
+// changes are the changes that cost no connection when each node has a pod of the Service.
 func changes(s *corev1.Service) []change {
 	own, other := s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyLocal
 	if own == other {
@@ -72,11 +72,11 @@ func changes(s *corev1.Service) []change {
 			back: map[string]any{"externalTrafficPolicy": own}, policy: other},
 		{name: "internalTrafficPolicy", to: map[string]any{"internalTrafficPolicy": "Local"}, back: map[string]any{"internalTrafficPolicy": "Cluster"}},
 		{name: "sessionAffinity", to: map[string]any{"sessionAffinity": "ClientIP"}, back: map[string]any{"sessionAffinity": "None", "sessionAffinityConfig": nil}},
-		// Two halves of all addresses: whoever the client is, the rules are there and let it in.
+		// Two halves of all addresses: the rules exist, and admit each client.
 		{name: "loadBalancerSourceRanges", at: []string{toLoadBalancer}, to: map[string]any{"loadBalancerSourceRanges": []string{"0.0.0.0/1", "128.0.0.0/1"}},
 			back: map[string]any{"loadBalancerSourceRanges": nil}},
 		{name: "ports", to: map[string]any{"ports": append(slices.Clone(s.Spec.Ports), more)}, back: map[string]any{"ports": s.Spec.Ports}},
-		// What it has more as the other type is nothing that the lanes go to; one for a load balancer would lose its address.
+		// The other type adds what no lane uses; a Service of type LoadBalancer would lose its address.
 		{name: "type", at: []string{toNodePort, toClusterIP, ToExternalIP}, to: map[string]any{"type": kind}, back: map[string]any{"type": s.Spec.Type}},
 	}
 }
@@ -89,7 +89,7 @@ func changeNames() []string {
 	return names
 }
 
-// changes are the names of the changes that are to be made, all of them such as the target has.
+// changes are the names of the changes to make; all means those that the target allows.
 func (p Params) changes() []string {
 	names := policyChanges().Of(p)
 	if !slices.Contains(names, "all") {
@@ -98,18 +98,18 @@ func (p Params) changes() []string {
 	return slices.DeleteFunc(changeNames(), func(name string) bool { return p.checkChange(name) != nil })
 }
 
-// checkChange says why a change cannot be made where the lanes go.
+// checkChange returns an error for a change that is not possible where the lanes go.
 func (p Params) checkChange(name string) error {
 	all, target := changes(&corev1.Service{}), p.target()
 	i := slices.IndexFunc(all, func(c change) bool { return c.name == name })
 	if i < 0 || len(all[i].at) == 0 || slices.Contains(all[i].at, target) {
 		return nil
 	}
-	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a lostEvent; give target=%s",
+	return fmt.Errorf("--set %s=%s with target=%s: a Service for that has no %s to change and put back without a loss; give target=%s",
 		policyChanges().Key, name, target, name, strings.Join(all[i].at, " or target="))
 }
 
-// changeService makes one change, gives it time to be seen, and takes it back.
+// changeService makes one change and its reversal, with a pause after each.
 func (w *World) changeService(ctx context.Context, name string) error {
 	var before corev1.Service
 	if err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &before); err != nil {
@@ -146,8 +146,7 @@ func (w *World) changeService(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkPort waits until the Service has a port for health checks exactly when its policy wants one; only one for a load balancer
-// ever does.
+// checkPort waits until the Service has a health check port exactly when it is of type LoadBalancer with policy Local.
 func (w *World) checkPort(ctx context.Context) error {
 	return w.Until(ctx, "a health check port for externalTrafficPolicy: Local and none for Cluster", time.Minute,
 		func(ctx context.Context) (bool, string, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// The control lanes: one of new connections to the canary, one of datagrams where the run measures with datagrams, and one
-// that takes the measured Service for the canary, so that every answer comes from a wrong pod.
+// The control lanes: new connections to the canary, datagrams to it where the run measures UDP, and a lane that expects
+// the canary's pods at the measured Service, so that each answer is misrouted.
 const (
 	canaryName     = "canary" // of its Deployment and Service
 	canaryLane     = "canary"
@@ -22,7 +22,7 @@ const (
 	rest           = time.Second
 )
 
-// proof is a known fault that a run must find on a control lane before it may judge anything.
+// proof is a known fault that a run must find on a control lane.
 type proof struct {
 	kind string
 	For  time.Duration
@@ -30,8 +30,8 @@ type proof struct {
 	node string // the only node that it is on; empty for all
 }
 
-// proofs are the known faults of a run. None is shorter than two gaps of the canary: it may well see nothing of one that
-// is; and the one on a single node no shorter than twelve, since a node gets an attempt at the latest after five.
+// proofs are the known faults of a run. None is shorter than two intervals of the canary, or it could fall between
+// attempts; one on a single node lasts twelve intervals, because a node gets an attempt at least every five.
 func (w *World) proofs() []proof {
 	gap := time.Duration(float64(time.Second) / w.canaryRate())
 	lasting := func(d time.Duration, gaps int) time.Duration { return max(d, time.Duration(gaps)*gap) }
@@ -52,7 +52,7 @@ func (w *World) proofs() []proof {
 	return append(all, proof{kind: faultMisroute, For: lasting(100*time.Millisecond, 4), lane: canaryWrong})
 }
 
-// rest is the time until the next proof may begin: the SYN that a drop has lost is sent again after a second.
+// rest is the pause after the proof: a dropped SYN is sent again after one second.
 func (p proof) rest() time.Duration {
 	if p.kind == "drop" {
 		return pauseAfterDrop
@@ -70,14 +70,13 @@ func (p proof) String() string {
 
 func (p proof) onLane() string { return cmp.Or(p.lane, canaryLane) }
 
-// proofRate is the least rate at which the canary is probed: a slow lane could not find short faults. What the slow lane
-// itself would miss is in the detection floor, as two of its gaps. It is no higher, because in real time a lane may be late
-// by a gap, and the canary should not be harder to run than the measured lane.
+// proofRate is the least rate of the canary: a slower lane could not find short faults. It is no higher, so that the
+// canary is not harder to run than the measured lane.
 const proofRate = 20
 
 func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 
-// controlLane is a lane that must be answered by the canary's pods, with the engine, client and rate of the measured ones.
+// controlLane is a lane that expects the canary's pods, with the engine, client and rate of the measured lanes.
 func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 	return LaneSpec{Name: name, Service: to.name, Target: to.targetFor(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
 		Local: to.answersLocally(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.fixedNode(),
@@ -130,7 +129,7 @@ func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 	return w.Site.faults.Inject(ctx, f)
 }
 
-// misroute asks the measured Service for the canary's pods: for a client that is what a wrong backend looks like.
+// misroute probes the measured Service and expects the canary's pods: each answer counts as misrouted.
 func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[string]string) error {
 	record := func(state string) {
 		all := map[string]string{"fault": p.kind, "state": state, "id": id}

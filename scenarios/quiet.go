@@ -8,7 +8,7 @@ import (
 // quietFor is the length of the scenario.
 var quietFor = newDuration("quietFor", "10s", "how long nothing happens", time.Second, 24*time.Hour)
 
-// quiet does nothing for a while: the control of every other scenario.
+// quiet disturbs nothing: it is the control of the other scenarios.
 func quiet() Scenario {
 	return Scenario{
 		Name:       "quiet",

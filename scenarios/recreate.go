@@ -14,9 +14,8 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// recreate deletes the measured Service and creates it again with the addresses and ports that it had, as a deployment tool does
-// that replaces what it cannot change. Proxies that delete late what they create anew at the same address lose it for good
-// (kubernetes#71071 is of this kind).
+// recreate deletes the measured Service and creates it again with the same addresses and ports, as deployment tools do.
+// A proxy whose deletion comes late removes the new Service too (kubernetes#71071 is of this kind).
 func recreate() Scenario {
 	return Scenario{
 		Name:    "recreate",
@@ -44,7 +43,7 @@ func recreate() Scenario {
 	}
 }
 
-// deleteService waits until the API has no such Service any more.
+// deleteService deletes the Service and waits until it is gone.
 func (w *World) deleteService(ctx context.Context) error {
 	if err := w.performVerb(ctx, "object delete", w.serviceName()); err != nil {
 		return err
@@ -59,7 +58,7 @@ func (w *World) deleteService(ctx context.Context) error {
 	})
 }
 
-// createAgain waits until the Service has what it had, and the balancer has its nodes.
+// createAgain creates the Service and waits until it has its old addresses and the load balancer has its nodes.
 func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: was.Name, Namespace: was.Namespace, Labels: was.Labels, Annotations: was.Annotations}, Spec: was.Spec}
@@ -86,5 +85,5 @@ func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
 	return w.awaitBalanced(ctx)
 }
 
-// serviceName is how a timeline names the measured Service.
+// serviceName is the reference of the measured Service in a timeline.
 func (w *World) serviceName() string { return "Service/" + w.namespace() + "/" + w.run.main.name }

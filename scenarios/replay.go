@@ -12,10 +12,10 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// ReplayName is the name of the scenario that does what a timeline says.
+// ReplayName is the name of the scenario that performs a timeline.
 const ReplayName = "timeline"
 
-// Replay is the scenario that does what a timeline says, each step at its time or as soon as the one before is done.
+// Replay is the scenario that performs a timeline: each step at its time, or when the step before has ended.
 func Replay(t *timeline.Timeline) Scenario {
 	return Scenario{
 		Name:       ReplayName,
@@ -35,11 +35,11 @@ func Replay(t *timeline.Timeline) Scenario {
 	}
 }
 
-// givenPerStep is how many objects are made in one step, so that a recording of a large cluster, which takes minutes to make, shows how
-// far it is. One of fewer has no steps of its own.
+// givenPerStep is the number of objects that one step creates, so that the creation of a large recording shows its
+// progress. Fewer objects are created without steps.
 const givenPerStep = 5000
 
-// makeGiven makes the objects that are there before any traffic.
+// makeGiven creates the objects that exist before any traffic.
 func (w *World) makeGiven(ctx context.Context) error {
 	made := 0
 	for some := range slices.Chunk(w.run.given, givenPerStep) {
@@ -63,7 +63,7 @@ func (w *World) makeGiven(ctx context.Context) error {
 	return nil
 }
 
-// replayParameters are those of scenarios that what a timeline says does not stand in its steps.
+// replayParameters are the settings of other scenarios that are not part of their steps.
 var replayParameters = []Parameter{
 	laneParameters(),
 	gatedPods.Parameter,
@@ -87,7 +87,7 @@ func verbsOf(t *timeline.Timeline) (verbs []string) {
 	return verbs
 }
 
-// timelineLanes are the lanes that a timeline starts before the baseline. One that a step ends is partial.
+// timelineLanes are the lanes that a timeline starts before the baseline. A lane that a step ends is partial.
 func (w *World) timelineLanes(t *timeline.Timeline) (specs []LaneSpec) {
 	for _, s := range t.Lanes {
 		spec := w.timelineLane(s)
@@ -97,7 +97,7 @@ func (w *World) timelineLanes(t *timeline.Timeline) (specs []LaneSpec) {
 	return specs
 }
 
-// replay does the steps. Each is recorded as a step of the scenario; the time from the last one to the end as the step watch.
+// replay performs the steps, each recorded as a step of the scenario. The time until the end is the step watch.
 func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 	for i, s := range t.Steps {
 		at := w.run.began + s.At
@@ -117,7 +117,7 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 	return errors.New("the timeline has no end")
 }
 
-// stepName is what a step is called in reports.
+// stepName is the name of a step in reports.
 func stepName(s timeline.Step) string {
 	if s.JSON != "" {
 		reference, _ := s.Refers()
@@ -126,7 +126,7 @@ func stepName(s timeline.Step) string {
 	return s.Does()
 }
 
-// replayStep does a step. One that is only awaited is never an error.
+// replayStep performs a step. A step that only awaits a condition never fails.
 func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 	err := w.perform(ctx, s)
 	if err != nil && s.Optional() && ctx.Err() == nil {
@@ -136,7 +136,7 @@ func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 	return err
 }
 
-// endRollout tells the end of a rollout when the last step that waits for it is done.
+// endRollout records the end of a rollout after the last step that waits for it.
 func (w *World) endRollout(s, next timeline.Step) {
 	if w.state().rolling == 0 {
 		return
@@ -147,8 +147,7 @@ func (w *World) endRollout(s, next timeline.Step) {
 	}
 }
 
-// writeHead begins the run's timeline with what the run was set up with. What belongs to the subject is left out: the
-// timeline is for others too.
+// writeHead writes the head of the run's timeline: how the run was set up, without the settings of the subject.
 func (w *World) writeHead(s Scenario) {
 	j, err := w.journal()
 	if err != nil {
@@ -177,7 +176,7 @@ func (w *World) writeHead(s Scenario) {
 	j.Journal(t.Header())
 }
 
-// laneStep is how a timeline starts a lane.
+// laneStep is the line of a lane in a timeline.
 func laneStep(l LaneSpec) timeline.Step {
 	s := timeline.Step{Verb: "lane start", Object: l.Name}
 	if l.Connections > 0 {
@@ -197,7 +196,7 @@ func (w *World) closeClients() error {
 	return nil
 }
 
-// AttemptsIn is how many attempts a replay makes at least on its measured lanes, each at a rate a second.
+// AttemptsIn is the least number of attempts of a replay on its measured lanes, each with the given attempts a second.
 func AttemptsIn(t *timeline.Timeline, p Params, rate float64) float64 {
 	length := t.Length() + baseline.Of(p) + settle.Of(p)
 	attempts := rate * float64(len(p.laneNames())) * length.Seconds()
@@ -212,7 +211,7 @@ func atRate(s timeline.Step) float64 {
 	return rate
 }
 
-// timelineLane is the lane to the measured Service that a step asks for.
+// timelineLane is the lane to the measured Service that a step describes.
 func (w *World) timelineLane(s timeline.Step) LaneSpec {
 	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
 	if s.Object == timeline.TCPLong {

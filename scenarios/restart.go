@@ -20,8 +20,8 @@ var (
 	restartCount = newNumber("restarts", "1", "how many times", 1, 1000)
 )
 
-// restart restarts the proxy of one, each or all nodes: what every upgrade and every crash does (kubernetes#75360, #73154). A
-// proxy that is stopped instead does nothing for a while, as one whose node has no memory left (kubernetes#111661).
+// restart restarts the proxies of one, each or all nodes, as upgrades and crashes do (kubernetes#75360, #73154). A
+// frozen proxy acts like one without memory (kubernetes#111661).
 func restart() Scenario {
 	return Scenario{
 		Name:    "restart",
@@ -58,7 +58,7 @@ func restartSteps(p Params) []string {
 	return steps
 }
 
-// restartLive is restart where a DaemonSet runs the proxies: its controller ends and starts them as it has been told to.
+// restartLive is restart for a DaemonSet: its controller replaces the pods.
 func restartLive() Scenario {
 	return Scenario{
 		Name: "restart", Summary: "has the DaemonSet of the cluster's proxy replace its pods, as kubectl rollout restart does",
@@ -93,7 +93,7 @@ func (w *World) restartEach(ctx context.Context) error {
 	return nil
 }
 
-// restartGroups are the nodes whose proxies are away at the same time. Which of a DaemonSet's are, its controller decides.
+// restartGroups are the nodes whose proxies are away together. For a DaemonSet its controller decides that.
 func (w *World) restartGroups() (groups [][]string) {
 	if _, _, is := w.Params.ProxySet(); is {
 		return [][]string{w.Nodes}
@@ -143,11 +143,11 @@ const (
 	changeReady  = "ready"
 )
 
-// proxySyncTime is more than proxies take to heed an endpoint that became unready.
+// proxySyncTime is longer than a proxy takes to program an endpoint that became unready.
 const proxySyncTime = 5 * time.Second
 
-// readyMeanwhile makes the node's pod unready, restarts the proxies, and makes the pod ready again while they are away: what the
-// old proxy began with the endpoint, the new one has to end (kubernetes#92019).
+// readyMeanwhile makes the node's pod unready, ends the proxies, and makes the pod ready while they are away: the new
+// proxy must revert the old one's drain (kubernetes#92019).
 func (w *World) readyMeanwhile(ctx context.Context, nodes []string) error {
 	n, _, err := w.podOnNode(ctx, nodes[0])
 	if err != nil {
@@ -175,7 +175,7 @@ func (w *World) restartProxy(ctx context.Context, node string) error {
 	return w.restartProxies(ctx, []string{node}, func(context.Context) error { return nil })
 }
 
-// restartProxies ends or stops the proxies, has something happen, and lets them run again after the downtime.
+// restartProxies ends or freezes the proxies, calls during, and starts or continues them after the downtime.
 func (w *World) restartProxies(ctx context.Context, nodes []string, during func(context.Context) error) error {
 	if _, _, is := w.Params.ProxySet(); is {
 		return w.restartSet(ctx)
@@ -207,7 +207,7 @@ func (w *World) restartProxies(ctx context.Context, nodes []string, during func(
 	return nil
 }
 
-// podOnNode is the node's pod of the Deployment, or its first where the node has none, and its number from 0 on.
+// podOnNode is the node's pod of the Deployment, or the first pod where the node has none, and its index.
 func (w *World) podOnNode(ctx context.Context, node string) (n int, pod corev1.Pod, err error) {
 	pods, err := w.run.main.oldestFirst(ctx, w)
 	if err != nil {
@@ -220,7 +220,7 @@ func (w *World) podOnNode(ctx context.Context, node string) (n int, pod corev1.P
 	return n, pods[n], nil
 }
 
-// deletePod deletes the node's pod of the Deployment, and returns when the pod is on its way out.
+// deletePod deletes the node's pod of the Deployment, and returns when the pod is terminating.
 func (w *World) deletePod(ctx context.Context, node string) error {
 	n, victim, err := w.podOnNode(ctx, node)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // Rollouts is how many times the Deployment is rolled.
 var Rollouts = newNumber("rollouts", "2", "how many times the Deployment is rolled", 1, 10000)
 
-// rollout is what every cluster does all day, and where Services behind externalTrafficPolicy: Local lost connections
-// until Kubernetes 1.26 (kubernetes/kubernetes#85643, KEP-1669).
+// rollout rolls the Deployment. Services with externalTrafficPolicy: Local lost connections by that until Kubernetes
+// 1.26 (kubernetes#85643, KEP-1669).
 func rollout() Scenario {
 	return Scenario{
 		Name:       "rollout",
@@ -29,7 +29,7 @@ func rollout() Scenario {
 				if err := w.Step(ctx, name, "", func(ctx context.Context) error { return w.rollAndFollow(ctx) }); err != nil {
 					return err
 				}
-				// The next one starts from rest: the time of one health check and a little more.
+				// A pause of one health check interval, so that the next rollout begins without pending changes.
 				if err := w.Clock.Sleep(ctx, CheckInterval.Of(w.Params)); err != nil {
 					return err
 				}
@@ -39,7 +39,7 @@ func rollout() Scenario {
 	}
 }
 
-// rollAndFollow replaces the pods and waits until the balancer has followed.
+// rollAndFollow replaces the pods and waits until the load balancer has followed.
 func (w *World) rollAndFollow(ctx context.Context) error {
 	if err := w.rollOut(ctx); err != nil {
 		return err
@@ -51,8 +51,8 @@ func (w *World) rollAndFollow(ctx context.Context) error {
 	return nil
 }
 
-// awaitBalanced waits until the balancer has the nodes that it should have. One that is not ours says nothing of itself, and is
-// given the time that its checks need by the parameters.
+// awaitBalanced waits until the load balancer has the right nodes. Where its membership is unknown, it waits for the
+// time of its health checks.
 func (w *World) awaitBalanced(ctx context.Context) error {
 	if !w.balancerKnown() {
 		checks := CheckFall.Of(w.Params) + CheckRise.Of(w.Params)
@@ -61,7 +61,7 @@ func (w *World) awaitBalanced(ctx context.Context) error {
 	return w.await(ctx, "balanced", w.run.main.name, w.membershipTime())
 }
 
-// rollOut replaces the pods, and waits until every old one is gone.
+// rollOut replaces the pods and waits until the old ones are gone.
 func (w *World) rollOut(ctx context.Context) error {
 	if err := w.performVerb(ctx, "workload rollout", w.run.main.name); err != nil {
 		return err
@@ -69,13 +69,13 @@ func (w *World) rollOut(ctx context.Context) error {
 	return w.await(ctx, "rolled-out", w.run.main.name, time.Duration(w.run.main.replicas)*w.podReplacementTime())
 }
 
-// recordRolloutEnd tells the end of the rollout that is under way.
+// recordRolloutEnd records the end of the current rollout.
 func (w *World) recordRolloutEnd() {
 	w.recordRollout("end", w.state().rolling)
 	w.state().rolling = 0
 }
 
-// membershipTime bounds the time until the balancer has found out what changed.
+// membershipTime bounds the time until the load balancer has found a change.
 func (w *World) membershipTime() time.Duration {
 	return time.Duration(CheckFall.Of(w.Params)+CheckRise.Of(w.Params)+1)*CheckInterval.Of(w.Params) + time.Minute
 }
@@ -101,10 +101,10 @@ func (w *World) replacePods(ctx context.Context, k *workload, number int) error 
 	return nil
 }
 
-// maxConflicts is how often a write may meet another one in a row: its controller writes a Deployment too, but only so often.
+// maxConflicts bounds the retries of a write after conflicts with other writers.
 const maxConflicts = 10
 
-// updateDeployment reads, changes and writes the workload's Deployment, again where somebody else has written it meanwhile.
+// updateDeployment changes the workload's Deployment, and retries after conflicts.
 func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d *appsv1.Deployment)) error {
 	for n := 1; ; n++ {
 		var d appsv1.Deployment
@@ -118,7 +118,7 @@ func (w *World) updateDeployment(ctx context.Context, k *workload, change func(d
 	}
 }
 
-// podReplacementTime bounds the replacement of one pod: it takes its grace period to go and some seconds to come.
+// podReplacementTime bounds the replacement of one pod: its grace period and one minute.
 func (w *World) podReplacementTime() time.Duration {
 	return GracePeriod.Of(w.Params) + PreStop.Of(w.Params) + time.Minute
 }

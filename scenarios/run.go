@@ -13,8 +13,9 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// Run deploys the workload and the canary, lets traffic flow, proves the detector, disturbs, and lets traffic flow on.
-// The windows before and after are the scenario's `baseline` and `settle`.
+// Run runs a scenario on a world: it deploys the workload and the canary, starts the lanes, proves the detector,
+// disturbs, and measures on. baseline and settle are the times before and after. A site without the capabilities of the
+// scenario is an error.
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup")
 	if err := s.check(w.Site.Offers(), w.Params); err != nil {
@@ -99,9 +100,9 @@ func (w *World) mainLane(name string) LaneSpec {
 		Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}
 }
 
-// startLanes starts the scenario's own lanes and then those that the parameters name. Connections that stay open are opened
-// before any other goes the same way: at a steady rate between those of another lane, a proxy that takes its backends in
-// turn would give all of them the same backend.
+// startLanes starts the scenario's own lanes and then those of the parameter lanes. Connections that stay open are
+// opened first: between the connections of another lane at a steady rate, a round-robin proxy would give all of them one
+// backend.
 func (w *World) startLanes(ctx context.Context, s Scenario) error {
 	var specs []LaneSpec
 	if s.Lanes != nil {
@@ -124,8 +125,7 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 	return nil
 }
 
-// probePods has each ready pod of the measured Service asked at its own address, if the parameters say so, from where the other
-// lanes start and at their rate.
+// probePods probes each ready pod of the measured Service at its own address, where the parameter direct is on.
 func (w *World) probePods(ctx context.Context) (stop func() error, err error) {
 	if !direct.Of(w.Params) {
 		return func() error { return nil }, nil

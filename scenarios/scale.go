@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// scale takes all pods of the Service away and brings others, as an autoscaler does that goes to zero: flows of UDP that were there
-// before went on to pods that were gone (kubernetes#139628), or were lost when there were pods again (kubernetes#48370).
+// scale scales the Deployment to zero and back, as an autoscaler does. UDP flows from before went to pods that were gone
+// (kubernetes#139628), or were lost afterwards (kubernetes#48370).
 func scale() Scenario {
 	return Scenario{
 		Name:    "scale",
@@ -27,7 +27,7 @@ func scale() Scenario {
 	}
 }
 
-// withoutPods scales to zero before something is done, and back after it.
+// withoutPods calls do while the Deployment has no pods.
 func (w *World) withoutPods(ctx context.Context, do func(context.Context) error) error {
 	replicas := w.run.main.replicas
 	if err := w.scaleTo(ctx, 0); err != nil {
@@ -39,7 +39,7 @@ func (w *World) withoutPods(ctx context.Context, do func(context.Context) error)
 	return w.scaleTo(ctx, replicas)
 }
 
-// scaleTo changes the number of pods, and waits until there are as many and the balancer has followed.
+// scaleTo changes the number of pods, and waits for the pods and the load balancer.
 func (w *World) scaleTo(ctx context.Context, replicas int) error {
 	return w.Step(ctx, fmt.Sprintf("scale to %d", replicas), "", func(ctx context.Context) error {
 		if err := w.performVerb(ctx, "workload scale", w.run.main.name, "replicas", strconv.Itoa(replicas)); err != nil {

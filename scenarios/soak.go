@@ -38,8 +38,8 @@ func burstTime(text string) (t minuteTime, err error) {
 	return t, nil
 }
 
-// soak is days of ordinary life: what shows only after hours of churn, such as a graceful termination that hangs
-// (kubernetes#71071, which took its finders days of repeated testing).
+// soak is days of ordinary churn, for faults that show only after hours, such as a graceful termination that hangs
+// (kubernetes#71071).
 func soak() Scenario {
 	return Scenario{
 		Name:    "soak",
@@ -56,10 +56,10 @@ func soak() Scenario {
 			burstFor.Parameter,
 			burstAt.Parameter,
 			drainedPorts.Parameter,
-			// With one pod fewer than nodes a rollout always finds a node for the next pod, though pods keep apart.
+			// With fewer pods than nodes a rollout finds a node for the next pod.
 			Replicas.withDefault("2"),
-			// What asks again and again is what days of virtual time cost; each still gives its answer well within the time that
-			// a pod has to end, so that nothing is lost that a faster one would have kept.
+			// Frequent checks cost most of the run time of days of virtual time. These are still short enough within a
+			// pod's grace period.
 			readinessPeriod.withDefault("1m"),
 			CheckInterval.withDefault("25s"),
 			CheckFall.withDefault("2"),
@@ -82,7 +82,7 @@ type disturbance struct {
 	do   func(ctx context.Context) error // returns nil when its effect was seen
 }
 
-// minEffectiveChurn is the share of the planned churn that must have had its effect: below it the soak shows nothing.
+// minEffectiveChurn is the share of the planned disturbances that must have an effect; a soak with less is invalid.
 const minEffectiveChurn = 0.95
 
 func (w *World) soak(ctx context.Context) error {
@@ -102,7 +102,8 @@ func (w *World) soak(ctx context.Context) error {
 	return nil
 }
 
-// runChurn does what is planned, each at its time or as soon as the one before is done, and lets the time run out.
+// runChurn performs the planned disturbances, each at its time or when the one before has ended, and lets the remaining
+// time pass.
 func (w *World) runChurn(ctx context.Context, length time.Duration, planned []disturbance) error {
 	p := &progress{begin: w.Clock.Now(), length: length}
 	for _, c := range planned {
@@ -125,20 +126,20 @@ func (w *World) runChurn(ctx context.Context, length time.Duration, planned []di
 	}
 	return w.Step(ctx, p.text(), "", func(context.Context) error {
 		if w.endedByFailure() {
-			return nil // a lostEvent was seen, whatever became of the rest
+			return nil // a loss was seen, whatever became of the rest
 		}
 		return p.enough()
 	})
 }
 
-// progress is how far a soak is.
+// progress is the progress of a soak.
 type progress struct {
 	begin, length time.Duration
 	told          int // checkpoints
 	done, due     int // disturbances
 }
 
-// enough is an error when the churn was too little to show anything.
+// enough returns an error when too few disturbances had an effect.
 func (p *progress) enough() error {
 	if p.due == 0 || float64(p.done) < minEffectiveChurn*float64(p.due) {
 		return fmt.Errorf("below %.0f %%: the soak shows nothing", 100*minEffectiveChurn)
@@ -150,14 +151,14 @@ func (p *progress) text() string {
 	return fmt.Sprintf("%d of %d planned disturbances had their effect", p.done, p.due)
 }
 
-// checkpointEvery is after which time a soak says how far it is; what was recorded until then is kept, whatever happens
-// to the rest of the run.
+// checkpointEvery is the time between two checkpoints. The record until a checkpoint is kept, whatever happens later.
 const checkpointEvery = time.Hour
 
-// failureCheckInterval is how long after the first failed attempt a soak goes on at most before it ends.
+// failureCheckInterval bounds the time from the first failed attempt to the end of the soak.
 const failureCheckInterval = time.Minute
 
-// sleepUntil lets time pass until an instant of the churn or the failure that ends the soak, with a checkpoint after each hour on the way.
+// sleepUntil sleeps until a time of the churn or the failure that ends the soak, and records a checkpoint after each
+// hour.
 func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration) error {
 	for !w.endedByFailure() {
 		now := w.Clock.Now() - p.begin
@@ -177,19 +178,19 @@ func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration
 	return nil
 }
 
-// recordProgress records how far the soak is, so that it is told while the run lasts.
+// recordProgress records a checkpoint.
 func (w *World) recordProgress(text string) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Object: Checkpoint, Text: text,
 		Attrs: map[string]string{"program": "soak", "level": "info"}})
 }
 
-// Checkpoint is the object of the events that tell how far a soak is, and the first word of their text.
+// Checkpoint is the object of the events for the progress of a soak, and the first word of their text.
 const Checkpoint = "checkpoint"
 
 func (w *World) endedByFailure() bool { return !keepGoing.Of(w.Params) && w.Prober.Failures() > 0 }
 
-// tryStep does what the run can go on without, and records whether its effect was seen: a subject that is ill must not keep the rest
-// of the day from being seen.
+// tryStep performs a disturbance and records whether it had an effect. A disturbance without effect does not end the
+// soak.
 func (w *World) tryStep(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
 	record := func(state, text string) {
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindStep, Node: node, Object: name, Text: text,

@@ -145,7 +145,7 @@ func TestChurnAsksForWhatItNeeds(t *testing.T) {
 	}
 }
 
-// A soak whose churn had no effect has shown nothing, and one that saw a lostEvent ends there.
+// A soak whose churn had no effect has shown nothing, and one that saw a loss ends there.
 func TestASoakNeedsItsChurn(t *testing.T) {
 	plan := func(effects string) (planned []disturbance) {
 		for i, c := range effects {
@@ -185,31 +185,31 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 			t.Errorf("the record ends with %+v: the verdict would not know", last)
 		}
 	})
-	t.Run("the first lostEvent ends it", func(t *testing.T) {
+	t.Run("the first loss ends it", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
 		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 20))); err != nil {
 			t.Error(err)
 		}
 		if now := w.Clock.Now(); now != 5*time.Minute {
-			t.Errorf("the lostEvent was seen after 5 minutes, the soak went on until %s", now)
+			t.Errorf("the loss was seen after 5 minutes, the soak went on until %s", now)
 		}
 	})
-	t.Run("the first lostEvent ends it within a minute, with nothing planned until then", func(t *testing.T) {
+	t.Run("the first loss ends it within a minute, with nothing planned until then", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
 		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
 		if err := w.runChurn(t.Context(), 24*time.Hour, plan(".")); err != nil {
 			t.Error(err)
 		}
 		if now := w.Clock.Now(); now != 6*time.Minute {
-			t.Errorf("the lostEvent was seen after 5 minutes and 20 seconds, the soak went on until %s", now)
+			t.Errorf("the loss was seen after 5 minutes and 20 seconds, the soak went on until %s", now)
 		}
 	})
-	t.Run("a lostEvent stays seen, whatever had no effect", func(t *testing.T) {
+	t.Run("a loss stays seen, whatever had no effect", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
 		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan("xxx")); err != nil {
-			t.Errorf("a soak that saw a lostEvent is invalid: %v", err)
+			t.Errorf("a soak that saw a loss is invalid: %v", err)
 		}
 	})
 	t.Run("nothing at all is invalid", func(t *testing.T) {

@@ -20,7 +20,7 @@ type churnKind struct {
 	do    func(w *World, ctx context.Context, random *rand.Rand, busy *endpointRing) error
 }
 
-// perHour is the parameter for how often a kind of disturbance happens in an hour.
+// perHour is the parameter for the number of disturbances of a kind in an hour.
 func perHour(key, value, help string) TypedParameter[int] {
 	return newNumber(key, value, help, 0, 3600)
 }
@@ -32,8 +32,8 @@ var (
 	burstRate = perHour("burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour")
 )
 
-// churnKinds are all of them. Those that are on by default are what a cluster has every day, and cost no connection behind a
-// proxy and a balancer that do what they should; a lost node always costs some, and flaps do behind the policy Local.
+// churnKinds are all kinds. Those with a default above 0 are common in clusters, and cost no connection with a correct
+// proxy and load balancer; a lost node always costs some, and flaps do with policy Local.
 var churnKinds = []churnKind{
 	{perHour("rolloutsPerHour", "10", "rollouts of the Deployment in an hour"), "rollout", rollSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *endpointRing) error {
@@ -70,7 +70,7 @@ var churnKinds = []churnKind{
 		}},
 }
 
-// churnRates are the parameters that say how often each happens.
+// churnRates are the parameters of all kinds.
 func churnRates() (all []Parameter) {
 	for _, kind := range churnKinds {
 		all = append(all, kind.rate.Parameter)
@@ -95,7 +95,7 @@ func soakSteps(p Params) []string {
 	return steps
 }
 
-// beginChurn makes what the churn needs besides the measured Service.
+// beginChurn creates the Services of the churn besides the measured one.
 func (w *World) beginChurn(ctx context.Context, busy *endpointRing) error {
 	if ports := drainedPorts.Of(w.Params); ports > 0 {
 		if err := w.drainSecondService(ctx, ports, len(w.Nodes)); err != nil {
@@ -108,13 +108,13 @@ func (w *World) beginChurn(ctx context.Context, busy *endpointRing) error {
 	return w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.createBusyService(ctx, busy) })
 }
 
-// planned is how many disturbances of a kind the time has: at least one of each that is on.
+// planned is the number of disturbances of a kind in the given time: at least one of each kind that is on.
 func (p Params) planned(kind churnKind, length time.Duration) int {
 	rate := kind.rate.Of(p)
 	return max(min(1, rate), int(length.Hours()*float64(rate)))
 }
 
-// churnText says how many of each kind are planned.
+// churnText lists the number of disturbances of each kind.
 func (p Params) churnText(length time.Duration) string {
 	var all []string
 	for _, kind := range churnKinds {
@@ -125,7 +125,7 @@ func (p Params) churnText(length time.Duration) string {
 	return strings.Join(all, ", ")
 }
 
-// checkChurn refuses a soak in which nothing would happen.
+// checkChurn refuses a soak without disturbances.
 func (p Params) checkChurn() error {
 	if burstRate.In(p) && p.churnText(ChurnFor.Of(p)) == "" {
 		return errors.New("all rates of churn are 0: a soak in which nothing happens shows nothing; give one of them, or run the scenario quiet")
@@ -133,7 +133,7 @@ func (p Params) checkChurn() error {
 	return nil
 }
 
-// planChurn spreads each kind of churn evenly over the time, each at a random instant of its share.
+// planChurn spreads the disturbances of each kind evenly over the time, each at a random time of its share.
 func (w *World) planChurn(length time.Duration, busy *endpointRing) []disturbance {
 	var all []disturbance
 	for _, kind := range churnKinds {
@@ -151,7 +151,7 @@ func (w *World) planChurn(length time.Duration, busy *endpointRing) []disturbanc
 
 func (w *World) randomNode(random *rand.Rand) string { return w.Nodes[random.IntN(len(w.Nodes))] }
 
-// scaleOutAndIn adds a pod, waits until it serves, and takes one away again.
+// scaleOutAndIn adds a pod, waits until it serves, and removes one.
 func (w *World) scaleOutAndIn(ctx context.Context) error {
 	normal := w.run.main.replicas
 	for _, replicas := range []int{normal + 1, normal} {
@@ -167,8 +167,7 @@ func (w *World) scaleOutAndIn(ctx context.Context) error {
 	return nil
 }
 
-// loseAndBoot takes the power from a node until the balancer has left it and its time is over, and boots it. It returns when the
-// node serves again.
+// loseAndBoot cuts the power of a node, boots it after its time, and returns when it serves again.
 func (w *World) loseAndBoot(ctx context.Context, node string) error {
 	proxies, err := w.proxies()
 	if err != nil {
@@ -182,7 +181,7 @@ func (w *World) loseAndBoot(ctx context.Context, node string) error {
 	if err := w.performVerb(ctx, "node off", node); err != nil {
 		return err
 	}
-	// A node that the balancer keeps is booted all the same: the soak goes on.
+	// The node is booted also where the load balancer has kept it: the soak continues.
 	left := w.awaitMembership(ctx, node, false)
 	if err := w.Clock.Sleep(ctx, max(0, boot-w.Clock.Now())); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/hitless/hitless/scenarios/values"
 )
 
-// What of a Service lanes go to, in the words of the API.
+// The targets of lanes: which address of a Service they go to.
 const (
 	toLoadBalancer = "loadBalancer"
 	toNodePort     = "nodePort"
@@ -23,9 +23,9 @@ const (
 	ToExternalIP = "externalIP"
 )
 
-// Where lanes start.
+// The places where lanes start.
 const (
-	// Outside is a client of its own, beyond the load balancer.
+	// Outside is a client outside the cluster, beyond the load balancer.
 	Outside = "outside"
 	// OnNode is the first node itself.
 	OnNode = "node"
@@ -33,10 +33,10 @@ const (
 	InPod = "pod"
 )
 
-// ExternalIPs is the range of the external IPs of Services; whoever brings the lab up has it routed to the first node.
+// ExternalIPs is the range of the external IPs of Services. A lab routes it to the first node.
 var ExternalIPs = netip.MustParsePrefix("192.0.2.0/24")
 
-// minReuse is more than an attempt waits at most: the dial deadline and the reply deadline.
+// minReuse is longer than an attempt can wait: the dial deadline and the reply deadline together.
 const minReuse = 5 * time.Second
 
 // reuseTime reads the value of reuse: 0s, or at least minReuse.
@@ -100,7 +100,7 @@ func (p Params) checkPlaces() error {
 	return nil
 }
 
-// fixedNode is the node that all attempts go over; empty when a balancer chooses.
+// fixedNode is the node of all attempts; empty where a load balancer chooses.
 func (w *World) fixedNode() string {
 	if w.Params.ThroughBalancer() || len(w.Nodes) == 0 {
 		return ""
@@ -108,7 +108,7 @@ func (w *World) fixedNode() string {
 	return w.Nodes[0]
 }
 
-// policyWord is the connection policy of the lanes that open connections, as the probes have it.
+// policyWord is the connection policy of lanes that open connections, in the words of the probes.
 func (w *World) policyWord() string {
 	if reuse.Of(w.Params) == 0 {
 		return ""
@@ -116,7 +116,7 @@ func (w *World) policyWord() string {
 	return "reuse:" + reuse.Text(w.Params)
 }
 
-// shapeService makes the Service one that has what the lanes go to.
+// shapeService gives the Service the type that the target of the lanes needs.
 func (k *workload) shapeService(w *World, s *corev1.Service) *corev1.Service {
 	switch Target.Of(w.Params) {
 	case toNodePort:
@@ -129,7 +129,7 @@ func (k *workload) shapeService(w *World, s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// externalIP is an address of the range for each of the workloads of a run.
+// externalIP is the external IP of the workload.
 func (k *workload) externalIP() string {
 	first := ExternalIPs.Addr().Next()
 	if k.name == canaryName {
@@ -138,7 +138,7 @@ func (k *workload) externalIP() string {
 	return first.String()
 }
 
-// findTarget reads from the Service where lanes go; an empty target says that it is not known yet.
+// findTarget returns the addresses of the Service that the lanes go to; empty while they are not known.
 func (k *workload) findTarget(ctx context.Context, w *World, s *corev1.Service) (target, datagrams string, err error) {
 	host := ""
 	number := func(p corev1.ServicePort) int32 { return p.Port }
@@ -174,7 +174,7 @@ func (k *workload) findTarget(ctx context.Context, w *World, s *corev1.Service) 
 	return target, datagrams, nil
 }
 
-// nodeAddress is the address of a node in the cluster.
+// nodeAddress is the internal IP of a node.
 func (w *World) nodeAddress(ctx context.Context, name string) (string, error) {
 	var node corev1.Node
 	if err := w.Cluster.Get(ctx, name, "", &node); err != nil {
@@ -188,7 +188,7 @@ func (w *World) nodeAddress(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the node %s has no internal IP in its status: its NodePorts cannot be reached", name)
 }
 
-// targetFor is where a lane of the protocol goes.
+// targetFor is the target of a lane with the protocol.
 func (k *workload) targetFor(protocol string) string {
 	if timeline.IsUDP(protocol) && k.udpTarget != "" {
 		return k.udpTarget
@@ -196,7 +196,7 @@ func (k *workload) targetFor(protocol string) string {
 	return k.target
 }
 
-// missing says what a Service lacks of what the lanes go to.
+// missing describes what a Service lacks for the target of the lanes.
 func missing(p Params) string {
 	if word := Target.Of(p); word != "" && word != toLoadBalancer {
 		return "its " + word + " is not known yet"

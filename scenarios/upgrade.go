@@ -7,16 +7,15 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// Itself, as what the proxies become, is a new start of the program that runs: what the upgrade of a DaemonSet does to a proxy
-// whose new version keeps what the old one left in the kernel.
+// Itself is the value of To for a restart with the same subject, as by an upgrade of a DaemonSet whose new version keeps
+// the state in the kernel.
 const Itself = "itself"
 
 // cleanUp is the one parameter that only upgrade in a lab has.
 var cleanUp = newSwitch("cleanup", "off", "whether the old proxy's own --cleanup runs before the new one starts")
 
-// upgrade puts another subject in the place of each node's proxy, node by node: another version, as the upgrade from 1.10 to
-// 1.12 was after which load balancers lost nodes (kubernetes#71071), or another mode, as upstream documents the way from
-// ipvs to nftables.
+// upgrade replaces each node's proxy with another subject, node by node: another version (kubernetes#71071 was found
+// after such an upgrade), or another mode.
 func upgrade() Scenario {
 	return Scenario{
 		Name:    "upgrade",
@@ -37,7 +36,7 @@ func upgrade() Scenario {
 	}
 }
 
-// upgradeLive is upgrade where a DaemonSet runs the proxies: it gets another image, and its controller replaces its pods.
+// upgradeLive is upgrade for a DaemonSet: it gets another image, and its controller replaces its pods.
 func upgradeLive() Scenario {
 	return Scenario{
 		Name: "upgrade", Summary: "gives the DaemonSet of the cluster's proxy another image",
@@ -61,7 +60,7 @@ func upgradeLive() Scenario {
 	}
 }
 
-// upgradeAndRoll upgrades, with what the parameters put before and after it.
+// upgradeAndRoll upgrades, with the steps before and after it that the parameters choose.
 func (w *World) upgradeAndRoll(ctx context.Context) error {
 	upgrade := w.upgradeThereAndBack
 	if emptyFirst.Of(w.Params) {
@@ -73,7 +72,7 @@ func (w *World) upgradeAndRoll(ctx context.Context) error {
 	return w.Step(ctx, "roll the Deployment", "", func(ctx context.Context) error { return w.rollAndFollow(ctx) })
 }
 
-// upgradeAfterPause gives the first node's proxy the time to write what it does without pods.
+// upgradeAfterPause gives the first node's proxy time to program a Service without pods.
 func (w *World) upgradeAfterPause(ctx context.Context) error {
 	if err := w.Clock.Sleep(ctx, upgradeRest.Of(w.Params)); err != nil {
 		return err
@@ -96,8 +95,8 @@ func (w *World) upgradeThereAndBack(ctx context.Context) error {
 	return w.upgradeAll(ctx, first, timeline.Subject)
 }
 
-// migrate is upgrade with the defaults of the way from one mode to another as upstream documents it: the old mode's rules are
-// cleaned up before the new proxy starts, and it has to work back as well. Nothing but the cleanup ends what flows by the old rules.
+// migrate is upgrade with the defaults of the documented migration between modes: cleanup before the new proxy starts,
+// and back again.
 func migrate() Scenario {
 	s := upgrade()
 	s.Name, s.Summary = "migrate", "moves each node's proxy to another mode and back, with the old one's cleanup: upgrade with other defaults"
@@ -112,7 +111,7 @@ func migrate() Scenario {
 	return s
 }
 
-// upgradeAll puts what a timeline calls `to` into each node's place.
+// upgradeAll replaces the proxy of each node; to is the subject in the words of a timeline.
 func (w *World) upgradeAll(ctx context.Context, name, to string) error {
 	proxies, err := w.proxies()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Image is the test image of Kubernetes' own end-to-end tests; the lab maps it to its built-in backend, a live cluster
-	// pulls it.
+	// Image is the test image of the end-to-end tests of Kubernetes. The lab maps it to its built-in backend; a live
+	// cluster pulls it.
 	Image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	port  = 80
 )
@@ -31,10 +31,10 @@ type workload struct {
 	replicas int
 	policy   corev1.ServiceExternalTrafficPolicy
 	gated    bool // its pods have a readiness gate
-	// datagrams says that the Service has a UDP port too, of the same number.
+	// datagrams adds a UDP port with the same number to the Service.
 	datagrams bool
 	special   []corev1.ServicePort // instead of the usual ports; nil for those
-	// target is address:port where lanes go, once it is known; udpTarget where those of UDP go, if that is another one.
+	// target is address:port for lanes, once it is known; udpTarget that for lanes of UDP where it differs.
 	target, udpTarget string
 }
 
@@ -55,7 +55,7 @@ func (k *workload) ports() []corev1.ServicePort {
 	return all
 }
 
-// answersLocally reports whether only pods on an attempt's own node can answer it.
+// answersLocally reports whether only pods on the node of an attempt can answer it.
 func (k *workload) answersLocally(w *World) bool {
 	return k.policy == corev1.ServiceExternalTrafficPolicyLocal && w.Params.ThroughBalancer()
 }
@@ -72,7 +72,7 @@ func (k *workload) service(w *World) *corev1.Service {
 	})
 }
 
-// deployment rolls one new pod at a time and never goes below the wanted number: what a careful user configures.
+// deployment replaces one pod at a time and never has fewer than the wanted number.
 func (k *workload) deployment(w *World) *appsv1.Deployment {
 	p := w.Params
 	labels := map[string]string{"app": k.name}
@@ -100,8 +100,8 @@ func (k *workload) deployment(w *World) *appsv1.Deployment {
 	}
 }
 
-// restricted is what the Pod Security Standard of that name asks of a pod; each container adds its share. The user has no
-// meaning but that it is not root, which the image's own would be.
+// restricted is the pod security context of the Pod Security Standard restricted. The user id is arbitrary, but not
+// root.
 var restricted = &corev1.PodSecurityContext{RunAsNonRoot: ptr(true), RunAsUser: ptr(int64(65532)),
 	SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 
@@ -155,7 +155,7 @@ func (k *workload) antiAffinity(p Params) *corev1.Affinity {
 		}}}}
 }
 
-// deploy creates the workload and waits until it serves: pods ready, an address given, the balancer's table right.
+// deploy creates the workload and waits until it serves: pods ready, an address known, membership right, answers.
 func (k *workload) deploy(ctx context.Context, w *World) error {
 	if err := w.Cluster.Create(ctx, k.deployment(w)); err != nil {
 		return fmt.Errorf("creating the Deployment %s: %w", k.name, err)
@@ -175,7 +175,7 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 	return k.awaitAnswers(ctx, w)
 }
 
-// awaitTarget waits until it is known where the Service can be reached.
+// awaitTarget waits until the address of the Service is known.
 func (k *workload) awaitTarget(ctx context.Context, w *World) error {
 	if t, err := part[Targets](w.Site, SiteTargets); err == nil {
 		k.target, err = t.Target(ctx, k.service(w))
@@ -192,12 +192,11 @@ func (k *workload) awaitTarget(ctx context.Context, w *World) error {
 	})
 }
 
-// consecutiveAnswers is how many connections must be answered one after the other before a Service counts as set up. The
-// balancer spreads them over its nodes: out of three, one stays without any in 1 of 60,000 cases.
+// consecutiveAnswers is the number of successful connections in a row before a Service counts as set up. With three
+// nodes the probability that a node got none is 1 in 60,000.
 const consecutiveAnswers = 30
 
-// awaitAnswers waits until the Service answers over every node: the proxies program a new address each in its own time, and
-// what is lost until then is set-up, not the scenario's doing.
+// awaitAnswers waits until the Service answers over each node. Losses before that belong to the setup.
 func (k *workload) awaitAnswers(ctx context.Context, w *World) error {
 	networks := []string{"tcp"}
 	if k.datagrams {
@@ -224,7 +223,7 @@ func (k *workload) awaitAnswers(ctx context.Context, w *World) error {
 	return nil
 }
 
-// awaitRollout waits until the Deployment has rolled out and none of its old pods is left.
+// awaitRollout waits until the Deployment has rolled out and its old pods are gone.
 func (k *workload) awaitRollout(ctx context.Context, w *World, most time.Duration) error {
 	err := w.Until(ctx, "the Deployment "+k.name+" to be rolled out", most, func(ctx context.Context) (bool, string, error) {
 		var d appsv1.Deployment
@@ -247,8 +246,8 @@ func (k *workload) awaitRollout(ctx context.Context, w *World, most time.Duratio
 	return err
 }
 
-// failureReason is what the cluster says of why the workload has not come up: no pod may be made (a quota, a policy), none has a
-// node, or an image cannot be pulled. Empty when it says nothing.
+// failureReason is the reason in the API for pods that do not become ready: a quota or policy, no node, or an image that
+// cannot be pulled. Empty when there is none.
 func (k *workload) failureReason(ctx context.Context, w *World) string {
 	var all []string
 	add := func(text string) {
@@ -286,8 +285,8 @@ func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
 	return pods.Items, err
 }
 
-// awaitMembers waits until the balancer sends flows to exactly the nodes that it should: those with a ready pod for Local,
-// all of them for Cluster.
+// awaitMembers waits until the load balancer has exactly the right nodes: those with a ready pod for Local, all for
+// Cluster.
 func (k *workload) awaitMembers(ctx context.Context, w *World, most time.Duration) error {
 	return w.Until(ctx, "the load balancer to have the right nodes for "+k.name, most, func(ctx context.Context) (bool, string, error) {
 		got, known := w.members(k.name)

@@ -111,7 +111,8 @@ type LaneSpec struct {
 	Rate    float64
 	Local   bool // externalTrafficPolicy: Local
 	Control bool // proves the detector; never counts as the subject's
-	// Terminated says that the balancer terminates connections: the client's socket never sends a SYN again there.
+	// Terminated says that the load balancer terminates connections, so that the client never retransmits a SYN to a
+	// node.
 	Terminated bool
 	// Protocol is how attempts connect: tcp-new (when empty) or another word of Protocols.
 	Protocol string
@@ -125,7 +126,7 @@ type LaneSpec struct {
 	Node string
 	// Role and Pod are those of a lane to a pod's own address: record.RolePod and its name; empty for others.
 	Role, Pod string
-	// Partial says that the scenario ends the lane itself, before the run is over.
+	// Partial says that the scenario ends the lane before the end of the run.
 	Partial bool
 	// Backends are the prefixes of the names of the pods that may answer.
 	Backends []string
@@ -162,9 +163,8 @@ func (w *World) phase(name string) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindPhase, Object: name, Text: "phase " + name})
 }
 
-// Until waits until the condition holds, at most for the given time. It asks every 200 ms of the run's time, and after
-// some seconds each time that a sixteenth of the wait so far has passed: what takes a minute is not asked for 300 times.
-// The error says what was waited for and what was seen last.
+// Until waits until the condition holds, at most for the given time. It checks every 200 ms of the run's time, and later
+// at intervals of a sixteenth of the time waited. The error names the condition and the last state.
 func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
 	begin := w.Clock.Now()
 	for {

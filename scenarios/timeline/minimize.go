@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Runner does a timeline and says whether that failed in the way that is searched for. An error ends the search.
+// Runner performs a timeline and reports whether it fails in the way that the search is for. An error ends the search.
 type Runner interface {
 	Fails(ctx context.Context, t *Timeline) (bool, error)
 }
 
-// Trial tells of one candidate that was run.
+// Trial is one candidate that was run.
 type Trial struct {
 	Number    int // from 1
 	Candidate *Timeline
@@ -19,14 +19,13 @@ type Trial struct {
 	Best      *Timeline // the shortest so far that fails
 }
 
-// Minimize takes steps out of a timeline that fails, as long as it still fails: first steps together with what waits for
-// them, then single ones (Zeller's delta debugging, ddmin). It takes time out too: of all gaps between steps at first, of one that
-// becomes most of the timeline at once, of each gap at last, and of what is after the last step. What is left is the
-// shortest in the sense that without any one of its steps it no longer fails. What cannot be done without the steps that
-// were taken out goes with them, and is not run. It tells each trial, and returns the best so far with the error when one
-// ends the search.
+// Minimize removes steps from a failing timeline while it still fails: first steps with their waits, then single steps
+// (Zeller's delta debugging, ddmin). It shortens the time between steps too: of all gaps at first, of a gap that becomes
+// most of the timeline at once, of each gap at last, and the time after the last step. Steps that are impossible without
+// removed ones are removed with them. Without any one of the remaining steps the timeline no longer fails.
 //
-// The timeline itself is not run: its failure is what the caller knows.
+// Minimize does not run the given timeline, which is known to fail. It reports each trial, and returns the best timeline
+// so far with the error of the runner.
 func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Timeline, error) {
 	m := &minimizer{ctx: ctx, runner: r, tell: tell, best: t, ran: map[string]bool{t.String(): true}}
 	if err := m.quicken(); err != nil {
@@ -53,7 +52,7 @@ type minimizer struct {
 	ran    map[string]bool // by text
 }
 
-// withWaits are the steps, each with what directly after it waits.
+// withWaits groups each step with the waits directly after it.
 func withWaits(steps []Step) (units [][]Step) {
 	for _, s := range steps {
 		if n := len(units); s.Condition() != "" && n > 0 {
@@ -104,7 +103,7 @@ func (m *minimizer) reduce(units [][]Step) error {
 	return nil
 }
 
-// of is the best timeline with these steps only, but for those that cannot be done without the others.
+// of is the best timeline with these steps only, without those that are impossible then.
 func (m *minimizer) of(units [][]Step) *Timeline {
 	end := m.best.Steps[len(m.best.Steps)-1]
 	t := m.best.With(append(slices.Concat(units...), end))
@@ -117,7 +116,7 @@ func (m *minimizer) of(units [][]Step) *Timeline {
 	}
 }
 
-// firstThatCannot is the index of the first step that cannot be done.
+// firstThatCannot is the index of the first impossible step.
 func (t *Timeline) firstThatCannot() (int, error) {
 	c := newChecker(t)
 	for _, s := range slices.Concat(t.Given, t.Lanes) {
@@ -133,7 +132,7 @@ func (t *Timeline) firstThatCannot() (int, error) {
 	return 0, nil
 }
 
-// kept are the units without the steps that are not in the candidate.
+// kept are the units without the steps that the candidate lacks.
 func kept(units [][]Step, candidate *Timeline) (left [][]Step) {
 	next := 0
 	for _, unit := range units {
@@ -151,7 +150,7 @@ func kept(units [][]Step, candidate *Timeline) (left [][]Step) {
 	return left
 }
 
-// fails runs a candidate. One that was run before is not the way on: had it failed, it would be the best.
+// fails runs a candidate. A candidate that was run before does not fail, or it would be the best.
 func (m *minimizer) fails(t *Timeline) (bool, error) {
 	text := t.String()
 	if m.ran[text] {
@@ -172,7 +171,7 @@ func (m *minimizer) fails(t *Timeline) (bool, error) {
 	return fails, nil
 }
 
-// shortest is how near the end is brought to the last step.
+// shortest is the least time from the last step to the end.
 const shortest = time.Second
 
 // shorten halves the time after the last step as long as the timeline fails.
@@ -195,10 +194,10 @@ func (m *minimizer) shorten() error {
 	}
 }
 
-// worth is how long a gap between steps is that a trial is made for.
+// worth is the least time between steps that is worth a trial.
 const worth = 10 * time.Second
 
-// gap is the time before a step, since the one before it or the beginning.
+// gap is the time from the step before, or from the beginning.
 func (t *Timeline) gap(i int) time.Duration {
 	if i == 0 {
 		return t.Steps[0].At
@@ -206,8 +205,8 @@ func (t *Timeline) gap(i int) time.Duration {
 	return t.Steps[i].At - t.Steps[i-1].At
 }
 
-// halve is the timeline with some gaps halved, to the second; what comes later comes earlier by as much. It is nil when none of them is
-// worth it. The time before the end is none of them.
+// halve is the timeline with some gaps halved, to the second; nil when none of them is worth a trial. The time before
+// the end stays.
 func (t *Timeline) halve(some func(i int) bool) *Timeline {
 	shorter := t.With(t.Steps)
 	var cut time.Duration
@@ -223,7 +222,7 @@ func (t *Timeline) halve(some func(i int) bool) *Timeline {
 	return shorter
 }
 
-// halves halves gaps as long as the timeline fails, and reports whether it stopped because it did not fail any more.
+// halves halves gaps as long as the timeline fails, and reports whether a trial ended that.
 func (m *minimizer) halves(some func(i int) bool) (needed bool, err error) {
 	for t := m.best.halve(some); t != nil; t = m.best.halve(some) {
 		if fails, err := m.fails(t); err != nil || !fails {
@@ -249,8 +248,8 @@ func (m *minimizer) closeGaps() error {
 	return nil
 }
 
-// closeLongest halves a gap as long as it is more than half of the timeline, which steps that were taken out have left: each later trial
-// would take as long. Once that was in vain it does nothing any more.
+// closeLongest halves a gap that is more than half of the timeline, because each later trial would take that time. After
+// one failed attempt it does nothing.
 func (m *minimizer) closeLongest() (err error) {
 	if !m.stiff {
 		m.stiff, err = m.halves(func(i int) bool { return m.best.gap(i) > m.best.Length()/2 })
@@ -258,7 +257,7 @@ func (m *minimizer) closeLongest() (err error) {
 	return err
 }
 
-// regrouped are the units with the steps as they are now: the same ones at other times.
+// regrouped are the units with the current times of their steps.
 func regrouped(units [][]Step, steps []Step) (now [][]Step) {
 	for _, unit := range units {
 		now, steps = append(now, steps[:len(unit):len(unit)]), steps[len(unit):]

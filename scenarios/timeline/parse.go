@@ -16,8 +16,8 @@ import (
 // magic is the first line of every timeline.
 const magic = "hitless timeline 1"
 
-// Parse reads a timeline. Every error begins with file:line. What cannot be done, because what it would be done to is not
-// there at that time, is an error as well: see Check.
+// Parse reads a timeline. Each error begins with file:line. A step that is impossible at its time is an error, see
+// Check.
 func Parse(file string, text []byte) (*Timeline, error) {
 	p := &parser{file: file, t: New(), given: map[string]int{}}
 	if !utf8.Valid(text) {
@@ -198,7 +198,7 @@ func (p *parser) does(text string) (Step, error) {
 
 func isSpace(r rune) bool { return r == ' ' || r == '\t' }
 
-// verb takes the verb from the words.
+// verb removes the verb from the words.
 func (s *Step) verb(words *[]string) (verb, error) {
 	for n := min(2, len(*words)); n > 0; n-- {
 		s.Verb = strings.Join((*words)[:n], " ")
@@ -213,7 +213,7 @@ func (s *Step) verb(words *[]string) (verb, error) {
 	return verb{}, fmt.Errorf("unknown verb %q; the verbs are %s", strings.Join((*words)[:min(2, len(*words))], " "), strings.Join(Verbs(), ", "))
 }
 
-// args reads the arguments, in any order, into that of the table.
+// args reads the arguments in any order and returns them in the order of the verb's keys.
 func (v verb) args(verb string, words []string) (args []Arg, err error) {
 	given := map[string]string{}
 	for _, w := range words {

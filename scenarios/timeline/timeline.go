@@ -1,7 +1,7 @@
 // Package timeline is the text of what is done to a cluster and when: one step on a line, so that a person can write it, a
 // run can write it while it happens, and a program can take lines away and try again. docs/timeline.md is its grammar.
 //
-// A timeline says nothing of the proxy under test and judges nothing. Package scenarios does what it says.
+// A timeline does not describe the proxy under test. Package scenarios performs it.
 package timeline
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Timeline is what is done and when, with the cluster that it is done to.
+// Timeline is a list of steps with their times, and the cluster that they need.
 type Timeline struct {
 	Nodes int     // 3 when the text does not say; 1 to 50
 	Rate  float64 // attempts a second of each measured lane; 100 when the text does not say
@@ -30,7 +30,7 @@ type Setting struct {
 	Line       int
 }
 
-// Step is one thing that is done.
+// Step is one action.
 type Step struct {
 	At     time.Duration // since the beginning of the disturbance, not negative
 	Verb   string        // one of Verbs
@@ -43,10 +43,10 @@ type Step struct {
 // Arg is a key and its value.
 type Arg struct{ Key, Value string }
 
-// End is the verb of the last step. Nothing is done then: traffic has flowed until that time.
+// End is the verb of the last step. It does nothing: traffic flows until its time.
 const End = "end"
 
-// Defaults of a text that does not say.
+// Defaults of values that a text does not set.
 const (
 	defaultNodes = 3
 	defaultRate  = 100
@@ -82,7 +82,7 @@ func (s Step) Duration(key string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Node is the node that the step is done to, empty when it is not one node.
+// Node is the node of the step; empty when it is not a single node.
 func (s Step) Node() string {
 	if verbs[s.Verb].object.node && s.Object != All {
 		return s.Object
@@ -108,13 +108,13 @@ func (s Step) Does() string {
 // String is the step as a line of the text.
 func (s Step) String() string { return "+" + s.At.String() + " " + s.Does() }
 
-// Equal reports whether two steps are the same, wherever they stand in their texts.
+// Equal reports whether two steps are the same, without their lines.
 func (s Step) Equal(other Step) bool {
 	return s.String() == other.String()
 }
 
-// Refers reports whether the JSON of an `object apply` can be read, and returns what names the object: KIND/NAMESPACE/NAME,
-// or KIND/NAME.
+// Refers returns the reference of the step's object: KIND/NAMESPACE/NAME or KIND/NAME. For an `object apply` it is read
+// from the JSON.
 func (s Step) Refers() (string, error) {
 	if s.Verb != "object apply" {
 		return s.Object, nil
