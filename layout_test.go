@@ -20,7 +20,7 @@ var rooms = []struct {
 	why  string
 }{
 	{"record", nil, "any program reads a record, long after the run"},
-	{"reports", []string{"record"}, "a history is judged long after the run, by any program"},
+	{"reports", []string{"record", "internal/cache"}, "a history is judged long after the run, by any program"},
 	{"internal/cache", nil, "every package may write files and take locks by it"},
 	{"probes", []string{"record", "reports", "probes", "internal/cache", "internal/clock"}, "the detector must not know what it measures"},
 	{"proxier", []string{"proxier"}, "the bundled proxier is a program that stands alone"},

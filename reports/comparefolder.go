@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/record"
 )
 
@@ -37,7 +38,7 @@ func WriteComparison(dir string, c *Comparison) error {
 			subjects[i] = append(subjects[i], comparedCourse{r, a.courseOf()})
 		}
 	}
-	var files []outFile
+	var files []cache.File
 	for _, form := range [...]struct {
 		file  string
 		write func(io.Writer) error
@@ -50,9 +51,9 @@ func WriteComparison(dir string, c *Comparison) error {
 		if err := form.write(&b); err != nil {
 			return fmt.Errorf("making %s: %w", form.file, err)
 		}
-		files = append(files, outFile{form.file, b.Bytes()})
+		files = append(files, cache.File{Name: form.file, Data: b.Bytes()})
 	}
-	return writeFiles(dir, files)
+	return cache.WriteFiles(dir, files)
 }
 
 func analysisOf(dir, subject string, r ComparedRun) (*analysis, error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/record"
 )
 
@@ -179,7 +180,7 @@ func TestReportsAreWrittenTogetherOrNotAtAll(t *testing.T) {
 	h := smallRun().write(t)
 	dir := t.TempDir()
 	put(t, dir, ReportFile, []byte("of before"))
-	if err := writeFiles(dir, []outFile{{ReportFile, []byte("new")}, {filepath.Join("missing", "x"), nil}}); err == nil {
+	if err := cache.WriteFiles(dir, []cache.File{{Name: ReportFile, Data: []byte("new")}, {Name: filepath.Join("missing", "x")}}); err == nil {
 		t.Fatal("a file in a missing folder was written")
 	}
 	entries, err := os.ReadDir(dir)

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/record"
 )
 
@@ -75,7 +76,7 @@ func WriteAll(dir string, h *record.History) (*Report, error) {
 		return nil, err
 	}
 	r := a.report()
-	var files []outFile
+	var files []cache.File
 	for _, form := range [...]struct {
 		file  string
 		write func(io.Writer) error
@@ -89,9 +90,9 @@ func WriteAll(dir string, h *record.History) (*Report, error) {
 		if err := form.write(&b); err != nil {
 			return nil, fmt.Errorf("making %s: %w", form.file, err)
 		}
-		files = append(files, outFile{form.file, b.Bytes()})
+		files = append(files, cache.File{Name: form.file, Data: b.Bytes()})
 	}
-	if err := writeFiles(dir, files); err != nil {
+	if err := cache.WriteFiles(dir, files); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -43,6 +43,44 @@ func Write(path string, fill func(io.Writer) error) error {
 	return nil
 }
 
+// File is the content of a file to write.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// WriteFiles writes files into a directory with mode 0644. All of them are complete on disk before the first gets its name, so that
+// after a full disk or a kill the old files stay. A failed rename may leave some of the new files.
+func WriteFiles(dir string, files []File) (err error) {
+	var complete []string
+	defer func() {
+		for _, name := range complete {
+			if removeErr := os.Remove(name); !errors.Is(removeErr, os.ErrNotExist) {
+				err = errors.Join(err, removeErr)
+			}
+		}
+	}()
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name)
+		t, err := os.CreateTemp(filepath.Dir(path), UnfinishedPrefix)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w (give a directory that can be written)", path, err)
+		}
+		complete = append(complete, t.Name())
+		_, err = t.Write(f.Data)
+		if err = errors.Join(err, t.Chmod(0o644), t.Close()); err != nil {
+			return fmt.Errorf("writing %s: %w (the old files are unchanged)", path, err)
+		}
+	}
+	for i, f := range files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.Rename(complete[i], path); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
 // Replace moves a complete file of the same file system to its final name, in the place of an older one.
 func Replace(complete, path string) error { return os.Rename(complete, path) }
 

@@ -155,6 +155,20 @@ func TestKillDuringCreate(t *testing.T) {
 	}
 }
 
+// WriteFiles writes no file when one of them cannot be written.
+func TestWriteFilesTogether(t *testing.T) {
+	dir := t.TempDir()
+	if err := WriteFiles(dir, []File{{"a", []byte("old")}, {"b", []byte("old")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFiles(dir, []File{{"a", []byte("new")}, {filepath.Join("missing", "b"), nil}}); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a file in a missing directory gave %v", err)
+	}
+	if left := names(t, dir); len(left) != 2 || content(t, filepath.Join(dir, "a")) != "old" {
+		t.Errorf("left are %q", left)
+	}
+}
+
 func TestFinishAndDiscard(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
 	for _, finish := range []bool{true, false} {

@@ -16,43 +16,42 @@ import (
 	"github.com/hitless/hitless/observers"
 )
 
-// Stopped is how a run ends that was to stop and look.
+// Stopped is the end of a run that was asked to stop at an instant.
 const Stopped = "stopped, as was asked for"
 
-// stopAndLook has the proxies stand still and writes what is in the kernels of the lab, as files of the folder at-T. Until then
-// nothing was other than in a run that does not stop; what is done here takes time, which each file tells, and the rest of
-// the lab goes on meanwhile.
+// stopAndLook freezes the proxies and writes the network state of all namespaces to files in the directory at-T. The rest of the
+// lab keeps running meanwhile; each file has the time of its reading.
 func stopAndLook(ctx context.Context, l *lab.Lab, r *recorder, now func() time.Duration) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // the end of the scenario is none of this
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // the end of the scenario does not end the dumps
 	defer stop()
 	dir := LookDir(r.stopAt)
 	for _, n := range l.Net.Nodes {
 		if err := l.Proxies.Freeze(n.Name); err != nil {
-			r.file(path.Join(dir, n.Name, "proxy.txt"), []byte(err.Error()+"\n")) // most likely it does not run
+			r.file(path.Join(dir, n.Name, "proxy.txt"), []byte(err.Error()+"\n")) // most likely no proxy runs
 		}
 	}
-	logs, _ := filepath.Glob(filepath.Join(stateDir, "logs", "*.log")) // the pattern is none that fails
+	logs, _ := filepath.Glob(filepath.Join(stateDir, "logs", "*.log")) // the pattern is valid
 	for _, file := range logs {
 		if text, err := os.ReadFile(file); err == nil {
 			r.file(path.Join(dir, "logs", filepath.Base(file)), text)
 		}
 	}
-	places := []*topology.Namespace{l.Net.Client, l.Net.Balancer}
+	namespaces := []*topology.Namespace{l.Net.Client, l.Net.Balancer}
 	names := []string{"client", "balancer"}
 	for _, n := range l.Net.Nodes {
-		places, names = append(places, n.Namespace), append(names, n.Name)
+		namespaces, names = append(namespaces, n.Namespace), append(names, n.Name)
 	}
-	for i, place := range places {
+	for i, ns := range namespaces {
 		for _, dump := range observers.Dumps() {
 			at := now()
 			var text []byte
-			err := place.Do(func() (err error) {
+			err := ns.Do(func() (err error) {
 				text, err = dump.Read(ctx)
 				return err
 			})
 			switch {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound), err == nil && len(text) == 0:
-				continue // there is none, or nothing in it
+				continue // no such state
 			case err != nil:
 				text = append(text, ("reading it failed: " + err.Error() + "\n")...)
 			}
@@ -62,5 +61,5 @@ func stopAndLook(ctx context.Context, l *lab.Lab, r *recorder, now func() time.D
 	}
 }
 
-// LookDir is the folder of a run's folder in which is what was there at a time.
+// LookDir is the directory of the dumps in a run's directory.
 func LookDir(at time.Duration) string { return "at-" + at.String() }
