@@ -7,38 +7,38 @@ import (
 	"github.com/hitless/hitless/internal/clock"
 )
 
-// Clock is the time by which a cluster is waited for.
+// Clock is the clock for waits for a cluster.
 type Clock interface {
 	Now() time.Time
-	// Sleep lets time pass; it ends early with the cause of the context's end.
+	// Sleep returns after d, or with the cause of the end of ctx.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Wall is the real clock.
-type Wall struct{}
+// RealClock is the clock of this machine.
+type RealClock struct{}
 
-// Now is the time of day, with its monotonic part.
-func (Wall) Now() time.Time { return time.Now() }
+// Now is the present time with a monotonic part.
+func (RealClock) Now() time.Time { return time.Now() }
 
-// Sleep lets time pass.
-func (Wall) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
+// Sleep returns after d, or with the cause of the end of ctx.
+func (RealClock) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
 
-// askEvery is the least time between two questions about the same thing. What takes minutes is asked for less often.
-const askEvery = 500 * time.Millisecond
+// pollInterval is the shortest pause between two polls. Pauses grow to a sixteenth of the time waited.
+const pollInterval = 500 * time.Millisecond
 
-// until asks until there is an answer, at most for the given time, and reports whether there was one. A question that is asked is
-// heard out: one that the end of the wait cuts short would look like a server that is away.
-func (c *Cluster) until(ctx context.Context, most time.Duration, ask func(ctx context.Context) bool) bool {
+// poll calls ask until it returns true, at most for the given time, and reports whether it did. The end of the wait does not cut a
+// call short, since that would look like a silent server.
+func (c *Cluster) poll(ctx context.Context, most time.Duration, ask func(ctx context.Context) bool) bool {
 	for begin := c.clock().Now(); ctx.Err() == nil; {
 		if ask(ctx) {
 			return true
 		}
 		waited := c.clock().Now().Sub(begin)
-		if waited >= most || c.clock().Sleep(ctx, max(askEvery, waited/16)) != nil {
+		if waited >= most || c.clock().Sleep(ctx, max(pollInterval, waited/16)) != nil {
 			return false
 		}
 	}
 	return false
 }
 
-func (c *Cluster) clock() Clock { return c.patience.clock }
+func (c *Cluster) clock() Clock { return c.retrier.clock }

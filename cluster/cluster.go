@@ -1,48 +1,50 @@
-// Package cluster is hitless's way to a live cluster, any that a kubeconfig leads to: what may be done there and what it is, a
-// namespace for each run, where its Services can be reached, and how everything is taken away again. It changes nothing but
-// what stands in such a namespace, unless its caller was told so by the user. What is done there (scenarios) and how it is
-// measured (probes) is not its business.
+// Package cluster accesses live clusters: permissions and facts, a namespace for each run, addresses of Services, and the removal of
+// everything that runs made. It changes objects in the namespaces of runs only, and marks and restores changes of other objects that
+// the user has permitted. It is not for steps of scenarios and for measurement.
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/e2e-framework/klient"
 )
 
-// Cluster is a cluster that a kubeconfig leads to.
+// Cluster is a live cluster.
 type Cluster struct {
 	Klient klient.Client // of e2e-framework, for scenarios
 	Client kubernetes.Interface
 	Server string // address of the API server
 
-	unpaced  kubernetes.Interface // for what has a pace and a patience of its own
-	patience *patience
+	unlimited kubernetes.Interface // without rate limit and retries
+	retrier   *retrier
 }
 
-// How long an API server may be away, how often it is asked meanwhile, and how long it may take to answer.
+// The time that an API server may be silent, the pause between two tries, and the time that an answer may take.
 const (
-	awayAtMost  = 90 * time.Second
-	askAgain    = time.Second
-	answersSoon = 20 * time.Second
+	silenceLimit  = 90 * time.Second
+	retryPause    = time.Second
+	answerTimeout = 20 * time.Second
 )
 
-// Away has the function told, from now on, of each time in which the API server did not answer.
-func (c *Cluster) Away(tell func(from, to time.Time)) {
-	c.patience.mu.Lock()
-	defer c.patience.mu.Unlock()
-	c.patience.tell = tell
+// ReportSilences calls report, from now on, after each time in which the API server did not answer.
+func (c *Cluster) ReportSilences(tell func(from, to time.Time)) {
+	c.retrier.mu.Lock()
+	defer c.retrier.mu.Unlock()
+	c.retrier.report = tell
 }
 
-// By has the cluster waited for by another clock than the wall's. It must be called before anything is asked.
-func (c *Cluster) By(clock Clock) { c.patience.clock = clock }
+// SetClock replaces the real clock. It must be called before the first request.
+func (c *Cluster) SetClock(clock Clock) { c.retrier.clock = clock }
 
-// Open reads the kubeconfig and makes clients; it asks the cluster nothing yet. An empty context is the kubeconfig's current
-// one.
+// Open reads the kubeconfig and makes clients, without a request. An empty context is the kubeconfig's current one.
 func Open(file, context string) (*Cluster, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
@@ -54,13 +56,12 @@ func Open(file, context string) (*Cluster, error) {
 
 // New makes clients of a configuration.
 func New(config *rest.Config) (*Cluster, error) {
-	// A live cluster is somebody's: hitless asks it at most so often, which is five times client-go's default and far below
-	// what a controller does.
+	// Five times client-go's default, and far below the rate of a controller.
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 25, 50
 	config.UserAgent = "hitless"
-	// One for both clients: what one of them finds out, the other need not.
-	p := &patience{most: awayAtMost, pause: askAgain, try: answersSoon, clock: Wall{}}
+	// Both clients share what is known of the server.
+	p := &retrier{limit: silenceLimit, pause: retryPause, timeout: answerTimeout, clock: RealClock{}}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reaching %s: %w", config.Host, err)
@@ -71,7 +72,7 @@ func New(config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("reaching %s: %w", config.Host, err)
 	}
 	config = &rest.Config{Host: server.String(), APIPath: config.APIPath, QPS: config.QPS, Burst: config.Burst, UserAgent: config.UserAgent, Transport: p,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}} // what people can read in a proxy's log
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}} // readable in the log of an HTTP proxy
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
@@ -80,12 +81,46 @@ func New(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	// Through the API server pods are asked, and for one that cannot be reached the answer is 503: that is not the API server being
-	// away, and asking again is the fleet's own business.
+	// Requests to pods go through the API server, which answers 503 for a pod that cannot be reached. The fleet retries these itself.
 	config.QPS, config.Transport = -1, transport
 	unpaced, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	return &Cluster{Klient: k, Client: client, unpaced: unpaced, Server: config.Host, patience: p}, nil
+	return &Cluster{Klient: k, Client: client, unlimited: unpaced, Server: config.Host, retrier: p}, nil
+}
+
+// OpenInPod makes clients for the cluster of this pod, without a request. The token of the service account is read again after the
+// kubelet has renewed it.
+func OpenInPod() (*Cluster, error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster of this pod: %w; --in-cluster is for a pod with the token of a service account, "+
+			"elsewhere name a kubeconfig with --kubeconfig FILE", err)
+	}
+	return New(config)
+}
+
+// Explain adds a remedy to an error of the API, where one is known.
+func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	hint := ""
+	switch {
+	case apierrors.IsUnauthorized(err):
+		hint = "the cluster does not accept the credentials: the kubeconfig's token or certificate has expired or was revoked; log in again"
+	case strings.Contains(err.Error(), "exceeded quota"): // also in the status of a Deployment
+		hint = "a quota of the cluster is too small: raise it, or run with fewer --set replicas"
+	case apierrors.IsForbidden(err):
+		hint = "the kubeconfig's user may not do that; `hitless run ... --dry-run` lists what a run needs"
+	case apierrors.IsTooManyRequests(err):
+		hint = "the API server is overloaded"
+	case errors.As(err, new(net.Error)):
+		hint = "the API server did not answer; check whether this machine reaches it"
+	}
+	if hint == "" || strings.Contains(err.Error(), hint) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, hint)
 }

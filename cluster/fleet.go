@@ -15,25 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Fleet says which probes are to run in the cluster, and how.
+// Fleet describes the probe workers in a cluster.
 type Fleet struct {
-	Workers   int // of a Deployment; 0 is one on each node, by a DaemonSet
-	Image     string
-	OnHost    bool     // in the network of their nodes
-	Args      []string // of the image's program
-	Env       map[string]string
-	Port      int    // at which a worker is asked
-	PathAlive string // that a worker answers there
+	Workers     int // of a Deployment; 0 for one on each node, by a DaemonSet
+	Image       string
+	HostNetwork bool     // in the network of their nodes
+	Args        []string // of the image's program
+	Env         map[string]string
+	Port        int    // on which workers listen
+	PathAlive   string // for readiness probes
 }
 
-// FleetName is what the fleet's objects and the label of its pods are called; the names of its pods begin with it.
+// FleetName is the name of the fleet's objects, the label of its pods, and the prefix of their names.
 const FleetName = "fleet"
 
-// restricted is what the Pod Security Standard of that name asks of a pod, but for its containers' share.
+// restricted is the pod's part of the Pod Security Standard restricted.
 var restricted = &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
 	SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 
-// MakeFleet has the workers started in a run's namespace. It does not wait for them.
+// MakeFleet creates the workers in a run's namespace. It does not wait for their start.
 func (c *Cluster) MakeFleet(ctx context.Context, namespace string, f Fleet) error {
 	labels := map[string]string{"app": FleetName}
 	meta := metav1.ObjectMeta{Name: FleetName, Namespace: namespace, Labels: labels}
@@ -52,7 +52,7 @@ func (c *Cluster) MakeFleet(ctx context.Context, namespace string, f Fleet) erro
 	return nil
 }
 
-// Requests is what a worker's pod asks of its node.
+// Requests are the resource requests of a worker's pod.
 func (f Fleet) Requests() corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 }
@@ -70,8 +70,8 @@ func (f Fleet) template(labels map[string]string) corev1.PodTemplateSpec {
 	}
 	slices.SortFunc(worker.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-		HostNetwork: f.OnHost, SecurityContext: restricted, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{worker},
-		// Nodes get about as many as others; where one more does not fit, none is left out for that.
+		HostNetwork: f.HostNetwork, SecurityContext: restricted, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{worker},
+		// Spread evenly, but start all workers.
 		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 			WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}},
 	}}
@@ -80,8 +80,7 @@ func (f Fleet) template(labels map[string]string) corev1.PodTemplateSpec {
 // Worker is a pod of the fleet that has started.
 type Worker struct{ Name, Node string }
 
-// Workers are the fleet's pods whose process may run, also those that are about to end. Beside them the error says what another one
-// waits for.
+// Workers lists the fleet's running pods, also terminating ones. The error names the reason why another pod has not started.
 func (c *Cluster) Workers(ctx context.Context, namespace string) ([]Worker, error) {
 	pods, err := c.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + FleetName})
 	if err != nil {
@@ -91,15 +90,15 @@ func (c *Cluster) Workers(ctx context.Context, namespace string) ([]Worker, erro
 	for i := range pods.Items {
 		if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning {
 			all = append(all, Worker{p.Name, p.Spec.NodeName})
-		} else if why := waitsFor(p); why != "" {
+		} else if why := waitReason(p); why != "" {
 			err = fmt.Errorf("the pod %s waits: %s", p.Name, why)
 		}
 	}
 	return all, err
 }
 
-// waitsFor is why a pod has not started, in the cluster's words; empty when it says nothing.
-func waitsFor(p *corev1.Pod) string {
+// waitReason returns the cluster's reason why a pod has not started; empty without one.
+func waitReason(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil && w.Message != "" {
 			return w.Reason + ": " + w.Message
@@ -113,12 +112,12 @@ func waitsFor(p *corev1.Pod) string {
 	return ""
 }
 
-// AskWorker asks a pod of the fleet over HTTP, by way of the API server (pods/proxy), so that no way leads into the cluster but that.
-func (c *Cluster) AskWorker(ctx context.Context, namespace, pod string, port int, path string, query map[string]string) ([]byte, error) {
-	return c.unpaced.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(port), path, query).DoRaw(ctx)
+// CallWorker sends an HTTP request to a pod of the fleet through the API server (pods/proxy), so the cluster needs no other access.
+func (c *Cluster) CallWorker(ctx context.Context, namespace, pod string, port int, path string, query map[string]string) ([]byte, error) {
+	return c.unlimited.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(port), path, query).DoRaw(ctx)
 }
 
-// ClusterAddress is where clients in the cluster reach a Service: its cluster IP, with its first port.
+// ClusterAddress returns the cluster IP of a Service with its first port.
 func (c *Cluster) ClusterAddress(ctx context.Context, namespace, service string) (string, error) {
 	s, err := c.Client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 	if err != nil {
@@ -130,7 +129,7 @@ func (c *Cluster) ClusterAddress(ctx context.Context, namespace, service string)
 	return net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(int(s.Spec.Ports[0].Port))), nil
 }
 
-// NeedsFleet are the verbs that a fleet needs besides.
+// NeedsFleet are the additional verbs of a fleet.
 func NeedsFleet(everywhere bool) []Verb {
 	all := []Verb{{"get", "", "pods", "proxy", InRun}}
 	if everywhere {

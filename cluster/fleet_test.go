@@ -17,7 +17,7 @@ import (
 
 // What a fleet makes obeys the Pod Security Standard restricted, but for the network of the node when that was asked for.
 func TestAFleetIsRestricted(t *testing.T) {
-	for _, f := range []Fleet{{Workers: 20, Image: "registry.example/hitless:1", Port: 7707}, {Image: "hitless", OnHost: true, Port: 7707}} {
+	for _, f := range []Fleet{{Workers: 20, Image: "registry.example/hitless:1", Port: 7707}, {Image: "hitless", HostNetwork: true, Port: 7707}} {
 		c := &Cluster{Client: fake.NewClientset()}
 		if err := c.MakeFleet(t.Context(), "run", f); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestAFleetIsRestricted(t *testing.T) {
 			own.Capabilities.Drop[0] != "ALL" || *spec.AutomountServiceAccountToken || len(spec.Volumes) > 0 || spec.HostPID || spec.HostIPC {
 			t.Errorf("%+v is more than restricted", spec)
 		}
-		if spec.HostNetwork != f.OnHost || spec.Containers[0].Resources.Requests.Memory().IsZero() || len(spec.TopologySpreadConstraints) != 1 {
+		if spec.HostNetwork != f.HostNetwork || spec.Containers[0].Resources.Requests.Memory().IsZero() || len(spec.TopologySpreadConstraints) != 1 {
 			t.Errorf("%+v", spec)
 		}
 	}
@@ -50,10 +50,10 @@ func TestAFleetIsRestricted(t *testing.T) {
 func TestTheNamespaceOfAFleetInTheNetworkOfNodes(t *testing.T) {
 	for onHost, want := range map[bool]string{false: "restricted", true: "privileged"} {
 		c := &Cluster{Client: fake.NewClientset()}
-		if _, err := c.Make(t.Context(), "rollout", onHost); err != nil {
+		if _, err := c.MakeNamespace(t.Context(), "rollout", onHost); err != nil {
 			t.Fatal(err)
 		}
-		if spaces, err := c.Spaces(t.Context()); err != nil || len(spaces) != 1 || spaces[0].Labels[enforce] != want {
+		if spaces, err := c.Namespaces(t.Context()); err != nil || len(spaces) != 1 || spaces[0].Labels[enforce] != want {
 			t.Errorf("on the host %v: %+v (%v), want Pod Security %s", onHost, spaces, err, want)
 		}
 	}
@@ -100,7 +100,7 @@ func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(pod string) ([]byte, error) {
-		return c.AskWorker(context.Background(), "run", pod, 7707, "/records", map[string]string{"from": "7"})
+		return c.CallWorker(context.Background(), "run", pod, 7707, "/records", map[string]string{"from": "7"})
 	}
 	if body, err := ask("fleet-a"); err != nil || string(body) != "records\x00" {
 		t.Errorf("%q, %v", body, err)
@@ -108,7 +108,7 @@ func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
 	if _, err := ask("gone"); !apierrors.IsNotFound(err) {
 		t.Errorf("%v, want that the pod is not there", err)
 	}
-	c.Away(func(from, to time.Time) {
+	c.ReportSilences(func(from, to time.Time) {
 		t.Errorf("the API server is told to have been away for %v, and only a pod was", to.Sub(from))
 	})
 	if _, err := ask("silent"); err == nil || apierrors.IsNotFound(err) {

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Verb is one thing that a run does to the API. Namespace is empty for what is no part of one, and "*" for the run's own.
+// Verb is an API permission. Namespace is empty for objects without a namespace, and InRun for the run's own.
 type Verb struct{ Verb, Group, Resource, Subresource, Namespace string }
 
-// String is the verb as RBAC writes it.
+// String is the verb as in RBAC rules.
 func (v Verb) String() string {
 	text := v.Verb + " " + v.Resource
 	if v.Subresource != "" {
@@ -29,10 +29,10 @@ func (v Verb) String() string {
 	return text
 }
 
-// InRun is the namespace of verbs within the run's own namespace, whose name nobody knows before it is made.
+// InRun stands for the run's own namespace, whose name is generated.
 const InRun = "*"
 
-// Needs are the verbs that every run needs. Those within the run's namespace must be granted in all of them.
+// Needs are the verbs that every run needs. Those in the run's namespace must be granted in all namespaces.
 func Needs() []Verb {
 	all := []Verb{{"create", "", "namespaces", "", ""}, {"get", "", "namespaces", "", ""}, {"delete", "", "namespaces", "", ""}, {"list", "", "nodes", "", ""}}
 	for _, r := range []struct{ group, resource, verbs string }{
@@ -46,20 +46,20 @@ func Needs() []Verb {
 	return all
 }
 
-// Denied asks the cluster which of the verbs the kubeconfig's user lacks (SelfSubjectAccessReview).
+// Denied returns the verbs that the kubeconfig's user lacks (SelfSubjectAccessReview).
 func (c *Cluster) Denied(ctx context.Context, verbs []Verb) ([]Verb, error) {
 	var denied []Verb
 	for _, v := range verbs {
 		namespace := v.Namespace
 		if namespace == InRun {
-			namespace = "hitless-preflight" // any: rights in it can only come from a ClusterRoleBinding
+			namespace = "hitless-preflight" // any name: only a ClusterRoleBinding can grant rights in it
 		}
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: v.Verb, Group: v.Group, Resource: v.Resource,
 				Subresource: v.Subresource, Namespace: namespace}}}
 		answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("asking whether one may %s: %w", v, Explain(err))
+			return nil, fmt.Errorf("checking the permission to %s: %w", v, Explain(err))
 		}
 		if !answer.Status.Allowed {
 			denied = append(denied, v)
@@ -68,12 +68,11 @@ func (c *Cluster) Denied(ctx context.Context, verbs []Verb) ([]Verb, error) {
 	return denied, nil
 }
 
-// Facts are what is known of a cluster before a run.
+// Facts are facts about a cluster before a run.
 type Facts struct {
 	Version string // of the API server
 	Nodes   []Node // those that take pods, sorted by name
-	// Proxy is what the cluster says of its kube-proxy: its version is Version's, its mode stands in its ConfigMap. Unknown says
-	// why nothing is known.
+	// Proxy and Mode are kube-proxy and its mode, from its ConfigMap. Unknown is the reason why they are unknown.
 	Proxy   string
 	Mode    string
 	Unknown string
@@ -87,8 +86,8 @@ type Node struct {
 	Kubelet   string   // version
 }
 
-// Look finds out what the cluster is. It needs `list nodes`; what else it may not read is unknown.
-func (c *Cluster) Look(ctx context.Context) (Facts, error) {
+// Facts reads the facts of the cluster. It needs `list nodes`; facts that it may not read are unknown.
+func (c *Cluster) Facts(ctx context.Context) (Facts, error) {
 	var f Facts
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
@@ -132,12 +131,12 @@ func addresses(n *corev1.Node) []string {
 	return all
 }
 
-// proxy reads the configuration of kube-proxy where kubeadm, kind and most others keep it.
+// proxy reads the configuration of kube-proxy from the ConfigMap of kubeadm, kind and most others.
 func (c *Cluster) proxy(ctx context.Context) (name, mode, unknown string) {
 	config, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kube-proxy", metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", "", "there is no ConfigMap kube-system/kube-proxy: another proxy, or one that is configured elsewhere"
+		return "", "", "there is no ConfigMap kube-system/kube-proxy: the cluster has another proxy, or its configuration elsewhere"
 	case err != nil:
 		return "", "", "reading the ConfigMap kube-system/kube-proxy: " + err.Error()
 	}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NoTargetError says that a Service cannot be reached from here, so that no lane can be measured there.
+// NoTargetError is the error for a Service that has no address for clients outside the cluster.
 type NoTargetError struct{ Reason string }
 
 // Error is the reason.
@@ -24,10 +24,10 @@ func (e *NoTargetError) Error() string { return e.Reason }
 func (c *Cluster) Target(ctx context.Context, namespace, service string, nodes []Node, most time.Duration) (string, error) {
 	var target string
 	var last error
-	found := c.until(ctx, most, func(ctx context.Context) bool {
+	found := c.poll(ctx, most, func(ctx context.Context) bool {
 		s, err := c.Client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 		if err == nil {
-			target, err = targetOf(ctx, s, nodes)
+			target, err = serviceAddress(ctx, s, nodes)
 		}
 		last = err
 		return target != ""
@@ -45,8 +45,8 @@ func (c *Cluster) Target(ctx context.Context, namespace, service string, nodes [
 		"--target nodeport measures over the nodes' addresses", service, most, namespace, service)}
 }
 
-// targetOf is where a Service is to be reached; empty when it is not known yet.
-func targetOf(ctx context.Context, s *corev1.Service, nodes []Node) (string, error) {
+// serviceAddress returns address:port of a Service; empty while it has none.
+func serviceAddress(ctx context.Context, s *corev1.Service, nodes []Node) (string, error) {
 	if len(s.Spec.Ports) == 0 {
 		return "", nil
 	}

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/e2e-framework/support/kind"
 )
 
-// Kind is e2e-framework's provider of clusters in containers. It is asked first whether it can make any here: the framework
-// itself would begin to install what is missing.
+// Kind returns e2e-framework's provider of clusters in containers. It checks kind and its container engine first, since the framework
+// would install missing programs.
 func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
 	program, err := exec.LookPath("kind")
 	if err != nil {
@@ -30,10 +30,10 @@ func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
 	return kind.NewProvider().SetDefaults().WithPath(program), nil
 }
 
-// kindVersion is a version of Kubernetes as kind's images have it.
+// kindVersion matches the tags of kind's images.
 var kindVersion = regexp.MustCompile(`^v1\.\d+\.\d+$`)
 
-// CheckKindVersion refuses what is no version of an image of kind.
+// CheckKindVersion refuses versions without an image of kind.
 func CheckKindVersion(version string) error {
 	if !kindVersion.MatchString(version) {
 		return fmt.Errorf("--kind %q: give a version of Kubernetes that kind has an image of, such as v1.26.0", version)
@@ -41,7 +41,7 @@ func CheckKindVersion(version string) error {
 	return nil
 }
 
-// Throwaway is a cluster that is made for a run, and deleted after it.
+// Throwaway is a cluster that is made for a run and deleted after it.
 type Throwaway struct {
 	Name       string // begins with "hitless-"
 	Kubeconfig string // a file
@@ -49,10 +49,10 @@ type Throwaway struct {
 	provider support.E2EClusterProvider
 }
 
-// MakeThrowaway makes a cluster of a Kubernetes version with so many nodes for pods, beside the one of its control plane. What
-// was half made when that fails or is interrupted is deleted again.
+// MakeThrowaway makes a cluster of a Kubernetes version with a node for the control plane and workers for pods. After an error or an
+// interrupt it deletes the incomplete cluster.
 func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, version string, workers int) (t *Throwaway, err error) {
-	// A name that nobody else has: the provider takes a cluster that there is for its own, and it would be deleted in the end.
+	// A unique name: the provider adopts an existing cluster, which would be deleted after the run.
 	name := fmt.Sprintf("hitless-%s-%08x", strings.ReplaceAll(version, ".", "-"), rand.Uint32())
 	t = &Throwaway{Name: name, provider: provider.WithName(name)}
 	file, err := os.CreateTemp("", "hitless-kind-")
@@ -60,7 +60,7 @@ func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, ver
 		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder", err)
 	}
 	defer os.Remove(file.Name())
-	_, err = file.WriteString(nodesOf(version, workers))
+	_, err = file.WriteString(kindConfig(version, workers))
 	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with room", err)
 	}
@@ -74,8 +74,8 @@ func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, ver
 	return t, nil
 }
 
-// nodesOf is the configuration of kind for a cluster with these nodes.
-func nodesOf(version string, workers int) string {
+// kindConfig is the configuration of kind for a cluster with these workers.
+func kindConfig(version string, workers int) string {
 	text := "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n"
 	for _, role := range append([]string{"control-plane"}, strings.Fields(strings.Repeat("worker ", workers))...) {
 		text += "- role: " + role + "\n  image: kindest/node:" + version + "\n"
@@ -83,12 +83,12 @@ func nodesOf(version string, workers int) string {
 	return text
 }
 
-// deleteWithin is how long a cluster may take to be deleted.
-const deleteWithin = 3 * time.Minute
+// deleteTimeout limits the deletion of a cluster.
+const deleteTimeout = 3 * time.Minute
 
-// Delete deletes the cluster, also for somebody who has been interrupted. The error says how to do it by hand.
+// Delete deletes the cluster, also after the end of ctx. The error names the command that tries again.
 func (t *Throwaway) Delete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	if err := t.provider.Destroy(ctx); err != nil {
 		return fmt.Errorf("deleting the cluster %s: %w; `kind delete cluster --name %s` tries again", t.Name, err, t.Name)
@@ -96,18 +96,18 @@ func (t *Throwaway) Delete(ctx context.Context) error {
 	return nil
 }
 
-// lookWithin is how long one look at a cluster may take, also at one that is only just there.
-const lookWithin = 30 * time.Second
+// lookTimeout limits one request for the facts of a cluster.
+const lookTimeout = 30 * time.Second
 
-// Settle waits until so many nodes take pods, for as long as most says.
+// Settle waits, at most for the given time, until so many nodes take pods.
 func (c *Cluster) Settle(ctx context.Context, nodes int, most time.Duration) error {
 	found, last := 0, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, time.Second, most, true, func(context.Context) (bool, error) {
-		// A question that is asked is heard out: one that the end of the wait cuts short would look like a server that is away.
-		ctx, cancel := context.WithTimeout(ctx, lookWithin)
+		// The end of the wait does not cut a request short, since that would look like a silent server.
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 		var facts Facts
-		facts, last = c.Look(ctx)
+		facts, last = c.Facts(ctx)
 		found = len(facts.Nodes)
 		return found >= nodes, nil
 	})

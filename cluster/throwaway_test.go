@@ -156,7 +156,7 @@ esac
 		t.Error(err)
 	}
 	config, err := os.ReadFile(filepath.Join(dir, "config"))
-	if err != nil || string(config) != nodesOf("v1.26.0", 1) {
+	if err != nil || string(config) != kindConfig("v1.26.0", 1) {
 		t.Errorf("kind was given the configuration %q (%v)", config, err)
 	}
 	if err := c.Delete(t.Context()); err != nil {

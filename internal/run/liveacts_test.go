@@ -313,8 +313,8 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 
 	other := standing(t, nil) // a cluster that is left like that
 	other.awaitProxies(t)
-	other.owes(t, cluster.Debt{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, nextImage)
-	other.owesNode(t, "worker-2", cluster.Debt{Run: "hitless-drain-abcde", Uncordon: true, Untaint: "hitless/taint"})
+	other.owes(t, cluster.Restore{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, nextImage)
+	other.owesNode(t, "worker-2", cluster.Restore{Run: "hitless-drain-abcde", Uncordon: true, Untaint: "hitless/taint"})
 	other.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet})).want(t, 2, "hitless-upgrade-abcde", "hitless clean")
 	other.run(t.Context(), t, "drain", disrupts(map[string]string{"node": "worker-1"})).want(t, 2, "worker-2", "hitless-drain-abcde", "hitless clean")
 
@@ -327,7 +327,7 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 		}
 	}
 	clean(true)
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "worker-2") || !strings.Contains(all, firstImage) || other.proxy(t).Annotations[cluster.DebtAnnotation] == "" {
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "worker-2") || !strings.Contains(all, firstImage) || other.proxy(t).Annotations[cluster.RestoreAnnotation] == "" {
 		t.Errorf("a dry run said\n%s", all)
 	}
 	clean(false)
@@ -337,13 +337,13 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	if all := strings.Join(said, "\n"); all != "nothing is left of any run" {
 		t.Errorf("the second time it said %q", all)
 	}
-	other.owes(t, cluster.Debt{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, "registry.example/kube-proxy:v3")
+	other.owes(t, cluster.Restore{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, "registry.example/kube-proxy:v3")
 	clean(false)
 	other.wantProxy(t, "registry.example/kube-proxy:v3")
 }
 
 // owes leaves the proxy's DaemonSet as a run that was killed would.
-func (s *stand) owes(t *testing.T, debt cluster.Debt, image string) {
+func (s *stand) owes(t *testing.T, debt cluster.Restore, image string) {
 	t.Helper()
 	s.patchProxy(t, map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []map[string]any{{"name": "kube-proxy", "image": image}}}}}})
@@ -362,7 +362,7 @@ func (s *stand) patchProxy(t *testing.T, change map[string]any) {
 }
 
 // owesNode leaves a node as a run that was killed would; it has a taint of somebody else's too.
-func (s *stand) owesNode(t *testing.T, name string, debt cluster.Debt) {
+func (s *stand) owesNode(t *testing.T, name string, debt cluster.Restore) {
 	t.Helper()
 	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
 		"spec": corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "team/slow", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: debt.Untaint, Effect: corev1.TaintEffectNoSchedule}}}})
@@ -448,7 +448,7 @@ func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := standing(t, nil)
-			s.owesNode(t, "worker-2", cluster.Debt{Run: "x", Uncordon: true, Untaint: "x"})
+			s.owesNode(t, "worker-2", cluster.Restore{Run: "x", Uncordon: true, Untaint: "x"})
 			if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // so that only a taint of others is left
 				t.Fatal(err)
 			}

@@ -194,7 +194,7 @@ func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, 0) })
 	e := s.run(t.Context(), t, "rollout", nil)
-	e.want(t, 3, "rollout 1", "connection refused", "see whether this machine still reaches it")
+	e.want(t, 3, "rollout 1", "connection refused", "whether this machine reaches it")
 	if !saidAtLeast(t, 90*time.Second, saidTried, e.err.Error()) {
 		t.Errorf("it was tried for less than 90 s: %v", e.err)
 	}

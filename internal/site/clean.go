@@ -19,7 +19,7 @@ func Clean(ctx context.Context, l LiveOptions, within time.Duration, report func
 	}
 	found, err := restoreAll(ctx, c, l.DryRun, report)
 	left := []error{err}
-	spaces, err := c.Spaces(ctx)
+	spaces, err := c.Namespaces(ctx)
 	if err != nil {
 		return errors.Join(append(left, err)...)
 	}
@@ -28,7 +28,7 @@ func Clean(ctx context.Context, l LiveOptions, within time.Duration, report func
 			report(fmt.Sprintf("%s, made %s", ns.Name, ns.CreationTimestamp.UTC().Format(time.RFC3339)))
 			continue
 		}
-		if err := c.Remove(ctx, ns.Name, within); err != nil {
+		if err := c.RemoveNamespace(ctx, ns.Name, within); err != nil {
 			left = append(left, err)
 			continue
 		}

@@ -57,7 +57,7 @@ func (l *LiveOptions) Open() (*cluster.Cluster, error) {
 		return nil, UsageError{Reason: err}
 	}
 	if l.Clock != nil {
-		c.By(l.Clock)
+		c.SetClock(l.Clock)
 	}
 	return c, nil
 }
@@ -124,7 +124,7 @@ func newCluster(call Call, live LiveOptions) (*Cluster, error) {
 		c.live.Patience = 3 * time.Minute
 	}
 	if live.Clock == nil {
-		c.live.Clock = cluster.Wall{}
+		c.live.Clock = cluster.RealClock{}
 	}
 	switch live.Target {
 	case "":
@@ -177,7 +177,7 @@ func (r *Cluster) preflight(ctx context.Context) (err error) {
 	if len(denied) > 0 {
 		return Usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.live.user(), verbs(denied))
 	}
-	if r.facts, err = r.cluster.Look(ctx); err != nil {
+	if r.facts, err = r.cluster.Facts(ctx); err != nil {
 		return UsageError{Reason: err}
 	}
 	proxy := r.facts.Proxy + " in mode " + r.facts.Mode
@@ -256,7 +256,7 @@ func (r *Cluster) serviceType() corev1.ServiceType {
 
 // inNamespace makes the run's namespace, runs the scenario in it, and deletes it.
 func (r *Cluster) inNamespace(ctx context.Context) (err error) {
-	if r.namespace, err = r.cluster.Make(ctx, r.Scenario, r.live.Fleet.OnHost); err != nil {
+	if r.namespace, err = r.cluster.MakeNamespace(ctx, r.Scenario, r.live.Fleet.OnHost); err != nil {
 		return err
 	}
 	r.message("made the namespace " + r.namespace)
@@ -265,7 +265,7 @@ func (r *Cluster) inNamespace(ctx context.Context) (err error) {
 	r.message("deleting the namespace " + r.namespace)
 	grace := scenarios.GracePeriod.Of(r.params) + scenarios.PreStop.Of(r.params)
 	// An interrupted run cleans up too.
-	if left := r.cluster.Remove(context.WithoutCancel(ctx), r.namespace, grace+2*time.Minute); left != nil {
+	if left := r.cluster.RemoveNamespace(context.WithoutCancel(ctx), r.namespace, grace+2*time.Minute); left != nil {
 		r.notes = append(r.notes, left.Error())
 		r.message(left.Error())
 	}

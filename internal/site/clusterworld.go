@@ -38,7 +38,7 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer programs.StopAll(time.Second)
-	r.cluster.Away(func(from, to time.Time) {
+	r.cluster.ReportSilences(func(from, to time.Time) {
 		w.Event(record.Event{At: now(), LegacyKind: record.KindLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})

@@ -129,7 +129,7 @@ func (w fleetTransport) Ask(ctx context.Context, worker string, r fleet.Request)
 	for key, values := range r.Query() {
 		query[key] = values[0]
 	}
-	body, err := w.cluster.AskWorker(ctx, w.namespace, worker, fleetPort, fleet.Path, query)
+	body, err := w.cluster.CallWorker(ctx, w.namespace, worker, fleetPort, fleet.Path, query)
 	if apierrors.IsNotFound(err) { // workers have no other paths, so the pod is missing
 		return nil, fmt.Errorf("%w: %w", fleet.ErrGone, err)
 	}
@@ -195,7 +195,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	}
 	p.wanted = wanted
 	p.step("begin", nil)
-	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, OnHost: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
+	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, HostNetwork: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
 		Args: []string{fleet.WorkerName, fmt.Sprintf("--listen=:%d", fleetPort)}, Env: map[string]string{fleet.LaneVariable: string(text)}})
 	if err == nil {
 		within, cancel := context.WithTimeoutCause(ctx, r.live.Patience, fmt.Errorf("not in %v", r.live.Patience))

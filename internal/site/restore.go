@@ -43,16 +43,16 @@ func (r *Cluster) nodeNames() (names []string) {
 }
 
 // changed are the objects that the scenario may change and that some run has not restored.
-func (r *Cluster) changed(ctx context.Context) ([]cluster.Owed, error) {
+func (r *Cluster) changed(ctx context.Context) ([]cluster.Changed, error) {
 	if namespace, name, is := r.params.ProxySet(); is {
-		return r.cluster.OwedDaemonSet(ctx, namespace, name)
+		return r.cluster.ChangedDaemonSet(ctx, namespace, name)
 	}
-	return r.cluster.OwedNodes(ctx)
+	return r.cluster.ChangedNodes(ctx)
 }
 
 // mark returns the annotations for a change of an object that is not the run's own.
 func (r *Cluster) mark(c scenarios.Change) map[string]string {
-	d := cluster.Debt{Run: r.namespace, Uncordon: c.Cordoned, Untaint: c.Taint}
+	d := cluster.Restore{Run: r.namespace, Uncordon: c.Cordoned, Untaint: c.Taint}
 	for name, i := range c.Images {
 		if d.Images == nil {
 			d.Images = map[string]cluster.Image{}
@@ -70,10 +70,10 @@ func (r *Cluster) putBack(ctx context.Context) error {
 	}
 	var wrong []error
 	for _, o := range changed {
-		if o.Debt.Run != r.namespace {
+		if o.Restore.Run != r.namespace {
 			continue
 		}
-		if err := r.cluster.PutBack(ctx, o); err != nil {
+		if err := r.cluster.Restore(ctx, o); err != nil {
 			wrong = append(wrong, err)
 			continue
 		}
@@ -97,7 +97,7 @@ func (r *Cluster) lastPutBack(ctx context.Context) {
 // restoreAll restores the nodes and DaemonSets that runs have changed and not restored.
 func restoreAll(ctx context.Context, c *cluster.Cluster, dryRun bool, report func(string)) (found int, err error) {
 	var wrong []error
-	for _, list := range []func(context.Context) ([]cluster.Owed, error){c.OwedNodes, c.OwedDaemonSets} {
+	for _, list := range []func(context.Context) ([]cluster.Changed, error){c.ChangedNodes, c.ChangedDaemonSets} {
 		changed, err := list(ctx)
 		wrong = append(wrong, err)
 		for _, o := range changed {
@@ -106,7 +106,7 @@ func restoreAll(ctx context.Context, c *cluster.Cluster, dryRun bool, report fun
 				report(o.String())
 				continue
 			}
-			if err := c.PutBack(ctx, o); err != nil {
+			if err := c.Restore(ctx, o); err != nil {
 				wrong = append(wrong, err)
 				continue
 			}

@@ -38,7 +38,7 @@ func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
 		told := 0
-		p := &patience{next: a, most: time.Hour, pause: time.Millisecond, try: time.Hour, clock: Wall{}, tell: func(from, to time.Time) { told++ }}
+		p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{}, report: func(from, to time.Time) { told++ }}
 		r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// A server that is away for a minute is waited for, and the minute is told; one that stays away is tried for the patience, which the
+// A server that is away for a minute is waited for, and the minute is told; one that stays away is tried for the limit, which the
 // error names. Both are late by the pause between two questions at most.
 func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
 	for away, want := range map[time.Duration]string{time.Minute: "", time.Hour: "tried for 1m31s: "} {
@@ -67,7 +67,7 @@ func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
 			a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
 			time.AfterFunc(away, func() { close(a.back) })
 			told := time.Duration(0)
-			p := &patience{next: a, most: awayAtMost, pause: askAgain, try: answersSoon, clock: Wall{}, tell: func(from, to time.Time) { told = to.Sub(from) }}
+			p := &retrier{next: a, limit: silenceLimit, pause: retryPause, timeout: answerTimeout, clock: RealClock{}, report: func(from, to time.Time) { told = to.Sub(from) }}
 			r, err := http.NewRequest(http.MethodGet, "http://192.0.2.1", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || answer.Body.Close() != nil || told < away || told > away+askAgain {
+			if err != nil || answer.Body.Close() != nil || told < away || told > away+retryPause {
 				t.Errorf("away for %s: %v, told of %s", away, err, told)
 			}
 		})
@@ -94,11 +94,11 @@ func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
 }
 
-// What may have been done is not asked for twice; what reads is asked for until the patience ends.
+// What may have been done is not asked for twice; what reads is asked for until the limit.
 func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	for method, most := range map[string]int{http.MethodPost: 1, http.MethodGet: 1 << 20} {
 		b := &breaking{}
-		p := &patience{next: b, most: 50 * time.Millisecond, pause: time.Millisecond, try: 30 * time.Second, clock: Wall{}}
+		p := &retrier{next: b, limit: 50 * time.Millisecond, pause: time.Millisecond, timeout: 30 * time.Second, clock: RealClock{}}
 		r, err := http.NewRequest(method, "http://192.0.2.1", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -120,12 +120,12 @@ func TestASilentAPIServerIsAnError(t *testing.T) {
 	}))
 	defer api.Close()
 	defer close(quiet)
-	p := &patience{next: &http.Transport{DisableKeepAlives: true}, most: time.Millisecond, pause: time.Millisecond, try: 20 * time.Millisecond, clock: Wall{}}
+	p := &retrier{next: &http.Transport{DisableKeepAlives: true}, limit: time.Millisecond, pause: time.Millisecond, timeout: 20 * time.Millisecond, clock: RealClock{}}
 	r, err := http.NewRequest(http.MethodGet, api.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.RoundTrip(r); !errors.Is(err, errNoAnswer) || !strings.Contains(Explain(err).Error(), "still reaches it") {
+	if _, err := p.RoundTrip(r); !errors.Is(err, errNoAnswer) || !strings.Contains(Explain(err).Error(), "whether this machine reaches it") {
 		t.Errorf("%v, want %v", err, errNoAnswer)
 	}
 }

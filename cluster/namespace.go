@@ -19,9 +19,9 @@ const (
 	enforce   = "pod-security.kubernetes.io/enforce"
 )
 
-// Make makes a namespace for one run. Everything that the run makes stands in it, so that deleting it takes everything away; no
-// finalizer of ours keeps it. Its Pod Security is restricted, or privileged when pods are to be in the network of their nodes.
-func (c *Cluster) Make(ctx context.Context, scenario string, onHost bool) (name string, err error) {
+// MakeNamespace makes the namespace of a run. It contains all objects of the run, so its deletion removes them. Its Pod Security is
+// restricted, or privileged for pods in the network of their nodes.
+func (c *Cluster) MakeNamespace(ctx context.Context, scenario string, onHost bool) (name string, err error) {
 	security := "restricted"
 	if onHost {
 		security = "privileged"
@@ -35,15 +35,15 @@ func (c *Cluster) Make(ctx context.Context, scenario string, onHost bool) (name 
 	return made.Name, nil
 }
 
-// Remove deletes a namespace and waits until it is gone, for as long as most says. The error names what keeps it.
-func (c *Cluster) Remove(ctx context.Context, name string, most time.Duration) error {
+// RemoveNamespace deletes a namespace and waits, at most for the given time, until it is deleted. The error names what blocks it.
+func (c *Cluster) RemoveNamespace(ctx context.Context, name string, most time.Duration) error {
 	err := c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the namespace %s: %w; `hitless clean` tries again", name, Explain(err))
 	}
 	var last *corev1.Namespace
 	var lost error
-	gone := c.until(ctx, most, func(ctx context.Context) bool {
+	gone := c.poll(ctx, most, func(ctx context.Context) bool {
 		now, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		lost = err
 		if err == nil {
@@ -55,14 +55,14 @@ func (c *Cluster) Remove(ctx context.Context, name string, most time.Duration) e
 	case gone:
 		return nil
 	case lost != nil:
-		return fmt.Errorf("the namespace %s is being deleted, but whether it is gone is not known: %w; `hitless clean` looks again", name, Explain(lost))
+		return fmt.Errorf("the namespace %s is being deleted, with an unknown result: %w; `hitless clean` tries again", name, Explain(lost))
 	default:
-		return fmt.Errorf("the namespace %s is still there after %s: %s; `hitless clean` looks again", name, most, keeps(last))
+		return fmt.Errorf("the namespace %s still exists after %s: %s; `hitless clean` tries again", name, most, blockers(last))
 	}
 }
 
-// keeps says what keeps a namespace from going, in the words of its conditions.
-func keeps(ns *corev1.Namespace) string {
+// blockers returns the conditions and finalizers that block the deletion of a namespace.
+func blockers(ns *corev1.Namespace) string {
 	if ns == nil {
 		return "it could not be read"
 	}
@@ -76,13 +76,13 @@ func keeps(ns *corev1.Namespace) string {
 		why = append(why, "finalizers on it: "+strings.Join(ns.Finalizers, ", "))
 	}
 	if len(why) == 0 {
-		return "it says nothing of what keeps it (phase " + string(ns.Status.Phase) + ")"
+		return "without a reason (phase " + string(ns.Status.Phase) + ")"
 	}
 	return strings.Join(why, "; ")
 }
 
-// Spaces lists the namespaces of runs, also of those that were killed.
-func (c *Cluster) Spaces(ctx context.Context) ([]corev1.Namespace, error) {
+// Namespaces lists the namespaces of runs, also of runs that were killed.
+func (c *Cluster) Namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	list, err := c.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: ManagedBy + "=" + Managed})
 	if err != nil {
 		return nil, fmt.Errorf("listing the namespaces of runs: %w", Explain(err))
