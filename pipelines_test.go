@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pipeline is what a workflow and an action have in common, as far as this project uses it.
+// pipeline has the fields of workflows and actions that this project uses.
 type pipeline struct {
 	Name   string
 	On     any
@@ -43,7 +43,7 @@ func pipelines(t *testing.T) map[string]string {
 	for _, pattern := range []string{".github/workflows/*", ".github/actions/*/action.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
-			t.Fatalf("no file is like %s: %v", pattern, err)
+			t.Fatalf("no file matches %s: %v", pattern, err)
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
@@ -101,12 +101,12 @@ func TestPipelinesAreWellFormed(t *testing.T) {
 		"a job without a home": "name: x\non: push\njobs: {a: {steps: [{run: a}]}}",
 	} {
 		if _, err := parsePipeline(text); err == nil {
-			t.Errorf("a pipeline with %s was taken", what)
+			t.Errorf("a pipeline with %s was accepted", what)
 		}
 	}
 }
 
-// What the documentation shows as YAML is YAML, and so what people copy from there is.
+// The YAML examples of the documentation parse.
 func TestTheDocsShowYAML(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -128,11 +128,11 @@ func TestTheDocsShowYAML(t *testing.T) {
 		}
 	}
 	if shown < 5 {
-		t.Errorf("only %d blocks were looked at", shown)
+		t.Errorf("only %d blocks were read", shown)
 	}
 }
 
-// What a pipeline names is there: targets of make, scripts, actions and inputs.
+// The make targets, scripts, actions and inputs that a pipeline names exist.
 func TestPipelinesNameWhatThereIs(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
@@ -160,7 +160,7 @@ func TestPipelinesNameWhatThereIs(t *testing.T) {
 			}
 			for _, name := range script.FindAllString(s.Run, -1) {
 				if info, err := os.Stat(name); err != nil || info.Mode()&0o100 == 0 {
-					t.Errorf("%s: %s is no program here", file, name)
+					t.Errorf("%s: %s is not executable", file, name)
 				}
 			}
 			if own, is := strings.CutPrefix(s.Uses, "hitless/hitless/"); is {
@@ -170,18 +170,18 @@ func TestPipelinesNameWhatThereIs(t *testing.T) {
 		given := slices.Collect(keysOf(p.inputs()))
 		for _, m := range used.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(given, m[1]) {
-				t.Errorf("%s uses the input %s, which it has not; it has %q", file, m[1], given)
+				t.Errorf("%s uses the unknown input %s; it has %q", file, m[1], given)
 			}
 		}
 		for _, name := range given {
 			if !strings.Contains(text, "inputs."+name) {
-				t.Errorf("%s does nothing with its input %s", file, name)
+				t.Errorf("%s does not use its input %s", file, name)
 			}
 		}
 	}
 }
 
-// inputs are those of an action, or of the workflow that others call or people start.
+// inputs returns the inputs of an action, or of a workflow that is called or started by hand.
 func (p pipeline) inputs() map[string]any {
 	all := p.Inputs
 	events, _ := p.On.(map[string]any)
@@ -216,13 +216,12 @@ func checkWith(t *testing.T, file, action string, with map[string]string) {
 	}
 	for name := range with {
 		if p.Inputs[name] == nil {
-			t.Errorf("%s gives %s the input %s, which it has not", file, action, name)
+			t.Errorf("%s gives %s the unknown input %s", file, action, name)
 		}
 	}
 }
 
-// gate runs hack/gate.sh with a stand-in for hitless that ends with these codes for run and gate, and returns the exit code and
-// what was called.
+// gate runs hack/gate.sh with a stand-in for hitless that exits with these codes for run and gate. It returns the exit code and the calls.
 func gate(t *testing.T, run, judged string, env ...string) (code int, calls string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -268,7 +267,7 @@ func TestTheGateActionPassesOnTheVerdict(t *testing.T) {
 	}
 }
 
-// The comparison of two versions goes through all scenarios, and ends with what is worst of them.
+// hack/versions.sh runs all scenarios and exits with the worst code.
 func TestTheComparisonOfVersionsEndsWithTheWorst(t *testing.T) {
 	for code, cases := range map[int]string{0: "", 1: "*kill*) exit 1;;", 3: "*kill*) exit 3;; *scaledown*) exit 1;;"} {
 		dir := t.TempDir()

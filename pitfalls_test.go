@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// tryAgain are the ways to have a test tried until it passes.
+// tryAgain matches the options that repeat a test until it passes.
 var tryAgain = regexp.MustCompile(`(?i)flake-?attempts|must-?pass-?repeatedly|until-it-fails|gotestsum[^\n]*rerun|--rerun-fails|nick-fields/retry|continue-on-error: *true`)
 
-// What passes at the third try has failed twice. Nothing that runs tests here asks for that; neither may a run's verdict be
-// the best of some: each run of a comparison and each seed of a soak counts.
+// No test is repeated until it passes: a pass at the third try hides two failures.
 func TestNothingIsTriedUntilItPasses(t *testing.T) {
 	looked := 0
 	for _, root := range []string{".github", ".ci", "hack", "suites", "Makefile"} {
@@ -28,7 +27,7 @@ func TestNothingIsTriedUntilItPasses(t *testing.T) {
 			looked++
 			for i, line := range strings.Split(string(text), "\n") {
 				if found := tryAgain.FindString(line); found != "" {
-					t.Errorf("%s:%d: %q has something tried until it passes", path, i+1, found)
+					t.Errorf("%s:%d: %q repeats a test until it passes", path, i+1, found)
 				}
 			}
 			return nil
@@ -38,16 +37,16 @@ func TestNothingIsTriedUntilItPasses(t *testing.T) {
 		}
 	}
 	if looked < 10 {
-		t.Errorf("only %d files were looked at", looked)
+		t.Errorf("only %d files were read", looked)
 	}
 	for _, bad := range []string{`FlakeAttempts(3)`, `ginkgo --flake-attempts=2`, `MustPassRepeatedly(2)`, `continue-on-error: true`} {
 		if !tryAgain.MatchString(bad) {
-			t.Errorf("%q would not be found", bad)
+			t.Errorf("%q is not found", bad)
 		}
 	}
 }
 
-// The table of pitfalls in docs/measuring.md names tests that there are.
+// Each test in the table of pitfalls in docs/measuring.md exists.
 func TestThePitfallsHaveTheirTests(t *testing.T) {
 	page, err := os.ReadFile("docs/measuring.md")
 	if err != nil {

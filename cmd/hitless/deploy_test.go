@@ -22,7 +22,7 @@ func manifest(t *testing.T, name string, into any) {
 	}
 }
 
-// The scheduled run is called as this program wants to be called: all that is missing here is the pod around it.
+// The arguments of the scheduled run parse; only the service account of a pod is missing here.
 func TestTheScheduledRunIsAGoodCall(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("HITLESS_CACHE", t.TempDir())
@@ -36,7 +36,7 @@ func TestTheScheduledRunIsAGoodCall(t *testing.T) {
 	}
 	out.Reset()
 	if code := execute(append(args, "--set=rolouts=4"), &out, &out); code != exitUsage || !strings.Contains(out.String(), "rolouts") {
-		t.Errorf("a key that there is not was taken: %d\n%s", code, out.String())
+		t.Errorf("an unknown key was accepted: %d\n%s", code, out.String())
 	}
 	for _, word := range []string{"--in-cluster", "--openmetrics", "--out=/data/$(POD_NAME)"} {
 		if !strings.Contains(strings.Join(args, " "), word) {
@@ -44,11 +44,11 @@ func TestTheScheduledRunIsAGoodCall(t *testing.T) {
 		}
 	}
 	if job.Spec.JobTemplate.Spec.BackoffLimit == nil || *job.Spec.JobTemplate.Spec.BackoffLimit != 0 {
-		t.Error("a run that fails is tried again")
+		t.Error("a failed run is repeated")
 	}
 }
 
-// The page of the reports is asked for over a port-forward, which comes from within its pod: it needs to listen nowhere else.
+// The report server listens on loopback only: a port-forward arrives inside its pod.
 func TestThePageOfTheReportsIsAGoodCall(t *testing.T) {
 	var page appsv1.Deployment
 	manifest(t, "reports.yaml", &page)

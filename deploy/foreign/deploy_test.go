@@ -1,4 +1,4 @@
-// Package foreign holds what this project ships for clusters against the programs that others use on it.
+// Package foreign tests what this project ships for clusters with the libraries of Helm, Kustomize, Pod Security and crane.
 package foreign
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const base = "../soak"
 
-// The chart with its own values makes the same as the base: who knows one knows both. Only its labels tell that Helm did.
+// The chart with default values renders the objects of the base, except for Helm's labels.
 func TestTheChartIsTheBase(t *testing.T) {
 	all, notes := rendered(t, "hitless", "")
 	want := kustomized(t, base)
@@ -40,7 +40,7 @@ func TestTheChartIsTheBase(t *testing.T) {
 	}
 }
 
-// withoutHelm takes the labels away that the chart has and the base has not.
+// withoutHelm removes the labels that only the chart has.
 func withoutHelm(object runtime.Object) {
 	all := []map[string]string{object.(metav1.Object).GetLabels()}
 	switch o := object.(type) {
@@ -70,7 +70,7 @@ func podsOf(all objects) map[string]*corev1.PodTemplateSpec {
 	return pods
 }
 
-// restricted evaluates a pod by the rules of Pod Security, as the API server does, and returns what it breaks.
+// restricted evaluates a pod by the rules of Pod Security, as the API server does, and returns the violations.
 func restricted(t *testing.T, pod *corev1.PodTemplateSpec) string {
 	t.Helper()
 	rules, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -86,7 +86,7 @@ func restricted(t *testing.T, pod *corev1.PodTemplateSpec) string {
 	return strings.Join(broken, ", ")
 }
 
-// Every pod is admitted where Pod Security is restricted, and one that could become root is not.
+// Pod Security `restricted` admits every pod, and not one that could become root.
 func TestPodsAreRestricted(t *testing.T) {
 	pods := podsOf(kustomized(t, base))
 	if len(pods) != 2 {
@@ -103,7 +103,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// What a user sets is where it belongs, and only there.
+// Each value of the user is in its object, and in no other.
 func TestTheValuesOfTheChart(t *testing.T) {
 	all, _ := rendered(t, "soak", `
 image: {repository: registry.example.com/team/hitless, tag: v1}
@@ -151,7 +151,7 @@ tolerations: [{operator: Exists}]
 	}
 }
 
-// Helm takes a value that no template knows without a word; the chart's schema does not.
+// Helm silently accepts an unknown value; the chart's schema refuses it.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"image: {repo: x}":                                                "repo",
@@ -167,7 +167,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// An overlay as the base's comment shows it names the image of both pods.
+// The overlay in the comment of the base sets the image of both pods.
 func TestAnOverlayNamesTheImage(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// objects are what a manifest makes, by kind and name.
+// objects has the objects of a manifest by kind and name.
 type objects map[string]runtime.Object
 
-// parse decodes documents as strictly as an API server that is asked to: no field may be unknown or stand twice.
+// parse decodes documents as strictly as an API server can: unknown and duplicate fields are errors.
 func parse(t *testing.T, text string) objects {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -37,7 +37,7 @@ func parse(t *testing.T, text string) objects {
 		meta := object.(interface{ GetName() string })
 		name := kind.Kind + "/" + meta.GetName()
 		if all[name] != nil {
-			t.Errorf("%s stands there twice", name)
+			t.Errorf("%s is there twice", name)
 		}
 		all[name] = object
 	}
@@ -51,7 +51,7 @@ func onlyComments(text string) bool {
 	})
 }
 
-// kustomized is what `kubectl apply -k` of the folder sends.
+// kustomized returns the objects that `kubectl apply -k` of the folder sends.
 func kustomized(t *testing.T, dir string) objects {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
@@ -69,7 +69,7 @@ func kustomized(t *testing.T, dir string) objects {
 	return parse(t, string(text))
 }
 
-// rendered is what `helm install NAME --namespace hitless` of the chart sends with the values, and its notes.
+// rendered returns the objects that `helm install NAME --namespace hitless` sends with the values, and the notes.
 func rendered(t *testing.T, name, values string) (all objects, notes string) {
 	t.Helper()
 	files, err := render(name, values)
@@ -87,7 +87,7 @@ func rendered(t *testing.T, name, values string) (all objects, notes string) {
 	return parse(t, b.String()), notes
 }
 
-// render holds the values against the chart's schema, and renders all of its files, by the name of each.
+// render validates the values by the chart's schema, and renders all files of the chart by name.
 func render(name, values string) (map[string]string, error) {
 	chart, err := loader.Load("../charts/hitless")
 	if err != nil {

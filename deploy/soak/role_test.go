@@ -1,4 +1,4 @@
-// Package soak holds the manifests of scheduled runs, and checks their rights against what runs ask for.
+// Package soak has the manifests of scheduled runs, and checks that their rights are those that runs need.
 package soak
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 )
 
-// verbs are what a role allows, one by one.
+// verbs returns the verbs that a role allows.
 func verbs(t *testing.T, text []byte) []string {
 	t.Helper()
 	var role rbacv1.ClusterRole
@@ -41,7 +41,7 @@ func verbs(t *testing.T, text []byte) []string {
 	return all
 }
 
-// document is the one of that kind in a manifest.
+// document returns the object of that kind in a manifest.
 func document(t *testing.T, file, kind string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -61,7 +61,7 @@ func document(t *testing.T, file, kind string) []byte {
 	return nil
 }
 
-// documented is the role of docs/clusters.md, which internal/run holds against what runs ask for.
+// documented returns the role of docs/clusters.md; a test of internal/run compares it with the needs of runs.
 func documented(t *testing.T) []byte {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/clusters.md")
@@ -76,8 +76,7 @@ func documented(t *testing.T) []byte {
 	return []byte("apiVersion: rbac.authorization.k8s.io/v1\n" + text)
 }
 
-// The manifest allows what every run asks for before it begins, and nothing else: with one verb less no run begins, and none
-// would miss one more. All of it stands in the documented role, too.
+// The manifest allows exactly the verbs that every run checks before it begins. The documented role has all of them.
 func TestTheRoleIsWhatEveryRunNeeds(t *testing.T) {
 	has, all := verbs(t, document(t, "rbac.yaml", "ClusterRole")), verbs(t, documented(t))
 	var want []string
@@ -95,7 +94,7 @@ func TestTheRoleIsWhatEveryRunNeeds(t *testing.T) {
 	}
 }
 
-// The role is bound to the account that the runs have, in the namespace that they are in, and to nobody else.
+// The role is bound only to the service account of the runs, in their namespace.
 func TestTheRoleIsBoundToTheRuns(t *testing.T) {
 	var binding rbacv1.ClusterRoleBinding
 	var account corev1.ServiceAccount
@@ -109,7 +108,7 @@ func TestTheRoleIsBoundToTheRuns(t *testing.T) {
 	}
 }
 
-// `hitless clean` deletes every namespace with the label of a run's: the one that the runs come from must not have it.
+// The namespace of the runs' pods must not have the label by which `hitless clean` deletes namespaces.
 func TestCleanSparesTheNamespaceOfTheSchedule(t *testing.T) {
 	var ns corev1.Namespace
 	if err := yaml.UnmarshalStrict(document(t, "namespace.yaml", "Namespace"), &ns); err != nil {

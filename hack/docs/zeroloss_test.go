@@ -57,7 +57,7 @@ type comparison struct {
 func comparisonOf(t *testing.T, words []string) comparison {
 	t.Helper()
 	if len(words) < 3 || words[1] != "compare" || len(words)%2 == 0 {
-		t.Fatalf("%q is no comparison", words)
+		t.Fatalf("%q is not a comparison", words)
 	}
 	c := comparison{Scenario: words[2], Set: map[string]string{}, Flags: map[string]string{}}
 	for i := 3; i < len(words); i += 2 {
@@ -196,7 +196,7 @@ func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
 		"a twin of six seeds": func(_, w *reports.ComparedSubject) { w.Runs = w.Runs[2:] },
 	} {
 		if zeroBesideLosses(row(change), subjects) == nil {
-			t.Errorf("%s: nothing is wrong with it", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }
