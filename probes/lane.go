@@ -15,15 +15,15 @@ import (
 
 // The words for a lane's protocol and for how it ends its connections.
 const (
-	ProtocolTCPNew    = "tcp-new"    // a new TCP connection per attempt: connect, one request, one answer, close
-	ProtocolTCPLong   = "tcp-long"   // TCP connections that stay open: one request and one answer per attempt, in turn
-	ProtocolHTTPReuse = "http-reuse" // an HTTP client's kept connection: one request and one answer at a time, never sent twice
-	ProtocolUDPFresh  = "udp-fresh"  // one datagram and one answer per attempt, each from a five-tuple of its own
-	ProtocolUDPSticky = "udp-sticky" // likewise, all from one five-tuple
-	CloseFIN          = "fin"        // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
-	CloseRST          = "rst"        // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
-	PolicyFresh       = "fresh"      // no five-tuple twice within FreshFor
-	policyReuse       = "reuse:"     // followed by an interval: a fixed list of five-tuples, each dialled again after it
+	ProtocolTCPNew    = record.ProtocolNew    // a new TCP connection per attempt: connect, one request, one answer, close
+	ProtocolTCPLong   = record.ProtocolLong   // TCP connections that stay open: one request and one answer per attempt, in turn
+	ProtocolHTTPReuse = record.ProtocolReuse  // an HTTP client's kept connection: one request and one answer at a time, never sent twice
+	ProtocolUDPFresh  = record.ProtocolFresh  // one datagram and one answer per attempt, each from a five-tuple of its own
+	ProtocolUDPSticky = record.ProtocolSticky // likewise, all from one five-tuple
+	CloseFIN          = "fin"                 // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
+	CloseRST          = "rst"                 // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
+	PolicyFresh       = "fresh"               // no five-tuple twice within FreshFor
+	policyReuse       = "reuse:"              // followed by an interval: a fixed list of five-tuples, each dialled again after it
 )
 
 // knownProtocols are the words that Lane.Protocol may have; New makes one protocol for each.

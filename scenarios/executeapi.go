@@ -32,7 +32,7 @@ func (w *World) countWatches(nodes []string) (ControlPlane, error) {
 		total += n
 	}
 	if total == 0 {
-		return nil, errors.New("no proxy watches anything: there is nothing to end, and nobody would notice")
+		return nil, errors.New("no proxy watches anything: there is nothing to end, and the step would have no effect")
 	}
 	return plane, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hitless/hitless/scenarios/timeline"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
@@ -52,8 +52,8 @@ func (w *World) openConnections() []LaneSpec {
 	if n == 0 {
 		return nil
 	}
-	l := w.mainLane(timeline.TCPLong)
-	l.Protocol, l.Connections, l.Partial = timeline.TCPLong, n, true
+	l := w.mainLane(record.ProtocolLong)
+	l.Protocol, l.Connections, l.Partial = record.ProtocolLong, n, true
 	l.Rate = float64(n) / askEvery.Of(w.Params).Seconds()
 	return []LaneSpec{l}
 }
@@ -75,11 +75,11 @@ func (w *World) flapAll(ctx context.Context) error {
 			}
 		}
 	}
-	if stop := w.run.lanes[timeline.TCPLong]; stop != nil {
+	if stop := w.run.lanes[record.ProtocolLong]; stop != nil {
 		if err := w.Clock.Sleep(ctx, max(stayOpen.Of(w.Params), askEvery.Of(w.Params))); err != nil {
 			return err
 		}
-		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.performVerb(ctx, "lane stop", timeline.TCPLong) }); err != nil {
+		if err := w.Step(ctx, "close the open connections", "", func(ctx context.Context) error { return w.performVerb(ctx, "lane stop", record.ProtocolLong) }); err != nil {
 			return err
 		}
 	}

@@ -26,11 +26,11 @@ func (p Params) Room(rate float64) float64 {
 	names := p.laneNames()
 	if direct.Of(p) {
 		for range Replicas.Of(p) + 1 { // one comes before another goes
-			names = append(names, timeline.TCPNew)
+			names = append(names, record.ProtocolNew)
 		}
 	}
 	for _, name := range names {
-		if thinned && (name == timeline.TCPNew || name == timeline.UDPFresh) {
+		if thinned && (name == record.ProtocolNew || name == record.ProtocolFresh) {
 			bytes += record.ThinnedLaneBytes(rate, length, p.eventful().Seconds())
 		} else {
 			bytes += record.LaneBytes(rate, length)
@@ -74,10 +74,10 @@ func (w *World) parameterLanes() []LaneSpec {
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
 	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.targetFor(protocol), rate
-	if protocol == timeline.TCPNew || protocol == timeline.UDPFresh {
+	if protocol == record.ProtocolNew || protocol == record.ProtocolFresh {
 		spec.Policy = w.policyWord()
 	}
-	if protocol == timeline.TCPLong {
+	if protocol == record.ProtocolLong {
 		spec.Connections = min(maxLongConnections, max(1, int(2*rate)))
 	}
 	return spec

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -44,7 +45,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	for _, l := range p.asked {
 		names = append(names, l.Name)
-		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == timeline.TCPLong) {
+		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == record.ProtocolLong) {
 			t.Errorf("asked for the lane %+v", l)
 		}
 	}

@@ -140,7 +140,7 @@ func (w *World) evict(ctx context.Context, pod *corev1.Pod) error {
 		if apierrors.IsTooManyRequests(err) { // its budget has no pod to spare now
 			return false, err.Error(), w.Clock.Sleep(ctx, 5*time.Second)
 		}
-		if apierrors.IsNotFound(err) { // it has gone by itself
+		if apierrors.IsNotFound(err) { // it ended before its eviction
 			err = nil
 		}
 		return err == nil, "", err

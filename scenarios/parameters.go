@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -49,7 +50,7 @@ func Common() []Parameter {
 // The parameters of the lanes, in scenarios that let users name them.
 var (
 	// Lanes names the lanes that measure the Service; each is counted by itself.
-	Lanes  = newList("lanes", timeline.TCPNew, "what measures, each at the run's rate: some of "+strings.Join(timeline.Protocols(), ", "), timeline.Protocols()...)
+	Lanes  = newList("lanes", record.ProtocolNew, "what measures, each at the run's rate: some of "+strings.Join(timeline.Protocols(), ", "), timeline.Protocols()...)
 	Target = newWord("target", toLoadBalancer, "what of the Service the lanes go to: loadBalancer; or, past the balancer, nodePort (of the first node), "+
 		"externalIP (routed to the first node) or clusterIP", toLoadBalancer, toNodePort, ToExternalIP, toClusterIP).needing(ClientPlacement)
 	ClientPlace = newWord("client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", Outside, OnNode, InPod).needing(ClientPlacement)
@@ -107,7 +108,7 @@ func (p Params) CollectsWhenIdle() bool { return !idleCollects.In(p) || idleColl
 func (p Params) laneNames() []string {
 	named := Lanes.Of(p)
 	if named == nil {
-		named = []string{timeline.TCPNew}
+		named = []string{record.ProtocolNew}
 	}
 	return slices.DeleteFunc(timeline.Protocols(), func(name string) bool { return !slices.Contains(named, name) })
 }

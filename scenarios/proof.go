@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // The control lanes: new connections to the canary, datagrams to it where the run measures UDP, and a lane that expects
@@ -43,7 +42,7 @@ func (w *World) proofs() []proof {
 	if w.balancerKnown() {
 		all = append(all, proof{kind: "refuse", For: lasting(100*time.Millisecond, 2)}, proof{kind: "reset", For: lasting(100*time.Millisecond, 2)})
 	}
-	if !w.terminated() && w.balancerKnown() { // which gives connections to nodes by itself, and can be told nothing of one
+	if !w.terminated() && w.balancerKnown() { // HAProxy chooses nodes itself, so that no fault can be on a single one
 		all = append(all, proof{kind: "drop", For: lasting(200*time.Millisecond, 12), node: w.Nodes[0]})
 	}
 	if w.speaksUDP() {
@@ -85,9 +84,9 @@ func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
 
 // prove injects the known faults, one after the other, while the control lanes run.
 func (w *World) prove(ctx context.Context) error {
-	lanes := []LaneSpec{w.controlLane(canaryLane, timeline.TCPNew, w.run.canary)}
+	lanes := []LaneSpec{w.controlLane(canaryLane, record.ProtocolNew, w.run.canary)}
 	if w.speaksUDP() {
-		lanes = append(lanes, w.controlLane(canaryUDP, timeline.UDPFresh, w.run.canary))
+		lanes = append(lanes, w.controlLane(canaryUDP, record.ProtocolFresh, w.run.canary))
 	}
 	var stops []func() error
 	for _, l := range lanes {
@@ -131,7 +130,7 @@ func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 
 // misroute probes the measured Service and expects the canary's pods: each answer counts as misrouted.
 func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[string]string) error {
-	record := func(state string) {
+	inject := func(state string) {
 		all := map[string]string{"fault": p.kind, "state": state, "id": id}
 		for key, value := range attrs {
 			all[key] = value
@@ -139,13 +138,13 @@ func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[stri
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindFault, Object: id, Attrs: all,
 			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
 	}
-	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, timeline.TCPNew, w.run.main))
+	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, record.ProtocolNew, w.run.main))
 	if err != nil {
 		return err
 	}
-	record("begin")
+	inject("begin")
 	err = w.Clock.Sleep(ctx, p.For)
-	record("end")
+	inject("end")
 	if stopped := stop(); err == nil {
 		err = stopped
 	}

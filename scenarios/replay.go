@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -214,7 +215,7 @@ func atRate(s timeline.Step) float64 {
 // timelineLane is the lane to the measured Service that a step describes.
 func (w *World) timelineLane(s timeline.Step) LaneSpec {
 	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
-	if s.Object == timeline.TCPLong {
+	if s.Object == record.ProtocolLong {
 		spec.Connections = s.Number("connections", spec.Connections)
 	}
 	return spec

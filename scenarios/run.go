@@ -134,7 +134,7 @@ func (w *World) probePods(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, err = pods.ProbePods(ctx, LaneSpec{Service: w.run.main.name, Rate: w.Rate, Control: true, Role: record.RolePod, Protocol: timeline.TCPNew,
+	stop, err = pods.ProbePods(ctx, LaneSpec{Service: w.run.main.name, Rate: w.Rate, Control: true, Role: record.RolePod, Protocol: record.ProtocolNew,
 		Close: closing.Of(w.Params), Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}, httpPort)
 	if err != nil {
 		return nil, fmt.Errorf("asking the pods at their own addresses: %w", err)

@@ -1,5 +1,5 @@
-// Package scenarios defines what is done to a cluster and its proxy, as named steps: a rollout, a restart of the proxy, a
-// known fault. A scenario uses the interfaces of this package and the Kubernetes API, never the lab, so that the same steps
+// Package scenarios disturbs a cluster and its proxy in named steps: a rollout, a restart of the proxy, a known fault. A
+// scenario uses the interfaces of this package and the Kubernetes API, never the lab, so that the same steps
 // drive the lab and a live cluster. Scenarios record their steps; package reports judges the record.
 package scenarios
 

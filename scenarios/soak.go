@@ -96,7 +96,7 @@ func (w *World) soak(ctx context.Context) error {
 	if err := w.runChurn(ctx, length, w.planChurn(length, &busy)); err != nil {
 		return err
 	}
-	if w.endedByFailure() { // whether it passes by itself, and if not, whether a restart cures it
+	if w.endedByFailure() { // shows whether the proxies recover alone, or after a restart
 		return w.restartAfterFailure(ctx)
 	}
 	return nil
@@ -126,7 +126,7 @@ func (w *World) runChurn(ctx context.Context, length time.Duration, planned []di
 	}
 	return w.Step(ctx, p.text(), "", func(context.Context) error {
 		if w.endedByFailure() {
-			return nil // a loss was seen, whatever became of the rest
+			return nil // the loss is the result of the soak
 		}
 		return p.enough()
 	})

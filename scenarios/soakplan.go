@@ -40,7 +40,7 @@ var churnKinds = []churnKind{
 			if err := w.rollOut(ctx); err != nil {
 				return err
 			}
-			w.recordRolloutEnd() // the balancer follows in its own time: one that cannot is a symptom to see
+			w.recordRolloutEnd() // without a wait for the load balancer: one that does not follow is a symptom
 			return nil
 		}},
 	{perHour("restartsPerHour", "1", "restarts of one node's proxy in an hour"), "restart of a proxy", []string{"proxy stop", "proxy kill", "proxy start"},

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 	"github.com/hitless/hitless/scenarios/values"
 )
@@ -75,8 +76,8 @@ func (p Params) checkReuse() error {
 		return nil
 	}
 	for _, name := range p.laneNames() {
-		if name != timeline.TCPNew && name != timeline.UDPFresh {
-			return fmt.Errorf("--set %s with %s: a lane of %s keeps its five-tuple; name only %s and %s", p.given(reuse.Parameter), p.given(Lanes.Parameter), name, timeline.TCPNew, timeline.UDPFresh)
+		if name != record.ProtocolNew && name != record.ProtocolFresh {
+			return fmt.Errorf("--set %s with %s: a lane of %s keeps its five-tuple; name only %s and %s", p.given(reuse.Parameter), p.given(Lanes.Parameter), name, record.ProtocolNew, record.ProtocolFresh)
 		}
 	}
 	return nil
@@ -87,7 +88,7 @@ func (p Params) checkPlaces() error {
 	target, client := Target.Of(p), ClientPlace.Of(p)
 	switch {
 	case target == toClusterIP && client == Outside:
-		return fmt.Errorf("--set target=%s with client=%s: nobody outside has a route to a cluster IP; give --set client=%s or client=%s",
+		return fmt.Errorf("--set target=%s with client=%s: a client outside the cluster has no route to a cluster IP; give --set client=%s or client=%s",
 			target, client, OnNode, InPod)
 	case p.ThroughBalancer():
 		return nil

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/scenarios/timeline"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // What does not go together is refused with what to give instead, and everything else is not.
 func TestPlacesThatDoNotGoTogether(t *testing.T) {
 	for _, c := range []struct{ set, want string }{
-		{"target=clusterIP", "nobody outside has a route to a cluster IP; give --set client=node or client=pod"},
+		{"target=clusterIP", "no route to a cluster IP; give --set client=node or client=pod"},
 		{"target=clusterIP trafficPolicy=Cluster", "give --set client=node or client=pod"},
 		{"target=nodePort", "give --set trafficPolicy=Cluster"},
 		{"target=externalIP client=pod", "give --set trafficPolicy=Cluster"},
@@ -112,7 +112,7 @@ func TestLanesCloseAndComeBackAsTheParametersSay(t *testing.T) {
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
-	if canary := w.controlLane(canaryLane, timeline.TCPNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
+	if canary := w.controlLane(canaryLane, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
 		t.Errorf("the canary has the policy %q and closes with %s; its five-tuples are fresh, and it closes as the lane does", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -105,7 +106,7 @@ func migrate() Scenario {
 		case upgradeBack.Key, cleanUp.Key:
 			s.Parameters[i].Default = "on"
 		case Lanes.Key:
-			s.Parameters[i].Default = timeline.TCPNew + "," + timeline.TCPLong
+			s.Parameters[i].Default = record.ProtocolNew + "," + record.ProtocolLong
 		}
 	}
 	return s

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/scenarios/timeline"
+	"github.com/hitless/hitless/record"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -132,7 +132,7 @@ func (k *workload) readinessGates() []corev1.PodReadinessGate {
 
 func (k *workload) affinity(w *World) *corev1.Affinity {
 	a := k.antiAffinity(w.Params)
-	if node := nodeChoice.Of(w.Params); !w.balancerKnown() && k == w.run.main && node != "" { // nobody else sees to it that what is disturbed has a pod
+	if node := nodeChoice.Of(w.Params); !w.balancerKnown() && k == w.run.main && node != "" { // the disturbed node needs a pod
 		if a == nil {
 			a = &corev1.Affinity{}
 		}
@@ -205,7 +205,7 @@ func (k *workload) awaitAnswers(ctx context.Context, w *World) error {
 	for _, network := range networks {
 		target := k.target
 		if network == "udp" {
-			target = k.targetFor(timeline.UDPFresh)
+			target = k.targetFor(record.ProtocolFresh)
 		}
 		what := fmt.Sprintf("%d answers in a row from %s over %s", consecutiveAnswers, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -234,7 +234,7 @@ func (k *workload) awaitRollout(ctx context.Context, w *World, most time.Duratio
 		if s.ObservedGeneration < d.Generation || int(s.UpdatedReplicas) != k.replicas || int(s.AvailableReplicas) != k.replicas || int(s.Replicas) != k.replicas {
 			return false, fmt.Sprintf("%d replicas, %d updated, %d available, want %d", s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, k.replicas), k.openGates(ctx, w)
 		}
-		pods, err := k.pods(ctx, w) // asked only now: in a long soak the questions are what a rollout costs
+		pods, err := k.pods(ctx, w) // read last: in a long soak these requests are most of the cost of a rollout
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "" })
 		return len(pods) == k.replicas, fmt.Sprintf("rolled out, %d pods, want %d", len(pods), k.replicas), err
 	})
@@ -263,7 +263,7 @@ func (k *workload) failureReason(ctx context.Context, w *World) string {
 			}
 		}
 	}
-	pods, _ := k.pods(ctx, w) // the first error has been told
+	pods, _ := k.pods(ctx, w) // the caller reports the first error
 	for _, pod := range pods {
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

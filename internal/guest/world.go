@@ -27,14 +27,14 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// runClock is the run's time, by which scenarios go.
+// runClock is the clock of the run.
 type runClock struct{ now func() time.Duration }
 
 func (c runClock) Now() time.Duration { return c.now() }
 
 func (c runClock) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
 
-// reach asks once, on a connection of its own, from the client's namespace.
+// reach makes one attempt on a new connection from the client's namespace.
 func reach(ctx context.Context, client *topology.Namespace, network, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func reachUDP(ctx context.Context, client *topology.Namespace, target string) er
 	return err
 }
 
-// site is the place where the lab's lanes start.
+// site is the client of the lanes.
 type site struct{ from client }
 
 func (s site) Reach(ctx context.Context, network, target string) error {
@@ -99,8 +99,7 @@ func Offers(controlPlane string) scenarios.Offers {
 	return offers
 }
 
-// newSite is the lab as the scenario of a run uses it. Where the lanes do not go through the load balancer, its membership
-// says nothing about them and its faults would not reach them.
+// newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.
 func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
 	var known scenarios.Faults = faults{l.Balancer}
 	if !from.through {
@@ -144,15 +143,15 @@ func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {
 		For: s.For, Attrs: s.Attrs})
 }
 
-// apiServer does to the replay control plane what a scenario wants, as far as the proxies of the nodes see it. On the nodes
-// nobody else has the nodes' addresses: kubelets, controllers and the balancer go on working.
+// apiServer injects faults into the replay control plane. Only the proxies use the addresses of the nodes, so that kubelets,
+// controllers and the load balancer are not affected.
 type apiServer struct {
 	server *replay.Server
 	nodes  []*topology.Node
 }
 
-// of is what a node's proxy watches. A node that the lab does not have has an address that nobody has.
-func (a apiServer) of(node string) replay.Scope {
+// scope matches the requests of a node's proxy. Unknown nodes match no client.
+func (a apiServer) scope(node string) replay.Scope {
 	i := slices.IndexFunc(a.nodes, func(n *topology.Node) bool { return n.Name == node })
 	if i < 0 {
 		return replay.Scope{Addr: netip.IPv4Unspecified()}
@@ -161,30 +160,30 @@ func (a apiServer) of(node string) replay.Scope {
 }
 
 func (a apiServer) Away(node string) (back func()) {
-	return a.server.Fault(replay.Away{Addrs: []netip.Addr{a.of(node).Addr}})
+	return a.server.Fault(replay.Away{Addrs: []netip.Addr{a.scope(node).Addr}})
 }
 
 func (a apiServer) Cut(node string, expire bool) (ended []string) {
 	ended = a.Watching(node)
 	for _, resource := range ended {
 		if expire {
-			a.server.Fault(replay.ExpireNextWatch{Scope: replay.Scope{Addr: a.of(node).Addr, Resource: resource}})
+			a.server.Fault(replay.ExpireNextWatch{Scope: replay.Scope{Addr: a.scope(node).Addr, Resource: resource}})
 		}
 	}
-	a.server.Fault(replay.CutWatches{Scope: a.of(node)})
+	a.server.Fault(replay.CutWatches{Scope: a.scope(node)})
 	return ended
 }
 
 func (a apiServer) Delay(node string, by time.Duration) (lift func()) {
-	return a.server.Fault(replay.DelayWatches{Scope: a.of(node), By: by})
+	return a.server.Fault(replay.DelayWatches{Scope: a.scope(node), By: by})
 }
 
 func (a apiServer) Lose(node, resource string, lost func(what string)) {
-	a.server.Fault(replay.LoseNext{Scope: replay.Scope{Addr: a.of(node).Addr, Resource: resource}, Lost: lost})
+	a.server.Fault(replay.LoseNext{Scope: replay.Scope{Addr: a.scope(node).Addr, Resource: resource}, Lost: lost})
 }
 
 func (a apiServer) Watching(node string) (resources []string) {
-	for _, w := range a.server.Watchers(a.of(node)) {
+	for _, w := range a.server.Watchers(a.scope(node)) {
 		resources = append(resources, w.Resource)
 	}
 	return resources
@@ -195,7 +194,7 @@ func (a apiServer) Put(o k8s.Object) error {
 	return err
 }
 
-// newProber starts the probe worker, a program of its own in the client's namespace.
+// newProber starts the probe worker in the client's namespace.
 func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder record.Recorder, now func() time.Duration) (*prober.Prober, error) {
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
@@ -219,8 +218,8 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder re
 		})
 }
 
-// watchers returns what has the kernels of the nodes looked at, because of a lane and of its attempts, notes failures, and tells
-// how the measurement goes.
+// watchers returns the callbacks of the prober: begins makes the observers of kernel tables watch the target of a lane, and
+// measured stores failures, looks up their connections, and reports the progress.
 func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func(lane uint16, target netip.AddrPort, protocol string), measured func(record.Attempt)) {
 	servers := map[uint16]observers.ServiceAddress{}
 	var mu sync.Mutex
@@ -256,7 +255,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 	return begins, measured
 }
 
-// places are the namespaces whose conntrack the probes fill.
+// places are the namespaces whose conntrack tables the probes fill.
 func places(n *topology.Network) []probes.Place {
 	all := []probes.Place{placeOf(n.Client), placeOf(n.Balancer)}
 	for _, node := range n.Nodes {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/values"
 )
 
@@ -87,7 +88,7 @@ func newChecker(t *Timeline) *checker {
 		c.nodes = append(c.nodes, node)
 		c.proxies[node] = runs
 	}
-	named := TCPNew
+	named := record.ProtocolNew
 	for _, s := range t.Set {
 		if s.Key == "lanes" {
 			named = s.Value

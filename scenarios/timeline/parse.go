@@ -172,7 +172,7 @@ func (p *parser) does(text string) (Step, error) {
 	}
 	if !v.object.absent {
 		if len(words) == 0 {
-			return s, fmt.Errorf("%s: what it is done to is missing", s.Verb)
+			return s, fmt.Errorf("%s: its object is missing", s.Verb)
 		}
 		s.Object, words = words[0], words[1:]
 	}
@@ -208,7 +208,7 @@ func (s *Step) verb(words *[]string) (verb, error) {
 		}
 	}
 	if len(*words) == 0 {
-		return verb{}, fmt.Errorf("what is done is missing; the verbs are %s", strings.Join(Verbs(), ", "))
+		return verb{}, fmt.Errorf("the verb is missing; the verbs are %s", strings.Join(Verbs(), ", "))
 	}
 	return verb{}, fmt.Errorf("unknown verb %q; the verbs are %s", strings.Join((*words)[:min(2, len(*words))], " "), strings.Join(Verbs(), ", "))
 }

@@ -1,5 +1,5 @@
-// Package timeline is the text of what is done to a cluster and when: one step on a line, so that a person can write it, a
-// run can write it while it happens, and a program can take lines away and try again. docs/timeline.md is its grammar.
+// Package timeline reads, checks and writes timelines: texts with one step a line, which a person or a run writes and
+// Minimize shortens. docs/timeline.md is the grammar.
 //
 // A timeline does not describe the proxy under test. Package scenarios performs it.
 package timeline
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Timeline is a list of steps with their times, and the cluster that they need.
@@ -32,9 +34,9 @@ type Setting struct {
 
 // Step is one action.
 type Step struct {
-	At     time.Duration // since the beginning of the disturbance, not negative
+	At     time.Duration // since the beginning of the steps, not negative
 	Verb   string        // one of Verbs
-	Object string        // what it is done to; empty for verbs without
+	Object string        // of the verb; empty for verbs without
 	Args   []Arg         // in the order of the verb's table
 	JSON   string        // compact; of object apply and object patch only
 	Line   int           // in the text it was read from; 0 for none
@@ -187,17 +189,10 @@ func (t *Timeline) With(steps []Step) *Timeline {
 	return &other
 }
 
-// The protocols of lanes, which are their names.
-const (
-	TCPNew    = "tcp-new"
-	TCPLong   = "tcp-long"
-	HTTPReuse = "http-reuse"
-	UDPFresh  = "udp-fresh"
-	UDPSticky = "udp-sticky"
-)
-
 // Protocols are all protocols in the order in which lanes start: connections that stay open come first.
-func Protocols() []string { return []string{TCPLong, HTTPReuse, UDPSticky, UDPFresh, TCPNew} }
+func Protocols() []string {
+	return []string{record.ProtocolLong, record.ProtocolReuse, record.ProtocolSticky, record.ProtocolFresh, record.ProtocolNew}
+}
 
 // IsUDP reports whether a protocol uses datagrams.
 func IsUDP(protocol string) bool { return strings.HasPrefix(protocol, "udp-") }
