@@ -157,7 +157,7 @@ func (w executor) LoseEvents(_ context.Context, s timeline.Step) error {
 func (w *World) checkLosses() error {
 	for _, l := range w.state().losses {
 		if !l.came.Load() {
-			return fmt.Errorf("line %d: %s: until the end no event came that the proxy of %s could have lost", l.step.Line, l.step.Does(), l.node)
+			return fmt.Errorf("line %d: %s: until the end no event came that the proxy of %s could have lost", l.step.Line, l.step.Action(), l.node)
 		}
 	}
 	return nil

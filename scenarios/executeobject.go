@@ -81,7 +81,7 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 
 // objectIn reads the object that a step applies, and its name.
 func objectIn(s timeline.Step) (reference string, o k8s.Object, err error) {
-	if reference, err = s.Refers(); err != nil {
+	if reference, err = s.Reference(); err != nil {
 		return "", nil, err
 	}
 	if o, err = named(reference); err != nil {

@@ -121,17 +121,17 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 // stepName is the name of a step in reports.
 func stepName(s timeline.Step) string {
 	if s.JSON != "" {
-		reference, _ := s.Refers()
+		reference, _ := s.Reference()
 		return s.Verb + " " + reference
 	}
-	return s.Does()
+	return s.Action()
 }
 
 // replayStep performs a step. A step that only awaits a condition never fails.
 func (w *World) replayStep(ctx context.Context, s timeline.Step) error {
 	err := w.perform(ctx, s)
 	if err != nil && s.Optional() && ctx.Err() == nil {
-		w.log("timeline", fmt.Sprintf("%s did not come about: %v", s.Does(), err))
+		w.log("timeline", fmt.Sprintf("%s did not come about: %v", s.Action(), err))
 		return nil
 	}
 	return err

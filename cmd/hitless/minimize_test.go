@@ -35,7 +35,7 @@ func minimized(t *testing.T, ctx context.Context, r runnerFunc) (output, file st
 }
 
 func has(t *timeline.Timeline, does string) bool {
-	return slices.ContainsFunc(t.Steps, func(s timeline.Step) bool { return s.Does() == does })
+	return slices.ContainsFunc(t.Steps, func(s timeline.Step) bool { return s.Action() == does })
 }
 
 func TestMinimizeWritesTheShortestThatFails(t *testing.T) {

@@ -59,7 +59,7 @@ func replayed(t *testing.T, line *timeline.Timeline) (*stage, scenarios.Scenario
 
 func did(steps []timeline.Step) (all []string) {
 	for _, s := range steps {
-		all = append(all, s.Does())
+		all = append(all, s.Action())
 	}
 	return all
 }

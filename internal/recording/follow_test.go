@@ -175,7 +175,7 @@ func TestStepsStandAtTheirTime(t *testing.T) {
 	}
 	var got []string
 	for _, s := range line.Steps[:len(line.Steps)-1] {
-		reference, _ := s.Refers()
+		reference, _ := s.Reference()
 		got = append(got, s.At.String()+" "+reference)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -213,7 +213,7 @@ func (s *timelineWriter) set(r ref, object any) {
 
 func (s *timelineWriter) writeApply(r ref, k *writtenObject, text string) {
 	step := timeline.Step{Verb: "object apply", JSON: text}
-	k.reference, _ = step.Refers() // an encoded object has a kind and a name
+	k.reference, _ = step.Reference() // an encoded object has a kind and a name
 	if !s.hasBegun() {
 		s.counts.count(r.kind)
 		s.write("given " + text + "\n")

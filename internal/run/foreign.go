@@ -43,7 +43,7 @@ func (t *Timeline) checkLab(controlPlane string) error {
 		if err := json.Unmarshal([]byte(s.JSON), &o); err != nil {
 			return fmt.Errorf("%s:%d: %w", t.File, s.Line, err)
 		}
-		ref, _ := s.Refers() // the parser has seen it
+		ref, _ := s.Reference() // the parser has seen it
 		if why := o.meets(t.Nodes, controlPlane); why != "" {
 			return fmt.Errorf("%s:%d: %s: %s", t.File, s.Line, ref, why)
 		}

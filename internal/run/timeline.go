@@ -82,7 +82,7 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 	}
 	if s, needs := here.NeedsReplay(); needs && o.ControlPlane != "replay" {
 		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %s needs --controlplane replay: a real API server does not do such things when it is told to",
-			o.Timeline.File, s.Line, s.Does())
+			o.Timeline.File, s.Line, s.Action())
 	}
 	return scenarios.Replay(&here), nil
 }

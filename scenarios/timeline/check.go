@@ -41,7 +41,7 @@ func (t *Timeline) Check() (line int, err error) {
 // short is the step without its time, cut to what fits a line.
 func (s Step) short() string {
 	const most = 60
-	if text := s.Does(); len(text) <= most {
+	if text := s.Action(); len(text) <= most {
 		return text
 	}
 	return strings.TrimSpace(s.Verb + " " + s.Object)
@@ -376,7 +376,7 @@ func (s Step) checkJSON() error {
 	if s.Verb == "object patch" {
 		return nil // only the API server knows the object that it changes
 	}
-	ref, err := s.Refers()
+	ref, err := s.Reference()
 	if err != nil {
 		return err
 	}

@@ -28,32 +28,32 @@ type Trial struct {
 // so far with the error of the runner.
 func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Timeline, error) {
 	m := &minimizer{ctx: ctx, runner: r, tell: tell, best: t, ran: map[string]bool{t.String(): true}}
-	if err := m.quicken(); err != nil {
+	if err := m.halveAllGaps(); err != nil {
 		return m.best, err
 	}
-	for _, units := range []func([]Step) [][]Step{withWaits, singly} {
+	for _, units := range []func([]Step) [][]Step{groupWaits, singly} {
 		if err := m.reduce(units(m.best.Steps[:len(m.best.Steps)-1])); err != nil {
 			return m.best, err
 		}
 	}
-	if err := m.closeGaps(); err != nil {
+	if err := m.halveEachGap(); err != nil {
 		return m.best, err
 	}
 	return m.best, m.shorten()
 }
 
 type minimizer struct {
-	ctx    context.Context
-	runner Runner
-	tell   func(Trial)
-	best   *Timeline
-	trials int
-	stiff  bool            // the longest gap could not be halved
-	ran    map[string]bool // by text
+	ctx           context.Context
+	runner        Runner
+	tell          func(Trial)
+	best          *Timeline
+	trials        int
+	longestNeeded bool            // the longest gap could not be halved
+	ran           map[string]bool // by text
 }
 
-// withWaits groups each step with the waits directly after it.
-func withWaits(steps []Step) (units [][]Step) {
+// groupWaits groups each step with the waits directly after it.
+func groupWaits(steps []Step) (units [][]Step) {
 	for _, s := range steps {
 		if n := len(units); s.Condition() != "" && n > 0 {
 			units[n-1] = append(units[n-1], s)
@@ -79,17 +79,17 @@ func (m *minimizer) reduce(units [][]Step) error {
 		for part := range n {
 			from, to := part*len(units)/n, (part+1)*len(units)/n
 			rest := slices.Concat(units[:from], units[to:])
-			candidate := m.of(rest)
+			candidate := m.candidate(rest)
 			fails, err := m.fails(candidate)
 			if err != nil {
 				return err
 			}
 			if fails {
-				units, n, smaller = kept(rest, candidate), max(2, n-1), true
-				if err := m.closeLongest(); err != nil {
+				units, n, smaller = remaining(rest, candidate), max(2, n-1), true
+				if err := m.halveLongest(); err != nil {
 					return err
 				}
-				units = regrouped(units, m.best.Steps)
+				units = regroup(units, m.best.Steps)
 				break
 			}
 		}
@@ -103,12 +103,12 @@ func (m *minimizer) reduce(units [][]Step) error {
 	return nil
 }
 
-// of is the best timeline with these steps only, without those that are impossible then.
-func (m *minimizer) of(units [][]Step) *Timeline {
+// candidate is the best timeline with these steps only, without those that are impossible then.
+func (m *minimizer) candidate(units [][]Step) *Timeline {
 	end := m.best.Steps[len(m.best.Steps)-1]
 	t := m.best.With(append(slices.Concat(units...), end))
 	for {
-		i, err := t.firstThatCannot()
+		i, err := t.firstImpossible()
 		if err == nil || t.Steps[i].Verb == End {
 			return t
 		}
@@ -116,8 +116,8 @@ func (m *minimizer) of(units [][]Step) *Timeline {
 	}
 }
 
-// firstThatCannot is the index of the first impossible step.
-func (t *Timeline) firstThatCannot() (int, error) {
+// firstImpossible is the index of the first impossible step.
+func (t *Timeline) firstImpossible() (int, error) {
 	c := newChecker(t)
 	for _, s := range slices.Concat(t.Given, t.Lanes) {
 		if err := c.check(s); err != nil {
@@ -132,8 +132,8 @@ func (t *Timeline) firstThatCannot() (int, error) {
 	return 0, nil
 }
 
-// kept are the units without the steps that the candidate lacks.
-func kept(units [][]Step, candidate *Timeline) (left [][]Step) {
+// remaining are the units without the steps that the candidate lacks.
+func remaining(units [][]Step, candidate *Timeline) (left [][]Step) {
 	next := 0
 	for _, unit := range units {
 		var steps []Step
@@ -171,8 +171,8 @@ func (m *minimizer) fails(t *Timeline) (bool, error) {
 	return fails, nil
 }
 
-// shortest is the least time from the last step to the end.
-const shortest = time.Second
+// minTail is the least time from the last step to the end.
+const minTail = time.Second
 
 // shorten halves the time after the last step as long as the timeline fails.
 func (m *minimizer) shorten() error {
@@ -182,8 +182,8 @@ func (m *minimizer) shorten() error {
 		if n > 1 {
 			last = m.best.Steps[n-2].At
 		}
-		tail := ((m.best.Length() - last) / 2).Truncate(shortest)
-		if tail < shortest {
+		tail := ((m.best.Length() - last) / 2).Truncate(minTail)
+		if tail < minTail {
 			return nil
 		}
 		t := m.best.With(m.best.Steps)
@@ -194,8 +194,8 @@ func (m *minimizer) shorten() error {
 	}
 }
 
-// worth is the least time between steps that is worth a trial.
-const worth = 10 * time.Second
+// minGap is the least time between steps that is worth a trial.
+const minGap = 10 * time.Second
 
 // gap is the time from the step before, or from the beginning.
 func (t *Timeline) gap(i int) time.Duration {
@@ -211,7 +211,7 @@ func (t *Timeline) halve(some func(i int) bool) *Timeline {
 	shorter := t.With(t.Steps)
 	var cut time.Duration
 	for i := range t.Steps {
-		if gap := t.gap(i); gap > worth && t.Steps[i].Verb != End && some(i) {
+		if gap := t.gap(i); gap > minGap && t.Steps[i].Verb != End && some(i) {
 			cut += gap - (gap / 2).Truncate(time.Second)
 		}
 		shorter.Steps[i].At -= cut
@@ -222,8 +222,8 @@ func (t *Timeline) halve(some func(i int) bool) *Timeline {
 	return shorter
 }
 
-// halves halves gaps as long as the timeline fails, and reports whether a trial ended that.
-func (m *minimizer) halves(some func(i int) bool) (needed bool, err error) {
+// halveGaps halves gaps as long as the timeline fails, and reports whether a trial ended that.
+func (m *minimizer) halveGaps(some func(i int) bool) (needed bool, err error) {
 	for t := m.best.halve(some); t != nil; t = m.best.halve(some) {
 		if fails, err := m.fails(t); err != nil || !fails {
 			return true, err
@@ -232,33 +232,33 @@ func (m *minimizer) halves(some func(i int) bool) (needed bool, err error) {
 	return false, nil
 }
 
-// quicken halves all gaps together.
-func (m *minimizer) quicken() error {
-	_, err := m.halves(func(int) bool { return true })
+// halveAllGaps halves all gaps together.
+func (m *minimizer) halveAllGaps() error {
+	_, err := m.halveGaps(func(int) bool { return true })
 	return err
 }
 
-// closeGaps halves one gap after the other.
-func (m *minimizer) closeGaps() error {
+// halveEachGap halves one gap after the other.
+func (m *minimizer) halveEachGap() error {
 	for one := range m.best.Steps {
-		if _, err := m.halves(func(i int) bool { return i == one }); err != nil {
+		if _, err := m.halveGaps(func(i int) bool { return i == one }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// closeLongest halves a gap that is more than half of the timeline, because each later trial would take that time. After
+// halveLongest halves a gap that is more than half of the timeline, because each later trial would take that time. After
 // one failed attempt it does nothing.
-func (m *minimizer) closeLongest() (err error) {
-	if !m.stiff {
-		m.stiff, err = m.halves(func(i int) bool { return m.best.gap(i) > m.best.Length()/2 })
+func (m *minimizer) halveLongest() (err error) {
+	if !m.longestNeeded {
+		m.longestNeeded, err = m.halveGaps(func(i int) bool { return m.best.gap(i) > m.best.Length()/2 })
 	}
 	return err
 }
 
-// regrouped are the units with the current times of their steps.
-func regrouped(units [][]Step, steps []Step) (now [][]Step) {
+// regroup returns the units with the current times of their steps.
+func regroup(units [][]Step, steps []Step) (now [][]Step) {
 	for _, unit := range units {
 		now, steps = append(now, steps[:len(unit):len(unit)]), steps[len(unit):]
 	}

@@ -40,8 +40,8 @@ func (p *paper) fails(t *timeline.Timeline) bool {
 	}
 	var before time.Duration
 	for _, s := range t.Steps {
-		if slices.Contains(p.needs, s.Does()) {
-			if s.At-before < p.apart[s.Does()] {
+		if slices.Contains(p.needs, s.Action()) {
+			if s.At-before < p.apart[s.Action()] {
 				return false
 			}
 			before = s.At
@@ -52,7 +52,7 @@ func (p *paper) fails(t *timeline.Timeline) bool {
 		last = t.Steps[n-2].At
 	}
 	return t.Length()-last >= p.tail && !slices.ContainsFunc(p.needs, func(need string) bool {
-		return !slices.ContainsFunc(t.Steps, func(s timeline.Step) bool { return s.Does() == need })
+		return !slices.ContainsFunc(t.Steps, func(s timeline.Step) bool { return s.Action() == need })
 	})
 }
 
@@ -185,7 +185,7 @@ func TestWhatIsLeftIsMinimal(t *testing.T) {
 		runner := &paper{}
 		for _, s := range line.Steps {
 			if s.Verb != timeline.End && rapid.IntRange(0, 3).Draw(t, "need") == 0 {
-				runner.needs = append(runner.needs, s.Does())
+				runner.needs = append(runner.needs, s.Action())
 			}
 		}
 		got, err := timeline.Minimize(context.Background(), line, runner, func(timeline.Trial) {})

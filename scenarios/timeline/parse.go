@@ -111,7 +111,7 @@ func (p *parser) head(word, rest string) (err error) {
 	case "given":
 		var s Step
 		if s, err = p.does("object apply " + rest); err == nil {
-			rest, err = s.Refers()
+			rest, err = s.Reference()
 		}
 		p.t.Given = append(p.t.Given, s)
 		word = rest

@@ -92,8 +92,8 @@ func (s Step) Node() string {
 	return ""
 }
 
-// Does is the step without its time: `proxy stop node-1`.
-func (s Step) Does() string {
+// Action is the step without its time: `proxy stop node-1`.
+func (s Step) Action() string {
 	words := []string{s.Verb}
 	if s.Object != "" {
 		words = append(words, s.Object)
@@ -108,16 +108,16 @@ func (s Step) Does() string {
 }
 
 // String is the step as a line of the text.
-func (s Step) String() string { return "+" + s.At.String() + " " + s.Does() }
+func (s Step) String() string { return "+" + s.At.String() + " " + s.Action() }
 
 // Equal reports whether two steps are the same, without their lines.
 func (s Step) Equal(other Step) bool {
 	return s.String() == other.String()
 }
 
-// Refers returns the reference of the step's object: KIND/NAMESPACE/NAME or KIND/NAME. For an `object apply` it is read
+// Reference returns the reference of the step's object: KIND/NAMESPACE/NAME or KIND/NAME. For an `object apply` it is read
 // from the JSON.
-func (s Step) Refers() (string, error) {
+func (s Step) Reference() (string, error) {
 	if s.Verb != "object apply" {
 		return s.Object, nil
 	}
@@ -154,7 +154,7 @@ func (t *Timeline) header() []string {
 		lines = append(lines, "set "+s.Key+"="+s.Value)
 	}
 	for _, s := range t.Lanes {
-		lines = append(lines, strings.Replace(s.Does(), laneStart, "lane", 1))
+		lines = append(lines, strings.Replace(s.Action(), laneStart, "lane", 1))
 	}
 	for _, s := range t.Given {
 		lines = append(lines, "given "+s.JSON)
