@@ -134,7 +134,7 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 			base := monotonic(t)
 			l := wiredLane(100)
 			l.Protocol = test.protocol
-			if l.datagrams() {
+			if l.overUDP() {
 				l.ReplyDeadline = 400 * time.Millisecond
 			}
 			length := 200 * time.Millisecond

@@ -257,7 +257,7 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 			base := monotonic(t)
 			l := wiredLane(200)
 			l.Protocol, l.DialDeadline = test.protocol, test.deadline
-			if l.datagrams() {
+			if l.overUDP() {
 				l.ReplyDeadline = test.deadline
 				w.serveDatagrams(t, "10.0.0.11:8080", identified("web-1"))
 			}
@@ -294,7 +294,7 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 					}
 				}
 			}
-			if least := int((ended[0] - began[1]) / l.Gap()); intended < least || least < 40 || hit == 0 {
+			if least := int((ended[0] - began[1]) / l.Interval()); intended < least || least < 40 || hit == 0 {
 				t.Errorf("%d attempts intended and %d made within the drop from %v to %v, want at least %d", intended, hit, began, ended, least)
 			}
 		})

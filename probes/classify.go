@@ -13,28 +13,28 @@ import (
 // The details that the engine itself gives to attempts; the others are errno names ("ECONNRESET"), ICMP codes
 // ("icmp 3/3"), and the faults of parseReply.
 const (
-	DetailInFlight   = "in-flight cap reached"
-	DetailLate       = "not started: too late"
-	DetailNoTuple    = "no fresh five-tuple"
-	DetailCancelled  = "run ended"
-	DetailBackend    = "backend not allowed"
-	DetailNoIdentity = "no identity in the answer"
-	DetailSlow       = "answer after the threshold"
-	DetailRemembered = "server remembered an earlier connection" // of the same five-tuple, see synLost; good all the same
-	DetailEnd        = "end of stream"
-	DetailFull       = "requests not taken any more"
-	DetailRetried    = "a client would have sent it again in silence" // http-reuse: the kept connection had died
-	DetailOther      = "answer to another attempt"
-	DetailTwice      = "after a second answer to an earlier attempt" // udp-sticky, of an attempt that is good itself
-	DetailTooLate    = "after an answer to an earlier attempt that was given up"
+	DetailInFlight     = "in-flight cap reached"
+	DetailLate         = "not started: too late"
+	DetailNoTuple      = "no fresh five-tuple"
+	DetailCancelled    = "run ended"
+	DetailBackend      = "backend not allowed"
+	DetailNoIdentity   = "no identity in the answer"
+	DetailSlow         = "answer after the threshold"
+	DetailRemembered   = "server remembered an earlier connection" // of the same five-tuple, see synLost; good all the same
+	DetailEnd          = "end of stream"
+	DetailFull         = "requests not taken any more"
+	DetailRetried      = "a client would have sent it again in silence" // http-reuse: the kept connection had died
+	DetailOtherAttempt = "answer to another attempt"
+	DetailDuplicate    = "after a second answer to an earlier attempt" // udp-sticky, of an attempt that is good itself
+	DetailTooLate      = "after an answer to an earlier attempt that was given up"
 )
 
 // icmp is an ICMP error that the kernel queued for a socket (struct sock_extended_err, include/uapi/linux/errqueue.h).
 type icmp struct {
-	errno      unix.Errno
-	origin     uint8 // unix.SO_EE_ORIGIN_ICMP or unix.SO_EE_ORIGIN_ICMP6; anything else means that there was none
-	kind, code uint8 // ICMP type and code
-	offender   netip.Addr
+	errno     unix.Errno
+	origin    uint8 // unix.SO_EE_ORIGIN_ICMP or unix.SO_EE_ORIGIN_ICMP6; anything else means that there was none
+	typ, code uint8 // ICMP type and code
+	offender  netip.Addr
 }
 
 func (e icmp) present() bool {
@@ -44,16 +44,16 @@ func (e icmp) present() bool {
 // portUnreachable is what `reject` in iptables and nftables sends, for IPv4 (RFC 792) and IPv6 (RFC 4443).
 func (e icmp) portUnreachable() bool {
 	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
-		return e.kind == 1 && e.code == 4
+		return e.typ == 1 && e.code == 4
 	}
-	return e.origin == unix.SO_EE_ORIGIN_ICMP && e.kind == 3 && e.code == 3
+	return e.origin == unix.SO_EE_ORIGIN_ICMP && e.typ == 3 && e.code == 3
 }
 
 func (e icmp) String() string {
 	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
-		return fmt.Sprintf("icmp6 %d/%d", e.kind, e.code)
+		return fmt.Sprintf("icmp6 %d/%d", e.typ, e.code)
 	}
-	return fmt.Sprintf("icmp %d/%d", e.kind, e.code)
+	return fmt.Sprintf("icmp %d/%d", e.typ, e.code)
 }
 
 // parseError reads the control message of an error queue: the error, then the offender's socket address
@@ -63,7 +63,7 @@ func parseError(data []byte) icmp {
 	if len(data) < size {
 		return icmp{}
 	}
-	e := icmp{errno: unix.Errno(binary.NativeEndian.Uint32(data)), origin: data[4], kind: data[5], code: data[6]}
+	e := icmp{errno: unix.Errno(binary.NativeEndian.Uint32(data)), origin: data[4], typ: data[5], code: data[6]}
 	address := data[size:]
 	if len(address) < 2 {
 		return e

@@ -30,7 +30,7 @@ func Command() *cobra.Command {
 				}
 			}
 			if short {
-				if err := ShortTurns(); err != nil {
+				if err := ShortTimeSlices(); err != nil {
 					return err
 				}
 			}
@@ -56,14 +56,14 @@ func RealTime() error {
 }
 
 // shortTurn is the shortest turn that Linux grants (SCHED_OTHER's sched_runtime in sched_setattr(2), since 6.12).
-const shortTurn = 100 * time.Microsecond
+const shortTimeSlice = 100 * time.Microsecond
 
 // ShortTurns asks for the shortest turns of the ordinary scheduling class for every thread of this process: whoever asks
 // for less comes sooner. It needs no privilege, and does nothing on kernels before 6.12.
-func ShortTurns() error {
+func ShortTimeSlices() error {
 	var self unix.SchedAttr
 	if now, err := unix.SchedGetAttr(0, 0); err == nil {
-		self = unix.SchedAttr{Policy: now.Policy, Nice: now.Nice, Runtime: uint64(shortTurn)}
+		self = unix.SchedAttr{Policy: now.Policy, Nice: now.Nice, Runtime: uint64(shortTimeSlice)}
 	}
 	err := setThreads(self, func(now *unix.SchedAttr) bool { return now.Runtime == 0 || now.Runtime == self.Runtime })
 	if err != nil {

@@ -1,3 +1,15 @@
+// Package probes opens connections on a fixed schedule and says what became of each: the open-loop probe engine, its
+// lanes, the classification of failures, and the worker program that runs the engine inside a client's namespace.
+//
+// Open loop means that attempt k of a lane is intended at the lane's start + k/rate, whatever happened to the attempts
+// before it, and that its outcome is charged to that instant. A closed loop reports the same one-second outage as 8 or
+// as 92,000 failures, depending on how the failure looks; only a fixed rate makes "dropped connections per second" a
+// property of the system. Nothing in this package retries, reconnects or swallows an error: every sequence number of a
+// lane is recorded exactly once, and what the engine could not try is recorded too, as class probe.
+//
+// What the classes mean is said in one place, record.Class. This package is not for judging: it computes no outages
+// and no verdicts, and it is not a load generator; it stops adding load where its budgets end. It runs on Linux only,
+// since the classes rest on Linux's error queue and TCP_INFO.
 package probes
 
 import (
@@ -39,18 +51,18 @@ type Engine struct {
 	host      host
 	protocols map[string]protocol // by the word of Lane.Protocol
 
-	lanes     []*lane // in order of their ids
-	walks     map[sources]*walk
-	flights   []*flight     // every one ever made, by its token
-	held      []socket      // sockets that outlive attempts, by firstHeld less their token
-	idle      []*flight     // those not in use
-	pending   time.Duration // when the oldest record that is not flushed was made; never for none
-	lateLimit time.Duration
-	closed    bool
+	lanes       []*lane // in order of their ids
+	walks       map[sourceRange]*walk
+	flights     []*flight     // every one ever made, by its token
+	laneSockets []laneSocket  // sockets that outlive attempts, by firstHeld less their token
+	idle        []*flight     // those not in use
+	pending     time.Duration // when the oldest record that is not flushed was made; never for none
+	lateLimit   time.Duration
+	closed      bool
 
 	mu       sync.Mutex
 	commands []func(now time.Duration)
-	known    map[uint16]bool // ids ever started
+	usedIDs  map[uint16]bool // ids ever started
 	started  []Lane
 	stats    []*LaneStats // in order of starting
 	closing  bool
@@ -71,23 +83,23 @@ type host interface {
 type protocol interface {
 	start(f *flight) // begins with Engine.tuple where it needs a new five-tuple
 	ready(f *flight, events uint32)
-	expire(f *flight) // the flight's deadline has passed
-	cancel(f *flight) // lets go of what the flight holds; the engine ends it
-	leave(n *lane)    // lets go of what the lane holds beyond its attempts: none is left
+	expire(f *flight)  // the flight's deadline has passed
+	cancel(f *flight)  // lets go of what the flight holds; the engine ends it
+	closeLane(n *lane) // lets go of what the lane holds beyond its attempts: none is left
 }
 
 // socket is one that outlives attempts; it gets its events itself.
-type socket interface {
+type laneSocket interface {
 	ready(generation int32, events uint32)
 }
 
 // firstHeld is the token of the first socket that outlives attempts; the next ones count down from it.
-const firstHeld = tokenWake - 1
+const firstLaneToken = tokenWake - 1
 
 // hold gives a token to a socket that outlives attempts. The token is its own until the engine ends.
-func (e *Engine) hold(s socket) int32 {
-	e.held = append(e.held, s)
-	return int32(firstHeld - (len(e.held) - 1))
+func (e *Engine) register(s laneSocket) int32 {
+	e.laneSockets = append(e.laneSockets, s)
+	return int32(firstLaneToken - (len(e.laneSockets) - 1))
 }
 
 // New makes an engine. Its Run must be called, which lets go of what it holds when it returns.
@@ -109,8 +121,8 @@ func New(config Config) (*Engine, error) {
 }
 
 func newEngine(config Config, h host) *Engine {
-	return &Engine{config: config, host: h, pending: never, lateLimit: lateLimit, known: map[uint16]bool{},
-		walks: map[sources]*walk{}}
+	return &Engine{config: config, host: h, pending: never, lateLimit: lateLimit, usedIDs: map[uint16]bool{},
+		walks: map[sourceRange]*walk{}}
 }
 
 // Now returns the offset of this instant from the start of the run.
@@ -125,23 +137,23 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 	l = l.WithDefaults()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known[l.ID] || (l.Fresh != 0 && e.known[l.Fresh]) {
+	if e.usedIDs[l.ID] || (l.Fresh != 0 && e.usedIDs[l.Fresh]) {
 		return fmt.Errorf("starting lane %d (%s): the id was used before in this run; sequence numbers would repeat", l.ID, l.Name)
 	}
-	if err := e.overlap(l); err != nil {
+	if err := e.checkOverlap(l); err != nil {
 		return err
 	}
-	e.known[l.ID] = true
+	e.usedIDs[l.ID] = true
 	stats := newLaneStats(l)
 	e.stats = append(e.stats, stats)
 	var fresh *LaneStats
 	if l.Fresh != 0 {
-		e.known[l.Fresh] = true
+		e.usedIDs[l.Fresh] = true
 		fresh = newLaneStats(l.FreshLane())
 		e.stats = append(e.stats, fresh)
 	}
 	return e.command(func(now time.Duration) {
-		n := e.begin(l, at, stats, now)
+		n := e.beginLane(l, at, stats, now)
 		if fresh != nil {
 			e.beginFresh(n, at, fresh, now)
 		}
@@ -149,7 +161,7 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 }
 
 // overlap refuses prefixes that share some addresses but not all: their walks do not know of each other.
-func (e *Engine) overlap(l Lane) error {
+func (e *Engine) checkOverlap(l Lane) error {
 	for _, other := range e.started {
 		if l.SourcePrefix.Overlaps(other.SourcePrefix) && l.SourcePrefix.Masked() != other.SourcePrefix.Masked() {
 			return fmt.Errorf("starting lane %d (%s): its source prefix %s overlaps %s of lane %d, so five-tuples could meet; "+
@@ -164,10 +176,10 @@ func (e *Engine) overlap(l Lane) error {
 func (e *Engine) Stop(id uint16, at time.Duration) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.known[id] {
+	if !e.usedIDs[id] {
 		return fmt.Errorf("stopping lane %d: no such lane was started", id)
 	}
-	return e.command(func(time.Duration) { e.end(id, at) })
+	return e.command(func(time.Duration) { e.endLane(id, at) })
 }
 
 // Close stops all lanes now; Run returns once the attempts in flight have ended, each by its deadline at the latest.
@@ -178,7 +190,7 @@ func (e *Engine) Close() {
 		return
 	}
 	e.closing = true
-	_ = e.command(func(now time.Duration) { e.closed = true; e.endAll(now) }) // cannot fail: not done
+	_ = e.command(func(now time.Duration) { e.closed = true; e.endAllLanes(now) }) // cannot fail: not done
 }
 
 var errDone = errors.New("the probe engine has ended")
@@ -203,10 +215,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		_ = e.command(func(time.Duration) {}) // only to wake up; after the end there is nobody to wake
 	})()
 	for all := true; ; {
-		e.obey()
+		e.runCommands()
 		now := e.host.now()
 		if ctx.Err() != nil {
-			e.endAll(now)
+			e.endAllLanes(now)
 			e.launch()
 			e.cancelAll()
 			return context.Cause(ctx)
@@ -218,7 +230,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if e.closed && len(e.lanes) == 0 {
 			return nil
 		}
-		until := e.next()
+		until := e.nextWakeUp()
 		e.flush(until)
 		events, everything, err := e.host.wait(until)
 		if err != nil {
@@ -241,7 +253,7 @@ func (e *Engine) finishRun() {
 	e.host.close()
 }
 
-func (e *Engine) obey() {
+func (e *Engine) runCommands() {
 	e.mu.Lock()
 	commands := e.commands
 	e.commands = nil
@@ -251,10 +263,10 @@ func (e *Engine) obey() {
 	}
 }
 
-func (e *Engine) begin(l Lane, at time.Duration, stats *LaneStats, now time.Duration) *lane {
+func (e *Engine) beginLane(l Lane, at time.Duration, stats *LaneStats, now time.Duration) *lane {
 	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
-	n.late, n.protocol = max(e.lateLimit, l.Gap()), e.protocols[l.Protocol]
-	n.source = e.sourceOf(l, now)
+	n.maxLateness, n.protocol = max(e.lateLimit, l.Interval()), e.protocols[l.Protocol]
+	n.source = e.newSource(l, now)
 	n.request = requestHead(l)
 	if e.closed {
 		n.end = at
@@ -269,18 +281,18 @@ func (e *Engine) insert(n *lane) {
 }
 
 // sourceOf chooses how a lane gets its five-tuples.
-func (e *Engine) sourceOf(l Lane, now time.Duration) source {
+func (e *Engine) newSource(l Lane, now time.Duration) source {
 	interval, _ := l.reuseInterval() // Validate has seen it
 	switch {
 	case interval != 0:
-		return newReuseSource(e.walkOf(l), l, interval, now)
+		return newReuseSource(e.sharedWalk(l), l, interval, now)
 	case l.SpreadSeed != 0:
-		return evenSource{fresh: freshSource{e.walkOf(l)}, target: l.Target, seed: l.SpreadSeed, nodes: l.SpreadNodes}
+		return spreadSource{fresh: freshSource{e.sharedWalk(l)}, target: l.Target, seed: l.SpreadSeed, nodes: l.SpreadNodes}
 	}
-	return freshSource{e.walkOf(l)}
+	return freshSource{e.sharedWalk(l)}
 }
 
-func (e *Engine) end(id uint16, at time.Duration) {
+func (e *Engine) endLane(id uint16, at time.Duration) {
 	for _, n := range e.lanes {
 		if n.ID == id {
 			n.end = min(n.end, at)
@@ -289,7 +301,7 @@ func (e *Engine) end(id uint16, at time.Duration) {
 }
 
 // endAll keeps what was intended up to now: it is started below, or recorded as the probe's fault.
-func (e *Engine) endAll(now time.Duration) {
+func (e *Engine) endAllLanes(now time.Duration) {
 	for _, n := range e.lanes {
 		n.end = min(n.end, now)
 	}
@@ -313,10 +325,10 @@ func (e *Engine) launch() {
 	}
 	now := e.host.now()
 	e.lanes = slices.DeleteFunc(e.lanes, func(n *lane) bool {
-		over := n.over() && n.inFlight == 0 && !n.holds(now) && (n.beside == nil || n.beside.gone)
+		over := n.over() && n.inFlight == 0 && !n.holdsConnections(now) && (n.parent == nil || n.parent.removed)
 		if over {
-			n.gone = true
-			n.protocol.leave(n)
+			n.removed = true
+			n.protocol.closeLane(n)
 		}
 		return over
 	})
@@ -324,10 +336,10 @@ func (e *Engine) launch() {
 
 // attempt makes one attempt, or records why not.
 func (e *Engine) attempt(n *lane, intended, now time.Duration) {
-	f := e.take(n)
+	f := e.newFlight(n)
 	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: intended, Start: now}
 	n.cursor.next++
-	if now-intended > n.late {
+	if now-intended > n.maxLateness {
 		e.finish(f, record.Probe, DetailLate)
 		return
 	}
@@ -340,7 +352,7 @@ func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 
 // tuple gives the attempt its end of a five-tuple; where there is none that the policy allows, it ends the attempt and
 // returns false.
-func (e *Engine) tuple(f *flight) (ok bool) {
+func (e *Engine) drawTuple(f *flight) (ok bool) {
 	if f.Source, f.TupleAge, ok = f.lane.source.next(f.Seq, f.Start); !ok {
 		e.finish(f, record.Probe, DetailNoTuple)
 	}
@@ -359,11 +371,11 @@ func (e *Engine) expire(now time.Duration) {
 }
 
 // next is the next instant at which something must be done unasked.
-func (e *Engine) next() time.Duration {
+func (e *Engine) nextWakeUp() time.Duration {
 	until, now := never, e.host.now()
 	for _, n := range e.lanes {
 		until = min(until, n.due(), n.dialing.deadline(), n.waiting.deadline(), n.overdue.deadline())
-		if n.over() && n.holds(now) {
+		if n.over() && n.holdsConnections(now) {
 			until = min(until, n.end)
 		}
 	}
@@ -386,8 +398,8 @@ func (e *Engine) flush(until time.Duration) {
 
 // dispatch hands an event to its flight, unless that has ended since, or to the socket that outlives flights.
 func (e *Engine) dispatch(event *unix.EpollEvent) {
-	if i := int(firstHeld - event.Fd); event.Fd <= firstHeld && i < len(e.held) {
-		e.held[i].ready(event.Pad, event.Events)
+	if i := int(firstLaneToken - event.Fd); event.Fd <= firstLaneToken && i < len(e.laneSockets) {
+		e.laneSockets[i].ready(event.Pad, event.Events)
 		return
 	}
 	if event.Fd < 0 || int(event.Fd) >= len(e.flights) {
@@ -419,7 +431,7 @@ func (e *Engine) cancelAll() {
 		}
 	}
 	for _, n := range e.lanes {
-		n.protocol.leave(n)
+		n.protocol.closeLane(n)
 	}
 	e.lanes = nil
 }

@@ -52,7 +52,7 @@ type fakeProtocol struct {
 }
 
 func (p *fakeProtocol) start(f *flight) {
-	if !p.engine.tuple(f) {
+	if !p.engine.drawTuple(f) {
 		return
 	}
 	if d := p.takes(f.Seq); d > 0 {
@@ -63,7 +63,7 @@ func (p *fakeProtocol) start(f *flight) {
 }
 func (p *fakeProtocol) ready(*flight, uint32) {}
 func (p *fakeProtocol) cancel(*flight)        {}
-func (p *fakeProtocol) leave(*lane)           {}
+func (p *fakeProtocol) closeLane(*lane)       {}
 func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.becomes(f.Seq), "") }
 
 func alwaysOK(uint64) record.Class { return record.OK }

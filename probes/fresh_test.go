@@ -182,7 +182,7 @@ func TestLanesThatKeepNothingHaveNoFreshLane(t *testing.T) {
 	for _, protocol := range Protocols() {
 		l := loopbackLane(listen(t, func(l net.Listener) { l.Close() }), 10)
 		l.Protocol, l.Fresh = protocol, freshTestID
-		if err := l.Validate(); (err == nil) != l.Keeps() {
+		if err := l.Validate(); (err == nil) != l.KeepsConnections() {
 			t.Errorf("%s with a fresh lane: %v", protocol, err)
 		}
 		if l.Fresh = l.ID; l.Validate() == nil {

@@ -16,18 +16,18 @@ import (
 // nothing rises and falls unseen in less; and a look costs a few milliseconds of wall time, which a day of virtual time
 // with a few attempts a minute would feel.
 const (
-	lookSoon = 10 * time.Second
-	lookLate = 10 * time.Minute
+	minCheckInterval = 10 * time.Second
+	maxCheckInterval = 10 * time.Minute
 )
 
 // Place is a network namespace on the way of the probes.
-type Place struct {
-	Name    string
-	Tracked func() (int, error) // how many connections its conntrack has now; see TrackedHere
+type Namespace struct {
+	Name           string
+	CountConntrack func() (int, error) // how many connections its conntrack has now; see TrackedHere
 }
 
 // TrackedHere counts the conntrack entries of the caller's network namespace; 0 without connection tracking.
-func TrackedHere() (int, error) {
+func CountConntrack() (int, error) {
 	var n int
 	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_count", &n)
 	if errors.Is(err, os.ErrNotExist) {
@@ -40,19 +40,19 @@ func TrackedHere() (int, error) {
 // that is exceeded all the same, while lanes run, is recorded as an EventGuard, which makes the run invalid. What the
 // engine itself cannot do in time is not theirs: such attempts are of class probe. Safe for concurrent use.
 type Guards struct {
-	limits Limits
-	places []Place
-	record func(record.Event)
+	limits     Limits
+	namespaces []Namespace
+	record     func(record.Event)
 
-	mu      sync.Mutex
-	running []Lane
-	looked  time.Duration
-	tripped map[string]bool // by place
+	mu        sync.Mutex
+	running   []Lane
+	lastCheck time.Duration
+	tripped   map[string]bool // by place
 }
 
 // NewGuards makes guards with the limits of where the lanes run and the places on their way.
-func NewGuards(limits Limits, places []Place, recorder func(record.Event)) *Guards {
-	return &Guards{limits: limits, places: places, record: recorder, tripped: map[string]bool{}}
+func NewGuards(limits Limits, places []Namespace, recorder func(record.Event)) *Guards {
+	return &Guards{limits: limits, namespaces: places, record: recorder, tripped: map[string]bool{}}
 }
 
 // Start is asked before a lane starts. When it and the lanes that run do not fit the budgets together, that is recorded
@@ -80,29 +80,29 @@ func (g *Guards) Stop(id uint16) {
 }
 
 // interval is a tenth of the time in which the lanes that run could fill what they may have of a table. The caller holds mu.
-func (g *Guards) interval() time.Duration {
+func (g *Guards) checkInterval() time.Duration {
 	var dials float64
 	for _, l := range g.running {
-		dials += l.WithDefaults().dials()
+		dials += l.WithDefaults().tupleRate()
 	}
 	seconds := float64(g.limits.ConntrackMax) / 2 / max(dials, 1e-3) / 10
-	return time.Duration(min(max(seconds, lookSoon.Seconds()), lookLate.Seconds()) * float64(time.Second))
+	return time.Duration(min(max(seconds, minCheckInterval.Seconds()), maxCheckInterval.Seconds()) * float64(time.Second))
 }
 
 // Look looks at the places, if it is time to. Call it as often as is convenient.
-func (g *Guards) Look(at time.Duration) {
+func (g *Guards) Check(at time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.limits.ConntrackMax == 0 || at-g.looked < g.interval() {
+	if g.limits.ConntrackMax == 0 || at-g.lastCheck < g.checkInterval() {
 		return
 	}
-	g.looked = at
-	for _, p := range g.places {
+	g.lastCheck = at
+	for _, p := range g.namespaces {
 		if g.tripped[p.Name] {
 			continue
 		}
 		text := ""
-		n, err := p.Tracked()
+		n, err := p.CountConntrack()
 		switch {
 		case err != nil:
 			text = fmt.Sprintf("the conntrack entries of %s cannot be counted: %v", p.Name, err)

@@ -33,12 +33,12 @@ func TestGuardsLookAsOftenAsTheyMust(t *testing.T) {
 	for _, test := range []struct {
 		rate float64
 		want time.Duration
-	}{{0.1, lookLate}, {100, 65536 / 2 * time.Second / 1000}, {5000, lookSoon}} {
+	}{{0.1, maxCheckInterval}, {100, 65536 / 2 * time.Second / 1000}, {5000, minCheckInterval}} {
 		g := NewGuards(Limits{ConntrackMax: 65536}, nil, nil)
 		l := testLane(test.rate)
 		l.Close = CloseRST
 		g.running = []Lane{l}
-		if got := g.interval(); got != test.want {
+		if got := g.checkInterval(); got != test.want {
 			t.Errorf("at %v/s every %v, want %v", test.rate, got, test.want)
 		}
 	}
@@ -47,23 +47,23 @@ func TestGuardsLookAsOftenAsTheyMust(t *testing.T) {
 func TestGuardsLookWhileLanesRun(t *testing.T) {
 	var events []record.Event
 	tracked, looks := 50, 0
-	fine := Place{"node-1", func() (int, error) { looks++; return tracked, nil }}
-	broken := Place{"node-2", func() (int, error) { return 0, errors.New("gone") }}
-	g := NewGuards(Limits{ConntrackMax: 100}, []Place{fine, broken}, func(e record.Event) { events = append(events, e) })
+	fine := Namespace{"node-1", func() (int, error) { looks++; return tracked, nil }}
+	broken := Namespace{"node-2", func() (int, error) { return 0, errors.New("gone") }}
+	g := NewGuards(Limits{ConntrackMax: 100}, []Namespace{fine, broken}, func(e record.Event) { events = append(events, e) })
 	l := testLane(0.2) // which fills it in 250 s, if nothing ends
 	l.Close = CloseRST
 	if err := g.Start(l, 0); err != nil {
 		t.Fatal(err)
 	}
 	for at := time.Duration(0); at <= 60*time.Second; at += 100 * time.Millisecond {
-		g.Look(at)
+		g.Check(at)
 	}
 	if looks != 2 || len(events) != 1 || events[0].Node != "node-2" {
 		t.Fatalf("%d looks in 60 s, %+v; want 2, and one guard of the place that cannot be counted", looks, events)
 	}
 	tracked = 51
-	g.Look(75 * time.Second)
-	g.Look(100 * time.Second)
+	g.Check(75 * time.Second)
+	g.Check(100 * time.Second)
 	if len(events) != 2 || events[1].Node != "node-1" || !strings.Contains(events[1].Text, "51 entries") {
 		t.Errorf("%+v, want one more guard of node-1", events)
 	}

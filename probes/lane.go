@@ -1,7 +1,9 @@
 package probes
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -46,10 +48,10 @@ const defaultPath = "/hostname" // of agnhost netexec and of the lab's backend
 
 // Limits of what a lane may ask for. MaxRate is far above what one engine reaches; it catches mistyped units.
 const (
-	MaxRate     = 100_000
-	maxReuse    = 1 << 20 // five-tuples of a reuse lane
-	minInFlight = 16
-	maxLong     = 10_000 // connections of a tcp-long lane
+	MaxRate        = 100_000
+	maxReuse       = 1 << 20 // five-tuples of a reuse lane
+	minInFlight    = 16
+	maxConnections = 10_000 // connections of a tcp-long lane
 )
 
 // Lane is one stream of attempts. In JSON, durations are Go duration strings ("3s", "250ms"), addresses are text, and
@@ -137,7 +139,7 @@ func (l Lane) WithDefaults() Lane {
 		l.Connections = cmp.Or(l.Connections, 1)
 		l.StallAfter = cmp.Or(l.StallAfter, min(DefaultStallAfter, l.ReplyDeadline))
 	}
-	if l.datagrams() && l.DelayedAfter == 0 {
+	if l.overUDP() && l.DelayedAfter == 0 {
 		l.DelayedAfter = l.ReplyDeadline / 2
 	}
 	if l.InFlight == 0 {
@@ -177,7 +179,7 @@ func (l Lane) Validate() error {
 		return fail("path %q does not begin with /", l.Path)
 	case l.Status != 0 && (l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse):
 		return fail("a lane of %s must read whole answers, so it needs the short ones of known backends, not a status", l.Protocol)
-	case l.Fresh != 0 && (l.Fresh <= l.ID || !l.Keeps()):
+	case l.Fresh != 0 && (l.Fresh <= l.ID || !l.KeepsConnections()):
 		return fail("the lane of its fresh connections is %d; only lanes that keep connections have one, with a higher number", l.Fresh)
 	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
 		return fail("status %d is none; give 100 to 599, or 0 for the answer of a known backend", l.Status)
@@ -206,8 +208,8 @@ func (l Lane) validateLong() error {
 		return fmt.Errorf("only a %s lane has a number of connections and a stall threshold", ProtocolTCPLong)
 	case l.Protocol != ProtocolTCPLong:
 		return nil
-	case l.Connections < 1 || l.Connections > maxLong:
-		return fmt.Errorf("%d connections are not from 1 to %d", l.Connections, maxLong)
+	case l.Connections < 1 || l.Connections > maxConnections:
+		return fmt.Errorf("%d connections are not from 1 to %d", l.Connections, maxConnections)
 	case l.StallAfter < 0 || l.StallAfter > l.ReplyDeadline:
 		return fmt.Errorf("the stall threshold %s is not between 0 and the reply deadline %s", l.StallAfter, l.ReplyDeadline)
 	case l.Policy != PolicyFresh:
@@ -217,12 +219,14 @@ func (l Lane) validateLong() error {
 }
 
 // datagrams reports whether the lane speaks UDP.
-func (l Lane) datagrams() bool {
+func (l Lane) overUDP() bool {
 	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
 }
 
 // Keeps reports whether connections of the lane outlive attempts.
-func (l Lane) Keeps() bool { return l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse }
+func (l Lane) KeepsConnections() bool {
+	return l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse
+}
 
 // reuseInterval returns the interval of a reuse policy, or 0 for fresh five-tuples.
 func (l Lane) reuseInterval() (time.Duration, error) {
@@ -249,7 +253,7 @@ func (l Lane) reuseInterval() (time.Duration, error) {
 }
 
 // Gap is the time between two attempts of the lane.
-func (l Lane) Gap() time.Duration { return schedule{rate: l.Rate}.at(1) }
+func (l Lane) Interval() time.Duration { return schedule{rate: l.Rate}.at(1) }
 
 // Event declares the lane in the history, as record.KindLane says.
 func (l Lane) Event(at time.Duration) record.Event {
@@ -275,4 +279,58 @@ func (l Lane) Event(at time.Duration) record.Event {
 	}
 	text := fmt.Sprintf("lane %s: %s to %s, %v/s, %s five-tuples, %s close", l.Name, l.Protocol, l.Target, l.Rate, l.Policy, l.Close)
 	return record.Event{At: at, LegacyKind: record.KindLane, Object: l.Name, Text: text, Attrs: attrs}
+}
+
+// laneFields has Lane's fields without its methods, so that encoding them does not recurse.
+type laneFields Lane
+
+// laneText is a lane in JSON: its plain fields, and its durations as text.
+type laneText struct {
+	laneFields
+	Dial    string `json:"dialDeadline,omitempty"`
+	Reply   string `json:"replyDeadline,omitempty"`
+	Delayed string `json:"delayedAfter,omitempty"`
+	Stall   string `json:"stallAfter,omitempty"`
+}
+
+// MarshalJSON writes the lane with its durations as Go duration strings.
+func (l Lane) MarshalJSON() ([]byte, error) {
+	text := laneText{laneFields: laneFields(l)}
+	for field, d := range text.durations(&l) {
+		if *d != 0 {
+			*field = d.String()
+		}
+	}
+	return json.Marshal(text)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; an unknown field is an error, since a mistyped name would silently
+// become a default.
+func (l *Lane) UnmarshalJSON(data []byte) error {
+	var text laneText
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&text); err != nil {
+		return fmt.Errorf("reading a lane: %w", err)
+	}
+	lane := Lane(text.laneFields)
+	for field, d := range text.durations(&lane) {
+		if *field == "" {
+			continue
+		}
+		var err error
+		if *d, err = time.ParseDuration(*field); err != nil {
+			return fmt.Errorf("reading a duration of lane %d: %w", lane.ID, err)
+		}
+	}
+	*l = lane
+	return nil
+}
+
+// durations pairs each duration of the lane with its text.
+func (t *laneText) durations(l *Lane) func(yield func(*string, *time.Duration) bool) {
+	return func(yield func(*string, *time.Duration) bool) {
+		_ = yield(&t.Dial, &l.DialDeadline) && yield(&t.Reply, &l.ReplyDeadline) && yield(&t.Delayed, &l.DelayedAfter) &&
+			yield(&t.Stall, &l.StallAfter)
+	}
 }

@@ -30,15 +30,15 @@ type connection struct {
 	fd         int   // -1 while there is none
 	open       bool  // the handshake is over
 	source     netip.AddrPort
-	began      time.Duration // start of the handshake
+	dialStart  time.Duration // start of the handshake
 	queue      []*flight     // attempts without an answer, oldest first; during the handshake, the first waits for its end
 	partial    []byte        // of an answer that comes in pieces
-	died       death         // that no attempt has told yet
-	looked     bool          // a new connection was tried because this one is silent
+	unreported failure       // that no attempt has told yet
+	triedFresh bool          // a new connection was tried because this one is silent
 }
 
 // death is how a connection ended; the zero value is none.
-type death struct {
+type failure struct {
 	class  record.Class
 	detail string
 }
@@ -46,13 +46,13 @@ type death struct {
 func newLong(t *tcp) *long { return &long{tcp: t, lanes: map[*lane][]*connection{}} }
 
 // of returns the connection that an attempt belongs to.
-func (l *long) of(f *flight) *connection {
+func (l *long) connectionOf(f *flight) *connection {
 	all := l.lanes[f.lane]
 	if all == nil {
 		all = make([]*connection, f.lane.Connections)
 		for i := range all {
 			all[i] = &connection{long: l, lane: f.lane, fd: -1}
-			all[i].token = l.tcp.engine.hold(all[i])
+			all[i].token = l.tcp.engine.register(all[i])
 		}
 		l.lanes[f.lane] = all
 	}
@@ -61,21 +61,21 @@ func (l *long) of(f *flight) *connection {
 
 // start asks on a connection that is open, opens one where there is none, or tells of the one that died.
 func (l *long) start(f *flight) {
-	c := l.of(f)
-	if c.fd < 0 && c.died.class == 0 {
+	c := l.connectionOf(f)
+	if c.fd < 0 && c.unreported.class == 0 {
 		c.dial(f)
 		return
 	}
-	f.Source, f.TupleAge = c.source, f.Start-c.began
+	f.Source, f.TupleAge = c.source, f.Start-c.dialStart
 	if c.fd < 0 {
-		died := c.died
-		c.died = death{}
+		died := c.unreported
+		c.unreported = failure{}
 		l.tcp.engine.finish(f, died.class, died.detail)
 		return
 	}
 	c.queue = append(c.queue, f)
 	if c.open {
-		c.ask(f)
+		c.send(f)
 	}
 }
 
@@ -85,26 +85,26 @@ func (l *long) ready(*flight, uint32) {}
 // expire gives up the connection on which an attempt has waited too long, as its user would. Before that, at the stall
 // threshold, it looks once what becomes of a new one.
 func (l *long) expire(f *flight) {
-	c := l.of(f)
+	c := l.connectionOf(f)
 	switch {
 	case !c.open:
 		f.Retrans = l.tcp.sockets.retransmits(c.fd)
-		c.die(death{class: record.ConnectTimeout})
-	case f.list == &f.lane.waiting && c.patience() < f.lane.ReplyDeadline:
-		deadline := f.deadline - c.patience() + f.lane.ReplyDeadline
-		f.leave()
+		c.end(failure{class: record.ConnectTimeout})
+	case f.list == &f.lane.waiting && c.answerTimeout() < f.lane.ReplyDeadline:
+		deadline := f.deadline - c.answerTimeout() + f.lane.ReplyDeadline
+		f.unlink()
 		f.lane.overdue.add(f, deadline)
-		if !c.looked {
-			c.looked = true
-			l.tcp.engine.look(c.lane, c.source)
+		if !c.triedFresh {
+			c.triedFresh = true
+			l.tcp.engine.tryFresh(c.lane, c.source)
 		}
 	default:
-		c.die(death{class: record.ReplyTimeout})
+		c.end(failure{class: record.ReplyTimeout})
 	}
 }
 
 // patience is how long an attempt waits for its answer until something is done about it.
-func (c *connection) patience() time.Duration {
+func (c *connection) answerTimeout() time.Duration {
 	if c.lane.fresh == nil {
 		return c.lane.ReplyDeadline
 	}
@@ -113,33 +113,33 @@ func (c *connection) patience() time.Duration {
 
 // cancel aborts the connection of the attempt, once for all that wait on it.
 func (l *long) cancel(f *flight) {
-	if c := l.of(f); c.fd >= 0 {
+	if c := l.connectionOf(f); c.fd >= 0 {
 		c.close(true)
 	}
 }
 
 // leave closes the lane's connections and tells of those that died since they were last asked.
-func (l *long) leave(n *lane) {
+func (l *long) closeLane(n *lane) {
 	for _, c := range l.lanes[n] {
 		if c.fd >= 0 {
 			c.close(n.Close == CloseRST)
 		}
-		if c.died.class != 0 {
-			l.tell(n, c)
+		if c.unreported.class != 0 {
+			l.recordUnreported(n, c)
 		}
 	}
 	delete(l.lanes, n)
 }
 
 // tell records an attempt beyond the schedule, charged to the end of the lane.
-func (l *long) tell(n *lane, c *connection) {
+func (l *long) recordUnreported(n *lane, c *connection) {
 	e := l.tcp.engine
 	now := e.host.now()
-	f := e.take(n)
+	f := e.newFlight(n)
 	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now,
-		Source: c.source, TupleAge: now - c.began}
+		Source: c.source, TupleAge: now - c.dialStart}
 	n.cursor.next++
-	e.finish(f, c.died.class, c.died.detail)
+	e.finish(f, c.unreported.class, c.unreported.detail)
 }
 
 // dial begins a handshake for the attempt.
@@ -154,7 +154,7 @@ func (c *connection) dial(f *flight) {
 		return
 	}
 	c.generation++
-	c.fd, c.open, c.began, c.queue = f.fd, false, f.Start, append(c.queue[:0], f)
+	c.fd, c.open, c.dialStart, c.queue = f.fd, false, f.Start, append(c.queue[:0], f)
 	errno = t.sockets.connect(f.fd, f.lane.Target)
 	t.learnSource(f)
 	f.TupleAge = 0 // from here on it is the connection's age
@@ -164,7 +164,7 @@ func (c *connection) dial(f *flight) {
 		return
 	}
 	if errno := t.poller.watch(c.fd, c.token, c.generation); errno != 0 {
-		c.die(death{record.Probe, errnoName(errno)})
+		c.end(failure{record.Probe, errnoName(errno)})
 		return
 	}
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
@@ -185,8 +185,8 @@ func (c *connection) ready(generation int32, events uint32) {
 func (c *connection) connected(events uint32) {
 	t, f := c.long.tcp, c.queue[0]
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 { // see tcp.connected
-		if errno, queued := t.sockets.failure(c.fd); errno != 0 || queued.present() {
-			c.failWith(errno, queued)
+		if errno, queued := t.sockets.handshakeError(c.fd); errno != 0 || queued.present() {
+			c.failHandshake(errno, queued)
 			return
 		}
 	}
@@ -195,14 +195,14 @@ func (c *connection) connected(events uint32) {
 	}
 	f.Connect = t.engine.host.now() - f.Start
 	f.Retrans = t.sockets.retransmits(c.fd)
-	if errno := t.sockets.established(c.fd, f.lane.Target); errno != 0 {
-		c.die(death{record.Probe, errnoName(errno)})
+	if errno := t.sockets.disableErrorQueue(c.fd, f.lane.Target); errno != 0 {
+		c.end(failure{record.Probe, errnoName(errno)})
 		return
 	}
 	c.open = true
-	f.leave()
+	f.unlink()
 	for _, f := range c.queue {
-		if !c.ask(f) {
+		if !c.send(f) {
 			return
 		}
 	}
@@ -212,15 +212,15 @@ func (c *connection) connected(events uint32) {
 }
 
 // ask sends an attempt's request; false means that the connection died of it.
-func (c *connection) ask(f *flight) bool {
+func (c *connection) send(f *flight) bool {
 	t := c.long.tcp
-	f.lane.waiting.add(f, t.engine.host.now()+c.patience())
-	request := t.requestOf(f)
+	f.lane.waiting.add(f, t.engine.host.now()+c.answerTimeout())
+	request := t.requestFor(f)
 	n, errno := sysTransfer(unix.SYS_WRITE, c.fd, request)
 	switch {
 	case errno == unix.EAGAIN || (errno == 0 && n < len(request)):
 		// The peer has stopped reading long ago: the buffer holds thousands of requests.
-		c.die(death{record.ReplyTimeout, DetailFull})
+		c.end(failure{record.ReplyTimeout, DetailFull})
 	case errno != 0:
 		c.failStream(errno)
 	}
@@ -238,59 +238,59 @@ func (c *connection) receive() {
 		case errno != 0:
 			c.failStream(errno)
 		case n == 0:
-			c.die(death{record.Closed, DetailEnd})
+			c.end(failure{record.Closed, DetailEnd})
 		default:
 			c.partial = append(c.partial, t.buffer[:n]...)
-			c.take()
+			c.parseAnswers()
 		}
 	}
 }
 
 // take ends the attempts whose answers are complete.
-func (c *connection) take() {
+func (c *connection) parseAnswers() {
 	for c.fd >= 0 && len(c.partial) > 0 {
 		n, fault := answerLength(c.partial)
 		switch {
 		case len(c.queue) == 0:
-			c.die(death{record.Misrouted, "bytes after the answer"})
+			c.end(failure{record.Misrouted, "bytes after the answer"})
 		case fault != "":
-			c.die(death{record.Misrouted, fault})
+			c.end(failure{record.Misrouted, fault})
 		case n == 0:
 			return // more must come
 		default:
-			c.judge(c.partial[:n])
+			c.endOldest(c.partial[:n])
 			c.partial = append(c.partial[:0], c.partial[min(n, len(c.partial)):]...)
 		}
 	}
 }
 
 // judge ends the oldest attempt with its whole answer.
-func (c *connection) judge(answer []byte) {
+func (c *connection) endOldest(answer []byte) {
 	t, f := c.long.tcp, c.queue[0]
 	who, _, fault := parseReply(answer, false, 0)
 	if fault != "" {
-		c.die(death{record.Misrouted, fault})
+		c.end(failure{record.Misrouted, fault})
 		return
 	}
 	t.identify(f, who)
 	total := t.engine.host.now() - f.Start
-	class, detail := answered(&f.Attempt, &f.lane.Lane, total)
+	class, detail := classifyAnswer(&f.Attempt, &f.lane.Lane, total)
 	if class == record.OK && total-f.Connect > f.lane.StallAfter {
 		class, detail = record.Stalled, DetailSlow
 	}
 	c.queue = append(c.queue[:0], c.queue[1:]...)
-	c.looked = false
+	c.triedFresh = false
 	t.engine.finish(f, class, detail)
 }
 
 // failDial ends a connection whose connect call failed at once.
 func (c *connection) failDial(errno unix.Errno) {
-	_, queued := c.long.tcp.sockets.failure(c.fd)
-	c.failWith(errno, queued)
+	_, queued := c.long.tcp.sockets.handshakeError(c.fd)
+	c.failHandshake(errno, queued)
 }
 
 // failWith ends a connection whose handshake failed.
-func (c *connection) failWith(errno unix.Errno, queued icmp) {
+func (c *connection) failHandshake(errno unix.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
 	}
@@ -303,33 +303,33 @@ func (c *connection) failWith(errno unix.Errno, queued icmp) {
 	if class == record.Reset || class == record.Closed { // established and over before we looked
 		first.Connect = c.long.tcp.engine.host.now() - first.Start
 	}
-	c.die(death{class, detail})
+	c.end(failure{class, detail})
 }
 
 func (c *connection) failStream(errno unix.Errno) {
 	class, detail := classifyStream(errno)
-	c.die(death{class, detail})
+	c.end(failure{class, detail})
 }
 
 // die ends the connection and every attempt that waits on it, or remembers the death for the next one. When it was
 // established, a new one is tried at once.
-func (c *connection) die(d death) {
+func (c *connection) end(d failure) {
 	queue, established := c.queue, c.open
 	c.queue = nil
 	c.close(true)
 	if len(queue) == 0 {
-		c.died = d
+		c.unreported = d
 	}
 	for _, f := range queue {
 		c.long.tcp.engine.finish(f, d.class, d.detail)
 	}
 	if established && d.class.Dropped() {
-		c.long.tcp.engine.look(c.lane, c.source)
+		c.long.tcp.engine.tryFresh(c.lane, c.source)
 	}
 }
 
 // close lets go of the socket. What waits on the connection is the caller's.
 func (c *connection) close(abort bool) {
 	c.long.tcp.sockets.close(c.fd, abort)
-	c.fd, c.open, c.queue, c.partial, c.looked = -1, false, nil, c.partial[:0], false
+	c.fd, c.open, c.queue, c.partial, c.triedFresh = -1, false, nil, c.partial[:0], false
 }

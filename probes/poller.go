@@ -78,20 +78,20 @@ func (p *poller) open() (err error) {
 
 // watch reports every change of fd from now on, once each (edge triggered), with the two numbers as its name.
 func (p *poller) watch(fd int, token, generation int32) unix.Errno {
-	return p.change(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, token, generation)
+	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, token, generation)
 }
 
 // watchInput is watch for sockets that can always be written to, whose room to write is no news.
 func (p *poller) watchInput(fd int, token, generation int32) unix.Errno {
-	return p.change(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN, token, generation)
+	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN, token, generation)
 }
 
 // rename gives a watched socket another name; what is true of it at this moment is reported again.
-func (p *poller) rename(fd int, token, generation int32) unix.Errno {
-	return p.change(unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN|unix.EPOLLRDHUP, token, generation)
+func (p *poller) setToken(fd int, token, generation int32) unix.Errno {
+	return p.control(unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN|unix.EPOLLRDHUP, token, generation)
 }
 
-func (p *poller) change(how, fd int, edges uint32, token, generation int32) unix.Errno {
+func (p *poller) control(how, fd int, edges uint32, token, generation int32) unix.Errno {
 	p.added = unix.EpollEvent{Events: edges | unix.EPOLLET&0xffffffff, Fd: token, Pad: generation}
 	return sysEpollControl(p.epoll, how, fd, &p.added)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // dials is how many new five-tuples a second the lane uses, while nothing fails.
-func (l Lane) dials() float64 {
+func (l Lane) tupleRate() float64 {
 	if l.Protocol == ProtocolTCPNew || l.Protocol == ProtocolUDPFresh {
 		return l.Rate
 	}
@@ -81,7 +81,7 @@ func conntrackReason(lanes []Lane, limits Limits) string {
 		l = l.WithDefaults()
 		kept := conntrackTimeWait
 		switch {
-		case l.datagrams():
+		case l.overUDP():
 			kept = conntrackUDP
 		case l.Close == CloseRST:
 			kept = conntrackClose
@@ -89,7 +89,7 @@ func conntrackReason(lanes []Lane, limits Limits) string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = min(kept, interval) // a five-tuple has one entry, however often it is used
 		}
-		entries += l.dials() * kept.Seconds()
+		entries += l.tupleRate() * kept.Seconds()
 	}
 	if limits.ConntrackMax == 0 || entries <= float64(limits.ConntrackMax)/2 {
 		return ""
@@ -106,7 +106,7 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 	for _, l := range lanes {
 		l = l.WithDefaults()
 		if l.Fresh != 0 {
-			sockets += mostFresh
+			sockets += maxFresh
 		}
 		if l.Protocol == ProtocolTCPLong {
 			sockets += float64(l.Connections)
@@ -124,11 +124,11 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 // portReasons checks that there are enough five-tuples for all lanes that draw from the same sources.
 func portReasons(lanes []Lane) []string {
 	var reasons []string
-	need := map[sources]float64{}
-	var order []sources
+	need := map[sourceRange]float64{}
+	var order []sourceRange
 	for _, l := range lanes {
 		l = l.WithDefaults()
-		from := l.sources()
+		from := l.sourceRange()
 		if _, seen := need[from]; !seen {
 			order = append(order, from)
 		}
@@ -136,7 +136,7 @@ func portReasons(lanes []Lane) []string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			kept = interval
 		}
-		need[from] += l.drawn() * l.dials() * kept.Seconds()
+		need[from] += l.drawsPerAttempt() * l.tupleRate() * kept.Seconds()
 	}
 	for _, from := range order {
 		have := newWalk(from.prefix, 0).length()

@@ -43,7 +43,7 @@ func parseReply(b []byte, ended bool, status int) (who identity, done bool, faul
 	length, fault := parseHead(head, &who)
 	switch {
 	case status != 0:
-		return who.named()
+		return who.validated()
 	case fault != "":
 		return who, true, fault
 	case length > maxReply || len(body) > maxReply:
@@ -58,12 +58,12 @@ func parseReply(b []byte, ended bool, status int) (who identity, done bool, faul
 	if len(who.pod) == 0 {
 		who.pod = bytes.TrimSpace(body)
 	}
-	return who.named()
+	return who.validated()
 }
 
 // named ends an answer whose identity must be one.
-func (who identity) named() (identity, bool, string) {
-	if !wordLike(who.pod) || !wordLike(who.node) || !wordLike(who.generation) {
+func (who identity) validated() (identity, bool, string) {
+	if !validName(who.pod) || !validName(who.node) || !validName(who.generation) {
 		return who, true, "identity is not a name"
 	}
 	return who, true, ""
@@ -112,7 +112,7 @@ func statusFault(b []byte, want int) string {
 		return "not HTTP"
 	}
 	status := b[9:upToStatus]
-	n, ok := number(status)
+	n, ok := parseDecimal(status)
 	switch {
 	case !ok:
 		return "not HTTP"
@@ -135,22 +135,22 @@ func parseHead(head []byte, who *identity) (length int, fault string) {
 		}
 		value = bytes.TrimSpace(value)
 		switch {
-		case is(name, "Content-Length"):
-			n, ok := number(value)
+		case equalFold(name, "Content-Length"):
+			n, ok := parseDecimal(value)
 			if !ok || (length >= 0 && int64(length) != n) {
 				return 0, "malformed length"
 			}
 			length = int(n)
-		case is(name, "Transfer-Encoding"):
+		case equalFold(name, "Transfer-Encoding"):
 			return 0, "chunked answer"
-		case is(name, "X-Hitless-Pod"):
+		case equalFold(name, "X-Hitless-Pod"):
 			who.pod = value
-		case is(name, "X-Hitless-Node"):
+		case equalFold(name, "X-Hitless-Node"):
 			who.node = value
-		case is(name, "X-Hitless-Generation"):
+		case equalFold(name, "X-Hitless-Generation"):
 			who.generation = value
-		case is(name, "X-Hitless-Terminating-Ms"):
-			ms, ok := number(value)
+		case equalFold(name, "X-Hitless-Terminating-Ms"):
+			ms, ok := parseDecimal(value)
 			if !ok {
 				return 0, "malformed terminating time"
 			}
@@ -160,12 +160,12 @@ func parseHead(head []byte, who *identity) (length int, fault string) {
 	return length, ""
 }
 
-func is(name []byte, want string) bool {
+func equalFold(name []byte, want string) bool {
 	return len(name) == len(want) && strings.EqualFold(string(name), want)
 }
 
 // number reads a decimal number of at most 12 digits (thirty years in milliseconds), without allocating.
-func number(b []byte) (int64, bool) {
+func parseDecimal(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 12 {
 		return 0, false
 	}
@@ -181,7 +181,7 @@ func number(b []byte) (int64, bool) {
 
 // wordLike holds for names of pods, nodes and generations (at most 253 bytes, RFC 1123 and a little slack), so that
 // garbage in a body never becomes a backend's name in the record. The empty word passes.
-func wordLike(b []byte) bool {
+func validName(b []byte) bool {
 	if len(b) > 253 {
 		return false
 	}
@@ -195,9 +195,9 @@ func wordLike(b []byte) bool {
 
 // words keeps one string per name that was seen, so that recording an attempt allocates nothing. It is emptied when it
 // grows beyond what a real cluster shows, so that a target that answers with ever new names cannot fill the memory.
-type words map[string]string
+type nameCache map[string]string
 
-func (w words) intern(b []byte) string {
+func (w nameCache) intern(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}

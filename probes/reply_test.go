@@ -88,14 +88,14 @@ func TestReplyOfGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := []byte(okHead + string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
 		b = b[:rapid.IntRange(0, len(b)).Draw(t, "n")]
-		if who, done, fault := parseReply(b, true, 0); done && fault == "" && !wordLike(who.pod) {
+		if who, done, fault := parseReply(b, true, 0); done && fault == "" && !validName(who.pod) {
 			t.Fatalf("%q is taken for a pod's name", who.pod)
 		}
 	})
 }
 
 func TestReplyAllocatesNothing(t *testing.T) {
-	b, w := []byte(answer("web-1", "node-1")), words{}
+	b, w := []byte(answer("web-1", "node-1")), nameCache{}
 	if n := testing.AllocsPerRun(100, func() {
 		who, _, _ := parseReply(b, false, 0)
 		w.intern(who.pod)
@@ -105,7 +105,7 @@ func TestReplyAllocatesNothing(t *testing.T) {
 }
 
 func TestWordsAreBounded(t *testing.T) {
-	w := words{}
+	w := nameCache{}
 	for i := range 100_000 {
 		w.intern(fmt.Append(nil, i))
 	}
@@ -115,8 +115,8 @@ func TestWordsAreBounded(t *testing.T) {
 }
 
 func TestClassifyDial(t *testing.T) {
-	v4 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP, kind: kind, code: code} }
-	v6 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP6, kind: kind, code: code} }
+	v4 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP, typ: kind, code: code} }
+	v6 := func(kind, code uint8) icmp { return icmp{origin: unix.SO_EE_ORIGIN_ICMP6, typ: kind, code: code} }
 	for _, test := range []struct {
 		errno  unix.Errno
 		queued icmp
@@ -186,7 +186,7 @@ func TestAnswered(t *testing.T) {
 		{"after the threshold", record.Attempt{}, Lane{DelayedAfter: second / 2}, second, record.Delayed, DetailSlow},
 		{"at the threshold", record.Attempt{}, Lane{DelayedAfter: second}, second, record.OK, ""},
 	} {
-		if class, detail := answered(&test.attempt, &test.lane, test.total); class != test.class || detail != test.detail {
+		if class, detail := classifyAnswer(&test.attempt, &test.lane, test.total); class != test.class || detail != test.detail {
 			t.Errorf("%s: %v (%s), want %v (%s)", test.name, class, detail, test.class, test.detail)
 		}
 	}

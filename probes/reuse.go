@@ -19,34 +19,34 @@ import (
 // attempt makes a new connection. A RST that comes then is one, and the next attempt is charged with it.
 type reuse struct {
 	tcp   *tcp
-	lanes map[*lane]*keptSocket
+	lanes map[*lane]*keepAlive
 }
 
 func newReuse(e *Engine, p *poller) *reuse {
-	r := &reuse{tcp: newTCP(e, p), lanes: map[*lane]*keptSocket{}}
-	r.tcp.keep = r.over
+	r := &reuse{tcp: newTCP(e, p), lanes: map[*lane]*keepAlive{}}
+	r.tcp.keep = r.endAttempt
 	return r
 }
 
 // keptSocket is the connection that a lane keeps.
-type keptSocket struct {
+type keepAlive struct {
 	reuse      *reuse
 	lane       *lane
 	token      int32
 	generation int32 // counts the connections, so that a late event of an earlier one is known as such
 	fd         int   // -1 while there is none
 	source     netip.AddrPort
-	used       time.Duration // when its last attempt started
-	user       *flight       // the attempt that uses it; nil while it is idle
-	died       death         // while it was idle, and no attempt has told yet
+	lastUsed   time.Duration // when its last attempt started
+	attempt    *flight       // the attempt that uses it; nil while it is idle
+	unreported failure       // while it was idle, and no attempt has told yet
 }
 
 // of returns the lane's kept connection.
-func (r *reuse) of(n *lane) *keptSocket {
+func (r *reuse) connectionOf(n *lane) *keepAlive {
 	k := r.lanes[n]
 	if k == nil {
-		k = &keptSocket{reuse: r, lane: n, fd: -1}
-		k.token = r.tcp.engine.hold(k)
+		k = &keepAlive{reuse: r, lane: n, fd: -1}
+		k.token = r.tcp.engine.register(k)
 		r.lanes[n] = k
 	}
 	return k
@@ -54,22 +54,22 @@ func (r *reuse) of(n *lane) *keptSocket {
 
 // start asks on the kept connection, or on a new one.
 func (r *reuse) start(f *flight) {
-	k := r.of(f.lane)
-	if k.died.class != 0 {
-		f.Source, f.TupleAge = k.source, f.Start-k.used
-		died := k.died
-		k.died = death{}
+	k := r.connectionOf(f.lane)
+	if k.unreported.class != 0 {
+		f.Source, f.TupleAge = k.source, f.Start-k.lastUsed
+		died := k.unreported
+		k.unreported = failure{}
 		r.tcp.engine.finish(f, died.class, died.detail)
 		return
 	}
-	if k.fd < 0 || k.user != nil {
+	if k.fd < 0 || k.attempt != nil {
 		r.tcp.start(f)
 		return
 	}
-	f.fd, f.Source, f.TupleAge = k.fd, k.source, f.Start-k.used
-	k.user, k.used = f, f.Start
+	f.fd, f.Source, f.TupleAge = k.fd, k.source, f.Start-k.lastUsed
+	k.attempt, k.lastUsed = f, f.Start
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
-	request := r.tcp.requestOf(f)
+	request := r.tcp.requestFor(f)
 	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
 	switch {
 	case errno != 0:
@@ -86,14 +86,14 @@ func (r *reuse) expire(f *flight) { r.tcp.expire(f) }
 
 // cancel aborts the attempt's connection.
 func (r *reuse) cancel(f *flight) {
-	if k := r.of(f.lane); k.user == f {
-		k.user, k.fd = nil, -1
+	if k := r.connectionOf(f.lane); k.attempt == f {
+		k.attempt, k.fd = nil, -1
 	}
 	r.tcp.cancel(f)
 }
 
 // leave closes the kept connection, and tells of its death if no attempt has: by one more, charged to the lane's end.
-func (r *reuse) leave(n *lane) {
+func (r *reuse) closeLane(n *lane) {
 	k := r.lanes[n]
 	delete(r.lanes, n)
 	if k == nil {
@@ -103,56 +103,56 @@ func (r *reuse) leave(n *lane) {
 		r.tcp.sockets.close(k.fd, n.Close == CloseRST)
 		k.fd = -1
 	}
-	if k.died.class == 0 {
+	if k.unreported.class == 0 {
 		return
 	}
 	e := r.tcp.engine
 	now := e.host.now()
-	f := e.take(n)
-	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now, Source: k.source, TupleAge: now - k.used}
+	f := e.newFlight(n)
+	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now, Source: k.source, TupleAge: now - k.lastUsed}
 	n.cursor.next++
-	e.finish(f, k.died.class, k.died.detail)
+	e.finish(f, k.unreported.class, k.unreported.detail)
 }
 
 // over decides, for an attempt that ends, what it has seen and whether its connection is kept.
-func (r *reuse) over(f *flight, class record.Class, detail string) (record.Class, string, bool) {
-	k := r.of(f.lane)
+func (r *reuse) endAttempt(f *flight, class record.Class, detail string) (record.Class, string, bool) {
+	k := r.connectionOf(f.lane)
 	good := class == record.OK || class == record.Delayed
 	switch {
-	case k.user == f && good:
-		k.user = nil
-		return class, detail, k.alive()
-	case k.user == f:
-		k.user, k.fd = nil, -1
+	case k.attempt == f && good:
+		k.attempt = nil
+		return class, detail, k.checkIdle()
+	case k.attempt == f:
+		k.attempt, k.fd = nil, -1
 		if (class == record.Reset || class == record.Closed) && len(f.partial) == 0 {
 			class, detail = record.Reset, DetailRetried
 		}
-		k.look(class)
+		k.tryFresh(class)
 		return class, detail, false
 	case !good || k.fd >= 0:
 		return class, detail, false
 	}
-	return class, detail, k.take(f)
+	return class, detail, k.adopt(f)
 }
 
 // take keeps the connection that an attempt made; false means that it is over already.
-func (k *keptSocket) take(f *flight) bool {
+func (k *keepAlive) adopt(f *flight) bool {
 	k.generation++
-	if k.reuse.tcp.poller.rename(f.fd, k.token, k.generation) != 0 {
+	if k.reuse.tcp.poller.setToken(f.fd, k.token, k.generation) != 0 {
 		return false
 	}
-	k.fd, k.source, k.used = f.fd, f.Source, f.Start
-	return k.alive()
+	k.fd, k.source, k.lastUsed = f.fd, f.Source, f.Start
+	return k.checkIdle()
 }
 
 // ready goes on with the attempt that uses the connection, or sees what happens to it while it is idle.
-func (k *keptSocket) ready(generation int32, events uint32) {
+func (k *keepAlive) ready(generation int32, events uint32) {
 	switch {
 	case k.fd < 0 || generation != k.generation:
-	case k.user != nil:
-		k.reuse.tcp.ready(k.user, events)
+	case k.attempt != nil:
+		k.reuse.tcp.ready(k.attempt, events)
 	default:
-		if fd := k.fd; !k.alive() {
+		if fd := k.fd; !k.checkIdle() {
 			k.reuse.tcp.sockets.close(fd, true)
 		}
 	}
@@ -160,7 +160,7 @@ func (k *keptSocket) ready(generation int32, events uint32) {
 
 // alive looks at the idle connection. When it is over it is let go of, and its death is remembered unless it was a proper
 // one; the caller closes the socket.
-func (k *keptSocket) alive() bool {
+func (k *keepAlive) checkIdle() bool {
 	t := k.reuse.tcp
 	n, errno := sysTransfer(unix.SYS_READ, k.fd, t.buffer[:])
 	if errno == unix.EAGAIN {
@@ -169,17 +169,17 @@ func (k *keptSocket) alive() bool {
 	k.fd = -1
 	switch {
 	case errno != 0:
-		k.died.class, k.died.detail = classifyStream(errno)
+		k.unreported.class, k.unreported.detail = classifyStream(errno)
 	case n > 0:
-		k.died = death{record.Misrouted, "bytes after the answer"}
+		k.unreported = failure{record.Misrouted, "bytes after the answer"}
 	}
-	k.look(k.died.class)
+	k.tryFresh(k.unreported.class)
 	return false
 }
 
 // look tries a new connection when the kept one has failed.
-func (k *keptSocket) look(class record.Class) {
+func (k *keepAlive) tryFresh(class record.Class) {
 	if class.Dropped() && class != 0 {
-		k.reuse.tcp.engine.look(k.lane, k.source)
+		k.reuse.tcp.engine.tryFresh(k.lane, k.source)
 	}
 }

@@ -123,7 +123,7 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 		recorder.Event(record.Event{At: at, LegacyKind: kind, Object: object, Text: object, Attrs: attrs})
 	}
 	tell(0, record.KindPhase, "baseline", nil)
-	for _, e := range Injected("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
+	for _, e := range ReplyDropEvents("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
 		recorder.Event(e)
 	}
 	tell(5*time.Second, record.KindPhase, "scenario", nil)

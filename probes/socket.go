@@ -14,12 +14,12 @@ type sockets struct {
 	size    uint32
 	on, off int32
 	linger  unix.Linger
-	nothing *unix.SockFprog // lets no packet through
+	dropAll *unix.SockFprog // lets no packet through
 	scratch [1024]byte      // control messages
 }
 
 func newSockets() *sockets {
-	return &sockets{on: 1, linger: unix.Linger{Onoff: 1}, nothing: dropAll()}
+	return &sockets{on: 1, linger: unix.Linger{Onoff: 1}, dropAll: newDropFilter()}
 }
 
 // open makes a non-blocking socket (kind is SOCK_STREAM or SOCK_DGRAM) whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
@@ -66,7 +66,7 @@ func (s *sockets) connect(fd int, target netip.AddrPort) unix.Errno {
 
 // established makes the socket an ordinary one: with the queue on, an ICMP error on an established connection is fatal
 // at once, while other clients ride it out (tcp_v4_err(), RFC 1122 4.2.3.9).
-func (s *sockets) established(fd int, target netip.AddrPort) unix.Errno {
+func (s *sockets) disableErrorQueue(fd int, target netip.AddrPort) unix.Errno {
 	return s.errorQueue(fd, target, &s.off)
 }
 
@@ -90,7 +90,7 @@ func (s *sockets) local(fd int) netip.AddrPort {
 
 // failure takes what the kernel knows about a failed handshake: the socket's error, then the first ICMP error of its
 // queue. The order matters: taking the last error from the queue clears the socket's (sock_dequeue_err_skb()).
-func (s *sockets) failure(fd int) (unix.Errno, icmp) {
+func (s *sockets) handshakeError(fd int) (unix.Errno, icmp) {
 	value, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
 		return unix.EIO, icmp{}
@@ -108,7 +108,7 @@ func (s *sockets) failure(fd int) (unix.Errno, icmp) {
 }
 
 // returned takes the next ICMP error from the queue with the payload that it brings back; false when the queue is empty.
-func (s *sockets) returned(fd int, buffer []byte) ([]byte, icmp, bool) {
+func (s *sockets) nextError(fd int, buffer []byte) ([]byte, icmp, bool) {
 	for {
 		n, controls, _, _, err := unix.Recvmsg(fd, buffer, s.scratch[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 		if err != nil {

@@ -22,7 +22,7 @@ type tcp struct {
 	engine  *Engine
 	poller  *poller
 	sockets *sockets
-	words   words
+	names   nameCache
 	// keep, if set, may take over the socket of an attempt that ends, and knows better how it ended; see reuse.
 	keep    func(f *flight, class record.Class, detail string) (record.Class, string, bool)
 	buffer  [2 * maxReply]byte
@@ -30,13 +30,13 @@ type tcp struct {
 }
 
 func newTCP(e *Engine, p *poller) *tcp {
-	return &tcp{engine: e, poller: p, sockets: newSockets(), words: words{}}
+	return &tcp{engine: e, poller: p, sockets: newSockets(), names: nameCache{}}
 }
 
 // requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
 // a proxy's log be joined with the attempt. There is no `Connection: close`: it is the client who closes first.
 func requestHead(l Lane) []byte {
-	if l.datagrams() {
+	if l.overUDP() {
 		return datagramHead(l)
 	}
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Path, l.Host, l.ID)
@@ -52,7 +52,7 @@ func (t *tcp) start(f *flight) {
 		t.engine.finish(f, record.Probe, errnoName(errno))
 		return
 	}
-	if errno := t.sockets.deafen(f); errno != 0 {
+	if errno := t.sockets.dropReplies(f); errno != 0 {
 		t.end(f, record.Probe, errnoName(errno))
 		return
 	}
@@ -78,7 +78,7 @@ const portTries = 64
 func (t *tcp) open(f *flight, kind int) (errno unix.Errno, ok bool) {
 	again := f.lane.Policy != PolicyFresh
 	for range portTries {
-		if !t.engine.tuple(f) {
+		if !t.engine.drawTuple(f) {
 			return 0, false
 		}
 		f.fd, errno = t.sockets.open(kind, f.lane.Target, f.Source, again)
@@ -117,8 +117,8 @@ func (t *tcp) connected(f *flight, events uint32) {
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 		// An ICMP error that arrives while the socket is locked (in a lab of one kernel: always, within connect itself)
 		// is queued but leaves the socket in SYN_SENT (tcp_v4_err()); SO_ERROR and the queue tell it all the same.
-		if errno, queued := t.sockets.failure(f.fd); errno != 0 || queued.present() {
-			t.failWith(f, errno, queued)
+		if errno, queued := t.sockets.handshakeError(f.fd); errno != 0 || queued.present() {
+			t.failHandshake(f, errno, queued)
 			return
 		}
 	}
@@ -128,13 +128,13 @@ func (t *tcp) connected(f *flight, events uint32) {
 	now := t.engine.host.now()
 	f.Connect = now - f.Start
 	f.Retrans = t.sockets.retransmits(f.fd)
-	if errno := t.sockets.established(f.fd, f.lane.Target); errno != 0 {
+	if errno := t.sockets.disableErrorQueue(f.fd, f.lane.Target); errno != 0 {
 		t.end(f, record.Probe, errnoName(errno))
 		return
 	}
-	f.leave()
+	f.unlink()
 	f.lane.waiting.add(f, now+f.lane.ReplyDeadline)
-	request := t.requestOf(f)
+	request := t.requestFor(f)
 	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
 	switch {
 	case errno != 0:
@@ -147,7 +147,7 @@ func (t *tcp) connected(f *flight, events uint32) {
 }
 
 // requestOf is an attempt's whole request; it stays valid until the next one.
-func (t *tcp) requestOf(f *flight) []byte {
+func (t *tcp) requestFor(f *flight) []byte {
 	t.request = append(t.request[:0], f.lane.request...)
 	t.request = strconv.AppendUint(t.request, f.Seq, 10)
 	t.request = append(t.request, headEnd...)
@@ -170,7 +170,7 @@ func (t *tcp) receive(f *flight) {
 			f.partial = append(f.partial, answer...)
 			answer = f.partial
 		}
-		if t.judge(f, answer, n == 0) {
+		if t.handleAnswer(f, answer, n == 0) {
 			return
 		}
 		if len(f.partial) == 0 {
@@ -180,7 +180,7 @@ func (t *tcp) receive(f *flight) {
 }
 
 // judge ends the attempt if the answer is complete, wrong, or will never be complete.
-func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
+func (t *tcp) handleAnswer(f *flight, answer []byte, ended bool) bool {
 	who, done, fault := parseReply(answer, ended, f.lane.Status)
 	if !done {
 		if ended {
@@ -193,14 +193,14 @@ func (t *tcp) judge(f *flight, answer []byte, ended bool) bool {
 		return true
 	}
 	t.identify(f, who)
-	class, detail := answered(&f.Attempt, &f.lane.Lane, t.engine.host.now()-f.Start)
+	class, detail := classifyAnswer(&f.Attempt, &f.lane.Lane, t.engine.host.now()-f.Start)
 	t.end(f, class, detail)
 	return true
 }
 
 // identify writes down who answered.
 func (t *tcp) identify(f *flight, who identity) {
-	f.Backend, f.Node, f.Generation = t.words.intern(who.pod), t.words.intern(who.node), t.words.intern(who.generation)
+	f.Backend, f.Node, f.Generation = t.names.intern(who.pod), t.names.intern(who.node), t.names.intern(who.generation)
 	f.Terminating = who.terminating
 }
 
@@ -211,7 +211,7 @@ func (t *tcp) identify(f *flight, who identity) {
 const synLost = 500 * time.Millisecond
 
 // answered names an attempt with a well-formed answer after the time total.
-func answered(a *record.Attempt, l *Lane, total time.Duration) (record.Class, string) {
+func classifyAnswer(a *record.Attempt, l *Lane, total time.Duration) (record.Class, string) {
 	switch {
 	case len(l.Backends) > 0 && a.Backend == "":
 		return record.Misrouted, DetailNoIdentity
@@ -243,12 +243,12 @@ func (t *tcp) expire(f *flight) {
 
 // failDial ends an attempt whose connect call failed at once.
 func (t *tcp) failDial(f *flight, errno unix.Errno) {
-	_, queued := t.sockets.failure(f.fd)
-	t.failWith(f, errno, queued)
+	_, queued := t.sockets.handshakeError(f.fd)
+	t.failHandshake(f, errno, queued)
 }
 
 // failWith ends an attempt whose handshake failed.
-func (t *tcp) failWith(f *flight, errno unix.Errno, queued icmp) {
+func (t *tcp) failHandshake(f *flight, errno unix.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
 	}
@@ -285,4 +285,4 @@ func (t *tcp) end(f *flight, class record.Class, detail string) {
 func (t *tcp) cancel(f *flight) { t.sockets.close(f.fd, true) }
 
 // leave has nothing to do: a connection is part of its attempt.
-func (t *tcp) leave(*lane) {}
+func (t *tcp) closeLane(*lane) {}

@@ -130,7 +130,7 @@ func TestOutcomesOnLoopback(t *testing.T) {
 func TestPortsOfOthersArePassedOver(t *testing.T) {
 	const attempts = 20
 	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 200)
-	walk := newWalk(l.sources().prefix, monotonic(t))
+	walk := newWalk(l.sourceRange().prefix, monotonic(t))
 	taken := map[uint16]bool{}
 	for ahead := *walk; len(taken) < 10; ahead.next(0) { // every second port
 		port := ahead.next(0).Port()
@@ -144,7 +144,7 @@ func TestPortsOfOthersArePassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine.walks[l.sources()] = walk
+	engine.walks[l.sourceRange()] = walk
 	if err := runLane(engine, 0, l, attempts); err != nil || len(got) != attempts {
 		t.Fatalf("%d attempts, want %d (%v)", len(got), attempts, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // FreshFor is how long a fresh lane keeps away from a five-tuple that was used: longer than conntrack's 120 s for a
@@ -85,13 +87,13 @@ func (w *walk) age(now time.Duration) time.Duration {
 	}
 	// The tuple was drawn within this block, so at the latest when the next block began.
 	block := (w.drawn - w.length()) / w.block
-	return max(1, now-w.started[(block+1)%w.ring()])
+	return max(1, now-w.started[(block+1)%w.ringSize()])
 }
 
 // next returns the next tuple of the walk and notes that it is used now.
 func (w *walk) next(now time.Duration) netip.AddrPort {
 	if w.drawn%w.block == 0 {
-		w.note(w.drawn/w.block, now)
+		w.recordBlock(w.drawn/w.block, now)
 	}
 	w.drawn++
 	tuple := netip.AddrPortFrom(nthAddress(w.base, w.address), uint16(firstPort+w.port))
@@ -101,15 +103,15 @@ func (w *walk) next(now time.Duration) netip.AddrPort {
 }
 
 // note keeps when a block of draws began, in a ring that is just longer than one walk.
-func (w *walk) note(block uint64, now time.Duration) {
-	if uint64(len(w.started)) < w.ring() {
+func (w *walk) recordBlock(block uint64, now time.Duration) {
+	if uint64(len(w.started)) < w.ringSize() {
 		w.started = append(w.started, now)
 	} else {
-		w.started[block%w.ring()] = now
+		w.started[block%w.ringSize()] = now
 	}
 }
 
-func (w *walk) ring() uint64 { return w.length()/w.block + 2 }
+func (w *walk) ringSize() uint64 { return w.length()/w.block + 2 }
 
 func nthAddress(base netip.Addr, n uint64) netip.Addr {
 	if base.Is4() {
@@ -132,24 +134,24 @@ func gcd(a, b uint64) uint64 {
 // sources is where lanes take their ends of five-tuples from: a prefix; or, where they have none, the ports of this network
 // namespace, which TCP and UDP have of their own, with the unspecified address: the kernel then chooses the address and keeps
 // the port.
-type sources struct {
-	prefix    netip.Prefix
-	datagrams bool
+type sourceRange struct {
+	prefix netip.Prefix
+	udp    bool
 }
 
-func (l Lane) sources() sources {
+func (l Lane) sourceRange() sourceRange {
 	if l.SourcePrefix.IsValid() {
-		return sources{prefix: l.SourcePrefix.Masked()}
+		return sourceRange{prefix: l.SourcePrefix.Masked()}
 	}
 	unspecified := netip.IPv6Unspecified()
 	if l.Target.Addr().Is4() {
 		unspecified = netip.IPv4Unspecified()
 	}
-	return sources{netip.PrefixFrom(unspecified, unspecified.BitLen()), l.datagrams()}
+	return sourceRange{netip.PrefixFrom(unspecified, unspecified.BitLen()), l.overUDP()}
 }
 
 // shared reports whether other programs take ports there as well.
-func (s sources) shared() bool { return s.prefix.Addr().IsUnspecified() }
+func (s sourceRange) shared() bool { return s.prefix.Addr().IsUnspecified() }
 
 // source gives each attempt of a lane its end of the five-tuple.
 type source interface {
@@ -196,3 +198,53 @@ func (s *reuseSource) next(k uint64, now time.Duration) (netip.AddrPort, time.Du
 	s.used[i] = now
 	return s.tuples[i], age, true
 }
+
+// evenSource draws from a walk, and skips tuples until one has the wanted hash. The attempts want the nodes' shares of the
+// hash's range one after the other, so that each node has its turn after as many attempts as there are nodes. Within a
+// share they move by the golden ratio from round to round: when some of the nodes are out of the balancer, the bounds between
+// the larger shares of the others lie anywhere, and no node may be passed over again and again.
+type spreadSource struct {
+	fresh      freshSource
+	target     netip.AddrPort
+	seed       uint32
+	nodes      int
+	sameNodeAs netip.AddrPort // when valid: go the way of this one, whatever the attempt's number
+}
+
+const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+
+// spreadTries bounds the search, in multiples of the tuples that it takes on average; one in 10^13 needs more, and then takes
+// what comes.
+const spreadTries = 32
+
+// spreadWithin is how far a hash may be from the wanted one: 1/64 of the range, so that 32 tuples are drawn for one on
+// average, or with many nodes a quarter of a share.
+func spreadWithin(nodes int) uint32 { return uint32(min(1<<26, 1<<32/(4*uint64(nodes)))) }
+
+func (s spreadSource) next(k uint64, now time.Duration) (tuple netip.AddrPort, age time.Duration, ok bool) {
+	n := uint64(s.nodes)
+	share := 1 << 32 / n
+	moved := share / 2 * (k / n * golden >> 32) >> 32 // in the middle half: the quarters beside it are what a hash may be off
+	want, within := uint32(k%n*share+share/4+moved), spreadWithin(s.nodes)
+	if s.sameNodeAs.IsValid() {
+		want = record.FlowHash(s.sameNodeAs, s.target, s.seed)
+	}
+	for range spreadTries * int(expectedDraws(s.nodes)) {
+		tuple, age, ok = s.fresh.next(k, now)
+		// The sum wraps, as the range does.
+		if !ok || record.FlowHash(tuple, s.target, s.seed)-want+within < 2*within {
+			break
+		}
+	}
+	return tuple, age, ok
+}
+
+// drawn is how many tuples of its walk a lane uses for one attempt, on average.
+func (l Lane) drawsPerAttempt() float64 {
+	if l.SpreadSeed == 0 {
+		return 1
+	}
+	return expectedDraws(l.SpreadNodes)
+}
+
+func expectedDraws(nodes int) float64 { return 1 << 32 / (2 * float64(spreadWithin(nodes))) }

@@ -64,9 +64,9 @@ func TestDatagramOutcomes(t *testing.T) {
 		{name: "no identity", server: func(number string, say func(string)) { say(number) }, class: record.Misrouted, detail: DetailNoIdentity},
 		{name: "another pod", server: identified("db-1"), class: record.Misrouted, detail: DetailBackend},
 		{name: "another lane's answer", server: func(_ string, say func(string)) { say("9/0 web-1 node-1 abc 0") },
-			class: record.Misrouted, detail: DetailOther},
+			class: record.Misrouted, detail: DetailOtherAttempt},
 		{name: "a number never sent", server: func(_ string, say func(string)) { say("1/99999 web-1 node-1 abc 0") },
-			class: record.Misrouted, detail: DetailOther},
+			class: record.Misrouted, detail: DetailOtherAttempt},
 		{name: "garbage", server: func(_ string, say func(string)) { say("hello, who is there?") }, class: record.Misrouted, detail: "not an answer"},
 		{name: "silence", server: func(string, func(string)) {}, change: quick, class: record.ReplyTimeout},
 		{name: "late", server: func(number string, say func(string)) {
@@ -124,7 +124,7 @@ func TestSecondAndLateAnswersAreTold(t *testing.T) {
 		}
 		details[a.Detail]++
 	}
-	if details[DetailTwice] != 1 || details[DetailTooLate] != 1 {
+	if details[DetailDuplicate] != 1 || details[DetailTooLate] != 1 {
 		t.Errorf("details %v, want each of the two once", details)
 	}
 }
@@ -172,7 +172,7 @@ func TestDeafDatagrams(t *testing.T) {
 	l.ReplyDeadline = 300 * time.Millisecond
 	begin := w.now(t) + 100*time.Millisecond
 	from, until := begin+103*time.Millisecond, begin+203*time.Millisecond
-	for _, err := range []error{w.Start(l, begin), w.Deafen(l.ID, from, until), w.Stop(l.ID, begin+400*time.Millisecond)} {
+	for _, err := range []error{w.Start(l, begin), w.DropReplies(l.ID, from, until), w.Stop(l.ID, begin+400*time.Millisecond)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestParseDatagramReadsAnything(t *testing.T) {
 		b := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 80),
 			rapid.Map(rapid.StringMatching(`(attempt |echo )?[0-9]{1,6}/[0-9]{1,22}( [a-z0-9-]{1,20} [a-z-]{1,9} [a-z0-9]{1,9} [0-9]{1,14})?`),
 				func(s string) []byte { return []byte(s) })).Draw(t, "answer")
-		if _, who, fault := parseDatagram(b, 7); fault == "" && (!wordLike(who.pod) || !wordLike(who.node)) {
+		if _, who, fault := parseDatagram(b, 7); fault == "" && (!validName(who.pod) || !validName(who.node)) {
 			t.Fatalf("%q names %q on %q", b, who.pod, who.node)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -20,13 +21,13 @@ import (
 //	{"deafen":1,"atNs":2000000000,"untilNs":2020000000}
 //	{"stop":1,"atNs":60000000000}
 type order struct {
-	Base    *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
-	Seed    *int64  `json:"seed,omitempty"`
-	Start   *Lane   `json:"start,omitempty"`
-	Stop    *uint16 `json:"stop,omitempty"`   // a lane's id
-	Deafen  *uint16 `json:"deafen,omitempty"` // likewise
-	AtNs    *int64  `json:"atNs,omitempty"`   // offset in the run
-	UntilNs *int64  `json:"untilNs,omitempty"`
+	Base        *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
+	Seed        *int64  `json:"seed,omitempty"`
+	Start       *Lane   `json:"start,omitempty"`
+	Stop        *uint16 `json:"stop,omitempty"`   // a lane's id
+	DropReplies *uint16 `json:"deafen,omitempty"` // likewise
+	AtNs        *int64  `json:"atNs,omitempty"`   // offset in the run
+	UntilNs     *int64  `json:"untilNs,omitempty"`
 }
 
 // Orders writes the input of a worker. It is not safe for concurrent use.
@@ -55,9 +56,9 @@ func (o *Orders) Stop(id uint16, at time.Duration) error {
 }
 
 // Deafen puts a known fault on a lane, see Engine.Deafen.
-func (o *Orders) Deafen(id uint16, from, until time.Duration) error {
+func (o *Orders) DropReplies(id uint16, from, until time.Duration) error {
 	at, end := int64(from), int64(until)
-	return o.write(order{Deafen: &id, AtNs: &at, UntilNs: &end})
+	return o.write(order{DropReplies: &id, AtNs: &at, UntilNs: &end})
 }
 
 func (o *Orders) write(line order) error {
@@ -89,7 +90,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	obeyed := make(chan error, 1)
 	go func() {
-		obeyed <- obey(ctx, engine, lines)
+		obeyed <- runOrders(ctx, engine, lines)
 		engine.Close()
 	}()
 	ran := engine.Run(ctx)
@@ -146,7 +147,7 @@ func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err e
 	case <-ctx.Done():
 		return 0, 0, context.Cause(ctx)
 	}
-	o, err := first.order()
+	o, err := first.parse()
 	if err == nil && (o.Base == nil || o.Seed == nil || o.Start != nil || o.Stop != nil) {
 		err = fmt.Errorf(`the first order is %q, want {"base":NANOSECONDS,"seed":N}`, first.text)
 	}
@@ -157,14 +158,14 @@ func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err e
 }
 
 // obey gives the orders to the engine until they end or one cannot be obeyed.
-func obey(ctx context.Context, engine *Engine, lines <-chan line) error {
+func runOrders(ctx context.Context, engine *Engine, lines <-chan line) error {
 	for {
 		select {
 		case l, open := <-lines:
 			if !open {
 				return nil
 			}
-			if err := l.obey(engine); err != nil {
+			if err := l.apply(engine); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -173,25 +174,25 @@ func obey(ctx context.Context, engine *Engine, lines <-chan line) error {
 	}
 }
 
-func (l line) obey(engine *Engine) error {
-	o, err := l.order()
+func (l line) apply(engine *Engine) error {
+	o, err := l.parse()
 	switch {
 	case err != nil:
 		return err
-	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.verbs() != 1 || (o.Deafen != nil) != (o.UntilNs != nil):
+	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.count() != 1 || (o.DropReplies != nil) != (o.UntilNs != nil):
 		return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"deafen":ID,"atNs":N,"untilNs":N} nor {"stop":ID,"atNs":N}`, l.text)
 	case o.Start != nil:
 		return engine.Start(*o.Start, time.Duration(*o.AtNs))
-	case o.Deafen != nil:
-		return engine.Deafen(*o.Deafen, time.Duration(*o.AtNs), time.Duration(*o.UntilNs))
+	case o.DropReplies != nil:
+		return engine.DropReplies(*o.DropReplies, time.Duration(*o.AtNs), time.Duration(*o.UntilNs))
 	}
 	return engine.Stop(*o.Stop, time.Duration(*o.AtNs))
 }
 
 // verbs counts what the order asks for; it may be one thing only.
-func (o order) verbs() int {
+func (o order) count() int {
 	n := 0
-	for _, asked := range [...]bool{o.Start != nil, o.Stop != nil, o.Deafen != nil} {
+	for _, asked := range [...]bool{o.Start != nil, o.Stop != nil, o.DropReplies != nil} {
 		if asked {
 			n++
 		}
@@ -199,7 +200,7 @@ func (o order) verbs() int {
 	return n
 }
 
-func (l line) order() (order, error) {
+func (l line) parse() (order, error) {
 	if l.err != nil {
 		return order{}, l.err
 	}
@@ -228,10 +229,10 @@ func newSink(out io.Writer, cancel context.CancelCauseFunc) *sink {
 	return s
 }
 
-func (s *sink) record(a record.Attempt) { s.check(s.writer.Write(a)) }
-func (s *sink) flush()                  { s.check(s.writer.Flush()) }
+func (s *sink) record(a record.Attempt) { s.cancelOn(s.writer.Write(a)) }
+func (s *sink) flush()                  { s.cancelOn(s.writer.Flush()) }
 
-func (s *sink) check(err error) {
+func (s *sink) cancelOn(err error) {
 	if err != nil {
 		s.cancel(err)
 	}
@@ -247,4 +248,77 @@ func (s *sink) close() error {
 		return fmt.Errorf("writing attempts: %w", err)
 	}
 	return nil
+}
+
+// spoolLimit is what may wait for a slow reader: some 600,000 attempts.
+const spoolLimit = 64 << 20
+
+// spool is a writer that never blocks: a goroutine passes the bytes on. It fails when the reader does, and when more
+// than spoolLimit waits.
+type spool struct {
+	out     io.Writer
+	mu      sync.Mutex
+	waiting []byte
+	err     error // the first; it sticks
+	closed  bool
+	changed *sync.Cond
+	done    chan struct{}
+}
+
+func newSpool(out io.Writer) *spool {
+	s := &spool{out: out, done: make(chan struct{})}
+	s.changed = sync.NewCond(&s.mu)
+	go s.copy()
+	return s
+}
+
+// Write takes all of p, or fails.
+func (s *spool) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && len(s.waiting)+len(p) > spoolLimit {
+		s.err = fmt.Errorf("nobody reads: %d bytes wait", len(s.waiting))
+		s.changed.Signal()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	s.waiting = append(s.waiting, p...)
+	s.changed.Signal()
+	return len(p), nil
+}
+
+// pass moves what waits to the reader, with two buffers that change places.
+func (s *spool) copy() {
+	defer close(s.done)
+	var moving []byte
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for len(s.waiting) == 0 && !s.closed && s.err == nil {
+			s.changed.Wait()
+		}
+		if len(s.waiting) == 0 || s.err != nil {
+			return
+		}
+		moving, s.waiting = s.waiting, moving[:0]
+		s.mu.Unlock()
+		_, err := s.out.Write(moving)
+		s.mu.Lock()
+		if err != nil && s.err == nil {
+			s.err = err
+		}
+	}
+}
+
+// close passes on what waits and returns the first error.
+func (s *spool) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.changed.Signal()
+	s.mu.Unlock()
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }

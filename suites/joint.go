@@ -74,7 +74,7 @@ var _ = ginkgo.ReportAfterSuite("the joint report", func(r ginkgo.Report) {
 })
 
 // jointOf is a run's part of the joint report. One that came to no good end is in it as invalid.
-func jointOf(o run.Options, result *run.Result) JointRun {
+func newJointRun(o run.Options, result *run.Result) JointRun {
 	j := JointRun{Scenario: o.Scenario, Subject: o.Subject, ComparedRun: reports.InvalidRun(o.Seed, "", "")}
 	if result == nil || result.Report == nil {
 		return j

@@ -45,7 +45,7 @@ func TestAJointReportIsReadAsItWasWritten(t *testing.T) {
 
 // A run that came to no good end is in the report, or a table of nothing but passes would be one of those that lived.
 func TestARunWithoutAResultIsInvalid(t *testing.T) {
-	if j := jointOf(run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled"}, Seed: 7}, nil); j.Verdict != reports.Invalid || j.Subject != "bundled" || j.Seed != 7 {
+	if j := newJointRun(run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled"}, Seed: 7}, nil); j.Verdict != reports.Invalid || j.Subject != "bundled" || j.Seed != 7 {
 		t.Errorf("got %+v", j)
 	}
 }

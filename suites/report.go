@@ -26,7 +26,7 @@ func (f *Future) Report() (*reports.Report, error) {
 	if err := reports.CheckAgreement(history, r); err != nil {
 		return r, err
 	}
-	return r, Explained(r)
+	return r, CheckExplained(r)
 }
 
 // Runs are the runs of a suite by name.
@@ -66,11 +66,29 @@ func Lane(r *reports.Report, name string) (reports.LaneReport, error) {
 
 // When is the time, in seconds from the start of the run, of the first event after a time that is of the kind, on the node, and has
 // the words in its text.
-func When(r *reports.Report, after float64, kind record.Kind, node, words string) (float64, error) {
+func EventTime(r *reports.Report, after float64, kind record.Kind, node, words string) (float64, error) {
 	for _, e := range r.Events {
 		if e.At > after && e.Kind == kind && e.Node == node && strings.Contains(e.Text, words) {
 			return e.At, nil
 		}
 	}
 	return 0, fmt.Errorf("no event %s on %q after +%.3f s has %q in its text", kind, node, after, words)
+}
+
+// Explained returns an error when events explain less than 95 % of what a run lost; it names the outages that nothing explains.
+func CheckExplained(r *reports.Report) error {
+	const least = 0.95
+	if 1-r.Unexplained.Share >= least {
+		return nil
+	}
+	var outages []string
+	for _, l := range r.Lanes {
+		for _, o := range l.Outages {
+			if o.Cause.Event == "" {
+				outages = append(outages, fmt.Sprintf("%s at +%.3f s over %q: %v", l.Name, o.From, o.Node, o.Classes))
+			}
+		}
+	}
+	return fmt.Errorf("events explain %.1f %% of %d lost connections, want %.0f %%: %s", 100*(1-r.Unexplained.Share),
+		r.Totals.Dropped+r.Totals.Delayed, 100*least, strings.Join(outages, "; "))
 }

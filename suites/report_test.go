@@ -2,6 +2,7 @@ package suites
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/record"
@@ -47,10 +48,26 @@ func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
 	if l, err := Lane(r, "udp-fresh"); err == nil {
 		t.Errorf("got %+v, want an error", l)
 	}
-	if at, err := When(r, 1, record.KindPod, "node-1", " ready"); err != nil || at != 5 {
+	if at, err := EventTime(r, 1, record.KindPod, "node-1", " ready"); err != nil || at != 5 {
 		t.Errorf("got %v and %v, want 5", at, err)
 	}
-	if at, err := When(r, 5, record.KindPod, "node-1", " ready"); err == nil {
+	if at, err := EventTime(r, 5, record.KindPod, "node-1", " ready"); err == nil {
 		t.Errorf("got %v, want an error", at)
+	}
+}
+
+func TestExplained(t *testing.T) {
+	r := &reports.Report{Totals: reports.Totals{Dropped: 100}, Lanes: []reports.LaneReport{{Name: "tcp-new", Outages: []reports.OutageReport{
+		{From: 3, Node: "node-1", Cause: reports.CauseReport{Event: "pod exited"}, Classes: map[string]int{"refused": 94}},
+		{From: 7, Node: "node-2", Classes: map[string]int{"reset": 6}}}}}}
+	for share, want := range map[float64]bool{0: true, 0.05: true, 0.06: false, 1: false} {
+		r.Unexplained.Share = share
+		err := CheckExplained(r)
+		if (err == nil) != want {
+			t.Errorf("%v unexplained: %v", share, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "+7.000 s") || strings.Contains(err.Error(), "+3.000 s")) {
+			t.Errorf("the outages are not those that nothing explains: %v", err)
+		}
 	}
 }

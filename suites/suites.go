@@ -30,7 +30,7 @@ var Smoke = ginkgo.Label(smoke)
 const smoke = "smoke"
 
 // Whole says whether more is asked for than specs with a label: the runs that only those without need are not begun otherwise.
-func Whole() bool { return Selected(ginkgo.Label()) }
+func RunsUnlabeled() bool { return Selected(ginkgo.Label()) }
 
 // A smoke spec that skips has seen nothing, and its suite fails.
 var _ = ginkgo.ReportAfterSuite("no smoke spec skips", func(r ginkgo.Report) {
@@ -107,7 +107,7 @@ func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
 	begun.Unlock()
 	go func() {
 		defer close(f.done)
-		defer func() { f.joint = jointOf(o, f.result) }()
+		defer func() { f.joint = newJointRun(o, f.result) }()
 		if o.Program, f.err = Program(); f.err != nil {
 			return
 		}

@@ -45,8 +45,8 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			if err := fillSession(&o, cmd, "probe", args, source); err != nil {
 				return err
 			}
-			o.Say = newScreen(cmd.ErrOrStderr()).message
-			o.Second = secondsTo(cmd.ErrOrStderr())
+			o.Progress = newScreen(cmd.ErrOrStderr()).message
+			o.OnSecond = secondsTo(cmd.ErrOrStderr())
 			result, err := site.Execute(cmd.Context(), &site.Machine{Options: o})
 			if err != nil {
 				return err

@@ -34,13 +34,13 @@ func fleetTable(string) (string, error) {
 	}{
 		{"attempts per second", func(w, r float64) string { return number(w * r) }},
 		{"detection floor of a lane", func(_, r float64) string { return (time.Duration(2/r*1000) * time.Millisecond).String() }},
-		{"each worker is polled every", func(w, _ float64) string { return fleet.Pace(int(w)).String() }},
-		{"polls per second through the API server", func(w, _ float64) string { return number(w / fleet.Pace(int(w)).Seconds()) }},
+		{"each worker is polled every", func(w, _ float64) string { return fleet.PollInterval(int(w)).String() }},
+		{"polls per second through the API server", func(w, _ float64) string { return number(w / fleet.PollInterval(int(w)).Seconds()) }},
 		{"bytes through the API server for each attempt", func(float64, float64) string { return number(passedEach) }},
 		{"bytes per second through the API server", func(w, r float64) string { return size(w * r * passedEach) }},
-		{"attempts that a worker keeps between polls", func(w, r float64) string { return number(r * fleet.Pace(int(w)).Seconds()) }},
+		{"attempts that a worker keeps between polls", func(w, r float64) string { return number(r * fleet.PollInterval(int(w)).Seconds()) }},
 		{"memory of a worker for them", func(w, r float64) string {
-			return size(r * fleet.Pace(int(w)).Seconds() * float64(unsafe.Sizeof(record.Attempt{})))
+			return size(r * fleet.PollInterval(int(w)).Seconds() * float64(unsafe.Sizeof(record.Attempt{})))
 		}},
 		{"bytes of history for each attempt", func(float64, float64) string { return number(historyEach) }},
 		{"history of an hour", func(w, r float64) string { return size(w * r * 3600 * historyEach) }},

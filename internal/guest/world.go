@@ -256,17 +256,17 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 }
 
 // places are the namespaces whose conntrack tables the probes fill.
-func places(n *topology.Network) []probes.Place {
-	all := []probes.Place{placeOf(n.Client), placeOf(n.Balancer)}
+func places(n *topology.Network) []probes.Namespace {
+	all := []probes.Namespace{placeOf(n.Client), placeOf(n.Balancer)}
 	for _, node := range n.Nodes {
 		all = append(all, placeOf(node.Namespace))
 	}
 	return all
 }
 
-func placeOf(ns *topology.Namespace) probes.Place {
-	return probes.Place{Name: ns.Name, Tracked: func() (n int, err error) {
-		err = ns.Do(func() (inner error) { n, inner = probes.TrackedHere(); return inner })
+func placeOf(ns *topology.Namespace) probes.Namespace {
+	return probes.Namespace{Name: ns.Name, CountConntrack: func() (n int, err error) {
+		err = ns.Do(func() (inner error) { n, inner = probes.CountConntrack(); return inner })
 		return n, err
 	}}
 }

@@ -30,7 +30,7 @@ type Config struct {
 	Sources     netip.Prefix
 	SpreadSeed  uint32
 	SpreadNodes int
-	Places      []probes.Place // the namespaces whose conntrack tables the attempts fill
+	Places      []probes.Namespace // the namespaces whose conntrack tables the attempts fill
 	// Limits returns the limits of the worker's namespace; this process's when nil.
 	Limits func() (probes.Limits, error)
 	// Begins is called for each measured lane, Measured for each attempt on one, one at a time. Either may be nil.
@@ -113,7 +113,7 @@ func (p *Prober) record(attempts io.Reader) error {
 		}
 		p.cfg.Record.Attempt(a)
 		p.count(a)
-		p.guards.Look(a.Start + a.Total)
+		p.guards.Check(a.Start + a.Total)
 	}
 }
 
@@ -157,7 +157,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	if lane.Policy == probes.PolicyFresh && s.Node == "" {
 		lane.SpreadSeed, lane.SpreadNodes = p.cfg.SpreadSeed, p.cfg.SpreadNodes
 	}
-	if lane.Keeps() {
+	if lane.KeepsConnections() {
 		lane.Fresh = p.registerControl()
 	}
 	if s.Terminated {

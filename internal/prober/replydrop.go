@@ -25,14 +25,14 @@ func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 	}
 	from := d.cfg.Now() + lead
 	until := from + f.For
-	if err := d.send(func() error { return d.orders.Deafen(id, from, until) }); err != nil {
+	if err := d.send(func() error { return d.orders.DropReplies(id, from, until) }); err != nil {
 		return err
 	}
 	// The next fault begins after the last attempt that this one can affect, see probes.Engine.Deafen.
 	if err := clock.Sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
 		return err
 	}
-	for _, e := range probes.Injected(name, f.ID, from, until) {
+	for _, e := range probes.ReplyDropEvents(name, f.ID, from, until) {
 		d.cfg.Record.Event(e)
 	}
 	return nil

@@ -59,8 +59,8 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 }
 
 func (r *Cluster) startProber(programs *procs.Supervisor, w *record.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
-	here := probes.Place{Name: "this machine", Tracked: probes.TrackedHere}
-	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Place{here},
+	here := probes.Namespace{Name: "this machine", CountConntrack: probes.CountConntrack}
+	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Namespace{here},
 		Measured: prober.Measurements(time.Second, r.report)},
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return programs.Start(procs.Spec{Name: "probe-worker", Path: r.Program, Args: []string{probes.WorkerName, "--short-turns"}, Stdin: in, Stdout: out})

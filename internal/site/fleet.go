@@ -124,7 +124,7 @@ func (w fleetTransport) Workers(ctx context.Context) ([]fleet.Member, error) {
 }
 
 // Ask sends a request to a pod.
-func (w fleetTransport) Ask(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
+func (w fleetTransport) Send(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
 	query := map[string]string{}
 	for key, values := range r.Query() {
 		query[key] = values[0]
@@ -188,7 +188,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	if f.Everywhere {
 		wanted = len(r.facts.Nodes)
 	}
-	p.collector, err = fleet.New(fleet.Config{Way: fleetTransport{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
+	p.collector, err = fleet.New(fleet.Config{Transport: fleetTransport{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
 		FirstLane: fleetLane, Attrs: map[string]string{"service": l.Service, "local": "false"}})
 	if err != nil {
 		return err

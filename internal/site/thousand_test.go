@@ -91,7 +91,7 @@ func (e *playedEngine) truly(own time.Duration) time.Time {
 }
 
 func (e *playedEngine) Start(l probes.Lane, at time.Duration) error {
-	e.gap, e.first = l.Gap(), at
+	e.gap, e.first = l.Interval(), at
 	e.start <- record.Attempt{Lane: l.ID, Intended: at, Start: at + 40*time.Microsecond, Connect: 400 * time.Microsecond, Total: time.Millisecond,
 		Class: record.OK, Source: e.source, Backend: "web-7d4b9c9f6d-x2x7k", Node: "node-0007", Generation: "7d4b9c9f6d"}
 	return nil
@@ -271,7 +271,7 @@ func (n *nation) spawn(number int, template *corev1.PodTemplateSpec) {
 	listener := n.net.listen(host + ":" + strconv.Itoa(fleetPort))
 	go func() {
 		defer close(p.ended)
-		_ = fleet.ServeBy(ctx, listener, lane, func(_ string, recorder func(record.Attempt)) (fleet.Engine, error) {
+		_ = fleet.ServeWith(ctx, listener, lane, func(_ string, recorder func(record.Attempt)) (fleet.Engine, error) {
 			p.engine.record = recorder
 			return p.engine, nil
 		})

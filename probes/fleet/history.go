@@ -12,56 +12,56 @@ import (
 type history struct {
 	Member
 	incarnation string
-	heard       time.Duration // when it was heard for the first time
-	asked       time.Duration // when it was asked last
+	firstHeard  time.Duration // when it was heard for the first time
+	lastRequest time.Duration // when it was asked last
 
-	lane   uint16 // its number in the record; 0 until it was to run
-	told   time.Duration
-	clock  offset
-	stated time.Duration // bound of the clock, as the record has it; 0 for none
-	began  bool
-	begin  time.Duration // of its lane, by its own clock
+	lane        uint16 // its number in the record; 0 until it was to run
+	declared    time.Duration
+	clock       offset
+	statedBound time.Duration // bound of the clock, as the record has it; 0 for none
+	began       bool
+	begin       time.Duration // of its lane, by its own clock
 
-	next  uint64              // the first of its records that has not come
-	low   uint64              // the first of the lane's numbers that has not come
-	above map[uint64]struct{} // numbers above that have
+	next          uint64              // the first of its records that has not come
+	nextSeq       uint64              // the first of the lane's numbers that has not come
+	receivedAbove map[uint64]struct{} // numbers above that have
 
-	state    string
-	reached  bool
-	done     bool          // it has ended, and everything of it has come
-	why      string        // it ended before it was to
-	replaced time.Duration // when another process stood in its place; 0 while none does
-	robbed   bool          // somebody else has acknowledged what we did not have
-	gone     bool          // nobody of its name will ever answer again
-	trouble  error         // with which the last question failed
-	silent   time.Duration // since when it has not answered; 0 while it does
+	state            string
+	reached          bool
+	done             bool          // it has ended, and everything of it has come
+	endReason        string        // it ended before it was to
+	replacedAt       time.Duration // when another process stood in its place; 0 while none does
+	fetchedElsewhere bool          // somebody else has acknowledged what we did not have
+	gone             bool          // nobody of its name will ever answer again
+	lastErr          error         // with which the last question failed
+	silentSince      time.Duration // since when it has not answered; 0 while it does
 }
 
 // over reports whether nothing more is to be expected of it.
-func (h *history) over() bool { return h.done || h.robbed || h.replaced > 0 || h.gone }
+func (h *history) finished() bool { return h.done || h.fetchedElsewhere || h.replacedAt > 0 || h.gone }
 
 // request is the next question to it.
 func (h *history) request(number uint64, do string) Request {
-	return Request{Incarnation: h.incarnation, Number: number, From: h.next, Do: do}
+	return Request{Incarnation: h.incarnation, Number: number, From: h.next, Command: do}
 }
 
 // see takes note of what an answer says of the worker and its clock.
-func (h *history) see(a answer, asked, answered time.Duration) {
-	h.clock.compare(asked, answered, a.Now)
-	h.state, h.trouble, h.silent, h.gone = a.State, nil, 0, false
+func (h *history) update(a answer, asked, answered time.Duration) {
+	h.clock.update(asked, answered, a.Now)
+	h.state, h.lastErr, h.silentSince, h.gone = a.State, nil, 0, false
 	h.reached = h.reached || a.Reached
 	if a.State != stateWaiting && a.Begin > 0 {
 		h.began, h.begin = true, a.Begin
 	}
-	if a.Why != "" {
-		h.why = a.Why
+	if a.EndReason != "" {
+		h.endReason = a.EndReason
 	}
 }
 
 // take returns the records of an answer that are new, by the run's clock, and how far that may be off.
-func (h *history) take(a answer) (fresh []record.Attempt, bound time.Duration) {
+func (h *history) accept(a answer) (fresh []record.Attempt, bound time.Duration) {
 	if a.First != h.next {
-		h.robbed = true
+		h.fetchedElsewhere = true
 		return nil, 0
 	}
 	shift := h.clock.best()
@@ -70,62 +70,62 @@ func (h *history) take(a answer) (fresh []record.Attempt, bound time.Duration) {
 		r.Lane, r.Intended, r.Start = h.lane, r.Intended+shift, r.Start+shift
 		fresh = append(fresh, r)
 		h.next++
-		h.mark(r.Seq)
+		h.markReceived(r.Seq)
 	}
 	h.done = h.done || a.State == stateEnded && h.next == a.Total
 	return fresh, bound
 }
 
 // mark notes that one of the lane's numbers has come.
-func (h *history) mark(seq uint64) {
-	if seq < h.low {
+func (h *history) markReceived(seq uint64) {
+	if seq < h.nextSeq {
 		return
 	}
-	if h.above == nil {
-		h.above = map[uint64]struct{}{}
+	if h.receivedAbove == nil {
+		h.receivedAbove = map[uint64]struct{}{}
 	}
-	h.above[seq] = struct{}{}
+	h.receivedAbove[seq] = struct{}{}
 	for {
-		if _, come := h.above[h.low]; !come {
+		if _, come := h.receivedAbove[h.nextSeq]; !come {
 			return
 		}
-		delete(h.above, h.low)
-		h.low++
+		delete(h.receivedAbove, h.nextSeq)
+		h.nextSeq++
 	}
 }
 
 // gap states what is missing of it, if anything may be: from the first attempt that has not come, by its schedule, until the
 // process was certainly gone, or the end.
-func (h *history) gap(every, end time.Duration) (record.Event, bool) {
-	if h.lane == 0 || h.done && h.why == "" {
+func (h *history) missingRecord(every, end time.Duration) (record.Event, bool) {
+	if h.lane == 0 || h.done && h.endReason == "" {
 		return record.Event{}, false
 	}
-	from := h.told
+	from := h.declared
 	if h.began {
-		from = h.begin + time.Duration(h.low)*every + h.clock.best()
+		from = h.begin + time.Duration(h.nextSeq)*every + h.clock.best()
 		from -= h.clock.bound((from - h.clock.at).Abs()) // its last exchange may be long after that attempt, or before
 	}
 	to := end
-	if h.replaced > 0 {
-		to = h.replaced
+	if h.replacedAt > 0 {
+		to = h.replacedAt
 	}
 	from = min(max(from, 0), to)
-	return record.Event{At: end, LegacyKind: record.KindMissingRecord, Node: h.Node, Object: h.Name, Text: h.fate(),
+	return record.Event{At: end, LegacyKind: record.KindMissingRecord, Node: h.Node, Object: h.Name, Text: h.missingReason(),
 		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "fromNs": strconv.FormatInt(int64(from), 10),
-			"toNs": strconv.FormatInt(int64(to), 10), "seq": strconv.FormatUint(h.low, 10)}}, true
+			"toNs": strconv.FormatInt(int64(to), 10), "seq": strconv.FormatUint(h.nextSeq, 10)}}, true
 }
 
 // fate says what became of it.
-func (h *history) fate() string {
+func (h *history) missingReason() string {
 	switch {
 	case h.done:
-		return "it ended by itself (" + h.why + "), with everything recorded until then"
-	case h.robbed:
+		return "it ended by itself (" + h.endReason + "), with everything recorded until then"
+	case h.fetchedElsewhere:
 		return "another collector has fetched attempts that this one has not"
-	case h.replaced > 0:
+	case h.replacedAt > 0:
 		return "its process ended, and another began in its place"
-	case h.trouble != nil:
-		return fmt.Sprintf("it has not answered since %.1f s: %v", h.silent.Seconds(), h.trouble)
+	case h.lastErr != nil:
+		return fmt.Sprintf("it has not answered since %.1f s: %v", h.silentSince.Seconds(), h.lastErr)
 	case h.state == stateEnded:
 		return "not all of its attempts were fetched in time"
 	default:
@@ -135,11 +135,53 @@ func (h *history) fate() string {
 
 // clockEvent states how far the clock is off, if that is more than what was stated.
 func (h *history) clockEvent(at, bound time.Duration) (record.Event, bool) {
-	if bound <= h.stated {
+	if bound <= h.statedBound {
 		return record.Event{}, false
 	}
-	h.stated = bound + bound/8 // so that a bound that grows slowly is not told each time
+	h.statedBound = bound + bound/8 // so that a bound that grows slowly is not told each time
 	return record.Event{At: at, LegacyKind: record.KindClockBound, Node: h.Node, Object: h.Name,
-		Text:  fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.stated)/1e6),
-		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "boundNs": strconv.FormatInt(int64(h.stated), 10)}}, true
+		Text:  fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.statedBound)/1e6),
+		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "boundNs": strconv.FormatInt(int64(h.statedBound), 10)}}, true
+}
+
+// drift is how fast two clocks may part at most, as a share of the time: a kernel that follows NTP slews CLOCK_MONOTONIC by
+// at most 500 ppm (adjtimex(2)), quartz is off by less than 100.
+const drift = 600e-6
+
+// offset is what is known of the difference between the run's clock and a worker's: run = worker + offset.
+//
+// A worker reads its clock after it was asked and before its answer is there, so each exchange gives an interval that holds the
+// difference, as wide as the exchange took. Intervals are joined as the clocks may have parted meanwhile.
+type offset struct {
+	low, high time.Duration // holds the difference at the instant at
+	at        time.Duration // of the run's clock
+	jump      time.Duration // by how much the clocks parted beyond all reason since the exchange before, or 0
+	known     bool
+}
+
+// compare takes an exchange: the worker's clock stood at now between the instants asked and answered of the run's.
+func (o *offset) update(asked, answered, now time.Duration) {
+	low, high := asked-now, answered-now
+	if !o.known {
+		*o = offset{low: low, high: high, at: asked, known: true}
+		return
+	}
+	since := maxDrift(answered - o.at)
+	joined := offset{low: max(low, o.low-since), high: min(high, o.high+since), at: asked, known: true}
+	if joined.low > joined.high { // one of the machines stood still: its clock, too
+		joined = offset{low: low, high: high, at: asked, known: true,
+			jump: max(high, o.high+since) - min(low, o.low-since)}
+	}
+	*o = joined
+}
+
+// parted is by how much two clocks may part in a time.
+func maxDrift(d time.Duration) time.Duration { return time.Duration(float64(d)*drift) + 1 }
+
+// best is the difference that is wrong by the least at most.
+func (o *offset) best() time.Duration { return o.low + (o.high-o.low)/2 }
+
+// bound is how far best may be off for an instant that lies so long before the last exchange.
+func (o *offset) bound(age time.Duration) time.Duration {
+	return (o.high-o.low)/2 + 1 + maxDrift(max(0, age)) + o.jump
 }

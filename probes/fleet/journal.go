@@ -22,14 +22,14 @@ type journal struct {
 	incarnation string
 	batch       int // records in an answer, at most
 
-	mu      sync.Mutex
-	state   string
-	reached bool
-	begin   time.Duration
-	why     string
-	first   uint64 // number of records[0]
-	records []record.Attempt
-	asked   time.Duration // when it last heard of a collector
+	mu          sync.Mutex
+	state       string
+	reached     bool
+	begin       time.Duration
+	endReason   string
+	first       uint64 // number of records[0]
+	records     []record.Attempt
+	lastRequest time.Duration // when it last heard of a collector
 }
 
 func newJournal(incarnation string) *journal {
@@ -49,11 +49,11 @@ func (j *journal) answer(r Request, now time.Duration) answer {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	a := answer{head: head{Incarnation: j.incarnation, Number: r.Number, Now: now, State: j.state, Reached: j.reached,
-		Begin: j.begin, First: j.first, Total: j.first + uint64(len(j.records)), Why: j.why}}
+		Begin: j.begin, First: j.first, Total: j.first + uint64(len(j.records)), EndReason: j.endReason}}
 	if r.Incarnation != j.incarnation || r.From > a.Total {
 		return a
 	}
-	j.asked = now
+	j.lastRequest = now
 	if r.From > j.first {
 		j.records = slices.Clone(j.records[r.From-j.first:]) // what is forgotten is let go of
 		j.first, a.First = r.From, r.From
@@ -81,25 +81,25 @@ func (j *journal) end() {
 }
 
 // blame notes why the worker is about to end by itself; the first reason stays.
-func (j *journal) blame(why string) {
+func (j *journal) setEndReason(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.why == "" && j.state != stateEnded {
-		j.why = why
+	if j.endReason == "" && j.state != stateEnded {
+		j.endReason = why
 	}
 }
 
-func (j *journal) reach() {
+func (j *journal) setReached() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.reached = true
 }
 
 // silence is for how long no collector has asked.
-func (j *journal) silence(now time.Duration) time.Duration {
+func (j *journal) sinceLastRequest(now time.Duration) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return now - j.asked
+	return now - j.lastRequest
 }
 
 // empty reports whether everything was acknowledged.

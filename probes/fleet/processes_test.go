@@ -136,7 +136,7 @@ func (w *world) Workers(context.Context) (all []fleet.Member, err error) {
 	return all, nil
 }
 
-func (w *world) Ask(ctx context.Context, name string, r fleet.Request) ([]byte, error) {
+func (w *world) Send(ctx context.Context, name string, r fleet.Request) ([]byte, error) {
 	w.mu.Lock()
 	cut := w.cut[name]
 	w.mu.Unlock()
@@ -225,7 +225,7 @@ func TestTwentyWorkersOfWhichTwoAreKilledAndOneIsCutOff(t *testing.T) {
 	begin := time.Now()
 	now := func() time.Duration { return time.Since(begin) }
 	lane.Target = netip.MustParseAddrPort(w.target.Listener.Addr().String())
-	c, err := fleet.New(fleet.Config{Way: w, Record: w, Now: now, Lane: lane, Wanted: 20, FirstLane: 1, Every: 100 * time.Millisecond})
+	c, err := fleet.New(fleet.Config{Transport: w, Record: w, Now: now, Lane: lane, Wanted: 20, FirstLane: 1, Interval: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,8 +345,8 @@ func TestAWorkerThatIsToldToGoHandsOverWhatItHas(t *testing.T) {
 	}
 	begin := time.Now()
 	lane.Target = netip.MustParseAddrPort(w.target.Listener.Addr().String())
-	c, err := fleet.New(fleet.Config{Way: w, Record: w, Now: func() time.Duration { return time.Since(begin) }, Lane: lane, Wanted: 1,
-		FirstLane: 1, Every: 20 * time.Millisecond})
+	c, err := fleet.New(fleet.Config{Transport: w, Record: w, Now: func() time.Duration { return time.Since(begin) }, Lane: lane, Wanted: 1,
+		FirstLane: 1, Interval: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestAFleetThatDoesNotComeSaysSo(t *testing.T) {
 	w := newWorld(t, 2, lane)
 	w.cut["worker-01"] = true
 	lane.Target = netip.MustParseAddrPort(w.target.Listener.Addr().String())
-	c, err := fleet.New(fleet.Config{Way: w, Record: w, Now: func() time.Duration { return 0 }, Lane: lane, Wanted: 2, FirstLane: 1, Every: time.Millisecond})
+	c, err := fleet.New(fleet.Config{Transport: w, Record: w, Now: func() time.Duration { return 0 }, Lane: lane, Wanted: 2, FirstLane: 1, Interval: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

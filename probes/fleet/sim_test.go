@@ -77,7 +77,7 @@ func (s *sim) spawn(name string) {
 		made: map[uint64]time.Duration{}})
 	w := s.workers[len(s.workers)-1]
 	w.batch = 1 + s.random.IntN(50)
-	w.reach()
+	w.setReached()
 }
 
 // pass lets time pass: the workers make their attempts, and learn what becomes of them.
@@ -138,7 +138,7 @@ func (s *sim) Workers(context.Context) (all []Member, err error) {
 	return all, nil
 }
 
-func (s *sim) Ask(_ context.Context, name string, r Request) ([]byte, error) {
+func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 	trip := func() { s.pass(time.Duration(s.random.IntN(40)) * time.Millisecond) }
 	fate := "arrives"
 	if !s.calm {
@@ -154,10 +154,10 @@ func (s *sim) Ask(_ context.Context, name string, r Request) ([]byte, error) {
 	}
 	now := w.at(s.clock)
 	if r.Incarnation == w.incarnation {
-		switch r.Do {
-		case doRun:
+		switch r.Command {
+		case commandRun:
 			w.run(now + lead)
-		case doEnd:
+		case commandEnd:
 			w.stop(now)
 		}
 	}
@@ -199,7 +199,7 @@ func (s *sim) disturb() {
 	case "heal":
 		w.cut = false
 	case "tell to go":
-		w.blame("it was told to go")
+		w.setEndReason("it was told to go")
 		w.stop(w.at(s.clock))
 	}
 }
@@ -209,7 +209,7 @@ func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
 	for i := range workers {
 		s.spawn("worker-" + strconv.Itoa(i))
 	}
-	c, err := New(Config{Way: s, Record: s, Now: s.now, Wanted: workers, FirstLane: 100, AtOnce: 1,
+	c, err := New(Config{Transport: s, Record: s, Now: s.now, Wanted: workers, FirstLane: 100, Parallel: 1,
 		Lane: probes.Lane{Name: "fleet", Target: netip.MustParseAddrPort("192.0.2.1:80"), Rate: simRate}})
 	if err != nil {
 		rt.Fatal(err)
@@ -226,13 +226,13 @@ func TestNoAttemptIsLostUnnoticedOrCountedTwice(t *testing.T) {
 		s, c := newSim(rt, rapid.IntRange(1, 4).Draw(rt, "workers"))
 		ctx := t.Context()
 		for range rapid.IntRange(2, 4).Draw(rt, "before") {
-			c.round(ctx, nobody, 0)
+			c.pollAll(ctx, never, 0)
 		}
 		c.launch()
 		for range rapid.IntRange(1, 12).Draw(rt, "rounds") {
 			s.disturb()
 			s.pass(time.Duration(rapid.IntRange(0, 4000).Draw(rt, "between")) * time.Millisecond)
-			c.round(ctx, nobody, 0)
+			c.pollAll(ctx, never, 0)
 		}
 		s.calm = rapid.Bool().Draw(rt, "calm in the end")
 		if s.calm {
@@ -240,12 +240,12 @@ func TestNoAttemptIsLostUnnoticedOrCountedTwice(t *testing.T) {
 				w.cut = false
 			}
 		}
-		c.order(doEnd)
+		c.setCommand(commandEnd)
 		for i := 0; i < 12 && c.unfinished() != ""; i++ {
-			c.round(ctx, nobody, 0)
+			c.pollAll(ctx, never, 0)
 			s.pass(time.Second)
 		}
-		c.state()
+		c.recordMissing()
 		for _, wrong := range s.wrong() {
 			rt.Error(wrong)
 		}
@@ -324,7 +324,7 @@ func (s *sim) wrong() (all []string) {
 				all = append(all, fmt.Sprintf("attempt %d of lane %d was never made", seq, id))
 			}
 		}
-		if lived := w.dead == 0 && w.why == "" && s.calm; lived && l.gap {
+		if lived := w.dead == 0 && w.endReason == "" && s.calm; lived && l.gap {
 			all = append(all, fmt.Sprintf("lane %d has a gap, and its worker did what it was told: %+v", id, *l))
 		}
 	}

@@ -22,9 +22,9 @@ const (
 
 // The words for what a worker is to do.
 const (
-	doWait = "wait"
-	doRun  = "run"
-	doEnd  = "end"
+	commandWait = "wait"
+	commandRun  = "run"
+	commandEnd  = "end"
 )
 
 // The words for what a worker does.
@@ -40,24 +40,24 @@ type Request struct {
 	Incarnation string
 	Number      uint64 // of the question, which the answer repeats
 	From        uint64 // the first record that is wanted; all before it are acknowledged
-	Do          string // what the worker is to do from now on
+	Command     string // what the worker is to do from now on
 }
 
 // Query is the question as the query of a URL.
 func (r Request) Query() url.Values {
 	return url.Values{"incarnation": {r.Incarnation}, "number": {strconv.FormatUint(r.Number, 10)},
-		"from": {strconv.FormatUint(r.From, 10)}, "do": {r.Do}}
+		"from": {strconv.FormatUint(r.From, 10)}, "do": {r.Command}}
 }
 
 func parseRequest(q url.Values) (r Request, err error) {
-	r.Incarnation, r.Do = q.Get("incarnation"), q.Get("do")
+	r.Incarnation, r.Command = q.Get("incarnation"), q.Get("do")
 	for key, into := range map[string]*uint64{"number": &r.Number, "from": &r.From} {
 		if *into, err = strconv.ParseUint(q.Get(key), 10, 64); err != nil {
 			return r, fmt.Errorf("%s=%q is no number", key, q.Get(key))
 		}
 	}
-	if r.Do != doWait && r.Do != doRun && r.Do != doEnd {
-		return r, fmt.Errorf("do=%q; %s, %s and %s are known", r.Do, doWait, doRun, doEnd)
+	if r.Command != commandWait && r.Command != commandRun && r.Command != commandEnd {
+		return r, fmt.Errorf("do=%q; %s, %s and %s are known", r.Command, commandWait, commandRun, commandEnd)
 	}
 	return r, nil
 }
@@ -78,7 +78,7 @@ type head struct {
 	First       uint64        `json:"first"`
 	Count       int           `json:"count"`
 	Total       uint64        `json:"total"`         // records there are; the last word once it has ended
-	Why         string        `json:"why,omitempty"` // it ended, if it did so by itself
+	EndReason   string        `json:"why,omitempty"` // it ended, if it did so by itself
 }
 
 const sumLen = 8 // hex digits of the checksum that ends an answer

@@ -32,7 +32,7 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 }
 
 func TestAQuestionThatMakesNoSenseIsRefused(t *testing.T) {
-	r := Request{Incarnation: "x y&", Number: 1, From: 2, Do: doRun}
+	r := Request{Incarnation: "x y&", Number: 1, From: 2, Command: commandRun}
 	if again, err := parseRequest(r.Query()); err != nil || again != r {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -3,13 +3,16 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/clock"
@@ -21,11 +24,11 @@ const (
 	// lead is how far ahead of its first attempt a lane is ordered.
 	lead = 50 * time.Millisecond
 	// orphaned is after how long without a question a worker makes no more attempts: whoever started it is gone.
-	orphaned = 15 * time.Minute
+	orphanTimeout = 15 * time.Minute
 	// linger is how long a worker that was told to go waits for what it has to be fetched.
-	linger = 20 * time.Second
+	drainTimeout = 20 * time.Second
 	// again is how often a worker looks whether its target answers. Whether anybody asks it looks every 30 s.
-	again = 250 * time.Millisecond
+	targetCheckInterval = 250 * time.Millisecond
 )
 
 // Engine makes the attempts of a worker: a probes.Engine, or what plays one where no connection is to be opened.
@@ -44,11 +47,11 @@ type NewEngine func(process string, recorder func(record.Attempt)) (Engine, erro
 // Serve is a worker: it answers questions on the listener and probes the lane when it is told to. When the context ends it makes no more attempts,
 // answers until everything was fetched, or for 20 s, and returns.
 func Serve(ctx context.Context, listener net.Listener, lane probes.Lane) error {
-	return ServeBy(ctx, listener, lane, newSockets)
+	return ServeWith(ctx, listener, lane, newSocketEngine)
 }
 
 // ServeBy is Serve with another engine.
-func ServeBy(ctx context.Context, listener net.Listener, lane probes.Lane, with NewEngine) error {
+func ServeWith(ctx context.Context, listener net.Listener, lane probes.Lane, with NewEngine) error {
 	lane.ID = laneID
 	if err := lane.Validate(); err != nil {
 		return err
@@ -64,19 +67,19 @@ func ServeBy(ctx context.Context, listener net.Listener, lane probes.Lane, with 
 	server := &http.Server{Handler: w.handler(), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	go w.reach(running)
+	go w.supervise(running)
 
 	var failed error
 	select {
 	case <-ctx.Done():
-		w.journal.blame("it was told to go")
+		w.journal.setEndReason("it was told to go")
 		w.engine.Close()
-		w.await(ran)
+		w.drain(ran)
 	case failed = <-ran:
 		// What it has is fetched all the same, until it is told to go.
 		select {
 		case <-ctx.Done():
-			w.await(nil)
+			w.drain(nil)
 		case err := <-served:
 			return errors.Join(failed, err)
 		}
@@ -105,10 +108,10 @@ func newWorker(lane probes.Lane, with NewEngine) (*worker, error) {
 }
 
 // sockets is the engine that opens connections.
-type sockets struct{ *probes.Engine }
+type socketEngine struct{ *probes.Engine }
 
 // newSockets makes one. The process's name is the seed of its ports, too.
-func newSockets(process string, recorder func(record.Attempt)) (Engine, error) {
+func newSocketEngine(process string, recorder func(record.Attempt)) (Engine, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
@@ -118,14 +121,14 @@ func newSockets(process string, recorder func(record.Attempt)) (Engine, error) {
 		seed = seed*31 + int64(b)
 	}
 	engine, err := probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: recorder})
-	return sockets{engine}, err
+	return socketEngine{engine}, err
 }
 
 // run makes the attempts that are ordered.
 func (w *worker) run(ctx context.Context) error {
 	err := w.engine.Run(ctx)
 	if err != nil {
-		w.journal.blame(err.Error())
+		w.journal.setEndReason(err.Error())
 	}
 	w.journal.end()
 	return err
@@ -133,21 +136,21 @@ func (w *worker) run(ctx context.Context) error {
 
 func (w *worker) record(a record.Attempt) {
 	if !w.journal.add(a) {
-		w.journal.blame(fmt.Sprintf("nobody fetched its last %d attempts, and more it does not keep", journalLimit))
+		w.journal.setEndReason(fmt.Sprintf("nobody fetched its last %d attempts, and more it does not keep", journalLimit))
 		w.engine.Close()
 	}
 }
 
 // reach looks whether the target answers, until it does, and then whether anybody asks.
-func (w *worker) reach(ctx context.Context) {
-	pause, reached := again, false
+func (w *worker) supervise(ctx context.Context) {
+	pause, reached := targetCheckInterval, false
 	for ctx.Err() == nil {
 		if !reached && w.engine.Answers(ctx, w.lane) {
-			pause, reached = orphaned/30, true
-			w.journal.reach()
+			pause, reached = orphanTimeout/30, true
+			w.journal.setReached()
 		}
-		if w.journal.silence(w.engine.Now()) > orphaned {
-			w.journal.blame(fmt.Sprintf("nobody asked for its attempts for %v", orphaned))
+		if w.journal.sinceLastRequest(w.engine.Now()) > orphanTimeout {
+			w.journal.setEndReason(fmt.Sprintf("nobody asked for its attempts for %v", orphanTimeout))
 			w.engine.Close()
 			return
 		}
@@ -156,7 +159,7 @@ func (w *worker) reach(ctx context.Context) {
 }
 
 // Answers asks the target once.
-func (sockets) Answers(ctx context.Context, lane probes.Lane) bool {
+func (socketEngine) Answers(ctx context.Context, lane probes.Lane) bool {
 	ctx, cancel := context.WithTimeout(ctx, lane.DialDeadline+lane.ReplyDeadline)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+lane.Target.String()+lane.Path, nil)
@@ -181,7 +184,7 @@ func (w *worker) handler() http.Handler {
 			http.Error(out, err.Error(), http.StatusBadRequest)
 			return
 		}
-		w.obey(r)
+		w.apply(r)
 		body, err := w.journal.answer(r, w.engine.Now()).encode()
 		if err != nil {
 			http.Error(out, err.Error(), http.StatusInternalServerError)
@@ -195,24 +198,24 @@ func (w *worker) handler() http.Handler {
 }
 
 // obey does what a question that is meant for this process says.
-func (w *worker) obey(r Request) {
+func (w *worker) apply(r Request) {
 	if r.Incarnation != w.journal.incarnation {
 		return
 	}
 	switch begin := w.engine.Now() + lead; {
-	case r.Do == doRun && w.journal.run(begin):
+	case r.Command == commandRun && w.journal.run(begin):
 		if err := w.engine.Start(w.lane, begin); err != nil {
-			w.journal.blame(err.Error())
+			w.journal.setEndReason(err.Error())
 			w.engine.Close()
 		}
-	case r.Do == doEnd:
+	case r.Command == commandEnd:
 		w.engine.Close()
 	}
 }
 
 // await waits until the attempts have ended and were fetched, for as long as linger says.
-func (w *worker) await(ran <-chan error) {
-	late := time.After(linger)
+func (w *worker) drain(ran <-chan error) {
+	late := time.After(drainTimeout)
 	for {
 		if ran == nil && w.journal.empty() {
 			return
@@ -220,9 +223,40 @@ func (w *worker) await(ran <-chan error) {
 		select {
 		case <-ran:
 			ran = nil
-		case <-time.After(again / 10):
+		case <-time.After(targetCheckInterval / 10):
 		case <-late:
 			return
 		}
 	}
+}
+
+// WorkerName is the name of the worker's (hidden) subcommand, and LaneVariable the variable of its environment that has the lane.
+const (
+	WorkerName   = "fleet-worker"
+	LaneVariable = "HITLESS_LANE"
+)
+
+// Command is a worker as a program.
+func Command() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use:    WorkerName,
+		Short:  "probe the lane in $" + LaneVariable + " when asked over HTTP to, and keep the attempts until they are fetched",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var lane probes.Lane
+			if err := json.Unmarshal([]byte(os.Getenv(LaneVariable)), &lane); err != nil {
+				return fmt.Errorf("reading the lane in $%s: %w", LaneVariable, err)
+			}
+			listener, err := new(net.ListenConfig).Listen(c.Context(), "tcp", listen)
+			if err != nil {
+				return fmt.Errorf("listening for questions: %w; with the network of its node another program may have that port", err)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s asked at %s\n", WorkerName, listener.Addr())
+			return Serve(c.Context(), listener, lane)
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", ":7707", "`ADDRESS` to be asked at")
+	return c
 }

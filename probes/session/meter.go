@@ -19,10 +19,10 @@ import (
 
 // standStill is how much later than a second the next may end. A lane of a few attempts a second would not notice more by
 // the lateness of its starts.
-const standStill = 250 * time.Millisecond
+const maxTickDelay = 250 * time.Millisecond
 
 // forever is an instant that no measurement reaches.
-const forever = time.Duration(math.MaxInt64)
+const noEnd = time.Duration(math.MaxInt64)
 
 // Second is what became known within one second of the measured lane.
 type Second struct {
@@ -62,16 +62,16 @@ func (s Second) String() string {
 
 // meter runs a probe worker within this process and records what it does.
 type meter struct {
-	record *record.HistoryWriter
-	orders *probes.Orders
-	input  *io.PipeWriter
-	base   int64
-	read   chan error    // the end of the attempts
-	worked chan struct{} // closed when the worker has ended
-	fault  error         // with which it ended; read it only then
-	broken chan struct{} // closed when the record can no longer be written
-	over   chan struct{} // closed to end the ticking
-	ticked chan struct{} // closed when that has ended
+	record     *record.HistoryWriter
+	orders     *probes.Orders
+	input      *io.PipeWriter
+	base       int64
+	copyDone   chan error    // the end of the attempts
+	workerDone chan struct{} // closed when the worker has ended
+	workerErr  error         // with which it ended; read it only then
+	broken     chan struct{} // closed when the record can no longer be written
+	stopTicker chan struct{} // closed to end the ticking
+	tickerDone chan struct{} // closed when that has ended
 
 	guards *probes.Guards
 
@@ -90,17 +90,17 @@ func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, erro
 	}
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
-	m := &meter{record: recorder, input: input, base: ts.Nano(), read: make(chan error, 1), worked: make(chan struct{}),
-		broken: make(chan struct{}), over: make(chan struct{}), ticked: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
+	m := &meter{record: recorder, input: input, base: ts.Nano(), copyDone: make(chan error, 1), workerDone: make(chan struct{}),
+		broken: make(chan struct{}), stopTicker: make(chan struct{}), tickerDone: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
 	go func() {
-		defer close(m.worked)
+		defer close(m.workerDone)
 		// Not the caller's context: its end is an orderly one, which lets attempts come to theirs.
-		m.fault = probes.Work(context.Background(), in, out)
+		m.workerErr = probes.Work(context.Background(), in, out)
 		_ = in.CloseWithError(io.ErrClosedPipe) // never fails
 		_ = out.Close()                         // likewise
 	}()
-	go func() { m.read <- m.copy(attempts) }()
-	m.guards = probes.NewGuards(limits, []probes.Place{{Name: "this machine", Tracked: probes.TrackedHere}}, recorder.Event)
+	go func() { m.copyDone <- m.copy(attempts) }()
+	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, recorder.Event)
 	go m.tick(each)
 	m.orders, err = probes.NewOrders(input, m.base, 1)
 	return m, err
@@ -142,23 +142,23 @@ func (m *meter) count(a *record.Attempt) {
 
 // tick hands out each second, and what is recorded to the operating system, so that a killed measurement can be read.
 func (m *meter) tick(each func(Second)) {
-	defer close(m.ticked)
+	defer close(m.tickerDone)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	last, unwritable := m.now(), false
 	for {
 		select {
 		case <-ticker.C:
-		case <-m.over:
+		case <-m.stopTicker:
 			return
 		}
 		if err := m.record.Flush(); err != nil && !unwritable { // the error sticks, and Close returns it
 			unwritable = true
 			close(m.broken)
 		}
-		s := m.take()
-		m.guards.Look(s.At)
-		if e, stood := stoodStill(s.At - last); stood {
+		s := m.nextSecond()
+		m.guards.Check(s.At)
+		if e, stood := checkTick(s.At - last); stood {
 			e.At = s.At
 			m.record.Event(e)
 		}
@@ -170,14 +170,14 @@ func (m *meter) tick(each func(Second)) {
 }
 
 // stoodStill judges how long a second took.
-func stoodStill(second time.Duration) (record.Event, bool) {
+func checkTick(second time.Duration) (record.Event, bool) {
 	late := second - time.Second
 	return record.Event{LegacyKind: record.KindGuard, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
-		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > standStill
+		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
 }
 
 // take returns what was counted since it was last taken.
-func (m *meter) take() Second {
+func (m *meter) nextSecond() Second {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.second
@@ -215,17 +215,17 @@ func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 		return false, nil
 	case <-m.broken:
 		return false, nil
-	case <-m.worked:
-		return false, fmt.Errorf("the probe ended early: %w", cmp.Or(m.fault, io.ErrUnexpectedEOF))
+	case <-m.workerDone:
+		return false, fmt.Errorf("the probe ended early: %w", cmp.Or(m.workerErr, io.ErrUnexpectedEOF))
 	}
 }
 
 // end stops all lanes, waits for the attempts under way and for their record, and returns what went wrong with that.
 func (m *meter) end() error {
 	err := m.input.Close() // never fails
-	read := <-m.read
-	<-m.worked
-	close(m.over)
-	<-m.ticked
-	return errors.Join(err, m.fault, read)
+	read := <-m.copyDone
+	<-m.workerDone
+	close(m.stopTicker)
+	<-m.tickerDone
+	return errors.Join(err, m.workerErr, read)
 }

@@ -35,10 +35,10 @@ type Options struct {
 	Record       string        // RecordAll (default) or record.RecordThinned
 	Out          string        // folder for the results; what an earlier run left there is replaced
 	Command      string        // the call that this is, for the record
-	EndBy        string        // what ends it, in words for who reads the progress; default Ctrl-C
-	Say          func(string)  // takes a line of progress
-	Measuring    func()        // is called when the target may be changed, unless nil
-	Second       func(Second)  // takes each second's outcomes, unless nil; from a goroutine of its own
+	EndHint      string        // what ends it, in words for who reads the progress; default Ctrl-C
+	Progress     func(string)  // takes a line of progress
+	OnMeasuring  func()        // is called when the target may be changed, unless nil
+	OnSecond     func(Second)  // takes each second's outcomes, unless nil; from a goroutine of its own
 }
 
 // RecordAll records every attempt by itself.
@@ -75,14 +75,14 @@ const (
 //
 // An error means that nothing was measured, or that the record could not be written.
 func Run(ctx context.Context, o Options) (*reports.Report, error) {
-	if o.Say == nil {
-		o.Say = func(string) {}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
 	}
 	lane, err := o.lane(ctx)
 	if err != nil {
 		return nil, err
 	}
-	canary := canaryOf(lane)
+	canary := canaryLane(lane)
 	if err := preflight(lane, canary); err != nil {
 		return nil, err
 	}
@@ -96,10 +96,10 @@ func Run(ctx context.Context, o Options) (*reports.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := probes.ShortTurns(); err != nil { // starts are later then on a busy machine, which the report judges
-		o.Say(err.Error())
+	if err := probes.ShortTimeSlices(); err != nil { // starts are later then on a busy machine, which the report judges
+		o.Progress(err.Error())
 	}
-	m, err := startMeter(r, o.Second)
+	m, err := startMeter(r, o.OnSecond)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options) (*reports.Report, error) {
 
 // canaryOf is the lane that proves the detector on the same target. Lanes that keep a socket are proved by new ones: what
 // is proved lies below both.
-func canaryOf(l probes.Lane) probes.Lane {
+func canaryLane(l probes.Lane) probes.Lane {
 	if overUDP(l) {
 		l.Protocol = probes.ProtocolUDPFresh
 	} else {
@@ -156,16 +156,16 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 			return err
 		}
 	}
-	o.Say(fmt.Sprintf("baseline of %s and proof of the detector; change nothing yet", lane.Target))
+	o.Progress(fmt.Sprintf("baseline of %s and proof of the detector; change nothing yet", lane.Target))
 	m.phase("baseline")
 	proved, err := m.prove(ctx, begin)
 	if err == nil {
 		err = m.orders.Stop(canary.ID, m.now())
 	}
 	if err == nil && proved {
-		err = o.watch(ctx, m, begin+baseline)
+		err = o.measureChange(ctx, m, begin+baseline)
 	} else if err == nil {
-		o.Say("ended before the detector was proved: there will be no verdict")
+		o.Progress("ended before the detector was proved: there will be no verdict")
 	}
 	if err != nil {
 		return err
@@ -176,12 +176,12 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 }
 
 // watch is the time in which the target may be changed.
-func (o Options) watch(ctx context.Context, m *meter, begin time.Duration) error {
+func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duration) error {
 	m.phase("scenario")
 	step := "watch " + o.Target
 	m.step(step, "begin")
-	endBy := cmp.Or(o.EndBy, "Ctrl-C")
-	until, text := forever, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
+	endBy := cmp.Or(o.EndHint, "Ctrl-C")
+	until, text := noEnd, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
 	if o.Duration > 0 {
 		until, text = begin+o.Duration, fmt.Sprintf("measuring for %v: make your change now; %s ends it earlier", o.Duration, endBy)
 	}
@@ -189,9 +189,9 @@ func (o Options) watch(ctx context.Context, m *meter, begin time.Duration) error
 	if _, err := m.sleep(ctx, m.now()+lead); err != nil {
 		return err
 	}
-	o.Say(text)
-	if o.Measuring != nil && ctx.Err() == nil {
-		o.Measuring()
+	o.Progress(text)
+	if o.OnMeasuring != nil && ctx.Err() == nil {
+		o.OnMeasuring()
 	}
 	if _, err := m.sleep(ctx, until); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (o Options) watch(ctx context.Context, m *meter, begin time.Duration) error
 func (m *meter) prove(ctx context.Context, begin time.Duration) (bool, error) {
 	for i, fault := range proof {
 		from := begin + fault.at
-		if err := m.orders.Deafen(canaryID, from, from+fault.long); err != nil {
+		if err := m.orders.DropReplies(canaryID, from, from+fault.long); err != nil {
 			return false, err
 		}
 		// The next fault is ordered only when this one can no longer meet an attempt, see probes.Engine.Deafen.
@@ -212,7 +212,7 @@ func (m *meter) prove(ctx context.Context, begin time.Duration) (bool, error) {
 		if err != nil || !over {
 			return false, err
 		}
-		for _, e := range probes.Injected(canaryName, fmt.Sprintf("proof-%d", i+1), from, from+fault.long) {
+		for _, e := range probes.ReplyDropEvents(canaryName, fmt.Sprintf("proof-%d", i+1), from, from+fault.long) {
 			m.record.Event(e)
 		}
 	}

@@ -45,7 +45,7 @@ func TestUndisturbed(t *testing.T) {
 	o := quickly(server.Listener.Addr().String(), t)
 	var mu sync.Mutex
 	counted := 0
-	o.Second = func(s Second) {
+	o.OnSecond = func(s Second) {
 		mu.Lock()
 		defer mu.Unlock()
 		counted += s.Classes[record.OK]
@@ -88,7 +88,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	o.Duration = time.Minute // the end of the context comes first
 	o.Record = record.RecordThinned
 	changed := make(chan struct{})
-	o.Say = func(text string) {
+	o.Progress = func(text string) {
 		if !strings.HasPrefix(text, "measuring") {
 			return
 		}
@@ -169,10 +169,10 @@ func TestEveryProtocol(t *testing.T) {
 
 // A machine that stood still is not trusted, also by a lane whose own starts would not show it.
 func TestStandingStillTripsAGuard(t *testing.T) {
-	if _, stood := stoodStill(1200 * time.Millisecond); stood {
+	if _, stood := checkTick(1200 * time.Millisecond); stood {
 		t.Error("200 ms tripped the guard")
 	}
-	if e, stood := stoodStill(1300 * time.Millisecond); !stood || e.Kind() != record.KindGuard || !strings.Contains(e.Text, "300ms") {
+	if e, stood := checkTick(1300 * time.Millisecond); !stood || e.Kind() != record.KindGuard || !strings.Contains(e.Text, "300ms") {
 		t.Errorf("%v, %+v", stood, e)
 	}
 }

@@ -43,7 +43,7 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	}
 	l = l.WithDefaults()
 	l.Name = l.Protocol
-	if l.Keeps() {
+	if l.KeepsConnections() {
 		l.Fresh = freshID
 	}
 	if err := l.Validate(); err != nil {
@@ -55,7 +55,7 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	if o.Record != "" && o.Record != RecordAll && o.Record != record.RecordThinned {
 		return l, fmt.Errorf("record %q is unknown; known are %s and %s", o.Record, RecordAll, record.RecordThinned)
 	}
-	return l, ask(ctx, &l)
+	return l, checkTarget(ctx, &l)
 }
 
 // resolve turns HOST:PORT into one address, which stays the target even if the name moves on.
@@ -81,11 +81,11 @@ func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 // ask makes one request, on a connection of its own, to learn what the target's right answer looks like: the strict one
 // of a known backend, or else any with the status of this one. A target that gives no answer is not measured: its
 // baseline could not be clean.
-func ask(ctx context.Context, l *probes.Lane) error {
+func checkTarget(ctx context.Context, l *probes.Lane) error {
 	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
 	defer cancel()
 	if overUDP(*l) {
-		return askDatagrams(ctx, l)
+		return checkUDPTarget(ctx, l)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Target.String())
 	if err != nil {
@@ -105,7 +105,7 @@ func ask(ctx context.Context, l *probes.Lane) error {
 	if answer.StatusCode >= 500 {
 		return fmt.Errorf("the target answers GET %s with %s: it is broken before anything has changed; see --path", l.Path, answer.Status)
 	}
-	if !strict(answer) {
+	if !isBackendAnswer(answer) {
 		l.Status = answer.StatusCode
 	}
 	return l.Validate()
@@ -114,7 +114,7 @@ func ask(ctx context.Context, l *probes.Lane) error {
 func overUDP(l probes.Lane) bool { return strings.HasPrefix(l.Protocol, "udp-") }
 
 // askDatagrams sends the words that a lane can use until one is answered, and a few times, because a datagram may be lost.
-func askDatagrams(ctx context.Context, l *probes.Lane) error {
+func checkUDPTarget(ctx context.Context, l *probes.Lane) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "udp", l.Target.String())
 	if err != nil {
 		return fmt.Errorf("asking the target once before measuring: %w", err)
@@ -126,7 +126,7 @@ func askDatagrams(ctx context.Context, l *probes.Lane) error {
 			word   string
 			status int
 		}{{"attempt", 0}, {"echo", http.StatusOK}} {
-			answered, err := askDatagram(conn, try.word, l.ReplyDeadline/4)
+			answered, err := exchangeDatagram(conn, try.word, l.ReplyDeadline/4)
 			if answered {
 				l.Status = try.status
 				return nil
@@ -138,7 +138,7 @@ func askDatagrams(ctx context.Context, l *probes.Lane) error {
 		"or `echo NUMBER`, as agnhost netexec does", cmp.Or(last, ctx.Err()))
 }
 
-func askDatagram(conn net.Conn, word string, patience time.Duration) (bool, error) {
+func exchangeDatagram(conn net.Conn, word string, patience time.Duration) (bool, error) {
 	const number = "0/0"
 	_ = conn.SetDeadline(time.Now().Add(patience)) // fails only on a closed connection
 	if _, err := fmt.Fprintf(conn, "%s %s", word, number); err != nil {
@@ -150,7 +150,7 @@ func askDatagram(conn net.Conn, word string, patience time.Duration) (bool, erro
 }
 
 // strict reports whether an answer has the form that known backends give, see probes.Lane.
-func strict(answer *http.Response) bool {
+func isBackendAnswer(answer *http.Response) bool {
 	const most = 256 // the longest name of a pod and some more
 	if answer.StatusCode != http.StatusOK || len(answer.TransferEncoding) > 0 || answer.ContentLength < 0 || answer.ContentLength > most {
 		return false

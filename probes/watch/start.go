@@ -24,15 +24,15 @@ type Worker struct {
 
 // The descriptors that a worker inherits.
 const (
-	stateFd = 3 // the locked state file
-	wordFd  = 4 // a pipe for words
+	stateFd   = 3 // the locked state file
+	messageFd = 4 // a pipe for words
 )
 
 // word is a line that the worker tells to who started it.
-type word struct {
-	Say   string `json:"say,omitempty"`
-	Ready bool   `json:"ready,omitempty"` // the change may be made
-	Error string `json:"error,omitempty"` // it ends without having got that far
+type message struct {
+	Progress string `json:"say,omitempty"`
+	Ready    bool   `json:"ready,omitempty"` // the change may be made
+	Error    string `json:"error,omitempty"` // it ends without having got that far
 }
 
 // Start starts a watch of target with its results in dir, and returns when the change may be made: baseline and proof
@@ -45,7 +45,7 @@ func Start(ctx context.Context, target, dir string, w Worker, say func(string)) 
 		return err
 	}
 	defer f.Close()
-	if err := f.claim(); err != nil {
+	if err := f.lockForStart(); err != nil {
 		return err
 	}
 	s := State{Phase: Starting, Target: target, Started: time.Now().Round(0)}
@@ -59,14 +59,14 @@ func Start(ctx context.Context, target, dir string, w Worker, say func(string)) 
 	}
 	defer words.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })() // fails only when it has ended
-	if err := listen(ctx, words, c, dir, say); err != nil {
-		return errors.Join(err, f.failed(err))
+	if err := awaitReady(ctx, words, c, dir, say); err != nil {
+		return errors.Join(err, f.recordFailure(err))
 	}
 	return nil // from here on the lock is the worker's alone
 }
 
 // failed notes why a watch did not start, unless its process could do that itself.
-func (f *file) failed(err error) error {
+func (f *file) recordFailure(err error) error {
 	s, unreadable := f.read()
 	if unreadable != nil || !s.running() {
 		return unreadable
@@ -76,7 +76,7 @@ func (f *file) failed(err error) error {
 }
 
 // claim takes the lock for a new watch, unless there is one, or one that was killed and left its record.
-func (f *file) claim() error {
+func (f *file) lockForStart() error {
 	free, err := f.lock()
 	if err != nil {
 		return err
@@ -118,10 +118,10 @@ func (f *file) launch(w Worker) (words *os.File, c *exec.Cmd, err error) {
 }
 
 // listen takes the worker's words until it is ready or has ended.
-func listen(ctx context.Context, words io.Reader, c *exec.Cmd, dir string, say func(string)) error {
+func awaitReady(ctx context.Context, words io.Reader, c *exec.Cmd, dir string, say func(string)) error {
 	told := ""
 	for d := json.NewDecoder(words); ; {
-		var w word
+		var w message
 		if err := d.Decode(&w); err != nil { // the pipe ends with the worker
 			break
 		}
@@ -131,7 +131,7 @@ func listen(ctx context.Context, words io.Reader, c *exec.Cmd, dir string, say f
 		case w.Error != "":
 			told = w.Error
 		default:
-			say(w.Say)
+			say(w.Progress)
 		}
 	}
 	ended := c.Wait()

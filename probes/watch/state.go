@@ -62,7 +62,7 @@ func (s State) String() string {
 }
 
 // stateRoom is what the state takes, always: its end can then be told on a full disk, too.
-const stateRoom = 4096
+const stateSize = 4096
 
 // file is an open state file. Its lock belongs to the open file, and to whoever inherits that.
 type file struct {
@@ -92,21 +92,21 @@ func open(dir string, create bool) (*file, error) {
 // lock takes the lock, and returns false when a watch has it.
 func (f *file) lock() (bool, error) {
 	taken, err := cache.TryLockRange(f.File)
-	return taken, f.explain(err)
+	return taken, f.lockError(err)
 }
 
 // await takes the lock as soon as the watch that has it is gone.
-func (f *file) await() error {
-	return f.explain(cache.LockRange(f.File))
+func (f *file) lockWait() error {
+	return f.lockError(cache.LockRange(f.File))
 }
 
 // held reports whether a watch has the lock, without taking it.
-func (f *file) held() (bool, error) {
+func (f *file) isLocked() (bool, error) {
 	locked, err := cache.IsLocked(f.File)
-	return locked, f.explain(err)
+	return locked, f.lockError(err)
 }
 
-func (f *file) explain(err error) error {
+func (f *file) lockError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (f *file) read() (State, error) {
 	var s State
 	var err error
 	for range tries {
-		data := make([]byte, stateRoom)
+		data := make([]byte, stateSize)
 		n, failed := f.ReadAt(data, 0)
 		if failed != nil && !errors.Is(failed, io.EOF) {
 			return s, fmt.Errorf("reading %s: %w", f.Name(), failed)
@@ -139,11 +139,11 @@ func (f *file) read() (State, error) {
 // write replaces the state in place.
 func (f *file) write(s State) error {
 	s.Changed = time.Now().Round(0)
-	const longest = stateRoom / 2 // of the error; the rest is short
+	const longest = stateSize / 2 // of the error; the rest is short
 	s.Error = s.Error[:min(len(s.Error), longest)]
 	data, err := json.Marshal(s)
 	if err == nil {
-		_, err = f.WriteAt(append(data, bytes.Repeat([]byte{'\n'}, max(0, stateRoom-len(data)))...), 0)
+		_, err = f.WriteAt(append(data, bytes.Repeat([]byte{'\n'}, max(0, stateSize-len(data)))...), 0)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w; free some space, or give another folder with --out", f.Name(), err)

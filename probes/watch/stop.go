@@ -51,7 +51,7 @@ func (f *file) end(ctx context.Context) error {
 		return fmt.Errorf("looking for the watch %v: %w", s, err)
 	}
 	defer p.Release()
-	if held, err := f.held(); err != nil {
+	if held, err := f.isLocked(); err != nil {
 		return err
 	} else if held { // otherwise the number may be another's already
 		if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -59,7 +59,7 @@ func (f *file) end(ctx context.Context) error {
 		}
 	}
 	over := make(chan error, 1)
-	go func() { over <- f.await() }()
+	go func() { over <- f.lockWait() }()
 	select {
 	case err := <-over:
 		return err
@@ -74,7 +74,7 @@ func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
 	case Ended:
 		r, err = reports.ReadReport(filepath.Join(f.dir, reports.ReportFile))
 	case Starting, Measuring:
-		r, err = f.salvage(s)
+		r, err = f.recover(s)
 		killed = true
 	case Failed:
 		return nil, false, fmt.Errorf("no watch is running in %s: the last one, of %s, ended at %s without a report: %s", f.dir, s.Target,
@@ -94,7 +94,7 @@ func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
 
 // salvage makes the report of a watch that did not come to its end. Where there is nothing to make it of, the watch has
 // failed, and the next one may start.
-func (f *file) salvage(s State) (*reports.Report, error) {
+func (f *file) recover(s State) (*reports.Report, error) {
 	h, err := record.OpenHistory(f.dir)
 	var r *reports.Report
 	if err == nil {
@@ -114,7 +114,7 @@ func Status(dir string) (State, error) {
 		return State{}, err
 	}
 	defer f.Close()
-	held, err := f.held()
+	held, err := f.isLocked()
 	if err != nil {
 		return State{}, err
 	}

@@ -20,16 +20,16 @@ import (
 // goes to log. It fails when the process was not started by Start.
 func Work(ctx context.Context, o session.Options, log io.Writer) error {
 	var kind unix.Stat_t
-	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(wordFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
+	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(messageFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return errors.New("`hitless watch start` calls it itself: it inherits the state of the watch")
 	}
 	unix.CloseOnExec(stateFd)
-	unix.CloseOnExec(wordFd)
+	unix.CloseOnExec(messageFd)
 	signal.Ignore(unix.SIGHUP)
 	f := &file{os.NewFile(stateFd, StateFile), o.Out}
 	defer f.Close()
-	w := &worker{file: f, words: os.NewFile(wordFd, "words"), log: log}
-	defer w.words.Close()
+	w := &worker{file: f, messages: os.NewFile(messageFd, "words"), log: log}
+	defer w.messages.Close()
 	var err error
 	if w.state, err = f.read(); err != nil {
 		return w.fail(err)
@@ -43,17 +43,17 @@ func Work(ctx context.Context, o session.Options, log io.Writer) error {
 
 // worker is a watch that runs.
 type worker struct {
-	file  *file
-	words *os.File
-	log   io.Writer
+	file     *file
+	messages *os.File
+	log      io.Writer
 
 	mu    sync.Mutex // the session calls from two goroutines
 	state State
 }
 
 func (w *worker) run(ctx context.Context, o session.Options) error {
-	o.EndBy = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
-	o.Say, o.Second, o.Measuring = w.say, w.second, w.measuring
+	o.EndHint = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
+	o.Progress, o.OnSecond, o.OnMeasuring = w.progress, w.onSecond, w.onMeasuring
 	_, err := session.Run(ctx, o)
 	if err == nil && w.state.Phase == Starting { // nobody waits for a report of that
 		err = errors.New("ended before the detector was proved: nothing was measured")
@@ -68,32 +68,32 @@ func (w *worker) run(ctx context.Context, o session.Options) error {
 // fail tells why there is no measurement to everybody who may ask: who waits for the start, who stops later, the log.
 func (w *worker) fail(err error) error {
 	w.state.Phase, w.state.Error = Failed, err.Error()
-	w.tell(word{Error: err.Error()})
+	w.send(message{Error: err.Error()})
 	return errors.Join(err, w.file.write(w.state))
 }
 
 // tell says something to who started the watch. Nobody there is no error: the watch goes on without them.
-func (w *worker) tell(line word) {
+func (w *worker) send(line message) {
 	data, _ := json.Marshal(line) // strings and a bool: cannot fail
-	_, _ = w.words.Write(append(data, '\n'))
+	_, _ = w.messages.Write(append(data, '\n'))
 }
 
-func (w *worker) say(text string) {
+func (w *worker) progress(text string) {
 	fmt.Fprintln(w.log, text)
-	w.tell(word{Say: text})
+	w.send(message{Progress: text})
 }
 
 // measuring lets who started the watch go.
-func (w *worker) measuring() {
+func (w *worker) onMeasuring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state.Phase = Measuring
-	w.note()
-	w.tell(word{Ready: true})
-	_ = w.words.Close()
+	w.writeState()
+	w.send(message{Ready: true})
+	_ = w.messages.Close()
 }
 
-func (w *worker) second(s session.Second) {
+func (w *worker) onSecond(s session.Second) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.Failed() > 0 {
@@ -101,11 +101,11 @@ func (w *worker) second(s session.Second) {
 	}
 	w.state.Attempts += s.Failed() + s.Classes[record.OK]
 	w.state.Failures += s.Failed()
-	w.note()
+	w.writeState()
 }
 
 // note writes the state as far as it has come. It is for who asks meanwhile; what the verdict rests on is the history.
-func (w *worker) note() {
+func (w *worker) writeState() {
 	if err := w.file.write(w.state); err != nil {
 		fmt.Fprintln(w.log, err)
 	}

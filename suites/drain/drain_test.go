@@ -38,7 +38,7 @@ var _ = BeforeSuite(func() {
 	}
 	marked := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
 	begin("scaledown", "drain", "bundled", marked)
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		begin("scaledown unmarked", "drain", unmarked, marked)
 	}
 	if suites.Selected(suites.Nightly) {

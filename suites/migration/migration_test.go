@@ -49,7 +49,7 @@ var _ = BeforeSuite(func() {
   "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"]`)
 	}
 	begin("moved ipvs", moved("ipvs"), "bundled", "on", "off")
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		begin("to nftables", "kube-proxy@"+version+"/ipvs", "kube-proxy@"+version+"/nftables", "off", "on")
 	}
 	if suites.Selected(suites.Nightly) {
@@ -154,13 +154,13 @@ func failedAs(o reports.OutageReport, classes []record.Class) (n int) {
 func change(r *reports.Report, o reports.OutageReport) (started, ready float64) {
 	GinkgoHelper()
 	for at := 0.0; ; {
-		next, err := suites.When(r, at, record.KindProxy, o.Node, " started")
+		next, err := suites.EventTime(r, at, record.KindProxy, o.Node, " started")
 		if err != nil || next > o.From {
 			break
 		}
 		at, started = next, next
 	}
-	ready, err := suites.When(r, started, record.KindProxy, o.Node, " is ready")
+	ready, err := suites.EventTime(r, started, record.KindProxy, o.Node, " is ready")
 	Expect(err).NotTo(HaveOccurred())
 	return started, ready
 }

@@ -52,7 +52,7 @@ func TestContract(t *testing.T) {
 	runInGuest(t, contract)
 }
 
-func smokeOnly() bool { return suites.Selected(suites.Smoke) && !suites.Whole() }
+func smokeOnly() bool { return suites.Selected(suites.Smoke) && !suites.RunsUnlabeled() }
 
 // runInGuest runs the tests of packages in a guest; all must pass.
 func runInGuest(t *testing.T, packages []string) {

@@ -45,7 +45,7 @@ var _ = BeforeSuite(func() {
 	// One of two pods is ready at any time: a proxy that has given up the one shows it when the other becomes unready.
 	ready := map[string]string{"change": "ready", "replicas": "2"}
 	begin("ready", "bundled", 2, ready)
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		begin("ready forgetful", forgetful, 2, ready)
 	}
 	if suites.Selected(suites.Nightly) {
@@ -63,7 +63,7 @@ var _ = BeforeSuite(func() {
 // when is the time of the first such event of a node after a time.
 func when(r *reports.Report, after float64, kind record.Kind, node, words string) float64 {
 	GinkgoHelper()
-	at, err := suites.When(r, after, kind, node, words)
+	at, err := suites.EventTime(r, after, kind, node, words)
 	Expect(err).NotTo(HaveOccurred())
 	return at
 }

@@ -45,7 +45,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	withFallback = suites.Begin(ctx, dir, "with", options(1, "on"))
-	if !suites.Whole() {
+	if !suites.RunsUnlabeled() {
 		return
 	}
 	withoutFallback = suites.Begin(ctx, dir, "without", options(1, "off"))
@@ -63,7 +63,7 @@ func finished(f *suites.Future) (*run.Result, *record.History) {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed(), "totals, seconds and history must agree")
-	Expect(suites.Explained(result.Report)).To(Succeed())
+	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	return result, history
 }
 

@@ -44,7 +44,7 @@ var _ = BeforeSuite(func() {
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
 		"downtime": "500ms", "settle": "5s"},
 		"node-1:flush:0s:400ms", "node-1:drop:3s:150ms", "node-2:half-sync:3s:300ms", "node-3:wrong-backend:3s:300ms")
-	if !suites.Whole() {
+	if !suites.RunsUnlabeled() {
 		return
 	}
 	left = begin("left", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
@@ -83,7 +83,7 @@ func finished(f *suites.Future) (*run.Result, *record.History) {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.Explained(result.Report)).To(Succeed())
+	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	Expect(reports.CheckPaths(history)).To(Succeed())
 	Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
 	return result, history

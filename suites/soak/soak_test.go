@@ -48,7 +48,7 @@ var _ = BeforeSuite(func() {
 	}
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	begin("hour", "bundled", nil)
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		begin("hour drops", drops, nil)
 	}
 	if suites.Selected(suites.Nightly) {
@@ -69,7 +69,7 @@ func losesNothing(name string, seconds int, done string) {
 	r := runs.Report(name)
 	Expect(suites.Lossless(r)).To(Succeed())
 	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one each second")
-	_, err := suites.When(r, float64(seconds), record.KindStep, "", done)
+	_, err := suites.EventTime(r, float64(seconds), record.KindStep, "", done)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -101,7 +101,7 @@ var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func
 	It("costs connections over them until the balancer leaves them, and nothing else", func() {
 		r := runs.Report("nodes lost")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		_, err := suites.When(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
+		_, err := suites.EventTime(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {

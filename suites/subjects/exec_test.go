@@ -47,7 +47,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 				Set: map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
 		whole = roll("subject.yaml")
-		if suites.Whole() {
+		if suites.RunsUnlabeled() {
 			forgetful = roll("forgetful.yaml")
 		}
 	})
@@ -56,7 +56,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 		result, history, err := whole.Wait()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-		Expect(suites.Explained(result.Report)).To(Succeed())
+		Expect(suites.CheckExplained(result.Report)).To(Succeed())
 		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
 		Expect(result.Report.Subject).To(Equal(record.Subject{Name: "exec-nftables", Version: "1", Mode: "nftables"}))
 		Expect(result.Report.Totals.OK).To(BeNumerically(">", 1000))
@@ -66,7 +66,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 		result, history, err := forgetful.Wait()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-		Expect(suites.Explained(result.Report)).To(Succeed())
+		Expect(suites.CheckExplained(result.Report)).To(Succeed())
 		Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
 		ended := firstExit(history)
 		Expect(result.Report.Lanes[0].Outages).NotTo(BeEmpty())

@@ -46,7 +46,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	runs = map[string]*suites.Future{}
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		runs["1.26.0"] = start(ctx, dir, "v1.26.0", "")
 		runs["1.25.3"] = start(ctx, dir, "v1.25.3", "")
 		runs["1.25.3 HAProxy"] = startHAProxy(ctx, dir, "v1.25.3", "")
@@ -65,7 +65,7 @@ func report(name string) *reports.Report {
 	result, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.Explained(result.Report)).To(Succeed())
+	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	return result.Report
 }
 

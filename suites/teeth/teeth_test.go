@@ -30,7 +30,7 @@ var _ = BeforeSuite(func() {
 	dir := GinkgoT().TempDir()
 	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
 		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
-	if !suites.Whole() {
+	if !suites.RunsUnlabeled() {
 		return
 	}
 	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
@@ -42,7 +42,7 @@ func report(f *suites.Future) *reports.Report {
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.Explained(result.Report)).To(Succeed())
+	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	Expect(reports.CheckPaths(history)).To(Succeed())
 	return result.Report
 }

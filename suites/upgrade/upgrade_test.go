@@ -41,7 +41,7 @@ var _ = BeforeSuite(func() {
 			"lanes": "tcp-new", "shutdownDelay": "5s", "gracePeriod": "10s"})
 	}
 	begin("itself", "bundled", "itself", nil)
-	if suites.Whole() {
+	if suites.RunsUnlabeled() {
 		empty("left", "off")
 	}
 	if suites.Selected(suites.Nightly) {
@@ -78,7 +78,7 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 		r := report("left")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		gone, again := podless(r)
-		end, err := suites.When(r, again, record.KindPhase, "", "phase end")
+		end, err := suites.EventTime(r, again, record.KindPhase, "", "phase end")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(end-again).To(BeNumerically(">", 9), "long enough for a proxy that is merely late")
 		// Those of the other nodes had longer to come to refuse than that of node-1, which is the first to end.
@@ -121,12 +121,12 @@ func only(l reports.LaneReport, node string) reports.OutageReport {
 // podless is when the first pod ended at the scaling to zero, and when the first was ready again.
 func podless(r *reports.Report) (gone, again float64) {
 	GinkgoHelper()
-	scaled, err := suites.When(r, 0, record.KindStep, "", "scale to 0")
+	scaled, err := suites.EventTime(r, 0, record.KindStep, "", "scale to 0")
 	Expect(err).NotTo(HaveOccurred())
 	first := func(after float64, words string) float64 {
 		at := math.Inf(1)
 		for _, node := range nodes {
-			if t, err := suites.When(r, after, record.KindPod, node, words); err == nil {
+			if t, err := suites.EventTime(r, after, record.KindPod, node, words); err == nil {
 				at = min(at, t)
 			}
 		}

@@ -15,7 +15,7 @@ func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
 	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 100)
 	begin := w.now(t) + 100*time.Millisecond
 	from, until := begin+203*time.Millisecond, begin+403*time.Millisecond
-	for _, err := range []error{w.Start(l, begin), w.Deafen(l.ID, from, until), w.Stop(l.ID, begin+1200*time.Millisecond)} {
+	for _, err := range []error{w.Start(l, begin), w.DropReplies(l.ID, from, until), w.Stop(l.ID, begin+1200*time.Millisecond)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +55,9 @@ func TestDeafenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"an unknown lane": trial.Deafen(7, 0, time.Millisecond),
-		"no time":         trial.Deafen(1, time.Second, time.Second),
-		"too long":        trial.Deafen(1, 0, MaxDeaf+1),
+		"an unknown lane": trial.DropReplies(7, 0, time.Millisecond),
+		"no time":         trial.DropReplies(1, time.Second, time.Second),
+		"too long":        trial.DropReplies(1, 0, MaxReplyDrop+1),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -9,15 +10,15 @@ import (
 // all that it stood still, and what comes after is not.
 func TestAClockThatStoodStill(t *testing.T) {
 	var o offset
-	o.compare(10*time.Second, 10*time.Second+4*time.Millisecond, 1*time.Second)
+	o.update(10*time.Second, 10*time.Second+4*time.Millisecond, 1*time.Second)
 	if o.best() != 9*time.Second+2*time.Millisecond || o.bound(0) < 2*time.Millisecond || o.bound(0) > 3*time.Millisecond {
 		t.Fatalf("%v, off by %v at most", o.best(), o.bound(0))
 	}
-	o.compare(20*time.Second, 20*time.Second+4*time.Millisecond, 6*time.Second)
+	o.update(20*time.Second, 20*time.Second+4*time.Millisecond, 6*time.Second)
 	if off := (o.best() - 9*time.Second).Abs(); o.bound(0) < off {
 		t.Errorf("after 5 s without time the difference is taken for %v, and what was before may be off by %v only", o.best(), o.bound(0))
 	}
-	o.compare(30*time.Second, 30*time.Second+4*time.Millisecond, 16*time.Second)
+	o.update(30*time.Second, 30*time.Second+4*time.Millisecond, 16*time.Second)
 	if o.bound(0) > 5*time.Millisecond || (o.best()-14*time.Second).Abs() > o.bound(0) {
 		t.Errorf("%v, off by %v at most, long after", o.best(), o.bound(0))
 	}
@@ -26,12 +27,26 @@ func TestAClockThatStoodStill(t *testing.T) {
 // Short exchanges tell more than long ones, and are not forgotten, but for what the clocks may have parted since.
 func TestAShortExchangeIsWorthALongOne(t *testing.T) {
 	var o offset
-	o.compare(time.Second, time.Second+time.Millisecond, 0)
-	o.compare(2*time.Second, 4*time.Second, 2*time.Second) // somewhere within two seconds
+	o.update(time.Second, time.Second+time.Millisecond, 0)
+	o.update(2*time.Second, 4*time.Second, 2*time.Second) // somewhere within two seconds
 	if o.bound(0) > 4*time.Millisecond || (o.best()-time.Second).Abs() > o.bound(0) {
 		t.Errorf("%v, off by %v at most", o.best(), o.bound(0))
 	}
 	if o.bound(time.Hour) < 2*time.Second {
 		t.Errorf("an hour before, the clocks may have parted by %v only", o.bound(time.Hour))
+	}
+}
+
+// A gap begins before the first attempt that is missing, also when the clocks were last compared long after it.
+func TestAGapBeginsBeforeWhatIsMissing(t *testing.T) {
+	truly := func(own time.Duration) time.Duration { return own + own/2000 } // the worker's clock is slow by 500 ppm
+	h := &history{lane: 100, began: true, begin: 0, nextSeq: 5}
+	for own := time.Second; own <= 100*time.Second; own += 33 * time.Second {
+		h.clock.update(truly(own), truly(own), own)
+	}
+	e, told := h.missingRecord(100*time.Millisecond, truly(100*time.Second))
+	from, err := strconv.ParseInt(e.Attrs["fromNs"], 10, 64)
+	if missing := truly(500 * time.Millisecond); !told || err != nil || time.Duration(from) > missing || missing-time.Duration(from) > 200*time.Millisecond {
+		t.Errorf("the gap is told from %v on (%v), the first missing attempt was at %v", time.Duration(from), err, missing)
 	}
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // MaxDeaf is the longest that a lane can be made deaf at a time, see Engine.Deafen.
-const MaxDeaf = 400 * time.Millisecond
+const MaxReplyDrop = 400 * time.Millisecond
 
 // hearAgain is how long after its start a deaf attempt hears again, at the earliest: longer than any answer takes that
 // is not lost, and shorter than the second after which the kernel sends a SYN again (TCP_TIMEOUT_INIT, RFC 6298).
-const hearAgain = 500 * time.Millisecond
+const replyDropTime = 500 * time.Millisecond
 
 // Deafen puts a known fault on a lane: attempts that start within [from, until) lose the answer to their first packet,
 // as if it had been dropped on the way. It needs no privilege and nobody's help: the client's own kernel drops what
@@ -25,9 +25,9 @@ const hearAgain = 500 * time.Millisecond
 //
 // A SYN that is sent again after a second is answered, so a TCP attempt becomes delayed, as with any short drop; a
 // datagram is lost. Give the order ahead of from, and no second one before the first is over by a second.
-func (e *Engine) Deafen(id uint16, from, until time.Duration) error {
-	if until <= from || until-from > MaxDeaf {
-		return fmt.Errorf("making lane %d deaf for %v: more than 0 and at most %v is possible", id, until-from, MaxDeaf)
+func (e *Engine) DropReplies(id uint16, from, until time.Duration) error {
+	if until <= from || until-from > MaxReplyDrop {
+		return fmt.Errorf("making lane %d deaf for %v: more than 0 and at most %v is possible", id, until-from, MaxReplyDrop)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,47 +41,47 @@ func (e *Engine) Deafen(id uint16, from, until time.Duration) error {
 	return e.command(func(time.Duration) {
 		for _, n := range e.lanes {
 			if n.ID == id {
-				n.deaf = &deafness{from: from, until: until}
+				n.replyDrop = &replyDrop{from: from, until: until}
 			}
 		}
 	})
 }
 
 // deafness is a known fault of a lane.
-type deafness struct {
+type replyDrop struct {
 	from, until time.Duration
-	flights     []deafFlight
+	flights     []filteredFlight
 }
 
 // deafFlight is a flight at the time at which it was made deaf; it may since have ended.
-type deafFlight struct {
+type filteredFlight struct {
 	flight     *flight
 	generation int32
 }
 
 // deafen makes the attempt deaf if a fault says so; call it before its first packet. It also lets earlier ones hear
 // again, which needs no timer since a lane that has such a fault starts many attempts a second.
-func (s *sockets) deafen(f *flight) unix.Errno {
-	d := f.lane.deaf
+func (s *sockets) dropReplies(f *flight) unix.Errno {
+	d := f.lane.replyDrop
 	if d == nil || f.Start < d.from {
 		return 0
 	}
 	if f.Start >= d.until {
-		if f.Start >= d.until+hearAgain {
-			s.hear(d)
-			f.lane.deaf = nil
+		if f.Start >= d.until+replyDropTime {
+			s.acceptReplies(d)
+			f.lane.replyDrop = nil
 		}
 		return 0
 	}
-	errno := sysSetsockopt(f.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, unsafe.Pointer(s.nothing), unsafe.Sizeof(*s.nothing))
+	errno := sysSetsockopt(f.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, unsafe.Pointer(s.dropAll), unsafe.Sizeof(*s.dropAll))
 	if errno == 0 {
-		d.flights = append(d.flights, deafFlight{f, f.generation})
+		d.flights = append(d.flights, filteredFlight{f, f.generation})
 	}
 	return errno
 }
 
 // hear takes the filters off.
-func (s *sockets) hear(d *deafness) {
+func (s *sockets) acceptReplies(d *replyDrop) {
 	for _, b := range d.flights {
 		if b.flight.lane != nil && b.flight.generation == b.generation {
 			_ = sysSetsockoptInt(b.flight.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, &s.off) // it has one
@@ -90,13 +90,13 @@ func (s *sockets) hear(d *deafness) {
 }
 
 // dropAll is the shortest filter: it keeps 0 bytes of each packet.
-func dropAll() *unix.SockFprog {
+func newDropFilter() *unix.SockFprog {
 	program := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 }
 
 // Injected declares a fault that Deafen puts on a lane, as record.KindFault says: its begin and its end.
-func Injected(lane, id string, from, until time.Duration) [2]record.Event {
+func ReplyDropEvents(lane, id string, from, until time.Duration) [2]record.Event {
 	event := func(at time.Duration, state, text string) record.Event {
 		return record.Event{At: at, LegacyKind: record.KindFault, Object: id, Text: text, Attrs: map[string]string{
 			"fault": "drop", "state": state, "id": id, "lane": lane, "control": "true"}}
