@@ -1,5 +1,5 @@
 // Package lab assembles the embedded cluster: network, control plane, pods, external load balancer and the subject on
-// each node. It is not for what is done to it (scenarios) or how it is measured (probes, reports).
+// each node. Package scenarios changes the cluster, package probes measures it.
 package lab
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -26,31 +27,32 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Config says what lab to bring up.
+// Config configures a lab.
 type Config struct {
 	Nodes        int
-	ControlPlane string           // kube or replay
-	Dir          string           // for state and logs, on a tmpfs
-	Program      string           // the hitless binary: it plays backends and the bundled proxier
-	Binaries     string           // folder of the control plane's programs
-	Rhythm       *topology.Rhythm // of the namespaces; nil for none
+	ControlPlane string          // kube or replay
+	Dir          string          // directory for state and logs, on a tmpfs
+	Program      string          // the hitless binary, which contains the backend and the bundled proxier
+	Binaries     string          // directory of the control plane's programs
+	Pacer        *topology.Pacer // for the creation of namespaces; nil for none
 	Recorder     record.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
-	// Choose is asked once, when the control plane is up and the nodes are registered: all labs are the same until then.
+	// Choose is called once, when the control plane is up and the nodes are registered. Labs are identical up to this
+	// call.
 	Choose func() (Choice, error)
 }
 
-// Choice is what is put into a cluster that is up.
+// Choice configures the parts that start after the control plane.
 type Choice struct {
-	Subjects   []subject.Program // the first is started on each node; another may take its place
-	SubjectEnv []string          // added to the subjects' environment
+	Subjects   []subject.Program // the first is started on each node; the others can replace it
+	SubjectEnv []string          // added to the environment of the subjects
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
 	// IPVSAfterFailure suppresses reads of the nodes' IPVS tables until an attempt has failed. Each read wakes up the VM.
 	IPVSAfterFailure bool
 }
 
-// Lab is a cluster that runs.
+// Lab is a running cluster.
 type Lab struct {
 	Net        *topology.Network
 	Procs      *procs.Supervisor
@@ -64,34 +66,34 @@ type Lab struct {
 
 	cfg    Config
 	choice Choice
-	table  *balancerTable
+	table  *membershipRecorder
 	stop   context.CancelFunc
 	nodes  map[string]*power // by name
 	wait   sync.WaitGroup
 	failed chan error
 }
 
-// Up brings a lab up and returns when the subject is accepted on every node. Failed tells of a part that ended early.
+// Up brings a lab up and returns when the subject is ready on every node. Failed reports parts that end early.
 func Up(ctx context.Context, cfg Config) (*Lab, error) {
-	l := &Lab{cfg: cfg, failed: make(chan error, 16), table: newBalancerTable(cfg.Recorder), nodes: map[string]*power{}}
+	l := &Lab{cfg: cfg, failed: make(chan error, 16), table: newMembershipRecorder(cfg.Recorder), nodes: map[string]*power{}}
 	ctx, l.stop = context.WithCancel(ctx)
-	if err := l.up(ctx); err != nil {
+	if err := l.bringUp(ctx); err != nil {
 		l.Down()
 		return nil, fmt.Errorf("bringing the lab up: %w", err)
 	}
 	return l, nil
 }
 
-func (l *Lab) up(ctx context.Context) (err error) {
+func (l *Lab) bringUp(ctx context.Context) (err error) {
 	if l.Procs, err = procs.New(filepath.Join(l.cfg.Dir, "logs")); err != nil {
 		return err
 	}
-	l.cfg.Progress("laying the network")
-	if l.Net, err = topology.NewInRhythm(l.cfg.Nodes, l.cfg.Rhythm); err != nil {
+	l.cfg.Progress("creating the network")
+	if l.Net, err = topology.NewPaced(l.cfg.Nodes, l.cfg.Pacer); err != nil {
 		return err
 	}
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
-	if err := l.controlPlane(ctx); err != nil {
+	if err := l.startControlPlane(ctx); err != nil {
 		return err
 	}
 	if l.choice, err = l.cfg.Choose(); err != nil {
@@ -100,28 +102,28 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	if err := l.watchTables(ctx); err != nil {
 		return err
 	}
-	if l.Conntrack, err = observers.NewConntrack(l.observed(), l.cfg.Recorder, l.cfg.Now); err != nil {
+	if l.Conntrack, err = observers.NewConntrack(l.observedNodes(), l.cfg.Recorder, l.cfg.Now); err != nil {
 		return err
 	}
-	l.part(ctx, "the conntrack observer", l.Conntrack.Run)
+	l.runPart(ctx, "the conntrack observer", l.Conntrack.Run)
 	if l.Client, err = kube.NewClient(l.Kubeconfig, ""); err != nil {
 		return err
 	}
-	l.cfg.Progress("starting pods and balancer")
+	l.cfg.Progress("starting pods and load balancer")
 	for _, node := range l.Net.Nodes {
-		l.nodes[node.Name] = l.kubelet(ctx, node)
+		l.nodes[node.Name] = l.startKubelet(ctx, node)
 	}
-	if err := l.balancer(ctx); err != nil {
+	if err := l.startBalancer(ctx); err != nil {
 		return err
 	}
-	l.part(ctx, "the endpoint observer", func(ctx context.Context) error {
+	l.runPart(ctx, "the endpoint observer", func(ctx context.Context) error {
 		return observers.WatchEndpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
 	})
 	l.cfg.Progress("starting " + l.choice.Subjects[0].Spec.String() + " on each node")
-	return l.subject(ctx)
+	return l.startSubject(ctx)
 }
 
-// watchTables starts the observer of those tables that a subject of this lab uses.
+// watchTables starts the observer of the kernel tables that the subjects of this lab use.
 func (l *Lab) watchTables(ctx context.Context) (err error) {
 	in := func(modes ...string) bool {
 		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
@@ -130,15 +132,15 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 	if !kinds.IPVS && !kinds.NFTables {
 		return nil
 	}
-	if l.Tables, err = observers.NewTables(l.observed(), kinds, l.cfg.Recorder, l.cfg.Now); err != nil {
+	if l.Tables, err = observers.NewTables(l.observedNodes(), kinds, l.cfg.Recorder, l.cfg.Now); err != nil {
 		return err
 	}
 	l.cfg.Recorder = tableNotifier{l.cfg.Recorder, l.Tables}
-	l.part(ctx, "the table observer", l.Tables.Run)
+	l.runPart(ctx, "the table observer", l.Tables.Run)
 	return nil
 }
 
-func (l *Lab) observed() []observers.Node {
+func (l *Lab) observedNodes() []observers.Node {
 	nodes := make([]observers.Node, len(l.Net.Nodes))
 	for i, n := range l.Net.Nodes {
 		nodes[i] = observers.Node{Name: n.Name, Addr: n.Addr, Namespace: n.Namespace}
@@ -146,20 +148,20 @@ func (l *Lab) observed() []observers.Node {
 	return nodes
 }
 
-// tableNotifier notifies the table observer of each recorded event.
+// tableNotifier passes events on and notifies the table observer of each.
 type tableNotifier struct {
 	record.Recorder
 	tables *observers.Tables
 }
 
-// Event records an event and has the tables read that it may change.
+// Event records an event, after which the observer reads the tables that it may have changed.
 func (t tableNotifier) Event(e record.Event) {
 	t.Recorder.Event(e)
 	t.tables.EventRecorded(e.Kind())
 }
 
-// part runs a part of the lab until the lab goes down; its failure is told through Failed.
-func (l *Lab) part(ctx context.Context, name string, run func(ctx context.Context) error) {
+// runPart runs a part of the lab until ctx ends; Failed reports its failure.
+func (l *Lab) runPart(ctx context.Context, name string, run func(ctx context.Context) error) {
 	l.wait.Go(func() {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
 			l.failed <- fmt.Errorf("%s failed: %w", name, err)
@@ -167,12 +169,12 @@ func (l *Lab) part(ctx context.Context, name string, run func(ctx context.Contex
 	})
 }
 
-// Failed gets the failure of a part of the lab. A run that hears of one is invalid.
+// Failed returns the channel of failed parts. A failure makes the run invalid.
 func (l *Lab) Failed() <-chan error { return l.failed }
 
-func (l *Lab) controlPlane(ctx context.Context) error {
+func (l *Lab) startControlPlane(ctx context.Context) error {
 	if l.cfg.ControlPlane == "replay" {
-		return l.replay(ctx)
+		return l.startReplay(ctx)
 	}
 	binaries := map[string]string{}
 	for _, name := range kube.Programs() {
@@ -192,14 +194,14 @@ func (l *Lab) controlPlane(ctx context.Context) error {
 
 const replayPort = "8001"
 
-func (l *Lab) replay(ctx context.Context) error {
+func (l *Lab) startReplay(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(topology.ControlAddr.String(), replayPort))
 	if err != nil {
 		return fmt.Errorf("starting the replay control plane: %w", err)
 	}
 	server := replay.New()
 	l.Replay = server
-	l.part(ctx, "the replay control plane", func(ctx context.Context) error { return server.Serve(ctx, listener) })
+	l.runPart(ctx, "the replay control plane", func(ctx context.Context) error { return server.Serve(ctx, listener) })
 	l.Kubeconfig = filepath.Join(l.cfg.Dir, "replay.kubeconfig")
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"lab",
 "clusters":[{"name":"lab","cluster":{"server":"http://%s"}}],"users":[{"name":"lab","user":{}}],
@@ -216,21 +218,21 @@ func (l *Lab) replay(ctx context.Context) error {
 			return err
 		}
 	}
-	l.part(ctx, "the replay controllers", func(ctx context.Context) error { return controllers.Run(ctx, client, l.Net.NodeNames()) })
+	l.runPart(ctx, "the replay controllers", func(ctx context.Context) error { return controllers.Run(ctx, client, l.Net.NodeNames()) })
 	return nil
 }
 
-func (l *Lab) balancer(ctx context.Context) (err error) {
+func (l *Lab) startBalancer(ctx context.Context) (err error) {
 	cfg := l.choice.Balancer
 	cfg.Net, cfg.Client, cfg.Procs, cfg.Now, cfg.Recorder = l.Net, l.Client, l.Procs, l.cfg.Now, l.table
 	if l.Balancer, err = balancer.New(cfg); err != nil {
 		return err
 	}
-	l.part(ctx, "the load balancer", l.Balancer.Run)
+	l.runPart(ctx, "the load balancer", l.Balancer.Run)
 	return nil
 }
 
-func (l *Lab) subject(ctx context.Context) (err error) {
+func (l *Lab) startSubject(ctx context.Context) (err error) {
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
 		Kubeconfig: l.Kubeconfig, Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
@@ -239,10 +241,11 @@ func (l *Lab) subject(ctx context.Context) (err error) {
 	return l.Proxies.StartAll(ctx)
 }
 
-// Balanced returns the nodes that the balancer sends new flows of a Service to, sorted.
+// Balanced returns the load balancer's membership of a Service: the nodes that get new flows to all of its ports,
+// sorted.
 func (l *Lab) Balanced(service string) []string { return l.table.nodes(service) }
 
-// Down ends everything.
+// Down stops all parts and programs and removes the network.
 func (l *Lab) Down() {
 	l.stop()
 	if l.Procs != nil {
@@ -252,4 +255,24 @@ func (l *Lab) Down() {
 	if l.Net != nil {
 		l.Net.Close()
 	}
+}
+
+// commandTimeout limits a command on a node.
+const commandTimeout = 30 * time.Second
+
+// Command runs a program on a node and returns its output. It is for interventions from outside hitless, such as by
+// an administrator; Proxies controls the proxies.
+func (l *Lab) Command(ctx context.Context, name string, words ...string) (output string, err error) {
+	node, err := l.Net.Node(name)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	err = node.Do(func() error {
+		out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+		output = string(out)
+		return err
+	})
+	return output, err
 }

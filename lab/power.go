@@ -10,24 +10,24 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// power is what runs on a node besides its proxy.
+// power controls the parts of a node that end with its power, except its proxy.
 type power struct {
-	lab  context.Context // of the whole lab
+	lab  context.Context // ends with the lab
 	off  context.CancelFunc
-	gone chan struct{}      // closed when nothing of it runs any more
-	back context.CancelFunc // ends what goes on while the node is off; nil while it is on
+	gone chan struct{}      // closed when the kubelet has ended
+	back context.CancelFunc // ends the controllers of a node without power; nil while the node has power
 }
 
-// kubelet starts a node's kubelet, which ends with ctx or when the node loses power.
-func (l *Lab) kubelet(ctx context.Context, node *topology.Node) *power {
+// startKubelet starts a node's kubelet, which ends with ctx or when the node loses power.
+func (l *Lab) startKubelet(ctx context.Context, node *topology.Node) *power {
 	lease := kubelet.DefaultLease
 	if l.Replay != nil {
-		lease = -1 // nobody reads heartbeats there
+		lease = -1 // replay does not read heartbeats
 	}
 	p := &power{lab: ctx, gone: make(chan struct{})}
 	var on context.Context
 	on, p.off = context.WithCancel(ctx)
-	l.part(on, "the kubelet of "+node.Name, func(ctx context.Context) error {
+	l.runPart(on, "the kubelet of "+node.Name, func(ctx context.Context) error {
 		defer close(p.gone)
 		return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease,
 			Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
@@ -35,8 +35,9 @@ func (l *Lab) kubelet(ctx context.Context, node *topology.Node) *power {
 	return p
 }
 
-// PowerOff takes the power from a node without warning: nothing leaves it any more, and every program on it ends at once.
-// The API hears nothing of it. It returns when nothing runs there. It is not for use beside itself or PowerOn.
+// PowerOff cuts the power of a node without warning: its link goes down, and all its programs are killed. The API
+// server is not told. PowerOff returns when no program runs on the node. It must not be called concurrently with
+// itself or PowerOn.
 func (l *Lab) PowerOff(ctx context.Context, name string) error {
 	node, err := l.Net.Node(name)
 	if err != nil {
@@ -46,7 +47,7 @@ func (l *Lab) PowerOff(ctx context.Context, name string) error {
 	if p.back != nil {
 		return fmt.Errorf("%s has no power already", name)
 	}
-	l.tellPower(name, "off", name+" lost power")
+	l.recordPower(name, "off", name+" lost power")
 	if err := l.Net.Cut(node); err != nil {
 		return err
 	}
@@ -59,14 +60,14 @@ func (l *Lab) PowerOff(ctx context.Context, name string) error {
 	<-p.gone
 	var away context.Context
 	away, p.back = context.WithCancel(p.lab)
-	if l.Replay != nil { // the real control plane misses the heartbeats by itself
-		l.part(away, "the lifecycle of "+name, func(ctx context.Context) error { return controllers.Lose(ctx, l.Client, name) })
+	if l.Replay != nil { // the real control plane has its own node lifecycle controller
+		l.runPart(away, "the lifecycle of "+name, func(ctx context.Context) error { return controllers.Lose(ctx, l.Client, name) })
 	}
 	return nil
 }
 
-// PowerOn boots a node that has no power: nothing is left in its kernel, its kubelet starts the pods that are bound to it,
-// and its proxy starts. It returns when the proxy is accepted.
+// PowerOn boots a node without power: its kernel tables are empty, its kubelet starts the pods that are bound to it,
+// and its proxy starts. It returns when the proxy is ready.
 func (l *Lab) PowerOn(ctx context.Context, name string) error {
 	node, err := l.Net.Node(name)
 	if err != nil {
@@ -80,15 +81,15 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 	if err := l.Net.Rebuild(node); err != nil {
 		return err
 	}
-	l.tellPower(name, "on", name+" boots")
+	l.recordPower(name, "on", name+" boots")
 	if err := l.Proxies.Prepare(name); err != nil {
 		return err
 	}
-	l.nodes[name] = l.kubelet(p.lab, node)
+	l.nodes[name] = l.startKubelet(p.lab, node)
 	return l.Proxies.Start(ctx, name)
 }
 
-func (l *Lab) tellPower(node, state, text string) {
+func (l *Lab) recordPower(node, state, text string) {
 	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), LegacyKind: record.KindNode, Node: node, Object: node, Text: text,
 		Attrs: map[string]string{"state": state}})
 }

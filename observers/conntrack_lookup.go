@@ -23,7 +23,7 @@ func openConntrack(node Node) (lookUp func(Tuple) (backend netip.AddrPort, found
 	var socket nl.SocketHandle
 	life := 0
 	open := func() error {
-		life = node.Life()
+		life = node.Generation()
 		err := node.Do(func() (err error) {
 			socket.Socket, err = nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_NETFILTER)
 			return err
@@ -40,7 +40,7 @@ func openConntrack(node Node) (lookUp func(Tuple) (backend netip.AddrPort, found
 		return nil, err
 	}
 	return func(t Tuple) (netip.AddrPort, bool, error) {
-		if node.Life() != life {
+		if node.Generation() != life {
 			socket.Socket.Close()
 			if err := open(); err != nil {
 				return netip.AddrPort{}, false, err

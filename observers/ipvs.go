@@ -86,7 +86,7 @@ func openIPVS(node Node) (read func([]ServiceAddress) (backendTable, error), err
 	var handle *ipvs.Handle
 	life := 0
 	open := func() error {
-		life = node.Life()
+		life = node.Generation()
 		return node.Do(func() (err error) {
 			handle, err = ipvs.New("")
 			return err
@@ -96,7 +96,7 @@ func openIPVS(node Node) (read func([]ServiceAddress) (backendTable, error), err
 		return nil, err
 	}
 	return func(addresses []ServiceAddress) (backendTable, error) {
-		if node.Life() != life {
+		if node.Generation() != life {
 			handle.Close()
 			if err := open(); err != nil {
 				return nil, err

@@ -45,4 +45,4 @@ func (ns testNamespace) Do(f func() error) error {
 	return <-done
 }
 
-func (testNamespace) Life() int { return 0 }
+func (testNamespace) Generation() int { return 0 }

@@ -55,7 +55,7 @@ func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, rec
 
 // open starts receiving in the node's present namespace.
 func (m *nftMonitor) open() error {
-	m.life = m.ns.Life()
+	m.life = m.ns.Generation()
 	var notifications *netlink.Conn
 	err := m.ns.Do(func() (err error) {
 		if notifications, err = subscribeGenerations(m.buffer); err != nil {
@@ -215,7 +215,7 @@ func (m *nftMonitor) run(ctx context.Context) {
 
 // readAndRecord reads the rules and records changes. A read during which the generation changed is discarded and repeated.
 func (m *nftMonitor) readAndRecord() error {
-	if m.ns.Life() != m.life {
+	if m.ns.Generation() != m.life {
 		m.stop()
 		m.takeNotice()
 		if err := m.open(); err != nil {

@@ -19,8 +19,8 @@ type Node struct {
 type Namespace interface {
 	// Do runs f on a thread inside the namespace and returns its error.
 	Do(f func() error) error
-	// Life counts the replacements so far. A socket that was opened at a lower count belongs to a namespace that is gone.
-	Life() int
+	// Generation counts the replacements so far. A socket of a lower generation belongs to a former namespace.
+	Generation() int
 }
 
 // ServiceAddress is an address and port of a Service, as the clients of a lane use it.

@@ -141,12 +141,12 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 
 // labConfig is the lab as the base of a plan has it.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
-	var rhythm *topology.Rhythm
+	var pacer *topology.Pacer
 	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
-		rhythm = vm.InRhythm()
+		pacer = vm.NewPacer()
 	}
 	return lab.Config{Nodes: base.Nodes, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Rhythm: rhythm, Recorder: r, Now: now, Progress: newConsole(now).stage}
+		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan has put into a lab whose control plane is up.

@@ -26,7 +26,7 @@ func Main() error {
 	}
 	// The run's time begins where its first namespace may be made. How long it takes until here depends on the size of this program, by
 	// which all that follows came up to a second later after the run's full minutes, or not.
-	vm.InRhythm().Next()
+	vm.NewPacer().Next()
 	return Run(context.Background(), region)
 }
 

@@ -52,7 +52,7 @@ func TestSnapshotChangesNothing(t *testing.T) {
 			o.Cache, o.Seed, o.Cold = cache, seed, cold
 			o.Progress = progress.Lines(func(line string) {
 				t.Log(name+":", line)
-				said = said || strings.Contains(line, "begun from a saved guest")
+				said = said || strings.Contains(line, "restored from a snapshot")
 			})
 		})
 		if err != nil {

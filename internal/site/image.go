@@ -49,7 +49,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
 			name = proxies[i].Binary()
 		}
-		if err := img.AddKnown(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
+		if err := img.AddWithSum(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
 			return err
 		}
 	}

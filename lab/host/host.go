@@ -1,9 +1,9 @@
-// Package host runs a guest in namespaces of this machine's own kernel: the same files at the same paths as in lab/vm, the
-// same plan and history through the same region, but the real clock. Nothing of this machine is in sight there: the root
-// is a memory file system with the guest's files, bound read-only, and the network, process, mount, IPC and host name
-// spaces are new. No history repeats.
+// Package host runs a guest in namespaces of this machine's kernel: the same files at the same paths as in lab/vm,
+// and the same plan and history through the same region, but with the real clock. The guest is isolated from this
+// machine: its root is a tmpfs with the guest's files, bound read-only, and its network, process, mount, IPC and UTS
+// namespaces are new. Runs are not deterministic.
 //
-// It knows nothing of what the plan says or what the guest does with it.
+// The package does not interpret the plan or the history.
 package host
 
 import (
@@ -25,38 +25,38 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// Job says what to run and for how long at most.
+// Job configures a guest.
 type Job struct {
-	// Program is the hitless binary, which is the first process of the namespaces too: called with Args it calls Init.
+	// Program is the hitless binary. Called with Args it must call Init, as the first process of the namespaces.
 	Program string
 	Args    []string
 	Files   []vm.File // from Image.Files
 	Plan    []byte
-	// Pass are handed to the runner, from descriptor FirstPassed on.
+	// Pass are files for the runner, from descriptor FirstPassed on.
 	Pass []*os.File
-	// OwnCPU binds the guest to a CPU that no other run uses, and waits for one.
+	// OwnCPU binds the guest to a CPU that no other run uses; Run waits for one.
 	OwnCPU bool
-	// Deadline is the time after which the guest is ended, 0 for none.
+	// Deadline is the time after which the guest is killed, 0 for none.
 	Deadline time.Duration
-	// Line gets each line that the guest prints, as it comes.
+	// Line gets each line that the guest prints.
 	Line func(string)
 }
 
-// RefusedError says that this machine does not let the caller make the namespaces that a guest needs.
+// RefusedError reports that the caller may not create the namespaces that a guest needs.
 type RefusedError struct{ reason error }
 
-// Error says what was tried, what was found and what to do.
+// Error describes the failed operation, the kernel's error and the remedy.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("making namespaces of this machine's kernel was refused (%v); allow user namespaces (sysctl user.max_user_namespaces; "+
+	return fmt.Sprintf("creating namespaces on this machine was refused (%v); allow user namespaces (sysctl user.max_user_namespaces; "+
 		"on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a container the privileged mode)", e.reason)
 }
 
-// Unwrap returns the kernel's answer.
+// Unwrap returns the kernel's error.
 func (e *RefusedError) Unwrap() error { return e.reason }
 
-// Run runs the guest and waits for its end: by itself, at the deadline, or when ctx is cancelled. An Outcome comes back
-// with an error too, when there is something to show. Nothing is left behind, not even after kill -9 of the caller: the
-// first process dies with it, everything else with the first process, and no file is made.
+// Run runs the guest and waits until it ends, the deadline passes or ctx is cancelled. An Outcome with a console may
+// accompany an error. Nothing stays behind, even after kill -9 of the caller: the first process dies with the caller,
+// all others die with the first process, and no file is created.
 func Run(ctx context.Context, j Job) (*vm.Outcome, error) {
 	out, region, err := newRegion(j.Plan)
 	if err != nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, j Job) (*vm.Outcome, error) {
 	}
 	out.CPU = anyCPU
 	if j.OwnCPU {
-		cpu, err := vm.TakeCPU(ctx, j.Line)
+		cpu, err := vm.AcquireCPU(ctx, j.Line)
 		if err != nil {
 			out.Close()
 			return nil, err
@@ -82,21 +82,21 @@ func Run(ctx context.Context, j Job) (*vm.Outcome, error) {
 	return out, nil
 }
 
-// anyCPU stands in Outcome.CPU for a guest that was not bound to one.
+// anyCPU is Outcome.CPU of a guest that is not bound to a CPU.
 const anyCPU = -1
 
-// newRegion makes the region in memory that has no name, so that it goes with the last process that holds it.
+// newRegion creates the region in anonymous memory, which ends with its last user.
 func newRegion(plan []byte) (*vm.Outcome, *os.File, error) {
 	fd, err := unix.MemfdCreate("hitless region", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the region between guest and host: %w", err)
+		return nil, nil, fmt.Errorf("creating the region between guest and host: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "region")
 	out, err := vm.NewOutcome(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	// A guest that made the file shorter would end this process with SIGBUS.
+	// A guest that truncates the file would end this process with SIGBUS.
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
 		out.Close()
 		return nil, nil, fmt.Errorf("fixing the size of the region: %w", err)
@@ -112,7 +112,7 @@ func newRegion(plan []byte) (*vm.Outcome, *os.File, error) {
 func (j Job) supervise(ctx context.Context, region *os.File, out *vm.Outcome) error {
 	if j.Deadline > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.Deadline, fmt.Errorf("the guest did not come to its end within %s", j.Deadline))
+		ctx, cancel = context.WithTimeoutCause(ctx, j.Deadline, fmt.Errorf("the guest did not end within %s", j.Deadline))
 		defer cancel()
 	}
 	files, err := json.Marshal(j.Files)
@@ -130,7 +130,7 @@ func (j Job) supervise(ctx context.Context, region *os.File, out *vm.Outcome) er
 	case exit = <-ended:
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
-		_ = cmd.Process.Kill() // the kernel ends the others before this one is gone (pid_namespaces(7))
+		_ = cmd.Process.Kill() // the kernel kills the other processes first (pid_namespaces(7))
 		<-ended
 	}
 	out.Wall = time.Since(begin)
@@ -147,8 +147,8 @@ func (j Job) supervise(ctx context.Context, region *os.File, out *vm.Outcome) er
 	return nil
 }
 
-// start starts the first process in a user namespace, as root too: there it has no say over this machine's own network.
-// Only root can do without one, where the kernel grants none.
+// start starts the first process in a user namespace, also for root: this limits its rights to its own network
+// namespace. Root can do without, where the kernel grants no user namespace.
 func (j Job) start(files []byte, region *os.File, console *console, cpu int) (*exec.Cmd, <-chan error, error) {
 	var refused error
 	for _, user := range []bool{true, false} {
@@ -161,7 +161,7 @@ func (j Job) start(files []byte, region *os.File, console *console, cpu int) (*e
 		if err == nil {
 			return cmd, ended, nil
 		}
-		if !forbidden(err) {
+		if !isNamespaceRefusal(err) {
 			return nil, nil, fmt.Errorf("starting the guest's first process: %w", err)
 		}
 		if refused == nil {
@@ -171,9 +171,9 @@ func (j Job) start(files []byte, region *os.File, console *console, cpu int) (*e
 	return nil, nil, &RefusedError{refused}
 }
 
-// forbidden tells the answers of clone(2) and user_namespaces(7) to those who may not have a namespace, or no further one,
-// from other errors.
-func forbidden(err error) bool {
+// isNamespaceRefusal reports whether err is one of the errors of clone(2) and user_namespaces(7) for missing rights
+// or exceeded limits.
+func isNamespaceRefusal(err error) bool {
 	for _, known := range []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EINVAL} {
 		if errors.Is(err, known) {
 			return true
@@ -195,8 +195,8 @@ func (j Job) command(user bool) *exec.Cmd {
 	return cmd
 }
 
-// launch starts the command on a goroutine that keeps its thread, because the process inherits that thread's CPU and
-// dies with it (PR_SET_PDEATHSIG).
+// launch starts the command on a goroutine that keeps its thread: the process inherits the thread's CPU affinity and
+// dies with the thread (PR_SET_PDEATHSIG).
 func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
 	started, ended := make(chan error), make(chan error, 1)
 	go func() {
@@ -204,7 +204,7 @@ func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
 		var err error
 		if cpu != anyCPU {
 			err = vm.PinThread(cpu)
-			// What cannot be set is not an error: the lateness of the attempts tells whether the guest got its turns.
+			// Failure is not an error: the lateness of the attempts shows whether the guest got enough CPU time.
 			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 		}
 		if err == nil {
@@ -221,19 +221,20 @@ func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
 	return ended, <-started
 }
 
-// niceness lets the guest go before this machine's ordinary programs, where that is allowed (setpriority(2)): it is mostly
-// idle, and an attempt that starts late is a measurement lost. A VM's CPU has the same.
+// niceness gives the guest priority over ordinary programs of this machine, where that is allowed (setpriority(2)):
+// the guest is mostly idle, and an attempt that starts late is a lost measurement. QEMU's CPU thread has the same
+// value.
 const niceness = -10
 
-// console passes the guest's lines on and keeps the last ones. Output and errors come one after the other (os/exec uses
-// one pipe for equal writers).
+// console passes on the guest's lines and keeps the last ones. Write is not called concurrently: os/exec uses one
+// pipe for equal writers.
 type console struct {
 	line func(string)
 	tail []string
 	rest []byte
 }
 
-// Write takes a piece of the guest's output.
+// Write accepts a piece of the guest's output.
 func (c *console) Write(data []byte) (int, error) {
 	c.rest = append(c.rest, data...)
 	for {

@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	var err error
-	if what := os.Args[2]; os.Getpid() == 1 {
-		err = host.Init("/runner", "inside", what)
+	if mode := os.Args[2]; os.Getpid() == 1 {
+		err = host.Init("/runner", "inside", mode)
 	} else {
-		err = inside(what)
+		err = runInside(mode)
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// inside is the runner: its trailer says what is wrong with the place where it finds itself.
-func inside(what string) error {
+// runInside is the runner: its trailer lists defects of the guest's isolation.
+func runInside(mode string) error {
 	region, err := host.OpenRegion()
 	if err != nil {
 		return err
 	}
-	if what == "hang" {
+	if mode == "hang" {
 		fmt.Println("hanging")
 		select {}
 	}
@@ -50,18 +50,18 @@ func inside(what string) error {
 		err = fmt.Errorf("the plan is %q", plan)
 	}
 	reason := ""
-	if err = errors.Join(err, lookAround(), work()); err != nil {
+	if err = errors.Join(err, isolationDefects(), checkGuestRights()); err != nil {
 		reason = err.Error()
 	}
 	return vm.NewFrameWriter(region).Write(vm.FrameTrailer, []byte(reason))
 }
 
-// lookAround says what of the host can be seen or changed from inside.
-func lookAround() error {
+// isolationDefects lists the resources of the host that the guest can see or change.
+func isolationDefects() error {
 	var wrong []error
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	if wires, err := net.Interfaces(); err != nil || len(wires) != 1 || wires[0].Name != "lo" {
-		complain("the guest sees the interfaces %v, %v", wires, err)
+	if interfaces, err := net.Interfaces(); err != nil || len(interfaces) != 1 || interfaces[0].Name != "lo" {
+		complain("the guest sees the interfaces %v, %v", interfaces, err)
 	}
 	entries, err := os.ReadDir("/")
 	if err != nil {
@@ -87,8 +87,8 @@ func lookAround() error {
 	return errors.Join(wrong...)
 }
 
-// work does what a guest must be able to do.
-func work() error {
+// checkGuestRights does what a guest must be able to do.
+func checkGuestRights() error {
 	text, err := os.ReadFile("/text")
 	if err == nil && string(text) != "a text" {
 		err = fmt.Errorf("the guest's file holds %q", text)
@@ -98,7 +98,7 @@ func work() error {
 		os.WriteFile("/tmp/file", nil, 0o600), os.WriteFile("/run/file", nil, 0o600))
 }
 
-func job(t *testing.T, what string) host.Job {
+func job(t *testing.T, mode string) host.Job {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -109,12 +109,12 @@ func job(t *testing.T, what string) host.Job {
 	if err := img.AddProgram("/runner", self); err != nil {
 		t.Fatal(err)
 	}
-	return host.Job{Program: self, Args: []string{"inside", what}, Plan: []byte("the plan"), Deadline: time.Minute,
+	return host.Job{Program: self, Args: []string{"inside", mode}, Plan: []byte("the plan"), Deadline: time.Minute,
 		Files: img.Files(), Line: func(line string) { t.Log(line) }}
 }
 
-// runs runs the job, and skips the test on a machine that grants no namespaces.
-func runs(ctx context.Context, t *testing.T, j host.Job) (*vm.Outcome, error) {
+// runJob runJob the job, and skips the test on a machine that grants no namespaces.
+func runJob(ctx context.Context, t *testing.T, j host.Job) (*vm.Outcome, error) {
 	t.Helper()
 	outcome, err := host.Run(ctx, j)
 	if refused := new(host.RefusedError); errors.As(err, &refused) {
@@ -123,8 +123,8 @@ func runs(ctx context.Context, t *testing.T, j host.Job) (*vm.Outcome, error) {
 	return outcome, err
 }
 
-func TestGuestSeesNothingOfTheHost(t *testing.T) {
-	outcome, err := runs(t.Context(), t, job(t, "look"))
+func TestGuestIsIsolatedFromTheHost(t *testing.T) {
+	outcome, err := runJob(t.Context(), t, job(t, "look"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,60 +135,60 @@ func TestGuestSeesNothingOfTheHost(t *testing.T) {
 	}
 }
 
-// Root who is granted no user namespace does without one, and the guest sees no more of the host.
-func TestRootNeedsNoUserNamespace(t *testing.T) {
+// Without user namespaces root starts the guest directly, and the guest is isolated all the same.
+func TestRootNeedsNoUserNamespaces(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("unshare", "-Urnm", "sh", "-c",
-		`echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -test.v -test.run '^TestGuestSeesNothingOfTheHost$'`, self).CombinedOutput()
+		`echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -test.v -test.run '^TestGuestIsIsolatedFromTheHost$'`, self).CombinedOutput()
 	if strings.Contains(string(out), "unshare:") {
 		t.Skipf("this machine grants no namespaces: %s", out)
 	}
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestGuestSeesNothingOfTheHost") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestGuestIsIsolatedFromTheHost") {
 		t.Errorf("root without a user namespace: %v\n%s", err, out)
 	}
 }
 
-// The twin of TestGuestSeesNothingOfTheHost: on the host itself there is much to complain about.
-func TestLookAroundComplains(t *testing.T) {
-	err := lookAround()
+// The red twin of TestGuestIsIsolatedFromTheHost: the host itself has defects.
+func TestIsolationDefectsAreFoundOnTheHost(t *testing.T) {
+	err := isolationDefects()
 	for _, want := range []string{"the guest's root has /home", "processes", "environment"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("on the host itself it says %v, want a word of %q", err, want)
+			t.Errorf("on the host itself the defects are %v, want one with %q", err, want)
 		}
 	}
 }
 
-func TestGuestAlwaysEnds(t *testing.T) {
+func TestGuestEndsAtItsDeadlineAndOnCancel(t *testing.T) {
 	late := job(t, "hang")
 	late.Deadline = time.Second
-	outcome, err := runs(t.Context(), t, late)
-	if err == nil || !strings.Contains(err.Error(), "did not come to its end within 1s") {
+	outcome, err := runJob(t.Context(), t, late)
+	if err == nil || !strings.Contains(err.Error(), "did not end within 1s") {
 		t.Fatalf("a guest that hangs gave %v", err)
 	}
 	if len(outcome.Console) == 0 || outcome.Console[0] != "hanging" {
-		t.Errorf("its last lines are %q", outcome.Console)
+		t.Errorf("the last lines of its console are %q", outcome.Console)
 	}
 	outcome.Close()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := job(t, "hang")
 	stopped.Line = func(string) { cancel() }
-	outcome, err = runs(ctx, t, stopped)
+	outcome, err = runJob(ctx, t, stopped)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a guest that was interrupted gave %v", err)
 	}
 	outcome.Close()
 }
 
-func TestBadFilesAreAnError(t *testing.T) {
+func TestMissingFileIsAnError(t *testing.T) {
 	j := job(t, "look")
 	j.Files = append(j.Files, vm.File{Guest: "/none", Host: filepath.Join(t.TempDir(), "none")})
-	outcome, err := runs(t.Context(), t, j)
+	outcome, err := runJob(t.Context(), t, j)
 	if err == nil || outcome == nil || !strings.Contains(strings.Join(outcome.Console, "\n"), "/none") {
-		t.Fatalf("a guest with a file that is not there gave %v", err)
+		t.Fatalf("a guest with a missing file gave %v", err)
 	}
 	outcome.Close()
 }

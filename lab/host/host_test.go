@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Output comes in pieces of any size; lines do not.
-func TestConsoleGivesLines(t *testing.T) {
+// Output arrives in pieces of any size; only whole lines are passed on.
+func TestConsolePassesWholeLines(t *testing.T) {
 	var lines []string
 	c := &console{line: func(line string) { lines = append(lines, line) }}
 	for _, piece := range []string{"on", "e\ntwo\r\nthr", "ee\nno end"} {

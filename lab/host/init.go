@@ -21,13 +21,14 @@ const regionFd = 3
 // FirstPassed is the descriptor of the first of Job.Pass in the runner.
 const FirstPassed = regionFd + 1
 
-// passedVariable tells the first process how many files follow the region.
+// passedVariable is the environment variable with the number of files after the region.
 const passedVariable = "HITLESS_PASSED"
 
-// passed are the files for the runner, the region first. What was told of them is not for the guest.
-func passed() []*os.File {
+// passedFiles returns the files for the runner, the region first, and removes the variable from the guest's
+// environment.
+func passedFiles() []*os.File {
 	files := []*os.File{os.NewFile(regionFd, "region")}
-	more, _ := strconv.Atoi(os.Getenv(passedVariable)) // 0 when it is not there
+	more, _ := strconv.Atoi(os.Getenv(passedVariable)) // 0 when unset
 	os.Unsetenv(passedVariable)
 	for i := range more {
 		files = append(files, os.NewFile(uintptr(FirstPassed+i), "passed"))
@@ -35,16 +36,16 @@ func passed() []*os.File {
 	return files
 }
 
-// refusedCode is the exit code of a first process that was given namespaces, but not the rights in them: what some
-// systems do to programs that they do not know.
+// refusedCode is the exit code of a first process that has namespaces without the rights in them; some systems
+// restrict unknown programs so (AppArmor).
 const refusedCode = 77
 
-// Init is the first process of the namespaces: it builds the guest's root out of the list of files on standard input,
-// leaves this machine's root, starts the runner there and reaps what nobody waits for. When it ends, the kernel ends
-// everything else.
+// Init is the first process of the namespaces. It builds the guest's root from the list of files on standard input,
+// leaves this machine's root, starts the runner and reaps orphans. When it ends, the kernel kills the remaining
+// processes.
 func Init(runner string, args ...string) error {
 	if os.Getpid() != 1 {
-		return errors.New("this command is the first process of a guest; hitless calls it itself")
+		return errors.New("this command is the first process of a guest; only hitless calls it")
 	}
 	data, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -62,16 +63,16 @@ func Init(runner string, args ...string) error {
 		}
 		return err
 	}
-	// The name that a machine has before anybody names it, as in the VM.
+	// The default host name, as in the VM.
 	if err := unix.Sethostname([]byte("(none)")); err != nil {
-		return fmt.Errorf("naming the guest: %w", err)
+		return fmt.Errorf("setting the host name of the guest: %w", err)
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("opening the guest's null device: %w", err)
 	}
 	os.Stdin = null
-	return vm.RunAndReap(runner, args, passed()...)
+	return vm.RunAndReap(runner, args, passedFiles()...)
 }
 
 // OpenRegion maps the region inside the guest.
@@ -81,13 +82,13 @@ func OpenRegion() ([]byte, error) {
 	return vm.MapRegion(f)
 }
 
-// root is where the guest's root is built: a folder that every Linux has, that no file of a guest comes from, and that
-// nobody outside the mount namespace sees change. So no folder has to be made, and none can be left behind.
+// root is the mount point of the guest's root: a directory that every Linux has and that holds no file for a guest.
+// The mount namespace hides the mount from the rest of the machine, and no directory has to be created and removed.
 const root = "/sys"
 
 func enterRoot(files []vm.File) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("parting from this machine's mounts: %w", err)
+		return fmt.Errorf("making mounts private: %w", err)
 	}
 	if err := mount("tmpfs", root, "size=16m,mode=755"); err != nil {
 		return err
@@ -98,7 +99,7 @@ func enterRoot(files []vm.File) error {
 		}
 	}
 	for _, f := range files {
-		if err := place(f); err != nil {
+		if err := addFile(f); err != nil {
 			return fmt.Errorf("%s: %w", f.Guest, err)
 		}
 	}
@@ -107,7 +108,8 @@ func enterRoot(files []vm.File) error {
 			return err
 		}
 	}
-	// While the old /proc is in sight: the kernel gives a new one only to those who see all of one (mount_namespaces(7)).
+	// The old /proc must still be mounted: the kernel requires a fully visible one for a new mount
+	// (mount_namespaces(7)).
 	if err := mountProc(filepath.Join(root, "proc")); err != nil {
 		return err
 	}
@@ -126,8 +128,8 @@ func mount(kind, at, options string) error {
 	return nil
 }
 
-// place puts one file into the root. A file of this machine is bound, not copied: programs are large.
-func place(f vm.File) error {
+// addFile adds one file to the root. Files of this machine are bind-mounted, because programs are large.
+func addFile(f vm.File) error {
 	at := filepath.Join(root, f.Guest)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -164,8 +166,8 @@ func readOnly(at string) error {
 	return nil
 }
 
-// mountProc mounts the /proc of the new process namespace. What is not of the network namespace is this machine's own,
-// and must not change: root in a user namespace may still be the user who owns these files.
+// mountProc mounts the /proc of the new PID namespace. Everything in it outside the network namespace is global to
+// this machine and becomes read-only: root of a user namespace may be the owner of these files.
 func mountProc(at string) error {
 	if err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
@@ -189,7 +191,7 @@ func mountProc(at string) error {
 	return nil
 }
 
-// pivot makes the new root the only one: the old one is put on top of it and taken away (pivot_root(2)).
+// pivot makes the new root the only one: it stacks the old root on top and unmounts it (pivot_root(2)).
 func pivot() error {
 	if err := os.Chdir(root); err != nil {
 		return err

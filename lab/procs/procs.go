@@ -1,5 +1,5 @@
-// Package procs starts, stops, kills, freezes and logs every program of the lab: control plane, subjects, balancers,
-// probe workers and pods. It is not for programs outside the lab.
+// Package procs starts, stops, signals and logs the programs of the lab: control plane, subjects, load balancers,
+// probe workers and pods.
 package procs
 
 import (
@@ -10,36 +10,39 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Spec says how to start a program.
+// Spec describes a program to start.
 type Spec struct {
-	Name string // names the log file: Name.log in the supervisor's folder
+	Name string // base name of the log file in the supervisor's directory
 	Path string
 	Args []string
 	Env  []string // added to the lab's own environment
-	// Enter runs the start of the program, for example inside a namespace; nil starts it in the lab's own.
+	// Enter calls start, for example inside a namespace; nil starts the program in the lab's own namespace.
 	Enter func(start func() error) error
 	// Stdin and Stdout override the defaults: no input, and output to the log.
 	Stdin  io.Reader
 	Stdout io.Writer
 }
 
-// Supervisor owns the programs of one lab. Programs die with it, also after kill -9 of the lab (parent-death signal).
+// Supervisor owns the programs of one lab. They die with the lab, even after kill -9 (parent-death signal).
 type Supervisor struct {
 	logs string
 	mu   sync.Mutex
 	live []*Process
 }
 
-// New returns a supervisor that keeps its log files in the folder logs, which it makes.
+// New creates the log directory and returns a supervisor.
 func New(logs string) (*Supervisor, error) {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder for the logs of the lab's programs: %w", err)
+		return nil, fmt.Errorf("creating the log directory of the lab's programs: %w", err)
 	}
 	return &Supervisor{logs: logs}, nil
 }
@@ -53,7 +56,7 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program and returns at once; its end closes Done.
+// Start starts a program and returns at once. Done is closed when the program has ended.
 func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	log, err := os.OpenFile(s.LogFile(spec.Name), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
@@ -79,12 +82,12 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// run starts the program and waits for its end on one goroutine that keeps its thread: the parent-death signal is sent
-// when the thread that forked ends, not the process (prctl(2), PR_SET_PDEATHSIG).
+// run starts the program and waits for its end on a goroutine that keeps its thread: the kernel sends the
+// parent-death signal when the thread that forked ends (prctl(2), PR_SET_PDEATHSIG).
 func (p *Process) run(enter func(func() error) error, started chan<- error) {
-	lockThread()
-	if err := ownSlack(); err != nil {
-		started <- fmt.Errorf("setting the slack of its timers: %w", err)
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if err := resetTimerSlack(); err != nil {
+		started <- fmt.Errorf("setting its timer slack: %w", err)
 		return
 	}
 	if enter == nil {
@@ -100,10 +103,10 @@ func (p *Process) run(enter func(func() error) error, started chan<- error) {
 	close(p.done)
 }
 
-// LogFile is where the output of the program of that name goes.
+// LogFile returns the path of the log of the program with that name.
 func (s *Supervisor) LogFile(name string) string { return filepath.Join(s.logs, name+".log") }
 
-// StopAll ends every program: SIGTERM, then SIGKILL for those that are still there after grace.
+// StopAll sends SIGTERM to every program, and SIGKILL to those that still run after grace.
 func (s *Supervisor) StopAll(grace time.Duration) {
 	s.mu.Lock()
 	live := s.live
@@ -128,10 +131,10 @@ func (s *Supervisor) StopAll(grace time.Duration) {
 	}
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running reports whether the program has not ended yet.
+// Running reports whether the program has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -141,10 +144,10 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Pid is the process id.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// ExitText says how the program ended, in words.
+// ExitText describes how the program ended.
 func (p *Process) ExitText() string {
 	if p.Running() {
 		return "still running"
@@ -155,7 +158,7 @@ func (p *Process) ExitText() string {
 	return p.err.Error()
 }
 
-// Err is nil while the program runs and when it ended with status 0; else it says how it ended.
+// Err returns the exit error; nil while the program runs and after exit status 0.
 func (p *Process) Err() error {
 	if p.Running() {
 		return nil
@@ -163,7 +166,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Signal sends a signal to the program's process group. A program that has ended is not an error.
+// Signal sends a signal to the program's process group; it does nothing after the program has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.Running() {
 		return nil
@@ -180,7 +183,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	return p.StopWith(ctx, syscall.SIGTERM, grace)
 }
 
-// StopWith is Stop with another signal than SIGTERM.
+// StopWith is Stop with a signal other than SIGTERM.
 func (p *Process) StopWith(ctx context.Context, sig syscall.Signal, grace time.Duration) error {
 	if err := p.Signal(sig); err != nil {
 		return fmt.Errorf("stopping %s: %w", p.Name, err)
@@ -209,3 +212,10 @@ func (s *Supervisor) Tail(name string, n int) string {
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
+
+// defaultTimerSlack is the kernel's default for the lateness of timers.
+const defaultTimerSlack = 50_000 // ns
+
+// resetTimerSlack gives programs that the calling thread starts the default timer slack, independently of the lab's
+// own.
+func resetTimerSlack() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultTimerSlack, 0, 0, 0) }

@@ -6,53 +6,54 @@ import (
 	"net/netip"
 )
 
-// The addresses of the pod of a client in the cluster. They are the cluster's, and no node's PodCIDR has them.
+// Addresses of the client pod. They are part of the cluster CIDR but of no node's PodCIDR.
 var (
-	clientPodCIDR = netip.MustParsePrefix("10.244.250.0/30")
-	clientPodGate = netip.MustParseAddr("10.244.250.1")
-	// ClientPodAddr is the address of the pod that AddClientPod makes.
+	clientPodCIDR    = netip.MustParsePrefix("10.244.250.0/30")
+	clientPodGateway = netip.MustParseAddr("10.244.250.1")
+	// ClientPodAddr is the address of the pod of AddClientPod.
 	ClientPodAddr = netip.MustParseAddr("10.244.250.2")
 )
 
-// manyPorts gives a namespace that connects at a high rate more ports than the default, and keeps it off NodePorts.
-var manyPorts = []string{"net/ipv4/ip_local_port_range=1024 65535", "net/ipv4/ip_local_reserved_ports=30000-32767"}
+// clientSysctls give a client more ephemeral ports than the default, without the NodePort range.
+var clientSysctls = []string{"net/ipv4/ip_local_port_range=1024 65535", "net/ipv4/ip_local_reserved_ports=30000-32767"}
 
-// AddClientPod makes the pod of a client on the node, which no API knows. It has a wire of its own and is no port of the
-// bridge of the pods: there a neighbour's answer would not pass the node, which has to translate it back.
+// AddClientPod creates the network namespace of a client pod on the node, without a Pod object. The pod has its own
+// veth pair instead of a port of the pod bridge: on the bridge, replies of neighbours would bypass the node, which
+// has to translate them back.
 func (n *Network) AddClientPod(node *Node) (*Namespace, error) {
-	const wire = "clientpod"
-	n.rhythm.Await()
+	const link = "clientpod"
+	n.pacer.Await()
 	ns, err := NewNamespace("client-pod")
 	if err != nil {
 		return nil, err
 	}
 	err = errors.Join(
 		node.Do(func() error {
-			return errors.Join(connect(wire, "eth0", ns), netlinkUp(wire, netip.PrefixFrom(clientPodGate, clientPodCIDR.Bits())),
-				sysctls("net/ipv4/conf/"+wire+"/rp_filter=0", "net/ipv4/conf/"+wire+"/send_redirects=0"))
+			return errors.Join(connect(link, "eth0", ns), netlinkUp(link, netip.PrefixFrom(clientPodGateway, clientPodCIDR.Bits())),
+				sysctls("net/ipv4/conf/"+link+"/rp_filter=0", "net/ipv4/conf/"+link+"/send_redirects=0"))
 		}),
 		ns.Do(func() error {
 			return errors.Join(netlinkUp("lo", netip.Prefix{}), netlinkUp("eth0", netip.PrefixFrom(ClientPodAddr, clientPodCIDR.Bits())),
-				addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientPodGate), sysctls(manyPorts...))
+				addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientPodGateway), sysctls(clientSysctls...))
 		}),
 		n.RouteTo(clientPodCIDR, node))
 	if err != nil {
-		_ = ns.Close() // the first error is told
-		return nil, fmt.Errorf("wiring the client's pod on %s: %w", node.Name, err)
+		_ = ns.Close() // err is the error to report
+		return nil, fmt.Errorf("connecting the client pod on %s: %w", node.Name, err)
 	}
 	return ns, nil
 }
 
-// PrepareClient readies a node for a client that runs on it.
+// PrepareClient sets the sysctls of a node on which a client runs.
 func (n *Node) PrepareClient() error {
-	if err := n.Do(func() error { return sysctls(manyPorts...) }); err != nil {
+	if err := n.Do(func() error { return sysctls(clientSysctls...) }); err != nil {
 		return fmt.Errorf("preparing %s for a client: %w", n.Name, err)
 	}
 	return nil
 }
 
-// RouteTo sends what goes to a range of addresses to the node, from everywhere else: from other nodes, from outside, and from
-// the control plane. The caller is in the lab's own namespace.
+// RouteTo adds a route to the prefix via the node on all other nodes, the load balancer and the control plane. The
+// caller must be in the network namespace of the fabric.
 func (n *Network) RouteTo(to netip.Prefix, node *Node) error {
 	via := func() error { return addRoute(to, node.Addr) }
 	err := errors.Join(via(), n.Balancer.Do(via))

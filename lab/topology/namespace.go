@@ -12,53 +12,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace that the lab made. It lives as long as its descriptor and the processes in it: no
-// name in the file system, so nothing is left behind when the lab is killed.
+// Namespace is a network namespace of the lab. It has no name in the file system: the kernel removes it once its
+// descriptor is closed and its processes have ended, also if the lab is killed.
 type Namespace struct {
 	Name string
 
-	mu   sync.RWMutex // held for reading while somebody goes through file
-	file *os.File
-	life int
+	mu         sync.RWMutex // read-locked while file is in use
+	file       *os.File
+	generation int
 }
 
-// Life counts how often another namespace has taken this one's place: what was opened in it before is of a former one.
-func (ns *Namespace) Life() int {
+// Generation counts how often Rebuild has replaced the kernel's namespace. Sockets that were opened under an earlier
+// generation belong to a former namespace.
+func (ns *Namespace) Generation() int {
 	ns.mu.RLock()
 	defer ns.mu.RUnlock()
-	return ns.life
+	return ns.generation
 }
 
-// become makes ns stand for the namespace other, which is given away. Whoever holds ns is in the new one from now on.
-func (ns *Namespace) become(other *Namespace) error {
+// replaceWith makes ns refer to the kernel namespace of other, whose descriptor ns takes over. Later uses of ns enter
+// the new namespace.
+func (ns *Namespace) replaceWith(other *Namespace) error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	old := ns.file
 	ns.file = other.file
-	ns.life++
+	ns.generation++
 	return old.Close()
 }
 
-// enter takes the calling thread into the namespace.
+// enter moves the calling thread into the namespace.
 func (ns *Namespace) enter() error {
 	ns.mu.RLock()
 	defer ns.mu.RUnlock()
 	return unix.Setns(int(ns.file.Fd()), unix.CLONE_NEWNET)
 }
 
-// NewNamespace makes a network namespace. It needs CAP_SYS_ADMIN (root, or a user namespace).
+// NewNamespace creates a network namespace. It needs CAP_SYS_ADMIN (root or a user namespace).
 func NewNamespace(name string) (*Namespace, error) {
-	type made struct {
+	type created struct {
 		ns  *Namespace
 		err error
 	}
-	result := make(chan made)
+	result := make(chan created)
 	go func() {
-		// The thread is never unlocked, so that it ends with the goroutine instead of going back to the pool inside
-		// the new namespace.
+		// The thread stays locked, so that it ends with the goroutine and never runs other goroutines in the new
+		// namespace.
 		runtime.LockOSThread()
 		ns, err := unshare(name)
-		result <- made{ns, err}
+		result <- created{ns, err}
 	}()
 	r := <-result
 	return r.ns, r.err
@@ -66,7 +68,7 @@ func NewNamespace(name string) (*Namespace, error) {
 
 func unshare(name string) (*Namespace, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("making the network namespace %s: %w (root, or a user namespace, is needed)", name, err)
+		return nil, fmt.Errorf("creating the network namespace %s: %w (root or a user namespace is needed)", name, err)
 	}
 	file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 	if err != nil {
@@ -75,7 +77,7 @@ func unshare(name string) (*Namespace, error) {
 	return &Namespace{Name: name, file: file}, nil
 }
 
-// Do runs f on a thread inside the namespace. f must not start goroutines that need the namespace.
+// Do runs f on a thread inside the namespace. Goroutines that f starts run outside of it.
 func (ns *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -99,8 +101,8 @@ func (ns *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// Enter runs start on the calling goroutine's thread inside the namespace, and leaves the thread there on failure to
-// come back. The caller has locked the thread. It is the form that procs.Spec.Enter wants.
+// Enter runs start on the calling goroutine's thread inside the namespace and moves the thread back. If that fails it
+// returns an error and the thread stays inside. The caller must have locked the thread. Enter fits procs.Spec.Enter.
 func (ns *Namespace) Enter(start func() error) error {
 	home, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 	if err != nil {
@@ -113,8 +115,8 @@ func (ns *Namespace) Enter(start func() error) error {
 	return errors.Join(start(), unix.Setns(int(home.Fd()), unix.CLONE_NEWNET))
 }
 
-// DialContext dials from inside the namespace. The address must be a literal IP: names would be looked up by
-// goroutines on other threads.
+// DialContext dials from inside the namespace. The address must be a literal IP: name resolution would run on other
+// threads.
 func (ns *Namespace) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := ns.Do(func() (err error) {
@@ -124,7 +126,7 @@ func (ns *Namespace) DialContext(ctx context.Context, network, address string) (
 	return conn, err
 }
 
-// Listen listens inside the namespace on a literal IP address.
+// Listen listens inside the namespace. The address must be a literal IP.
 func (ns *Namespace) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var listener net.Listener
 	err := ns.Do(func() (err error) {
@@ -134,12 +136,12 @@ func (ns *Namespace) Listen(ctx context.Context, network, address string) (net.L
 	return listener, err
 }
 
-// Fd is the descriptor of the namespace, for netlink handles that live in it.
+// Fd returns the namespace's descriptor, for netlink handles.
 func (ns *Namespace) Fd() int {
 	ns.mu.RLock()
 	defer ns.mu.RUnlock()
 	return int(ns.file.Fd())
 }
 
-// Close lets the namespace go; the kernel removes it when its last process has ended.
+// Close closes the descriptor; the kernel removes the namespace when its last process has ended.
 func (ns *Namespace) Close() error { return ns.file.Close() }

@@ -7,48 +7,50 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// wire is the node's end of its wire on the fabric.
-func (n *Node) wire() string { return fmt.Sprintf("fab-n%d", n.Number) }
+// fabricLink is the name of the fabric's end of the node's veth pair.
+func (n *Node) fabricLink() string { return fmt.Sprintf("fab-n%d", n.Number) }
 
-// Cut takes the node's wire off the fabric: what is sent to it is lost without a word, as with a machine that has no power.
+// Cut takes the node's link to the fabric down. Packets to the node are dropped without an error, as for a machine
+// without power.
 func (n *Network) Cut(node *Node) error {
-	link, err := netlink.LinkByName(node.wire())
+	link, err := netlink.LinkByName(node.fabricLink())
 	if err != nil {
-		return fmt.Errorf("finding the wire of %s: %w", node.Name, err)
+		return fmt.Errorf("finding the link of %s: %w", node.Name, err)
 	}
 	if err := netlink.LinkSetDown(link); err != nil {
-		return fmt.Errorf("cutting the wire of %s: %w", node.Name, err)
+		return fmt.Errorf("taking down the link of %s: %w", node.Name, err)
 	}
 	return nil
 }
 
-// Rebuild makes a node anew, as after a power cycle: a namespace without a rule, a table or a connection, wired as the old
-// one was. Its programs must have ended, and its pods' wires must be gone; whoever holds the node goes on using it.
+// Rebuild replaces the node's network namespace, as after a power cycle: without rules, IPVS tables or connections,
+// and with the links of the old one. The node's programs must have ended and its pods' links must be gone. References
+// to the node stay valid.
 func (n *Network) Rebuild(node *Node) error {
 	if err := n.rebuild(node); err != nil {
-		return fmt.Errorf("making %s anew: %w", node.Name, err)
+		return fmt.Errorf("rebuilding %s: %w", node.Name, err)
 	}
 	return nil
 }
 
 func (n *Network) rebuild(node *Node) error {
-	link, err := netlink.LinkByName(node.wire())
+	link, err := netlink.LinkByName(node.fabricLink())
 	if err != nil {
-		return fmt.Errorf("finding its wire: %w", err)
+		return fmt.Errorf("finding its link: %w", err)
 	}
 	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("taking its wire away: %w", err)
+		return fmt.Errorf("deleting its link: %w", err)
 	}
-	n.rhythm.Await()
-	fresh, err := attach(node.Name, node.wire(), node.Addr)
+	n.pacer.Await()
+	fresh, err := attach(node.Name, node.fabricLink(), node.Addr)
 	if fresh != nil {
-		err = errors.Join(err, node.become(fresh))
+		err = errors.Join(err, node.replaceWith(fresh))
 	}
 	if err != nil {
 		return err
 	}
 	return node.Do(func() error {
-		err := node.layPods()
+		err := node.createPodNetwork()
 		for _, other := range n.Nodes {
 			if other != node {
 				err = errors.Join(err, addRoute(other.PodCIDR, other.Addr))

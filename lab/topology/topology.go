@@ -1,5 +1,5 @@
-// Package topology lays the lab's network: namespaces for nodes, pods, clients and the external load balancer, the
-// wires between them, addresses and routes. It is not for what runs in them.
+// Package topology creates the lab's network: namespaces for nodes, pods, clients and the external load balancer, the
+// links between them, addresses and routes. It does not start programs.
 //
 //	client ── balancer ── fabric (bridge in the lab's own namespace, with the control plane) ── nodes ── pods
 package topology
@@ -16,24 +16,25 @@ import (
 
 // The lab's addresses.
 var (
-	ControlAddr  = netip.MustParseAddr("10.0.0.2")
-	BalancerAddr = netip.MustParseAddr("10.0.0.1")
-	ServiceCIDR  = netip.MustParsePrefix("10.96.0.0/16")
-	ClusterCIDR  = netip.MustParsePrefix("10.244.0.0/16")
-	ExternalCIDR = netip.MustParsePrefix("203.0.113.0/24")
-	ClientAddr   = netip.MustParseAddr("198.51.100.2")
-	clientGate   = netip.MustParseAddr("198.51.100.1")
-	// ClientSources is the AnyIP range of the client: any of its addresses can be bound there without being added.
+	ControlAddr   = netip.MustParseAddr("10.0.0.2")
+	BalancerAddr  = netip.MustParseAddr("10.0.0.1")
+	ServiceCIDR   = netip.MustParsePrefix("10.96.0.0/16")
+	ClusterCIDR   = netip.MustParsePrefix("10.244.0.0/16")
+	ExternalCIDR  = netip.MustParsePrefix("203.0.113.0/24")
+	ClientAddr    = netip.MustParseAddr("198.51.100.2")
+	clientGateway = netip.MustParseAddr("198.51.100.1")
+	// ClientSources is the AnyIP range of the client: any of its addresses can be bound without configuration.
 	ClientSources = netip.MustParsePrefix("10.200.0.0/16")
 )
 
-// Network is the lab's network. It is not safe for concurrent use, but for AddPod and RemovePod of different nodes.
+// Network is the lab's network. It is not safe for concurrent use, except for AddPod and RemovePod of different
+// nodes.
 type Network struct {
 	Nodes    []*Node
 	Client   *Namespace
 	Balancer *Namespace
 
-	rhythm *Rhythm
+	pacer *Pacer
 }
 
 // Node is one node of the lab.
@@ -43,44 +44,44 @@ type Node struct {
 	Addr    netip.Addr
 	PodCIDR netip.Prefix
 
-	rhythm *Rhythm
+	pacer *Pacer
 }
 
-// MaxNodes is how many nodes the addressing plan has room for.
+// MaxNodes is the limit of the addressing plan.
 const MaxNodes = 200
 
-// New lays the network with the given number of nodes, 1 to MaxNodes. It must be called in a network namespace of the
-// lab's own, where it makes the bridge `fabric`.
-func New(nodes int) (*Network, error) { return NewInRhythm(nodes, nil) }
+// New creates the network with 1 to MaxNodes nodes. The caller must be in a network namespace of the lab's own, where
+// New creates the bridge `fabric`.
+func New(nodes int) (*Network, error) { return NewPaced(nodes, nil) }
 
-// NewInRhythm is New with all namespaces, those of later pods too, made in a rhythm; nil for none.
-func NewInRhythm(nodes int, rhythm *Rhythm) (*Network, error) {
+// NewPaced is New with a pacer for the creation of all namespaces, including those of later pods; nil for none.
+func NewPaced(nodes int, pacer *Pacer) (*Network, error) {
 	if nodes < 1 || nodes > MaxNodes {
-		return nil, fmt.Errorf("a lab of %d nodes: give 1 to %d", nodes, MaxNodes)
+		return nil, fmt.Errorf("%d nodes: want 1 to %d", nodes, MaxNodes)
 	}
-	n := &Network{rhythm: rhythm}
-	if err := n.lay(nodes); err != nil {
+	n := &Network{pacer: pacer}
+	if err := n.create(nodes); err != nil {
 		n.Close()
-		return nil, fmt.Errorf("laying the lab's network: %w", err)
+		return nil, fmt.Errorf("creating the lab's network: %w", err)
 	}
 	return n, nil
 }
 
-func (n *Network) lay(nodes int) error {
-	if err := layFabric(); err != nil {
+func (n *Network) create(nodes int) error {
+	if err := createFabric(); err != nil {
 		return err
 	}
 	var err error
-	n.rhythm.Await()
+	n.pacer.Await()
 	if n.Balancer, err = attach("balancer", "fab-lb", BalancerAddr); err != nil {
 		return err
 	}
-	n.rhythm.Await()
+	n.pacer.Await()
 	if n.Client, err = NewNamespace("client"); err != nil {
 		return err
 	}
-	if err := n.wireClient(); err != nil {
-		return fmt.Errorf("wiring the client: %w", err)
+	if err := n.connectClient(); err != nil {
+		return fmt.Errorf("connecting the client: %w", err)
 	}
 	for i := 1; i <= nodes; i++ {
 		if err := n.addNode(i); err != nil {
@@ -90,10 +91,10 @@ func (n *Network) lay(nodes int) error {
 	return nil
 }
 
-func layFabric() error {
+func createFabric() error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}}
 	if err := netlink.LinkAdd(bridge); err != nil {
-		return fmt.Errorf("making the bridge: %w", err)
+		return fmt.Errorf("creating the bridge: %w", err)
 	}
 	if err := netlinkUp("lo", netip.Prefix{}); err != nil {
 		return err
@@ -104,43 +105,43 @@ func layFabric() error {
 	if err := netlinkUp("fabric", netip.PrefixFrom(ControlAddr, 24)); err != nil {
 		return err
 	}
-	// Everything behind the balancer is reached through it, so that answers to clients go back the way they came.
+	// Replies to clients leave through the load balancer, as requests arrived.
 	return addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), BalancerAddr)
 }
 
-// attach makes a namespace with one wire to the fabric.
-func attach(name, wire string, addr netip.Addr) (*Namespace, error) {
+// attach creates a namespace with one link to the fabric.
+func attach(name, link string, addr netip.Addr) (*Namespace, error) {
 	ns, err := NewNamespace(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := connect(wire, "eth0", ns); err != nil {
-		return ns, fmt.Errorf("wiring %s: %w", name, err)
+	if err := connect(link, "eth0", ns); err != nil {
+		return ns, fmt.Errorf("connecting %s: %w", name, err)
 	}
-	if err := enslave(wire, "fabric"); err != nil {
-		return ns, fmt.Errorf("wiring %s: %w", name, err)
+	if err := enslave(link, "fabric"); err != nil {
+		return ns, fmt.Errorf("connecting %s: %w", name, err)
 	}
 	return ns, ns.Do(func() error {
 		return errors.Join(
 			netlinkUp("lo", netip.Prefix{}),
 			netlinkUp("eth0", netip.PrefixFrom(addr, 24)),
-			sysctls(router...))
+			sysctls(routerSysctls...))
 	})
 }
 
-// router are the settings of a namespace that forwards. Without icmp_ratelimit=0 a refused connection degrades into a
-// slow time-out, because the kernel sends only one ICMP error a second to a destination.
-var router = []string{"net/ipv4/ip_forward=1", "net/ipv4/icmp_ratelimit=0", "net/ipv4/icmp_msgs_per_sec=100000",
+// routerSysctls make a namespace forward packets. icmp_ratelimit=0 disables the limit of one ICMP error per second
+// and destination, which would turn refused connections into timeouts.
+var routerSysctls = []string{"net/ipv4/ip_forward=1", "net/ipv4/icmp_ratelimit=0", "net/ipv4/icmp_msgs_per_sec=100000",
 	"net/ipv4/icmp_msgs_burst=10000", "net/ipv4/conf/all/rp_filter=0", "net/ipv4/conf/default/rp_filter=0",
 	"net/ipv4/conf/eth0/rp_filter=0", "net/ipv4/conf/all/send_redirects=0", "net/ipv4/conf/eth0/send_redirects=0"}
 
-func (n *Network) wireClient() error {
+func (n *Network) connectClient() error {
 	err := n.Balancer.Do(func() error {
 		if err := connect("client", "eth0", n.Client); err != nil {
 			return err
 		}
 		return errors.Join(
-			netlinkUp("client", netip.PrefixFrom(clientGate, 24)),
+			netlinkUp("client", netip.PrefixFrom(clientGateway, 24)),
 			addRoute(ClientSources, ClientAddr),
 			sysctls("net/ipv4/conf/client/rp_filter=0", "net/ipv4/conf/client/send_redirects=0"))
 	})
@@ -151,35 +152,35 @@ func (n *Network) wireClient() error {
 		return errors.Join(
 			netlinkUp("lo", netip.Prefix{}),
 			netlinkUp("eth0", netip.PrefixFrom(ClientAddr, 24)),
-			addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientGate),
+			addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientGateway),
 			addLocal(ClientSources),
 			sysctls("net/ipv4/ip_local_port_range=1024 65535", "net/ipv4/conf/all/rp_filter=0"))
 	})
 }
 
 func (n *Network) addNode(number int) error {
-	node := &Node{Number: number, rhythm: n.rhythm,
+	node := &Node{Number: number, pacer: n.pacer,
 		Addr:    netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + number)}),
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24)}
 	var err error
-	n.rhythm.Await()
-	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), node.wire(), node.Addr)
+	n.pacer.Await()
+	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), node.fabricLink(), node.Addr)
 	if node.Namespace != nil {
 		n.Nodes = append(n.Nodes, node)
 	}
 	if err != nil {
 		return err
 	}
-	if err := node.Do(node.layPods); err != nil {
+	if err := node.Do(node.createPodNetwork); err != nil {
 		return fmt.Errorf("preparing %s: %w", node.Name, err)
 	}
-	return n.route(node)
+	return n.addPodRoutes(node)
 }
 
-// layPods makes the bridge of the node's pods and the node's way out.
-func (n *Node) layPods() error {
+// createPodNetwork creates the bridge of the node's pods and the node's default route.
+func (n *Node) createPodNetwork() error {
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}); err != nil {
-		return fmt.Errorf("making the bridge of the pods: %w", err)
+		return fmt.Errorf("creating the pod bridge: %w", err)
 	}
 	return errors.Join(
 		netlinkUp("pods", netip.PrefixFrom(n.PodCIDR.Addr().Next(), 24)),
@@ -187,8 +188,8 @@ func (n *Node) layPods() error {
 		addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), BalancerAddr))
 }
 
-// route tells every other place on the fabric the way to the node's pods.
-func (n *Network) route(node *Node) error {
+// addPodRoutes adds the routes between the node's pods and every other namespace on the fabric.
+func (n *Network) addPodRoutes(node *Node) error {
 	err := errors.Join(addRoute(node.PodCIDR, node.Addr),
 		n.Balancer.Do(func() error { return addRoute(node.PodCIDR, node.Addr) }))
 	for _, other := range n.Nodes {
@@ -201,7 +202,7 @@ func (n *Network) route(node *Node) error {
 	return err
 }
 
-// Node returns the node of that name.
+// Node returns the node with that name.
 func (n *Network) Node(name string) (*Node, error) {
 	names := make([]string, len(n.Nodes))
 	for i, node := range n.Nodes {
@@ -213,7 +214,7 @@ func (n *Network) Node(name string) (*Node, error) {
 	return nil, fmt.Errorf("no node %q in the lab; the nodes are %s", name, strings.Join(names, ", "))
 }
 
-// NodeNames are the names of the nodes in their order.
+// NodeNames returns the names of the nodes in order.
 func (n *Network) NodeNames() []string {
 	names := make([]string, len(n.Nodes))
 	for i, node := range n.Nodes {
@@ -222,19 +223,19 @@ func (n *Network) NodeNames() []string {
 	return names
 }
 
-// AddPod makes the namespace of a pod with the given address on the node. The address must be within PodCIDR.
+// AddPod creates the network namespace of a pod on the node. The address must be within PodCIDR.
 func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	if !n.PodCIDR.Contains(addr) {
 		return nil, fmt.Errorf("pod %s: address %s is outside %s's %s", pod, addr, n.Name, n.PodCIDR)
 	}
-	n.rhythm.Await()
+	n.pacer.Await()
 	ns, err := NewNamespace(pod)
 	if err != nil {
 		return nil, err
 	}
-	wire := fmt.Sprintf("pod%d", addr.As4()[3])
+	link := fmt.Sprintf("pod%d", addr.As4()[3])
 	err = n.Do(func() error {
-		return errors.Join(connect(wire, "eth0", ns), enslave(wire, "pods"))
+		return errors.Join(connect(link, "eth0", ns), enslave(link, "pods"))
 	})
 	if err == nil {
 		err = ns.Do(func() error {
@@ -246,23 +247,23 @@ func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	}
 	if err != nil {
 		ns.Close()
-		return nil, fmt.Errorf("wiring pod %s on %s: %w", pod, n.Name, err)
+		return nil, fmt.Errorf("connecting pod %s on %s: %w", pod, n.Name, err)
 	}
 	return ns, nil
 }
 
-// RemovePod takes the wire of a pod's address away, as a container runtime does when the sandbox is removed.
+// RemovePod deletes the link of a pod's address, as a container runtime does when it removes the sandbox.
 func (n *Node) RemovePod(addr netip.Addr) error {
 	return n.Do(func() error {
 		link, err := netlink.LinkByName(fmt.Sprintf("pod%d", addr.As4()[3]))
 		if err != nil {
-			return fmt.Errorf("removing the wire of pod %s on %s: %w", addr, n.Name, err)
+			return fmt.Errorf("removing the link of pod %s on %s: %w", addr, n.Name, err)
 		}
 		return netlink.LinkDel(link)
 	})
 }
 
-// Close lets all namespaces go.
+// Close closes all namespaces.
 func (n *Network) Close() {
 	for _, ns := range []*Namespace{n.Client, n.Balancer} {
 		if ns != nil {

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -9,20 +10,21 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// ModuleList is the guest's file that names the modules to load, one path a line, in order.
+// ModuleList is the guest's file that lists the kernel modules to load, one path per line, in load order.
 const ModuleList = "/etc/hitless-modules"
 
-// Init is the guest's first process: it mounts, loads modules, starts the runner, reaps what nobody waits for, and
-// turns the machine off when the runner has ended. The runner is a child, because a reaper in the same process would
-// steal os/exec's children. Init never returns.
+// Init is the guest's first process: it mounts file systems, loads modules, starts the runner, reaps orphans, and
+// powers the VM off when the runner has ended. The runner is a child process, because a reaper in the same process
+// would reap the children of os/exec. Init never returns.
 func Init(runner string, args ...string) {
-	debug.SetGCPercent(-1) // it makes none, and would collect it every two minutes
+	debug.SetGCPercent(-1) // Init allocates nothing; the periodic collection would wake an idle guest
 	if err := initialise(runner, args); err != nil {
 		fmt.Println("hitless: guest:", err)
 	}
@@ -39,34 +41,33 @@ func initialise(runner string, args []string) error {
 			return fmt.Errorf("mounting %s: %w", m.at, err)
 		}
 	}
-	if err := SeedPool(0); err != nil { // else whoever first asks for random numbers waits a second for them
+	if err := SeedPool(0); err != nil { // without a seed the first read of random numbers blocks for a second
 		return err
 	}
-	InRhythm().Await() // the first network namespace is this one, and IPVS comes to it now
+	NewPacer().Await() // the modules add IPVS to the initial network namespace
 	if err := loadModules(); err != nil {
 		return err
 	}
-	return runLeisurely(runner, args)
+	return runWithSlack(runner, args)
 }
 
-// slack is by how much the timers of the runner may be late. Go waits for its next timer in whole milliseconds, and its
-// watchman (sysmon), which waits in microseconds, wakes ten times for each timer that this makes late by a part of one;
-// each time, an idle guest is woken. With this slack both wake together. What measures is in other programs, which
-// procs starts with the kernel's own slack.
-const slack = 2 * time.Millisecond
+// timerSlack is how late the runner's timers may be. Go rounds timers to milliseconds, while its background monitor
+// (sysmon) polls in microseconds and wakes an idle guest about ten times per timer. With this slack both wake
+// together. Probe workers are other programs, which package procs starts with the kernel's default slack.
+const timerSlack = 2 * time.Millisecond
 
-// runLeisurely is RunAndReap with timers that may be late by slack.
-func runLeisurely(runner string, args []string) error {
-	runtime.LockOSThread() // slack is a thread's, and inherited by what it starts (prctl(2), PR_SET_TIMERSLACK)
+// runWithSlack is RunAndReap with timers that may be late by timerSlack.
+func runWithSlack(runner string, args []string) error {
+	runtime.LockOSThread() // the slack belongs to the thread; child processes inherit it (prctl(2), PR_SET_TIMERSLACK)
 	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
-		return fmt.Errorf("letting the runner's timers be late: %w", err)
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0); err != nil {
+		return fmt.Errorf("setting the timer slack of the runner: %w", err)
 	}
 	return RunAndReap(runner, args)
 }
 
-// RunAndReap starts the runner with the guest's environment, hands it the given files from descriptor 3 on, and waits for
-// its end. It reaps every process that nobody waits for, so the caller must be the first of its process namespace.
+// RunAndReap starts the runner with the guest's environment, passes it the files from descriptor 3 on, and waits for
+// its end. It reaps orphaned processes, so the caller must be PID 1 of its PID namespace.
 func RunAndReap(runner string, args []string, files ...*os.File) error {
 	os.Setenv("PATH", "/usr/sbin:/usr/bin")
 	os.Setenv("HOME", "/tmp")
@@ -90,15 +91,15 @@ func RunAndReap(runner string, args []string, files ...*os.File) error {
 	}
 }
 
-// Uptime is the kernel's monotonic clock; 0 if it cannot be read, which has not been seen.
+// Uptime returns the kernel's monotonic clock, 0 if it cannot be read.
 func Uptime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return time.Duration(ts.Nano())
 }
 
-// InRhythm is the rhythm of a guest's namespaces.
-func InRhythm() *topology.Rhythm { return &topology.Rhythm{Now: Uptime, Sleep: time.Sleep} }
+// NewPacer returns a pacer for the creation of network namespaces in a guest.
+func NewPacer() *topology.Pacer { return &topology.Pacer{Now: Uptime, Sleep: time.Sleep} }
 
 func loadModules() error {
 	list, err := os.ReadFile(ModuleList)
@@ -115,6 +116,33 @@ func loadModules() error {
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("loading the module %s: %w", filepath.Base(path), err)
 		}
+	}
+	return nil
+}
+
+// The ioctls of random(4) that x/sys does not define, for amd64 and arm64.
+const (
+	rndAddEntropy = 0x40085203
+	rndReseed     = 0x5207
+)
+
+// SeedPool reseeds the guest's random pool (random(4), RNDADDENTROPY and RNDRESEEDCRNG). All other entropy in the
+// pool is the same in every guest.
+func SeedPool(seed int64) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("seeding the guest's random pool: %w", err)
+	}
+	defer f.Close()
+	added := struct {
+		bits, size int32
+		seed       [sha256.Size]byte
+	}{8 * sha256.Size, sha256.Size, sha256.Sum256(fmt.Appendf(nil, "hitless seed %d", seed))}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), rndAddEntropy, uintptr(unsafe.Pointer(&added))); errno != 0 {
+		return fmt.Errorf("seeding the guest's random pool: %w", errno)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), rndReseed, 0); errno != 0 {
+		return fmt.Errorf("reseeding the guest's random pool: %w", errno)
 	}
 	return nil
 }

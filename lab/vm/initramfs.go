@@ -22,8 +22,8 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// Image is the content of an initramfs: what stands at which path of the guest. Packed twice it gives the same bytes:
-// sorted names, zero times, nothing random.
+// Image is the content of an initramfs: files and links by their path in the guest. Packing is reproducible: names
+// are sorted, times are zero.
 type Image struct {
 	files map[string]source
 }
@@ -33,10 +33,10 @@ type source struct {
 	text string
 	link string
 	mode os.FileMode
-	sum  []byte // SHA-256 of the host's file where somebody has just made it, else nil
+	sum  []byte // SHA-256 of the host's file if the caller computed it, else nil
 }
 
-// NewImage returns an image with the usual links of a merged /usr.
+// NewImage returns an image with the symbolic links of a merged /usr.
 func NewImage() *Image {
 	img := &Image{files: map[string]source{}}
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
@@ -45,36 +45,37 @@ func NewImage() *Image {
 	return img
 }
 
-// Add puts a file of the host into the image.
+// Add adds a file of the host to the image.
 func (img *Image) Add(guest, host string, mode os.FileMode) {
 	img.files[usr(guest)] = source{path: host, mode: mode}
 }
 
-// AddKnown is Add for a file whose SHA-256 (in hex) somebody has just made, so that Digest need not read it again.
-func (img *Image) AddKnown(guest, host string, mode os.FileMode, sum string) error {
+// AddWithSum is Add for a file whose SHA-256 (in hex) the caller has already computed, so that Digest need not read
+// the file.
+func (img *Image) AddWithSum(guest, host string, mode os.FileMode, sum string) error {
 	known, err := hex.DecodeString(sum)
 	if err != nil || len(known) != sha256.Size {
-		return fmt.Errorf("%q is no SHA-256 of %s", sum, host)
+		return fmt.Errorf("%q is not a SHA-256 checksum (of %s)", sum, host)
 	}
 	img.files[usr(guest)] = source{path: host, mode: mode, sum: known}
 	return nil
 }
 
-// Has tells whether something stands at a path of the image.
+// Has reports whether the image has an entry at a path of the guest.
 func (img *Image) Has(guest string) bool {
 	_, there := img.files[usr(guest)]
 	return there
 }
 
-// Text puts a file with the given content into the image.
+// Text adds a file with the given content to the image.
 func (img *Image) Text(guest, content string) {
 	img.files[usr(guest)] = source{text: content, mode: 0o644}
 }
 
-// Link puts a symbolic link into the image.
+// Link adds a symbolic link to the image.
 func (img *Image) Link(guest, target string) { img.files[guest] = source{link: target} }
 
-// usr moves a path of the old layout below /usr, where the links of NewImage point.
+// usr maps a path such as /lib/x to /usr/lib/x, the target of NewImage's links.
 func usr(guest string) string {
 	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
 		if strings.HasPrefix(guest, dir) {
@@ -84,7 +85,7 @@ func usr(guest string) string {
 	return guest
 }
 
-// AddProgram puts a program of the host and the shared libraries that it needs into the image.
+// AddProgram adds a program of the host and its shared libraries to the image.
 func (img *Image) AddProgram(guest, host string) error {
 	real, err := filepath.EvalSymlinks(host)
 	if err != nil {
@@ -141,7 +142,7 @@ func (img *Image) addLibrary(name string) error {
 	return fmt.Errorf("the library %s is not on this machine", name)
 }
 
-// File is one entry of an image: a file of this machine, a text or a symbolic link, and its path in the guest.
+// File is one entry of an image: a file of the host, a text or a symbolic link, with its path in the guest.
 type File struct {
 	Guest string      `json:"guest"`
 	Host  string      `json:"host,omitempty"`
@@ -150,7 +151,7 @@ type File struct {
 	Mode  os.FileMode `json:"mode,omitempty"`
 }
 
-// Files are the entries in the order of their paths, for a guest that is not booted (see lab/host).
+// Files returns the entries sorted by path, for guests without an initramfs (package lab/host).
 func (img *Image) Files() []File {
 	files := make([]File, 0, len(img.files))
 	for _, name := range img.names() {
@@ -160,11 +161,11 @@ func (img *Image) Files() []File {
 	return files
 }
 
-// Folders are in every guest, whatever its files.
+// Folders are the directories that every guest has.
 var Folders = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/run"}
 
-// Pack writes the image into the cache, named by its content, and returns its path and digest. A cached one is not
-// written again.
+// Pack writes the image into the cache directory dir, named by its digest, and returns its path and digest. An image
+// that is cached already is not written again.
 func (img *Image) Pack(dir string) (file, digest string, err error) {
 	if digest, err = img.Digest(); err != nil {
 		return "", "", err
@@ -188,15 +189,15 @@ func (img *Image) Pack(dir string) (file, digest string, err error) {
 	return file, digest, cache.Prune(dir, imagePrefix, imageLimit, time.Now())
 }
 
-// imagePrefix begins the names of packed images.
+// imagePrefix is the prefix of the names of packed images.
 const imagePrefix = "lab-"
 
-// imageLimit bounds the packed images: each build of a program makes another of 100 MB and more. MinAge covers the time between
-// packing and booting, in which nothing holds an image.
+// imageLimit bounds the packed images: each build of a program adds another of 100 MB or more. MinAge covers the time
+// between packing and booting, in which no lock holds the image.
 var imageLimit = cache.Limit{Keep: 8, MinAge: 10 * time.Minute}
 
-// Digest is over names, modes and contents. Contents of files are read through unless they are known, so that a program that was
-// built anew at the same path is another image.
+// Digest returns the SHA-256 of names, modes and contents, in hex. It reads the content of files, because a rebuilt
+// program keeps its path; files of AddWithSum are not read.
 func (img *Image) Digest() (string, error) {
 	names := img.names()
 	sums := make([][]byte, len(names))

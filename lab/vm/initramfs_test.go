@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Who has made a file's checksum already saves the image from reading the file, and gets the same image.
-func TestAKnownFileIsAsOneThatIsRead(t *testing.T) {
+// A file with a given checksum is not read, and gives the same image digest.
+func TestAGivenChecksumReplacesReadingTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(file, []byte("a program"), 0o755); err != nil {
 		t.Fatal(err)
@@ -27,18 +27,18 @@ func TestAKnownFileIsAsOneThatIsRead(t *testing.T) {
 		}
 		return d
 	}
-	known := func(content string) func(*Image) error {
+	withSum := func(content string) func(*Image) error {
 		sum := sha256.Sum256([]byte(content))
-		return func(img *Image) error { return img.AddKnown("/program", file, 0o755, hex.EncodeToString(sum[:])) }
+		return func(img *Image) error { return img.AddWithSum("/program", file, 0o755, hex.EncodeToString(sum[:])) }
 	}
-	read := digest(func(img *Image) error { img.Add("/program", file, 0o755); return nil })
-	if got := digest(known("a program")); got != read {
-		t.Errorf("known it is %s, read %s", got, read)
+	readDigest := digest(func(img *Image) error { img.Add("/program", file, 0o755); return nil })
+	if got := digest(withSum("a program")); got != readDigest {
+		t.Errorf("the digest with a given checksum is %s, with the file read %s", got, readDigest)
 	}
-	if got := digest(known("another one")); got == read {
-		t.Error("what is known of the file is not in the digest")
+	if got := digest(withSum("another one")); got == readDigest {
+		t.Error("the given checksum does not change the digest")
 	}
-	if err := NewImage().AddKnown("/program", file, 0o755, "abc"); err == nil {
-		t.Error("a checksum of three letters was taken")
+	if err := NewImage().AddWithSum("/program", file, 0o755, "abc"); err == nil {
+		t.Error("a checksum of three letters was accepted")
 	}
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// KernelPackage is the distribution's package whose kernel the guest runs: the newest of its series, as the
-// distribution's security updates move it. Debian 12 is what is tested.
+// KernelPackage is the Debian package whose newest kernel the guest runs. Debian 12 is tested.
 const KernelPackage = "linux-image-cloud-amd64"
 
 // Kernel is a stock distribution kernel, unpacked into the cache and never installed.
 type Kernel struct {
-	Release string // as uname -r says it
-	Package string // name_version of the package that it came from
+	Release string // output of uname -r
+	Package string // name_version of its Debian package
 	Image   string // the compressed kernel
-	Modules string // the folder kernel/ of its modules
+	Modules string // directory kernel/ of its modules
 }
 
-// FetchKernel returns the newest kernel that the package lists name, downloading and unpacking it when it is not in the
-// cache. It needs no privilege. Without package lists or network it takes the newest kernel that the cache holds.
+// FetchKernel returns the newest kernel that the package lists name, and downloads and unpacks it if it is not
+// cached. It needs no privileges. Without package lists or network it returns the newest cached kernel.
 func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kernel, error) {
 	name, id, err := kernelImagePackage(ctx)
 	if err != nil {
@@ -48,11 +47,11 @@ func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kern
 	return openKernel(dir, id)
 }
 
-// kernelImagePackage is the package that the meta package depends on today, and name_version of it. That is asked with one
-// call, since each takes most of a second.
+// kernelImagePackage returns the package that the meta package depends on, as name and as name_version. One call of
+// apt-cache serves both, since each takes most of a second.
 func kernelImagePackage(ctx context.Context) (name, id string, err error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", "", errors.New("looking for the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
+		return "", "", errors.New("finding the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
 	}
 	meta, err := output(ctx, "", "apt-cache", "show", "--no-all-versions", KernelPackage)
 	name, version, exact := strings.Cut(field(meta, "Depends:"), " (= ")
@@ -60,11 +59,11 @@ func kernelImagePackage(ctx context.Context) (name, id string, err error) {
 	if err == nil && name != "" && exact && closed {
 		return name, name + "_" + version, nil
 	}
-	return "", "", fmt.Errorf("looking for the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
+	return "", "", fmt.Errorf("finding the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
 }
 
-// downloadKernel unpacks into a folder beside dir and renames it, so that an interrupted download leaves nothing that
-// looks whole.
+// downloadKernel unpacks into a temporary directory and renames it, so that an interrupted download leaves no partial
+// kernel.
 func downloadKernel(ctx context.Context, dir, name string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -90,7 +89,7 @@ func downloadKernel(ctx context.Context, dir, name string) error {
 func openKernel(dir, id string) (Kernel, error) {
 	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if len(images) != 1 {
-		return Kernel{}, fmt.Errorf("%s holds %d kernels, want 1; remove the folder and try again", dir, len(images))
+		return Kernel{}, fmt.Errorf("%s holds %d kernels, want 1; remove the directory and try again", dir, len(images))
 	}
 	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
 	return Kernel{Release: release, Package: id, Image: images[0],
@@ -108,8 +107,8 @@ func newestKernel(cache string) (Kernel, bool) {
 	return Kernel{}, false
 }
 
-// ModuleFiles returns the files of the named modules and of all that they need, each after the ones it needs: the order
-// in which they can be loaded. A module that this kernel does not have is an error that names it.
+// ModuleFiles returns the files of the named modules and their dependencies in load order: dependencies first. A
+// module that this kernel lacks is an error that names it.
 func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 	paths := map[string]string{}
 	err := filepath.WalkDir(k.Modules, func(path string, _ fs.DirEntry, err error) error {
@@ -133,12 +132,12 @@ func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 		if !has {
 			return fmt.Errorf("kernel %s has no module %s", k.Release, name)
 		}
-		needs, err := moduleNeeds(path)
+		dependencies, err := moduleDependencies(path)
 		if err != nil {
 			return err
 		}
-		for _, need := range needs {
-			if err := add(need); err != nil {
+		for _, dependency := range dependencies {
+			if err := add(dependency); err != nil {
 				return fmt.Errorf("%w (%s needs it)", err, name)
 			}
 		}
@@ -153,8 +152,8 @@ func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 	return order, nil
 }
 
-// moduleNeeds reads `depends=` in a module's .modinfo section, which is where depmod looks too.
-func moduleNeeds(path string) ([]string, error) {
+// moduleDependencies reads `depends=` in a module's .modinfo section, the source that depmod uses.
+func moduleDependencies(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the module %s: %w", path, err)
@@ -199,4 +198,44 @@ func field(text, key string) string {
 		}
 	}
 	return ""
+}
+
+// Modules are the kernel modules that the lab and its subjects need, where the kernel does not have them built in.
+var Modules = []string{
+	"virtio_pci", "veth", "bridge", "dummy", "br_netfilter", "af_packet", "sch_netem", "sch_fq_codel",
+	"nf_conntrack", "nf_conntrack_netlink", "nf_nat", "nf_tables", "nft_ct", "nft_nat", "nft_chain_nat", "nft_masq", "nft_redir",
+	"nft_hash", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6", "nft_reject_inet", "nft_limit", "nft_log", "nft_fib_ipv4", "nft_fib_ipv6", "nft_fib_inet", "nft_compat",
+	"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh",
+	"ip_set", "ip_set_hash_ip", "ip_set_hash_net", "ip_set_hash_ipport", "ip_set_hash_ipportip", "ip_set_hash_ipportnet", "ip_set_bitmap_port",
+	"ip_tables", "iptable_nat", "iptable_filter", "iptable_mangle",
+	"xt_comment", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_addrtype", "xt_set", "xt_statistic", "xt_multiport",
+	"xt_tcpudp", "xt_recent", "xt_nfacct", "xt_ipvs", "ipt_REJECT", "ip6t_REJECT", "xt_REDIRECT", "xt_physdev",
+	"tcp_diag", "udp_diag", // lists of sockets for debugging
+}
+
+// AddModules adds the modules and their load order to the image. Names that this kernel lacks are returned as
+// missing: the kernel may have them built in.
+func (img *Image) AddModules(k Kernel, names ...string) (missing []string, err error) {
+	var have []string
+	for _, name := range names {
+		if _, err := k.ModuleFiles(name); err != nil {
+			missing = append(missing, name)
+			continue
+		}
+		have = append(have, name)
+	}
+	files, err := k.ModuleFiles(have...)
+	if err != nil {
+		return nil, err
+	}
+	var list strings.Builder
+	for _, file := range files {
+		guest := "/usr/lib/modules/" + filepath.Base(file)
+		img.Add(guest, file, 0o644)
+		list.WriteString(guest + "\n")
+	}
+	img.Text(ModuleList, list.String())
+	// kube-proxy up to 1.12 leaves IPVS mode unless this module exists; Linux 4.19 removed it.
+	img.Text("/usr/lib/modules/"+k.Release+"/modules.builtin", "kernel/net/ipv4/netfilter/nf_conntrack_ipv4.ko\n")
+	return missing, nil
 }

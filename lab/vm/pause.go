@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guest's devices of the host, by vendor and number.
+// The guest's PCI devices, by vendor and device ID.
 const (
 	regionDevice = "0x1af4 0x1110" // ivshmem-plain
 	pauseDevice  = "0x1b36 0x0011" // pvpanic-pci
 )
 
-// pciDevice is the folder of the guest's device, enabled, and empty when there is none. It needs no driver.
+// pciDevice enables the guest's device and returns its sysfs directory, empty if there is none. The device needs no
+// driver.
 func pciDevice(name string) (string, error) {
 	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
 	for _, dev := range devices {
@@ -33,11 +34,11 @@ func pciDevice(name string) (string, error) {
 	return "", nil
 }
 
-// Pause stops the guest between two of its instructions until the host lets it go on, with another plan in the region. A machine
-// saved meanwhile begins there, any number of times, and the guest cannot tell: not even its clock has gone on. Where the clock is
-// the host's nothing is stopped.
+// Pause stops the guest between two instructions until the host resumes it with another plan in the region. A
+// snapshot taken meanwhile starts there any number of times, and the guest sees no difference: its clock stands
+// still. With the real-time clock Pause does nothing.
 //
-// The device is the one by which a guest tells that it has panicked (QEMU's docs/specs/pvpanic), and QEMU stops it for that.
+// Pause writes to the pvpanic device (QEMU's docs/specs/pvpanic); QEMU stops the guest on its panic event.
 func Pause() error {
 	dev, err := pciDevice(pauseDevice)
 	if dev == "" || err != nil {
@@ -45,18 +46,18 @@ func Pause() error {
 	}
 	f, err := os.OpenFile(filepath.Join(dev, "resource0"), os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("opening the device that stops the guest: %w", err)
+		return fmt.Errorf("opening the pause device: %w", err)
 	}
 	defer f.Close()
 	register, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("mapping the device that stops the guest: %w", err)
+		return fmt.Errorf("mapping the pause device: %w", err)
 	}
 	register[0] = 1
 	return unix.Munmap(register)
 }
 
-// OpenRegion maps the region inside the guest: the second memory range of its device.
+// OpenRegion maps the region inside the guest: BAR 2 of its device.
 func OpenRegion() ([]byte, error) {
 	dev, err := pciDevice(regionDevice)
 	if err != nil {

@@ -1,3 +1,10 @@
+// Package vm boots a stock distribution kernel in QEMU with hitless as its only program. The plan goes in and the
+// history comes out through shared memory. With the virtual clock the same inputs give the same history, byte for
+// byte.
+//
+// Package lab/host uses the region, the image and the CPU reservation of this package without a VM.
+//
+// The package does not interpret the plan or the history.
 package vm
 
 import (
@@ -19,39 +26,39 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// Boot says what to boot and for how long at most.
+// Boot configures a guest.
 type Boot struct {
 	Kernel Kernel
 	Initrd string // from Image.Pack
-	// Base is what the region holds when the guest boots, and Plan what it holds when the guest goes on after its pause. Up to there
-	// guests with the same Base are the same.
+	// Base is the content of the region at boot, and Plan its content after the guest's pause. Guests with the same
+	// Base are identical up to the pause.
 	Base, Plan []byte
-	// StopAt is when the guest stops and looks, in the run's time; 0 for never.
+	// StopAt is the run's time at which the guest stops for inspection; 0 for never.
 	StopAt   time.Duration
 	MemoryMB int
-	// Snapshots is the folder for guests that were saved at their pause, empty for none; Key is what tells this one from others, of
-	// letters and digits. A guest that begins from a snapshot does what it does after a boot, instruction for instruction.
+	// Snapshots is the directory for snapshots of paused guests, empty for none. Key, of letters and digits,
+	// identifies the guest's inputs. A restored guest executes the same instructions as after a boot.
 	Snapshots, Key string
-	// RealTime lets the guest's clock follow the host's; otherwise its time is a function of executed instructions.
+	// RealTime makes the guest's clock follow the host's; otherwise the clock is virtual.
 	RealTime bool
-	// MemoryGroups has the kernel account memory by control group, which wakes it every two seconds.
+	// MemoryGroups enables memory accounting by control group, which wakes the kernel every two seconds.
 	MemoryGroups bool
-	// KVM uses the hardware's virtualisation; only with RealTime.
+	// KVM uses hardware virtualisation; only with RealTime.
 	KVM bool
-	// Deadline is the wall time after which the guest is ended, 0 for none.
+	// Deadline is the wall time after which the guest is killed, 0 for none.
 	Deadline time.Duration
-	// Line gets each line that the guest prints, as it comes, and the region as it is then: what the guest wrote before it
-	// printed the line is there.
+	// Line gets each line of the console with the region. Everything that the guest wrote into the region before it
+	// printed the line is visible.
 	Line func(line string, region []byte)
 }
 
-// Outcome is what a guest left behind. Close lets its memory go.
+// Outcome is the result of a guest. Close releases its memory.
 type Outcome struct {
 	Region  []byte
 	Console []string      // the last lines
 	Wall    time.Duration // how long QEMU ran
-	CPUTime time.Duration // how much of the host's CPU it took; 0 on the host's kernel
-	CPU     int           // the host's CPU that it ran on
+	CPUTime time.Duration // CPU time of QEMU; 0 on the host's kernel
+	CPU     int           // host CPU that it ran on
 	Args    []string      // QEMU's command line without paths
 	file    *os.File
 }
@@ -62,10 +69,10 @@ func (o *Outcome) Close() error {
 }
 
 // QEMU is the program that boots the guest.
-const QEMU = "qemu-system-x86_64"
+const QEMU = "fakeQEMU-system-x86_64"
 
-// commandLine is the guest's part of design: nothing from outside reaches it while it runs. See docs/determinism.md for what each
-// switch guards.
+// commandLine returns QEMU's arguments, which isolate the guest from outside input while it runs. docs/determinism.md
+// explains each switch.
 func (b Boot) commandLine(dir string, restored bool) []string {
 	args := []string{"-nodefaults", "-no-user-config", "-name", "hitless,debug-threads=on", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
 		"-smp", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-m", fmt.Sprint(b.MemoryMB),
@@ -79,7 +86,7 @@ func (b Boot) commandLine(dir string, restored bool) []string {
 		args = append(args, "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off", "-cpu", "qemu64")
 	}
 	kernelArgs := "console=ttyS0 panic=-1 quiet mitigations=off nowatchdog nokaslr tsc=reliable " +
-		"psi=0 " + // accounting that wakes the kernel every two seconds, for nobody
+		"psi=0 " + // unused accounting that wakes the kernel every two seconds
 		"random.trust_bootloader=off random.trust_cpu=off"
 	if !b.MemoryGroups {
 		kernelArgs += " cgroup_disable=memory"
@@ -94,16 +101,16 @@ func (b Boot) commandLine(dir string, restored bool) []string {
 	return append(args,
 		"-serial", "file:"+filepath.Join(dir, "console.log"),
 		"-object", fmt.Sprintf("memory-backend-file,id=region,share=on,size=%d,mem-path=%s", RegionSize, filepath.Join(dir, "region")),
-		"-device", "ivshmem-plain,memdev=region,master=on", // the master's memory is saved with the guest
+		"-device", "ivshmem-plain,memdev=region,master=on", // only a master's memory is part of a snapshot
 		"-kernel", b.Kernel.Image, "-initrd", b.Initrd, "-append", kernelArgs)
 }
 
-// Run boots the guest and waits for its end: by itself, at the deadline, or when ctx is cancelled. An Outcome comes
-// back with an error too, when there is a console to show. Nothing is left on the host: neither process nor file.
+// Run boots the guest and waits until it ends, the deadline passes or ctx is cancelled. An Outcome with a console may
+// accompany an error. No process or file stays on the host.
 func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	path, err := exec.LookPath(QEMU)
 	if err != nil {
-		return nil, fmt.Errorf("booting the guest: %s is not installed; `apt-get install qemu-system-x86` brings it", QEMU)
+		return nil, fmt.Errorf("booting the guest: %s is not installed; run `apt-get install fakeQEMU-system-x86`", QEMU)
 	}
 	image, err := cache.Hold(b.Initrd)
 	if err != nil {
@@ -114,7 +121,7 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if b.Line != nil {
 		line = b.Line
 	}
-	cpu, err := TakeCPU(ctx, func(text string) { line(text, nil) })
+	cpu, err := AcquireCPU(ctx, func(text string) { line(text, nil) })
 	if err != nil {
 		return nil, err
 	}
@@ -123,21 +130,21 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if saved != nil {
 		defer saved.Close()
 	}
-	out, err := b.once(ctx, path, cpu.Number, saved)
+	out, err := b.runOnce(ctx, path, cpu.Number, saved)
 	if refused := new(snapshotError); errors.As(err, &refused) {
-		line("hitless: booting, since the saved guest does not start: "+err.Error(), nil)
+		line("hitless: booting, because the snapshot could not be restored: "+err.Error(), nil)
 		err = errors.Join(os.Remove(saved.Name()), out.Close())
 		if err == nil {
-			out, err = b.once(ctx, path, cpu.Number, nil)
+			out, err = b.runOnce(ctx, path, cpu.Number, nil)
 		}
 	}
 	return out, err
 }
 
-// pauses says whether the guest stops itself, which it does where its clock is its own.
+// pauses reports whether the guest pauses itself, which it does with the virtual clock.
 func (b Boot) pauses() bool { return !b.RealTime && !b.KVM }
 
-// snapshot is the guest as it was saved by another run, or nil.
+// snapshot opens the saved guest of another run; nil if there is none.
 func (b Boot) snapshot() *snapshot {
 	if !b.pauses() || b.Snapshots == "" {
 		return nil
@@ -145,8 +152,8 @@ func (b Boot) snapshot() *snapshot {
 	return openSnapshot(b.Snapshots, b.Key)
 }
 
-// once runs the guest, from the snapshot if there is one. An error after which it may be run again is a snapshotError.
-func (b Boot) once(ctx context.Context, path string, cpu int, from *snapshot) (*Outcome, error) {
+// runOnce runs the guest, from a snapshot if from is not nil. After a snapshotError the guest may be booted instead.
+func (b Boot) runOnce(ctx context.Context, path string, cpu int, from *snapshot) (*Outcome, error) {
 	own, err := cache.NewTempDir("hitless-vm-")
 	if err != nil {
 		return nil, err
@@ -173,7 +180,7 @@ func (b Boot) once(ctx context.Context, path string, cpu int, from *snapshot) (*
 	return out, b.supervise(ctx, path, args, own.Path, from, out)
 }
 
-// putPlan tells the guest all that it is to do.
+// putPlan writes the plan and the stop time into the region.
 func (b Boot) putPlan(region []byte) error {
 	if err := PutPlan(region, b.Plan); err != nil {
 		return err
@@ -192,7 +199,8 @@ func mapRegion(path string) (*Outcome, error) {
 	return NewOutcome(f)
 }
 
-// NewOutcome makes the file the region of a guest that is still to run. The outcome owns the file, also after an error.
+// NewOutcome initialises the file as the region of a guest. The outcome owns the file; after an error the file is
+// closed.
 func NewOutcome(f *os.File) (*Outcome, error) {
 	if err := f.Truncate(RegionSize); err != nil {
 		f.Close()
@@ -206,7 +214,7 @@ func NewOutcome(f *os.File) (*Outcome, error) {
 	return &Outcome{Region: region, file: f}, nil
 }
 
-// MapRegion maps a region's file into memory, on either side.
+// MapRegion maps a region's file into memory, on the host or in the guest.
 func MapRegion(f *os.File) ([]byte, error) {
 	region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -215,12 +223,12 @@ func MapRegion(f *os.File) ([]byte, error) {
 	return region, nil
 }
 
-// supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits that thread's CPU and dies
-// with it (PR_SET_PDEATHSIG).
+// supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits the thread's CPU affinity
+// and dies with the thread (PR_SET_PDEATHSIG).
 func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, from *snapshot, out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not come to its end within %s of wall time", b.Deadline))
+		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not end within %s of wall time", b.Deadline))
 		defer cancel()
 	}
 	var stderr bytes.Buffer
@@ -233,7 +241,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		if err != nil {
 			return err
 		}
-		defer ours.conn.Close() // when QEMU has ended: one that closes would wake it while the guest runs
+		defer ours.conn.Close() // after QEMU's end: closing would wake QEMU while the guest runs
 		m, cmd.ExtraFiles = ours, []*os.File{theirs}
 	}
 	ended := make(chan error, 1)
@@ -255,7 +263,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 	}()
 	err := <-started
 	for _, f := range cmd.ExtraFiles {
-		f.Close() // or its end would never be told to ours
+		f.Close() // otherwise our end never sees QEMU close its own
 	}
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", QEMU, err)
@@ -266,18 +274,18 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 	}
 	tail := followConsole(filepath.Join(dir, "console.log"), line)
-	led := b.lead(m, from, out.Region, line)
+	resumed := b.resume(m, from, out.Region, line)
 	var exit, cause error
 	for over := false; !over; {
 		over = true
 		select {
 		case exit = <-ended:
-			// QEMU may end because of what it was led to, and its own words do not tell that another try would help.
-			if refused := new(snapshotError); led != nil && errors.As(<-led, &refused) {
+			// A failed restore also ends QEMU; its own error would not show that a boot may succeed.
+			if refused := new(snapshotError); resumed != nil && errors.As(<-resumed, &refused) {
 				cause = refused
 			}
-		case failed := <-led:
-			if cause, led, over = failed, nil, failed != nil; over {
+		case failed := <-resumed:
+			if cause, resumed, over = failed, nil, failed != nil; over {
 				endGuest(cmd.Process, ended)
 			}
 		case <-ctx.Done():
@@ -286,7 +294,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 	}
 	out.Wall = time.Since(begin)
-	if state := cmd.ProcessState; state != nil { // of after the wait, which `ended` tells of
+	if state := cmd.ProcessState; state != nil { // set by Wait, which precedes `ended`
 		out.CPUTime = state.UserTime() + state.SystemTime()
 	}
 	out.Console = tail()
@@ -299,7 +307,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 	return nil
 }
 
-// endGuest asks first and kills soon: QEMU can ignore SIGTERM for minutes while its CPU thread is busy.
+// endGuest sends SIGTERM and soon SIGKILL: QEMU can ignore SIGTERM for minutes while its CPU thread is busy.
 func endGuest(p *os.Process, ended <-chan error) {
 	_ = p.Signal(syscall.SIGTERM)
 	select {
@@ -310,8 +318,8 @@ func endGuest(p *os.Process, ended <-chan error) {
 	}
 }
 
-// followConsole passes the console's lines on as they come. The returned function stops it after the last line and
-// returns the tail. Serial output goes to a file, which cannot tell of its growth, so it is looked at four times a second.
+// followConsole passes new console lines to line. stop reads the rest, ends the goroutine and returns the last lines.
+// The serial output is a file without change events, so it is polled four times a second.
 func followConsole(file string, line func(string)) (stop func() []string) {
 	quit, done := make(chan struct{}), make(chan []string)
 	go func() {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monitor is QEMU's control socket (QMP). While the guest runs nothing is said on it, so that nothing reaches the guest at a moment
-// that the host chooses.
+// monitor is QEMU's control socket (QMP). It is silent while the guest runs, because input would reach QEMU at a
+// moment that depends on the host.
 type monitor struct {
-	conn   *net.UnixConn
-	read   *json.Decoder
-	paused bool // the guest was stopped since the last `cont`
+	conn    *net.UnixConn
+	decoder *json.Decoder
+	paused  bool // a STOP event arrived after the last `cont`
 }
 
-// message is a line of QMP: the greeting, an answer or an event.
+// message is a line of QMP: the greeting, a response or an event.
 type message struct {
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
@@ -28,37 +28,37 @@ type message struct {
 	Event string `json:"event"`
 }
 
-// newMonitor makes the socket, and its other end for QEMU, as its first file beside standard input, output and errors.
+// newMonitor returns the monitor and QEMU's end of its socket, which becomes descriptor 3 of QEMU.
 func newMonitor() (*monitor, *os.File, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making QEMU's control socket: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), "monitor"), os.NewFile(uintptr(ends[1]), "QEMU's monitor")
+	ours, qemuEnd := os.NewFile(uintptr(ends[0]), "monitor"), os.NewFile(uintptr(ends[1]), "QEMU's monitor")
 	defer ours.Close()
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		theirs.Close()
+		qemuEnd.Close()
 		return nil, nil, fmt.Errorf("making QEMU's control socket: %w", err)
 	}
-	return &monitor{conn: conn.(*net.UnixConn), read: json.NewDecoder(conn)}, theirs, nil
+	return &monitor{conn: conn.(*net.UnixConn), decoder: json.NewDecoder(conn)}, qemuEnd, nil
 }
 
-// monitorArgs have QEMU be led by its end of the socket, and wait for that.
+// monitorArgs connect QEMU to its end of the socket, and make it wait for `cont`.
 var monitorArgs = []string{"-chardev", "socket,id=host,fd=3", "-mon", "chardev=host,mode=control", "-S"}
 
-func (m *monitor) hello() error {
+func (m *monitor) handshake() error {
 	var greeting struct {
 		QMP json.RawMessage
 	}
-	if err := m.read.Decode(&greeting); err != nil || greeting.QMP == nil {
+	if err := m.decoder.Decode(&greeting); err != nil || greeting.QMP == nil {
 		return fmt.Errorf("reading QEMU's greeting: %w", errors.Join(err, errors.New("it is not QMP")))
 	}
 	_, err := m.execute("qmp_capabilities", nil)
 	return err
 }
 
-// execute gives a command, with a file's descriptor where it wants one, and returns QEMU's answer.
+// execute sends a command, with a file descriptor if given, and returns QEMU's response.
 func (m *monitor) execute(command string, arguments map[string]any, files ...*os.File) (json.RawMessage, error) {
 	line, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
 	if arguments == nil {
@@ -72,15 +72,15 @@ func (m *monitor) execute(command string, arguments map[string]any, files ...*os
 		rights = unix.UnixRights(int(f.Fd()))
 	}
 	if _, _, err := m.conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil {
-		return nil, fmt.Errorf("telling QEMU to %s: %w", command, err)
+		return nil, fmt.Errorf("QEMU command %s: %w", command, err)
 	}
 	for {
 		got, err := m.next()
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("telling QEMU to %s: %w", command, err)
+			return nil, fmt.Errorf("QEMU command %s: %w", command, err)
 		case got.Error != nil:
-			return nil, fmt.Errorf("telling QEMU to %s: %s", command, got.Error.Desc)
+			return nil, fmt.Errorf("QEMU command %s: %s", command, got.Error.Desc)
 		case got.Event == "":
 			return got.Return, nil
 		}
@@ -89,19 +89,19 @@ func (m *monitor) execute(command string, arguments map[string]any, files ...*os
 
 func (m *monitor) next() (message, error) {
 	var got message
-	err := m.read.Decode(&got)
+	err := m.decoder.Decode(&got)
 	m.paused = m.paused || got.Event == "STOP"
 	return got, err
 }
 
-// resume lets the guest run.
+// resume starts or continues the guest.
 func (m *monitor) resume() error {
 	m.paused = false
 	_, err := m.execute("cont", nil)
 	return err
 }
 
-// awaitPause says that the guest has stopped itself, or that it has ended without.
+// awaitPause returns true when the guest has paused itself, false when QEMU has ended.
 func (m *monitor) awaitPause() bool {
 	for !m.paused {
 		if _, err := m.next(); err != nil {
@@ -111,7 +111,7 @@ func (m *monitor) awaitPause() bool {
 	return true
 }
 
-// awaitMigration returns when what the stopped guest is saved to, or comes from, is complete.
+// awaitMigration waits until the stopped guest is saved or restored.
 func (m *monitor) awaitMigration() error {
 	for {
 		answer, err := m.execute("query-migrate", nil)
@@ -123,7 +123,7 @@ func (m *monitor) awaitMigration() error {
 			Reason string `json:"error-desc"`
 		}
 		if err := json.Unmarshal(answer, &state); err != nil {
-			return fmt.Errorf("reading QEMU's state: %w", err)
+			return fmt.Errorf("reading QEMU's migration state: %w", err)
 		}
 		switch state.Status {
 		case "completed":
@@ -131,6 +131,6 @@ func (m *monitor) awaitMigration() error {
 		case "failed", "cancelled":
 			return fmt.Errorf("QEMU's copy of the guest %s: %s", state.Status, state.Reason)
 		}
-		time.Sleep(2 * time.Millisecond) // the guest stands still: asking disturbs nobody
+		time.Sleep(2 * time.Millisecond) // the guest is stopped: polling does not disturb it
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// The region is the memory that host and guest share (an ivshmem-plain device in the guest, a file on the host). The
-// plan goes in through its first part, the history comes out through the rest:
+// The region is memory that host and guest share: an ivshmem-plain device in the guest, a file on the host. Its first
+// part holds the plan, the rest the history:
 //
 //	0      magic "hitless region 2"
 //	16     length of the plan (uint32), then its CRC-32C (uint32)
-//	24     when to stop and look: nanoseconds of the run's time (int64). It is no part of the plan, and always there: the guest
-//	       does the same with every value of it until that time has come
+//	24     stop time for inspection, in nanoseconds of the run's time (int64). It is not part of the plan and always
+//	       present: the guest behaves the same with every value until that time
 //	32     the plan
 //	4 MiB  frames: length, number, kind, CRC-32C of kind and payload (four uint32, little endian), payload, padding to 8
 //
-// Frames are numbered from 1 without gaps. The last one is a trailer that says how many there were; without it the run
-// ended early. An all-zero frame header is the end of what was written.
+// Frames are numbered consecutively from 1. The last one is a trailer; without it the run ended early. An all-zero
+// frame header marks the end.
 const (
 	regionMagic  = "hitless region 2"
 	stopOffset   = 24
@@ -31,31 +31,32 @@ const (
 	frameHeader  = 16
 	// RegionSize is the size of the region in bytes. A history that does not fit makes the run invalid.
 	RegionSize = 256 << 20
-	// PlanSize is how large a plan may be, in bytes: what a recording of 10,000 Services with 40,000 pods takes, twice.
+	// PlanSize is the maximum size of a plan in bytes: twice the size of a recording of 10,000 Services with 40,000
+	// pods.
 	PlanSize = framesOffset - planOffset
 )
 
-// FrameKind says what a frame carries.
+// FrameKind is the type of a frame's payload.
 type FrameKind uint32
 
 // The kinds of frame.
 const (
 	FrameEvent    FrameKind = iota + 1 // one line of events.ndjson
 	FrameAttempts                      // a piece of attempts.bin
-	FrameFile                          // a file for the run's folder: name, NUL, content
-	FrameTrailer                       // the end; the payload is the exit message, empty when all went well
+	FrameFile                          // a file for the run's directory: name, NUL, content
+	FrameTrailer                       // the end; the payload is the error message, empty on success
 	FrameTimeline                      // a piece of the run's timeline
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrRegionFull is returned when a frame does not fit into the region any more.
+// ErrRegionFull reports that a frame does not fit into the region.
 var ErrRegionFull = errors.New("the history is larger than the region between guest and host")
 
 // PutPlan writes the plan into a fresh region.
 func PutPlan(region []byte, plan []byte) error {
 	if len(plan) > PlanSize {
-		return fmt.Errorf("a plan of %d bytes does not fit; at most %d do", len(plan), PlanSize)
+		return fmt.Errorf("the plan has %d bytes, more than the limit of %d", len(plan), PlanSize)
 	}
 	copy(region, regionMagic)
 	binary.LittleEndian.PutUint32(region[16:], uint32(len(plan)))
@@ -65,20 +66,21 @@ func PutPlan(region []byte, plan []byte) error {
 	return nil
 }
 
-// never is a time that no run comes to.
+// never is later than the end of any run.
 const never = time.Duration(math.MaxInt64)
 
-// PutStop has the guest stop and look at a time of the run, after PutPlan.
+// PutStop sets the run's time at which the guest stops for inspection. It must follow PutPlan.
 func PutStop(region []byte, at time.Duration) {
 	binary.LittleEndian.PutUint64(region[stopOffset:], uint64(at))
 }
 
-// GetStop is when the guest is to stop and look: later than any run lasts when it is not to.
+// GetStop returns the run's time at which the guest stops for inspection; later than the end of any run if it does
+// not stop.
 func GetStop(region []byte) time.Duration {
 	return time.Duration(binary.LittleEndian.Uint64(region[stopOffset:]))
 }
 
-// GetPlan reads the plan out of a region.
+// GetPlan returns a copy of the plan. A wrong magic, size or checksum is an error.
 func GetPlan(region []byte) ([]byte, error) {
 	if len(region) < framesOffset || string(region[:16]) != regionMagic {
 		return nil, errors.New("the region has no plan of a version that this program reads")
@@ -107,14 +109,14 @@ func NewFrameWriter(region []byte) *FrameWriter {
 	return &FrameWriter{region: region, at: framesOffset}
 }
 
-// Write appends a frame. ErrRegionFull leaves the region as it was; room for the trailer is always kept.
+// Write appends a frame. ErrRegionFull leaves the region unchanged. The space for a trailer is always reserved.
 func (w *FrameWriter) Write(kind FrameKind, payload []byte) error {
-	const trailerRoom = 4096
+	const trailerSpace = 4096
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reserve := trailerRoom
+	reserve := trailerSpace
 	if kind == FrameTrailer {
-		reserve, payload = 0, payload[:min(len(payload), trailerRoom-2*frameHeader)]
+		reserve, payload = 0, payload[:min(len(payload), trailerSpace-2*frameHeader)]
 	}
 	if w.at+frameHeader+len(payload)+8+frameHeader+reserve > len(w.region) {
 		return fmt.Errorf("%w (%d of %d bytes are used)", ErrRegionFull, w.at, len(w.region))
@@ -125,7 +127,7 @@ func (w *FrameWriter) Write(kind FrameKind, payload []byte) error {
 	binary.LittleEndian.PutUint32(head[4:], w.number)
 	binary.LittleEndian.PutUint32(head[8:], uint32(kind))
 	binary.LittleEndian.PutUint32(head[12:], frameSum(kind, payload))
-	binary.LittleEndian.PutUint32(head[0:], uint32(len(payload))+1) // last, so that a half-written frame is no frame
+	binary.LittleEndian.PutUint32(head[0:], uint32(len(payload))+1) // last, so that a partly written frame is not read
 	w.at += (frameHeader + len(payload) + 7) &^ 7
 	return nil
 }
@@ -146,8 +148,8 @@ func NewFrameReader(region []byte) *FrameReader {
 	return &FrameReader{region: region, at: framesOffset}
 }
 
-// Next returns the next frame; io.EOF after the last one that was written (which is a trailer only if the guest came to
-// its end). The payload is valid as long as the region.
+// Next returns the next frame, io.EOF after the last one. The last frame is a trailer only if the guest ended
+// normally. The payload is valid as long as the region is mapped.
 func (r *FrameReader) Next() (FrameKind, []byte, error) {
 	if r.at+frameHeader > len(r.region) {
 		return 0, nil, io.EOF
@@ -165,7 +167,7 @@ func (r *FrameReader) Next() (FrameKind, []byte, error) {
 	number, kind := binary.LittleEndian.Uint32(head[4:]), FrameKind(binary.LittleEndian.Uint32(head[8:]))
 	payload := head[frameHeader : frameHeader+int(n)]
 	if number != r.number {
-		return 0, nil, fmt.Errorf("frame %d stands where frame %d should: the region is damaged", number, r.number)
+		return 0, nil, fmt.Errorf("found frame %d, expected frame %d: the region is damaged", number, r.number)
 	}
 	if frameSum(kind, payload) != binary.LittleEndian.Uint32(head[12:]) {
 		return 0, nil, fmt.Errorf("frame %d has a wrong checksum: the region is damaged", number)

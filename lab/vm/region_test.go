@@ -17,10 +17,10 @@ func region(t *testing.T, plan string, size int) []byte {
 	return r
 }
 
-func TestPlanGoesInAndFramesComeOut(t *testing.T) {
+func TestRegionReturnsThePlanAndTheFramesInOrder(t *testing.T) {
 	r := region(t, "the plan", framesOffset+1<<16)
 	if at := GetStop(r); at < 100*365*24*time.Hour {
-		t.Errorf("a run that is not to stop stops after %s", at)
+		t.Errorf("without PutStop the stop time is %s, want later than any run", at)
 	}
 	PutStop(r, 7*time.Second)
 	if at := GetStop(r); at != 7*time.Second {
@@ -49,7 +49,7 @@ func TestPlanGoesInAndFramesComeOut(t *testing.T) {
 	}
 }
 
-func TestFullRegionKeepsRoomForTheTrailer(t *testing.T) {
+func TestFullRegionHasSpaceForTheTrailer(t *testing.T) {
 	r := region(t, "", framesOffset+1<<14)
 	w := NewFrameWriter(r)
 	var err error
@@ -62,11 +62,11 @@ func TestFullRegionKeepsRoomForTheTrailer(t *testing.T) {
 		t.Fatalf("a full region gave %v", err)
 	}
 	if err := w.Write(FrameTrailer, []byte(err.Error())); err != nil {
-		t.Fatalf("no room for the trailer: %v", err)
+		t.Fatalf("no space for the trailer: %v", err)
 	}
 }
 
-func TestDamageIsFound(t *testing.T) {
+func TestDamageIsDetected(t *testing.T) {
 	for name, at := range map[string]int{"payload": framesOffset + frameHeader, "number": framesOffset + 4, "kind": framesOffset + 8} {
 		r := region(t, "", framesOffset+1<<16)
 		if err := NewFrameWriter(r).Write(FrameEvent, []byte("payload")); err != nil {
@@ -74,12 +74,12 @@ func TestDamageIsFound(t *testing.T) {
 		}
 		r[at] ^= 1
 		if _, _, err := NewFrameReader(r).Next(); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("damage to the %s was not found: %v", name, err)
+			t.Errorf("damage to the %s was not detected: %v", name, err)
 		}
 	}
 	r := region(t, "plan", framesOffset+1<<16)
 	r[planOffset] ^= 1
 	if _, err := GetPlan(r); err == nil {
-		t.Error("damage to the plan was not found")
+		t.Error("damage to the plan was not detected")
 	}
 }

@@ -14,23 +14,24 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// A snapshot is a guest as it was when it stopped itself (Pause): its memory and the state of its devices, in a file that has its
-// checksum in its name. Whatever of its guest's inputs changes, another snapshot is made.
+// A snapshot is a paused guest (Pause): its memory and device state in a file whose name contains the key of the
+// guest's inputs and the content's checksum.
 const (
 	snapshotPrefix = "lab-"
 	snapshotSuffix = ".guest"
-	keptSnapshots  = 4
-	// snapshotRoom is what stays free on the disk, in bytes, or none is made: they are a help only.
-	snapshotRoom = 8 << 30
+	maxSnapshots   = 4
+	// minFreeBytes is the disk space that must stay free; below it no snapshot is saved.
+	minFreeBytes = 8 << 30
 )
 
-// snapshot is one that is open: nobody sweeps it away. Its checksum is made while QEMU starts and reads it, which takes as long.
+// snapshot is an open snapshot; pruning skips it. The checksum is computed while QEMU starts and reads the file,
+// which takes as long.
 type snapshot struct {
 	*os.File
-	sum func() string // what its content says that its name is
+	expectedName func() string // the name by its content
 }
 
-// openSnapshot opens the snapshot of that key, or returns nil when there is none.
+// openSnapshot opens the snapshot with the key; nil if there is none.
 func openSnapshot(dir, key string) *snapshot {
 	names, _ := filepath.Glob(filepath.Join(dir, snapshotPrefix+key+"-*"+snapshotSuffix))
 	for _, name := range names {
@@ -39,29 +40,30 @@ func openSnapshot(dir, key string) *snapshot {
 			continue // pruned meanwhile
 		}
 		_ = cache.MarkUsed(name)
-		s := &snapshot{f, sync.OnceValue(func() string { return snapshotSum(f, key) })}
-		go s.sum()
+		s := &snapshot{f, sync.OnceValue(func() string { return snapshotName(f, key) })}
+		go s.expectedName()
 		return s
 	}
 	return nil
 }
 
-// intact says whether the content is what was saved. A guest that was made of anything else must not run.
-func (s *snapshot) intact() error {
-	if is, should := s.sum(), filepath.Base(s.Name()); is != should {
-		return fmt.Errorf("the saved guest is damaged: by its content it would be %q, and it is %s", is, should)
+// verify returns an error if the content does not match the checksum. A guest from a damaged snapshot must not run.
+func (s *snapshot) verify() error {
+	if expected, name := s.expectedName(), filepath.Base(s.Name()); expected != name {
+		return fmt.Errorf("the snapshot is damaged: its content belongs to the name %q, its name is %s", expected, name)
 	}
 	return nil
 }
 
-// Close waits until nobody reads it any more.
+// Close waits for the checksum and closes the file.
 func (s *snapshot) Close() error {
-	s.sum()
+	s.expectedName()
 	return s.File.Close()
 }
 
-// snapshotSum is the name that a file's content gives it, and empty when it cannot be read. Where the file stands is left to others.
-func snapshotSum(f *os.File, key string) string {
+// snapshotName returns the file name for a snapshot's content, empty if it cannot be read. It does not move the file
+// offset, which QEMU shares.
+func snapshotName(f *os.File, key string) string {
 	sum := crc32.New(castagnoli)
 	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, math.MaxInt64), make([]byte, 1<<20)); err != nil {
 		return ""
@@ -69,20 +71,20 @@ func snapshotSum(f *os.File, key string) string {
 	return fmt.Sprintf("%s%s-%08x%s", snapshotPrefix, key, sum.Sum32(), snapshotSuffix)
 }
 
-// saveSnapshot writes the stopped guest into a file, whole or not at all.
+// saveSnapshot saves the stopped guest as a file atomically.
 func saveSnapshot(m *monitor, dir, key string) error {
 	f, err := cache.Create(dir)
 	if err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
 	defer f.Discard()
-	if free, err := cache.FreeBytes(dir); err != nil || free < snapshotRoom {
-		return errors.Join(fmt.Errorf("saving the guest: less than %d GB are free in %s", snapshotRoom>>30, dir), err)
+	if free, err := cache.FreeBytes(dir); err != nil || free < minFreeBytes {
+		return errors.Join(fmt.Errorf("saving the guest: less than %d GB are free in %s", minFreeBytes>>30, dir), err)
 	}
 	if err := m.save(f.File); err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	name := snapshotSum(f.File, key)
+	name := snapshotName(f.File, key)
 	if name == "" {
 		return fmt.Errorf("saving the guest: reading %s for its checksum failed", f.Name())
 	}
@@ -92,9 +94,9 @@ func saveSnapshot(m *monitor, dir, key string) error {
 	return pruneSnapshots(dir)
 }
 
-// save has QEMU write the stopped guest into the file.
+// save makes QEMU write the stopped guest to the file.
 func (m *monitor) save(f *os.File) error {
-	// Its default is what a network between two machines bears.
+	// The default bandwidth is for migration over a network.
 	if _, err := m.execute("migrate-set-parameters", map[string]any{"max-bandwidth": int64(1) << 40}); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (m *monitor) save(f *os.File) error {
 	return m.awaitMigration()
 }
 
-// restore has QEMU, which was started to wait for it, take the guest from the file.
+// restore makes QEMU, started with -incoming defer, read the guest from the file.
 func (m *monitor) restore(f *os.File) error {
 	if _, err := m.execute("getfd", map[string]any{"fdname": "snapshot"}, f); err != nil {
 		return err
@@ -119,5 +121,5 @@ func (m *monitor) restore(f *os.File) error {
 }
 
 func pruneSnapshots(dir string) error {
-	return cache.Prune(dir, snapshotPrefix, cache.Limit{Keep: keptSnapshots}, time.Now())
+	return cache.Prune(dir, snapshotPrefix, cache.Limit{Keep: maxSnapshots}, time.Now())
 }

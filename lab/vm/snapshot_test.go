@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// keep writes a file of that content as the snapshot of a key, and returns its name.
-func keep(t *testing.T, dir, key, content string, age time.Duration) string {
+// saveFile writes a snapshot with that content, key and age, and returns its path.
+func saveFile(t *testing.T, dir, key, content string, age time.Duration) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "it"))
 	if err != nil {
@@ -20,7 +20,7 @@ func keep(t *testing.T, dir, key, content string, age time.Duration) string {
 	if _, err := f.WriteString(content); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, snapshotSum(f, key))
+	name := filepath.Join(dir, snapshotName(f, key))
 	used := time.Now().Add(-age)
 	if err := os.Rename(f.Name(), name); err != nil {
 		t.Fatal(err)
@@ -31,22 +31,22 @@ func keep(t *testing.T, dir, key, content string, age time.Duration) string {
 	return name
 }
 
-func there(name string) bool { _, err := os.Stat(name); return err == nil }
+func exists(name string) bool { _, err := os.Stat(name); return err == nil }
 
-func TestASnapshotIsOfItsKeyAndWhole(t *testing.T) {
+func TestASnapshotIsFoundByItsKeyAndVerified(t *testing.T) {
 	dir := t.TempDir()
-	name := keep(t, dir, "one", "memory", time.Hour)
+	name := saveFile(t, dir, "one", "memory", time.Hour)
 	if s := openSnapshot(dir, "two"); s != nil {
 		t.Errorf("the snapshot of another key was opened: %s", s.Name())
 	}
 	s := openSnapshot(dir, "one")
 	if s == nil {
-		t.Fatal("a snapshot was not opened")
+		t.Fatal("the snapshot was not opened")
 	}
-	if err := s.intact(); err != nil {
-		t.Errorf("a whole one: %v", err)
+	if err := s.verify(); err != nil {
+		t.Errorf("an undamaged snapshot: %v", err)
 	}
-	// Reading its checksum must not move where QEMU reads, with the same descriptor, at the same time.
+	// Computing the checksum must not move the offset of the descriptor that QEMU reads from.
 	if at, err := s.Seek(0, io.SeekCurrent); err != nil || at != 0 {
 		t.Errorf("QEMU would begin to read at %d (%v)", at, err)
 	}
@@ -56,22 +56,22 @@ func TestASnapshotIsOfItsKeyAndWhole(t *testing.T) {
 	}
 	s = openSnapshot(dir, "one")
 	if s == nil {
-		t.Fatal("a damaged snapshot is not there any more")
+		t.Fatal("the damaged snapshot was not opened")
 	}
 	defer s.Close()
-	if err := s.intact(); err == nil {
-		t.Error("a damaged snapshot was taken for a whole one")
+	if err := s.verify(); err == nil {
+		t.Error("a damaged snapshot passed verification")
 	}
 }
 
-func TestSnapshotsUsedLastAreKept(t *testing.T) {
+func TestMostRecentlyUsedSnapshotsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var names []string
-	for i := range keptSnapshots + 3 {
-		names = append(names, keep(t, dir, fmt.Sprint("key", i), "memory", time.Duration(i)*time.Hour))
+	for i := range maxSnapshots + 3 {
+		names = append(names, saveFile(t, dir, fmt.Sprint("key", i), "memory", time.Duration(i)*time.Hour))
 	}
-	// One of the three that are too many is being used.
-	held := openSnapshot(dir, fmt.Sprint("key", keptSnapshots))
+	// One of the three surplus snapshots is open.
+	held := openSnapshot(dir, fmt.Sprint("key", maxSnapshots))
 	if held == nil {
 		t.Fatal("a snapshot was not opened")
 	}
@@ -84,8 +84,8 @@ func TestSnapshotsUsedLastAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range names {
-		if want := i <= keptSnapshots; there(name) != want {
-			t.Errorf("snapshot %d of %d, the newest first, is there: %t, want %t", i, len(names), !want, want)
+		if want := i <= maxSnapshots; exists(name) != want {
+			t.Errorf("snapshot %d of %d (newest first) exists: %t, want %t", i, len(names), !want, want)
 		}
 	}
 }

@@ -8,34 +8,34 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// connect makes a wire from `here` in the calling thread's namespace to `there` in ns. The hardware addresses follow
-// from the names, so that two runs send the same packets.
+// connect creates a veth pair from `here` in the calling thread's namespace to `there` in ns. The MAC addresses are
+// derived from the names, so that runs send identical packets.
 func connect(here, there string, ns *Namespace) error {
-	wire := &netlink.Veth{
-		LinkAttrs:        netlink.LinkAttrs{Name: here, HardwareAddr: hardware(here, ns.Name, 0)},
+	veth := &netlink.Veth{
+		LinkAttrs:        netlink.LinkAttrs{Name: here, HardwareAddr: macAddress(here, ns.Name, 0)},
 		PeerName:         there,
-		PeerHardwareAddr: hardware(here, ns.Name, 1),
+		PeerHardwareAddr: macAddress(here, ns.Name, 1),
 		PeerNamespace:    netlink.NsFd(ns.Fd()),
 	}
-	if err := netlink.LinkAdd(wire); err != nil {
-		return fmt.Errorf("making the wire %s: %w", here, err)
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("creating the veth pair %s: %w", here, err)
 	}
 	return netlinkUp(here, netip.Prefix{})
 }
 
-// hardware is a locally administered unicast address (IEEE 802, second bit of the first byte).
-func hardware(wire, peer string, end byte) net.HardwareAddr {
+// macAddress returns a locally administered unicast address (IEEE 802, second bit of the first byte).
+func macAddress(link, peer string, end byte) net.HardwareAddr {
 	h := uint32(2166136261) // FNV-1a
-	for _, c := range []byte(wire + "\x00" + peer) {
+	for _, c := range []byte(link + "\x00" + peer) {
 		h = (h ^ uint32(c)) * 16777619
 	}
 	return net.HardwareAddr{0x02, end, byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
 }
 
-func enslave(wire, bridge string) error {
-	link, err := netlink.LinkByName(wire)
+func enslave(name, bridge string) error {
+	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("finding %s: %w", wire, err)
+		return fmt.Errorf("finding %s: %w", name, err)
 	}
 	master, err := netlink.LinkByName(bridge)
 	if err != nil {
@@ -44,7 +44,7 @@ func enslave(wire, bridge string) error {
 	return netlink.LinkSetMaster(link, master)
 }
 
-// netlinkUp brings a link up, with an address when the prefix is valid.
+// netlinkUp brings a link up and adds the address if the prefix is valid.
 func netlinkUp(name string, prefix netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -53,11 +53,11 @@ func netlinkUp(name string, prefix netip.Prefix) error {
 	if prefix.IsValid() {
 		addr := &netlink.Addr{IPNet: ipNet(prefix)}
 		if err := netlink.AddrAdd(link, addr); err != nil {
-			return fmt.Errorf("giving %s the address %s: %w", name, prefix, err)
+			return fmt.Errorf("adding to %s the address %s: %w", name, prefix, err)
 		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("bringing up %s: %w", name, err)
+		return fmt.Errorf("setting up %s: %w", name, err)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func addRoute(to netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// addLocal makes every address of the prefix local (AnyIP), so that a client can bind any of them.
+// addLocal makes every address of the prefix local (AnyIP), so that a client can bind each of them.
 func addLocal(prefix netip.Prefix) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
