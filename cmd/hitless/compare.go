@@ -16,7 +16,7 @@ func compareCommand() *cobra.Command {
 	var runs int
 	cmd := &cobra.Command{
 		Use:   "compare SCENARIO --subject A --subject B",
-		Short: "Run a scenario against several subjects with the same seeds, and say whether they differ",
+		Short: "Run a scenario against several subjects with the same seeds, and report whether they differ",
 		Example: `  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables --runs 5
   hitless compare restart --controlplane replay --subject bundled --subject kube-proxy@v1.37.1/ipvs`,
 		Args: exactScenario,
@@ -32,7 +32,7 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare; give two or more")
+	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare, a `SUBJECT`; give two or more")
 	f.IntVar(&runs, "runs", 1, "runs of each subject, with the seeds 1 to this number; four pairs or more can show a difference")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
 	rateFlag(f, &o)

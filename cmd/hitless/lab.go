@@ -13,7 +13,7 @@ import (
 )
 
 func labCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "lab", Short: "The lab on its own, as a cluster for other programs"}
+	cmd := &cobra.Command{Use: "lab", Short: "A lab as a cluster for other programs"}
 	cmd.AddCommand(labUpCommand(), labShellCommand())
 	return cmd
 }
@@ -30,7 +30,7 @@ func labUpCommand() *cobra.Command {
 real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
 loopback. The external addresses of its Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
 
-Nothing of this machine is changed, no root is needed where user namespaces are allowed, and nothing is left behind.`,
+Nothing of this machine is changed, and nothing is left behind. Root is not needed where user namespaces are allowed.`,
 		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables &
   hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig,
 		Args: cobra.NoArgs,
@@ -56,8 +56,8 @@ Nothing of this machine is changed, no root is needed where user namespaces are 
 func labShellCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "shell [-- COMMAND...]", Short: "Run a program, or a shell, on the machine of a lab's client",
-		Long: `Run a program, or a shell, on the machine of a lab's client: in its network, where the external addresses of the lab's
+		Use: "shell [-- COMMAND...]", Short: "Run a program, or a shell, in the network of a lab's client",
+		Long: `Run a program, or a shell, in the network of a lab's client: in its network, where the external addresses of the lab's
 Services are, and with everything else of this machine. It needs nsenter (util-linux).`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -69,7 +69,7 @@ Services are, and with everything else of this machine. It needs nsenter (util-l
 			}
 			path, err := exec.LookPath(words[0])
 			if err != nil {
-				return fmt.Errorf("entering the lab's network: %w; `apt-get install util-linux` brings nsenter", err)
+				return fmt.Errorf("entering the lab's network: %w; `apt-get install util-linux` installs nsenter", err)
 			}
 			if err := unix.Exec(path, words, os.Environ()); err != nil {
 				return fmt.Errorf("starting %s: %w", path, err)

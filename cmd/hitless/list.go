@@ -82,7 +82,7 @@ func buildCommand() *cobra.Command {
 
 func subjectsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "subjects", Short: "List what can be tested here, and why not the rest", Args: cobra.NoArgs,
+		Use: "subjects", Short: "List the subjects, and which of them this machine can test", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, built, err := run.Subjects(cmd.Context())
 			if err != nil {
@@ -111,14 +111,14 @@ func subjectsCommand() *cobra.Command {
 
 func doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Tell what this machine can run, and what to install for the rest", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check what this machine can run, and what to install for the rest", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, f := range run.Doctor(cmd.Context()) {
 				mark := "ok      "
 				if !f.OK {
 					mark = "missing "
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s%-22s %s\n", mark, f.What, f.Text)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s%-22s %s\n", mark, f.Name, f.Text)
 			}
 			return nil
 		},
@@ -127,7 +127,7 @@ func doctorCommand() *cobra.Command {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version, and the program's sha256, on which hashes of runs depend", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version and the program's sha256, which is an input of runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version := "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -143,7 +143,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// ownSum is the sha256 of the program that runs: the same sources give the same, from whichever commit they are built.
+// ownSum is the sha256 of the running program. The same sources give the same sum.
 func ownSum() ([]byte, error) {
 	path, err := os.Executable()
 	if err != nil {

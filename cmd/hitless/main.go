@@ -1,4 +1,4 @@
-// Command hitless asks whether a Kubernetes Service proxy drops connections when something changes.
+// Command hitless tests whether a Kubernetes Service proxy drops connections when something changes.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
-	_ "github.com/hitless/hitless/lab/backend/early" // the command `backend` never gets here
+	_ "github.com/hitless/hitless/lab/backend/early" // handles the command `backend`
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/probes"
@@ -46,7 +46,7 @@ func (e exitError) Error() string {
 }
 
 func main() {
-	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel gives init the words that it does not know
+	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel passes unknown words to init
 		vm.Init(guest.Program, "guest")
 	}
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
@@ -105,8 +105,8 @@ func hidden(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// guestCommand is what runs inside: in the VM as the child of its first process, in namespaces of the host as the first
-// process (guest init) and as its child (guest host).
+// guestCommand runs in the guest: in a VM as the child of the first process, on the host as the first process (guest init) and as its
+// child (guest host).
 func guestCommand() *cobra.Command {
 	first := &cobra.Command{Use: "init", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return host.Init(guest.Program, "guest", "host") }}

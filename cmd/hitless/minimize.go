@@ -58,7 +58,7 @@ that makes it shorter, and stays there when the search is interrupted.`,
 	return cmd
 }
 
-// minimize runs the search and prints how it goes.
+// minimize runs the search and prints its trials.
 func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, out string) error {
 	if err := os.WriteFile(out, []byte(line.String()), 0o644); err != nil {
 		return fmt.Errorf("writing the timeline: %w; give another file with --out", err)
@@ -70,7 +70,7 @@ func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, ou
 		return errors.Join(err, os.Remove(out))
 	}
 	if !fails {
-		return errors.Join(errors.New("the run's timeline does not fail when it is replayed: what made the run fail is not among its steps, or needs more luck"), os.Remove(out))
+		return errors.Join(errors.New("the run's timeline does not fail when it is replayed: the failure does not depend on its steps alone"), os.Remove(out))
 	}
 	var write error
 	best, err := timeline.Minimize(cmd.Context(), line, r, func(trial timeline.Trial) {
@@ -88,7 +88,7 @@ func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, ou
 	return errors.Join(err, write)
 }
 
-// size is how long a timeline is, without its end.
+// size is the number of steps of a timeline, without its end, and its length.
 func size(t *timeline.Timeline) string {
 	steps := "steps"
 	if len(t.Steps) == 2 {

@@ -42,9 +42,9 @@ func museumRunCommand() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use:   "run ID...",
-		Short: "Look for historical bugs in a subject",
-		Long: `Run the scenario that brings a historical bug out against a subject, and look for that bug's signature only: what else the
-run loses is in its report, and does not count here.
+		Short: "Search a subject for historical bugs",
+		Long: `Run the scenario that triggers a historical bug against a subject, and search the record for the signature of that bug. Other losses
+of the run are in its report and do not count here.
 
 Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, 130 interrupted. Of several bugs, 1 when any is
 seen, else 3 when any run cannot tell.`,
@@ -65,7 +65,7 @@ seen, else 3 when any run cannot tell.`,
 				}
 				entries = append(entries, e)
 			}
-			return visitMuseum(cmd, o, set, entries)
+			return runMuseum(cmd, o, set, entries)
 		},
 	}
 	f := cmd.Flags()
@@ -77,8 +77,8 @@ seen, else 3 when any run cannot tell.`,
 	return cmd
 }
 
-// visitMuseum runs one entry after the other.
-func visitMuseum(cmd *cobra.Command, o run.Options, set []string, entries []museum.Entry) error {
+// runMuseum runs the entries one after the other.
+func runMuseum(cmd *cobra.Command, o run.Options, set []string, entries []museum.Entry) error {
 	if err := fill(&o, cmd, "", set); err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ func recordCommand() *cobra.Command {
 	var l site.LiveOptions
 	var o run.RecordOptions
 	cmd := &cobra.Command{
-		Use: "record --kubeconfig FILE --out FILE.timeline", Short: "Make a timeline of what happens on a live cluster", Args: cobra.NoArgs,
-		Long: `Make a timeline of what happens on a live cluster: of its Services, EndpointSlices, Nodes and Pods, as its API tells it. The
+		Use: "record --kubeconfig FILE --out FILE.timeline", Short: "Record the changes of a live cluster as a timeline", Args: cobra.NoArgs,
+		Long: `Record the changes of a live cluster as a timeline: of its Services, EndpointSlices, Nodes and Pods, as its API tells it. The
 cluster is only read (list and watch). hitless replay does the same to any proxy in the lab, with --controlplane replay.
 
 What is kept is what proxies act upon: addresses, ports, policies, conditions. Annotations, environments, images, secrets and
@@ -35,14 +35,14 @@ that is what is left, and hitless replay says that it is cut off.`,
 				if o.For > 0 {
 					length = "for " + o.For.String()
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "everything is listed; recording %s\n", length)
+				fmt.Fprintf(cmd.ErrOrStderr(), "all objects are listed; recording %s\n", length)
 			}
 			sum, err := run.Record(cmd.Context(), l, o)
 			if sum.Text != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", o.File, sum.Text)
 			}
-			if sum.Unfit != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "hitless replay will refuse it: %v\n", sum.Unfit)
+			if sum.Refused != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "hitless replay will refuse it: %v\n", sum.Refused)
 			}
 			if err == nil && o.For > 0 && cmd.Context().Err() != nil {
 				return fmt.Errorf("interrupted after %s of %s; what was recorded until then is whole", time.Since(begin).Round(time.Second), o.For)

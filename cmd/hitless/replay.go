@@ -11,12 +11,11 @@ func replayCommand() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
-		Short: "Do what a timeline says against a subject and judge what the probes saw",
-		Long: `Do what a timeline says against a subject and judge what the probes saw.
+		Short: "Run a timeline against a subject and judge the measurement",
+		Long: `Run a timeline against a subject and judge the measurement.
 
-A timeline is a text with one step on a line; docs/timeline.md has its words. Every run writes one of what it did, as
-history/timeline in its folder: so the same minutes can be played against another subject. What the file says of nodes,
-rate, seed and parameters holds unless a flag says otherwise. Results and exit codes are those of hitless run. A file that
+A timeline is a text with one step a line: docs/timeline.md. Every run writes one of its steps as history/timeline in its folder, so
+they can be replayed against another subject. Flags override nodes, rate, seed and parameters of the file. Results and exit codes are those of hitless run. A file that
 cannot be read is an error with its line, before anything is started.`,
 		Example: `  hitless replay docs/examples/k8s-71515.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay
   hitless run rollout --subject kube-proxy@v1.25.3/iptables
@@ -28,7 +27,7 @@ cannot be read is an error with its line, before anything is started.`,
 			}
 			for name, reset := range map[string]func(){"nodes": func() { o.Nodes = 0 }, "rate": func() { o.Rate = 0 }, "seed": func() { o.Seed = 0 }} {
 				if !cmd.Flags().Changed(name) {
-					reset() // the file says
+					reset() // the file decides
 				}
 			}
 			if o.Timeline, err = run.ReadTimeline(args[0]); err != nil {

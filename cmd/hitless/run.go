@@ -23,18 +23,18 @@ func runCommand() *cobra.Command {
 	var sites siteFlags
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
-		Short: "Run a scenario against a subject and judge what the probes saw",
-		Long: `Run a scenario against a subject in a lab of its own and judge what the probes saw.
+		Short: "Run a scenario against a subject and judge the measurement",
+		Long: `Run a scenario against a subject, by default in a lab, and judge the measurement.
 
 The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
-the same history, byte for byte. With --kernel host it lives in namespaces of this machine's own kernel instead, without
-root where the system allows it, with the real clock; nothing repeats there. With --kubeconfig it is done to a live cluster,
+the same history, byte for byte. With --kernel host the lab is in namespaces of this machine's own kernel, without root where the
+system allows it, with the real clock; such runs are not repeatable. With --kubeconfig the scenario runs on a live cluster,
 in a namespace of its own that is deleted in the end; with --in-cluster to the one that this pod is in; with --kind to one that
 the program kind makes for the run, and that is deleted in the end too. Results go to --out: report.html,
 report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
 
-On a terminal the last line tells about once a second what is going on: the stage, connections per second, what was dropped
-and delayed, the run's own time, and how fast that goes by the wall's. Elsewhere only phases and steps are told, a line each.`,
+On a terminal the last line shows, about once a second, the stage, connections per second, dropped and delayed connections, the
+run's own time and its speed relative to wall time. Elsewhere only phases and steps are shown, a line each.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
@@ -155,7 +155,7 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
 }
 
-// fill completes the options with what is no flag of its own.
+// fill sets the options that are not flags.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
 	o.Scenario, o.Progress = scenario, newScreen(cmd.ErrOrStderr()).report
 	o.Set, err = parseSet(set)

@@ -85,10 +85,9 @@ func parseSeeds(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// soakSeeds runs the seeds side by side, tells of each when it has ended, and ends with the worst verdict: fail before invalid before
-// pass, because a loss that was seen stays seen.
+// soakSeeds runs the seeds side by side, prints each result, and returns the worst verdict: fail before invalid before pass.
 func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
-	told := soakTeller{out: cmd.OutOrStdout(), code: exitPass}
+	told := soakSummary{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
 	group.SetLimit(max(1, runtime.NumCPU()))
 	for i := range uint64(last) - uint64(first) + 1 {
@@ -100,17 +99,17 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
 		group.Go(func() error {
 			if cmd.Context().Err() == nil {
 				result, err := run.Run(cmd.Context(), one)
-				told.tell(cmd.Context(), one.Seed, result, err)
+				told.add(cmd.Context(), one.Seed, result, err)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are told
+	_ = group.Wait() // errors are printed
 	return told.end(cmd.Context())
 }
 
-// soakTeller writes how seeds have ended.
-type soakTeller struct {
+// soakSummary prints the results of seeds.
+type soakSummary struct {
 	mu    sync.Mutex
 	out   io.Writer
 	ended int   // seeds that have run
@@ -118,8 +117,8 @@ type soakTeller struct {
 	code  int   // the worst of those that have run
 }
 
-// tell takes what came of a seed. One that was interrupted has nothing to say.
-func (s *soakTeller) tell(ctx context.Context, seed int64, result *run.Result, err error) {
+// add prints the result of a seed, unless it was interrupted.
+func (s *soakSummary) add(ctx context.Context, seed int64, result *run.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -137,8 +136,8 @@ func (s *soakTeller) tell(ctx context.Context, seed int64, result *run.Result, e
 	}
 }
 
-// end is the error of the whole: a seed that could not begin, after others had, is as one without a verdict.
-func (s *soakTeller) end(ctx context.Context) error {
+// end is the error of the soak. A seed that could not begin after others had counts as invalid.
+func (s *soakSummary) end(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -184,7 +183,7 @@ func (p *pace) add(e progress.Event) progress.Event {
 	return e
 }
 
-// paceOf says how fast virtual time went, and how fast it would have gone on a machine with nothing else to do.
+// paceOf is the speed of virtual time relative to wall time, and to the CPU time of the run.
 func paceOf(virtual, wall, cpu time.Duration) string {
 	text := fmt.Sprintf("%s of virtual time in %s of wall time: %.0f times as fast", virtual, wall.Round(time.Second), virtual.Seconds()/wall.Seconds())
 	if cpu > 0 {

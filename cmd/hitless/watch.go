@@ -73,7 +73,7 @@ func outOfWatch(f *pflag.FlagSet, out *string) {
 	f.StringVar(out, "out", filepath.Join("out", "watch"), "folder of the watch and its results")
 }
 
-// workerArgs call the worker with the same target and flags.
+// workerArgs are the arguments of the worker, with the same target and flags.
 func workerArgs(cmd *cobra.Command, args []string) []string {
 	words := []string{"watch", "worker"}
 	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
@@ -112,7 +112,7 @@ or whose machine went down, gets a report of what it had recorded: it is invalid
 				return err
 			}
 			if killed {
-				fmt.Fprintln(cmd.ErrOrStderr(), "hitless: the watch did not end in order: it was killed, or the machine went down; this is what it had recorded")
+				fmt.Fprintln(cmd.ErrOrStderr(), "hitless: the watch did not end in order: it was killed, or the machine went down; this is the report of its record")
 			}
 			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(out, "report.html"))
 			return conclude(cmd, r, filepath.Join(out, "history"))
@@ -126,7 +126,7 @@ func watchStatus() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say what the watch is doing; exit code 2 when none is running",
+		Short: "Print the state of the watch; exit code 2 when none is running",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := watch.Status(out)

@@ -20,19 +20,19 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// client is where the lanes start.
+// client is the namespace where the lanes start.
 type client struct {
 	*topology.Namespace
-	name    string // in the record
-	through bool   // the external load balancer
-	outside bool
-	sources netip.Prefix // its addresses
+	name            string // in the record
+	throughBalancer bool   // the external load balancer
+	outside         bool
+	sources         netip.Prefix // its addresses
 }
 
-// clientOf readies the place that the parameters name, and the way to their target.
+// clientOf prepares the client that the parameters name, and its route to the target.
 func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 	p, first := scenarios.Params(params), l.Net.Nodes[0]
-	c = client{Namespace: l.Net.Client, name: "client", through: p.ThroughBalancer(), outside: true, sources: topology.ClientSources}
+	c = client{Namespace: l.Net.Client, name: "client", throughBalancer: p.ThroughBalancer(), outside: true, sources: topology.ClientSources}
 	switch scenarios.ClientPlace.Of(p) {
 	case scenarios.OnNode:
 		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
@@ -46,7 +46,7 @@ func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 		err = l.Net.RouteTo(scenarios.ExternalIPs, first)
 	}
 	if err != nil {
-		return c, fmt.Errorf("making a place for the client: %w", err)
+		return c, fmt.Errorf("preparing the client: %w", err)
 	}
 	return c, nil
 }
@@ -57,7 +57,7 @@ func (c client) limits() (l probes.Limits, err error) {
 	return l, err
 }
 
-// followPods tells pods of endpoints as the API does, until stop is called.
+// followPods passes the endpoints of the API to pods until stop is called.
 func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() time.Duration) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan error, 1)
@@ -68,8 +68,8 @@ func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() t
 	}
 }
 
-// hold opens a connection that nobody uses. It is kept alive, or IPVS would forget it after a quarter of an hour; but Go's 15 s would
-// be most of what hundreds of them make the guest do.
+// hold opens an idle connection. IPVS drops connections without packets after 15 minutes, so it has keep-alives; their interval is
+// longer than Go's 15 s, which would be most of the guest's work with hundreds of connections.
 func (c client) hold(ctx context.Context, target string) (io.Closer, error) {
 	conn, err := c.DialContext(ctx, "tcp", target)
 	if err != nil {

@@ -61,11 +61,11 @@ func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *rec
 
 // inLab runs a scenario in a lab.
 func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
-	if base.Kernel != KernelHost { // whose limits are not ours
+	if base.Kernel != KernelHost { // the limits of the host stay
 		if err := raiseLimits(); err != nil {
-			return fmt.Errorf("giving the lab room for its connections: %w", err)
+			return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
 		}
-		if err := quietKernel(); err != nil {
+		if err := stopHousekeeping(); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 			cancel(err)
 		}
 	}()
-	running, ended := context.WithCancel(ctx) // the lab's own context goes on until it is down
+	running, ended := context.WithCancel(ctx) // the lab's own context ends after Down
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
@@ -101,8 +101,8 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 		case <-r.stopped:
 		case <-running.Done():
 		}
-		if r.hasStopped() { // by the last thing that was recorded, too
-			stopAndLook(ctx, l, r, now)
+		if r.hasStopped() { // also with the last event
+			stopAndDump(ctx, l, r, now)
 			cancel(errors.New(Stopped))
 		}
 	}()
@@ -113,21 +113,21 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 		err = cause
 	}
 	if r.hasStopped() {
-		err = errors.New(Stopped) // whatever became of the scenario when its proxies stood still
+		err = errors.New(Stopped) // the scenario's own error is a result of the stopped proxies
 	}
 	l.Down()
 	r.saveLogs(filepath.Join(stateDir, "logs"))
 	return err
 }
 
-// measure runs a benchmark. It has no history but the files that it saves.
+// measure runs a benchmark, which saves files and has no history.
 func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
 	what, err := bench.ParsePlan(plan.Parameters)
 	if err != nil {
 		return err
 	}
 	if err := raiseLimits(); err != nil {
-		return fmt.Errorf("giving the lab room for its connections: %w", err)
+		return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
 	}
 	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: Binaries, Now: now, Progress: newConsole(now).stage,
 		Save: func(name string, data []byte) {
@@ -139,7 +139,7 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	return err
 }
 
-// labConfig is the lab as the base of a plan has it.
+// labConfig is the configuration of the lab of a plan's base.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 	var pacer *topology.Pacer
 	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
@@ -149,7 +149,7 @@ func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
-// choice is what the plan has put into a lab whose control plane is up.
+// choice is what the plan adds to a lab whose control plane is up.
 func (p Plan) choice() (lab.Choice, error) {
 	programs, err := p.programs()
 	if err != nil {
@@ -204,14 +204,14 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
-	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // a help, not part of the measurement
+	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
 	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)
 }
 
-// scenarioStream tells the scenario's random numbers from those of others who draw from the same seed.
+// scenarioStream separates the scenario's random numbers from others of the same seed.
 const scenarioStream = 1
 
 // saveLogs sends the logs of the lab's programs to the run's folder.
@@ -222,7 +222,7 @@ func (r *recorder) saveLogs(dir string) {
 		data, err := os.ReadFile(file)
 		if err == nil {
 			payload := append([]byte("logs/"+filepath.Base(file)+"\x00"), data[max(0, len(data)-most):]...)
-			_ = r.frames.Write(vm.FrameFile, payload) // logs are a help, not part of the measurement
+			_ = r.frames.Write(vm.FrameFile, payload) // logs are not part of the measurement
 		}
 	}
 }

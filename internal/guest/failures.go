@@ -8,8 +8,8 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// failures are the seconds of the run in which attempts failed, so that what is evidence can be told from what is not when the
-// run ends. A day has 86,400 of them at most.
+// failures are the seconds of the run in which attempts failed. At the end of the run they select the evidence. A day has at most
+// 86,400.
 type failures struct {
 	mu      sync.Mutex
 	seconds map[time.Duration]bool
@@ -17,7 +17,7 @@ type failures struct {
 
 func newFailures() *failures { return &failures{seconds: map[time.Duration]bool{}} }
 
-// add takes note of a failed attempt: of its whole life, since what it met may have come after its start.
+// add adds all seconds of a failed attempt, since its cause may be later than its start.
 func (f *failures) add(a record.Attempt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,7 +26,7 @@ func (f *failures) add(a record.Attempt) {
 	}
 }
 
-// near reports whether an instant is within a report's evidence of an outage, or up to a second farther away.
+// near reports whether a time is within the evidence span of an outage, plus up to a second.
 func (f *failures) near(at time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

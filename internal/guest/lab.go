@@ -19,11 +19,11 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// LabScenario keeps a lab up, for others to use, until it is ended. Its runner is passed a listener of the host, whose
-// connections go to the API server, and a unix socket, on which it sends a LabReady and the client's network namespace.
+// LabScenario keeps a lab up for other programs. Its runner gets a listener of the host, whose connections it forwards to the API
+// server, and a unix socket, to which it sends a LabReady and the client's network namespace.
 const LabScenario = "lab"
 
-// LabReady is what the host is told when the lab is up.
+// LabReady is the message to the host when the lab is up.
 type LabReady struct {
 	Kubeconfig []byte `json:"kubeconfig"` // of the administrator, with the listener as the server
 }
@@ -33,23 +33,23 @@ type LabReady struct {
 func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
 	listener, err := net.FileListener(os.NewFile(host.FirstPassed, "API listener"))
 	if err != nil {
-		return fmt.Errorf("taking the listener for the API: %w", err)
+		return fmt.Errorf("opening the listener for the API: %w", err)
 	}
 	defer listener.Close()
 	told := os.NewFile(host.FirstPassed+1, "ready")
 	defer told.Close()
 	cfg := labConfig(plan, r, now)
-	cfg.Recorder, cfg.Choose = nobody{}, plan.choice
+	cfg.Recorder, cfg.Choose = discard{}, plan.choice
 	l, err := lab.Up(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer l.Down()
-	ready, server, err := offer(l, listener.Addr().String())
+	ready, server, err := labKubeconfig(l, listener.Addr().String())
 	if err != nil {
 		return err
 	}
-	// The client's machine is a namespace of its own, where the host's loopback is not.
+	// The client's namespace has another loopback than the host.
 	within, err := l.Net.Client.Listen(ctx, "tcp", listener.Addr().String())
 	if err != nil {
 		return fmt.Errorf("listening for the client: %w", err)
@@ -58,7 +58,7 @@ func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	for _, from := range []net.Listener{listener, within} {
 		go forward(from, server)
 	}
-	if err := tell(told, ready, l.Net.Client.Fd()); err != nil {
+	if err := sendReady(told, ready, l.Net.Client.Fd()); err != nil {
 		return err
 	}
 	select {
@@ -69,8 +69,8 @@ func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	}
 }
 
-// offer is the lab's kubeconfig with the given address in the place of the API server's own, which is returned too.
-func offer(l *lab.Lab, address string) (ready LabReady, server string, err error) {
+// labKubeconfig returns the lab's kubeconfig with the given address instead of the API server's own, and the latter.
+func labKubeconfig(l *lab.Lab, address string) (ready LabReady, server string, err error) {
 	config, err := clientcmd.LoadFromFile(l.Kubeconfig)
 	if err != nil {
 		return ready, "", fmt.Errorf("reading the lab's kubeconfig: %w", err)
@@ -87,19 +87,19 @@ func offer(l *lab.Lab, address string) (ready LabReady, server string, err error
 	return ready, server, err
 }
 
-// tell sends the host the lab's kubeconfig and a descriptor of the client's network namespace (unix(7), SCM_RIGHTS).
-func tell(to *os.File, ready LabReady, namespace int) error {
+// sendReady sends the host the lab's kubeconfig and a descriptor of the client's network namespace (unix(7), SCM_RIGHTS).
+func sendReady(to *os.File, ready LabReady, namespace int) error {
 	data, err := json.Marshal(ready)
 	if err == nil {
 		err = unix.Sendmsg(int(to.Fd()), data, unix.UnixRights(namespace), nil, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("telling the host that the lab is up: %w", err)
+		return fmt.Errorf("reporting to the host that the lab is up: %w", err)
 	}
 	return nil
 }
 
-// forward passes the listener's connections on to the address until the listener is closed.
+// forward forwards the listener's connections to the address until the listener is closed.
 func forward(from net.Listener, to string) {
 	for {
 		in, err := from.Accept()
@@ -110,14 +110,14 @@ func forward(from net.Listener, to string) {
 			defer in.Close()
 			out, err := net.Dial("tcp", to)
 			if err != nil {
-				return // the client sees its connection closed, as with an API server that is gone
+				return // the client sees a closed connection
 			}
 			defer out.Close()
 			var both sync.WaitGroup
 			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 				both.Go(func() {
 					_, _ = io.Copy(way[0], way[1])
-					_ = way[0].(*net.TCPConn).CloseWrite() // the other way may go on
+					_ = way[0].(*net.TCPConn).CloseWrite() // the other direction may continue
 				})
 			}
 			both.Wait()
@@ -125,8 +125,8 @@ func forward(from net.Listener, to string) {
 	}
 }
 
-// nobody keeps no record.
-type nobody struct{}
+// discard is a recorder that drops everything.
+type discard struct{}
 
-func (nobody) Event(record.Event)     {}
-func (nobody) Attempt(record.Attempt) {}
+func (discard) Event(record.Event)     {}
+func (discard) Attempt(record.Attempt) {}

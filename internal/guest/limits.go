@@ -5,15 +5,14 @@ import (
 	"syscall"
 )
 
-// The budgets of a lab in a kernel of its own. A kernel that boots gives its first process 4096 descriptors and, in
-// 2 GB, a table of 65,536 conntrack entries: a silent Service would take the first at 500 attempts a second, and
-// connections in TIME_WAIT half of the second at 270. These are enough for two lanes of 5000 a second.
+// The limits of a lab in its own kernel, which are enough for two lanes of 5000 attempts per second. The defaults are 4096 descriptors,
+// which a silent Service exhausts at 500 attempts per second, and 65,536 conntrack entries, which TIME_WAIT fills by half at 270.
 const (
 	descriptors  = 1 << 17
 	conntrackMax = "4194304"
 )
 
-// raiseLimits gives the lab room in a kernel that is all its own.
+// raiseLimits sets the limits of a guest's own kernel.
 func raiseLimits() error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: descriptors, Max: descriptors}); err != nil {
 		return err

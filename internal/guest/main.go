@@ -11,14 +11,14 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// ObjectBytes is what an object of a timeline takes in the lab, nearly all of it in the runner: it is the control plane, its
-// controllers, the kubelets and the balancer.
+// ObjectBytes is the memory for an object of a timeline, nearly all of it in the runner with its control plane, controllers, kubelets
+// and load balancer.
 const ObjectBytes = 100 << 10
 
-// heap is from when on the runner collects its garbage.
+// heap is the size from which on the runner collects garbage.
 const heap = 256 << 20
 
-// Main runs the plan in the VM's region and writes the history there. Its own progress goes to standard output.
+// Main runs the plan in the VM's region and writes the history there. Progress goes to standard output.
 func Main() error {
 	region, err := vm.OpenRegion()
 	if err != nil {
@@ -41,8 +41,8 @@ func HostMain() error {
 
 // Run runs the plan that the region holds.
 func Run(ctx context.Context, region []byte) error {
-	// An idle program of Go collects its garbage every two minutes all the same; days of that are most of what an idle
-	// guest does. The limit is far below what the smallest guest has.
+	// Go collects garbage every two minutes even when idle, which would be most of the work of an idle guest. The limit is far below
+	// the memory of the smallest guest.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heap)
 	begin := time.Now()
@@ -67,8 +67,8 @@ func regionPlan(region []byte) (Plan, error) {
 	return readPlan(data)
 }
 
-// settle pauses the guest, so that it may be saved, and reads what it is to do from here. The seed comes in here too: what began before
-// is the same for all seeds.
+// settle pauses the guest for a snapshot, and then reads the whole plan. The seed takes effect here: everything before is the same for
+// all seeds.
 func settle(base Plan, region []byte, r *recorder) (Plan, error) {
 	inVM := base.Kernel != KernelHost
 	if inVM {
@@ -84,7 +84,7 @@ func settle(base Plan, region []byte, r *recorder) (Plan, error) {
 		return plan, err
 	}
 	r.settle(plan, vm.GetStop(region))
-	debug.SetMemoryLimit(heap + int64(plan.Objects)*ObjectBytes/2) // or it would do nothing else but collect
+	debug.SetMemoryLimit(heap + int64(plan.Objects)*ObjectBytes/2) // more objects need a larger heap
 	if inVM {
 		err = vm.SeedPool(plan.Seed)
 	}

@@ -1,5 +1,5 @@
-// Package guest is the runner inside the lab's kernel: it reads the plan, builds the lab, drives the scenario and writes
-// the history. It runs as a child of the guest's first process, or in namespaces of the host; it never sees the host.
+// Package guest is the runner inside the lab's kernel: it reads the plan, builds the lab, runs the scenario and writes the history.
+// It runs as a child of the guest's first process, in a VM or in namespaces of the host.
 package guest
 
 import (
@@ -19,30 +19,29 @@ type Plan struct {
 	Parameters    map[string]string `json:"parameters"`
 	Seed          int64             `json:"seed"`
 	Subject       string            `json:"subject"`
-	Exec          *subject.Exec     `json:"exec,omitempty"` // the subject, when a file describes it
-	Next          *Next             `json:"next,omitempty"` // what the scenario puts in the subject's place
+	Exec          *subject.Exec     `json:"exec,omitempty"` // the subject, if a file describes it
+	Next          *Next             `json:"next,omitempty"` // the subject that the scenario changes to
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
 	Kernel        string            `json:"kernel,omitempty"`   // KernelHost, or empty in a VM
-	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario that does what it says; see PackTimeline
+	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario timeline; see PackTimeline
 	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
 }
 
-// Next is the subject that takes another's place in the course of a run.
+// Next is the subject that replaces another one during a run.
 type Next struct {
 	Subject  string `json:"subject"`
 	Fallback string `json:"fallback"` // terminatingFallback: on or off
 }
 
-// KernelHost says that the guest lives in namespaces of the host's kernel.
+// KernelHost is the kernel of a guest in namespaces of the host.
 const KernelHost = "host"
 
 // planVersion is the version of the plan that this program writes and reads.
 const planVersion = 1
 
-// Base is what the guest must know before its pause (vm.Pause): all plans with the same Base begin with the same cluster, whatever is
-// then tested there, with whatever seed.
+// Base is what the guest must know before its pause (vm.Pause). All plans with the same Base begin with the same cluster.
 func (p Plan) Base() Plan {
 	if !p.lab() {
 		return Plan{Scenario: p.Scenario}
@@ -65,7 +64,7 @@ func (p Plan) Marshal() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// scenario is what the plan says to do.
+// scenario is the scenario of the plan.
 func (p Plan) scenario() (scenarios.Scenario, error) {
 	if p.Scenario != scenarios.ReplayName {
 		return scenarios.Find(p.Scenario, Offers(p.ControlPlane))
@@ -85,8 +84,8 @@ func (p Plan) Spec() (subject.Spec, error) {
 	return subject.Parse(p.Subject)
 }
 
-// programs are the subjects of the plan as the lab starts them: bundled is hitless itself, an Exec says its own path, and
-// what was built stands beside hitless.
+// programs are the subjects of the plan as the lab starts them. bundled is hitless itself, an Exec has its own path, and built
+// programs are in Binaries.
 func (p Plan) programs() ([]subject.Program, error) {
 	spec, err := p.Spec()
 	if err != nil {
@@ -109,10 +108,10 @@ func (p Plan) programs() ([]subject.Program, error) {
 	return all, nil
 }
 
-// follows says whether what has been done for the base was done for this plan.
+// follows returns an error if the base is not that of the plan.
 func (p Plan) follows(base Plan) error {
 	if begun, asked := base.Base(), p.Base(); !reflect.DeepEqual(begun, asked) {
-		return fmt.Errorf("this guest has begun as %+v and cannot go on as %+v: its snapshot is another's", begun, asked)
+		return fmt.Errorf("this guest began as %+v and cannot continue as %+v: its snapshot belongs to another plan", begun, asked)
 	}
 	return nil
 }

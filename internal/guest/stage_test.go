@@ -77,7 +77,7 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 	return s
 }
 
-// find is the scenario of that name as a lab runs it.
+// find returns the scenario of that name as a lab runs it.
 func find(t *testing.T, name string) scenarios.Scenario {
 	t.Helper()
 	scenario, err := scenarios.Find(name, Offers("replay"))

@@ -12,8 +12,8 @@ import (
 	"github.com/hitless/hitless/proxier/linux"
 )
 
-// TryScenario tries what a kernel can do, by doing it in a small network of its own. Its parameter `need` names what:
-// ipvs, iptables or nftables, separated by commas; the network is always tried. The run's reason says what failed.
+// TryScenario tests in a small network what a kernel supports. Its parameter `need` lists ipvs, iptables and nftables, separated by
+// commas; the network itself is always tested. The reason of the run is the first failure.
 const TryScenario = "try"
 
 func tryKernel(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {
@@ -50,10 +50,10 @@ func tryNeed(ctx context.Context, node *topology.Node, need string) error {
 	case "nftables":
 		return run(ctx, node, nftTry, "nft", "-f", "-")
 	}
-	return fmt.Errorf("nobody knows how to try %q", need)
+	return fmt.Errorf("there is no test for %q", need)
 }
 
-// nftTry has an example of what kube-proxy's rules are made of.
+// nftTry has an example of each kind of kube-proxy's rules.
 const nftTry = `
 table ip try {
 	chain one {
@@ -82,7 +82,7 @@ table ip try {
 }
 `
 
-// run calls a program in the node's namespace.
+// run runs a program in the node's namespace.
 func run(ctx context.Context, node *topology.Node, input, program string, args ...string) error {
 	return node.Do(func() error {
 		cmd := exec.CommandContext(ctx, program, args...)

@@ -37,7 +37,7 @@ func TestCountWakeupsSeesWhatHasEnded(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", "for i in 1 2 3 4 5; do sleep 0.01; done").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if got := countWakeups()[ended].woken - before[ended].woken; got < 5 {
+	if got := countWakeups()[ended].wakeups - before[ended].wakeups; got < 5 {
 		t.Errorf("a program that slept five times was woken %d times", got)
 	}
 }
@@ -50,7 +50,7 @@ func TestCountWakeupsSeesSleeps(t *testing.T) {
 	for range 50 {
 		time.Sleep(time.Millisecond)
 	}
-	if got := int64(countWakeups()[name].woken - before[name].woken); got < 10 {
+	if got := int64(countWakeups()[name].wakeups - before[name].wakeups); got < 10 {
 		t.Errorf("%d wake-ups of %s, which slept 50 times", got, name)
 	}
 }

@@ -102,12 +102,12 @@ func Offers(controlPlane string) scenarios.Offers {
 // newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.
 func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
 	var known scenarios.Faults = faults{l.Balancer}
-	if !from.through {
+	if !from.throughBalancer {
 		known = prober.ReplyDrops{Prober: lanes}
 	}
 	s := scenarios.NewSite(site{from}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
 		Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)
-	if from.through {
+	if from.throughBalancer {
 		s.OfferLoadBalancer(members{l})
 	}
 	if l.Replay != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 )
 
-// Bench measures what proxies cost (see package bench), all of them in one VM with the virtual clock, or the real one where
-// o.Clock says so. Scenario, Subject and Set of the options are not used. The rows of an early end come with the error.
+// Bench measures the cost of proxies (see package bench), all of them in one VM, with the virtual clock unless o.Clock is real. It
+// ignores Scenario, Subject and Set of the options. An error comes with the rows until then.
 func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error) {
 	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", "bundled"
 	if err := o.fillDefaults(); err != nil {

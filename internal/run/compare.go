@@ -16,15 +16,14 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// ComparisonFolder is where a comparison with these options goes.
+// ComparisonFolder is the folder of a comparison with these options.
 func ComparisonFolder(o Options) string {
 	return cmp.Or(o.Out, filepath.Join("out", "compare-"+o.Scenario))
 }
 
-// Compare runs a scenario against each subject with the seeds 1 to runs, interleaved, so that what changes on the machine
-// meanwhile meets all of them alike. Deterministic runs vary by seed alone: the seeds are the samples. A run whose guest came to no
-// good end, as when the disturbance did not happen, makes the comparison invalid, and the others are run all the same. It writes
-// compare.json, compare.html and compare.md into o.Out, and each run into a folder of its own below it.
+// Compare runs a scenario against each subject with the seeds 1 to runs. The runs are interleaved, so that changes of this machine
+// affect all subjects alike. Seeds are the samples, since runs are deterministic. An invalid run makes the comparison invalid, and the
+// other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it.
 func Compare(ctx context.Context, o Options, subjects []string, runs int) (*reports.Comparison, error) {
 	if len(subjects) < 2 || runs < 1 {
 		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
@@ -34,14 +33,14 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 	}
 	o.Out = ComparisonFolder(o)
 	compared := make([]reports.ComparedSubject, len(subjects))
-	for i, s := range subjects { // a wrong call is told before anything runs
+	for i, s := range subjects { // refuse a wrong call before the first run
 		one := o
 		one.Subject = s
 		_, spec, err := one.plan()
 		if err != nil {
 			return nil, err
 		}
-		compared[i] = reports.ComparedSubject{Subject: spec.String(), Runs: make([]reports.ComparedRun, runs)} // of a file its name, not its path
+		compared[i] = reports.ComparedSubject{Subject: spec.String(), Runs: make([]reports.ComparedRun, runs)} // for exec:FILE the name without its path
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))

@@ -15,14 +15,14 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// Finding is one thing that Doctor looked at.
+// Finding is the result of one check of Doctor.
 type Finding struct {
-	What string
+	Name string
 	OK   bool
-	Text string // what was found, or what to do
+	Text string // the result, or what to do
 }
 
-// Doctor looks at what this machine can run. It tries, where trying is possible, and changes nothing.
+// Doctor checks what this machine can run. It changes nothing.
 func Doctor(ctx context.Context) []Finding {
 	findings := []Finding{
 		program("virtual machine", vm.QEMU, "qemu-system-x86"),
@@ -41,11 +41,11 @@ func Doctor(ctx context.Context) []Finding {
 			free, site.NeededMB(site.MemoryMB("kube")), site.NeededMB(site.MemoryMB("replay")))})
 	var cpus unix.CPUSet
 	err := unix.SchedGetaffinity(0, &cpus)
-	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, without which it does not repeat", cpus.Count())})
+	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, and is not deterministic without it", cpus.Count())})
 	return append(append(findings, hostKernel(ctx)...), cached(ctx)...)
 }
 
-// hostKernel tries what --kernel host can run here.
+// hostKernel tests which subjects --kernel host can run on this machine.
 func hostKernel(ctx context.Context) []Finding {
 	program, err := os.Executable()
 	if err != nil {
@@ -53,7 +53,7 @@ func hostKernel(ctx context.Context) []Finding {
 	}
 	var findings []Finding
 	for _, mode := range site.HostModes {
-		f := Finding{What: "host kernel, " + mode, OK: true, Text: "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
+		f := Finding{Name: "host kernel, " + mode, OK: true, Text: "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
 		if err := site.TryHost(ctx, program, mode); err != nil {
 			f.OK, f.Text = false, "the VM runs such subjects, --kernel host cannot: "+err.Error()
 		}
@@ -68,7 +68,7 @@ func program(what, name, pkg string) Finding {
 		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
 	}
 	if err != nil {
-		return Finding{what, false, fmt.Sprintf("%s is not installed; the package %s brings it", name, pkg)}
+		return Finding{what, false, fmt.Sprintf("%s is not installed; the package %s has it", name, pkg)}
 	}
 	return Finding{what, true, path}
 }
@@ -89,7 +89,7 @@ func cached(context.Context) []Finding {
 		found = append(found, Finding{t.Name, has, text})
 	}
 	if _, err := os.Stat("/dev/kvm"); err == nil {
-		found = append(found, Finding{"/dev/kvm", true, "is there, and is not used: the virtual clock needs plain emulation"})
+		found = append(found, Finding{"/dev/kvm", true, "exists and is not used: the virtual clock needs emulation"})
 	}
 	return found
 }

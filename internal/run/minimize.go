@@ -15,16 +15,16 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// Failure is a run that failed, as what a shorter timeline has to show again: a loss of a class that it had. It is the
-// timeline.Runner of minimising.
+// Failure is a run that failed. A shorter timeline reproduces it if it has a loss of one of its classes. It is the timeline.Runner for
+// minimizing.
 type Failure struct {
 	Timeline *Timeline
-	Options  Options  // of each trial, but for its folder and timeline
+	Options  Options  // of each trial, without its folder and timeline
 	Classes  []string // of the losses, sorted
 }
 
-// OpenFailure reads a failed run's folder. The options say what the trials need and the folder does not tell: where programs
-// and caches are, the deadline; and the subject, when a file described it. Every error is a UsageError.
+// OpenFailure reads the folder of a failed run. The options have what the folder does not have: folders of programs and caches, the
+// deadline, and the subject if a file described it. Every error is a UsageError.
 func OpenFailure(dir string, o Options) (*Failure, error) {
 	h, err := record.OpenHistory(dir)
 	if err != nil {
@@ -53,11 +53,11 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 	}
 	o.Subject = spec.String()
 	o.Set = fallbackOf(run, spec)
-	return &Failure{Timeline: line, Options: o, Classes: lossesOf(r)}, nil
+	return &Failure{Timeline: line, Options: o, Classes: lossClasses(r)}, nil
 }
 
-// fallbackOf is what a trial has to set for its subjects to have the terminatingFallback that the run's had. Even one that is the first
-// subject's own default has to be set when the run was given it: it holds for the second one too.
+// fallbackOf is what a trial sets so that its subjects have the run's terminatingFallback. A value that the run was given is set even
+// if it is the first subject's default, since it holds for the second subject too.
 func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 	const key = "terminatingFallback"
 	value := run.Parameters[key]
@@ -75,7 +75,7 @@ func (f *Failure) Command(file string) string {
 	return strings.Join(append([]string{"hitless replay", file, "--subject", o.Subject}, o.LabOptions.Words(o.call())...), " ")
 }
 
-// subjectOf is the subject of a run. A file that described it has to be named again.
+// subjectOf is the subject of a run. named is needed for a subject that a file described.
 func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	if named != "" {
 		spec, err := subject.Parse(named)
@@ -95,8 +95,8 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	return spec, nil
 }
 
-// lossesOf are the classes of a report's losses.
-func lossesOf(r *reports.Report) (classes []string) {
+// lossClasses returns the classes of a report's losses.
+func lossClasses(r *reports.Report) (classes []string) {
 	for class, n := range r.Totals.ByClass {
 		if n > 0 && class != record.OK.String() && class != record.Probe.String() {
 			classes = append(classes, class)
@@ -106,8 +106,8 @@ func lossesOf(r *reports.Report) (classes []string) {
 	return classes
 }
 
-// Fails runs a timeline and says whether it fails as the run did: by the verdict, with a loss of a class that the run had.
-// A run that cannot be trusted does not.
+// Fails runs a timeline and reports whether it fails as the run did: by the verdict, with a loss of a class that the run had. An invalid
+// run does not fail.
 func (f *Failure) Fails(ctx context.Context, t *timeline.Timeline) (bool, error) {
 	dir, err := os.MkdirTemp("", "hitless-minimize-")
 	if err != nil {
@@ -123,12 +123,12 @@ func (f *Failure) Fails(ctx context.Context, t *timeline.Timeline) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	return f.same(result.Report), nil
+	return f.shows(result.Report), nil
 }
 
-// same reports whether a report shows the failure.
-func (f *Failure) same(r *reports.Report) bool {
-	return r.Verdict == reports.Fail && slices.ContainsFunc(lossesOf(r), func(class string) bool { return slices.Contains(f.Classes, class) })
+// shows reports whether a report shows the failure.
+func (f *Failure) shows(r *reports.Report) bool {
+	return r.Verdict == reports.Fail && slices.ContainsFunc(lossClasses(r), func(class string) bool { return slices.Contains(f.Classes, class) })
 }
 
 var _ timeline.Runner = (*Failure)(nil)

@@ -19,7 +19,7 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 	report := func(v reports.Verdict, class record.Class) *reports.Report {
 		return &reports.Report{Verdict: v, Totals: reports.Totals{ByClass: map[string]int{"ok": 5, "probe": 1, "reset": 0, class.String(): 3}}}
 	}
-	f := &Failure{Classes: lossesOf(report(reports.Fail, record.Rejected))}
+	f := &Failure{Classes: lossClasses(report(reports.Fail, record.Rejected))}
 	if !slices.Equal(f.Classes, []string{"rejected"}) {
 		t.Fatalf("the losses are of the classes %q", f.Classes)
 	}
@@ -32,7 +32,7 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 		{report(reports.Pass, record.Rejected), false},
 		{report(reports.Invalid, record.Rejected), false},
 	} {
-		if got := f.same(c.report); got != c.want {
+		if got := f.shows(c.report); got != c.want {
 			t.Errorf("%s with %v: same failure %t, want %t", c.report.Verdict, c.report.Totals.ByClass, got, c.want)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
-// Museum runs an entry's scenario with the entry's parameters and looks for its signature. A run that did not come to a
-// good end cannot tell. The result is nil when nothing was run.
+// Museum runs an entry's scenario with the entry's parameters and searches the record for its signature. An invalid run gives
+// CannotTell. The result is nil if nothing was run.
 func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Result, error) {
-	if err := o.visit(e); err != nil {
+	if err := o.applyEntry(e); err != nil {
 		return museum.Finding{}, nil, err
 	}
 	result, err := Run(ctx, o)
@@ -35,8 +35,8 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Re
 	return e.Judge(recorder), result, nil
 }
 
-// visit makes the options those of an entry. A parameter that the entry needs cannot be changed.
-func (o *Options) visit(e museum.Entry) error {
+// applyEntry sets the scenario and parameters of an entry, which the call cannot change.
+func (o *Options) applyEntry(e museum.Entry) error {
 	set := map[string]string{}
 	maps.Copy(set, e.Set)
 	for _, key := range sortedKeys(o.Set) {

@@ -25,7 +25,7 @@ func TestVisit(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{Set: map[string]string{"rollouts": "1", "replicas": "1"}}
-	if err := o.visit(e); err != nil || o.Scenario != "rollout" || o.Set["trafficPolicy"] != "Local" || o.Set["rollouts"] != "1" {
+	if err := o.applyEntry(e); err != nil || o.Scenario != "rollout" || o.Set["trafficPolicy"] != "Local" || o.Set["rollouts"] != "1" {
 		t.Errorf("%v, %+v", err, o)
 	}
 	if o.Out != "out/museum-k8s-85643" {

@@ -25,7 +25,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		p.Parameters = o.Set
 		return p, spec, nil
 	}
-	s, err := o.find(&p)
+	s, err := o.scenario(&p)
 	if err != nil {
 		return p, spec, UsageError{Reason: err}
 	}
@@ -91,13 +91,13 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	return &guest.Next{Subject: next.String(), Fallback: fallback}, nil
 }
 
-// mostRoom is how many bytes the attempts of a run may take in its record; the rest is for events and logs.
-const mostRoom = 0.9 * vm.RegionSize
+// maxAttemptBytes is how many bytes the attempts of a run may take in its record; the rest is for events and logs.
+const maxAttemptBytes = 0.9 * vm.RegionSize
 
 // checkRoom refuses a run whose record may outgrow its region, which would make the run invalid after hours.
 func (o *Options) checkRoom(p scenarios.Params) error {
-	bytes := o.room(p)
-	if bytes <= mostRoom {
+	bytes := o.attemptBytes(p)
+	if bytes <= maxAttemptBytes {
 		return nil
 	}
 	help := "run for less long; a soak with keepGoing=off and record=thinned needs less"
@@ -105,14 +105,14 @@ func (o *Options) checkRoom(p scenarios.Params) error {
 		help = "replay less of it" + o.fittingRate(p)
 	}
 	return usagef("the attempts of this run may take %.0f MB, and its record has room for %.0f MB of them: "+
-		"probe less often, name fewer lanes, or %s", bytes/1e6, mostRoom/1e6, help)
+		"probe less often, name fewer lanes, or %s", bytes/1e6, maxAttemptBytes/1e6, help)
 }
 
 // fittingRate names the highest of a few rates at which the timeline fits, if any does.
 func (o *Options) fittingRate(p scenarios.Params) string {
 	for _, rate := range []float64{1000, 500, 200, 100, 50, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1} {
 		less := *o
-		if less.Rate = rate; rate < o.Rate && less.room(p) <= mostRoom {
+		if less.Rate = rate; rate < o.Rate && less.attemptBytes(p) <= maxAttemptBytes {
 			return fmt.Sprintf("; --rate %g is a rate at which it fits", rate)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// RecordOptions are what is recorded and where to; see package record.
+// RecordOptions are the options of a recording; see package recording.
 type RecordOptions = recording.Options
 
-// Recording is a timeline that was made of a live cluster.
+// Recording is the result of Record.
 type Recording struct {
-	Text  string // what is in it; empty when there is none
-	Unfit error  // why a run in the lab would refuse it; nil when none would
+	Text    string // its content in numbers; empty without a recording
+	Refused error  // why a replay in the lab refuses it; nil if it does not
 }
 
-// Record makes a timeline of what happens on a live cluster until its time is over or ctx ends. With an error there may be a
-// recording all the same: until then. It is read again, as a replay reads it.
+// Record makes a timeline of the changes of a live cluster, for Options.For or until ctx ends. After an error the recording until then
+// may exist. The recording is checked as a replay checks it.
 func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording, error) {
 	switch {
 	case l.Kubeconfig == "":
@@ -49,12 +49,12 @@ func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording
 	if readErr != nil {
 		return r, errors.Join(err, fmt.Errorf("the recording cannot be read, which is a defect of hitless: %w", readErr))
 	}
-	_, r.Unfit = line.pack()
-	if r.Unfit == nil {
-		r.Unfit = line.checkLab("replay")
+	_, r.Refused = line.pack()
+	if r.Refused == nil {
+		r.Refused = line.checkLab("replay")
 	}
-	if r.Unfit == nil {
-		r.Unfit = line.checkRoom()
+	if r.Refused == nil {
+		r.Refused = line.checkRoom()
 	}
 	return r, err
 }

@@ -57,14 +57,14 @@ func TestARecordingIsOneThatARunTakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own.timeline")
 	r, err := recordAll(t, live, RecordOptions{File: file})
 	const why = "own.timeline:6: Service/shop/shop: the lab may give its own Services the address 10.96.0.10"
-	if err != nil || r.Unfit == nil || !strings.Contains(r.Unfit.Error(), why) || !strings.HasPrefix(r.Text, "1 Services, 0 EndpointSlices") {
+	if err != nil || r.Refused == nil || !strings.Contains(r.Refused.Error(), why) || !strings.HasPrefix(r.Text, "1 Services, 0 EndpointSlices") {
 		t.Errorf("recorded %+v, %v", r, err)
 	}
 	if _, _, err := planOf(t, file, "replay"); !IsUsage(err) || !strings.Contains(err.Error(), why) {
 		t.Errorf("a replay of it gave %v", err)
 	}
 	file = filepath.Join(t.TempDir(), "new", "anonymous.timeline")
-	if r, err = recordAll(t, live, RecordOptions{File: file, Anonymous: true}); err != nil || r.Unfit != nil {
+	if r, err = recordAll(t, live, RecordOptions{File: file, Anonymous: true}); err != nil || r.Refused != nil {
 		t.Errorf("recorded %+v, %v", r, err)
 	}
 	if _, _, err := planOf(t, file, "replay"); err != nil {
@@ -150,7 +150,7 @@ func TestALongRecordingFits(t *testing.T) {
 			return 0
 		}
 	}})
-	if err != nil || r.Unfit == nil || !strings.Contains(r.Unfit.Error(), "--rate 1 is a rate at which it fits") {
+	if err != nil || r.Refused == nil || !strings.Contains(r.Refused.Error(), "--rate 1 is a rate at which it fits") {
 		t.Fatalf("recorded for 30 days: %+v, %v", r, err)
 	}
 	line, err := ReadTimeline(file)

@@ -15,28 +15,28 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
-// Testable says of one kind of subject whether this machine can test it.
+// Testable reports whether this machine can test a kind of subject.
 type Testable struct {
-	Subject  string // as --subject takes it, with words in capitals for what is to be filled in
+	Subject  string // as --subject takes it, with placeholders in capitals
 	OK       bool
 	Versions string
-	Text     string // what to know, or what is missing and what to do
+	Text     string // a note, or what is missing and how to install it
 }
 
-// BuiltProxy is a kube-proxy that needs no building.
+// BuiltProxy is a kube-proxy in the cache.
 type BuiltProxy struct {
 	Version  string
 	Modes    []string
-	Fallback string // what can be said of terminatingFallback
+	Fallback string // its terminatingFallback
 }
 
-// machine is what a subject needs of a machine.
+// machine is what subjects need of this machine.
 type machine struct {
 	has   func(program string) bool
 	built func() ([]build.Target, error) // versions of kube-proxy in the cache
 }
 
-// Subjects tells what can be tested here, and why not the rest, and which kube-proxies are built.
+// Subjects returns the kinds of subjects with their requirements, and the kube-proxies in the cache.
 func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
 	dir, err := cache.Dir()
 	if err != nil {
@@ -57,7 +57,7 @@ func installed(program string) bool {
 	return false
 }
 
-// requirement is a program and the Debian package that brings it.
+// requirement is a program and its Debian package.
 type requirement struct{ program, packageName string }
 
 var (
@@ -65,7 +65,7 @@ var (
 	proxyNeeds = []requirement{{"xtables-nft-multi", "iptables"}, {"ipset", "ipset"}, {"conntrack", "conntrack"}, {"nft", "nftables"}}
 )
 
-// missing names what is not there, and how to get it; it is empty when nothing is missing.
+// missing names the missing programs and the command that installs them; it is empty if nothing is missing.
 func (m machine) missing(needs []requirement) string {
 	var programs, packages []string
 	for _, n := range needs {
@@ -76,7 +76,7 @@ func (m machine) missing(needs []requirement) string {
 	if len(programs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("missing: %s; `apt-get install %s` brings it", strings.Join(programs, ", "), strings.Join(packages, " "))
+	return fmt.Sprintf("missing: %s; `apt-get install %s` installs it", strings.Join(programs, ", "), strings.Join(packages, " "))
 }
 
 func (m machine) subjects() ([]Testable, []BuiltProxy, error) {

@@ -41,7 +41,7 @@ func ReadTimeline(file string) (*Timeline, error) {
 	return &Timeline{t, file}, nil
 }
 
-// defaults are what the timeline says of a run, where the options say nothing.
+// defaults sets options that the call leaves out.
 func (t *Timeline) defaults(o *Options) {
 	o.Scenario = scenarios.ReplayName
 	if o.Nodes == 0 {
@@ -55,10 +55,10 @@ func (t *Timeline) defaults(o *Options) {
 	}
 }
 
-// find is the scenario that the options name; a timeline goes into the plan.
-func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
+// scenario returns the scenario of the options, and adds a timeline to the plan.
+func (o *Options) scenario(p *guest.Plan) (scenarios.Scenario, error) {
 	if o.Scenario == scenarios.ReplayName && o.Timeline == nil {
-		return scenarios.Scenario{}, errors.New("the scenario timeline does what a file says: `hitless replay FILE`")
+		return scenarios.Scenario{}, errors.New("the scenario timeline needs a file: `hitless replay FILE`")
 	}
 	if o.Timeline == nil {
 		return scenarios.Find(o.Scenario, guest.Offers(o.ControlPlane))
@@ -68,7 +68,7 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 	if line, err := here.Check(); err != nil {
 		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %w", o.Timeline.File, line, err)
 	}
-	if err := o.Timeline.checkOther(); err != nil {
+	if err := o.Timeline.checkSecondSubject(); err != nil {
 		return scenarios.Scenario{}, err
 	}
 	there := &Timeline{&here, o.Timeline.File}
@@ -87,7 +87,7 @@ func (o *Options) find(p *guest.Plan) (scenarios.Scenario, error) {
 	return scenarios.Replay(&here), nil
 }
 
-// objectsOf is how many objects a timeline makes or replaces.
+// objectsOf counts the objects that a timeline makes or replaces.
 func objectsOf(t *timeline.Timeline) (n int) {
 	for _, s := range t.Steps {
 		if s.Verb == "object apply" {
@@ -97,17 +97,17 @@ func objectsOf(t *timeline.Timeline) (n int) {
 	return n + len(t.Given)
 }
 
-// pack is the timeline as a plan has it; an error when it has no room there.
+// pack returns the timeline as a plan has it, or an error if it is too large.
 func (t *Timeline) pack() ([]byte, error) {
 	packed, err := guest.PackTimeline(t.Timeline)
-	if err == nil && len(packed) > mostTimeline {
+	if err == nil && len(packed) > maxTimeline {
 		err = fmt.Errorf("%s: its %d steps and %d objects take %d bytes packed; a run has room for %d: record for less long, or fewer Services",
-			t.File, len(t.Steps), len(t.Given), len(packed), mostTimeline)
+			t.File, len(t.Steps), len(t.Given), len(packed), maxTimeline)
 	}
 	return packed, err
 }
 
-// checkRoom says whether the attempts of a replay, as the timeline has it, have room in its record.
+// checkRoom returns an error if the attempts of a replay at the timeline's rate do not fit into its record.
 func (t *Timeline) checkRoom() error {
 	o := Options{Timeline: t, Rate: t.Rate}
 	p, err := scenarios.Replay(t.Timeline).Fill(o.settings())
@@ -117,11 +117,11 @@ func (t *Timeline) checkRoom() error {
 	return o.checkRoom(p)
 }
 
-// mostTimeline is how large a packed timeline may be, in bytes: a plan carries it in base64, beside what else it has.
-const mostTimeline = (vm.PlanSize - 64<<10) / 4 * 3
+// maxTimeline is the maximum size of a packed timeline in bytes: a plan carries it in base64.
+const maxTimeline = (vm.PlanSize - 64<<10) / 4 * 3
 
-// checkOther sees that the other subject is written as the lab knows it.
-func (t *Timeline) checkOther() error {
+// checkSecondSubject checks that the second subject has its canonical name.
+func (t *Timeline) checkSecondSubject() error {
 	other := t.Other()
 	if other == "" {
 		return nil
@@ -138,7 +138,7 @@ func (t *Timeline) checkOther() error {
 	return nil
 }
 
-// settings are the parameters that the options and their timeline give; the options come first.
+// settings are the parameters of the options and of their timeline; the options take precedence.
 func (o *Options) settings() map[string]string {
 	if o.Timeline == nil {
 		return o.Set
@@ -153,8 +153,8 @@ func (o *Options) settings() map[string]string {
 	return all
 }
 
-// room bounds the bytes that the attempts of the run's measured lanes take in its record.
-func (o *Options) room(p scenarios.Params) float64 {
+// attemptBytes is an upper bound for the bytes of the attempts of measured lanes in the record.
+func (o *Options) attemptBytes(p scenarios.Params) float64 {
 	if o.Timeline != nil {
 		// The run writes its own timeline too.
 		return scenarios.AttemptsIn(o.Timeline.Timeline, p, o.Rate)*record.AttemptBytes + float64(len(o.Timeline.String()))

@@ -187,7 +187,7 @@ func TestATimelineWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", mostTimeline)) {
+	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", maxTimeline)) {
 		t.Errorf("what has no room in a plan gave %v", err)
 	}
 }

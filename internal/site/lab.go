@@ -259,7 +259,7 @@ func (l *lab) Collect(runErr error) (*Result, error) {
 	case errors.Is(runErr, context.Canceled):
 		return result, runErr
 	case l.StopAt > 0 && end.trailer && end.reason == guest.Stopped && runErr == nil:
-		result.Stopped = filepath.Join(l.Out, guest.LookDir(l.StopAt))
+		result.Stopped = filepath.Join(l.Out, guest.KernelStateDir(l.StopAt))
 		return result, nil
 	case err != nil:
 		return result, err

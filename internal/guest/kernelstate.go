@@ -19,12 +19,12 @@ import (
 // Stopped is the end of a run that was asked to stop at an instant.
 const Stopped = "stopped, as was asked for"
 
-// stopAndLook freezes the proxies and writes the network state of all namespaces to files in the directory at-T. The rest of the
+// stopAndDump freezes the proxies and writes the network state of all namespaces to files in the directory at-T. The rest of the
 // lab keeps running meanwhile; each file has the time of its reading.
-func stopAndLook(ctx context.Context, l *lab.Lab, r *recorder, now func() time.Duration) {
+func stopAndDump(ctx context.Context, l *lab.Lab, r *recorder, now func() time.Duration) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // the end of the scenario does not end the dumps
 	defer stop()
-	dir := LookDir(r.stopAt)
+	dir := KernelStateDir(r.stopAt)
 	for _, n := range l.Net.Nodes {
 		if err := l.Proxies.Freeze(n.Name); err != nil {
 			r.file(path.Join(dir, n.Name, "proxy.txt"), []byte(err.Error()+"\n")) // most likely no proxy runs
@@ -61,5 +61,5 @@ func stopAndLook(ctx context.Context, l *lab.Lab, r *recorder, now func() time.D
 	}
 }
 
-// LookDir is the directory of the dumps in a run's directory.
-func LookDir(at time.Duration) string { return "at-" + at.String() }
+// KernelStateDir is the directory of the dumps in a run's directory.
+func KernelStateDir(at time.Duration) string { return "at-" + at.String() }

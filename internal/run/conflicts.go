@@ -12,8 +12,8 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// foreign is what of an object of a timeline may meet what the lab has of its own.
-type foreign struct {
+// recordedObject has the fields of a timeline's object that can conflict with objects of the lab.
+type recordedObject struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
 	Spec     struct {
@@ -23,7 +23,7 @@ type foreign struct {
 	}
 }
 
-// The lab gives its own Services the first addresses and ports of their ranges (lab/controllers), a few for each.
+// The lab gives its own Services the first addresses and ports of their ranges (lab/controllers).
 var firstOfLab = netip.MustParseAddr("10.96.0.1")
 
 const (
@@ -32,27 +32,27 @@ const (
 	firstNodePort  = 30000
 )
 
-// checkLab sees that no object of the timeline takes the place of one of the lab's own, as those of a cluster that was
-// recorded under its own names and addresses may, and that the control plane takes them all.
+// checkLab refuses objects that conflict with the lab's own, such as those of a recording that is not anonymous, and objects that the
+// control plane does not accept.
 func (t *Timeline) checkLab(controlPlane string) error {
 	for _, s := range slices.Concat(t.Given, t.Steps) {
 		if s.Verb != "object apply" {
 			continue
 		}
-		var o foreign
+		var o recordedObject
 		if err := json.Unmarshal([]byte(s.JSON), &o); err != nil {
 			return fmt.Errorf("%s:%d: %w", t.File, s.Line, err)
 		}
-		ref, _ := s.Reference() // the parser has seen it
-		if why := o.meets(t.Nodes, controlPlane); why != "" {
+		ref, _ := s.Reference() // the parser has checked it
+		if why := o.conflict(t.Nodes, controlPlane); why != "" {
 			return fmt.Errorf("%s:%d: %s: %s", t.File, s.Line, ref, why)
 		}
 	}
 	return nil
 }
 
-// meets says why an object cannot be in the lab, empty when it can.
-func (o foreign) meets(nodes int, controlPlane string) string {
+// conflict returns why an object conflicts with the lab, empty if it does not.
+func (o recordedObject) conflict(nodes int, controlPlane string) string {
 	const anew = "record it with --anonymous, or change the line"
 	switch o.Kind {
 	case "Node":
