@@ -2,6 +2,7 @@ package hitless_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +64,7 @@ func parsePipeline(text string) (p pipeline, err error) {
 	var steps []step
 	for name, job := range p.Jobs {
 		if job.RunsOn == "" || len(job.Steps) == 0 {
-			return p, errors.New("the job " + name + " runs nowhere, or does nothing")
+			return p, errors.New("the job " + name + " needs runs-on and steps")
 		}
 		steps = append(steps, job.Steps...)
 	}
@@ -72,14 +73,14 @@ func parsePipeline(text string) (p pipeline, err error) {
 		steps = append(steps, p.Runs.Steps...)
 	}
 	if p.Name == "" || len(steps) == 0 || (p.On == nil) != composite {
-		return p, errors.New("it has no name, no step, or nothing that starts it")
+		return p, errors.New("a pipeline needs a name and a step, and a workflow also a trigger")
 	}
 	for _, s := range steps {
 		if (s.Uses == "") == (s.Run == "") || composite && s.Run != "" && s.Shell == "" {
-			return p, errors.New("a step has to use an action or to run a command, in an action with a shell: " + s.Uses + s.Run)
+			return p, errors.New("a step needs either uses or run, and in an action also a shell: " + s.Uses + s.Run)
 		}
 		if strings.Contains(s.Run, "${{") {
-			return p, errors.New("an expression in a command lets inputs be run; give it to the step's env: " + s.Run)
+			return p, errors.New("an expression in a command executes its input; pass it by the step's env: " + s.Run)
 		}
 	}
 	return p, nil
@@ -91,23 +92,23 @@ func TestPipelinesAreWellFormed(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	for what, text := range map[string]string{
-		"no YAML":              "name: x\n\ton: push",
-		"no step":              "name: x\non: push\njobs: {a: {runs-on: here, steps: []}}",
-		"both":                 "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: a, uses: b}]}}",
-		"an action's shell":    "name: x\nruns: {using: composite, steps: [{run: a}]}",
-		"an injected command":  "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: 'a ${{ inputs.x }}'}]}}",
-		"nothing to start it":  "name: x\njobs: {a: {runs-on: here, steps: [{run: a}]}}",
-		"a job without a home": "name: x\non: push\njobs: {a: {steps: [{run: a}]}}",
+	for name, text := range map[string]string{
+		"invalid YAML":        "name: x\n\ton: push",
+		"job without steps":   "name: x\non: push\njobs: {a: {runs-on: here, steps: []}}",
+		"uses and run":        "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: a, uses: b}]}}",
+		"no shell":            "name: x\nruns: {using: composite, steps: [{run: a}]}",
+		"injected command":    "name: x\non: push\njobs: {a: {runs-on: here, steps: [{run: 'a ${{ inputs.x }}'}]}}",
+		"no trigger":          "name: x\njobs: {a: {runs-on: here, steps: [{run: a}]}}",
+		"job without runs-on": "name: x\non: push\njobs: {a: {steps: [{run: a}]}}",
 	} {
 		if _, err := parsePipeline(text); err == nil {
-			t.Errorf("a pipeline with %s was accepted", what)
+			t.Errorf("%s: the pipeline was accepted", name)
 		}
 	}
 }
 
 // The YAML examples of the documentation parse.
-func TestTheDocsShowYAML(t *testing.T) {
+func TestDocumentationExamplesAreYAML(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func TestTheDocsShowYAML(t *testing.T) {
 }
 
 // The make targets, scripts, actions and inputs that a pipeline names exist.
-func TestPipelinesNameWhatThereIs(t *testing.T) {
+func TestPipelineReferencesExist(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -163,17 +164,17 @@ func TestPipelinesNameWhatThereIs(t *testing.T) {
 					t.Errorf("%s: %s is not executable", file, name)
 				}
 			}
-			if own, is := strings.CutPrefix(s.Uses, "hitless/hitless/"); is {
-				checkWith(t, file, strings.TrimSuffix(own, "@main"), s.With)
+			if action, own := strings.CutPrefix(s.Uses, "hitless/hitless/"); own {
+				checkInputs(t, file, strings.TrimSuffix(action, "@main"), s.With)
 			}
 		}
-		given := slices.Collect(keysOf(p.inputs()))
+		declared := slices.Sorted(maps.Keys(p.inputs()))
 		for _, m := range used.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(given, m[1]) {
-				t.Errorf("%s uses the unknown input %s; it has %q", file, m[1], given)
+			if !slices.Contains(declared, m[1]) {
+				t.Errorf("%s uses the unknown input %s; it has %q", file, m[1], declared)
 			}
 		}
-		for _, name := range given {
+		for _, name := range declared {
 			if !strings.Contains(text, "inputs."+name) {
 				t.Errorf("%s does not use its input %s", file, name)
 			}
@@ -193,17 +194,8 @@ func (p pipeline) inputs() map[string]any {
 	return all
 }
 
-func keysOf(m map[string]any) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range m {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
-func checkWith(t *testing.T, file, action string, with map[string]string) {
+// checkInputs checks that the action has the inputs of a step's with.
+func checkInputs(t *testing.T, file, action string, with map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(action, "action.yaml"))
 	if err != nil {
@@ -216,20 +208,20 @@ func checkWith(t *testing.T, file, action string, with map[string]string) {
 	}
 	for name := range with {
 		if p.Inputs[name] == nil {
-			t.Errorf("%s gives %s the unknown input %s", file, action, name)
+			t.Errorf("%s passes the unknown input %s to %s", file, name, action)
 		}
 	}
 }
 
-// gate runs hack/gate.sh with a stand-in for hitless that exits with these codes for run and gate. It returns the exit code and the calls.
-func gate(t *testing.T, run, judged string, env ...string) (code int, calls string) {
+// runGate runs hack/gate.sh with a fake hitless whose commands run and gate exit with these codes. It returns the exit code and the calls.
+func runGate(t *testing.T, run, gate string, env ...string) (code int, calls string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	stand := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase $1 in run) exit " + run + ";; gate) exit " + judged + ";; esac\n"
-	if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(stand), 0o755); err != nil {
+	fake := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase $1 in run) exit " + run + ";; gate) exit " + gate + ";; esac\n"
+	if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(fake), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("hack/gate.sh")
@@ -246,36 +238,36 @@ func gate(t *testing.T, run, judged string, env ...string) (code int, calls stri
 	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(data), dir, "DIR")
 }
 
-func TestTheGateActionPassesOnTheVerdict(t *testing.T) {
+func TestGateExitCodes(t *testing.T) {
 	const first = "run rollout --subject bundled --seed 1 --controlplane replay --out DIR/out"
 	for _, c := range []struct {
-		name, run, judged string
-		env               []string
-		code              int
-		calls             string
+		name, run, gate string
+		env             []string
+		code            int
+		calls           string
 	}{
 		{"a run that passes", "0", "9", nil, 0, first + "\n"},
 		{"a run that fails", "1", "9", nil, 1, first + "\n"},
-		{"a loss that the budget accepts", "1", "0", []string{"BUDGET=b.yaml"}, 0, first + "\ngate DIR/out --budget b.yaml\n"},
-		{"a loss that it does not", "1", "1", []string{"BUDGET=b.yaml"}, 1, first + "\ngate DIR/out --budget b.yaml\n"},
-		{"a run that cannot be trusted", "3", "0", []string{"BUDGET=b.yaml"}, 3, first + "\n"},
+		{"a loss within the budget", "1", "0", []string{"BUDGET=b.yaml"}, 0, first + "\ngate DIR/out --budget b.yaml\n"},
+		{"a loss over the budget", "1", "1", []string{"BUDGET=b.yaml"}, 1, first + "\ngate DIR/out --budget b.yaml\n"},
+		{"an invalid run", "3", "0", []string{"BUDGET=b.yaml"}, 3, first + "\n"},
 		{"parameters", "0", "9", []string{"SET=rollouts=1\nreplicas=2"}, 0, first + " --set rollouts=1 --set replicas=2\n"},
 	} {
-		if code, calls := gate(t, c.run, c.judged, c.env...); code != c.code || calls != c.calls {
+		if code, calls := runGate(t, c.run, c.gate, c.env...); code != c.code || calls != c.calls {
 			t.Errorf("%s: exit code %d after\n%swant %d after\n%s", c.name, code, calls, c.code, c.calls)
 		}
 	}
 }
 
 // hack/versions.sh runs all scenarios and exits with the worst code.
-func TestTheComparisonOfVersionsEndsWithTheWorst(t *testing.T) {
+func TestVersionsExitsWithTheWorstCode(t *testing.T) {
 	for code, cases := range map[int]string{0: "", 1: "*kill*) exit 1;;", 3: "*kill*) exit 3;; *scaledown*) exit 1;;"} {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		stand := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase \"$*\" in " + cases + " esac\n"
-		if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(stand), 0o755); err != nil {
+		fake := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase \"$*\" in " + cases + " esac\n"
+		if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(fake), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command("hack/versions.sh")

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// tryAgain matches the options that repeat a test until it passes.
-var tryAgain = regexp.MustCompile(`(?i)flake-?attempts|must-?pass-?repeatedly|until-it-fails|gotestsum[^\n]*rerun|--rerun-fails|nick-fields/retry|continue-on-error: *true`)
+// retryOptions matches the options that repeat a test until it passes.
+var retryOptions = regexp.MustCompile(`(?i)flake-?attempts|must-?pass-?repeatedly|until-it-fails|gotestsum[^\n]*rerun|--rerun-fails|nick-fields/retry|continue-on-error: *true`)
 
-// No test is repeated until it passes: a pass at the third try hides two failures.
-func TestNothingIsTriedUntilItPasses(t *testing.T) {
-	looked := 0
+// No test is repeated until it passes: a pass at the third attempt hides two failures.
+func TestNoTestIsRepeatedUntilItPasses(t *testing.T) {
+	files := 0
 	for _, root := range []string{".github", ".ci", "hack", "suites", "Makefile"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -24,9 +24,9 @@ func TestNothingIsTriedUntilItPasses(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			looked++
+			files++
 			for i, line := range strings.Split(string(text), "\n") {
-				if found := tryAgain.FindString(line); found != "" {
+				if found := retryOptions.FindString(line); found != "" {
 					t.Errorf("%s:%d: %q repeats a test until it passes", path, i+1, found)
 				}
 			}
@@ -36,18 +36,18 @@ func TestNothingIsTriedUntilItPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if looked < 10 {
-		t.Errorf("only %d files were read", looked)
+	if files < 10 {
+		t.Errorf("only %d files were read", files)
 	}
 	for _, bad := range []string{`FlakeAttempts(3)`, `ginkgo --flake-attempts=2`, `MustPassRepeatedly(2)`, `continue-on-error: true`} {
-		if !tryAgain.MatchString(bad) {
+		if !retryOptions.MatchString(bad) {
 			t.Errorf("%q is not found", bad)
 		}
 	}
 }
 
 // Each test in the table of pitfalls in docs/measuring.md exists.
-func TestThePitfallsHaveTheirTests(t *testing.T) {
+func TestPitfallsHaveTests(t *testing.T) {
 	page, err := os.ReadFile("docs/measuring.md")
 	if err != nil {
 		t.Fatal(err)

@@ -11,15 +11,15 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Report waits for the run and returns its report, if a spec may believe what it says: its measurement can be trusted, it agrees
-// with the history that it was made from, and events explain what was lost.
+// Report waits for the run and returns its report. It returns an error when the run is invalid, when the report contradicts the
+// history, or when events do not explain the losses.
 func (f *Future) Report() (*reports.Report, error) {
 	result, history, err := f.Wait()
 	if err != nil {
 		return nil, err
 	}
 	r := result.Report
-	fmt.Fprintln(ginkgo.GinkgoWriter, strings.Join(r.Reasons, "; ")) // what was seen, also where all is as it should be
+	fmt.Fprintln(ginkgo.GinkgoWriter, strings.Join(r.Reasons, "; "))
 	if r.Verdict == reports.Invalid {
 		return r, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
 	}
@@ -32,12 +32,12 @@ func (f *Future) Report() (*reports.Report, error) {
 // Runs are the runs of a suite by name.
 type Runs map[string]*Future
 
-// Report is the report of a run that was begun; the spec fails when it may not believe what it says.
+// Report returns the report of a started run. The spec fails on the errors of Future.Report.
 func (r Runs) Report(name string) *reports.Report {
 	ginkgo.GinkgoHelper()
-	f, begun := r[name]
-	if !begun {
-		ginkgo.Fail(fmt.Sprintf("no run %q was begun", name))
+	f, found := r[name]
+	if !found {
+		ginkgo.Fail(fmt.Sprintf("run %q was not started", name))
 	}
 	report, err := f.Report()
 	if err != nil {
@@ -46,8 +46,8 @@ func (r Runs) Report(name string) *reports.Report {
 	return report
 }
 
-// Lossless says what a run lost that was to lose nothing; nil when its verdict is pass and no connection was dropped or delayed.
-func Lossless(r *reports.Report) error {
+// CheckLossless returns an error unless the verdict is pass and no connection was dropped or delayed.
+func CheckLossless(r *reports.Report) error {
 	if r.Verdict == reports.Pass && r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}
@@ -55,17 +55,17 @@ func Lossless(r *reports.Report) error {
 		strings.Join(r.Reasons, "; "))
 }
 
-// Lane is the measured lane with that name.
-func Lane(r *reports.Report, name string) (reports.LaneReport, error) {
+// FindLane returns the measured lane of that name.
+func FindLane(r *reports.Report, name string) (reports.LaneReport, error) {
 	i := slices.IndexFunc(r.Lanes, func(l reports.LaneReport) bool { return l.Name == name })
 	if i < 0 {
-		return reports.LaneReport{}, fmt.Errorf("the report has no lane %s, it has %d others", name, len(r.Lanes))
+		return reports.LaneReport{}, fmt.Errorf("the report has no lane %s among its %d lanes", name, len(r.Lanes))
 	}
 	return r.Lanes[i], nil
 }
 
-// When is the time, in seconds from the start of the run, of the first event after a time that is of the kind, on the node, and has
-// the words in its text.
+// EventTime returns the time of the first later event of the kind on the node with words in its text. Times are in seconds since the
+// start of the run.
 func EventTime(r *reports.Report, after float64, kind record.Kind, node, words string) (float64, error) {
 	for _, e := range r.Events {
 		if e.At > after && e.Kind == kind && e.Node == node && strings.Contains(e.Text, words) {
@@ -75,7 +75,7 @@ func EventTime(r *reports.Report, after float64, kind record.Kind, node, words s
 	return 0, fmt.Errorf("no event %s on %q after +%.3f s has %q in its text", kind, node, after, words)
 }
 
-// Explained returns an error when events explain less than 95 % of what a run lost; it names the outages that nothing explains.
+// CheckExplained returns an error when events explain less than 95 % of the lost connections; it lists the unexplained outages.
 func CheckExplained(r *reports.Report) error {
 	const least = 0.95
 	if 1-r.Unexplained.Share >= least {

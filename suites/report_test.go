@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-func TestARunThatDidNotComeToItsEndHasNoReport(t *testing.T) {
+func TestAFailedRunHasNoReport(t *testing.T) {
 	f := &Future{done: make(chan struct{}), err: errors.New("the guest ended early")}
 	close(f.done)
 	if _, err := f.Report(); !errors.Is(err, f.err) {
@@ -17,35 +17,35 @@ func TestARunThatDidNotComeToItsEndHasNoReport(t *testing.T) {
 	}
 }
 
-func TestLossless(t *testing.T) {
+func TestCheckLossless(t *testing.T) {
 	for name, test := range map[string]struct {
 		verdict reports.Verdict
 		totals  reports.Totals
 		want    bool
 	}{
-		"all is well":             {reports.Pass, reports.Totals{Attempts: 9}, true},
-		"one dropped":             {reports.Fail, reports.Totals{Attempts: 9, Dropped: 1}, false},
-		"within its budget":       {reports.Pass, reports.Totals{Attempts: 9, Delayed: 1}, false},
-		"failed without a loss":   {reports.Fail, reports.Totals{Attempts: 9}, false},
-		"skipped, nothing looked": {reports.Skipped, reports.Totals{}, false},
+		"no loss":               {reports.Pass, reports.Totals{Attempts: 9}, true},
+		"one dropped":           {reports.Fail, reports.Totals{Attempts: 9, Dropped: 1}, false},
+		"within the budget":     {reports.Pass, reports.Totals{Attempts: 9, Delayed: 1}, false},
+		"failed without a loss": {reports.Fail, reports.Totals{Attempts: 9}, false},
+		"skipped":               {reports.Skipped, reports.Totals{}, false},
 	} {
-		if err := Lossless(&reports.Report{Verdict: test.verdict, Totals: test.totals}); (err == nil) != test.want {
+		if err := CheckLossless(&reports.Report{Verdict: test.verdict, Totals: test.totals}); (err == nil) != test.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
+func TestFindLaneAndEventTime(t *testing.T) {
 	pod := func(at float64, node, text string) reports.ReportEvent {
 		return reports.ReportEvent{At: at, Kind: record.KindPod, Node: node, Text: text}
 	}
 	r := &reports.Report{Lanes: []reports.LaneReport{{Name: "tcp-new"}, {Name: "tcp-long", Attempts: 7}}, Events: []reports.ReportEvent{
 		pod(1, "node-1", "pod web-1 ready"), {At: 2, Kind: record.KindProxy, Node: "node-1", Text: "it is ready"},
 		pod(3, "node-2", "pod web-2 ready"), pod(4, "node-1", "pod web-1 unready"), pod(5, "node-1", "pod web-1 ready")}}
-	if l, err := Lane(r, "tcp-long"); err != nil || l.Attempts != 7 {
+	if l, err := FindLane(r, "tcp-long"); err != nil || l.Attempts != 7 {
 		t.Errorf("got %+v and %v", l, err)
 	}
-	if l, err := Lane(r, "udp-fresh"); err == nil {
+	if l, err := FindLane(r, "udp-fresh"); err == nil {
 		t.Errorf("got %+v, want an error", l)
 	}
 	if at, err := EventTime(r, 1, record.KindPod, "node-1", " ready"); err != nil || at != 5 {
@@ -56,7 +56,7 @@ func TestLanesAndEventsAreFoundByWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestExplained(t *testing.T) {
+func TestCheckExplained(t *testing.T) {
 	r := &reports.Report{Totals: reports.Totals{Dropped: 100}, Lanes: []reports.LaneReport{{Name: "tcp-new", Outages: []reports.OutageReport{
 		{From: 3, Node: "node-1", Cause: reports.CauseReport{Event: "pod exited"}, Classes: map[string]int{"refused": 94}},
 		{From: 7, Node: "node-2", Classes: map[string]int{"reset": 6}}}}}}
@@ -67,7 +67,7 @@ func TestExplained(t *testing.T) {
 			t.Errorf("%v unexplained: %v", share, err)
 		}
 		if err != nil && (!strings.Contains(err.Error(), "+7.000 s") || strings.Contains(err.Error(), "+3.000 s")) {
-			t.Errorf("the outages are not those that nothing explains: %v", err)
+			t.Errorf("the error does not list exactly the unexplained outages: %v", err)
 		}
 	}
 }

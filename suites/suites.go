@@ -1,5 +1,5 @@
-// Package suites has what the suites share: a fresh binary, and runs that go on side by side. The specs stand in the
-// packages below, one for each profile. They run on the host; each run has a machine of its own.
+// Package suites has the shared code of the test suites: a fresh binary, parallel runs, checks of reports, and results files. Each
+// suite is a package below. The specs run on the host, and each of their runs has a VM of its own.
 package suites
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Nightly labels what CI has no time for: `make nightly` runs it, `make lab-test` leaves it out.
+// Nightly labels the specs that are too slow for CI. `make nightly` runs them, `make lab-test` does not.
 var Nightly = ginkgo.Label("nightly")
 
-// Smoke labels a spec of each suite that `make smoke` runs: together they see that every part of hitless works here.
+// Smoke labels the specs of `make smoke`, which together use every part of hitless.
 var Smoke = ginkgo.Label(smoke)
 
 const smoke = "smoke"
 
-// Whole says whether more is asked for than specs with a label: the runs that only those without need are not begun otherwise.
+// RunsUnlabeled reports whether specs without a label run. Suites start the runs of those specs only then.
 func RunsUnlabeled() bool { return Selected(ginkgo.Label()) }
 
-// A smoke spec that skips has seen nothing, and its suite fails.
+// A skipped smoke spec proves nothing, so it fails its suite.
 var _ = ginkgo.ReportAfterSuite("no smoke spec skips", func(r ginkgo.Report) {
-	if skipped := smokeSkipped(r.SpecReports); len(skipped) > 0 {
+	if skipped := skippedSmoke(r.SpecReports); len(skipped) > 0 {
 		ginkgo.Fail("smoke specs were skipped: " + strings.Join(skipped, "; "))
 	}
 })
 
-// smokeSkipped are the smoke specs that skipped themselves, with their reasons. What a filter leaves out has none.
-func smokeSkipped(specs types.SpecReports) (skipped []string) {
+// skippedSmoke returns the smoke specs that called Skip, with their reasons. Specs excluded by a filter have no reason.
+func skippedSmoke(specs types.SpecReports) (skipped []string) {
 	for _, s := range specs {
 		if s.State == types.SpecStateSkipped && s.Failure.Message != "" && slices.Contains(s.Labels(), smoke) {
 			skipped = append(skipped, s.FullText()+": "+s.Failure.Message)
@@ -49,10 +49,10 @@ func smokeSkipped(specs types.SpecReports) (skipped []string) {
 	return skipped
 }
 
-// Selected says whether specs with these labels run, for those who must begin runs before their specs are reached.
+// Selected reports whether specs with these labels run. BeforeSuite nodes use it to start only the runs that are needed.
 func Selected(l ginkgo.Labels) bool { return l.MatchesLabelFilter(ginkgo.GinkgoLabelFilter()) }
 
-// Program builds the binary that the guests run, once a suite, so that a stale one is never tested.
+// Program builds the binary that the guests run, once in each suite, so that no stale binary is tested.
 var Program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "hitless-suite-")
 	if err != nil {
@@ -62,13 +62,13 @@ var Program = sync.OnceValues(func() (string, error) {
 	return program, Build("github.com/hitless/hitless/cmd/hitless", program)
 })
 
-// TestProgram builds hitless with the guest programs for tests (build tag lab) as a file, such as guest.TestsScenario.
+// TestProgram builds hitless with build tag lab, which adds the guest programs of tests, such as guest.TestsScenario.
 func TestProgram(file string) error {
 	return build("github.com/hitless/hitless/cmd/hitless", file, "-tags", "lab")
 }
 
-// Build makes a static program of a package, stripped, and without a stamp of the commit: what runs in a guest decides its history, so
-// the same sources must give the same program. An error has what the compiler said.
+// Build builds a package as a static program without symbols and commit stamp. The same sources must give the same program, because
+// the program is an input of the history. Errors include the compiler's output.
 func Build(source, program string) error { return build(source, program) }
 
 func build(source, program string, flags ...string) error {
@@ -81,45 +81,45 @@ func build(source, program string, flags ...string) error {
 	return nil
 }
 
-// Clean removes the binary that Program built.
-func Clean() error {
+// RemoveProgram removes the binary that Program built.
+func RemoveProgram() error {
 	program, err := Program()
 	if err != nil {
-		return nil // nothing was built, and the runs have said so
+		return nil // the runs have reported the error
 	}
 	return os.RemoveAll(filepath.Dir(program))
 }
 
-// Future is a run that was begun.
+// Future is a started run.
 type Future struct {
-	done   chan struct{}
-	result *run.Result
-	err    error
-	log    bytes.Buffer
-	joint  JointRun
+	done      chan struct{}
+	result    *run.Result
+	err       error
+	log       bytes.Buffer
+	runResult RunResult
 }
 
-// Begin starts a run; it takes a CPU of its own when one is free. The results go to a folder below dir.
-func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
+// Start starts a run in the background. Its results go to the directory name below dir.
+func Start(ctx context.Context, dir, name string, o run.Options) *Future {
 	f := &Future{done: make(chan struct{})}
-	begun.Lock()
-	begun.runs = append(begun.runs, f)
-	begun.Unlock()
+	started.Lock()
+	started.runs = append(started.runs, f)
+	started.Unlock()
 	go func() {
 		defer close(f.done)
-		defer func() { f.joint = newJointRun(o, f.result) }()
+		defer func() { f.runResult = newRunResult(o, f.result) }()
 		if o.Program, f.err = Program(); f.err != nil {
 			return
 		}
 		o.Out = filepath.Join(dir, name)
 		var mu sync.Mutex
-		log, also := progress.Lines(func(line string) { fmt.Fprintln(&f.log, line) }), o.Progress
+		log, callback := progress.Lines(func(line string) { fmt.Fprintln(&f.log, line) }), o.Progress
 		o.Progress = func(e progress.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			log(e)
-			if also != nil {
-				also(e)
+			if callback != nil {
+				callback(e)
 			}
 		}
 		f.result, f.err = run.Run(ctx, o)
@@ -127,7 +127,7 @@ func Begin(ctx context.Context, dir, name string, o run.Options) *Future {
 	return f
 }
 
-// Wait returns the run's result, its folder and history included. An error has the run's progress with it.
+// Wait waits for the run and returns its result and history. Errors include the run's progress.
 func (f *Future) Wait() (*run.Result, *record.History, error) {
 	<-f.done
 	if f.err != nil {
@@ -137,19 +137,18 @@ func (f *Future) Wait() (*run.Result, *record.History, error) {
 	return f.result, h, err
 }
 
-// What runs nothing has seen nothing: words that focus or skip, or a label that no spec has, can leave a suite empty without
-// anybody's noticing.
-var _ = ginkgo.ReportAfterSuite("something runs", func(r ginkgo.Report) {
-	if why := ranNothing(r); why != "" {
-		ginkgo.Fail(why)
+// A suite without a spec proves nothing. A misspelled focus, skip or label filter can cause that unnoticed.
+var _ = ginkgo.ReportAfterSuite("at least one spec runs", func(r ginkgo.Report) {
+	if err := checkSpecsRan(r); err != nil {
+		ginkgo.Fail(err.Error())
 	}
 })
 
-// knownFilters are the label filters of this house, which leave some suites without a spec on purpose.
+// knownFilters are the label filters of the make targets, which some suites have no spec for.
 var knownFilters = []string{"", smoke, "!nightly", "nightly"}
 
-// ranNothing says why a suite that ran no spec cannot be taken for one that passed; empty when it can.
-func ranNothing(r ginkgo.Report) string {
+// checkSpecsRan returns an error when a filter other than those of the make targets left no spec.
+func checkSpecsRan(r ginkgo.Report) error {
 	ran := slices.ContainsFunc(r.SpecReports, func(s types.SpecReport) bool {
 		return s.LeafNodeType == types.NodeTypeIt && !s.State.Is(types.SpecStateSkipped|types.SpecStatePending)
 	})
@@ -157,11 +156,11 @@ func ranNothing(r ginkgo.Report) string {
 	words := slices.Concat(c.FocusStrings, c.SkipStrings, c.FocusFiles, c.SkipFiles)
 	switch {
 	case ran || c.DryRun:
-		return ""
+		return nil
 	case len(words) > 0:
-		return fmt.Sprintf("no spec ran: %q left none; spell it as the specs do", words)
+		return fmt.Errorf("no spec ran: the filter %q matches no spec", words)
 	case !slices.Contains(knownFilters, c.LabelFilter):
-		return fmt.Sprintf("no spec ran: the label filter %q left none; the labels are %s and nightly", c.LabelFilter, smoke)
+		return fmt.Errorf("no spec ran: the label filter %q matches no spec; the labels are %s and nightly", c.LabelFilter, smoke)
 	}
-	return ""
+	return nil
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// Only a smoke spec that skipped itself fails its suite: not one that a filter left out, and not another that skipped.
-func TestASkippedSmokeSpecIsFound(t *testing.T) {
+// Only smoke specs that call Skip count: not those excluded by a filter, and no specs of other labels.
+func TestSkippedSmokeSpecs(t *testing.T) {
 	spec := func(text, label, message string, state types.SpecState) ginkgo.SpecReport {
 		return ginkgo.SpecReport{LeafNodeText: text, LeafNodeLabels: []string{label}, State: state, Failure: types.Failure{Message: message}}
 	}
-	got := smokeSkipped(types.SpecReports{
+	got := skippedSmoke(types.SpecReports{
 		spec("skips", smoke, "no namespaces here", types.SpecStateSkipped),
-		spec("is left out", smoke, "", types.SpecStateSkipped),
+		spec("is filtered out", smoke, "", types.SpecStateSkipped),
 		spec("passes", smoke, "", types.SpecStatePassed),
 		spec("is not smoke", "nightly", "no namespaces here", types.SpecStateSkipped),
 	})
@@ -24,8 +24,8 @@ func TestASkippedSmokeSpecIsFound(t *testing.T) {
 	}
 }
 
-// A filter that leaves nothing of a suite fails it, unless it is one that is meant to.
-func TestASuiteOfWhichNothingRanIsFound(t *testing.T) {
+// An empty suite is an error, unless the filter is that of a make target.
+func TestSuitesWithoutSpecs(t *testing.T) {
 	spec := func(state types.SpecState) ginkgo.SpecReport {
 		return ginkgo.SpecReport{LeafNodeText: "is a spec", LeafNodeType: types.NodeTypeIt, State: state}
 	}
@@ -33,18 +33,18 @@ func TestASuiteOfWhichNothingRanIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		config types.SuiteConfig
 		specs  types.SpecReports
-		found  bool
+		empty  bool
 	}{
-		"all is well":                   {types.SuiteConfig{}, types.SpecReports{spec(types.SpecStatePassed)}, false},
+		"a spec passed":                 {types.SuiteConfig{}, types.SpecReports{spec(types.SpecStatePassed)}, false},
 		"a spec failed":                 {types.SuiteConfig{SkipStrings: []string{"x"}}, types.SpecReports{spec(types.SpecStateFailed)}, false},
-		"a skip that ate the suite":     {types.SuiteConfig{SkipStrings: []string{"."}}, types.SpecReports{before, spec(types.SpecStateSkipped)}, true},
-		"a focus that meets nothing":    {types.SuiteConfig{FocusStrings: []string{"resart"}}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
-		"a label that nobody has":       {types.SuiteConfig{LabelFilter: "smok"}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
+		"a skip of all specs":           {types.SuiteConfig{SkipStrings: []string{"."}}, types.SpecReports{before, spec(types.SpecStateSkipped)}, true},
+		"a focus without a match":       {types.SuiteConfig{FocusStrings: []string{"resart"}}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
+		"an unknown label":              {types.SuiteConfig{LabelFilter: "smok"}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
 		"a suite without smoke":         {types.SuiteConfig{LabelFilter: "smoke"}, types.SpecReports{spec(types.SpecStateSkipped)}, false},
 		"a suite of nightly specs only": {types.SuiteConfig{LabelFilter: "!nightly"}, types.SpecReports{spec(types.SpecStateSkipped)}, false},
 	} {
-		if why := ranNothing(ginkgo.Report{SuiteConfig: test.config, SpecReports: test.specs}); (why != "") != test.found {
-			t.Errorf("%s: %q", name, why)
+		if err := checkSpecsRan(ginkgo.Report{SuiteConfig: test.config, SpecReports: test.specs}); (err != nil) != test.empty {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestCommittedRunsHaveTheirHash(t *testing.T) {
 			}
 		}
 	}
-	all, err := joints(top)
+	all, err := suiteResults(top)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,23 +132,23 @@ func tableOf(pattern string, write func(io.Writer, []*reports.Comparison) error)
 	}
 }
 
-func joints(top string) (all []*suites.Joint, err error) {
+func suiteResults(top string) (all []*suites.Results, err error) {
 	files, err := committed(top, "suites/*.json")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
-		j, err := suites.ReadJoint(file)
+		r, err := suites.ReadResults(file)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, j)
+		all = append(all, r)
 	}
 	return all, nil
 }
 
 func suitesTable(top string) (string, error) {
-	all, err := joints(top)
+	all, err := suiteResults(top)
 	if err != nil {
 		return "", err
 	}

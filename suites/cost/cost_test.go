@@ -25,7 +25,7 @@ func TestCost(t *testing.T) {
 	RunSpecs(t, "cost")
 }
 
-var _ = AfterSuite(func() { Expect(suites.Clean()).To(Succeed()) })
+var _ = AfterSuite(func() { Expect(suites.RemoveProgram()).To(Succeed()) })
 
 var _ = Describe("what a change costs", func() {
 	It("is far from growing as the number of Services does, and repeats to the instruction", suites.Smoke, func(ctx context.Context) {

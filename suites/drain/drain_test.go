@@ -30,11 +30,11 @@ var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, scenario, subject string, set map[string]string) {
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Set: set})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Set: set})
 	}
 	marked := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
 	begin("scaledown", "drain", "bundled", marked)
@@ -62,7 +62,7 @@ func when(r *reports.Report, kind record.Kind, text string) float64 {
 
 func dropsNothing(name string) {
 	GinkgoHelper()
-	Expect(suites.Lossless(runs.Report(name))).To(Succeed())
+	Expect(suites.CheckLossless(runs.Report(name))).To(Succeed())
 }
 
 var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", func() {

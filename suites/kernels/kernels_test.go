@@ -44,7 +44,7 @@ const rate = 5
 func start(ctx context.Context, dir, kernel, subject string) {
 	reported := &[]progress.Event{} // by one goroutine at a time, and read when the run is over
 	events[kernel+" "+subject] = reported
-	runs[kernel+" "+subject] = suites.Begin(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
+	runs[kernel+" "+subject] = suites.Start(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
 		Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject, Kernel: kernel}, Rate: rate,
 		Progress: func(e progress.Event) { *reported = append(*reported, e) },
 		Set: map[string]string{"rollouts": "1", "baseline": "10s", "settle": "2s", "shutdownDelay": "8s", "gracePeriod": "12s",
@@ -56,7 +56,7 @@ var _ = BeforeSuite(func() {
 	before, err = network()
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	for _, kernel := range []string{"host", "vm"} { // the bad one first: it takes longer in a VM

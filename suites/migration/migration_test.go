@@ -37,11 +37,11 @@ var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, subject, to, cleanup, back string) {
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "migrate", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "migrate", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
 			"baseline": "10s", "settle": "10s"}})
 	}
 	moved := func(mode string) string {
@@ -90,12 +90,12 @@ cleanup: %[6]s
 
 var _ = Describe("the way from kube-proxy to the bundled proxier, by `hitless proxier migrate`", func() {
 	It("costs no connection, new or open, from mode ipvs", suites.Smoke, func() {
-		Expect(suites.Lossless(runs.Report("moved ipvs"))).To(Succeed())
+		Expect(suites.CheckLossless(runs.Report("moved ipvs"))).To(Succeed())
 	})
 
 	for _, mode := range []string{"iptables", "nftables"} {
 		It("costs none from mode "+mode, suites.Nightly, func() {
-			Expect(suites.Lossless(runs.Report("moved " + mode))).To(Succeed())
+			Expect(suites.CheckLossless(runs.Report("moved " + mode))).To(Succeed())
 		})
 	}
 })
@@ -111,7 +111,7 @@ var _ = Describe("kube-proxy's own way from ipvs to nftables and back", func() {
 			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed},
 		}
 		for lane, classes := range fails {
-			l, err := suites.Lane(r, lane)
+			l, err := suites.FindLane(r, lane)
 			Expect(err).NotTo(HaveOccurred())
 			lost := longest(l)
 			Expect(lost).To(HaveLen(nodes), lane)

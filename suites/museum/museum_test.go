@@ -58,7 +58,7 @@ var runs = map[string]*suites.Future{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	for _, v := range visits {
@@ -72,7 +72,7 @@ var _ = BeforeSuite(func() {
 			for _, m := range more {
 				maps.Copy(set, m)
 			}
-			runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: v.nodes, Subject: subject}, Seed: 1,
+			runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: v.nodes, Subject: subject}, Seed: 1,
 				Rate: rate})
 		}
 		begin(v.id+" seen", v.has, v.set)

@@ -34,13 +34,13 @@ var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, subject string, nodes int, set map[string]string) {
 		all := map[string]string{"lanes": "tcp-new,tcp-long", "trafficPolicy": "Cluster", "baseline": "10s", "settle": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: all})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: all})
 	}
 	// One of two pods is ready at any time: a proxy that has given up the one shows it when the other becomes unready.
 	ready := map[string]string{"change": "ready", "replicas": "2"}
@@ -70,14 +70,14 @@ func when(r *reports.Report, after float64, kind record.Kind, node, words string
 
 func outages(r *reports.Report, lane string) []reports.OutageReport {
 	GinkgoHelper()
-	l, err := suites.Lane(r, lane)
+	l, err := suites.FindLane(r, lane)
 	Expect(err).NotTo(HaveOccurred())
 	return l.Outages
 }
 
 var _ = Describe("a pod that becomes ready while its node's proxy is restarted", func() {
 	It("is used again from then on, and no connection is lost, new or open, with the bundled proxier", suites.Smoke, func() {
-		Expect(suites.Lossless(runs.Report("ready"))).To(Succeed())
+		Expect(suites.CheckLossless(runs.Report("ready"))).To(Succeed())
 	})
 
 	It("is given up by kube-proxy v1.25.3 in mode ipvs: when the other pod is unready, that node rejects what is new (kubernetes#92019)", func() {
@@ -101,11 +101,11 @@ var _ = Describe("a pod that becomes ready while its node's proxy is restarted",
 var _ = Describe("the proxies of all nodes at once", suites.Nightly, func() {
 	for _, subject := range today {
 		It("may be killed without the loss of a connection, new or open, with "+subject, func() {
-			Expect(suites.Lossless(runs.Report("killed " + subject))).To(Succeed())
+			Expect(suites.CheckLossless(runs.Report("killed " + subject))).To(Succeed())
 		})
 
 		It("may stand still for 10 s without one, with "+subject, func() {
-			Expect(suites.Lossless(runs.Report("frozen " + subject))).To(Succeed())
+			Expect(suites.CheckLossless(runs.Report("frozen " + subject))).To(Succeed())
 		})
 	}
 })

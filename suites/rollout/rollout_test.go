@@ -41,21 +41,21 @@ func options(seed int64, fallback string) run.Options {
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	withFallback = suites.Begin(ctx, dir, "with", options(1, "on"))
+	withFallback = suites.Start(ctx, dir, "with", options(1, "on"))
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	withoutFallback = suites.Begin(ctx, dir, "without", options(1, "off"))
+	withoutFallback = suites.Start(ctx, dir, "without", options(1, "off"))
 	_, _, err := withFallback.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	hog := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 	Expect(hog.Start()).To(Succeed())
 	DeferCleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
-	repeated = suites.Begin(ctx, dir, "repeated", options(1, "on"))
-	otherSeed = suites.Begin(ctx, dir, "seed-2", options(2, "on"))
+	repeated = suites.Start(ctx, dir, "repeated", options(1, "on"))
+	otherSeed = suites.Start(ctx, dir, "seed-2", options(2, "on"))
 })
 
 func finished(f *suites.Future) (*run.Result, *record.History) {

@@ -34,12 +34,12 @@ var restarted, lied, left *suites.Future
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	program := build(dir)
 	begin := func(name, scenario string, rate float64, set map[string]string, faults ...string) *suites.Future {
-		return suites.Begin(ctx, dir, name+"-run", run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + describe(dir, name, program, faults)}, Seed: 1, Rate: rate, Set: set})
+		return suites.Start(ctx, dir, name+"-run", run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + describe(dir, name, program, faults)}, Seed: 1, Rate: rate, Set: set})
 	}
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
 		"downtime": "500ms", "settle": "5s"},

@@ -38,13 +38,13 @@ var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	seeded := func(seed int64, name, subject string, set map[string]string) {
 		all := map[string]string{"for": "1h", "trafficPolicy": "Local", "baseline": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "soak", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: seed, Rate: 1, Set: all})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "soak", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: seed, Rate: 1, Set: all})
 	}
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	begin("hour", "bundled", nil)
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func() {
 func losesNothing(name string, seconds int, done string) {
 	GinkgoHelper()
 	r := runs.Report(name)
-	Expect(suites.Lossless(r)).To(Succeed())
+	Expect(suites.CheckLossless(r)).To(Succeed())
 	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one each second")
 	_, err := suites.EventTime(r, float64(seconds), record.KindStep, "", done)
 	Expect(err).NotTo(HaveOccurred())
@@ -134,7 +134,7 @@ var _ = Describe("ten minutes with ten seeds", suites.Nightly, func() {
 		histories := map[string]string{}
 		for seed := range seeds {
 			name := fmt.Sprint("seed ", 1+seed)
-			Expect(suites.Lossless(runs.Report(name))).To(Succeed(), name)
+			Expect(suites.CheckLossless(runs.Report(name))).To(Succeed(), name)
 			result, _, err := runs[name].Wait()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(histories).NotTo(HaveKey(result.HistorySha256), "%s is as %s", name, histories[result.HistorySha256])

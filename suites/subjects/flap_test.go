@@ -25,7 +25,7 @@ const flapWatch = 200 * time.Second
 
 // startFlap begins a run in which each of two pods becomes unready and ready again while connections are open.
 func startFlap(ctx context.Context, dir, version string) *suites.Future {
-	return suites.Begin(ctx, dir, "flap-"+version, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"}, Seed: 1, Rate: flapRate,
+	return suites.Start(ctx, dir, "flap-"+version, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"}, Seed: 1, Rate: flapRate,
 		Set: map[string]string{"antiAffinity": "off", "openConnections": "8", "watch": flapWatch.String()}})
 }
 

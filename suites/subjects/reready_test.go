@@ -47,7 +47,7 @@ func atOnce(ctx context.Context, dir string) string {
 // startReready begins a run in which two pods become unready and ready again, 50 times in all, while four connections to each are
 // asked 250 times a second: about six requests meet a gap of 60 µs.
 func startReready(ctx context.Context, dir, name, subject string) {
-	runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
+	runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
 		Set: map[string]string{"antiAffinity": "off", "flaps": "25", "unready": "100ms", "openConnections": "8", "askEvery": "4ms",
 			"stayOpen": "1s", "watch": "0s", "baseline": "10s", "settle": "10s"}})
 }

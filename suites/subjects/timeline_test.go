@@ -24,7 +24,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		GinkgoHelper()
 		line, err := run.ReadTimeline(file)
 		Expect(err).NotTo(HaveOccurred())
-		result, history, err := suites.Begin(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
+		result, history, err := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
 		Expect(err).NotTo(HaveOccurred())
 		return result, history
 	}

@@ -28,13 +28,13 @@ var runs = map[string]*suites.Future{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, subject, to string, set map[string]string) {
 		all := map[string]string{"to": to, "lanes": "tcp-new,tcp-long", "trafficPolicy": "Cluster", "baseline": "10s", "settle": "10s"}
 		maps.Copy(all, set)
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: "upgrade", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Rate: 50, Set: all})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "upgrade", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Rate: 50, Set: all})
 	}
 	empty := func(name, cleanup string) {
 		begin(name, "kube-proxy@v1.37.1/iptables", "kube-proxy@v1.37.1/ipvs", map[string]string{"empty": "on", "cleanup": cleanup,
@@ -60,15 +60,15 @@ func report(name string) *reports.Report {
 
 var _ = Describe("an upgrade of each node's proxy, one after the other", func() {
 	It("costs no connection, new or open, from the bundled proxier to itself", suites.Smoke, func() {
-		Expect(suites.Lossless(report("itself"))).To(Succeed())
+		Expect(suites.CheckLossless(report("itself"))).To(Succeed())
 	})
 
 	It("costs none from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
-		Expect(suites.Lossless(report("ipvs"))).To(Succeed())
+		Expect(suites.CheckLossless(report("ipvs"))).To(Succeed())
 	})
 
 	It("costs none from kube-proxy v1.25.3 to v1.26.0 in mode iptables", suites.Nightly, func() {
-		Expect(suites.Lossless(report("iptables"))).To(Succeed())
+		Expect(suites.CheckLossless(report("iptables"))).To(Succeed())
 	})
 })
 

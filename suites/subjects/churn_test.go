@@ -30,7 +30,7 @@ func startChurn(ctx context.Context, dir, version string, seed int64) {
 	set := map[string]string{"for": "22m"}
 	maps.Copy(set, entry.Set)
 	name := churnOf(version, seed)
-	runs[name] = suites.Begin(ctx, dir, strings.ReplaceAll(name, " ", "-"), run.Options{Scenario: entry.Scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"},
+	runs[name] = suites.Start(ctx, dir, strings.ReplaceAll(name, " ", "-"), run.Options{Scenario: entry.Scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"},
 		Seed: seed, Rate: 2, Set: set})
 }
 

@@ -37,12 +37,12 @@ func roll(ctx context.Context, dir, version, fallback, balancer string) *suites.
 	if fallback != "" {
 		set["terminatingFallback"] = fallback
 	}
-	return suites.Begin(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/iptables"}, Seed: 1, Rate: rollRate, Set: set})
+	return suites.Start(ctx, dir, version+"-"+fallback+"-"+balancer, run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/iptables"}, Seed: 1, Rate: rollRate, Set: set})
 }
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	runs = map[string]*suites.Future{}

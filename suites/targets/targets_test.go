@@ -1,8 +1,8 @@
 //go:build lab
 
-// Package places holds proxies to their promises where no load balancer is: at a node port, and at a cluster IP from within the
+// Package targets tests proxies without a load balancer: at a node port, and at a cluster IP from within the
 // cluster.
-package places
+package targets
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-func TestPlaces(t *testing.T) {
+func TestTargets(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "places")
+	RunSpecs(t, "targets")
 }
 
-var _ = BeforeSuite(func() { DeferCleanup(suites.Clean) })
+var _ = BeforeSuite(func() { DeferCleanup(suites.RemoveProgram) })
 
 // place is where lanes start and go, with the subject that serves them there.
 type place struct {
@@ -52,7 +52,7 @@ func begin(scenario string, places map[string]place, more map[string]string) map
 				set[key] = value
 			}
 		}
-		runs[name] = suites.Begin(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: p.subject}, Seed: 1, Rate: rate, Set: set})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: p.subject}, Seed: 1, Rate: rate, Set: set})
 	}
 	return runs
 }

@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package teeth proves that the detectors bite: every fault here must be found, with its node, its class and its length.
-package teeth
+// Package detection tests the detector: each injected fault must be found with its node, class and length.
+package detection
 
 import (
 	"context"
@@ -16,24 +16,24 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-func TestTeeth(t *testing.T) {
+func TestDetection(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "teeth")
+	RunSpecs(t, "detection")
 }
 
 var flushed, undisturbed *suites.Future
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(suites.Clean)
+	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	flushed = suites.Begin(ctx, dir, "flushed", run.Options{Scenario: "fault", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
+	flushed = suites.Start(ctx, dir, "flushed", run.Options{Scenario: "fault", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
 		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	undisturbed = suites.Begin(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
+	undisturbed = suites.Start(ctx, dir, "undisturbed", run.Options{Scenario: "quiet", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
 		Set: map[string]string{"replicas": "3"}})
 })
 
