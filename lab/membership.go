@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,25 +23,25 @@ func newMembershipRecorder(r record.Recorder) *membershipRecorder {
 
 // Event stores a membership event and passes every event on.
 func (t *membershipRecorder) Event(e record.Event) {
-	if e.Kind() == record.KindMembership {
-		t.store(e.Attrs)
+	if m, is := e.Body.(record.Membership); is {
+		t.store(m)
 	}
 	t.Recorder.Event(e)
 }
 
-func (t *membershipRecorder) store(attrs map[string]string) {
+func (t *membershipRecorder) store(m record.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	service := attrs["service"][strings.LastIndex(attrs["service"], "/")+1:]
-	port := attrs["protocol"] + " " + attrs["port"]
-	if attrs["all"] == "" { // the port was removed
+	service := m.Service[strings.LastIndex(m.Service, "/")+1:]
+	port := fmt.Sprintf("%s %d", m.Protocol, m.Port)
+	if len(m.All) == 0 { // the port was removed
 		delete(t.nodesByService[service], port)
 		return
 	}
 	if t.nodesByService[service] == nil {
 		t.nodesByService[service] = map[string][]string{}
 	}
-	t.nodesByService[service][port] = strings.FieldsFunc(attrs["nodes"], func(r rune) bool { return r == ',' })
+	t.nodesByService[service][port] = m.Nodes
 }
 
 // nodes returns the nodes that get new flows to every port of the Service, sorted.

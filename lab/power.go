@@ -90,6 +90,6 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 }
 
 func (l *Lab) recordPower(node, state, text string) {
-	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), LegacyKind: record.KindNode, Node: node, Object: node, Text: text,
-		Attrs: map[string]string{"state": state}})
+	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), Node: node, Object: node, Text: text,
+		Body: record.Node{State: state}})
 }

@@ -70,7 +70,9 @@ func endpointChanges(before, after *discoveryv1.EndpointSlice) []record.Event {
 			events = append(events, endpointEvent(before, address, e, "removed"))
 		}
 	}
-	slices.SortFunc(events, func(a, b record.Event) int { return strings.Compare(a.Attrs["address"], b.Attrs["address"]) })
+	slices.SortFunc(events, func(a, b record.Event) int {
+		return strings.Compare(a.Body.(record.Endpoint).Address, b.Body.(record.Endpoint).Address)
+	})
 	return events
 }
 
@@ -119,7 +121,7 @@ func conditionState(c discoveryv1.EndpointConditions) string {
 
 func endpointEvent(s *discoveryv1.EndpointSlice, address string, e endpointState, state string) record.Event {
 	service := s.Labels[discoveryv1.LabelServiceName]
-	return record.Event{LegacyKind: record.KindEndpoint, Node: e.node, Object: e.pod,
-		Text:  fmt.Sprintf("endpoint %s (%s) of %s is %s", address, e.pod, service, state),
-		Attrs: map[string]string{"service": service, "address": address, "pod": e.pod, "state": state}}
+	return record.Event{Node: e.node, Object: e.pod,
+		Text: fmt.Sprintf("endpoint %s (%s) of %s is %s", address, e.pod, service, state),
+		Body: record.Endpoint{Service: service, Address: address, Pod: e.pod, State: state}}
 }

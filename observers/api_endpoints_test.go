@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hitless/hitless/record"
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
@@ -20,7 +21,8 @@ func TestEndpointChanges(t *testing.T) {
 	after := slice(endpointOf("10.0.0.2", true, true, false), endpointOf("10.0.0.3", false, false, true), endpointOf("10.0.0.4", false, false, false))
 	var got []string
 	for _, e := range endpointChanges(before, after) {
-		got = append(got, e.Attrs["address"]+" "+e.Attrs["state"])
+		endpoint := e.Body.(record.Endpoint)
+		got = append(got, endpoint.Address+" "+endpoint.State)
 	}
 	want := []string{"10.0.0.1 removed", "10.0.0.3 terminating", "10.0.0.4 unready"}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -20,9 +20,9 @@ import (
 func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
 	return watchPods(ctx, informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
 		func(pod *corev1.Pod, state string) {
-			recorder.Event(record.Event{At: now(), LegacyKind: record.KindPod, Node: pod.Spec.NodeName, Object: pod.Name,
-				Text:  fmt.Sprintf("pod %s is %s, by the API", pod.Name, state),
-				Attrs: map[string]string{"state": state, "pod": pod.Name, "node": pod.Spec.NodeName, "ip": pod.Status.PodIP, "generation": pod.Labels["pod-template-hash"]}})
+			recorder.Event(record.Event{At: now(), Node: pod.Spec.NodeName, Object: pod.Name,
+				Text: fmt.Sprintf("pod %s is %s, by the API", pod.Name, state),
+				Body: record.Pod{State: state, Pod: pod.Name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Generation: pod.Labels["pod-template-hash"]}})
 		})
 }
 
@@ -34,9 +34,9 @@ func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	return watchPods(ctx, factory, func(pod *corev1.Pod, state string) {
 		if proxyState, is := proxyStates[state]; is {
-			recorder.Event(record.Event{At: now(), LegacyKind: record.KindProxy, Node: pod.Spec.NodeName, Object: name,
-				Text:  fmt.Sprintf("the proxy's pod %s on %s is %s, by the API", pod.Name, pod.Spec.NodeName, state),
-				Attrs: map[string]string{"state": proxyState}})
+			recorder.Event(record.Event{At: now(), Node: pod.Spec.NodeName, Object: name,
+				Text: fmt.Sprintf("the proxy's pod %s on %s is %s, by the API", pod.Name, pod.Spec.NodeName, state),
+				Body: record.Proxy{State: proxyState}})
 		}
 	})
 }

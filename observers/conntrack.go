@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -71,7 +70,7 @@ func (c *Conntrack) Run(ctx context.Context) error {
 			began := time.Now()
 			e, err := c.answer(q)
 			if err != nil {
-				c.record.Event(record.Event{At: c.now(), LegacyKind: record.KindLog, Object: "conntrack", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+				c.record.Event(record.Event{At: c.now(), Object: "conntrack", Body: record.Log{Program: "hitless", Level: "warning"},
 					Text: fmt.Sprintf("conntrack lookups have ended: %v", err)})
 				return nil
 			}
@@ -83,19 +82,19 @@ func (c *Conntrack) Run(ctx context.Context) error {
 
 // answer looks the connection up on each node until one has it.
 func (c *Conntrack) answer(q ConntrackQuery) (record.Event, error) {
-	e := record.Event{LegacyKind: record.KindChoice, Object: q.Source.String(), Text: fmt.Sprintf("no node has a connection of %s", q.Source),
-		Attrs: map[string]string{"lane": strconv.Itoa(int(q.Lane)), "seq": strconv.FormatUint(q.Seq, 10)}}
+	e := record.Event{Object: q.Source.String(), Text: fmt.Sprintf("no node has a connection of %s", q.Source)}
+	choice := record.Choice{Lane: q.Lane, Seq: q.Seq}
 	for _, n := range c.nodes {
 		backend, found, err := n.lookUp(q.Tuple)
 		if err != nil {
 			return e, fmt.Errorf("%s: %w", n.name, err)
 		}
 		if found {
-			e.Node, e.Attrs["backend"] = n.name, backend.String()
+			e.Node, choice.Backend = n.name, backend
 			e.Text = fmt.Sprintf("%s has the connection of %s with %s", n.name, q.Source, backend)
 			break
 		}
 	}
-	e.At = c.now()
+	e.At, e.Body = c.now(), choice
 	return e, nil
 }

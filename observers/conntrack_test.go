@@ -71,8 +71,8 @@ func TestNodeOfConnectionIsRecorded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	if len(events) != 2 || events[0].Node != "node-2" || events[0].Attrs["backend"] != "10.244.2.7:8080" || events[0].Attrs["lane"] != "3" ||
-		events[1].Node != "" || events[1].Attrs["backend"] != "" || events[1].Attrs["seq"] != "1" {
+	if len(events) != 2 || events[0].Node != "node-2" || events[1].Node != "" ||
+		events[0].Body != (record.Choice{Lane: 3, Backend: netip.MustParseAddrPort("10.244.2.7:8080")}) || events[1].Body != (record.Choice{Lane: 3, Seq: 1}) {
 		t.Errorf("%+v", events)
 	}
 }
@@ -89,8 +89,8 @@ func TestLookupsAreBounded(t *testing.T) {
 	if n := len(events); n < 100 || n > 250 {
 		t.Errorf("%d of 10,000 attempts in a second were looked up", n)
 	}
-	if events[0].Attrs["seq"] != "0" {
-		t.Errorf("the first event is of attempt %s", events[0].Attrs["seq"])
+	if seq := events[0].Body.(record.Choice).Seq; seq != 0 {
+		t.Errorf("the first event is of attempt %d", seq)
 	}
 }
 

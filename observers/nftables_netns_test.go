@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,7 +206,7 @@ func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends s
 	t.Helper()
 	events := g.await(t, s.Address.String()+" has "+backends, func(events []record.Event) bool {
 		e, recorded := lastOf(events, s)
-		return recorded && e.Attrs["backends"] == backends && (e.Attrs["state"] == "absent") == (backends == "")
+		return recorded && tableOf(e).Backends.String() == backends && (tableOf(e).State == "absent") == (backends == "")
 	})
 	e, _ := lastOf(events, s)
 	return e
@@ -250,7 +249,7 @@ func TestChangesOfRulesAreRecordedInOrder(t *testing.T) {
 		made := g.now()
 		g.load(t, format.program, rules("7,8"))
 		first := g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
-		if first.At < made || first.Node != "node-2" || first.Attrs["table"] != "nftables" {
+		if first.At < made || first.Node != "node-2" || tableOf(first).Table != "nftables" {
 			t.Errorf("%s: made at %v or later, recorded as %+v", name, made, first)
 		}
 		g.load(t, "nft -f -", "add table ip other")
@@ -259,8 +258,8 @@ func TestChangesOfRulesAreRecordedInOrder(t *testing.T) {
 		changed := g.now()
 		g.load(t, "nft -f -", "flush ruleset")
 		last := g.awaitBackends(t, outside, "")
-		if from, err := strconv.ParseInt(last.Attrs["fromNs"], 10, 64); err != nil || time.Duration(from) > last.At || last.At < changed || last.Attrs["by"] != "nft" {
-			t.Errorf("%s: flushed at %v or later, recorded as %+v (%v)", name, changed, last, err)
+		if from := tableOf(last).From; from == nil || *from > last.At || last.At < changed || tableOf(last).By != "nft" {
+			t.Errorf("%s: flushed at %v or later, recorded as %+v", name, changed, last)
 		}
 		events := g.await(t, name, func([]record.Event) bool { return true })
 		if len(events) != 3 {
@@ -293,7 +292,7 @@ func TestBackendsDependOnTheClient(t *testing.T) {
 			{udp, ""},
 		} {
 			got, err := g.evaluate(c.ServiceAddress)
-			if words := record.FormatBackends(got); err != nil || words != c.want {
+			if words := record.NewBackendList(got).String(); err != nil || words != c.want {
 				t.Errorf("%s, %d: %s from %s gets %q, %v; want %q", name, i, c.Address, c.Clients, words, err, c.want)
 			}
 		}
@@ -364,7 +363,7 @@ func TestNoOverflowWithSufficientBuffer(t *testing.T) {
 	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
 	events := g.await(t, "", func([]record.Event) bool { return true })
 	for i, e := range events {
-		if e.Kind() != record.KindKernelTable || (i > 0 && (e.At < events[i-1].At || e.Attrs["backends"] == events[i-1].Attrs["backends"])) {
+		if e.Kind() != record.KindKernelTable || (i > 0 && (e.At < events[i-1].At || slices.Equal(tableOf(e).Backends, tableOf(events[i-1]).Backends))) {
 			t.Errorf("event %d of %d: %+v", i, len(events), e)
 		}
 	}

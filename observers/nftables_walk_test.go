@@ -113,7 +113,7 @@ func TestBackendsOfEveryPossiblePath(t *testing.T) {
 	} {
 		s := ServiceAddress{Address: netip.MustParseAddrPort("203.0.113.10:80"), Clients: netip.MustParsePrefix("10.200.0.0/16")}
 		found, err := possibleBackends(fakeRules{test.chains, sets}, netip.MustParseAddr("10.0.0.12"), s)
-		if got := record.FormatBackends(found); err != nil || got != test.want {
+		if got := record.NewBackendList(found).String(); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
 	}
@@ -138,7 +138,7 @@ func TestBackendsOfIPv6(t *testing.T) {
 			&expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, pod.Port())},
 			&expr.NAT{Type: expr.NATTypeDestNAT, RegAddrMin: 1, RegProtoMin: 2})...)
 	found, err := possibleBackends(fakeRules{chains: map[string][][]expr.Any{"base": {rule}}}, netip.MustParseAddr("10.0.0.12"), s)
-	if got := record.FormatBackends(found); err != nil || got != "[2001:db8:244::7]:8080=1" {
+	if got := record.NewBackendList(found).String(); err != nil || got != "[2001:db8:244::7]:8080=1" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

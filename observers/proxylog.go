@@ -64,15 +64,15 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.E
 		switch m := deletion.FindStringSubmatch(text); {
 		case !is || at < 0:
 		case m != nil:
-			events = append(events, record.Event{At: at, Node: l.Node, LegacyKind: record.KindKernelChange, Object: m[2],
-				Text:  fmt.Sprintf("the proxy of %s deleted %s from %s, by its log", l.Node, m[2], m[1]),
-				Attrs: map[string]string{"table": "ipvs", "change": "removed", "service": m[1], "backend": m[2]}})
+			events = append(events, record.Event{At: at, Node: l.Node, Object: m[2],
+				Text: fmt.Sprintf("the proxy of %s deleted %s from %s, by its log", l.Node, m[2], m[1]),
+				Body: record.KernelChange{Table: "ipvs", Change: "removed", Service: m[1], Backend: m[2]}})
 		case !l.NearFailure(at):
 		case linesOfSecond[second] < maxLinesPerSecond && recorded < maxLinesPerProxy:
 			linesOfSecond[second]++
 			recorded++
-			events = append(events, record.Event{At: at, Node: l.Node, LegacyKind: record.KindLog, Object: "proxy",
-				Text: fmt.Sprintf("the proxy of %s: %s", l.Node, text), Attrs: map[string]string{"program": "proxy", "level": level}})
+			events = append(events, record.Event{At: at, Node: l.Node, Object: "proxy",
+				Text: fmt.Sprintf("the proxy of %s: %s", l.Node, text), Body: record.Log{Program: "proxy", Level: level}})
 		default:
 			if surplus++; surplus == 1 {
 				firstSurplus = at
@@ -80,9 +80,9 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.E
 		}
 	}
 	if surplus > 0 {
-		events = append(events, record.Event{At: firstSurplus, LegacyKind: record.KindLog, Node: l.Node, Object: "proxy",
-			Text:  fmt.Sprintf("the proxy of %s logged more near failures from here on: %d lines are in logs/%s alone", l.Node, surplus, filepath.Base(l.File)),
-			Attrs: map[string]string{"program": "hitless", "level": "info"}})
+		events = append(events, record.Event{At: firstSurplus, Node: l.Node, Object: "proxy",
+			Text: fmt.Sprintf("the proxy of %s logged more near failures from here on: %d lines are in logs/%s alone", l.Node, surplus, filepath.Base(l.File)),
+			Body: record.Log{Program: "hitless", Level: "info"}})
 	}
 	return events
 }

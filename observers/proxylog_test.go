@@ -26,8 +26,8 @@ func TestDeletionsAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	e := events[0]
-	if e.Kind() != record.KindKernelChange || e.At != 84741309*time.Microsecond || e.Node != "node-1" || e.Attrs["service"] != "203.0.113.10:80" ||
-		e.Attrs["backend"] != "10.244.1.2:8080" || e.Attrs["change"] != "removed" {
+	want := record.KernelChange{Table: "ipvs", Change: "removed", Service: "203.0.113.10:80", Backend: "10.244.1.2:8080"}
+	if e.Body != want || e.At != 84741309*time.Microsecond || e.Node != "node-1" {
 		t.Errorf("%+v", e)
 	}
 	for name, other := range map[string]string{
@@ -64,7 +64,7 @@ func TestLinesNearFailuresAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	for i, w := range want {
-		if e := events[i]; e.Kind() != record.KindLog || e.At != w.at || e.Attrs["level"] != w.level || e.Text != w.text || e.Node != "node-1" {
+		if e := events[i]; e.Body != (record.Log{Program: "proxy", Level: w.level}) || e.At != w.at || e.Text != w.text || e.Node != "node-1" {
 			t.Errorf("%+v, want %+v", e, w)
 		}
 	}

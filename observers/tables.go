@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,15 +173,15 @@ func (r *tableRecorder) recordChanges(found backendTable, from, at time.Duration
 		if present == was && maps.Equal(weights, before) {
 			continue
 		}
-		e := r.event(s, weights, present, at)
+		text, body := r.describe(s, weights, present)
 		if r.readOnce {
-			e.Attrs["fromNs"] = strconv.FormatInt(int64(from), 10)
+			body.From = new(from)
 		}
 		if program != "" {
-			e.Attrs["by"] = program
-			e.Text += ", changed by " + program
+			body.By = program
+			text += ", changed by " + program
 		}
-		r.record.Event(e)
+		r.record.Event(record.Event{At: at, Node: r.node, Object: s.Address.String(), Text: text, Body: body})
 	}
 }
 
@@ -191,8 +190,8 @@ func (r *tableRecorder) recordEnd(err error) {
 }
 
 func (r *tableRecorder) warn(text string) {
-	r.record.Event(record.Event{At: r.now(), LegacyKind: record.KindLog, Node: r.node, Object: r.table, Text: text,
-		Attrs: map[string]string{"program": "hitless", "level": "warning"}})
+	r.record.Event(record.Event{At: r.now(), Node: r.node, Object: r.table, Text: text,
+		Body: record.Log{Program: "hitless", Level: "warning"}})
 }
 
 // title is the table's name in texts.
@@ -218,22 +217,22 @@ func addressesOf(a, b backendTable) []ServiceAddress {
 	})
 }
 
-func (r *tableRecorder) event(s ServiceAddress, weights map[netip.AddrPort]int, present bool, at time.Duration) record.Event {
-	backends := record.FormatBackends(weights)
-	attrs := map[string]string{"table": r.table, "address": s.Address.Addr().String(), "port": strconv.Itoa(int(s.Address.Port())),
-		"protocol": s.protocol(), "state": "present", "backends": backends}
-	text := fmt.Sprintf("%s of %s has for %s %s", r.title(), r.node, s.protocol(), s.Address)
+// describe returns the state of a Service address, and a sentence about it.
+func (r *tableRecorder) describe(s ServiceAddress, weights map[netip.AddrPort]int, present bool) (text string, body record.KernelTable) {
+	body = record.KernelTable{Table: r.table, Address: s.Address.Addr(), Port: s.Address.Port(), Protocol: s.protocol(), State: "present",
+		Backends: record.NewBackendList(weights)}
+	text = fmt.Sprintf("%s of %s has for %s %s", r.title(), r.node, s.protocol(), s.Address)
 	switch {
 	case !present && r.table == tableNFTables:
-		attrs["state"] = "absent"
+		body.State = "absent"
 		text += " no rule to a backend"
 	case !present:
-		attrs["state"] = "absent"
+		body.State = "absent"
 		text += " no virtual server"
-	case backends == "":
+	case len(weights) == 0:
 		text += " no real server"
 	default:
-		text += ": " + strings.ReplaceAll(backends, ",", ", ")
+		text += ": " + strings.ReplaceAll(body.Backends.String(), ",", ", ")
 	}
-	return record.Event{At: at, LegacyKind: record.KindKernelTable, Node: r.node, Object: s.Address.String(), Text: text, Attrs: attrs}
+	return text, body
 }

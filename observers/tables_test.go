@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,14 +94,14 @@ func TestChangesHaveBounds(t *testing.T) {
 				t.Fatalf("%v late: %d events, want that of the first read and the change", late, len(events))
 			}
 			first, change := events[0], events[1]
-			if first.Attrs["fromNs"] != "" || first.Attrs["backends"] != "10.244.2.7:8080=1" || first.Node != "node-2" {
+			if body := tableOf(first); body.From != nil || body.Backends.String() != "10.244.2.7:8080=1" || first.Node != "node-2" {
 				t.Errorf("the first read recorded %+v", first)
 			}
-			from, err := strconv.ParseInt(change.Attrs["fromNs"], 10, 64)
-			if err != nil || time.Duration(from) > true || change.At < true || change.Attrs["backends"] != "10.244.2.7:8080=0,10.244.2.8:8080=1" {
-				t.Errorf("%v late: a change at %v is recorded as %+v (%v)", late, true, change, err)
+			from := tableOf(change).From
+			if from == nil || *from > true || change.At < true || tableOf(change).Backends.String() != "10.244.2.7:8080=0,10.244.2.8:8080=1" {
+				t.Fatalf("%v late: a change at %v is recorded as %+v", late, true, change)
 			}
-			if wide := change.At - time.Duration(from); wide > max(10*time.Millisecond, 2*late) {
+			if wide := change.At - *from; wide > max(10*time.Millisecond, 2*late) {
 				t.Errorf("%v late: the bounds are %v apart", late, wide)
 			}
 		})
@@ -118,7 +117,7 @@ func TestAbsenceIsRecorded(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		events, _ := b.recorded()
-		if len(events) != 3 || events[1].Attrs["state"] != "present" || events[1].Attrs["backends"] != "" || events[2].Attrs["state"] != "absent" {
+		if len(events) != 3 || tableOf(events[1]).State != "present" || len(tableOf(events[1]).Backends) != 0 || tableOf(events[2]).State != "absent" {
 			t.Errorf("%+v", events)
 		}
 	})
@@ -192,4 +191,10 @@ func TestUnreadableTableIsRecordedOnce(t *testing.T) {
 			t.Errorf("%d reads recorded %+v", reads, events)
 		}
 	})
+}
+
+// tableOf is the body of an event about a kernel table; zero for another event.
+func tableOf(e record.Event) record.KernelTable {
+	body, _ := e.Body.(record.KernelTable)
+	return body
 }

@@ -24,7 +24,7 @@ func (l Lane) FreshLane() Lane {
 	return f
 }
 
-// Events declares a lane and what belongs to it, as record.KindLane says.
+// Events declares a lane and what belongs to it, see record.Lane.
 func (l Lane) Events(at time.Duration) []record.Event {
 	all := []record.Event{l.Event(at)}
 	if l.Fresh != 0 {

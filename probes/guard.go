@@ -67,7 +67,7 @@ func (g *Guards) Start(l Lane, at time.Duration) error {
 	}
 	for _, reason := range reasons {
 		object, _, _ := strings.Cut(reason, ":")
-		g.record(record.Event{At: at, LegacyKind: record.KindGuard, Object: object, Text: reason})
+		g.record(record.Event{At: at, Object: object, Text: reason, Body: record.Guard{}})
 	}
 	return fmt.Errorf("lane %d (%s) is not started, because the probe itself would cause failures: %s", l.ID, l.Name, strings.Join(reasons, "; "))
 }
@@ -113,6 +113,6 @@ func (g *Guards) Check(at time.Duration) {
 			continue
 		}
 		g.tripped[p.Name] = true
-		g.record(record.Event{At: at, LegacyKind: record.KindGuard, Node: p.Name, Object: "conntrack", Text: text})
+		g.record(record.Event{At: at, Node: p.Name, Object: "conntrack", Text: text, Body: record.Guard{}})
 	}
 }

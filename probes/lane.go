@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -255,30 +254,16 @@ func (l Lane) reuseInterval() (time.Duration, error) {
 // Gap is the time between two attempts of the lane.
 func (l Lane) Interval() time.Duration { return schedule{rate: l.Rate}.at(1) }
 
-// Event declares the lane in the history, as record.KindLane says.
+// Event declares the lane in the history, see record.Lane.
 func (l Lane) Event(at time.Duration) record.Event {
 	l = l.WithDefaults()
-	attrs := map[string]string{
-		"id": strconv.Itoa(int(l.ID)), "name": l.Name, "client": l.Client, "target": l.Target.String(),
-		"protocol": l.Protocol, "policy": l.Policy, "close": l.Close,
-		"rate":    strconv.FormatFloat(l.Rate, 'g', -1, 64),
-		"dialMs":  strconv.FormatInt(l.DialDeadline.Milliseconds(), 10),
-		"replyMs": strconv.FormatInt(l.ReplyDeadline.Milliseconds(), 10),
-	}
-	if l.Control {
-		attrs["control"] = "true"
-	}
-	for key, value := range map[string]string{"role": l.Role, "beside": l.Beside} {
-		if value != "" {
-			attrs[key] = value
-		}
-	}
+	body := record.Lane{ID: l.ID, Name: l.Name, Client: l.Client, Target: l.Target.String(), Protocol: l.Protocol, Policy: l.Policy,
+		Close: l.Close, Rate: l.Rate, Dial: l.DialDeadline, Reply: l.ReplyDeadline, Control: l.Control, Role: l.Role, Beside: l.Beside}
 	if l.Protocol == ProtocolTCPLong {
-		attrs["connections"] = strconv.Itoa(l.Connections)
-		attrs["stallMs"] = strconv.FormatInt(l.StallAfter.Milliseconds(), 10)
+		body.Connections, body.Stall = l.Connections, l.StallAfter
 	}
 	text := fmt.Sprintf("lane %s: %s to %s, %v/s, %s five-tuples, %s close", l.Name, l.Protocol, l.Target, l.Rate, l.Policy, l.Close)
-	return record.Event{At: at, LegacyKind: record.KindLane, Object: l.Name, Text: text, Attrs: attrs}
+	return record.Event{At: at, Object: l.Name, Text: text, Body: body}
 }
 
 // laneFields has Lane's fields without its methods, so that encoding them does not recurse.

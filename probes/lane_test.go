@@ -101,10 +101,10 @@ func TestLaneDefaults(t *testing.T) {
 }
 
 func TestLaneEvent(t *testing.T) {
-	want := record.Event{At: time.Second, LegacyKind: record.KindLane, Object: "vip",
+	want := record.Event{At: time.Second, Object: "vip",
 		Text: "lane vip: tcp-new to 203.0.113.10:80, 12.5/s, reuse:5s five-tuples, rst close",
-		Attrs: map[string]string{"id": "7", "name": "vip", "client": "outside", "target": "203.0.113.10:80", "protocol": "tcp-new",
-			"policy": "reuse:5s", "close": "rst", "rate": "12.5", "dialMs": "3000", "replyMs": "1500", "control": "true"}}
+		Body: record.Lane{ID: 7, Name: "vip", Client: "outside", Target: "203.0.113.10:80", Protocol: "tcp-new",
+			Policy: "reuse:5s", Close: "rst", Rate: 12.5, Dial: 3 * time.Second, Reply: 1500 * time.Millisecond, Control: true}}
 	if diff := cmp.Diff(want, fullLane().Event(time.Second)); diff != "" {
 		t.Error(diff)
 	}

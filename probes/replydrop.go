@@ -95,11 +95,11 @@ func newDropFilter() *unix.SockFprog {
 	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 }
 
-// Injected declares a fault that Deafen puts on a lane, as record.KindFault says: its begin and its end.
+// Injected declares a fault that Deafen puts on a lane, see record.Fault: its begin and its end.
 func ReplyDropEvents(lane, id string, from, until time.Duration) [2]record.Event {
 	event := func(at time.Duration, state, text string) record.Event {
-		return record.Event{At: at, LegacyKind: record.KindFault, Object: id, Text: text, Attrs: map[string]string{
-			"fault": "drop", "state": state, "id": id, "lane": lane, "control": "true"}}
+		return record.Event{At: at, Object: id, Text: text,
+			Body: record.Fault{Fault: "drop", State: state, ID: id, Lane: lane, Control: true}}
 	}
 	return [2]record.Event{
 		event(from, "begin", fmt.Sprintf("%s: what arrives for attempts of lane %s is dropped for %v", id, lane, until-from)),

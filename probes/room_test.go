@@ -119,21 +119,21 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 	for _, l := range []Lane{web, canary} {
 		recorder.Event(l.Event(0))
 	}
-	tell := func(at time.Duration, kind record.Kind, object string, attrs map[string]string) {
-		recorder.Event(record.Event{At: at, LegacyKind: kind, Object: object, Text: object, Attrs: attrs})
+	tell := func(at time.Duration, object string, body record.Body) {
+		recorder.Event(record.Event{At: at, Object: object, Text: object, Body: body})
 	}
-	tell(0, record.KindPhase, "baseline", nil)
+	tell(0, "baseline", record.Phase{})
 	for _, e := range ReplyDropEvents("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
 		recorder.Event(e)
 	}
-	tell(5*time.Second, record.KindPhase, "scenario", nil)
-	tell(5*time.Second, record.KindStep, "soak", map[string]string{"state": "begin"})
+	tell(5*time.Second, "scenario", record.Phase{})
+	tell(5*time.Second, "soak", record.Step{State: "begin"})
 	if err := errors.Join(trial.Start(canary, 0), trial.Stop(canary.ID, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	trial.run(t, web, 0, hour)
-	tell(hour, record.KindStep, "soak", map[string]string{"state": "end"})
-	tell(hour, record.KindPhase, "end", nil)
+	tell(hour, "soak", record.Step{State: "end"})
+	tell(hour, "end", record.Phase{})
 	if err := errors.Join(sink.close(), out.Close(), <-copied, recorder.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func decodeLine(data []byte) (Event, error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Event{}, err
 	}
-	e := Event{At: l.At, Node: l.Node, Object: l.Object, Text: l.Text, LegacyKind: l.Kind, Attrs: l.Attrs}
-	body, err := bodyOf(l.Kind, l.Attrs)
+	e := Event{At: l.At, Node: l.Node, Object: l.Object, Text: l.Text}
+	body, err := ParseBody(l.Kind, l.Attrs)
 	if err != nil {
 		return e, &EventError{l.At, l.Kind, err}
 	}
@@ -134,7 +134,9 @@ func attrsOf(b Body) (map[string]string, error) {
 	return attrs, nil
 }
 
-func bodyOf(kind Kind, attrs map[string]string) (Body, error) {
+// ParseBody returns the body of a kind from its attributes in events.ndjson. The error names a kind that is unknown, or an attribute that
+// is missing or cannot be read. Only tests and readers of foreign text need it: UnmarshalJSON reads whole events.
+func ParseBody(kind Kind, attrs map[string]string) (Body, error) {
 	i := slices.IndexFunc(bodies, func(b Body) bool { return b.Kind() == kind })
 	if i < 0 {
 		return nil, fmt.Errorf("unknown kind %q", kind)

@@ -43,7 +43,7 @@ type Recorder interface {
 // typed returns the event with its body.
 func (e Event) typed() Event {
 	if e.Body == nil {
-		e.Body, _ = bodyOf(e.LegacyKind, e.Attrs)
+		e.Body, _ = ParseBody(e.LegacyKind, e.Attrs)
 	}
 	return e
 }

@@ -59,7 +59,7 @@ func TestAHistoryComesBackAsItWasRecorded(t *testing.T) {
 			}
 			attempts = append(attempts, a)
 		}
-		if diff := cmp.Diff(run, h.Run) + cmp.Diff(wantEvents, events, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Event{}, "LegacyKind", "Attrs"), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})) +
+		if diff := cmp.Diff(run, h.Run) + cmp.Diff(wantEvents, events, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})) +
 			cmp.Diff(wantAttempts, attempts, sameAddresses, cmpopts.EquateEmpty()); diff != "" {
 			rt.Fatalf("the history changed (-recorded +read):\n%s", diff)
 		}
@@ -78,7 +78,7 @@ func TestTheFirstErrorOfADiskComesOutAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 5000 {
-				w.Event(Event{LegacyKind: KindLog, Text: strings.Repeat("x", 40)})
+				w.Event(Event{Body: Log{}, Text: strings.Repeat("x", 40)})
 				w.Attempt(Attempt{Seq: uint64(i), Class: OK})
 			}
 			err = w.Close()
@@ -113,7 +113,7 @@ func TestManyMayRecordAtOnce(t *testing.T) {
 		group.Go(func() {
 			for i := range uint64(500) {
 				w.Attempt(Attempt{Lane: lane, Seq: i, Class: OK, Backend: "web"})
-				w.Event(Event{LegacyKind: KindLog, Object: "x"})
+				w.Event(Event{Body: Log{}, Object: "x"})
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestTheHashIsOfTheThreeFilesAndTheirNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Event(Event{LegacyKind: KindLog})
+		w.Event(Event{Body: Log{}})
 		w.Attempt(Attempt{Class: OK})
 		if err := w.Close(); err != nil {
 			t.Fatal(err)

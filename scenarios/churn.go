@@ -141,9 +141,9 @@ func (w *World) restartAfterFailure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Node: node, Object: "proxy",
-			Text:  fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
-			Attrs: map[string]string{"program": "proxy", "quietNs": strconv.FormatInt(int64(quiet), 10)}})
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: "proxy",
+			Text: fmt.Sprintf("the log of the proxy of %s has had no line for %.1f s", node, quiet.Seconds()),
+			Body: record.Log{Program: "proxy", Quiet: new(quiet)}})
 		w.tryStep(ctx, "restart the proxy of "+node, node, func(ctx context.Context) error { return w.restartProxy(ctx, node) })
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

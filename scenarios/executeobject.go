@@ -190,8 +190,8 @@ func (w *World) recordServiceChange(state, fields string) {
 	if fields != "" {
 		text += ": " + fields
 	}
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindService, Object: name, Text: text,
-		Attrs: map[string]string{"service": name, "state": state, "fields": fields}})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: text,
+		Body: record.Service{Service: name, State: state, Fields: fields}})
 }
 
 // fieldsOf are the names of the spec fields that a patch changes, sorted.

@@ -83,8 +83,8 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 // recordInterference records the begin or end of an interference; what names it in a clause. at is the time before the
 // command, because a rule is in force before its command has ended.
 func (w *World) recordInterference(at time.Duration, node, state, what string) {
-	w.Recorder.Event(record.Event{At: at, LegacyKind: record.KindInterference, Node: node, Object: Meddling.Of(w.Params),
-		Text: what, Attrs: map[string]string{"state": state, "id": node, "what": what}})
+	w.Recorder.Event(record.Event{At: at, Node: node, Object: Meddling.Of(w.Params),
+		Text: what, Body: record.Interference{State: state, ID: node, What: what}})
 }
 
 // ruleLine matches a rule in the output of `nft -a list ruleset`; tables, chains, sets and maps have handles too.

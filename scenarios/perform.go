@@ -53,5 +53,5 @@ type executor struct{ *World }
 var _ timeline.Executor = executor{}
 
 func (w *World) log(object, text string) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Object: object, Text: text})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: object, Text: text, Body: record.Log{}})
 }

@@ -117,11 +117,10 @@ func (w *World) prove(ctx context.Context) error {
 }
 
 func (w *World) injectProof(ctx context.Context, id string, p proof) error {
-	attrs := map[string]string{"control": "true", "lane": p.onLane()}
 	if p.kind == faultMisroute {
-		return w.misroute(ctx, id, p, attrs)
+		return w.misroute(ctx, id, p)
 	}
-	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.target, Node: p.node, For: p.For, Attrs: attrs}
+	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.target, Node: p.node, For: p.For, Lane: p.onLane(), Control: true}
 	if p.lane == canaryUDP {
 		f.Protocol = "udp"
 	}
@@ -129,14 +128,10 @@ func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 }
 
 // misroute probes the measured Service and expects the canary's pods: each answer counts as misrouted.
-func (w *World) misroute(ctx context.Context, id string, p proof, attrs map[string]string) error {
+func (w *World) misroute(ctx context.Context, id string, p proof) error {
 	inject := func(state string) {
-		all := map[string]string{"fault": p.kind, "state": state, "id": id}
-		for key, value := range attrs {
-			all[key] = value
-		}
-		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindFault, Object: id, Attrs: all,
-			Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state)})
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: id, Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state),
+			Body: record.Fault{Fault: p.kind, State: state, ID: id, Lane: p.onLane(), Control: true}})
 	}
 	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, record.ProtocolNew, w.run.main))
 	if err != nil {

@@ -124,7 +124,7 @@ func (w *World) podReplacementTime() time.Duration {
 }
 
 func (w *World) recordRollout(state string, number int) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindRollout, Object: w.run.main.name,
-		Text:  fmt.Sprintf("rollout %d of %s: %s", number, w.run.main.name, state),
-		Attrs: map[string]string{"state": state, "generation": strconv.Itoa(number)}})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: w.run.main.name,
+		Text: fmt.Sprintf("rollout %d of %s: %s", number, w.run.main.name, state),
+		Body: record.Rollout{State: state, Generation: strconv.Itoa(number)}})
 }

@@ -107,7 +107,8 @@ type FaultSpec struct {
 	Protocol string // tcp when empty, or udp
 	Node     string // only flows of that node; empty for all
 	For      time.Duration
-	Attrs    map[string]string
+	Lane     string // name of the lane that must detect it
+	Control  bool   // it proves the detector
 }
 
 // Proxies are the proxies under test, one a node.

@@ -180,8 +180,8 @@ func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration
 
 // recordProgress records a checkpoint.
 func (w *World) recordProgress(text string) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindLog, Object: Checkpoint, Text: text,
-		Attrs: map[string]string{"program": "soak", "level": "info"}})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: Checkpoint, Text: text,
+		Body: record.Log{Program: "soak", Level: "info"}})
 }
 
 // Checkpoint is the object of the events for the progress of a soak, and the first word of their text.
@@ -193,8 +193,8 @@ func (w *World) endedByFailure() bool { return !keepGoing.Of(w.Params) && w.Prob
 // soak.
 func (w *World) tryStep(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
 	record := func(state, text string) {
-		w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindStep, Node: node, Object: name, Text: text,
-			Attrs: map[string]string{"state": state}})
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: name, Text: text,
+			Body: record.Step{State: state}})
 	}
 	record("begin", name)
 	if err := do(ctx); err != nil {

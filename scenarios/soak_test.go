@@ -168,7 +168,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		}
 		missed := 0
 		for _, e := range recorder.events {
-			if e.Attrs["state"] == "missed" && strings.Contains(e.Text, "the pods stayed") {
+			if e.Body == (record.Step{State: "missed"}) && strings.Contains(e.Text, "the pods stayed") {
 				missed++
 			}
 		}
@@ -181,7 +181,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 18)+"xx")); err == nil {
 			t.Error("18 of 20 disturbances were taken for a soak")
 		}
-		if last := recorder.events[len(recorder.events)-1]; last.Attrs["state"] != "failed" {
+		if last := recorder.events[len(recorder.events)-1]; last.Kind() != record.KindStep || last.Body.(record.Step).State != "failed" {
 			t.Errorf("the record ends with %+v: the verdict would not know", last)
 		}
 	})

@@ -143,12 +143,11 @@ type Prober interface {
 // Step runs one step and records its begin and end. A failed step makes the run invalid: the event did not happen.
 func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.Context) error) error {
 	recorder := func(state, text string, err error) {
-		e := record.Event{At: w.Clock.Now(), LegacyKind: record.KindStep, Node: node, Object: name, Text: text,
-			Attrs: map[string]string{"state": state}}
+		body := record.Step{State: state}
 		if err != nil {
-			e.Attrs["error"] = err.Error()
+			body.Error = err.Error()
 		}
-		w.Recorder.Event(e)
+		w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: name, Text: text, Body: body})
 	}
 	recorder("begin", name, nil)
 	if err := f(ctx); err != nil {
@@ -160,7 +159,7 @@ func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.
 }
 
 func (w *World) phase(name string) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), LegacyKind: record.KindPhase, Object: name, Text: "phase " + name})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: "phase " + name, Body: record.Phase{}})
 }
 
 // Until waits until the condition holds, at most for the given time. It checks every 200 ms of the run's time, and later

@@ -23,11 +23,11 @@ func writeRun(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
-		w.Event(record.Event{At: time.Duration(i) * 600 * time.Millisecond, LegacyKind: record.KindPhase, Object: name, Text: name})
+		w.Event(record.Event{At: time.Duration(i) * 600 * time.Millisecond, Object: name, Text: name, Body: record.Phase{}})
 	}
-	w.Event(record.Event{At: 1300 * time.Millisecond, LegacyKind: record.KindStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
-	w.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Text: "lane web", Attrs: map[string]string{"id": "0", "name": "web",
-		"client": "client", "target": "203.0.113.10:80", "protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
+	w.Event(record.Event{At: 1300 * time.Millisecond, Object: "roll", Text: "roll", Body: record.Step{State: "end"}})
+	w.Event(record.Event{Object: "web", Text: "lane web", Body: record.Lane{Name: "web", Client: "client", Target: "203.0.113.10:80",
+		Protocol: "tcp-new", Policy: "fresh", Rate: 100, Dial: 3 * time.Second, Reply: time.Second}})
 	for i := range 200 {
 		a := record.Attempt{Seq: uint64(i), Intended: time.Duration(i) * 10 * time.Millisecond, Class: record.OK, Total: time.Millisecond, Backend: "web-" + strconv.Itoa(i/100)}
 		if a.Start = a.Intended; i >= 150 && i < 160 {

@@ -55,7 +55,7 @@ func churned(t *testing.T, failures int) (s *stage, proxies *restarts, open *ope
 // ends are the ends of the steps whose names begin so.
 func (s *stage) ends(prefix string) (at []time.Duration) {
 	for _, e := range s.events {
-		if e.Kind() == record.KindStep && strings.HasPrefix(e.Object, prefix) && e.Attrs["state"] == "end" {
+		if e.Body == (record.Step{State: "end"}) && strings.HasPrefix(e.Object, prefix) {
 			at = append(at, e.At)
 		}
 	}
@@ -108,7 +108,10 @@ func TestChurnRestartsTheProxiesWhenConnectionsAreLost(t *testing.T) {
 	if len(watch) != 1 || len(restarted) != 2 || watch[0] < s.ends("churn ")[0]+90*time.Second {
 		t.Errorf("watched until %v, restarted at %v", watch, restarted)
 	}
-	quiet := slices.IndexFunc(s.events, func(e record.Event) bool { return e.Kind() == record.KindLog && e.Attrs["quietNs"] == "180000000000" })
+	quiet := slices.IndexFunc(s.events, func(e record.Event) bool {
+		b, is := e.Body.(record.Log)
+		return is && b.Quiet != nil && *b.Quiet == 3*time.Minute
+	})
 	if quiet < 0 || s.events[quiet].At != watch[0] {
 		t.Error("nothing says how long the log of the proxy had had no line")
 	}

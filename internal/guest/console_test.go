@@ -35,9 +35,9 @@ func TestTheConsoleReportsStagesAndCheckpoints(t *testing.T) {
 	var out bytes.Buffer
 	c := console{&out, func() time.Duration { return 3 * time.Second }}
 	a := announcer{newRecorder(vm.NewFrameWriter(make([]byte, 1<<20)), time.Hour), c}
-	a.Event(record.Event{LegacyKind: record.KindPhase, Object: "settle", Text: "phase settle"})
-	a.Event(record.Event{LegacyKind: record.KindPod, Object: "pod-1", Text: "pod-1 is ready"})
-	a.Event(record.Event{LegacyKind: record.KindLog, Object: scenarios.Checkpoint, Text: "checkpoint 1h"})
+	a.Event(record.Event{Object: "settle", Text: "phase settle", Body: record.Phase{}})
+	a.Event(record.Event{Object: "pod-1", Text: "pod-1 is ready", Body: record.Pod{}})
+	a.Event(record.Event{Object: scenarios.Checkpoint, Text: "checkpoint 1h", Body: record.Log{}})
 	var got []progress.Event
 	for line := range strings.Lines(out.String()) {
 		e, _ := progress.Parse(line)

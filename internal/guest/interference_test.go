@@ -95,7 +95,7 @@ func TestInterferenceNamesWhatMeddled(t *testing.T) {
 	} {
 		r := &ruleset{own: 3}
 		events, err := runInterference(t, r, what)
-		if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Attrs["what"], want) || events[0].Node != "node-1" {
+		if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Body.(record.Interference).What, want) || events[0].Node != "node-1" {
 			t.Errorf("%s: %+v, %v; want %q", what, events, err, want)
 		}
 		if len(r.rules) > 0 || r.wall > 0 {

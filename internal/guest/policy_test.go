@@ -131,8 +131,8 @@ func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
 	}
 	var told []string
 	for _, e := range s.events {
-		if e.Kind() == record.KindService {
-			told = append(told, e.Object+" "+e.Attrs["state"])
+		if b, is := e.Body.(record.Service); is {
+			told = append(told, e.Object+" "+b.State)
 		}
 	}
 	if !slices.Equal(told, []string{"default/web deleted", "default/web created"}) {

@@ -26,8 +26,8 @@ func TestARecorderLosesNoAttempt(t *testing.T) {
 		if thin {
 			r.thin()
 		}
-		r.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
-			"protocol": "tcp-new", "rate": strconv.Itoa(rate), "dialMs": "3000", "replyMs": "1000"}})
+		r.Event(record.Event{Object: "web", Body: record.Lane{ID: 1, Name: "web", Target: "203.0.113.10:80", Protocol: "tcp-new",
+			Rate: rate, Dial: 3 * time.Second, Reply: time.Second}})
 		for i := range n {
 			at := time.Duration(i) * time.Second / rate
 			r.Attempt(record.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: record.OK})
@@ -80,13 +80,13 @@ func recordUntil(t *testing.T, stopAt time.Duration, thin bool) (frames map[vm.F
 	if thin {
 		r.thin()
 	}
-	r.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "target": "203.0.113.10:80",
-		"protocol": "tcp-new", "rate": "100", "dialMs": "3000", "replyMs": "1000"}})
+	r.Event(record.Event{Object: "web", Body: record.Lane{ID: 1, Name: "web", Target: "203.0.113.10:80", Protocol: "tcp-new",
+		Rate: 100, Dial: 3 * time.Second, Reply: time.Second}})
 	for i := range 6000 {
 		at := time.Duration(i) * 10 * time.Millisecond
 		r.Attempt(record.Attempt{Lane: 1, Seq: uint64(i), Intended: at, Start: at, Connect: time.Millisecond, Total: 2 * time.Millisecond, Class: record.OK})
 		if i%100 == 99 {
-			r.Event(record.Event{At: at + 3*time.Millisecond, LegacyKind: record.KindStep, Object: "step", Text: "step " + strconv.Itoa(i)})
+			r.Event(record.Event{At: at + 3*time.Millisecond, Object: "step", Text: "step " + strconv.Itoa(i), Body: record.Step{}})
 			r.Journal("+" + at.String() + " proxy stop node-1\n")
 		}
 	}

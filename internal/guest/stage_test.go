@@ -207,8 +207,8 @@ func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error
 // steps returns how the steps ended whose names begin so.
 func (s *stage) steps(prefix string) (states []string) {
 	for _, e := range s.events {
-		if e.Kind() == record.KindStep && strings.HasPrefix(e.Object, prefix) {
-			states = append(states, e.Attrs["state"])
+		if b, is := e.Body.(record.Step); is && strings.HasPrefix(e.Object, prefix) {
+			states = append(states, b.State)
 		}
 	}
 	return states

@@ -66,7 +66,7 @@ func toy(ctx context.Context, plan Plan, recorder *recorder, now func() time.Dur
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
-		recorder.Event(record.Event{At: now(), LegacyKind: record.KindLog, Object: "toy", Text: text})
+		recorder.Event(record.Event{At: now(), Object: "toy", Text: text, Body: record.Log{}})
 		timer := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-timer.C:

@@ -140,7 +140,7 @@ func (f faults) Inject(ctx context.Context, s scenarios.FaultSpec) error {
 		return fmt.Errorf("the fault %s: %w", s.ID, err)
 	}
 	return f.b.Inject(ctx, balancer.Fault{ID: s.ID, Kind: s.Kind, Target: target, Protocol: s.Protocol, Node: s.Node,
-		For: s.For, Attrs: s.Attrs})
+		For: s.For, Lane: s.Lane, Control: s.Control})
 }
 
 // apiServer injects faults into the replay control plane. Only the proxies use the addresses of the nodes, so that kubelets,

@@ -38,19 +38,19 @@ func (p *Pods) Attempt(record.Attempt) {}
 
 // Event starts a lane when an endpoint becomes ready, and ends it when the endpoint is no longer ready.
 func (p *Pods) Event(e record.Event) {
-	if e.Kind() != record.KindEndpoint || e.Attrs["service"] != p.like.Service {
+	endpoint, is := e.Body.(record.Endpoint)
+	if !is || endpoint.Service != p.like.Service {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	address := e.Attrs["address"]
-	stop, runs := p.stops[address]
-	ready := e.Attrs["state"] == "ready"
+	stop, runs := p.stops[endpoint.Address]
+	ready := endpoint.State == "ready"
 	switch {
 	case ready && !runs && p.err == nil && p.ctx.Err() == nil:
-		p.note(p.start(address, e.Attrs["pod"], e.Node))
+		p.note(p.start(endpoint.Address, endpoint.Pod, e.Node))
 	case !ready && runs:
-		delete(p.stops, address)
+		delete(p.stops, endpoint.Address)
 		p.note(stop())
 	}
 }

@@ -2,6 +2,7 @@ package prober
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -109,8 +110,7 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	like := scenarios.LaneSpec{Service: "web", Rate: 50, Control: true, Role: record.RolePod, Protocol: probes.ProtocolTCPNew, Backends: []string{"web-"}}
 	pods := NewPods(t.Context(), p, like, number)
 	tell := func(service, state string) {
-		pods.Event(record.Event{LegacyKind: record.KindEndpoint, Node: "node-1",
-			Attrs: map[string]string{"service": service, "address": host, "pod": "web-1", "state": state}})
+		pods.Event(record.Event{Node: "node-1", Body: record.Endpoint{Service: service, Address: host, Pod: "web-1", State: state}})
 	}
 	tell("other", "ready")
 	tell("web", "unready")
@@ -135,9 +135,9 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 		t.Fatalf("%d lanes, want one each time that the endpoint was ready: %+v", len(recorder.lanes), recorder.lanes)
 	}
 	for _, e := range recorder.lanes {
-		a := e.Attrs
-		if a["role"] != record.RolePod || a["control"] != "true" || a["pod"] != "web-1" || a["node"] != "node-1" || a["service"] != "web" {
-			t.Errorf("the lane says %v", a)
+		l := e.Body.(record.Lane)
+		if l.Role != record.RolePod || !l.Control || l.Pod != "web-1" || l.Node != "node-1" || l.Service != "web" {
+			t.Errorf("the lane is declared as %+v", l)
 		}
 	}
 }
@@ -165,9 +165,10 @@ func TestOnlyMeasuredLanesFail(t *testing.T) {
 	}
 	var names []string
 	for _, e := range recorder.lanes {
-		names = append(names, e.Attrs["id"]+" "+e.Object+" "+e.Attrs["control"])
+		l := e.Body.(record.Lane)
+		names = append(names, fmt.Sprintf("%d %s %t", l.ID, e.Object, l.Control))
 	}
-	if got, want := strings.Join(names, ", "), "1 tcp-long , 2 tcp-long-fresh true, 3 pod true"; got != want {
+	if got, want := strings.Join(names, ", "), "1 tcp-long false, 2 tcp-long-fresh true, 3 pod true"; got != want {
 		t.Errorf("lanes %s, want %s", got, want)
 	}
 	if p.Failures() == 0 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
@@ -169,16 +168,9 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	lane.Role = s.Role
 	begin := p.cfg.Now() + lead
 	for _, e := range lane.Events(begin) {
-		e.Attrs["service"], e.Attrs["local"] = s.Service, strconv.FormatBool(s.Local)
-		if s.Node != "" {
-			e.Attrs["node"] = s.Node
-		}
-		if s.Pod != "" {
-			e.Attrs["pod"] = s.Pod
-		}
-		if s.Partial {
-			e.Attrs["partial"] = "true"
-		}
+		body := e.Body.(record.Lane)
+		body.Service, body.Local, body.Node, body.Pod, body.Partial = s.Service, s.Local, s.Node, s.Pod, s.Partial
+		e.Body = body
 		p.cfg.Record.Event(e)
 	}
 	if err := p.send(func() error { return p.orders.Start(lane, begin) }); err != nil {

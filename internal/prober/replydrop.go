@@ -16,12 +16,11 @@ type ReplyDrops struct{ *Prober }
 
 // Inject drops the replies to the lane of the fault. It returns when the fault is over.
 func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
-	name := f.Attrs["lane"]
 	d.mu.Lock()
-	id, runs := d.lanes[name]
+	id, runs := d.lanes[f.Lane]
 	d.mu.Unlock()
 	if f.Kind != "drop" || f.Node != "" || !runs {
-		return fmt.Errorf("the fault %s (%s, node %q, lane %q): only replies to a lane that runs can be dropped without a load balancer of ours", f.ID, f.Kind, f.Node, name)
+		return fmt.Errorf("the fault %s (%s, node %q, lane %q): only replies to a lane that runs can be dropped without a load balancer of ours", f.ID, f.Kind, f.Node, f.Lane)
 	}
 	from := d.cfg.Now() + lead
 	until := from + f.For
@@ -32,7 +31,7 @@ func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 	if err := clock.Sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
 		return err
 	}
-	for _, e := range probes.ReplyDropEvents(name, f.ID, from, until) {
+	for _, e := range probes.ReplyDropEvents(f.Lane, f.ID, from, until) {
 		d.cfg.Record.Event(e)
 	}
 	return nil

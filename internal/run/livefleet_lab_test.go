@@ -241,23 +241,21 @@ func (r *fleetRun) read(out string) error {
 	if err != nil {
 		return err
 	}
-	number := func(text string) uint64 {
-		n, failed := strconv.ParseUint(text, 10, 64)
-		err = errors.Join(err, failed)
-		return n
-	}
 	for e, failed := range h.Events() {
-		switch err = errors.Join(err, failed); {
-		case err != nil:
-			return err
-		case e.Kind() == record.KindLane && e.Attrs["worker"] != "":
-			id := uint16(number(e.Attrs["id"]))
-			r.worker[id], r.come[id] = e.Attrs["worker"], map[uint64]int{}
-			if e.Attrs["joined"] != "" {
+		if failed != nil {
+			return failed
+		}
+		switch b := e.Body.(type) {
+		case record.Lane:
+			if b.Worker == "" {
+				break
+			}
+			r.worker[b.ID], r.come[b.ID] = b.Worker, map[uint64]int{}
+			if b.Joined {
 				r.joined++
 			}
-		case e.Kind() == record.KindMissingRecord:
-			r.gap[uint16(number(e.Attrs["lane"]))] = number(e.Attrs["seq"])
+		case record.MissingRecord:
+			r.gap[b.Lane] = b.Seq
 		}
 	}
 	for a, failed := range h.Attempts() {

@@ -86,21 +86,21 @@ func failedRun(t *testing.T, run record.Run, class record.Class) (dir string) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
-		w.Event(record.Event{At: time.Duration(i) * 2 * time.Second, LegacyKind: record.KindPhase, Object: name, Text: name})
+		w.Event(record.Event{At: time.Duration(i) * 2 * time.Second, Object: name, Text: name, Body: record.Phase{}})
 	}
 	for i, state := range []string{"begin", "end"} {
-		w.Event(record.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, LegacyKind: record.KindFault, Object: "proof", Text: "proof",
-			Attrs: map[string]string{"fault": "refuse", "state": state, "id": "proof", "lane": "canary", "control": "true"}})
+		w.Event(record.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, Object: "proof", Text: "proof",
+			Body: record.Fault{Fault: "refuse", State: state, ID: "proof", Lane: "canary", Control: true}})
 	}
-	w.Event(record.Event{At: 5 * time.Second, LegacyKind: record.KindStep, Object: "roll", Text: "roll", Attrs: map[string]string{"state": "end"}})
+	w.Event(record.Event{At: 5 * time.Second, Object: "roll", Text: "roll", Body: record.Step{State: "end"}})
 	for id, name := range []string{"web", "canary"} {
-		attrs := map[string]string{"id": strconv.Itoa(id), "name": name, "client": "client", "target": "203.0.113.1" + strconv.Itoa(id) + ":80",
-			"protocol": "tcp-new", "policy": "fresh", "rate": "100", "dialMs": "3000", "replyMs": "1000"}
+		lane := record.Lane{ID: uint16(id), Name: name, Client: "client", Target: "203.0.113.1" + strconv.Itoa(id) + ":80",
+			Protocol: "tcp-new", Policy: "fresh", Rate: 100, Dial: 3 * time.Second, Reply: time.Second}
 		failing, as := 4500*time.Millisecond, class
 		if name == "canary" {
-			attrs["control"], failing, as = "true", 3*time.Second, record.Refused
+			lane.Control, failing, as = true, 3*time.Second, record.Refused
 		}
-		w.Event(record.Event{LegacyKind: record.KindLane, Object: name, Text: "lane " + name, Attrs: attrs})
+		w.Event(record.Event{Object: name, Text: "lane " + name, Body: lane})
 		for i := range 600 {
 			at := time.Duration(i) * 10 * time.Millisecond
 			a := record.Attempt{Lane: uint16(id), Seq: uint64(i), Intended: at, Start: at, Class: record.OK, Total: time.Millisecond, Backend: "web-1"}

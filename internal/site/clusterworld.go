@@ -39,7 +39,7 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 	}
 	defer programs.StopAll(time.Second)
 	r.cluster.ReportSilences(func(from, to time.Time) {
-		w.Event(record.Event{At: now(), LegacyKind: record.KindLog, Object: "API server", Attrs: map[string]string{"program": "hitless", "level": "warning"},
+		w.Event(record.Event{At: now(), Object: "API server", Body: record.Log{Program: "hitless", Level: "warning"},
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
@@ -53,7 +53,7 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
-		w.Event(record.Event{At: now(), LegacyKind: record.KindSkipped, Object: scenarios.Lanes.Text(r.params), Text: missing.Reason})
+		w.Event(record.Event{At: now(), Object: scenarios.Lanes.Text(r.params), Text: missing.Reason, Body: record.Skipped{}})
 	}
 	return errors.Join(err, lanes.Close())
 }

@@ -142,7 +142,7 @@ type fleetPodFilter struct{ record.Recorder }
 // Event records an event.
 func (b fleetPodFilter) Event(e record.Event) {
 	if e.Kind() == record.KindPod && strings.HasPrefix(e.Object, cluster.FleetName+"-") {
-		e.LegacyKind, e.Attrs = record.KindLog, map[string]string{"program": cluster.FleetName, "level": "info"}
+		e.Body = record.Log{Program: cluster.FleetName, Level: "info"}
 	}
 	b.Recorder.Event(e)
 }
@@ -189,7 +189,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 		wanted = len(r.facts.Nodes)
 	}
 	p.collector, err = fleet.New(fleet.Config{Transport: fleetTransport{r.cluster, r.namespace}, Record: p.record, Now: p.now, Lane: lane, Wanted: wanted,
-		FirstLane: fleetLane, Attrs: map[string]string{"service": l.Service, "local": "false"}})
+		FirstLane: fleetLane, Service: l.Service})
 	if err != nil {
 		return err
 	}
@@ -216,11 +216,11 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 
 func (p *fleetProber) step(state string, err error) {
 	const name = "start the fleet"
-	e := record.Event{At: p.now(), LegacyKind: record.KindStep, Object: name, Text: name + ": " + state, Attrs: map[string]string{"state": state}}
+	body := record.Step{State: state}
 	if err != nil {
-		e.Attrs["error"] = err.Error()
+		body.Error = err.Error()
 	}
-	p.record.Event(e)
+	p.record.Event(record.Event{At: p.now(), Object: name, Text: name + ": " + state, Body: body})
 }
 
 // end collects the last records of the workers and records what is missing. A run that failed hardly waits.

@@ -66,10 +66,10 @@ func (k *kept) Attempt(record.Attempt) {}
 func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
-		fleetPodFilter{&k}.Event(record.Event{LegacyKind: record.KindPod, Node: "node-1", Object: name, Text: name + " is terminating",
-			Attrs: map[string]string{"state": "terminating", "pod": name}})
+		fleetPodFilter{&k}.Event(record.Event{Node: "node-1", Object: name, Text: name + " is terminating",
+			Body: record.Pod{State: "terminating", Pod: name}})
 	}
-	if len(k.events) != 2 || k.events[0].Kind() != record.KindPod || k.events[1].Kind() != record.KindLog || k.events[1].Attrs["pod"] != "" {
+	if len(k.events) != 2 || k.events[0].Kind() != record.KindPod || k.events[1].Kind() != record.KindLog {
 		t.Errorf("%+v", k.events)
 	}
 }
@@ -246,8 +246,8 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the gap of the pod that is gone", recorder.events)
 	}
 	for _, e := range recorder.events {
-		if e.Kind() == record.KindLane && (e.Attrs["service"] != "web" || e.Attrs["node"] != "worker-1" || e.Attrs["target"] != "127.0.0.1:"+port) {
-			t.Errorf("declared %v", e.Attrs)
+		if l, is := e.Body.(record.Lane); is && (l.Service != "web" || l.Local || l.Node != "worker-1" || l.Target != "127.0.0.1:"+port) {
+			t.Errorf("declared %+v", l)
 		}
 		if e.Kind() == record.KindMissingRecord && (e.Object != "fleet-1" || !strings.Contains(e.Text, "it is gone")) {
 			t.Errorf("the gap is told as %+v", e)

@@ -44,7 +44,7 @@ func newSoaking(t *testing.T) soaking {
 
 func (s soaking) record(phase string, at time.Duration) {
 	s.t.Helper()
-	line, err := json.Marshal(record.Event{At: at, LegacyKind: record.KindPhase, Object: phase, Text: "phase " + phase})
+	line, err := json.Marshal(record.Event{At: at, Object: phase, Text: "phase " + phase, Body: record.Phase{}})
 	if err == nil {
 		err = s.frames.Write(vm.FrameEvent, append(line, '\n'))
 	}

@@ -63,7 +63,7 @@ type heard struct {
 	come  []bool        // by number
 	off   time.Duration // the most by which the record's time of an attempt is wrong
 	bound time.Duration // by how much it may be, as told
-	gap   *record.Event
+	gap   *record.MissingRecord
 }
 
 // playedEngine makes attempts without sockets, by a clock that is wrong.
@@ -170,20 +170,13 @@ func (n *nation) Event(e record.Event) {
 	defer n.mu.Unlock()
 	n.history.Event(e)
 	n.events = append(n.events, e)
-	number := func(key string) int64 {
-		v, err := strconv.ParseInt(e.Attrs[key], 10, 64)
-		if err != nil {
-			n.wrong = append(n.wrong, fmt.Sprintf("%+v: %v", e, err))
-		}
-		return v
-	}
-	switch e.Kind() {
-	case record.KindLane:
-		n.lanes[uint16(number("id"))] = &heard{pod: n.pods[e.Attrs["worker"]]}
-	case record.KindClockBound:
-		n.lanes[uint16(number("lane"))].bound = time.Duration(number("boundNs"))
-	case record.KindMissingRecord:
-		n.lanes[uint16(number("lane"))].gap = &e
+	switch b := e.Body.(type) {
+	case record.Lane:
+		n.lanes[b.ID] = &heard{pod: n.pods[b.Worker]}
+	case record.ClockBound:
+		n.lanes[b.Lane].bound = b.Bound
+	case record.MissingRecord:
+		n.lanes[b.Lane].gap = &b
 	}
 }
 
@@ -335,10 +328,7 @@ func (h *heard) covers(seq int, intended time.Duration) bool {
 	if h.gap == nil {
 		return false
 	}
-	first, _ := strconv.Atoi(h.gap.Attrs["seq"])
-	from, _ := strconv.ParseInt(h.gap.Attrs["fromNs"], 10, 64)
-	to, _ := strconv.ParseInt(h.gap.Attrs["toNs"], 10, 64)
-	return seq >= first && time.Duration(from) <= intended && intended <= time.Duration(to)
+	return uint64(seq) >= h.gap.Seq && h.gap.From <= intended && intended <= h.gap.To
 }
 
 // disturb has a hundredth of the workers lost with their nodes, another replaced by others, and a tenth cut off for a while.
@@ -390,7 +380,7 @@ func simulate(t *testing.T, workers int) (s simulated) {
 	run := &Cluster{namespace: "run", cluster: c, live: LiveOptions{Patience: 3 * time.Minute, Fleet: &FleetOptions{Workers: workers, Image: "hitless", Rate: fleetRate}}}
 	p := &fleetProber{Prober: &noLanes{}, site: run, record: n, now: func() time.Duration { return time.Since(n.begin) }}
 	phase := func(name string) {
-		n.Event(record.Event{At: p.now(), LegacyKind: record.KindPhase, Object: name, Text: name})
+		n.Event(record.Event{At: p.now(), Object: name, Text: name, Body: record.Phase{}})
 	}
 	since := time.Now()
 	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new", Service: "web", Backends: []string{"web-"}, Host: "web"}); err != nil {

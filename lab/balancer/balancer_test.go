@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,7 +40,7 @@ func (n *notes) Event(e record.Event) {
 
 func (n *notes) Attempt(record.Attempt) {}
 
-// of returns one line for each event of a kind: its time in milliseconds and the given attributes.
+// of returns one line for each event of a kind: its time in milliseconds and the given attributes, as on disk.
 func (n *notes) of(kind record.Kind, attrs ...string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,9 +49,13 @@ func (n *notes) of(kind record.Kind, attrs ...string) []string {
 		if e.Kind() != kind {
 			continue
 		}
+		var disk struct{ Attrs map[string]string }
+		if line, err := json.Marshal(e); err != nil || json.Unmarshal(line, &disk) != nil {
+			panic(fmt.Sprintf("%+v: %v", e, err))
+		}
 		words := []string{fmt.Sprint(e.At.Milliseconds())}
 		for _, a := range attrs {
-			words = append(words, e.Attrs[a])
+			words = append(words, disk.Attrs[a])
 		}
 		all = append(all, strings.Join(words, " "))
 	}

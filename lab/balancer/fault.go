@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
@@ -25,14 +23,15 @@ const (
 
 // Fault is a known disturbance between clients and nodes, put in on purpose.
 type Fault struct {
-	ID       string            // names the fault in the history; unique among those in force
-	Kind     string            // drop, refuse or reset
-	Target   netip.AddrPort    // external address and port
-	Protocol string            // tcp (default) or udp
-	Source   netip.Prefix      // only clients with these addresses; zero for all
-	Node     string            // only flows of that node (passthrough only); empty for all
-	For      time.Duration     // how long; above 0
-	Attrs    map[string]string // passed through to the events, for example lane and control
+	ID       string         // names the fault in the history; unique among those in force
+	Kind     string         // drop, refuse or reset
+	Target   netip.AddrPort // external address and port
+	Protocol string         // tcp (default) or udp
+	Source   netip.Prefix   // only clients with these addresses; zero for all
+	Node     string         // only flows of that node (passthrough only); empty for all
+	For      time.Duration  // how long; above 0
+	Lane     string         // name of the lane that must detect it, for the record; empty for none
+	Control  bool           // it proves the detector
 }
 
 // faultTable puts faults in, in the balancer's namespace, ahead of every other filter on the way to a node.
@@ -94,7 +93,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 	}
 	timer := time.NewTimer(fault.For)
 	defer timer.Stop()
-	f.record(fault, "begin", f.cfg.Now(), "fromNs", from)
+	f.record(fault, f.cfg.Now(), record.Fault{State: "begin", From: new(from)})
 	if err := f.find(rule); err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 	if gone := f.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
 		return errors.Join(err, fmt.Errorf("removing its rule, which is still in force: %w", gone))
 	}
-	f.record(fault, "end", at, "untilNs", f.cfg.Now())
+	f.record(fault, at, record.Fault{State: "end", Until: new(f.cfg.Now())})
 	return err
 }
 
@@ -161,14 +160,11 @@ func (f *faultTable) close() error {
 	return f.rules.close()
 }
 
-func (f *faultTable) record(fault Fault, state string, at time.Duration, bound string, outer time.Duration) {
-	attrs := map[string]string{}
-	maps.Copy(attrs, fault.Attrs)
-	attrs["fault"], attrs["state"], attrs["id"] = fault.Kind, state, fault.ID
-	attrs["target"] = fault.Target.String()
-	attrs[bound] = strconv.FormatInt(int64(outer), 10)
-	f.cfg.Recorder.Event(record.Event{At: at, LegacyKind: record.KindFault, Node: fault.Node, Object: fault.ID,
-		Text: fmt.Sprintf("injected %s of %s to %s: %s", fault.Kind, fault.For, fault.Target, state), Attrs: attrs})
+// record records the begin or the end of a fault; the caller sets the state and its bound.
+func (f *faultTable) record(fault Fault, at time.Duration, body record.Fault) {
+	body.Fault, body.ID, body.Target, body.Lane, body.Control = fault.Kind, fault.ID, fault.Target.String(), fault.Lane, fault.Control
+	f.cfg.Recorder.Event(record.Event{At: at, Node: fault.Node, Object: fault.ID,
+		Text: fmt.Sprintf("injected %s of %s to %s: %s", fault.Kind, fault.For, fault.Target, body.State), Body: body})
 }
 
 // rule is the one rule that does the fault.

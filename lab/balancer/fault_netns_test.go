@@ -118,26 +118,25 @@ func TestFaultsAreBoundedInTheHistory(t *testing.T) {
 	for _, size := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 		g.notes.forget()
 		g.must(g.b.Inject(t.Context(), Fault{ID: "f", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: size,
-			Attrs: map[string]string{"lane": "4", "control": "true"}}))
-		var found []record.Event
+			Lane: "4", Control: true}))
+		var found []record.Fault
+		var at []time.Duration
 		for _, e := range g.notes.events {
-			if e.Kind() == record.KindFault {
-				found = append(found, e)
+			if b, is := e.Body.(record.Fault); is {
+				found, at = append(found, b), append(at, e.At)
 			}
 		}
-		if len(found) != 2 || found[0].Attrs["state"] != "begin" || found[1].Attrs["state"] != "end" {
+		if len(found) != 2 || found[0].State != "begin" || found[1].State != "end" || found[0].From == nil || found[1].Until == nil {
 			t.Fatalf("events %+v", found)
 		}
-		from, _ := time.ParseDuration(found[0].Attrs["fromNs"] + "ns")
-		until, _ := time.ParseDuration(found[1].Attrs["untilNs"] + "ns")
-		inner, outer := found[1].At-found[0].At, until-from
+		inner, outer := at[1]-at[0], *found[1].Until-*found[0].From
 		if inner < size || outer < inner || outer > size+50*time.Millisecond {
 			t.Errorf("a fault of %s was in force for %s to %s", size, inner, outer)
 		}
 		t.Logf("%s: in force for %s to %s", size, inner, outer)
 		for _, e := range found {
-			if e.Attrs["lane"] != "4" || e.Attrs["control"] != "true" || e.Attrs["fault"] != "drop" || e.Attrs["id"] != "f" {
-				t.Errorf("attributes %v", e.Attrs)
+			if e.Lane != "4" || !e.Control || e.Fault != "drop" || e.ID != "f" {
+				t.Errorf("recorded %+v", e)
 			}
 		}
 	}

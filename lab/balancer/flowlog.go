@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/hitless/hitless/record"
 )
@@ -40,8 +39,7 @@ func (l *flowLog) flush() {
 func (l *flowLog) tell(port uint16) {
 	flows := l.waiting[port]
 	delete(l.waiting, port)
-	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), LegacyKind: record.KindFlows, Object: l.table.service,
+	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), Object: l.table.service,
 		Text: fmt.Sprintf("the nodes of %d connections to %s", len(flows), l.table.service),
-		Attrs: map[string]string{"service": l.table.service, "address": l.table.addr.String(), "port": strconv.Itoa(int(port)),
-			"protocol": "tcp", "flows": record.FormatFlows(flows)}})
+		Body: record.Flows{Service: l.table.service, Address: l.table.addr, Port: port, Protocol: "tcp", Flows: flows}})
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,8 +217,8 @@ func (g *ground) awaitNodes(port string, nodes string) {
 		defer g.notes.mu.Unlock()
 		last := "none"
 		for _, e := range g.notes.events {
-			if e.Kind() == record.KindMembership && e.Attrs["port"] == port {
-				last = e.Attrs["nodes"]
+			if b, is := e.Body.(record.Membership); is && strconv.Itoa(int(b.Port)) == port {
+				last = strings.Join(b.Nodes, ",")
 			}
 		}
 		return last == nodes

@@ -242,15 +242,16 @@ func TestTheHistoryBoundsEachChange(t *testing.T) {
 	g.awaitNodes("80", "node-1,node-2")
 	var fail, out record.Event
 	for _, e := range g.notes.events {
-		switch {
-		case e.Kind() == record.KindHealthCheck && e.Attrs["result"] == "fail" && fail.Kind() == "":
-			fail = e
-		case e.Kind() == record.KindMembership:
+		switch b := e.Body.(type) {
+		case record.HealthCheck:
+			if b.Result == "fail" && fail.Body == nil {
+				fail = e
+			}
+		case record.Membership:
 			out = e
 		}
 	}
-	from, err := time.ParseDuration(out.Attrs["fromNs"] + "ns")
-	g.must(err)
+	from := *out.Body.(record.Membership).From
 	if from > out.At || out.At-from > 100*time.Millisecond {
 		t.Errorf("the change lies between %s and %s", from, out.At)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -78,10 +77,9 @@ func (b *Balancer) recordHealth(service, node, target string, got answer, count 
 	if got.pass {
 		result = "pass"
 	}
-	b.cfg.Recorder.Event(record.Event{At: got.at, LegacyKind: record.KindHealthCheck, Node: node, Object: service,
+	b.cfg.Recorder.Event(record.Event{At: got.at, Node: node, Object: service,
 		Text: fmt.Sprintf("health check of %s on %s: %s (%s), %d in a row", service, node, result, got.status, count),
-		Attrs: map[string]string{"result": result, "status": got.status, "target": target,
-			"count": strconv.Itoa(count)}})
+		Body: record.HealthCheck{Result: result, Status: got.status, Target: target, Count: count}})
 }
 
 // change is when a table changed, and how.
@@ -122,17 +120,17 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 }
 
 func (b *Balancer) recordLine(s *service, l line, c change) {
-	attrs := map[string]string{"service": s.key, "address": s.addr.String(), "port": strconv.Itoa(int(l.port)),
-		"protocol": strings.ToLower(string(l.protocol)), "nodes": l.nodes, "all": l.all, "policy": b.cfg.Flows,
-		"seed": strconv.FormatUint(uint64(b.cfg.Seed), 10), "fromNs": strconv.FormatInt(int64(c.from), 10)}
+	body := record.Membership{Service: s.key, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
+		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), From: new(c.from), Reloaded: c.reloaded}
 	if b.path.judges() {
-		attrs["policy"], attrs["seed"] = "roundrobin", "" // HAProxy's default; not a function of the five-tuple
+		body.Policy, body.Seed = "roundrobin", nil // HAProxy's default; not a function of the five-tuple
 	}
-	if c.reloaded {
-		attrs["reloaded"] = "true"
-	}
-	b.cfg.Recorder.Event(record.Event{At: c.at, LegacyKind: record.KindMembership, Object: s.key, Attrs: attrs,
+	b.cfg.Recorder.Event(record.Event{At: c.at, Object: s.key, Body: body,
 		Text: fmt.Sprintf("%s at %s:%d goes to %s (of %s)", s.key, s.addr, l.port, orNone(l.nodes), orNone(l.all))})
+}
+
+func split(names string) []string {
+	return strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 }
 
 func names(nodes []node) string {

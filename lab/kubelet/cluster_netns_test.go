@@ -374,8 +374,8 @@ func (c *cluster) wantLife(pod string, want ...string) {
 	defer c.mu.Unlock()
 	var got, lines []string
 	for _, e := range c.events {
-		if e.Kind() == record.KindPod && e.Object == pod {
-			got = append(got, e.Attrs["state"])
+		if body, is := e.Body.(record.Pod); is && e.Object == pod {
+			got = append(got, body.State)
 			lines = append(lines, fmt.Sprintf("%8.3f %s", e.At.Seconds(), e.Text))
 		}
 	}

@@ -44,7 +44,8 @@ type bench struct {
 func (b *bench) Event(e record.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.events = append(b.events, fmt.Sprintf("%d %s %s", int(e.At.Seconds()), e.Attrs["pod"], e.Attrs["state"]))
+	body := e.Body.(record.Pod)
+	b.events = append(b.events, fmt.Sprintf("%d %s %s", int(e.At.Seconds()), body.Pod, body.State))
 }
 
 func (b *bench) Attempt(record.Attempt) {}

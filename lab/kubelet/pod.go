@@ -224,12 +224,12 @@ func (p *pod) after(d time.Duration, f func()) *time.Timer {
 // record adds an event of the pod's life to the history. It is called from several goroutines, and uses only what
 // stays as it is once containers run.
 func (p *pod) record(state, text string) {
-	attrs := map[string]string{"state": state, "pod": p.name, "node": p.k.name, "generation": p.generation}
+	body := record.Pod{State: state, Pod: p.name, Node: p.k.name, Generation: p.generation}
 	if p.addr.IsValid() {
-		attrs["ip"] = p.addr.String()
+		body.IP = p.addr.String()
 	}
-	p.k.Recorder.Event(record.Event{At: p.k.Now(), LegacyKind: record.KindPod, Node: p.k.name, Object: p.name,
-		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Attrs: attrs})
+	p.k.Recorder.Event(record.Event{At: p.k.Now(), Node: p.k.name, Object: p.name,
+		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Body: body})
 }
 
 // retireFinished takes the network away when no container will ever run again.

@@ -317,6 +317,6 @@ func (f *Fleet) Pid(node string) (int, error) {
 func (f *Fleet) record(node, state, text string) { f.recordOf(f.spec(node), node, state, text) }
 
 func (f *Fleet) recordOf(s Spec, node, state, text string) {
-	f.cfg.Recorder.Event(record.Event{At: f.cfg.Now(), LegacyKind: record.KindProxy, Node: node, Object: s.String(),
-		Text: text, Attrs: map[string]string{"state": state}})
+	f.cfg.Recorder.Event(record.Event{At: f.cfg.Now(), Node: node, Object: s.String(),
+		Text: text, Body: record.Proxy{State: state}})
 }

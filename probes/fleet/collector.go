@@ -54,7 +54,7 @@ type Config struct {
 	Record    record.Recorder
 	Now       func() time.Duration // the run's clock
 	Lane      probes.Lane          // of each worker, but for its id and name
-	Attrs     map[string]string    // what its declaration says besides, see record.KindLane
+	Service   string               // behind the lane, for its declaration; empty for none
 	Wanted    int                  // workers, at least 1
 	// FirstLane is the first of the run's lane numbers that workers take; all above it are theirs.
 	FirstLane uint16
@@ -386,14 +386,10 @@ func (c *Collector) declareLane(h *history, joined bool) {
 		lane.Name += "-" + strconv.Itoa(again)
 	}
 	e := lane.Event(h.declared)
-	maps.Copy(e.Attrs, c.cfg.Attrs)
-	e.Attrs["worker"], e.Attrs["workers"] = h.Name, strconv.Itoa(c.cfg.Wanted)
-	if h.Node != "" {
-		e.Attrs["node"] = h.Node
-	}
-	if joined {
-		e.Attrs["joined"] = "true"
-	}
+	body := e.Body.(record.Lane)
+	body.Service, body.Node, body.Joined = c.cfg.Service, h.Node, joined
+	body.Worker, body.Workers = h.Name, c.cfg.Wanted
+	e.Body = body
 	c.cfg.Record.Event(e)
 }
 

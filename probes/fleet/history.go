@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -110,9 +109,8 @@ func (h *history) missingRecord(every, end time.Duration) (record.Event, bool) {
 		to = h.replacedAt
 	}
 	from = min(max(from, 0), to)
-	return record.Event{At: end, LegacyKind: record.KindMissingRecord, Node: h.Node, Object: h.Name, Text: h.missingReason(),
-		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "fromNs": strconv.FormatInt(int64(from), 10),
-			"toNs": strconv.FormatInt(int64(to), 10), "seq": strconv.FormatUint(h.nextSeq, 10)}}, true
+	return record.Event{At: end, Node: h.Node, Object: h.Name, Text: h.missingReason(),
+		Body: record.MissingRecord{Lane: h.lane, From: from, To: to, Seq: h.nextSeq}}, true
 }
 
 // fate says what became of it.
@@ -139,9 +137,9 @@ func (h *history) clockEvent(at, bound time.Duration) (record.Event, bool) {
 		return record.Event{}, false
 	}
 	h.statedBound = bound + bound/8 // so that a bound that grows slowly is not told each time
-	return record.Event{At: at, LegacyKind: record.KindClockBound, Node: h.Node, Object: h.Name,
-		Text:  fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.statedBound)/1e6),
-		Attrs: map[string]string{"lane": strconv.Itoa(int(h.lane)), "boundNs": strconv.FormatInt(int64(h.statedBound), 10)}}, true
+	return record.Event{At: at, Node: h.Node, Object: h.Name,
+		Text: fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.statedBound)/1e6),
+		Body: record.ClockBound{Lane: h.lane, Bound: h.statedBound}}, true
 }
 
 // drift is how fast two clocks may part at most, as a share of the time: a kernel that follows NTP slews CLOCK_MONOTONIC by

@@ -1,9 +1,10 @@
 package fleet
 
 import (
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // A clock that stood still, as that of a machine that was suspended, is known for what it is: what was recorded before may be off by
@@ -45,8 +46,8 @@ func TestAGapBeginsBeforeWhatIsMissing(t *testing.T) {
 		h.clock.update(truly(own), truly(own), own)
 	}
 	e, told := h.missingRecord(100*time.Millisecond, truly(100*time.Second))
-	from, err := strconv.ParseInt(e.Attrs["fromNs"], 10, 64)
-	if missing := truly(500 * time.Millisecond); !told || err != nil || time.Duration(from) > missing || missing-time.Duration(from) > 200*time.Millisecond {
-		t.Errorf("the gap is told from %v on (%v), the first missing attempt was at %v", time.Duration(from), err, missing)
+	body, _ := e.Body.(record.MissingRecord)
+	if missing := truly(500 * time.Millisecond); !told || body.From > missing || missing-body.From > 200*time.Millisecond {
+		t.Errorf("the missing record is %+v, the first missing attempt was at %v", body, missing)
 	}
 }

@@ -165,13 +165,11 @@ func (w *world) Send(ctx context.Context, name string, r fleet.Request) ([]byte,
 func (w *world) Event(e record.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	lane, _ := strconv.ParseUint(e.Attrs["lane"], 10, 16)
-	switch e.Kind() {
-	case record.KindLane:
-		id, _ := strconv.ParseUint(e.Attrs["id"], 10, 16)
-		w.lanes[uint16(id)] = e.Attrs["worker"]
-	case record.KindMissingRecord:
-		w.gaps[uint16(lane)], _ = strconv.ParseUint(e.Attrs["seq"], 10, 64)
+	switch b := e.Body.(type) {
+	case record.Lane:
+		w.lanes[b.ID] = b.Worker
+	case record.MissingRecord:
+		w.gaps[b.Lane] = b.Seq
 	}
 	w.history.Event(e)
 }
@@ -230,7 +228,7 @@ func TestTwentyWorkersOfWhichTwoAreKilledAndOneIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	phase := func(name string) {
-		w.Event(record.Event{At: now(), LegacyKind: record.KindPhase, Object: name, Text: name})
+		w.Event(record.Event{At: now(), Object: name, Text: name, Body: record.Phase{}})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -259,24 +259,17 @@ type told struct {
 	gap             bool
 }
 
-func (s *sim) lanes(tb interface{ Fatal(...any) }) map[uint16]*told {
+func (s *sim) lanes() map[uint16]*told {
 	lanes := map[uint16]*told{}
-	number := func(e record.Event, key string) int64 {
-		n, err := strconv.ParseInt(e.Attrs[key], 10, 64)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return n
-	}
 	for _, e := range s.events {
-		switch e.Kind() {
-		case record.KindLane:
-			lanes[uint16(number(e, "id"))] = &told{}
-		case record.KindClockBound:
-			lanes[uint16(number(e, "lane"))].bound = time.Duration(number(e, "boundNs"))
-		case record.KindMissingRecord:
-			l := lanes[uint16(number(e, "lane"))]
-			l.from, l.to, l.seq, l.gap = time.Duration(number(e, "fromNs")), time.Duration(number(e, "toNs")), uint64(number(e, "seq")), true
+		switch b := e.Body.(type) {
+		case record.Lane:
+			lanes[b.ID] = &told{}
+		case record.ClockBound:
+			lanes[b.Lane].bound = b.Bound
+		case record.MissingRecord:
+			l := lanes[b.Lane]
+			l.from, l.to, l.seq, l.gap = b.From, b.To, b.Seq, true
 		}
 	}
 	return lanes
@@ -284,7 +277,7 @@ func (s *sim) lanes(tb interface{ Fatal(...any) }) map[uint16]*told {
 
 // wrong compares the record with what happened.
 func (s *sim) wrong() (all []string) {
-	lanes := s.lanes(s.rt)
+	lanes := s.lanes()
 	lane := map[string]uint16{}
 	for _, h := range s.collector.all {
 		lane[h.incarnation] = h.lane

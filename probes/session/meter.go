@@ -172,7 +172,7 @@ func (m *meter) tick(each func(Second)) {
 // stoodStill judges how long a second took.
 func checkTick(second time.Duration) (record.Event, bool) {
 	late := second - time.Second
-	return record.Event{LegacyKind: record.KindGuard, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
+	return record.Event{Body: record.Guard{}, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
 		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
 }
 
@@ -194,12 +194,12 @@ func (m *meter) start(l probes.Lane, at time.Duration) error {
 }
 
 func (m *meter) phase(name string) {
-	m.record.Event(record.Event{At: m.now(), LegacyKind: record.KindPhase, Object: name, Text: "phase " + name})
+	m.record.Event(record.Event{At: m.now(), Object: name, Text: "phase " + name, Body: record.Phase{}})
 }
 
 func (m *meter) step(name, state string) {
-	m.record.Event(record.Event{At: m.now(), LegacyKind: record.KindStep, Object: name, Text: name + ": " + state,
-		Attrs: map[string]string{"state": state}})
+	m.record.Event(record.Event{At: m.now(), Object: name, Text: name + ": " + state,
+		Body: record.Step{State: state}})
 }
 
 // sleep lets time pass up to an offset, and returns false when the context ended before, or when what is measured cannot

@@ -53,11 +53,13 @@ func flowMoves(r *Record) Finding {
 func (r *Record) disturbed(pod string, until time.Duration) bool {
 	scenario := false
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() == record.KindPhase && e.Object == "scenario":
-			scenario = true
-		case scenario && e.Kind() == record.KindPod && e.Attrs["pod"] == pod && e.At <= until && e.Attrs["state"] != "ready":
-			return true
+		switch b := e.Body.(type) {
+		case record.Phase:
+			scenario = scenario || e.Object == "scenario"
+		case record.Pod:
+			if scenario && b.Pod == pod && e.At <= until && b.State != "ready" {
+				return true
+			}
 		}
 	}
 	return false

@@ -2,7 +2,6 @@ package museum
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,11 +69,15 @@ func stoodStill(r *Record) Finding {
 // churned are the ends of the scenario's rollouts, and how often it churned.
 func (r *Record) churned() (rollouts []time.Duration, times int) {
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() == record.KindRollout && e.Attrs["state"] == "end":
-			rollouts = append(rollouts, e.At)
-		case e.Kind() == record.KindStep && e.Attrs["state"] == "end" && strings.HasPrefix(e.Object, "churn "):
-			times++
+		switch b := e.Body.(type) {
+		case record.Rollout:
+			if b.State == "end" {
+				rollouts = append(rollouts, e.At)
+			}
+		case record.Step:
+			if b.State == "end" && strings.HasPrefix(e.Object, "churn ") {
+				times++
+			}
 		}
 	}
 	return rollouts, times
@@ -83,9 +86,8 @@ func (r *Record) churned() (rollouts []time.Duration, times int) {
 // restarted is when the scenario restarted the proxy of a node, 0 for never, and for how long its log had had no line.
 func (r *Record) restarted(node string) (quiet, at time.Duration) {
 	for _, e := range r.Events {
-		if e.Kind() == record.KindLog && e.Node == node && e.Attrs["quietNs"] != "" {
-			ns, _ := strconv.ParseInt(e.Attrs["quietNs"], 10, 64)
-			quiet, at = time.Duration(ns), e.At
+		if b, is := e.Body.(record.Log); is && e.Node == node && b.Quiet != nil {
+			quiet, at = *b.Quiet, e.At
 		}
 	}
 	return quiet, at

@@ -64,16 +64,21 @@ func refusedEachMinute(r *Record) Finding {
 func (r *Record) flaps() (pods []string, watch time.Duration) {
 	unready, scenario := map[string]bool{}, false
 	for _, e := range r.Events {
-		switch pod := e.Attrs["pod"]; {
-		case e.Kind() == record.KindPhase && e.Object == "scenario":
-			scenario = true
-		case e.Kind() == record.KindStep && e.Object == "watch" && e.Attrs["state"] == "begin":
-			watch = e.At
-		case e.Kind() != record.KindPod || !scenario:
-		case e.Attrs["state"] == "unready":
-			unready[pod] = true
-		case e.Attrs["state"] == "ready" && unready[pod] && !slices.Contains(pods, pod):
-			pods = append(pods, pod)
+		switch b := e.Body.(type) {
+		case record.Phase:
+			scenario = scenario || e.Object == "scenario"
+		case record.Step:
+			if e.Object == "watch" && b.State == "begin" {
+				watch = e.At
+			}
+		case record.Pod:
+			switch {
+			case !scenario:
+			case b.State == "unready":
+				unready[b.Pod] = true
+			case b.State == "ready" && unready[b.Pod] && !slices.Contains(pods, b.Pod):
+				pods = append(pods, b.Pod)
+			}
 		}
 	}
 	return pods, watch

@@ -73,8 +73,9 @@ func ended(s *story, at int) *story { s.end = ms(at); return s }
 // gone is the story without the changes to that state in the scenario.
 func gone(s *story, state string) *story {
 	for i, e := range s.events {
-		if e.Kind() == record.KindPod && e.At > scenarioAt && e.Attrs["state"] == state {
-			s.events[i].Attrs["state"] = "started"
+		if b, is := e.Body.(record.Pod); is && e.At > scenarioAt && b.State == state {
+			b.State = "started"
+			s.events[i].Body = b
 		}
 	}
 	return s

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -108,50 +107,54 @@ func (r *Record) departures() []departure {
 	measured := map[string]bool{}
 	service := map[string]string{} // by pod
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() == record.KindLane && e.Attrs["control"] != "true":
-			measured[bare(e.Attrs["service"])] = true
-		case e.Kind() == record.KindEndpoint && e.Attrs["pod"] != "":
-			service[e.Attrs["pod"]] = bare(e.Attrs["service"])
+		switch b := e.Body.(type) {
+		case record.Lane:
+			if !b.Control {
+				measured[bare(b.Service)] = true
+			}
+		case record.Endpoint:
+			if b.Pod != "" {
+				service[b.Pod] = bare(b.Service)
+			}
 		}
 	}
 	type local struct{ service, node string }
 	ready := map[local][]string{}          // pods
-	balanced := map[string]string{}        // nodes by service, with commas
+	balanced := map[string][]string{}      // nodes by service
 	forget := func(at local, pod string) { // it is ready no more
 		ready[at] = slices.DeleteFunc(ready[at], func(p string) bool { return p == pod })
 	}
 	var found []departure
 	for _, e := range r.Events {
-		pod := e.Attrs["pod"]
-		at := local{service[pod], e.Node}
-		switch {
-		case e.Kind() == record.KindMembership:
-			found = leave(found, e)
-			balanced[bare(e.Attrs["service"])] = e.Attrs["nodes"]
-		case e.Kind() != record.KindPod:
-		case e.Attrs["state"] == "ready":
-			forget(at, pod)
-			ready[at] = append(ready[at], pod)
-		case e.Attrs["state"] == "terminating":
-			only := slices.Equal(ready[at], []string{pod})
-			if only && measured[at.service] && slices.Contains(strings.Split(balanced[at.service], ","), e.Node) {
-				found = append(found, departure{at: e.At, node: e.Node, service: at.service, pod: pod})
+		switch b := e.Body.(type) {
+		case record.Membership:
+			found = leave(found, e.At, b)
+			balanced[bare(b.Service)] = b.Nodes
+		case record.Pod:
+			at := local{service[b.Pod], e.Node}
+			switch b.State {
+			case "ready":
+				forget(at, b.Pod)
+				ready[at] = append(ready[at], b.Pod)
+			case "terminating":
+				only := slices.Equal(ready[at], []string{b.Pod})
+				if only && measured[at.service] && slices.Contains(balanced[at.service], e.Node) {
+					found = append(found, departure{at: e.At, node: e.Node, service: at.service, pod: b.Pod})
+				}
+				forget(at, b.Pod)
+			case "unready", "exited", "removed":
+				forget(at, b.Pod)
 			}
-			forget(at, pod)
-		case e.Attrs["state"] == "unready", e.Attrs["state"] == "exited", e.Attrs["state"] == "removed":
-			forget(at, pod)
 		}
 	}
 	return found
 }
 
 // leave notes with which departures a change of the balancer's table takes their node out.
-func leave(all []departure, change record.Event) []departure {
-	nodes := strings.Split(change.Attrs["nodes"], ",")
+func leave(all []departure, at time.Duration, change record.Membership) []departure {
 	for i, d := range all {
-		if d.left == 0 && d.service == bare(change.Attrs["service"]) && !slices.Contains(nodes, d.node) {
-			all[i].left = change.At
+		if d.left == 0 && d.service == bare(change.Service) && !slices.Contains(change.Nodes, d.node) {
+			all[i].left = at
 		}
 	}
 	return all

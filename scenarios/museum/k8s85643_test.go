@@ -3,7 +3,7 @@ package museum
 import (
 	"maps"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +67,9 @@ func TestK8s85643(t *testing.T) {
 // stays is a balancer that never leaves the node.
 func stays(s *story) *story {
 	for i, e := range s.events {
-		if e.Kind() == record.KindMembership && e.Attrs["nodes"] == "node-2" {
-			s.events[i].Attrs["nodes"] = "node-1,node-2"
+		if b, is := e.Body.(record.Membership); is && slices.Equal(b.Nodes, []string{"node-2"}) {
+			b.Nodes = []string{"node-1", "node-2"}
+			s.events[i].Body = b
 		}
 	}
 	return s
@@ -77,9 +78,9 @@ func stays(s *story) *story {
 // tableAt is a balancer that takes the old node out at another time.
 func tableAt(s *story, at time.Duration) *story {
 	for i, e := range s.events {
-		if e.Kind() == record.KindMembership && e.Attrs["nodes"] == "node-2" {
-			s.events[i].At = at
-			s.events[i].Attrs["fromNs"] = strconv.FormatInt(int64(at), 10)
+		if b, is := e.Body.(record.Membership); is && slices.Equal(b.Nodes, []string{"node-2"}) {
+			b.From = new(at)
+			s.events[i].At, s.events[i].Body = at, b
 		}
 	}
 	return s
@@ -114,11 +115,12 @@ func leftBefore(s *story) *story {
 func other() *story {
 	s := rolled()
 	for i, e := range s.events {
-		switch {
-		case e.Kind() == record.KindEndpoint:
-			s.events[i].Attrs["service"] = "other"
-		case e.Kind() == record.KindMembership:
-			s.balance(e.At, "other", netip.MustParseAddrPort("203.0.113.12:80"), strings.Split(e.Attrs["nodes"], ",")...)
+		switch b := e.Body.(type) {
+		case record.Endpoint:
+			b.Service = "other"
+			s.events[i].Body = b
+		case record.Membership:
+			s.balance(e.At, "other", netip.MustParseAddrPort("203.0.113.12:80"), b.Nodes...)
 		}
 	}
 	return s

@@ -57,11 +57,11 @@ func weightStaysZero(r *Record) Finding {
 func (r *Record) readyAgain(s step) bool {
 	var unready time.Duration
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() != record.KindPod || e.At < s.begin || e.At > s.end:
-		case e.Attrs["state"] == "unready":
+		switch pod, is := e.Body.(record.Pod); {
+		case !is || e.At < s.begin || e.At > s.end:
+		case pod.State == "unready":
 			unready = e.At
-		case e.Attrs["state"] == "ready" && unready > 0:
+		case pod.State == "ready" && unready > 0:
 			return true
 		}
 	}

@@ -29,11 +29,11 @@ type step struct {
 func (r *Record) steps(prefix string) (found []step) {
 	begun := map[string]time.Duration{}
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() != record.KindStep || !strings.HasPrefix(e.Object, prefix):
-		case e.Attrs["state"] == "begin":
+		switch b, is := e.Body.(record.Step); {
+		case !is || !strings.HasPrefix(e.Object, prefix):
+		case b.State == "begin":
 			begun[e.Object] = e.At
-		case e.Attrs["state"] == "end":
+		case b.State == "end":
 			found = append(found, step{e.Object, e.Node, begun[e.Object], e.At})
 		}
 	}

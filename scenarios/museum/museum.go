@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -87,16 +86,21 @@ func Open(h *record.History) (*Record, error) {
 // readAttempts finds the pods to which connections were open, and those that answered a flow of datagrams.
 func (r *Record) readAttempts(h *record.History) error {
 	r.Open = map[string]bool{}
-	long, sticky, scenario := map[string]bool{}, map[string]bool{}, r.Report.Run.Duration
+	long, sticky, scenario := map[uint16]bool{}, map[uint16]bool{}, r.Report.Run.Duration
 	for _, e := range r.Events {
-		switch {
-		case e.Kind() == record.KindLane && e.Attrs["control"] == "true":
-		case e.Kind() == record.KindLane && e.Attrs["protocol"] == "tcp-long":
-			long[e.Attrs["id"]] = true
-		case e.Kind() == record.KindLane && e.Attrs["protocol"] == "udp-sticky":
-			sticky[e.Attrs["id"]] = true
-		case e.Kind() == record.KindPhase && e.Object == "scenario":
-			scenario = e.At.Seconds()
+		switch b := e.Body.(type) {
+		case record.Lane:
+			switch {
+			case b.Control:
+			case b.Protocol == "tcp-long":
+				long[b.ID] = true
+			case b.Protocol == "udp-sticky":
+				sticky[b.ID] = true
+			}
+		case record.Phase:
+			if e.Object == "scenario" {
+				scenario = e.At.Seconds()
+			}
 		}
 	}
 	if len(long)+len(sticky) == 0 {
@@ -107,11 +111,10 @@ func (r *Record) readAttempts(h *record.History) error {
 		if err != nil {
 			return fmt.Errorf("reading the attempts: %w", err)
 		}
-		lane := strconv.Itoa(int(a.Lane))
-		if long[lane] && a.Class == record.OK && a.Start.Seconds() < scenario {
+		if long[a.Lane] && a.Class == record.OK && a.Start.Seconds() < scenario {
 			r.Open[a.Backend] = true
 		}
-		if sticky[lane] && a.Class == record.OK {
+		if sticky[a.Lane] && a.Class == record.OK {
 			if pod != "" && a.Backend != pod {
 				r.Moves = append(r.Moves, Move{a.Start, pod, a.Backend})
 			}

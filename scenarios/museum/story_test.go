@@ -47,11 +47,15 @@ var (
 )
 
 func (s *story) event(at time.Duration, kind record.Kind, node, object string, attrs ...string) {
-	e := record.Event{At: at, LegacyKind: kind, Node: node, Object: object, Text: object, Attrs: map[string]string{}}
+	words := map[string]string{}
 	for i := 0; i+1 < len(attrs); i += 2 {
-		e.Attrs[attrs[i]] = attrs[i+1]
+		words[attrs[i]] = attrs[i+1]
 	}
-	s.events = append(s.events, e)
+	body, err := record.ParseBody(kind, words)
+	if err != nil {
+		panic(err)
+	}
+	s.events = append(s.events, record.Event{At: at, Node: node, Object: object, Text: object, Body: body})
 }
 
 // pod tells a change in a pod's life, and in the endpoint that follows from it.
@@ -174,8 +178,8 @@ func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.
 func (s *story) node(source, target netip.AddrPort, at time.Duration) string {
 	var nodes []string
 	for _, e := range s.events {
-		if e.Kind() == record.KindMembership && e.At <= at && e.Attrs["address"] == target.Addr().String() {
-			nodes = strings.Split(e.Attrs["nodes"], ",")
+		if b, is := e.Body.(record.Membership); is && e.At <= at && b.Address == target.Addr() {
+			nodes = b.Nodes
 		}
 	}
 	return nodes[record.PickNode(source, target, 1, len(nodes))]

@@ -33,13 +33,13 @@ func events(h *record.History) []record.Event {
 // attempts are those of the measured lane.
 func attempts(h *record.History) []record.Attempt {
 	GinkgoHelper()
-	var lane string
+	var lane uint16
 	for _, e := range events(h) {
-		if e.Kind() == record.KindLane && e.Attrs["control"] != "true" {
-			lane = e.Attrs["id"]
+		if b, is := e.Body.(record.Lane); is && !b.Control {
+			lane = b.ID
 		}
 	}
-	Expect(lane).To(Equal("1"), "the measured lane is the first")
+	Expect(lane).To(BeEquivalentTo(1), "the measured lane is the first")
 	var all []record.Attempt
 	for a, err := range h.Attempts() {
 		Expect(err).NotTo(HaveOccurred())
@@ -55,19 +55,23 @@ func rolloutsOf(h *record.History) []seen {
 	var all []seen
 	var table []string
 	for _, e := range events(h) {
-		switch {
-		case e.Kind() == record.KindRollout && e.Attrs["state"] == "begin":
-			all = append(all, seen{from: e.At})
-		case e.Kind() == record.KindRollout && e.Attrs["state"] == "end":
-			all[len(all)-1].to = e.At
-		case e.Kind() == record.KindMembership && strings.HasSuffix(e.Attrs["service"], "web"):
-			nodes := strings.FieldsFunc(e.Attrs["nodes"], func(r rune) bool { return r == ',' })
+		switch b := e.Body.(type) {
+		case record.Rollout:
+			if b.State == "begin" {
+				all = append(all, seen{from: e.At})
+			} else {
+				all[len(all)-1].to = e.At
+			}
+		case record.Membership:
+			if !strings.HasSuffix(b.Service, "web") {
+				break
+			}
 			if len(all) > 0 {
 				r := &all[len(all)-1]
-				r.left = append(r.left, without(table, nodes)...)
-				r.entered = append(r.entered, without(nodes, table)...)
+				r.left = append(r.left, without(table, b.Nodes)...)
+				r.entered = append(r.entered, without(b.Nodes, table)...)
 			}
-			table = nodes
+			table = b.Nodes
 		}
 	}
 	for _, a := range attempts(h) {
@@ -124,12 +128,15 @@ func detection(h *record.History, node string, from float64) (began, ended float
 	GinkgoHelper()
 	for _, e := range events(h) {
 		at := e.At.Seconds()
-		if e.Kind() == record.KindEndpoint && e.Node == node && e.Attrs["service"] == "web" && e.Attrs["state"] == "serving-terminating" && at < from+0.5 {
-			began = at
-		}
-		if e.Kind() == record.KindMembership && strings.HasSuffix(e.Attrs["service"], "web") && at > from && ended == 0 &&
-			!slices.Contains(strings.Split(e.Attrs["nodes"], ","), node) {
-			ended = at
+		switch b := e.Body.(type) {
+		case record.Endpoint:
+			if e.Node == node && b.Service == "web" && b.State == "serving-terminating" && at < from+0.5 {
+				began = at
+			}
+		case record.Membership:
+			if strings.HasSuffix(b.Service, "web") && at > from && ended == 0 && !slices.Contains(b.Nodes, node) {
+				ended = at
+			}
 		}
 	}
 	return began, ended

@@ -230,8 +230,8 @@ func ended(history *record.History) (all []end) {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind() == record.KindPod && e.Attrs["state"] == "exited" && strings.HasPrefix(e.Attrs["pod"], "web-") {
-			all = append(all, end{e.Attrs["pod"], e.Attrs["node"], e.At.Seconds()})
+		if b, is := e.Body.(record.Pod); is && b.State == "exited" && strings.HasPrefix(b.Pod, "web-") {
+			all = append(all, end{b.Pod, b.Node, e.At.Seconds()})
 		}
 	}
 	return all

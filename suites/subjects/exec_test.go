@@ -81,7 +81,7 @@ func firstExit(history *record.History) float64 {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind() == record.KindPod && e.Attrs["state"] == "exited" {
+		if b, is := e.Body.(record.Pod); is && b.State == "exited" {
 			return e.At.Seconds()
 		}
 	}

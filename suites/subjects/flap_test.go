@@ -4,7 +4,6 @@ package subjects
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -63,11 +62,11 @@ func openToBothPods(name string) {
 	GinkgoHelper()
 	_, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
-	long, began := "", time.Duration(0)
+	long, began := 0, time.Duration(0)
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Kind() == record.KindLane && e.Attrs["protocol"] == "tcp-long" {
-			long = e.Attrs["id"]
+		if b, is := e.Body.(record.Lane); is && b.Protocol == "tcp-long" {
+			long = int(b.ID)
 		}
 		if e.Kind() == record.KindPhase && e.Object == "scenario" {
 			began = e.At
@@ -76,7 +75,7 @@ func openToBothPods(name string) {
 	open := map[string]map[string]bool{}
 	for a, err := range history.Attempts() {
 		Expect(err).NotTo(HaveOccurred())
-		if strconv.Itoa(int(a.Lane)) == long && a.Intended < began && a.Class == record.OK {
+		if int(a.Lane) == long && a.Intended < began && a.Class == record.OK {
 			if open[a.Backend] == nil {
 				open[a.Backend] = map[string]bool{}
 			}
