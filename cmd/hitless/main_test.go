@@ -49,7 +49,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"schema compare", 0, "hitless comparison, version 1"},
 		{"schema junit", 2, "compare, report"},
 		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
-		{"guest init", 2, "hitless calls it itself"},
+		{"guest init", 2, "only hitless calls it"},
 		{"build kube-proxy", 2, "NAME@VERSION"},
 		{"run restart --allow-disruption", 2, "--allow-disruption: only for live clusters"},
 		{"run restart --kubeconfig none --set proxy=kube-system/ds/kube-proxy", 2, "reading the kubeconfig none"},

@@ -69,7 +69,7 @@ func (o *Outcome) Close() error {
 }
 
 // QEMU is the program that boots the guest.
-const QEMU = "fakeQEMU-system-x86_64"
+const QEMU = "qemu-system-x86_64"
 
 // commandLine returns QEMU's arguments, which isolate the guest from outside input while it runs. docs/determinism.md
 // explains each switch.
@@ -110,7 +110,7 @@ func (b Boot) commandLine(dir string, restored bool) []string {
 func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	path, err := exec.LookPath(QEMU)
 	if err != nil {
-		return nil, fmt.Errorf("booting the guest: %s is not installed; run `apt-get install fakeQEMU-system-x86`", QEMU)
+		return nil, fmt.Errorf("booting the guest: %s is not installed; run `apt-get install qemu-system-x86`", QEMU)
 	}
 	image, err := cache.Hold(b.Initrd)
 	if err != nil {
