@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not the client's. Its value
-// is the address to listen on.
+// serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not counted. Its value is
+// the address to listen on.
 const serverVariable = "HITLESS_TEST_BACKEND"
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(realTimeVariable) != "" {
-		tellPolicies()
+		printPolicies()
 		return
 	}
 	if err := prepare(); err != nil {
@@ -44,23 +44,23 @@ func serveUntilInputEnds() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// answer is what a backend says.
+// answer returns the answer of a backend.
 func answer(pod, node string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Hitless-Pod: %s\r\nX-Hitless-Node: %s\r\n"+
 		"X-Hitless-Generation: abc\r\nContent-Length: %d\r\n\r\n%s", pod, node, len(pod), pod)
 }
 
-// serve answers one request per connection with the given bytes, and waits for the client to close.
+// serve sends the text to each connection after its request, and waits for the client to close.
 func serve(listener net.Listener, text string) {
-	behave(listener, func(c *net.TCPConn) {
+	serveOnce(listener, func(c *net.TCPConn) {
 		if _, err := io.WriteString(c, text); err == nil {
 			_, _ = io.Copy(io.Discard, c)
 		}
 	})
 }
 
-// behave reads a request from each connection and lets then do the rest.
-func behave(listener net.Listener, then func(c *net.TCPConn)) {
+// serveOnce reads one request from each connection and calls then.
+func serveOnce(listener net.Listener, then func(c *net.TCPConn)) {
 	for {
 		c, err := listener.Accept()
 		if err != nil {
@@ -75,7 +75,7 @@ func behave(listener net.Listener, then func(c *net.TCPConn)) {
 	}
 }
 
-// listen gives an address of the loopback device with a server behind it.
+// listen returns a loopback address with a server.
 func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,7 +87,7 @@ func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// backendProcess starts a backend in a process of its own, in the network namespace of the caller.
+// backendProcess starts a backend process in the caller's network namespace.
 func backendProcess(t testing.TB, address string) (netip.AddrPort, error) {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), serverVariable+"="+address)

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// BenchmarkVeth is BenchmarkLoopback through two veth pairs and a router that translates the address with nftables: the
-// shape of a real probe. The router's and most of the backend's work is done in the client's context, so the figures
-// are of the whole path.
+// BenchmarkVeth is BenchmarkLoopback through two veth pairs and a router that translates the address with nftables,
+// like a real probe. Most of the router's and the backend's work runs in the client's context, so the figures are of
+// the whole path.
 func BenchmarkVeth(b *testing.B) {
 	for _, rate := range []float64{1000, 5000} {
 		for _, end := range []string{CloseFIN, CloseRST} {
 			b.Run(fmt.Sprintf("rate=%v/close=%s", rate, end), func(b *testing.B) {
-				w := newWires(b)
+				w := newNetwork(b)
 				w.backend.must(b, func() error { _, err := backendProcess(b, "10.0.0.11:8080"); return err })
 				l := wiredLane(rate)
 				l.Close, l.DialDeadline = end, DefaultDialDeadline

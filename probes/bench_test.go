@@ -18,8 +18,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// BenchmarkLoopback measures the CPU that one connection costs the client (connect, request, answer, close over
-// loopback; the server is another process), and how late the starts are. b.N is the number of connections:
+// BenchmarkLoopback measures the client's CPU per connection (connect, request, answer, close over loopback; the server
+// is another process) and the lateness of starts. b.N is the number of connections:
 //
 //	go test -run '^$' -bench Loopback -benchtime 10000x ./probes
 func BenchmarkLoopback(b *testing.B) {
@@ -36,8 +36,8 @@ func BenchmarkLoopback(b *testing.B) {
 	}
 }
 
-// BenchmarkDialer is what BenchmarkLoopback is to be compared with: the same connections at the same rate, made in the
-// ordinary way, with a goroutine and a net.Dialer for each.
+// BenchmarkDialer is the baseline of BenchmarkLoopback: the same connections at the same rate, each with a goroutine
+// and a net.Dialer.
 func BenchmarkDialer(b *testing.B) {
 	for _, rate := range []float64{200, 1000, 5000} {
 		b.Run(fmt.Sprintf("rate=%v/close=%s", rate, CloseRST), func(b *testing.B) {
@@ -85,11 +85,11 @@ func dialOnce(b *testing.B, target string) {
 	}
 }
 
-// benchmarkLane makes b.N attempts with an engine in the network namespace of the caller.
+// benchmarkLane makes b.N attempts in the caller's network namespace.
 func benchmarkLane(b *testing.B, l Lane) error {
 	sink := newSink(io.Discard, func(error) {})
 	base := monotonic(b)
-	// The seed changes, so that the five-tuples are not those that the last benchmark left in TIME_WAIT.
+	// The seed changes, so that no five-tuple is in TIME_WAIT from the last benchmark.
 	engine, err := New(Config{Base: base, Seed: base, Record: sink.record, Flush: sink.flush})
 	if err != nil {
 		return err
@@ -113,13 +113,13 @@ func benchmarkLane(b *testing.B, l Lane) error {
 	return nil
 }
 
-// usage is what the process had used when a measurement began.
+// usage is the resource usage at the start of a measurement.
 type usage struct {
 	before unix.Rusage
 	procs  int
 }
 
-// measure begins a measurement with one processor, as the worker program has it.
+// measure starts a measurement with one processor, like the worker program.
 func measure(b *testing.B) *usage {
 	u := &usage{procs: runtime.GOMAXPROCS(1)}
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u.before) // fails only for bad arguments

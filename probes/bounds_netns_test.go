@@ -29,8 +29,8 @@ var (
 )
 
 // disturb puts the fault on from an offset on for a time, and returns the least and the most that it can have lasted.
-func (w *wires) disturb(base int64, from, length time.Duration, what fault) (least, most time.Duration, err error) {
-	began, ended, err := w.during(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
+func (w *network) injectFault(base int64, from, length time.Duration, what fault) (least, most time.Duration, err error) {
+	began, ended, err := w.withRules(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
 		chain := n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityMangle})
 		n.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: what})
@@ -40,7 +40,7 @@ func (w *wires) disturb(base int64, from, length time.Duration, what fault) (lea
 
 // during gives the router a table of rules from an offset on for a time, and returns between which offsets they began to
 // hold and between which they ended.
-func (w *wires) during(base int64, from, length time.Duration, lay func(*nftables.Conn, *nftables.Table)) (began, ended [2]time.Duration, err error) {
+func (w *network) withRules(base int64, from, length time.Duration, lay func(*nftables.Conn, *nftables.Table)) (began, ended [2]time.Duration, err error) {
 	c, err := newClock(base)
 	if err != nil {
 		return began, ended, err
@@ -106,7 +106,7 @@ func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *reports.Repo
 
 // Whatever the router does for a while, on every protocol there is one outage, of the class that it must have, and its
 // bounds hold the truth.
-func TestBoundsHoldTheTruth(t *testing.T) {
+func TestOutageBoundsContainTheFault(t *testing.T) {
 	for _, test := range []struct {
 		name, protocol string
 		what           fault
@@ -128,9 +128,9 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 	} {
 		t.Run(test.protocol+"/"+test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
-			w.serve(t, func(l net.Listener) { converse(l, func(c *net.TCPConn, _ int) bool { return say(c) }) })
-			w.serveDatagrams(t, "10.0.0.11:8080", identified("web-1"))
+			w := newNetwork(t)
+			w.serve(t, func(l net.Listener) { serveKeepAlive(l, func(c *net.TCPConn, _ int) bool { return writeAnswer(c) }) })
+			w.serveDatagrams(t, "10.0.0.11:8080", answerAs("web-1"))
 			base := monotonic(t)
 			l := wiredLane(100)
 			l.Protocol = test.protocol
@@ -147,7 +147,7 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 			}
 			done := make(chan lasted, 1)
 			go func() {
-				least, most, err := w.disturb(base, 303*time.Millisecond, length, test.what)
+				least, most, err := w.injectFault(base, 303*time.Millisecond, length, test.what)
 				done <- lasted{least, most, err}
 			}()
 			attempts := w.probe(t, base, 100*time.Millisecond, l, 130)

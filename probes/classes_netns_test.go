@@ -22,10 +22,12 @@ func wiredLane(rate float64) Lane {
 }
 
 // impatient is for lanes that are meant to reach their deadlines.
-func impatient(l *Lane) { l.DialDeadline, l.ReplyDeadline = 400*time.Millisecond, 400*time.Millisecond }
+func shortDeadlines(l *Lane) {
+	l.DialDeadline, l.ReplyDeadline = 400*time.Millisecond, 400*time.Millisecond
+}
 
 // probe makes attempts from the client's namespace.
-func (w *wires) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []record.Attempt {
+func (w *network) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []record.Attempt {
 	t.Helper()
 	var got []record.Attempt
 	w.client.must(t, func() (err error) { got, err = probeFrom(base, from, l, n); return err })
@@ -38,7 +40,7 @@ var afterConnect = []record.Class{record.OK, record.Delayed, record.Reset, recor
 // The outcome that each kind of trouble must be given, produced by a real kernel.
 func TestOutcomes(t *testing.T) {
 	web := func(l net.Listener) { serve(l, answer("web-1", "node-1")) }
-	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { behave(l, then) } }
+	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { serveOnce(l, then) } }
 	chain := func(rule string) string {
 		return translate + "chain forward { type filter hook forward priority filter; " + rule + "; }"
 	}
@@ -71,16 +73,16 @@ func TestOutcomes(t *testing.T) {
 			class: record.Unreachable, detail: "icmp 3/13", offender: router},
 		{name: "unreachable: the router has no route", server: web, change: func(l *Lane) { l.Target = netip.MustParseAddrPort("192.0.2.1:80") },
 			class: record.Unreachable, detail: "icmp 3/0", offender: router},
-		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: record.ConnectTimeout},
+		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: shortDeadlines, class: record.ConnectTimeout},
 		{name: "reset: by the backend", server: do(func(c *net.TCPConn) { _ = c.SetLinger(0) }), class: record.Reset, detail: "ECONNRESET"},
 		{name: "reset: by a rule", server: web, rules: chain("tcp dport 8080 tcp flags & psh != 0 reject with tcp reset"),
 			class: record.Reset, detail: "ECONNRESET"},
 		{name: "closed", server: do(func(*net.TCPConn) {}), class: record.Closed, detail: DetailEnd},
 		{name: "reply-timeout: the backend is silent", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
-			change: impatient, class: record.ReplyTimeout},
-		{name: "reply-timeout: data are dropped", server: web, rules: chain("tcp flags & psh != 0 drop"), change: impatient, class: record.ReplyTimeout},
+			change: shortDeadlines, class: record.ReplyTimeout},
+		{name: "reply-timeout: data are dropped", server: web, rules: chain("tcp flags & psh != 0 drop"), change: shortDeadlines, class: record.ReplyTimeout},
 		{name: "reply-timeout: icmp does not end an established connection", server: web,
-			rules: chain("tcp dport 8080 tcp flags & psh != 0 reject"), change: impatient, class: record.ReplyTimeout},
+			rules: chain("tcp dport 8080 tcp flags & psh != 0 reject"), change: shortDeadlines, class: record.ReplyTimeout},
 		{name: "misrouted: another Service's pod", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) },
 			class: record.Misrouted, detail: DetailBackend},
 		{name: "probe: no address", server: web, change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("10.201.0.0/16") },
@@ -88,7 +90,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
+			w := newNetwork(t)
 			if test.server != nil {
 				w.serve(t, test.server)
 			}
@@ -119,8 +121,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestNoRouteIsTheProbesOwnFault(t *testing.T) {
-	alone := newSpace(t, "alone")
+func TestNoRouteHasClassProbe(t *testing.T) {
+	alone := newTestNamespace(t, "alone")
 	l := wiredLane(50)
 	l.SourcePrefix = netip.Prefix{}
 	var got []record.Attempt
@@ -137,10 +139,10 @@ func TestNoRouteIsTheProbesOwnFault(t *testing.T) {
 
 // While the target is silent, attempts pile up to the cap; those beyond are the probe's.
 func TestInFlightCap(t *testing.T) {
-	w := newWires(t)
+	w := newNetwork(t)
 	w.router.nft(t, "chain raw { type filter hook prerouting priority raw; policy drop; }")
 	l := wiredLane(200)
-	impatient(&l)
+	shortDeadlines(&l)
 	l.InFlight = 5
 	classes := map[record.Class]int{}
 	for _, a := range w.probe(t, monotonic(t), 10*time.Millisecond, l, 20) {
@@ -163,11 +165,11 @@ func TestReuse(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
+			w := newNetwork(t)
 			w.client.sysctl(t, "net.ipv4.tcp_timestamps", test.timestamps)
 			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 			l := wiredLane(20)
-			impatient(&l)
+			shortDeadlines(&l)
 			l.Policy, l.Close, l.SourcePrefix = "reuse:1s", test.close, netip.Prefix{}
 			if test.prefix != "" {
 				l.SourcePrefix = netip.MustParsePrefix(test.prefix)
@@ -191,7 +193,7 @@ func TestReuse(t *testing.T) {
 }
 
 func TestSourcesComeFromThePrefix(t *testing.T) {
-	w := newWires(t)
+	w := newNetwork(t)
 	w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 	l := wiredLane(1000)
 	seen := map[netip.AddrPort]bool{}
@@ -204,7 +206,7 @@ func TestSourcesComeFromThePrefix(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
-	alone := newSpace(t, "alone")
+	alone := newTestNamespace(t, "alone")
 	var got []record.Attempt
 	alone.must(t, func() error {
 		listener, err := net.Listen("tcp", "[::1]:0")
@@ -230,9 +232,9 @@ func TestIPv6(t *testing.T) {
 
 // blackout makes the router drop everything from an offset on for a time, and returns between which offsets it began and
 // between which it ended. The drop comes before connection tracking.
-func (w *wires) blackout(base int64, from, length time.Duration) (began, ended [2]time.Duration, err error) {
+func (w *network) blackout(base int64, from, length time.Duration) (began, ended [2]time.Duration, err error) {
 	drop := nftables.ChainPolicyDrop
-	return w.during(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
+	return w.withRules(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
 		n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Policy: &drop})
 	})
@@ -252,14 +254,14 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 		"lost, from one source": {ProtocolUDPSticky, 500 * time.Millisecond, record.ReplyTimeout, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWires(t)
+			w := newNetwork(t)
 			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 			base := monotonic(t)
 			l := wiredLane(200)
 			l.Protocol, l.DialDeadline = test.protocol, test.deadline
 			if l.overUDP() {
 				l.ReplyDeadline = test.deadline
-				w.serveDatagrams(t, "10.0.0.11:8080", identified("web-1"))
+				w.serveDatagrams(t, "10.0.0.11:8080", answerAs("web-1"))
 			}
 			var began, ended [2]time.Duration
 			faulted := make(chan error, 1)
@@ -304,9 +306,9 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 // A connection that meets the rest of an earlier one from the same address and port is sent again at once, and was never lost.
 // Without timestamps, and with more data in the earlier one than its sequence numbers would have passed by themselves, the
 // server cannot take the new SYN for a new one (RFC 6191), as it cannot when a proxy has put another client's connection there.
-func TestAServerThatRemembers(t *testing.T) {
+func TestServerInTimeWaitIsNotALoss(t *testing.T) {
 	const much = 64 << 20 // bytes; at 64 ns each, the clock of sequence numbers takes 4.3 s for them
-	w := newWires(t)
+	w := newNetwork(t)
 	w.client.sysctl(t, "net.ipv4.tcp_timestamps", "0")
 	w.serve(t, func(l net.Listener) {
 		if c, err := l.Accept(); err == nil {

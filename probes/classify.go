@@ -10,8 +10,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The details that the engine itself gives to attempts; the others are errno names ("ECONNRESET"), ICMP codes
-// ("icmp 3/3"), and the faults of parseReply.
+// Details that the engine itself gives to attempts. Others are errno names ("ECONNRESET"), ICMP codes ("icmp 3/3") and
+// the faults of parseReply.
 const (
 	DetailInFlight     = "in-flight cap reached"
 	DetailLate         = "not started: too late"
@@ -20,19 +20,19 @@ const (
 	DetailBackend      = "backend not allowed"
 	DetailNoIdentity   = "no identity in the answer"
 	DetailSlow         = "answer after the threshold"
-	DetailRemembered   = "server remembered an earlier connection" // of the same five-tuple, see synLost; good all the same
+	DetailRemembered   = "server remembered an earlier connection" // of the same five-tuple, see synLost; the attempt is ok
 	DetailEnd          = "end of stream"
 	DetailFull         = "requests not taken any more"
-	DetailRetried      = "a client would have sent it again in silence" // http-reuse: the kept connection had died
+	DetailRetried      = "a client would have sent it again in silence" // http-reuse: the idle connection had failed
 	DetailOtherAttempt = "answer to another attempt"
-	DetailDuplicate    = "after a second answer to an earlier attempt" // udp-sticky, of an attempt that is good itself
+	DetailDuplicate    = "after a second answer to an earlier attempt" // udp-sticky; the attempt itself is ok
 	DetailTooLate      = "after an answer to an earlier attempt that was given up"
 )
 
 // icmp is an ICMP error that the kernel queued for a socket (struct sock_extended_err, include/uapi/linux/errqueue.h).
 type icmp struct {
 	errno     unix.Errno
-	origin    uint8 // unix.SO_EE_ORIGIN_ICMP or unix.SO_EE_ORIGIN_ICMP6; anything else means that there was none
+	origin    uint8 // unix.SO_EE_ORIGIN_ICMP or unix.SO_EE_ORIGIN_ICMP6; other values mean no ICMP error
 	typ, code uint8 // ICMP type and code
 	offender  netip.Addr
 }
@@ -41,7 +41,8 @@ func (e icmp) present() bool {
 	return e.origin == unix.SO_EE_ORIGIN_ICMP || e.origin == unix.SO_EE_ORIGIN_ICMP6
 }
 
-// portUnreachable is what `reject` in iptables and nftables sends, for IPv4 (RFC 792) and IPv6 (RFC 4443).
+// portUnreachable reports whether the error is the one that `reject` in iptables and nftables sends, for IPv4 (RFC 792)
+// and IPv6 (RFC 4443).
 func (e icmp) portUnreachable() bool {
 	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
 		return e.typ == 1 && e.code == 4
@@ -56,8 +57,8 @@ func (e icmp) String() string {
 	return fmt.Sprintf("icmp %d/%d", e.typ, e.code)
 }
 
-// parseError reads the control message of an error queue: the error, then the offender's socket address
-// (SO_EE_OFFENDER, ip(7)). Short or foreign data give an error without origin.
+// parseError parses the control message of an error queue: the error, then the offender's socket address
+// (SO_EE_OFFENDER, ip(7)). Short or unknown data give an error without origin.
 func parseError(data []byte) icmp {
 	const size = 16 // of struct sock_extended_err
 	if len(data) < size {
@@ -77,9 +78,9 @@ func parseError(data []byte) icmp {
 	return e
 }
 
-// classifyDial names a connection that was not established: by the ICMP error if there is one, else by the errno.
-// A REJECT rule and a host without listener give the very same errno; only the error queue tells them apart.
-// Whatever else fails without anything from the network is the probe's own fault (no port, no descriptor, no route).
+// classifyDial classifies a connection that was not established: by the ICMP error if there is one, else by the errno.
+// A REJECT rule and a host without listener give the same errno; only the error queue tells them apart. Errors without
+// a packet from the network are the probe's own (no port, no descriptor, no route).
 func classifyDial(errno unix.Errno, queued icmp) (record.Class, string) {
 	switch {
 	case queued.portUnreachable():
@@ -92,16 +93,16 @@ func classifyDial(errno unix.Errno, queued icmp) (record.Class, string) {
 		return record.Refused, ""
 	case unix.ETIMEDOUT: // the kernel gave up on its SYNs before the deadline did
 		return record.ConnectTimeout, unix.ErrnoName(errno)
-	case unix.ECONNRESET, unix.EPIPE: // tcp_reset() gives these only beyond SYN_SENT: it was established, unseen by us
+	case unix.ECONNRESET, unix.EPIPE: // tcp_reset() gives these only beyond SYN_SENT: the connection was established
 		return classifyStream(errno)
 	}
 	return record.Probe, errnoName(errno)
 }
 
-// classifyStream names an established connection that failed before its answer was complete.
+// classifyStream classifies an established connection that failed before its answer was complete.
 func classifyStream(errno unix.Errno) (record.Class, string) {
 	switch errno {
-	case unix.EPIPE: // a FIN, and then a RST (tcp_reset() in CLOSE_WAIT)
+	case unix.EPIPE: // a FIN, then a RST (tcp_reset() in CLOSE_WAIT)
 		return record.Closed, unix.ErrnoName(errno)
 	case unix.ETIMEDOUT:
 		return record.ReplyTimeout, unix.ErrnoName(errno)

@@ -15,12 +15,12 @@ import (
 // WorkerName is the name of the worker's (hidden) subcommand.
 const WorkerName = "probe-worker"
 
-// Command is the probe worker as a program: orders on standard input, attempts on standard output.
+// Command returns the probe worker as a command: orders on standard input, attempts on standard output.
 func Command() *cobra.Command {
 	var fifo, short bool
 	c := &cobra.Command{
 		Use:    WorkerName,
-		Short:  "probe as ordered on standard input, write attempts to standard output",
+		Short:  "run lanes by orders on standard input, write attempts to standard output",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -34,19 +34,19 @@ func Command() *cobra.Command {
 					return err
 				}
 			}
-			// The engine is one goroutine; a second processor would only make the scheduler look for work in vain.
+			// The engine is one goroutine: with more processors the scheduler would search for work in vain.
 			runtime.GOMAXPROCS(1)
 			return Work(c.Context(), c.InOrStdin(), c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&fifo, "fifo", false, "run in the real-time scheduling class SCHED_FIFO (needs CAP_SYS_NICE)")
-	c.Flags().BoolVar(&short, "short-turns", false, "ask the scheduler for short turns, which come sooner (Linux 6.12)")
+	c.Flags().BoolVar(&short, "short-turns", false, "request short time slices, which are scheduled sooner (Linux 6.12)")
 	return c
 }
 
-// RealTime puts every thread of this process into the scheduling class SCHED_FIFO with the lowest priority, which
-// keeps everything that is not real-time from delaying the start of attempts. Threads that start later inherit it.
-// Use it in the lab's VM; on a host, a busy engine would keep ordinary programs from running.
+// RealTime sets the scheduling class SCHED_FIFO with the lowest priority for every thread of this process, so that
+// ordinary processes do not delay attempts. Later threads inherit it. It is for the lab's VM: on a host, a busy engine
+// would starve ordinary programs.
 func RealTime() error {
 	err := setThreads(unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, func(now *unix.SchedAttr) bool { return now.Policy == unix.SCHED_FIFO })
 	if err != nil {
@@ -55,11 +55,11 @@ func RealTime() error {
 	return nil
 }
 
-// shortTurn is the shortest turn that Linux grants (SCHED_OTHER's sched_runtime in sched_setattr(2), since 6.12).
+// shortTimeSlice is the shortest time slice of Linux (SCHED_OTHER's sched_runtime in sched_setattr(2), since 6.12).
 const shortTimeSlice = 100 * time.Microsecond
 
-// ShortTurns asks for the shortest turns of the ordinary scheduling class for every thread of this process: whoever asks
-// for less comes sooner. It needs no privilege, and does nothing on kernels before 6.12.
+// ShortTimeSlices requests the shortest time slice of the ordinary scheduling class for every thread of this process:
+// shorter slices are scheduled sooner. It needs no privilege and has no effect on kernels before 6.12.
 func ShortTimeSlices() error {
 	var self unix.SchedAttr
 	if now, err := unix.SchedGetAttr(0, 0); err == nil {
@@ -67,26 +67,26 @@ func ShortTimeSlices() error {
 	}
 	err := setThreads(self, func(now *unix.SchedAttr) bool { return now.Runtime == 0 || now.Runtime == self.Runtime })
 	if err != nil {
-		return fmt.Errorf("asking for short turns: %w", err)
+		return fmt.Errorf("requesting short time slices: %w", err)
 	}
 	return nil
 }
 
-// setThreads gives every thread of this process the attributes, until all have them.
-func setThreads(attr unix.SchedAttr, has func(now *unix.SchedAttr) bool) error {
-	const rounds = 10 // a thread may have started a thread while we looked; soon all of them are ours
+// setThreads sets the attributes of every thread of this process, until all match.
+func setThreads(attr unix.SchedAttr, matches func(now *unix.SchedAttr) bool) error {
+	const rounds = 10 // a thread may start another during a round; it inherits the attributes once its parent has them
 	attr.Size = unix.SizeofSchedAttr
 	for range rounds {
-		changed, err := setThreadsOnce(attr, has)
+		changed, err := setThreadsOnce(attr, matches)
 		if err != nil || changed == 0 {
 			return err
 		}
 	}
-	return fmt.Errorf("threads without it still appear after %d rounds", rounds)
+	return fmt.Errorf("threads without these attributes still appear after %d rounds", rounds)
 }
 
-// setThreadsOnce returns how many threads it had to change.
-func setThreadsOnce(attr unix.SchedAttr, has func(now *unix.SchedAttr) bool) (int, error) {
+// setThreadsOnce returns the number of threads that it changed.
+func setThreadsOnce(attr unix.SchedAttr, matches func(now *unix.SchedAttr) bool) (int, error) {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of this process: %w (is /proc mounted?)", err)
@@ -98,7 +98,7 @@ func setThreadsOnce(attr unix.SchedAttr, has func(now *unix.SchedAttr) bool) (in
 			continue
 		}
 		now, err := unix.SchedGetAttr(tid, 0)
-		if err == unix.ESRCH || (err == nil && has(now)) {
+		if err == unix.ESRCH || (err == nil && matches(now)) {
 			continue
 		}
 		if err := unix.SchedSetAttr(tid, &attr, 0); err == unix.ESRCH {

@@ -16,7 +16,7 @@ import (
 // realTimeVariable makes the test binary call RealTime and print the scheduling policy of each of its threads.
 const realTimeVariable = "HITLESS_TEST_REAL_TIME"
 
-func tellPolicies() {
+func printPolicies() {
 	hold := make(chan struct{})
 	var threads sync.WaitGroup
 	thread := func() {

@@ -34,27 +34,27 @@ func probeTogether(base int64, from, length time.Duration, lanes ...Lane) (got [
 
 // The same loss for a client of the Service, whose fault it is once the proxy's and once the backend's: the lane to the pod's
 // own address, past the translation, tells which.
-func TestALaneToThePodTellsWhoseLossItIs(t *testing.T) {
+func TestDirectLaneSeparatesProxyFromBackend(t *testing.T) {
 	const drop = " prerouting priority raw; "
 	for _, test := range []struct {
 		name string
-		lose func(t *testing.T, w *wires)
+		lose func(t *testing.T, w *network)
 		says string
 	}{
-		{"the proxy drops what goes to the Service", func(t *testing.T, w *wires) {
+		{"the proxy drops what goes to the Service", func(t *testing.T, w *network) {
 			w.router.nft(t, translate+"chain raw { type filter hook"+drop+"ip daddr 203.0.113.10 drop; }")
 		}, "answered at its own address all the while: the loss is the proxy's, or the way's to it"},
-		{"the backend drops everything", func(t *testing.T, w *wires) {
+		{"the backend drops everything", func(t *testing.T, w *network) {
 			w.backend.nft(t, "chain raw { type filter hook"+drop+"tcp dport 8080 drop; }")
 		}, "the loss is the backend's or the network's, not the proxy's"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
+			w := newNetwork(t)
 			w.serve(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 			base := monotonic(t)
 			service := wiredLane(20)
-			impatient(&service)
+			shortDeadlines(&service)
 			service.Name = "vip"
 			pod := service
 			pod.ID, pod.Name, pod.Target, pod.Control, pod.Role = 2, "pod-web-1", netip.MustParseAddrPort("10.0.0.11:8080"), true, record.RolePod

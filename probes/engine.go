@@ -1,15 +1,15 @@
-// Package probes opens connections on a fixed schedule and says what became of each: the open-loop probe engine, its
-// lanes, the classification of failures, and the worker program that runs the engine inside a client's namespace.
+// Package probes is the open-loop probe engine: it opens connections on a fixed schedule and classifies the outcome of
+// each. It has the lanes, the classification of failures, the guards, and the worker that runs the engine in a client's
+// network namespace.
 //
-// Open loop means that attempt k of a lane is intended at the lane's start + k/rate, whatever happened to the attempts
-// before it, and that its outcome is charged to that instant. A closed loop reports the same one-second outage as 8 or
-// as 92,000 failures, depending on how the failure looks; only a fixed rate makes "dropped connections per second" a
-// property of the system. Nothing in this package retries, reconnects or swallows an error: every sequence number of a
-// lane is recorded exactly once, and what the engine could not try is recorded too, as class probe.
+// Open loop means that attempt k of a lane is scheduled at the lane's start + k/rate, independent of earlier attempts,
+// and that its outcome is charged to that time. A closed loop reports the same one-second outage as 8 or as 92,000
+// failures, depending on the kind of failure. With a fixed rate, dropped connections per second are a property of the
+// system. Nothing in this package retries, reconnects or hides an error: each sequence number of a lane is recorded
+// exactly once, and an attempt that the engine could not make is recorded with class probe.
 //
-// What the classes mean is said in one place, record.Class. This package is not for judging: it computes no outages
-// and no verdicts, and it is not a load generator; it stops adding load where its budgets end. It runs on Linux only,
-// since the classes rest on Linux's error queue and TCP_INFO.
+// record.Class defines the classes. This package computes no outages and no verdicts, and it is not a load generator.
+// It runs on Linux only, since the classes rest on Linux's error queue and TCP_INFO.
 package probes
 
 import (
@@ -26,53 +26,54 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// FlushAfter is the longest that a recorded attempt waits until Config.Flush is called.
+// FlushAfter is the longest time from recording an attempt to the call of Config.Flush.
 const FlushAfter = 100 * time.Millisecond
 
-// lateLimit is the lateness beyond which an attempt is not started but recorded as class probe, for lanes whose gap is
-// shorter. An outcome charged to an instant so far from what happened would be wrong, and starting what a long stall
-// left undone would be a burst that no schedule intended. Lateness below it is recorded, and judged by the reports.
+// lateLimit is the lateness beyond which an attempt is not started but recorded with class probe, for lanes with a
+// shorter interval. A later start would charge the outcome to a wrong time, and a backlog would be a burst that is not
+// in the schedule. Smaller lateness is recorded, and judged by the analysis.
 const lateLimit = 250 * time.Millisecond
 
-// Config is what an engine is made with.
+// Config configures an engine.
 type Config struct {
-	Base   int64                // CLOCK_MONOTONIC nanoseconds of the start of the run; all offsets count from it
-	Seed   int64                // decides the walk of the five-tuples; engines that share a source prefix need different ones
-	Record func(record.Attempt) // takes each attempt when its outcome is known, from the engine's goroutine; must not block
-	// Flush, if set, is called from the engine's goroutine when something was recorded: at most FlushAfter later, and
-	// at once when the engine will sleep longer than that, so that flushing never costs a wake-up of its own.
+	Base   int64                // CLOCK_MONOTONIC nanoseconds of the start of the run; the origin of all offsets
+	Seed   int64                // of the walks over five-tuples; engines that share a source prefix need different seeds
+	Record func(record.Attempt) // called with each attempt once its outcome is known, in the engine's goroutine; must not block
+	// Flush, if set, is called in the engine's goroutine after something was recorded: at most FlushAfter later, and at
+	// once before a longer sleep, so that flushing never needs a wake-up of its own.
 	Flush func()
 }
 
-// Engine runs lanes. Make it with New, run it with Run, in one goroutine and within the network namespace that the
-// probes belong to; the other methods may be called from anywhere.
+// Engine runs lanes. Run must be called in one goroutine, in the network namespace of the probes. All other methods are
+// safe for concurrent use.
 type Engine struct {
 	config    Config
 	host      host
-	protocols map[string]protocol // by the word of Lane.Protocol
+	protocols map[string]protocol // by Lane.Protocol
 
-	lanes       []*lane // in order of their ids
+	lanes       []*lane // sorted by id
 	walks       map[sourceRange]*walk
-	flights     []*flight     // every one ever made, by its token
-	laneSockets []laneSocket  // sockets that outlive attempts, by firstHeld less their token
-	idle        []*flight     // those not in use
-	pending     time.Duration // when the oldest record that is not flushed was made; never for none
+	flights     []*flight     // all flights, by token
+	laneSockets []laneSocket  // sockets that outlive attempts, by firstLaneToken - token
+	idle        []*flight     // unused flights
+	pending     time.Duration // time of the oldest record that is not flushed; never for none
 	lateLimit   time.Duration
 	closed      bool
 
 	mu       sync.Mutex
 	commands []func(now time.Duration)
-	usedIDs  map[uint16]bool // ids ever started
+	usedIDs  map[uint16]bool // ids of all lanes so far
 	started  []Lane
-	stats    []*LaneStats // in order of starting
+	stats    []*LaneStats // in the order of Start
 	closing  bool
 	done     bool
 }
 
-// host is what the engine needs of the machine: the time, and a way to wait. Tests replace it.
+// host is the clock and the poller of the engine. Tests replace it.
 type host interface {
 	now() time.Duration
-	// wait returns what happened to flights, at the latest at the instant until, and whether that is all that happened.
+	// wait returns the events of sockets, at the latest at the given time. all is false when more events may be
+	// pending.
 	wait(until time.Duration) (events []unix.EpollEvent, all bool, err error)
 	wake()
 	close()
@@ -81,28 +82,28 @@ type host interface {
 // protocol makes the attempts of the lanes that name it. Each method either ends the attempt with Engine.finish or
 // leaves it in flight.
 type protocol interface {
-	start(f *flight) // begins with Engine.tuple where it needs a new five-tuple
+	start(f *flight) // calls Engine.drawTuple if it needs a new five-tuple
 	ready(f *flight, events uint32)
 	expire(f *flight)  // the flight's deadline has passed
-	cancel(f *flight)  // lets go of what the flight holds; the engine ends it
-	closeLane(n *lane) // lets go of what the lane holds beyond its attempts: none is left
+	cancel(f *flight)  // closes the flight's socket; the engine ends the flight
+	closeLane(n *lane) // closes the lane's own sockets, after the last attempt
 }
 
-// socket is one that outlives attempts; it gets its events itself.
+// laneSocket is a socket that outlives attempts. It gets its own events.
 type laneSocket interface {
 	ready(generation int32, events uint32)
 }
 
-// firstHeld is the token of the first socket that outlives attempts; the next ones count down from it.
+// firstLaneToken is the token of the first socket that outlives attempts; later sockets count down from it.
 const firstLaneToken = tokenWake - 1
 
-// hold gives a token to a socket that outlives attempts. The token is its own until the engine ends.
+// register gives a token to a socket that outlives attempts. Tokens are not reused.
 func (e *Engine) register(s laneSocket) int32 {
 	e.laneSockets = append(e.laneSockets, s)
 	return int32(firstLaneToken - (len(e.laneSockets) - 1))
 }
 
-// New makes an engine. Its Run must be called, which lets go of what it holds when it returns.
+// New returns an engine. The caller must call Run, which releases the engine's resources.
 func New(config Config) (*Engine, error) {
 	c, err := newClock(config.Base)
 	if err != nil {
@@ -125,11 +126,11 @@ func newEngine(config Config, h host) *Engine {
 		walks: map[sourceRange]*walk{}}
 }
 
-// Now returns the offset of this instant from the start of the run.
+// Now returns the offset of the current time from the start of the run.
 func (e *Engine) Now() time.Duration { return e.host.now() }
 
-// Start begins a lane: its attempt 0 is intended at the offset at. Attempts that are already overdue by more than the
-// engine tolerates are recorded as class probe. An id can be used once.
+// Start begins a lane: its attempt 0 is scheduled at the offset at. Attempts that are already too late are recorded
+// with class probe. An id can be used once in a run.
 func (e *Engine) Start(l Lane, at time.Duration) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 	})
 }
 
-// overlap refuses prefixes that share some addresses but not all: their walks do not know of each other.
+// checkOverlap rejects prefixes that overlap without being equal: their walks could draw the same five-tuple.
 func (e *Engine) checkOverlap(l Lane) error {
 	for _, other := range e.started {
 		if l.SourcePrefix.Overlaps(other.SourcePrefix) && l.SourcePrefix.Masked() != other.SourcePrefix.Masked() {
@@ -172,7 +173,7 @@ func (e *Engine) checkOverlap(l Lane) error {
 	return nil
 }
 
-// Stop ends a lane: attempts intended at or after the offset at do not happen. What has started by then goes on.
+// Stop ends a lane: attempts scheduled at or after the offset at are not made. Attempts in flight continue.
 func (e *Engine) Stop(id uint16, at time.Duration) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +183,7 @@ func (e *Engine) Stop(id uint16, at time.Duration) error {
 	return e.command(func(time.Duration) { e.endLane(id, at) })
 }
 
-// Close stops all lanes now; Run returns once the attempts in flight have ended, each by its deadline at the latest.
+// Close stops all lanes now. Run returns once the attempts in flight have ended, at the latest at their deadlines.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -190,12 +191,12 @@ func (e *Engine) Close() {
 		return
 	}
 	e.closing = true
-	_ = e.command(func(now time.Duration) { e.closed = true; e.endAllLanes(now) }) // cannot fail: not done
+	_ = e.command(func(now time.Duration) { e.closed = true; e.endAllLanes(now) }) // no error: the engine is not done
 }
 
 var errDone = errors.New("the probe engine has ended")
 
-// command hands something to the engine's goroutine. The caller holds mu.
+// command queues a function for the engine's goroutine. The caller holds mu.
 func (e *Engine) command(c func(now time.Duration)) error {
 	if e.done {
 		return errDone
@@ -205,14 +206,14 @@ func (e *Engine) command(c func(now time.Duration)) error {
 	return nil
 }
 
-// Run makes the attempts until Close was called and all of them have ended. When ctx ends first, the attempts in flight
-// are recorded as class probe and Run returns its cause. It can be called once.
+// Run makes attempts until Close was called and all of them have ended. When ctx ends first, attempts in flight are
+// recorded with class probe and Run returns the context's cause. It can be called once.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.finishRun()
 	defer context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		_ = e.command(func(time.Duration) {}) // only to wake up; after the end there is nobody to wake
+		_ = e.command(func(time.Duration) {}) // wakes Run up; an error means that Run has returned
 	})()
 	for all := true; ; {
 		e.runCommands()
@@ -223,7 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.cancelAll()
 			return context.Cause(ctx)
 		}
-		if all { // otherwise an answer may lie unread, and its deadline passed because of us
+		if all { // an unread answer must not become a timeout
 			e.expire(now)
 		}
 		e.launch()
@@ -244,7 +245,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// finishRun flushes and closes, so that commands given later fail instead of waiting.
+// finishRun flushes and closes the engine, so that later commands fail.
 func (e *Engine) finishRun() {
 	e.flush(never)
 	e.mu.Lock()
@@ -280,9 +281,9 @@ func (e *Engine) insert(n *lane) {
 	e.lanes = slices.Insert(e.lanes, i, n)
 }
 
-// sourceOf chooses how a lane gets its five-tuples.
+// newSource returns the source of a lane's five-tuples.
 func (e *Engine) newSource(l Lane, now time.Duration) source {
-	interval, _ := l.reuseInterval() // Validate has seen it
+	interval, _ := l.reuseInterval() // no error after Validate
 	switch {
 	case interval != 0:
 		return newReuseSource(e.sharedWalk(l), l, interval, now)
@@ -300,14 +301,14 @@ func (e *Engine) endLane(id uint16, at time.Duration) {
 	}
 }
 
-// endAll keeps what was intended up to now: it is started below, or recorded as the probe's fault.
+// endAllLanes keeps the attempts that were scheduled before now: they are started, or recorded with class probe.
 func (e *Engine) endAllLanes(now time.Duration) {
 	for _, n := range e.lanes {
 		n.end = min(n.end, now)
 	}
 }
 
-// launch starts what is due, in the order in which it was intended, and lets go of lanes that are over.
+// launch starts the attempts that are due, in the order of their schedule, and removes lanes that have ended.
 func (e *Engine) launch() {
 	for {
 		var first *lane
@@ -334,7 +335,7 @@ func (e *Engine) launch() {
 	})
 }
 
-// attempt makes one attempt, or records why not.
+// attempt makes one attempt, or records it with class probe.
 func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 	f := e.newFlight(n)
 	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: intended, Start: now}
@@ -350,7 +351,7 @@ func (e *Engine) attempt(n *lane, intended, now time.Duration) {
 	n.protocol.start(f)
 }
 
-// tuple gives the attempt its end of a five-tuple; where there is none that the policy allows, it ends the attempt and
+// drawTuple gives the attempt a source address and port. Without one that the policy allows, it ends the attempt and
 // returns false.
 func (e *Engine) drawTuple(f *flight) (ok bool) {
 	if f.Source, f.TupleAge, ok = f.lane.source.next(f.Seq, f.Start); !ok {
@@ -359,7 +360,7 @@ func (e *Engine) drawTuple(f *flight) (ok bool) {
 	return ok
 }
 
-// expire ends what has waited too long.
+// expire ends flights whose deadline has passed.
 func (e *Engine) expire(now time.Duration) {
 	for _, n := range e.lanes {
 		for _, list := range [...]*flightList{&n.dialing, &n.waiting, &n.overdue} {
@@ -370,7 +371,7 @@ func (e *Engine) expire(now time.Duration) {
 	}
 }
 
-// next is the next instant at which something must be done unasked.
+// nextWakeUp returns the time of the next scheduled attempt, deadline or end of a lane.
 func (e *Engine) nextWakeUp() time.Duration {
 	until, now := never, e.host.now()
 	for _, n := range e.lanes {
@@ -382,7 +383,7 @@ func (e *Engine) nextWakeUp() time.Duration {
 	return until
 }
 
-// flush calls Config.Flush when it is time, or will be while the engine sleeps.
+// flush calls Config.Flush if FlushAfter is over, or will be before the time until.
 func (e *Engine) flush(until time.Duration) {
 	if e.pending == never || until <= e.pending+FlushAfter {
 		return
@@ -390,13 +391,13 @@ func (e *Engine) flush(until time.Duration) {
 	e.pending = never
 	if e.config.Flush != nil {
 		e.config.Flush()
-		// Who waits for what was flushed gets a turn even if this goroutine never has to wait. The runtime would see to
-		// that only while its monitor thread is awake, see system.go.
+		// Receivers of the flushed attempts get CPU time even if this goroutine never blocks: the runtime preempts only
+		// while its monitor thread is awake, see system.go.
 		runtime.Gosched()
 	}
 }
 
-// dispatch hands an event to its flight, unless that has ended since, or to the socket that outlives flights.
+// dispatch passes an event to its flight, unless that has ended, or to the lane socket.
 func (e *Engine) dispatch(event *unix.EpollEvent) {
 	if i := int(firstLaneToken - event.Fd); event.Fd <= firstLaneToken && i < len(e.laneSockets) {
 		e.laneSockets[i].ready(event.Pad, event.Events)
@@ -410,7 +411,7 @@ func (e *Engine) dispatch(event *unix.EpollEvent) {
 	}
 }
 
-// finish ends an attempt: its outcome is recorded, and its flight is free again.
+// finish records the outcome of an attempt and releases its flight.
 func (e *Engine) finish(f *flight, class record.Class, detail string) {
 	now := e.host.now()
 	f.Class, f.Detail, f.Total = class, detail, now-f.Start
@@ -422,7 +423,7 @@ func (e *Engine) finish(f *flight, class record.Class, detail string) {
 	e.release(f)
 }
 
-// cancelAll records every attempt in flight as one that the engine gave up.
+// cancelAll records each attempt in flight with class probe.
 func (e *Engine) cancelAll() {
 	for _, f := range e.flights {
 		if f.lane != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// fakeHost is a machine whose time passes only while the engine waits, and as much too late as the test says.
+// fakeHost is a host whose time advances only in wait, with the delays of the test.
 type fakeHost struct {
 	at    time.Duration
-	late  func(until time.Duration) time.Duration // how much later than asked a wait ends; nil is never late
-	onEnd func(now time.Duration)                 // sees every end of a wait
-	more  func(now time.Duration) bool            // whether events are left; nil is no
+	late  func(until time.Duration) time.Duration // delay of a wait's end; nil for none
+	onEnd func(now time.Duration)                 // called at the end of each wait
+	more  func(now time.Duration) bool            // reports whether events are pending; nil for no
 	waits int
 }
 
@@ -31,7 +31,7 @@ func (h *fakeHost) close()             {}
 
 func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 	if until == never {
-		return nil, false, errors.New("the engine sleeps for ever")
+		return nil, false, errors.New("the engine waits without a deadline")
 	}
 	h.waits++
 	h.at = max(h.at, until)
@@ -44,35 +44,35 @@ func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 	return nil, h.more == nil || !h.more(h.at), nil
 }
 
-// fakeProtocol gives each attempt an outcome after a time, both a function of its number.
+// fakeProtocol ends each attempt after a duration with a class, both functions of its number.
 type fakeProtocol struct {
-	engine  *Engine
-	takes   func(seq uint64) time.Duration // constant per lane: a lane has one deadline
-	becomes func(seq uint64) record.Class
+	engine   *Engine
+	duration func(seq uint64) time.Duration // constant per lane: a lane has one deadline
+	class    func(seq uint64) record.Class
 }
 
 func (p *fakeProtocol) start(f *flight) {
 	if !p.engine.drawTuple(f) {
 		return
 	}
-	if d := p.takes(f.Seq); d > 0 {
+	if d := p.duration(f.Seq); d > 0 {
 		f.lane.dialing.add(f, f.Start+d)
 		return
 	}
-	p.engine.finish(f, p.becomes(f.Seq), "")
+	p.engine.finish(f, p.class(f.Seq), "")
 }
 func (p *fakeProtocol) ready(*flight, uint32) {}
 func (p *fakeProtocol) cancel(*flight)        {}
 func (p *fakeProtocol) closeLane(*lane)       {}
-func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.becomes(f.Seq), "") }
+func (p *fakeProtocol) expire(f *flight)      { p.engine.finish(f, p.class(f.Seq), "") }
 
-func alwaysOK(uint64) record.Class { return record.OK }
-func atOnce(uint64) time.Duration  { return 0 }
+func alwaysOK(uint64) record.Class     { return record.OK }
+func immediately(uint64) time.Duration { return 0 }
 func after(d time.Duration) func(uint64) time.Duration {
 	return func(uint64) time.Duration { return d }
 }
 
-// trial is an engine on a fake machine, and what it recorded.
+// trial is an engine on a fake host, with its recorded attempts.
 type trial struct {
 	*Engine
 	host     *fakeHost
@@ -87,7 +87,7 @@ func newTrial() *trial {
 		Record: func(a record.Attempt) { t.attempts = append(t.attempts, a) },
 		Flush:  func() { t.flushes = append(t.flushes, t.host.at) },
 	}, t.host)
-	t.protocol = &fakeProtocol{engine: t.Engine, takes: atOnce, becomes: alwaysOK}
+	t.protocol = &fakeProtocol{engine: t.Engine, duration: immediately, class: alwaysOK}
 	t.Engine.protocols = map[string]protocol{ProtocolTCPNew: t.protocol}
 	return t
 }
@@ -97,7 +97,7 @@ type failer interface {
 	Fatal(...any)
 }
 
-// run starts the lane at from, lets it run until to, and waits for the end.
+// run runs the lane from from to to and waits for its end.
 func (t *trial) run(f failer, l Lane, from, to time.Duration) []record.Attempt {
 	f.Helper()
 	if err := t.Start(l, from); err != nil {
@@ -106,18 +106,18 @@ func (t *trial) run(f failer, l Lane, from, to time.Duration) []record.Attempt {
 	if err := t.Stop(l.ID, to); err != nil {
 		f.Fatal(err)
 	}
-	t.end(f, to)
+	t.runUntil(f, to)
 	return t.attempts
 }
 
-func (t *trial) end(f failer, to time.Duration) {
+func (t *trial) runUntil(f failer, to time.Duration) {
 	f.Helper()
 	t.host.onEnd = func(now time.Duration) {
 		if now >= to {
 			t.Close()
 		}
 	}
-	t.commands = append(t.commands, func(time.Duration) { t.closed = true }) // the engine may end when its lanes have
+	t.commands = append(t.commands, func(time.Duration) { t.closed = true }) // the engine ends once its lanes have ended
 	if err := t.Run(context.Background()); err != nil {
 		f.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func testLane(rate float64) Lane {
 		SourcePrefix: netip.MustParsePrefix("10.200.0.0/16")}
 }
 
-// exact is start + k/rate in rational numbers, rounded to the nanosecond.
-func exact(start time.Duration, k uint64, rate float64) time.Duration {
+// exactTime returns start + k/rate in rational numbers, rounded to nanoseconds.
+func exactTime(start time.Duration, k uint64, rate float64) time.Duration {
 	r := new(big.Rat).Quo(new(big.Rat).SetInt(new(big.Int).Mul(big.NewInt(int64(k)), big.NewInt(1e9))), new(big.Rat).SetFloat64(rate))
 	half := new(big.Rat).Add(r, big.NewRat(1, 2))
 	return start + time.Duration(new(big.Int).Quo(half.Num(), half.Denom()).Int64())
@@ -141,7 +141,7 @@ func TestScheduleIsExact(t *testing.T) {
 		hundredDays := uint64(100 * 86400 * rate)
 		k := rapid.Uint64Range(0, hundredDays).Draw(t, "k")
 		s := schedule{start: time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "start")), rate: rate}
-		if got, want := s.at(k), exact(s.start, k, rate); got < want-1 || got > want+1 {
+		if got, want := s.at(k), exactTime(s.start, k, rate); got < want-1 || got > want+1 {
 			t.Fatalf("attempt %d at %v/s: %d, want %d", k, rate, got, want)
 		}
 		if s.at(k+1) < s.at(k) {
@@ -150,7 +150,7 @@ func TestScheduleIsExact(t *testing.T) {
 	})
 }
 
-func TestGapsDoNotAddUp(t *testing.T) {
+func TestRoundingErrorsDoNotAddUp(t *testing.T) {
 	s := schedule{start: time.Second, rate: 3}
 	for _, want := range []struct {
 		k  uint64
@@ -162,18 +162,18 @@ func TestGapsDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Whatever the attempts do and however late the machine wakes, each number of the schedule is recorded once, is charged
-// to its exact instant, and is started at or after it.
-func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
+// For any outcomes and any delays of the machine, each number of the schedule is recorded once, has its exact time, and
+// starts at or after it.
+func TestEveryScheduledAttemptIsRecordedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		trial := newTrial()
 		rate := rapid.Float64Range(0.5, 500).Draw(t, "rate")
 		from := time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "from"))
 		to := from + time.Duration(rapid.Int64Range(0, 4e9).Draw(t, "length"))
 		lates := rapid.SliceOfN(rapid.Int64Range(0, 5e8), 1, 20).Draw(t, "lates")
-		trial.protocol.takes = after(time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "takes")))
+		trial.protocol.duration = after(time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "takes")))
 		classes := record.Classes()
-		trial.protocol.becomes = func(seq uint64) record.Class { return classes[seq%uint64(len(classes))] }
+		trial.protocol.class = func(seq uint64) record.Class { return classes[seq%uint64(len(classes))] }
 		trial.host.late = func(time.Duration) time.Duration {
 			return time.Duration(lates[trial.host.waits%len(lates)])
 		}
@@ -186,7 +186,7 @@ func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
 			}
 			seen[a.Seq] = true
 			if a.Intended != (schedule{from, rate}).at(a.Seq) || a.Start < a.Intended || a.Intended >= to {
-				t.Fatalf("attempt %d intended at %v and started at %v", a.Seq, a.Intended, a.Start)
+				t.Fatalf("attempt %d was scheduled at %v and started at %v", a.Seq, a.Intended, a.Start)
 			}
 		}
 		want := 0
@@ -204,9 +204,9 @@ func TestEveryIntendedAttemptIsRecordedOnce(t *testing.T) {
 	})
 }
 
-func TestASlowTargetDoesNotShiftTheSchedule(t *testing.T) {
+func TestSlowTargetDoesNotShiftTheSchedule(t *testing.T) {
 	fast, slow := newTrial(), newTrial()
-	slow.protocol.takes = after(3 * time.Second)
+	slow.protocol.duration = after(3 * time.Second)
 	starts := func(attempts []record.Attempt) (all []time.Duration) {
 		for _, a := range attempts {
 			all = append(all, a.Start)
@@ -222,7 +222,7 @@ func TestASlowTargetDoesNotShiftTheSchedule(t *testing.T) {
 	}
 }
 
-func TestLanesKeepTheirSchedulesSideBySide(t *testing.T) {
+func TestConcurrentLanesKeepTheirSchedules(t *testing.T) {
 	trial := newTrial()
 	for i, rate := range []float64{100, 30, 7} {
 		l := testLane(rate)
@@ -234,7 +234,7 @@ func TestLanesKeepTheirSchedulesSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trial.end(t, time.Second)
+	trial.runUntil(t, time.Second)
 	counts := map[uint16]int{}
 	last := time.Duration(-1)
 	tuples := map[netip.AddrPort]bool{}
@@ -253,12 +253,12 @@ func TestLanesKeepTheirSchedulesSideBySide(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
+func TestAttemptsThatCannotStartHaveClassProbe(t *testing.T) {
 	t.Run("too late", func(t *testing.T) {
 		trial := newTrial()
 		trial.host.late = func(until time.Duration) time.Duration {
 			if until == 500*time.Millisecond {
-				return time.Second // the machine stands still
+				return time.Second // the machine stalls
 			}
 			return 0
 		}
@@ -274,7 +274,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("slow lanes may be a gap late", func(t *testing.T) {
+	t.Run("slow lanes may be an interval late", func(t *testing.T) {
 		trial := newTrial()
 		trial.host.late = func(time.Duration) time.Duration { return 900 * time.Millisecond }
 		for _, a := range trial.run(t, testLane(1), time.Second, 3*time.Second) {
@@ -285,7 +285,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 	})
 	t.Run("in-flight cap", func(t *testing.T) {
 		trial := newTrial()
-		trial.protocol.takes = after(time.Second)
+		trial.protocol.duration = after(time.Second)
 		l := testLane(100)
 		l.InFlight = 10
 		for _, a := range trial.run(t, l, 0, 500*time.Millisecond) {
@@ -294,7 +294,7 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 			}
 		}
 		if peak := trial.Stats()[0].PeakInFlight; peak != 11 {
-			t.Errorf("the peak is %d, want 10 and the one that was refused", peak)
+			t.Errorf("the peak is %d, want 10 and the one above the cap", peak)
 		}
 	})
 	t.Run("no fresh five-tuple", func(t *testing.T) {
@@ -311,9 +311,9 @@ func TestWhatCannotBeTriedIsChargedToTheProbe(t *testing.T) {
 	})
 }
 
-func TestStopEndsTheIntentionsAndNotTheAttempts(t *testing.T) {
+func TestStopKeepsAttemptsInFlight(t *testing.T) {
 	trial := newTrial()
-	trial.protocol.takes = after(700 * time.Millisecond)
+	trial.protocol.duration = after(700 * time.Millisecond)
 	attempts := trial.run(t, testLane(10), 0, time.Second)
 	if len(attempts) != 10 {
 		t.Errorf("%d attempts before the stop at 1 s, want 10 (0.0 to 0.9 s)", len(attempts))
@@ -327,7 +327,7 @@ func TestStopEndsTheIntentionsAndNotTheAttempts(t *testing.T) {
 
 func TestCancelledAttemptsAreRecorded(t *testing.T) {
 	trial := newTrial()
-	trial.protocol.takes = after(time.Second)
+	trial.protocol.duration = after(time.Second)
 	why := errors.New("the run was interrupted")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	trial.host.onEnd = func(now time.Duration) {
@@ -365,7 +365,7 @@ func TestLatenessIsCounted(t *testing.T) {
 	}
 }
 
-// What is recorded is flushed within FlushAfter, but never by a wake-up made for it.
+// Attempts are flushed within FlushAfter, without additional wake-ups.
 func TestFlushing(t *testing.T) {
 	for _, test := range []struct {
 		rate           float64
@@ -394,7 +394,7 @@ func TestFlushing(t *testing.T) {
 	}
 }
 
-func TestLanesThatMayNotStart(t *testing.T) {
+func TestStartRejectsInvalidLanes(t *testing.T) {
 	trial := newTrial()
 	if err := trial.Start(testLane(1), 0); err != nil {
 		t.Fatal(err)
@@ -402,10 +402,10 @@ func TestLanesThatMayNotStart(t *testing.T) {
 	overlapping := testLane(1)
 	overlapping.ID, overlapping.SourcePrefix = 2, netip.MustParsePrefix("10.200.7.0/24")
 	for name, err := range map[string]error{
-		"an id twice":           trial.Start(testLane(1), 0),
-		"overlapping prefixes":  trial.Start(overlapping, 0),
-		"an invalid lane":       trial.Start(Lane{ID: 3}, 0),
-		"stopping what is none": trial.Stop(9, 0),
+		"an id twice":              trial.Start(testLane(1), 0),
+		"overlapping prefixes":     trial.Start(overlapping, 0),
+		"an invalid lane":          trial.Start(Lane{ID: 3}, 0),
+		"stopping an unknown lane": trial.Stop(9, 0),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

@@ -64,15 +64,15 @@ func TestOutcomesOverIPv6(t *testing.T) {
 			class: record.Unreachable, detail: "icmp6 1/1", offender: router},
 		{name: "unreachable: address", server: web, rules: before("reject with icmpv6 addr-unreachable"),
 			class: record.Unreachable, detail: "icmp6 1/3", offender: router},
-		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: impatient, class: record.ConnectTimeout},
-		{name: "reset", server: func(l net.Listener) { behave(l, func(c *net.TCPConn) { _ = c.SetLinger(0) }) },
+		{name: "connect-timeout", server: web, rules: chain("tcp dport 8080 drop"), change: shortDeadlines, class: record.ConnectTimeout},
+		{name: "reset", server: func(l net.Listener) { serveOnce(l, func(c *net.TCPConn) { _ = c.SetLinger(0) }) },
 			class: record.Reset, detail: "ECONNRESET"},
 		{name: "misrouted", server: func(l net.Listener) { serve(l, answer("db-1", "node-1")) }, class: record.Misrouted, detail: DetailBackend},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
-			w.six(t)
+			w := newNetwork(t)
+			w.addIPv6(t)
 			if test.server != nil {
 				w.serveOn(t, "["+backend6+"]:8080", test.server)
 			}
@@ -94,11 +94,11 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 		name, vip, listen, translate, daddr, port, host string
 		router                                          string
 		lane                                            func(protocol string) Lane
-		nft                                             func(*space, testing.TB, string)
+		nft                                             func(*testNamespace, testing.TB, string)
 	}{
 		{"ip", vip, "10.0.0.11:8080", translate, "ip daddr 203.0.113.10", "icmp 3/3", "icmp 3/1", routerSide,
-			func(protocol string) Lane { l := wiredLane(50); l.Protocol = protocol; return l }, (*space).nft},
-		{"ip6", vip6, "[" + backend6 + "]:8080", translate6, "ip6 daddr 2001:db8:113::10", "icmp6 1/4", "icmp6 1/3", routerSide6, wired6, (*space).nft6},
+			func(protocol string) Lane { l := wiredLane(50); l.Protocol = protocol; return l }, (*testNamespace).nft},
+		{"ip6", vip6, "[" + backend6 + "]:8080", translate6, "ip6 daddr 2001:db8:113::10", "icmp6 1/4", "icmp6 1/3", routerSide6, wired6, (*testNamespace).nft6},
 	} {
 		router, service := netip.MustParseAddr(family.router), netip.MustParseAddrPort(family.vip).Addr()
 		forward := "chain forward { type filter hook forward priority filter; "
@@ -111,20 +111,20 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 			detail   string
 			offender netip.Addr
 		}{
-			{name: "ok", server: identified("web-1"), class: record.OK},
+			{name: "ok", server: answerAs("web-1"), class: record.OK},
 			{name: "rejected: no endpoints", rules: forward + family.daddr + " reject; }", class: record.Rejected, detail: family.port, offender: router},
 			{name: "rejected: no listener", class: record.Rejected, detail: family.port, offender: service},
 			{name: "unreachable", rules: forward + family.daddr + " " + unreachable + "; }", class: record.Unreachable, detail: family.host, offender: router},
-			{name: "reply-timeout: dropped", server: identified("web-1"), rules: family.translate + forward + "udp dport 8080 drop; }", class: record.ReplyTimeout},
-			{name: "reply-timeout: the answer is dropped", server: identified("web-1"), rules: family.translate + forward + "udp sport 8080 drop; }",
+			{name: "reply-timeout: dropped", server: answerAs("web-1"), rules: family.translate + forward + "udp dport 8080 drop; }", class: record.ReplyTimeout},
+			{name: "reply-timeout: the answer is dropped", server: answerAs("web-1"), rules: family.translate + forward + "udp sport 8080 drop; }",
 				class: record.ReplyTimeout},
-			{name: "misrouted", server: identified("db-1"), class: record.Misrouted, detail: DetailBackend},
+			{name: "misrouted", server: answerAs("db-1"), class: record.Misrouted, detail: DetailBackend},
 		} {
 			for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
 				t.Run(family.name+"/"+test.name+"/"+protocol, func(t *testing.T) {
 					t.Parallel()
-					w := newWires(t)
-					w.six(t)
+					w := newNetwork(t)
+					w.addIPv6(t)
 					w.backend.sysctl(t, "net.ipv4.icmp_ratelimit", "0")
 					if test.server != nil {
 						w.serveDatagrams(t, family.listen, test.server)
@@ -133,7 +133,7 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 						family.nft(w.router, t, test.rules)
 					}
 					l := family.lane(protocol)
-					impatient(&l)
+					shortDeadlines(&l)
 					outcomes(t, w.probe(t, monotonic(t), 10e6, l, 10), test.class, test.detail, test.offender)
 				})
 			}
@@ -153,15 +153,15 @@ func TestOutcomesOfReuse(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
-			w.serve(t, func(l net.Listener) { converse(l, func(c *net.TCPConn, _ int) bool { return say(c) }) })
+			w := newNetwork(t)
+			w.serve(t, func(l net.Listener) { serveKeepAlive(l, func(c *net.TCPConn, _ int) bool { return writeAnswer(c) }) })
 			// The third request of a connection, and what comes after it, meets the rule: the handshake, the requests and the
 			// answers' acknowledgements are counted.
 			w.router.nft(t, translate+"chain forward { type filter hook forward priority filter; "+
 				"tcp dport 8080 tcp flags & psh != 0 ct original packets > 6 "+test.rule+"; }")
 			w.router.sysctl(t, "net.netfilter.nf_conntrack_acct", "1")
 			l := wiredLane(10)
-			impatient(&l)
+			shortDeadlines(&l)
 			l.Protocol = ProtocolHTTPReuse
 			failed := 0
 			for _, a := range w.probe(t, monotonic(t), 10e6, l, 20) {
@@ -181,16 +181,16 @@ func TestOutcomesOfReuse(t *testing.T) {
 }
 
 // An answer in pieces over a real network, with the rest after the lane's patience: nothing is half a success.
-func TestHalfAnAnswerIsNone(t *testing.T) {
-	w := newWires(t)
+func TestIncompleteAnswerIsNotAnAnswer(t *testing.T) {
+	w := newNetwork(t)
 	w.serve(t, func(l net.Listener) {
-		behave(l, func(c *net.TCPConn) {
+		serveOnce(l, func(c *net.TCPConn) {
 			text := answer("web-1", "node-1")
 			_, _ = io.WriteString(c, text[:len(text)-2])
 			_, _ = io.Copy(io.Discard, c)
 		})
 	})
 	l := wiredLane(50)
-	impatient(&l)
+	shortDeadlines(&l)
 	outcomes(t, w.probe(t, monotonic(t), 10e6, l, 10), record.ReplyTimeout, "", netip.Addr{})
 }

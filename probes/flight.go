@@ -8,47 +8,47 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// lane is a lane that runs.
+// lane is a running lane.
 type lane struct {
 	Lane
 	cursor
 	protocol    protocol
-	maxLateness time.Duration // an attempt later than this is not started
+	maxLateness time.Duration // attempts with a larger lateness are not started
 	source      source
-	request     []byte // the request up to the attempt's number
+	request     []byte // the request, up to the attempt's number
 	inFlight    int
-	// Flights by what they wait for. Each list has one deadline for all, so it is in the order of the deadlines. Those that
-	// are overdue have waited for an answer until the stall threshold of their lane.
+	// Flights by state. Each list has one time limit for all, so it is sorted by deadline. Overdue flights have waited
+	// for an answer until the lane's stall threshold.
 	dialing, waiting, overdue flightList
 	stats                     *LaneStats
-	replyDrop                 *replyDrop // a known fault, for a while
-	fresh                     *lane      // of the new connections that are tried when one of this lane fails; nil for none
-	parent                    *lane      // whose fresh lane this is; nil for any other
-	removed                   bool       // the engine has let go of it
+	replyDrop                 *replyDrop // nil without an injected fault
+	fresh                     *lane      // the lane of fresh connections; nil for none
+	parent                    *lane      // of a fresh lane; nil for other lanes
+	removed                   bool       // from Engine.lanes
 }
 
-// holds reports whether the lane has something beyond its attempts that it keeps up to its end.
+// holdsConnections reports whether the lane keeps connections open until its end.
 func (n *lane) holdsConnections(now time.Duration) bool {
 	return n.Protocol == ProtocolTCPLong && now < n.end
 }
 
-// flight is an attempt under way. Flights are used again, so that an attempt allocates nothing.
+// flight is an attempt in flight. Flights are reused, so that an attempt allocates nothing.
 type flight struct {
 	record.Attempt
-	lane       *lane // nil when not in use
-	token      int32 // its place in Engine.flights
-	generation int32 // counts its uses, so that a late event of an earlier use is known as such
+	lane       *lane // nil for an unused flight
+	token      int32 // index in Engine.flights
+	generation int32 // number of uses; detects events of an earlier use
 	fd         int
 	deadline   time.Duration
-	partial    []byte // of an answer that comes in pieces
+	partial    []byte // the first part of an incomplete answer
 	list       *flightList
 	prev, next *flight
 }
 
-// flightList is a list of flights in the order of their deadlines.
+// flightList is a list of flights, sorted by deadline.
 type flightList struct{ first, last *flight }
 
-// add appends f, whose deadline must not be before those of the list.
+// add appends f, whose deadline must not be before the deadlines in the list.
 func (l *flightList) add(f *flight, deadline time.Duration) {
 	f.deadline, f.list, f.prev, f.next = deadline, l, l.last, nil
 	if l.last == nil {
@@ -59,7 +59,7 @@ func (l *flightList) add(f *flight, deadline time.Duration) {
 	l.last = f
 }
 
-// deadline is the earliest of the list, never for none.
+// deadline returns the earliest deadline of the list, or never.
 func (l *flightList) deadline() time.Duration {
 	if l.first == nil {
 		return never
@@ -67,7 +67,7 @@ func (l *flightList) deadline() time.Duration {
 	return l.first.deadline
 }
 
-// leave takes the flight out of the list that it is in, if any.
+// unlink removes the flight from its list, if it is in one.
 func (f *flight) unlink() {
 	if f.list == nil {
 		return
@@ -85,7 +85,7 @@ func (f *flight) unlink() {
 	f.list, f.prev, f.next = nil, nil, nil
 }
 
-// take returns a flight for an attempt of n.
+// newFlight returns an unused flight for an attempt of n.
 func (e *Engine) newFlight(n *lane) *flight {
 	if len(e.idle) == 0 {
 		f := &flight{token: int32(len(e.flights))}
@@ -99,7 +99,7 @@ func (e *Engine) newFlight(n *lane) *flight {
 	return f
 }
 
-// release makes the flight free again. Small buffers of partial answers stay with it.
+// release makes the flight available again. Small buffers of partial answers are reused.
 func (e *Engine) release(f *flight) {
 	f.unlink()
 	f.lane.inFlight--
@@ -107,8 +107,8 @@ func (e *Engine) release(f *flight) {
 	e.idle = append(e.idle, f)
 }
 
-// walkOf returns the walk that all lanes with these sources share. One over the ports that other processes have as well begins
-// anywhere: two processes with one seed would go the same way through them.
+// sharedWalk returns the walk that all lanes with this source range share. A walk over ports that other processes use
+// too begins at a random position, so that two processes with one seed do not collide.
 func (e *Engine) sharedWalk(l Lane) *walk {
 	from := l.sourceRange()
 	w := e.walks[from]
@@ -123,30 +123,30 @@ func (e *Engine) sharedWalk(l Lane) *walk {
 	return w
 }
 
-// never is later than every instant of a run.
+// never is later than every time of a run.
 const never = time.Duration(math.MaxInt64)
 
-// schedule says when the attempts of a lane are intended. It holds no state, so nothing that happens can shift it.
+// schedule maps attempt numbers to times. It is stateless, so no event can shift it.
 type schedule struct {
 	start time.Duration // offset of attempt 0 in the run
 	rate  float64       // attempts per second
 }
 
-// at returns when attempt k is intended: start + k/rate, to the nanosecond. It is computed from k each time rather than
-// by adding gaps, so that the rounding of a gap (333,333,333.3 ns) never adds up. The product k x 1e9 and the quotient
-// are rounded to 53 bits, which is below a nanosecond for the first hundred days of a lane.
+// at returns the time of attempt k: start + k/rate, rounded to nanoseconds. It is computed from k, so that rounding
+// errors of the interval do not add up. The product k x 1e9 and the quotient are rounded to 53 bits, which is below a
+// nanosecond for the first hundred days of a lane.
 func (s schedule) at(k uint64) time.Duration {
 	return s.start + time.Duration(math.Round(float64(k)*1e9/s.rate))
 }
 
-// cursor walks a schedule once, in order, up to an end that may be moved while it walks.
+// cursor iterates over a schedule up to an end that can change meanwhile.
 type cursor struct {
 	schedule
 	next uint64        // number of the next attempt
-	end  time.Duration // attempts intended at or after it do not happen
+	end  time.Duration // attempts scheduled at or after it are not made
 }
 
-// due returns when the next attempt is intended, or never when the schedule is over.
+// due returns the time of the next attempt, or never when the schedule has ended.
 func (c *cursor) due() time.Duration {
 	if at := c.at(c.next); at < c.end {
 		return at
@@ -154,5 +154,5 @@ func (c *cursor) due() time.Duration {
 	return never
 }
 
-// over reports whether no attempt is left.
+// over reports whether the schedule has ended.
 func (c *cursor) over() bool { return c.due() == never }

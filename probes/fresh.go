@@ -7,15 +7,15 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// freshSuffix makes the name of the lane of fresh connections from that of the lane which it is beside.
+// freshSuffix is appended to a lane's name for its lane of fresh connections.
 const freshSuffix = "-fresh"
 
-// mostFresh is how many fresh connections of a lane are under way at most: one for each connection that a scenario keeps
-// open, and a few more. A failure beyond has none, so that a target which answers nothing is not asked without bound.
+// maxFresh limits the fresh connections in flight of a lane: one for each connection that a scenario keeps open, and a
+// few more. It bounds the attempts to a target that never answers.
 const maxFresh = 16
 
-// FreshLane is the lane of the fresh connections that Lane.Fresh asks for. It has no schedule: its attempts are intended
-// when an established connection fails.
+// FreshLane returns the lane of the fresh connections for Lane.Fresh. It has no schedule: an attempt is made when an
+// established connection fails.
 func (l Lane) FreshLane() Lane {
 	f := l.WithDefaults()
 	f.ID, f.Name, f.Fresh = l.Fresh, l.Name+freshSuffix, 0
@@ -24,7 +24,7 @@ func (l Lane) FreshLane() Lane {
 	return f
 }
 
-// Events declares a lane and what belongs to it, see record.Lane.
+// Events returns the events that declare a lane and its fresh lane.
 func (l Lane) Events(at time.Duration) []record.Event {
 	all := []record.Event{l.Event(at)}
 	if l.Fresh != 0 {
@@ -33,17 +33,17 @@ func (l Lane) Events(at time.Duration) []record.Event {
 	return all
 }
 
-// beginFresh makes the lane of the fresh connections beside n.
+// beginFresh adds the lane of fresh connections of n.
 func (e *Engine) beginFresh(n *lane, at time.Duration, stats *LaneStats, now time.Duration) {
 	l := n.FreshLane().WithDefaults()
-	// The schedule is over before its first attempt.
+	// The schedule ends before its first attempt.
 	n.fresh = &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: at}, stats: stats, parent: n,
 		protocol: e.protocols[l.Protocol], source: e.newSource(l, now), request: requestHead(l)}
 	e.insert(n.fresh)
 }
 
-// look opens a new connection because the one from the given source has failed, or has been silent for too long: what
-// becomes of it tells whether the connection was lost or the way. It goes the way of the other where that can be chosen.
+// tryFresh opens a new connection because the connection from the source like has failed or stalled. Its outcome
+// separates a lost connection from a broken path. With an even spread it uses a source on the same node as like.
 func (e *Engine) tryFresh(n *lane, like netip.AddrPort) {
 	fresh := n.fresh
 	if fresh == nil || fresh.inFlight >= fresh.InFlight {

@@ -15,7 +15,7 @@ import (
 
 // forget has the router lose what it knows of every connection, and no longer take up those that it sees in the middle: what
 // becomes of them when a proxy is restarted that keeps their state.
-func (w *wires) forget(t *testing.T, base int64, at time.Duration) {
+func (w *network) forgetConnections(t *testing.T, base int64, at time.Duration) {
 	t.Helper()
 	w.router.sysctl(t, "net.netfilter.nf_conntrack_tcp_loose", "0")
 	c, err := newClock(base)
@@ -28,11 +28,11 @@ func (w *wires) forget(t *testing.T, base int64, at time.Duration) {
 
 // An established connection fails in four ways, two of which look alike to it each time. Only the fresh connection beside it
 // tells whether the connection was lost or the way, and the report says so.
-func TestFreshConnectionsTellWhatWasLost(t *testing.T) {
+func TestFreshConnectionSeparatesConnectionFromPath(t *testing.T) {
 	const at = 1100 * time.Millisecond
 	for _, test := range []struct {
 		name  string
-		fault func(t *testing.T, w *wires, base int64)
+		fault func(t *testing.T, w *network, base int64)
 		ends  bool // the backend ends a connection itself
 		class record.Class
 		fresh record.Class
@@ -40,30 +40,30 @@ func TestFreshConnectionsTellWhatWasLost(t *testing.T) {
 	}{
 		{name: "the backend resets a connection", ends: true, class: record.Reset, fresh: record.OK, says: "was answered at once"},
 		{name: "the router resets everything", class: record.Reset, fresh: record.Refused, says: "nothing answered",
-			fault: func(t *testing.T, w *wires, base int64) {
-				if _, _, err := w.disturb(base, at, 3*time.Second, resetting); err != nil {
+			fault: func(t *testing.T, w *network, base int64) {
+				if _, _, err := w.injectFault(base, at, 3*time.Second, resetting); err != nil {
 					t.Error(err)
 				}
 			}},
 		{name: "the router forgets its connections", class: record.ReplyTimeout, fresh: record.OK, says: "answered at once",
-			fault: func(t *testing.T, w *wires, base int64) { w.forget(t, base, at) }},
+			fault: func(t *testing.T, w *network, base int64) { w.forgetConnections(t, base, at) }},
 		{name: "the router drops everything", class: record.ReplyTimeout, fresh: record.ConnectTimeout, says: "nothing answered",
-			fault: func(t *testing.T, w *wires, base int64) {
-				if _, _, err := w.disturb(base, at, 10*time.Second, dropping); err != nil {
+			fault: func(t *testing.T, w *network, base int64) {
+				if _, _, err := w.injectFault(base, at, 10*time.Second, dropping); err != nil {
 					t.Error(err)
 				}
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWires(t)
+			w := newNetwork(t)
 			w.serve(t, func(l net.Listener) {
-				dialogue(l, func(c *net.TCPConn, connection, request int) bool {
+				serveConnections(l, func(c *net.TCPConn, connection, request int) bool {
 					if test.ends && connection == 0 && request == 3 {
 						_ = c.SetLinger(0)
 						return false
 					}
-					return say(c)
+					return writeAnswer(c)
 				})
 			})
 			base := monotonic(t)

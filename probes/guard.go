@@ -12,21 +12,22 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The least and the most between two looks at the budgets while lanes run. Conntrack entries live for 10 s and longer, so
-// nothing rises and falls unseen in less; and a look costs a few milliseconds of wall time, which a day of virtual time
-// with a few attempts a minute would feel.
+// Bounds of the time between two checks of the budgets. Conntrack entries live for at least 10 s, so no peak is missed
+// in that time. A check takes a few milliseconds of real time, which would slow down a day of virtual time with few
+// attempts.
 const (
 	minCheckInterval = 10 * time.Second
 	maxCheckInterval = 10 * time.Minute
 )
 
-// Place is a network namespace on the way of the probes.
+// Namespace is a network namespace on the path of the probes.
 type Namespace struct {
 	Name           string
-	CountConntrack func() (int, error) // how many connections its conntrack has now; see TrackedHere
+	CountConntrack func() (int, error) // returns the number of its conntrack entries; see CountConntrack
 }
 
-// TrackedHere counts the conntrack entries of the caller's network namespace; 0 without connection tracking.
+// CountConntrack returns the number of conntrack entries of the caller's network namespace; 0 without connection
+// tracking.
 func CountConntrack() (int, error) {
 	var n int
 	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_count", &n)
@@ -36,9 +37,10 @@ func CountConntrack() (int, error) {
 	return n, err
 }
 
-// Guards keep the probe from causing what it measures. A budget that would be exceeded keeps a lane from starting; one
-// that is exceeded all the same, while lanes run, is recorded as an EventGuard, which makes the run invalid. What the
-// engine itself cannot do in time is not theirs: such attempts are of class probe. Safe for concurrent use.
+// Guards keep the probes from causing the failures that they measure. A lane that would exceed a budget does not start.
+// A budget that is exceeded while lanes run is recorded as a guard event, which makes the run invalid. Attempts that
+// the engine cannot make in time are not the guards' concern: they have class probe. Guards are safe for concurrent
+// use.
 type Guards struct {
 	limits     Limits
 	namespaces []Namespace
@@ -47,16 +49,16 @@ type Guards struct {
 	mu        sync.Mutex
 	running   []Lane
 	lastCheck time.Duration
-	tripped   map[string]bool // by place
+	tripped   map[string]bool // by namespace
 }
 
-// NewGuards makes guards with the limits of where the lanes run and the places on their way.
-func NewGuards(limits Limits, places []Namespace, recorder func(record.Event)) *Guards {
-	return &Guards{limits: limits, namespaces: places, record: recorder, tripped: map[string]bool{}}
+// NewGuards returns guards with the limits of the lanes' process and the namespaces on their path.
+func NewGuards(limits Limits, namespaces []Namespace, recorder func(record.Event)) *Guards {
+	return &Guards{limits: limits, namespaces: namespaces, record: recorder, tripped: map[string]bool{}}
 }
 
-// Start is asked before a lane starts. When it and the lanes that run do not fit the budgets together, that is recorded
-// and returned as an error, and the lane must not start.
+// Start must be called before a lane starts. When the lane and the running lanes exceed a budget together, it records a
+// guard event and returns an error, and the lane must not start.
 func (g *Guards) Start(l Lane, at time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,17 +71,18 @@ func (g *Guards) Start(l Lane, at time.Duration) error {
 		object, _, _ := strings.Cut(reason, ":")
 		g.record(record.Event{At: at, Object: object, Text: reason, Body: record.Guard{}})
 	}
-	return fmt.Errorf("lane %d (%s) is not started, because the probe itself would cause failures: %s", l.ID, l.Name, strings.Join(reasons, "; "))
+	return fmt.Errorf("lane %d (%s) is not started, because the probes themselves would cause failures: %s", l.ID, l.Name, strings.Join(reasons, "; "))
 }
 
-// Stop says that a lane has ended.
+// Stop releases the budget of a lane that has ended.
 func (g *Guards) Stop(id uint16) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running = slices.DeleteFunc(g.running, func(l Lane) bool { return l.ID == id })
 }
 
-// interval is a tenth of the time in which the lanes that run could fill what they may have of a table. The caller holds mu.
+// checkInterval returns a tenth of the time in which the running lanes could fill half of a conntrack table. The caller
+// holds mu.
 func (g *Guards) checkInterval() time.Duration {
 	var dials float64
 	for _, l := range g.running {
@@ -89,7 +92,7 @@ func (g *Guards) checkInterval() time.Duration {
 	return time.Duration(min(max(seconds, minCheckInterval.Seconds()), maxCheckInterval.Seconds()) * float64(time.Second))
 }
 
-// Look looks at the places, if it is time to. Call it as often as is convenient.
+// Check reads the conntrack tables if the check interval has passed.
 func (g *Guards) Check(at time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,22 +100,22 @@ func (g *Guards) Check(at time.Duration) {
 		return
 	}
 	g.lastCheck = at
-	for _, p := range g.namespaces {
-		if g.tripped[p.Name] {
+	for _, ns := range g.namespaces {
+		if g.tripped[ns.Name] {
 			continue
 		}
 		text := ""
-		n, err := p.CountConntrack()
+		n, err := ns.CountConntrack()
 		switch {
 		case err != nil:
-			text = fmt.Sprintf("the conntrack entries of %s cannot be counted: %v", p.Name, err)
+			text = fmt.Sprintf("the conntrack entries of %s cannot be counted: %v", ns.Name, err)
 		case n > g.limits.ConntrackMax/2:
-			text = fmt.Sprintf("conntrack of %s has %d entries, more than half of nf_conntrack_max %d; the kernel soon drops entries early, "+
-				"and with them connections: raise it, lower the rate, or close with rst", p.Name, n, g.limits.ConntrackMax)
+			text = fmt.Sprintf("conntrack of %s has %d entries, more than half of nf_conntrack_max %d; the kernel will soon drop entries early, "+
+				"and with them connections: raise it, lower the rate, or close with rst", ns.Name, n, g.limits.ConntrackMax)
 		default:
 			continue
 		}
-		g.tripped[p.Name] = true
-		g.record(record.Event{At: at, Node: p.Name, Object: "conntrack", Text: text, Body: record.Guard{}})
+		g.tripped[ns.Name] = true
+		g.record(record.Event{At: at, Node: ns.Name, Object: "conntrack", Text: text, Body: record.Guard{}})
 	}
 }

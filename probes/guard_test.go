@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-func TestGuardsKeepALaneFromStarting(t *testing.T) {
+func TestGuardsRejectLaneOverBudget(t *testing.T) {
 	var events []record.Event
 	g := NewGuards(Limits{ConntrackMax: 50_000, Descriptors: 1 << 20}, nil, func(e record.Event) { events = append(events, e) })
 	one, two := testLane(150), testLane(150)
@@ -29,7 +29,7 @@ func TestGuardsKeepALaneFromStarting(t *testing.T) {
 	}
 }
 
-func TestGuardsLookAsOftenAsTheyMust(t *testing.T) {
+func TestGuardCheckInterval(t *testing.T) {
 	for _, test := range []struct {
 		rate float64
 		want time.Duration
@@ -44,13 +44,13 @@ func TestGuardsLookAsOftenAsTheyMust(t *testing.T) {
 	}
 }
 
-func TestGuardsLookWhileLanesRun(t *testing.T) {
+func TestGuardsCheckWhileLanesRun(t *testing.T) {
 	var events []record.Event
-	tracked, looks := 50, 0
-	fine := Namespace{"node-1", func() (int, error) { looks++; return tracked, nil }}
+	tracked, checks := 50, 0
+	fine := Namespace{"node-1", func() (int, error) { checks++; return tracked, nil }}
 	broken := Namespace{"node-2", func() (int, error) { return 0, errors.New("gone") }}
 	g := NewGuards(Limits{ConntrackMax: 100}, []Namespace{fine, broken}, func(e record.Event) { events = append(events, e) })
-	l := testLane(0.2) // which fills it in 250 s, if nothing ends
+	l := testLane(0.2) // fills the table in 250 s, if no entry expires
 	l.Close = CloseRST
 	if err := g.Start(l, 0); err != nil {
 		t.Fatal(err)
@@ -58,8 +58,8 @@ func TestGuardsLookWhileLanesRun(t *testing.T) {
 	for at := time.Duration(0); at <= 60*time.Second; at += 100 * time.Millisecond {
 		g.Check(at)
 	}
-	if looks != 2 || len(events) != 1 || events[0].Node != "node-2" {
-		t.Fatalf("%d looks in 60 s, %+v; want 2, and one guard of the place that cannot be counted", looks, events)
+	if checks != 2 || len(events) != 1 || events[0].Node != "node-2" {
+		t.Fatalf("%d checks in 60 s, %+v; want 2, and one guard of the namespace that cannot be counted", checks, events)
 	}
 	tracked = 51
 	g.Check(75 * time.Second)

@@ -14,30 +14,30 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The words for a lane's protocol and for how it ends its connections.
+// Values of Lane.Protocol, Lane.Close and Lane.Policy.
 const (
 	ProtocolTCPNew    = record.ProtocolNew    // a new TCP connection per attempt: connect, one request, one answer, close
-	ProtocolTCPLong   = record.ProtocolLong   // TCP connections that stay open: one request and one answer per attempt, in turn
-	ProtocolHTTPReuse = record.ProtocolReuse  // an HTTP client's kept connection: one request and one answer at a time, never sent twice
-	ProtocolUDPFresh  = record.ProtocolFresh  // one datagram and one answer per attempt, each from a five-tuple of its own
-	ProtocolUDPSticky = record.ProtocolSticky // likewise, all from one five-tuple
-	CloseFIN          = "fin"                 // the client closes first, in the ordinary way; conntrack keeps the flow 120 s
+	ProtocolTCPLong   = record.ProtocolLong   // TCP connections that stay open, used in turn: one request and one answer per attempt
+	ProtocolHTTPReuse = record.ProtocolReuse  // an HTTP keep-alive connection: one request and one answer at a time, without retries
+	ProtocolUDPFresh  = record.ProtocolFresh  // one datagram and one answer per attempt, each with its own five-tuple
+	ProtocolUDPSticky = record.ProtocolSticky // one datagram and one answer per attempt, all with one five-tuple
+	CloseFIN          = "fin"                 // the client closes first with a FIN; conntrack keeps the flow 120 s
 	CloseRST          = "rst"                 // the client aborts after the answer (SO_LINGER 0); conntrack keeps the flow 10 s
 	PolicyFresh       = "fresh"               // no five-tuple twice within FreshFor
-	policyReuse       = "reuse:"              // followed by an interval: a fixed list of five-tuples, each dialled again after it
+	policyReuse       = "reuse:"              // followed by an interval: a fixed list of five-tuples, each used again after it
 )
 
-// knownProtocols are the words that Lane.Protocol may have; New makes one protocol for each.
+// knownProtocols are the values of Lane.Protocol; New makes one protocol for each.
 var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong, ProtocolHTTPReuse, ProtocolUDPFresh, ProtocolUDPSticky}
 
-// The deadlines of a lane that names none.
+// Default deadlines of lanes.
 const (
 	DefaultDialDeadline  = 3 * time.Second
 	DefaultReplyDeadline = time.Second
 )
 
-// DefaultStallAfter is the stall threshold of a tcp-long lane that names none: the kernel's smallest time until a
-// segment is sent again (TCP_RTO_MIN, include/net/tcp.h), so that an answer in time needed no retransmission.
+// DefaultStallAfter is the default stall threshold of tcp-long lanes: the kernel's minimum retransmission timeout
+// (TCP_RTO_MIN, include/net/tcp.h), so that an answer in time needed no retransmission.
 const DefaultStallAfter = 200 * time.Millisecond
 
 // Protocols lists the protocols of lanes.
@@ -45,7 +45,7 @@ func Protocols() []string { return slices.Clone(knownProtocols) }
 
 const defaultPath = "/hostname" // of agnhost netexec and of the lab's backend
 
-// Limits of what a lane may ask for. MaxRate is far above what one engine reaches; it catches mistyped units.
+// Limits of a lane's fields. MaxRate is far above the rate that one engine reaches; it catches wrong units.
 const (
 	MaxRate        = 100_000
 	maxReuse       = 1 << 20 // five-tuples of a reuse lane
@@ -53,69 +53,69 @@ const (
 	maxConnections = 10_000 // connections of a tcp-long lane
 )
 
-// Lane is one stream of attempts. In JSON, durations are Go duration strings ("3s", "250ms"), addresses are text, and
-// fields left out take the defaults that are named here.
+// Lane is a sequence of attempts to one address with one protocol and one rate. In JSON, durations are Go duration
+// strings ("3s", "250ms"), addresses are text, and omitted fields have the defaults below.
 type Lane struct {
-	ID       uint16         `json:"id"` // unique within a run, never used again within it
+	ID       uint16         `json:"id"` // unique within a run
 	Name     string         `json:"name"`
-	Client   string         `json:"client,omitempty"` // where the probe runs; only a name in the record
+	Client   string         `json:"client,omitempty"` // name of the client, for the record
 	Target   netip.AddrPort `json:"target"`
 	Protocol string         `json:"protocol,omitempty"` // default ProtocolTCPNew
-	// Policy is PolicyFresh (default) or reuse:INTERVAL, such as reuse:5s: a fixed list of five-tuples, each dialled again
+	// Policy is PolicyFresh (default) or reuse:INTERVAL, such as reuse:5s: a fixed list of five-tuples, each used again
 	// after at least the interval. With fin close that needs TCP timestamps (net.ipv4.tcp_timestamps, on by default):
-	// without them the client's own kernel refuses a bound five-tuple that is in TIME_WAIT (tcp_twsk_unique()).
+	// without them the client's kernel refuses a bound five-tuple in TIME_WAIT (tcp_twsk_unique()).
 	Policy string  `json:"policy,omitempty"`
 	Close  string  `json:"close,omitempty"` // CloseFIN (default) or CloseRST
 	Rate   float64 `json:"rate"`            // attempts per second, above 0, at most MaxRate
 
-	// SourcePrefix is the range to bind sources from. Every address in it must be local to the client's namespace
-	// (`ip route add local PREFIX dev lo`; for IPv6 assign each, since that kernel binds no other, inet6_bind()). When it
-	// is not valid the kernel chooses the address; the ports are those of the network namespace, shared with whatever else
-	// runs there: some 28,000, enough for 217 attempts a second in all lanes, and fresh as far as this process knows.
+	// SourcePrefix is the range of source addresses. Every address in it must be local to the client's namespace (`ip
+	// route add local PREFIX dev lo`; for IPv6 assign each, since the kernel binds no other, inet6_bind()). Without it
+	// the kernel chooses the address, and ports are shared with other programs of the network namespace: some 28,000
+	// ports, enough for 217 attempts a second in all lanes, and fresh only as far as this process knows.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
-	// SpreadSeed is the seed of a balancer that chooses nodes by record.FlowHash; 0 is none. A fresh IPv4 lane then takes
-	// its sources so that the nodes have their turns: with three each gets an attempt every three gaps of the lane, where
-	// random sources leave one node alone for 20 gaps every few minutes, and an outage there has bounds that wide.
+	// SpreadSeed is the seed of a load balancer that chooses nodes by record.FlowHash; 0 means none. A fresh IPv4 lane
+	// then chooses its sources so that attempts go to all nodes in turn: with three nodes each gets an attempt every
+	// three intervals. Random sources leave one node without an attempt for 20 intervals every few minutes, and an
+	// outage there has bounds that wide.
 	SpreadSeed uint32 `json:"spreadSeed,omitempty"`
-	// SpreadNodes is how many nodes that balancer has, 1 to 1000; with SpreadSeed only.
+	// SpreadNodes is the number of nodes of that load balancer, 1 to 1000; only with SpreadSeed.
 	SpreadNodes int `json:"spreadNodes,omitempty"`
 
 	DialDeadline  time.Duration `json:"-"` // from the start to an established connection; default 3 s
 	ReplyDeadline time.Duration `json:"-"` // from there to the complete answer; default 1 s
-	// DelayedAfter makes a correct answer that came later than this after the start `delayed`. Set it behind balancers
-	// that terminate connections, where the client's socket never retransmits; 0 is off, which is right elsewhere:
-	// there TCP_INFO is the exact test, and a threshold is not. For UDP, which has no such test, the default is half of
-	// the reply deadline: an answer in its second half is delayed, and what comes later or not at all is lost
-	// (reply-timeout).
+	// DelayedAfter is the time from the start after which a correct answer is `delayed`; 0 means off. Set it behind
+	// load balancers that terminate connections, where the client's socket never retransmits. Elsewhere TCP_INFO is
+	// exact, and a threshold is not. For UDP the default is half of the reply deadline: a later answer is delayed, and
+	// one after the deadline or none is a reply-timeout.
 	DelayedAfter time.Duration `json:"-"`
 
-	// Connections is how many connections a tcp-long lane keeps open; attempt k belongs to number k mod Connections, so
-	// that each is asked every Connections/Rate. Default 1; other lanes have none.
+	// Connections is the number of connections that a tcp-long lane keeps open; attempt k uses connection k mod
+	// Connections. Default 1 for tcp-long; other lanes have none.
 	Connections int `json:"connections,omitempty"`
-	// StallAfter makes a correct answer on a tcp-long connection `stalled` when it came later than this after the start,
-	// or after the handshake; default 200 ms.
+	// StallAfter is the time from the start, or from the end of the handshake, after which a correct answer on a
+	// tcp-long connection is `stalled`; default 200 ms.
 	StallAfter time.Duration `json:"-"`
 
-	Backends []string `json:"backends,omitempty"` // allowed beginnings of the answering pod's name; empty allows any
+	Backends []string `json:"backends,omitempty"` // allowed prefixes of the answering pod's name; empty allows any
 	Host     string   `json:"host,omitempty"`     // Host header; default is the target
-	Path     string   `json:"path,omitempty"`     // asked for over HTTP; default /hostname
-	// Status is what a target that is none of our backends answers: any complete head with this status is a correct
-	// answer, its body is not looked at, and only the X-Hitless headers say who answered. 0 (default) demands the strict
-	// answer that backends give: 200, a short body, and nothing after it.
+	Path     string   `json:"path,omitempty"`     // of the HTTP request; default /hostname
+	// Status is the status of correct answers of a target that is not a known backend: every complete head with this
+	// status is correct, the body is ignored, and only the X-Hitless headers identify the backend. With 0 (default)
+	// only the strict answer of known backends is correct: status 200, a short body, and no further bytes.
 	Status  int  `json:"status,omitempty"`
-	Control bool `json:"control,omitempty"` // for evidence alone; never counts as the subject's
-	// Role and Beside say what a control lane is for, as record.KindLane has them; empty on one that proves the detector.
+	Control bool `json:"control,omitempty"` // a control lane: never counts as the subject's loss
+	// Role and Beside give the purpose of a control lane, see record.Lane; empty for a lane that proves the detector.
 	Role   string `json:"role,omitempty"`
 	Beside string `json:"beside,omitempty"`
-	// Fresh is the id of the lane on which a new connection is tried at the moment at which an established one of this lane
-	// fails, or begins to stall, see FreshLane; 0 for none. It is above ID. Lanes that keep no connection have none.
+	// Fresh is the id of the lane on which a new connection is tried when an established one of this lane fails or
+	// stalls, see FreshLane; 0 means none. It is larger than ID. Only lanes with KeepsConnections have one.
 	Fresh uint16 `json:"fresh,omitempty"`
-	// InFlight caps the attempts under way; what would exceed it is recorded as class probe. The default, 4 x rate x
-	// (both deadlines), is out of reach unless the engine itself is broken.
+	// InFlight limits the attempts in flight; further attempts are recorded with class probe. The default, 4 x rate x
+	// (both deadlines), is only reached when the engine itself fails.
 	InFlight int `json:"inFlight,omitempty"`
 }
 
-// WithDefaults returns the lane with every field that was left out set to its default.
+// WithDefaults returns the lane with defaults in all omitted fields.
 func (l Lane) WithDefaults() Lane {
 	word := func(s *string, fallback string) {
 		if *s == "" {
@@ -147,7 +147,7 @@ func (l Lane) WithDefaults() Lane {
 	return l
 }
 
-// Validate says what is wrong with a lane, after defaults, and what would be right.
+// Validate returns an error that describes the first invalid field of the lane, with defaults applied.
 func (l Lane) Validate() error {
 	l = l.WithDefaults()
 	fail := func(format string, args ...any) error {
@@ -167,21 +167,21 @@ func (l Lane) Validate() error {
 	case l.DialDeadline < 0 || l.ReplyDeadline < 0 || l.DelayedAfter < 0 || l.InFlight < 0:
 		return fail("a deadline, a threshold or the in-flight cap is negative")
 	case l.SourcePrefix.IsValid() && l.SourcePrefix.Addr().Is4() != l.Target.Addr().Is4():
-		return fail("source prefix %s and target %s are of different address families", l.SourcePrefix, l.Target)
+		return fail("source prefix %s and target %s have different address families", l.SourcePrefix, l.Target)
 	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid() && l.Target.Addr().Is4()):
 		return fail("an even spread needs fresh five-tuples from an IPv4 source prefix")
 	case l.SpreadSeed != 0 && (l.SpreadNodes < 1 || l.SpreadNodes > 1000):
 		return fail("an even spread needs the number of nodes, 1 to 1000, not %d", l.SpreadNodes)
 	case strings.ContainsFunc(l.Host+l.Path, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return fail("host %q or path %q does not fit into a request's head", l.Host, l.Path)
+		return fail("host %q or path %q has characters that a request's head cannot have", l.Host, l.Path)
 	case l.Path[0] != '/':
-		return fail("path %q does not begin with /", l.Path)
+		return fail("path %q does not start with /", l.Path)
 	case l.Status != 0 && (l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse):
-		return fail("a lane of %s must read whole answers, so it needs the short ones of known backends, not a status", l.Protocol)
+		return fail("a %s lane reads whole answers and needs the short answers of known backends, not a status", l.Protocol)
 	case l.Fresh != 0 && (l.Fresh <= l.ID || !l.KeepsConnections()):
-		return fail("the lane of its fresh connections is %d; only lanes that keep connections have one, with a higher number", l.Fresh)
+		return fail("the id of its fresh lane is %d; only lanes that keep connections have one, with a larger id", l.Fresh)
 	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
-		return fail("status %d is none; give 100 to 599, or 0 for the answer of a known backend", l.Status)
+		return fail("status %d is not an HTTP status; give 100 to 599, or 0 for the answer of a known backend", l.Status)
 	}
 	if err := l.validateLong(); err != nil {
 		return fail("%v", err)
@@ -195,39 +195,39 @@ func (l Lane) Validate() error {
 		return fail("%v", err)
 	}
 	if l.Policy != PolicyFresh && (l.Protocol == ProtocolUDPSticky || l.Protocol == ProtocolHTTPReuse) {
-		return fail("policy %q: a lane of %s keeps its five-tuple, and dials only fresh ones", l.Policy, l.Protocol)
+		return fail("policy %q: a %s lane keeps its five-tuple and needs policy fresh", l.Policy, l.Protocol)
 	}
 	return nil
 }
 
-// validateLong says what is wrong with what only tcp-long lanes have.
+// validateLong validates the fields of tcp-long lanes.
 func (l Lane) validateLong() error {
 	switch {
 	case l.Protocol != ProtocolTCPLong && (l.Connections != 0 || l.StallAfter != 0):
-		return fmt.Errorf("only a %s lane has a number of connections and a stall threshold", ProtocolTCPLong)
+		return fmt.Errorf("only %s lanes have a number of connections and a stall threshold", ProtocolTCPLong)
 	case l.Protocol != ProtocolTCPLong:
 		return nil
 	case l.Connections < 1 || l.Connections > maxConnections:
-		return fmt.Errorf("%d connections are not from 1 to %d", l.Connections, maxConnections)
+		return fmt.Errorf("%d connections: give 1 to %d", l.Connections, maxConnections)
 	case l.StallAfter < 0 || l.StallAfter > l.ReplyDeadline:
 		return fmt.Errorf("the stall threshold %s is not between 0 and the reply deadline %s", l.StallAfter, l.ReplyDeadline)
 	case l.Policy != PolicyFresh:
-		return fmt.Errorf("policy %q: a %s lane dials only fresh five-tuples", l.Policy, ProtocolTCPLong)
+		return fmt.Errorf("policy %q: a %s lane needs policy fresh", l.Policy, ProtocolTCPLong)
 	}
 	return nil
 }
 
-// datagrams reports whether the lane speaks UDP.
+// overUDP reports whether the lane uses UDP.
 func (l Lane) overUDP() bool {
 	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
 }
 
-// Keeps reports whether connections of the lane outlive attempts.
+// KeepsConnections reports whether connections of the lane outlive attempts.
 func (l Lane) KeepsConnections() bool {
 	return l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse
 }
 
-// reuseInterval returns the interval of a reuse policy, or 0 for fresh five-tuples.
+// reuseInterval returns the interval of a reuse policy; 0 for policy fresh.
 func (l Lane) reuseInterval() (time.Duration, error) {
 	if l.Policy == PolicyFresh {
 		return 0, nil
@@ -241,8 +241,8 @@ func (l Lane) reuseInterval() (time.Duration, error) {
 		return 0, fmt.Errorf("policy %q has no positive interval; write it as in %s5s", l.Policy, policyReuse)
 	}
 	if interval <= l.DialDeadline+l.ReplyDeadline {
-		return 0, fmt.Errorf("policy %q dials a five-tuple again while its last attempt may still wait (deadlines %s + %s): "+
-			"a silent target would look like a fault of the probe; use a longer interval or shorter deadlines",
+		return 0, fmt.Errorf("policy %q reuses a five-tuple while its last attempt may be in flight (deadlines %s + %s): "+
+			"a target without answers would look like a fault of the probe; use a longer interval or shorter deadlines",
 			l.Policy, l.DialDeadline, l.ReplyDeadline)
 	}
 	if n := interval.Seconds() * l.Rate; n > maxReuse {
@@ -251,10 +251,10 @@ func (l Lane) reuseInterval() (time.Duration, error) {
 	return interval, nil
 }
 
-// Gap is the time between two attempts of the lane.
+// Interval returns the time between two scheduled attempts of the lane.
 func (l Lane) Interval() time.Duration { return schedule{rate: l.Rate}.at(1) }
 
-// Event declares the lane in the history, see record.Lane.
+// Event returns the event that declares the lane in the record.
 func (l Lane) Event(at time.Duration) record.Event {
 	l = l.WithDefaults()
 	body := record.Lane{ID: l.ID, Name: l.Name, Client: l.Client, Target: l.Target.String(), Protocol: l.Protocol, Policy: l.Policy,
@@ -266,10 +266,10 @@ func (l Lane) Event(at time.Duration) record.Event {
 	return record.Event{At: at, Object: l.Name, Text: text, Body: body}
 }
 
-// laneFields has Lane's fields without its methods, so that encoding them does not recurse.
+// laneFields has Lane's fields without its methods, which prevents recursion of the JSON methods.
 type laneFields Lane
 
-// laneText is a lane in JSON: its plain fields, and its durations as text.
+// laneText is the JSON form of a lane, with durations as text.
 type laneText struct {
 	laneFields
 	Dial    string `json:"dialDeadline,omitempty"`
@@ -278,7 +278,7 @@ type laneText struct {
 	Stall   string `json:"stallAfter,omitempty"`
 }
 
-// MarshalJSON writes the lane with its durations as Go duration strings.
+// MarshalJSON encodes the lane with durations as Go duration strings.
 func (l Lane) MarshalJSON() ([]byte, error) {
 	text := laneText{laneFields: laneFields(l)}
 	for field, d := range text.durations(&l) {
@@ -289,7 +289,7 @@ func (l Lane) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; an unknown field is an error, since a mistyped name would silently
+// UnmarshalJSON decodes the result of MarshalJSON. An unknown field is an error, since a mistyped name would silently
 // become a default.
 func (l *Lane) UnmarshalJSON(data []byte) error {
 	var text laneText
@@ -312,7 +312,7 @@ func (l *Lane) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// durations pairs each duration of the lane with its text.
+// durations yields each duration of the lane with its text.
 func (t *laneText) durations(l *Lane) func(yield func(*string, *time.Duration) bool) {
 	return func(yield func(*string, *time.Duration) bool) {
 		_ = yield(&t.Dial, &l.DialDeadline) && yield(&t.Reply, &l.ReplyDeadline) && yield(&t.Delayed, &l.DelayedAfter) &&

@@ -58,26 +58,26 @@ func TestLaneValidate(t *testing.T) {
 		t.Error(err)
 	}
 	for word, change := range map[string]func(*Lane){
-		"name":     func(l *Lane) { l.Name = "" },
-		"target":   func(l *Lane) { l.Target = netip.AddrPort{} },
-		"port":     func(l *Lane) { l.Target = netip.AddrPortFrom(l.Target.Addr(), 0) },
-		"protocol": func(l *Lane) { l.Protocol = "tcp" },
-		"close":    func(l *Lane) { l.Close = "hard" },
-		"rate":     func(l *Lane) { l.Rate = 0 },
-		"rate NaN": func(l *Lane) { l.Rate = math.NaN() },
-		"rate 1e+": func(l *Lane) { l.Rate = 1e9 },
-		"negative": func(l *Lane) { l.DialDeadline = -1 },
-		"families": func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("fd00::/64") },
-		"host":     func(l *Lane) { l.Host = "a\r\nb: c" },
-		"empty":    func(l *Lane) { l.Backends = []string{""} },
-		"policy":   func(l *Lane) { l.Policy = "sticky" },
-		"interval": func(l *Lane) { l.Policy = "reuse:0s" },
-		"silent":   func(l *Lane) { l.Policy = "reuse:1s" }, // shorter than the deadlines
-		"need":     func(l *Lane) { l.Policy = "reuse:300h" },
-		"only a":   func(l *Lane) { l.Connections = 5 },
-		"50000":    func(l *Lane) { l.Protocol, l.Policy, l.Connections = ProtocolTCPLong, PolicyFresh, 50000 },
-		"stall":    func(l *Lane) { l.Protocol, l.Policy, l.StallAfter = ProtocolTCPLong, PolicyFresh, 2*time.Second },
-		"dials":    func(l *Lane) { l.Protocol = ProtocolTCPLong },
+		"name":      func(l *Lane) { l.Name = "" },
+		"target":    func(l *Lane) { l.Target = netip.AddrPort{} },
+		"port":      func(l *Lane) { l.Target = netip.AddrPortFrom(l.Target.Addr(), 0) },
+		"protocol":  func(l *Lane) { l.Protocol = "tcp" },
+		"close":     func(l *Lane) { l.Close = "hard" },
+		"rate":      func(l *Lane) { l.Rate = 0 },
+		"rate NaN":  func(l *Lane) { l.Rate = math.NaN() },
+		"rate 1e+":  func(l *Lane) { l.Rate = 1e9 },
+		"negative":  func(l *Lane) { l.DialDeadline = -1 },
+		"families":  func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("fd00::/64") },
+		"host":      func(l *Lane) { l.Host = "a\r\nb: c" },
+		"empty":     func(l *Lane) { l.Backends = []string{""} },
+		"policy":    func(l *Lane) { l.Policy = "sticky" },
+		"interval":  func(l *Lane) { l.Policy = "reuse:0s" },
+		"deadlines": func(l *Lane) { l.Policy = "reuse:1s" }, // shorter than the deadlines
+		"need":      func(l *Lane) { l.Policy = "reuse:300h" },
+		"only a":    func(l *Lane) { l.Connections = 5 },
+		"50000":     func(l *Lane) { l.Protocol, l.Policy, l.Connections = ProtocolTCPLong, PolicyFresh, 50000 },
+		"stall":     func(l *Lane) { l.Protocol, l.Policy, l.StallAfter = ProtocolTCPLong, PolicyFresh, 2*time.Second },
+		"fresh":     func(l *Lane) { l.Protocol = ProtocolTCPLong },
 	} {
 		l := fullLane()
 		change(&l)

@@ -9,35 +9,35 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// long makes the attempts of tcp-long lanes: connections that stay open and are asked in turn, attempt k on connection
-// k mod Lane.Connections. The first attempts open them. With a high rate they are busy; with a low one each is idle from
-// one of its attempts to the next.
+// long makes the attempts of tcp-long lanes, on connections that stay open: attempt k uses connection k mod
+// Lane.Connections. The first attempts open the connections. At a high rate they are busy; at a low rate each is idle
+// between its attempts.
 //
-// A connection that dies is never replaced in silence. The attempts that wait on it take the class of its death. When
-// none waits, the next one that is due on it does, without having been sent, and only the one after that opens another
-// connection; at the end of the lane, what no attempt has told yet is told by one more attempt for each dead connection.
+// Each failure of a connection is the outcome of at least one attempt. Attempts that wait on the connection get its
+// class. Without one, the next attempt due on it gets the class without being sent, and the attempt after that opens a
+// new connection. At the end of the lane, each failure without an attempt is recorded by one more attempt.
 type long struct {
 	tcp   *tcp
 	lanes map[*lane][]*connection
 }
 
-// connection is one place of a tcp-long lane: the connection that is open there now, and those that came before.
+// connection is one of the connections of a tcp-long lane, which replaces it after a failure.
 type connection struct {
 	long       *long
 	lane       *lane
 	token      int32
-	generation int32 // counts the connections, so that a late event of an earlier one is known as such
-	fd         int   // -1 while there is none
-	open       bool  // the handshake is over
+	generation int32 // number of dials; detects events of an earlier connection
+	fd         int   // -1 without a connection
+	open       bool  // the handshake is complete
 	source     netip.AddrPort
 	dialStart  time.Duration // start of the handshake
-	queue      []*flight     // attempts without an answer, oldest first; during the handshake, the first waits for its end
-	partial    []byte        // of an answer that comes in pieces
-	unreported failure       // that no attempt has told yet
-	triedFresh bool          // a new connection was tried because this one is silent
+	queue      []*flight     // attempts without an answer, oldest first; the first one has dialed
+	partial    []byte        // the first part of an incomplete answer
+	unreported failure       // not yet the outcome of an attempt
+	triedFresh bool          // a fresh connection was tried since the last answer
 }
 
-// death is how a connection ended; the zero value is none.
+// failure is how a connection failed; the zero value means no failure.
 type failure struct {
 	class  record.Class
 	detail string
@@ -45,7 +45,7 @@ type failure struct {
 
 func newLong(t *tcp) *long { return &long{tcp: t, lanes: map[*lane][]*connection{}} }
 
-// of returns the connection that an attempt belongs to.
+// connectionOf returns the connection of an attempt.
 func (l *long) connectionOf(f *flight) *connection {
 	all := l.lanes[f.lane]
 	if all == nil {
@@ -59,7 +59,7 @@ func (l *long) connectionOf(f *flight) *connection {
 	return all[f.Seq%uint64(len(all))]
 }
 
-// start asks on a connection that is open, opens one where there is none, or tells of the one that died.
+// start sends the request on the open connection, dials without one, or records the connection's last failure.
 func (l *long) start(f *flight) {
 	c := l.connectionOf(f)
 	if c.fd < 0 && c.unreported.class == 0 {
@@ -68,9 +68,9 @@ func (l *long) start(f *flight) {
 	}
 	f.Source, f.TupleAge = c.source, f.Start-c.dialStart
 	if c.fd < 0 {
-		died := c.unreported
+		lost := c.unreported
 		c.unreported = failure{}
-		l.tcp.engine.finish(f, died.class, died.detail)
+		l.tcp.engine.finish(f, lost.class, lost.detail)
 		return
 	}
 	c.queue = append(c.queue, f)
@@ -79,11 +79,11 @@ func (l *long) start(f *flight) {
 	}
 }
 
-// ready is for flights that have a socket of their own, and there are none in these lanes.
+// ready is never called: flights of these lanes have no sockets of their own.
 func (l *long) ready(*flight, uint32) {}
 
-// expire gives up the connection on which an attempt has waited too long, as its user would. Before that, at the stall
-// threshold, it looks once what becomes of a new one.
+// expire closes the connection when an attempt has waited too long, as a user would. At the stall threshold before
+// that, it tries a fresh connection once.
 func (l *long) expire(f *flight) {
 	c := l.connectionOf(f)
 	switch {
@@ -103,7 +103,8 @@ func (l *long) expire(f *flight) {
 	}
 }
 
-// patience is how long an attempt waits for its answer until something is done about it.
+// answerTimeout returns the first timeout of a sent request: the stall threshold if there is a fresh lane, else the
+// reply deadline.
 func (c *connection) answerTimeout() time.Duration {
 	if c.lane.fresh == nil {
 		return c.lane.ReplyDeadline
@@ -111,14 +112,14 @@ func (c *connection) answerTimeout() time.Duration {
 	return c.lane.StallAfter
 }
 
-// cancel aborts the connection of the attempt, once for all that wait on it.
+// cancel closes the attempt's connection; several attempts may share it.
 func (l *long) cancel(f *flight) {
 	if c := l.connectionOf(f); c.fd >= 0 {
 		c.close(true)
 	}
 }
 
-// leave closes the lane's connections and tells of those that died since they were last asked.
+// closeLane closes the lane's connections and records their unreported failures.
 func (l *long) closeLane(n *lane) {
 	for _, c := range l.lanes[n] {
 		if c.fd >= 0 {
@@ -131,7 +132,7 @@ func (l *long) closeLane(n *lane) {
 	delete(l.lanes, n)
 }
 
-// tell records an attempt beyond the schedule, charged to the end of the lane.
+// recordUnreported records a failure as an attempt beyond the schedule, at the end of the lane.
 func (l *long) recordUnreported(n *lane, c *connection) {
 	e := l.tcp.engine
 	now := e.host.now()
@@ -142,7 +143,7 @@ func (l *long) recordUnreported(n *lane, c *connection) {
 	e.finish(f, c.unreported.class, c.unreported.detail)
 }
 
-// dial begins a handshake for the attempt.
+// dial starts the handshake for the attempt.
 func (c *connection) dial(f *flight) {
 	t := c.long.tcp
 	errno, ok := t.open(f, unix.SOCK_STREAM)
@@ -156,8 +157,8 @@ func (c *connection) dial(f *flight) {
 	c.generation++
 	c.fd, c.open, c.dialStart, c.queue = f.fd, false, f.Start, append(c.queue[:0], f)
 	errno = t.sockets.connect(f.fd, f.lane.Target)
-	t.learnSource(f)
-	f.TupleAge = 0 // from here on it is the connection's age
+	t.readSource(f)
+	f.TupleAge = 0 // for tcp-long the age of the connection
 	c.source = f.Source
 	if errno != 0 && errno != unix.EINPROGRESS {
 		c.failDial(errno)
@@ -170,7 +171,7 @@ func (c *connection) dial(f *flight) {
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
 }
 
-// ready goes on with what the kernel reported.
+// ready handles an event of the socket.
 func (c *connection) ready(generation int32, events uint32) {
 	switch {
 	case c.fd < 0 || generation != c.generation:
@@ -181,7 +182,7 @@ func (c *connection) ready(generation int32, events uint32) {
 	}
 }
 
-// connected ends the handshake, well or badly, and asks for everyone who waits.
+// connected ends the handshake and sends the requests of all waiting attempts.
 func (c *connection) connected(events uint32) {
 	t, f := c.long.tcp, c.queue[0]
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 { // see tcp.connected
@@ -211,7 +212,7 @@ func (c *connection) connected(events uint32) {
 	}
 }
 
-// ask sends an attempt's request; false means that the connection died of it.
+// send sends an attempt's request. It returns false when the connection has failed.
 func (c *connection) send(f *flight) bool {
 	t := c.long.tcp
 	f.lane.waiting.add(f, t.engine.host.now()+c.answerTimeout())
@@ -219,7 +220,7 @@ func (c *connection) send(f *flight) bool {
 	n, errno := sysTransfer(unix.SYS_WRITE, c.fd, request)
 	switch {
 	case errno == unix.EAGAIN || (errno == 0 && n < len(request)):
-		// The peer has stopped reading long ago: the buffer holds thousands of requests.
+		// The peer does not read: the buffer holds thousands of requests.
 		c.end(failure{record.ReplyTimeout, DetailFull})
 	case errno != 0:
 		c.failStream(errno)
@@ -227,7 +228,7 @@ func (c *connection) send(f *flight) bool {
 	return c.fd >= 0
 }
 
-// receive reads what has come until nothing is left (the events are edges), and matches answers with attempts.
+// receive reads until no data is left, since events are edge triggered, and assigns answers to attempts.
 func (c *connection) receive() {
 	t := c.long.tcp
 	for c.fd >= 0 {
@@ -246,7 +247,7 @@ func (c *connection) receive() {
 	}
 }
 
-// take ends the attempts whose answers are complete.
+// parseAnswers ends the attempts whose answers are complete.
 func (c *connection) parseAnswers() {
 	for c.fd >= 0 && len(c.partial) > 0 {
 		n, fault := answerLength(c.partial)
@@ -256,7 +257,7 @@ func (c *connection) parseAnswers() {
 		case fault != "":
 			c.end(failure{record.Misrouted, fault})
 		case n == 0:
-			return // more must come
+			return // incomplete
 		default:
 			c.endOldest(c.partial[:n])
 			c.partial = append(c.partial[:0], c.partial[min(n, len(c.partial)):]...)
@@ -264,15 +265,15 @@ func (c *connection) parseAnswers() {
 	}
 }
 
-// judge ends the oldest attempt with its whole answer.
+// endOldest ends the oldest attempt with its complete answer.
 func (c *connection) endOldest(answer []byte) {
 	t, f := c.long.tcp, c.queue[0]
-	who, _, fault := parseReply(answer, false, 0)
+	backend, _, fault := parseReply(answer, false, 0)
 	if fault != "" {
 		c.end(failure{record.Misrouted, fault})
 		return
 	}
-	t.identify(f, who)
+	t.identify(f, backend)
 	total := t.engine.host.now() - f.Start
 	class, detail := classifyAnswer(&f.Attempt, &f.lane.Lane, total)
 	if class == record.OK && total-f.Connect > f.lane.StallAfter {
@@ -283,13 +284,13 @@ func (c *connection) endOldest(answer []byte) {
 	t.engine.finish(f, class, detail)
 }
 
-// failDial ends a connection whose connect call failed at once.
+// failDial ends a connection whose connect call failed.
 func (c *connection) failDial(errno unix.Errno) {
 	_, queued := c.long.tcp.sockets.handshakeError(c.fd)
 	c.failHandshake(errno, queued)
 }
 
-// failWith ends a connection whose handshake failed.
+// failHandshake ends a connection whose handshake failed.
 func (c *connection) failHandshake(errno unix.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
@@ -300,7 +301,7 @@ func (c *connection) failHandshake(errno unix.Errno, queued icmp) {
 		f.Offender = queued.offender
 	}
 	class, detail := classifyDial(errno, queued)
-	if class == record.Reset || class == record.Closed { // established and over before we looked
+	if class == record.Reset || class == record.Closed { // established and closed before this event
 		first.Connect = c.long.tcp.engine.host.now() - first.Start
 	}
 	c.end(failure{class, detail})
@@ -311,24 +312,24 @@ func (c *connection) failStream(errno unix.Errno) {
 	c.end(failure{class, detail})
 }
 
-// die ends the connection and every attempt that waits on it, or remembers the death for the next one. When it was
-// established, a new one is tried at once.
-func (c *connection) end(d failure) {
+// end closes the connection and gives the failure to every waiting attempt, or keeps it for the next one. After a
+// failure of an established connection it tries a fresh one.
+func (c *connection) end(why failure) {
 	queue, established := c.queue, c.open
 	c.queue = nil
 	c.close(true)
 	if len(queue) == 0 {
-		c.unreported = d
+		c.unreported = why
 	}
 	for _, f := range queue {
-		c.long.tcp.engine.finish(f, d.class, d.detail)
+		c.long.tcp.engine.finish(f, why.class, why.detail)
 	}
-	if established && d.class.Dropped() {
+	if established && why.class.Dropped() {
 		c.long.tcp.engine.tryFresh(c.lane, c.source)
 	}
 }
 
-// close lets go of the socket. What waits on the connection is the caller's.
+// close closes the socket. The caller ends the waiting attempts.
 func (c *connection) close(abort bool) {
 	c.long.tcp.sockets.close(c.fd, abort)
 	c.fd, c.open, c.queue, c.partial, c.triedFresh = -1, false, nil, c.partial[:0], false

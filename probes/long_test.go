@@ -15,9 +15,9 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// dialogue serves connections that stay open: say is called for each request with the number of the connection and of
-// the request on it, both from 0, and returns false to leave the connection (it is closed then).
-func dialogue(listener net.Listener, say func(c *net.TCPConn, connection, request int) bool) {
+// serveConnections serves connections that stay open: respond is called for each request with the numbers of the
+// connection and of the request on it, both from 0. It returns false to close the connection.
+func serveConnections(listener net.Listener, respond func(c *net.TCPConn, connection, request int) bool) {
 	for number := 0; ; number++ {
 		accepted, err := listener.Accept()
 		if err != nil {
@@ -28,7 +28,7 @@ func dialogue(listener net.Listener, say func(c *net.TCPConn, connection, reques
 			defer c.Close()
 			r := bufio.NewReader(c)
 			for k := 0; ; k++ {
-				if _, err := http.ReadRequest(r); err != nil || !say(c, number, k) {
+				if _, err := http.ReadRequest(r); err != nil || !respond(c, number, k) {
 					return
 				}
 			}
@@ -36,7 +36,7 @@ func dialogue(listener net.Listener, say func(c *net.TCPConn, connection, reques
 	}
 }
 
-func speak(c *net.TCPConn, text string) bool {
+func writeText(c *net.TCPConn, text string) bool {
 	_, err := io.WriteString(c, text)
 	return err == nil
 }
@@ -49,7 +49,7 @@ func longLane(target netip.AddrPort, rate float64, connections int) Lane {
 
 func TestLongConnectionsStayOpen(t *testing.T) {
 	target := listen(t, func(l net.Listener) {
-		dialogue(l, func(c *net.TCPConn, _, _ int) bool { return speak(c, answer("web-1", "node-1")) })
+		serveConnections(l, func(c *net.TCPConn, _, _ int) bool { return writeText(c, answer("web-1", "node-1")) })
 	})
 	sources := map[netip.AddrPort]bool{}
 	var first [4]record.Attempt
@@ -71,8 +71,7 @@ func TestLongConnectionsStayOpen(t *testing.T) {
 	}
 }
 
-// TestLongOutcomes has one connection that fails at its third attempt, in every way in which a connection can fail, and
-// one that goes on beside it.
+// TestLongOutcomes fails one connection at its third attempt, in every way, beside another connection that works.
 func TestLongOutcomes(t *testing.T) {
 	good := answer("web-1", "node-1")
 	base, from := monotonic(t), 50*time.Millisecond
@@ -83,21 +82,21 @@ func TestLongOutcomes(t *testing.T) {
 		change func(*Lane)
 		class  record.Class
 		detail string
-		same   bool // the connection lives on
+		same   bool // the connection stays open
 	}{
 		{name: "reset", third: func(c *net.TCPConn) bool { _ = c.SetLinger(0); return false }, class: record.Reset, detail: "ECONNRESET"},
 		{name: "closed", third: func(*net.TCPConn) bool { return false }, class: record.Closed, detail: DetailEnd},
 		{name: "silence", third: func(*net.TCPConn) bool { return true },
 			change: func(l *Lane) { l.ReplyDeadline = 250 * time.Millisecond }, class: record.ReplyTimeout},
 		{name: "late", third: func(c *net.TCPConn) bool {
-			time.Sleep(250 * time.Millisecond) // the answer's time is what is tested
-			return speak(c, good)
+			time.Sleep(250 * time.Millisecond) // the tested answer time
+			return writeText(c, good)
 		}, change: func(l *Lane) { l.StallAfter = 200 * time.Millisecond }, class: record.Stalled, detail: DetailSlow, same: true},
-		{name: "another pod", third: func(c *net.TCPConn) bool { return speak(c, answer("other-1", "node-1")) },
+		{name: "another pod", third: func(c *net.TCPConn) bool { return writeText(c, answer("other-1", "node-1")) },
 			class: record.Misrouted, detail: DetailBackend, same: true},
-		{name: "an error page", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
+		{name: "an error page", third: func(c *net.TCPConn) bool { return writeText(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
 			class: record.Misrouted, detail: "status 503"},
-		{name: "no length", third: func(c *net.TCPConn) bool { return speak(c, "HTTP/1.1 200 OK\r\n\r\nweb-1") },
+		{name: "no length", third: func(c *net.TCPConn) bool { return writeText(c, "HTTP/1.1 200 OK\r\n\r\nweb-1") },
 			class: record.Misrouted, detail: "answer without a length"},
 		{name: "an answer in pieces", third: func(c *net.TCPConn) bool {
 			_ = c.SetNoDelay(true)
@@ -114,26 +113,26 @@ func TestLongOutcomes(t *testing.T) {
 				_ = c.SetLinger(0)
 				c.Close()
 			}()
-			return speak(c, good)
+			return writeText(c, good)
 		}, class: record.OK},
-		{name: "an answer that nobody asked for", third: func(c *net.TCPConn) bool {
+		{name: "an unexpected answer", third: func(c *net.TCPConn) bool {
 			go func() {
 				time.Sleep(20 * time.Millisecond)
-				speak(c, good)
+				writeText(c, good)
 			}()
-			return speak(c, good)
+			return writeText(c, good)
 		}, class: record.OK},
 	} {
 		target := listen(t, func(l net.Listener) {
-			dialogue(l, func(c *net.TCPConn, connection, request int) bool {
+			serveConnections(l, func(c *net.TCPConn, connection, request int) bool {
 				if connection == 0 && request == 2 {
 					return test.third(c)
 				}
-				return speak(c, good)
+				return writeText(c, good)
 			})
 		})
 		waiting.Go(func() {
-			l := longLane(target, 6, 2) // each connection is asked every 333 ms, so that a busy machine changes nothing
+			l := longLane(target, 6, 2) // a request every 333 ms per connection is slow enough for a busy machine
 			if test.change != nil {
 				test.change(&l)
 				l.StallAfter = min(l.StallAfter, l.ReplyDeadline)
@@ -156,8 +155,8 @@ func TestLongOutcomes(t *testing.T) {
 			if same := got[4].Source == got[8].Source; same != test.same {
 				t.Errorf("%s: the connection from %s, then from %s", test.name, got[4].Source, got[8].Source)
 			}
-			unasked := test.class == record.OK && !test.same
-			if a := got[6]; unasked != (a.Class != record.OK) || unasked != (!test.same && a.Source == got[4].Source) {
+			unreported := test.class == record.OK && !test.same
+			if a := got[6]; unreported != (a.Class != record.OK) || unreported != (!test.same && a.Source == got[4].Source) {
 				t.Errorf("%s: after the third attempt comes %v (%s) from %s, before it from %s", test.name, a.Class, a.Detail, a.Source, got[4].Source)
 			}
 		})
@@ -165,7 +164,7 @@ func TestLongOutcomes(t *testing.T) {
 	waiting.Wait()
 }
 
-func TestLongToNobody(t *testing.T) {
+func TestLongWithoutListener(t *testing.T) {
 	for _, a := range probe(t, longLane(listen(t, func(l net.Listener) { l.Close() }), 200, 3), 20) {
 		if a.Class != record.Refused || a.Source.Port() == 0 {
 			t.Errorf("attempt %d is %v (%s) from %s", a.Seq, a.Class, a.Detail, a.Source)
@@ -173,34 +172,34 @@ func TestLongToNobody(t *testing.T) {
 	}
 }
 
-// A connection that dies after it was asked for the last time has no attempt left to tell it.
-func TestLongDeathAtTheEnd(t *testing.T) {
-	asked := make(chan *net.TCPConn, 8)
+// A failure after the last scheduled attempt is recorded by an additional attempt.
+func TestLongRecordsFailureAtTheEnd(t *testing.T) {
+	requests := make(chan *net.TCPConn, 8)
 	target := listen(t, func(l net.Listener) {
-		dialogue(l, func(c *net.TCPConn, _, _ int) bool {
-			asked <- c
-			return speak(c, answer("web-1", "node-1"))
+		serveConnections(l, func(c *net.TCPConn, _, _ int) bool {
+			requests <- c
+			return writeText(c, answer("web-1", "node-1"))
 		})
 	})
-	go func() { // the first of two connections, within the gap before the lane ends
-		c := <-asked
-		<-asked
+	go func() { // closes the first of two connections, in the last interval of the lane
+		c := <-requests
+		<-requests
 		time.Sleep(20 * time.Millisecond)
 		_ = c.SetLinger(0)
 		c.Close()
 	}()
 	got := probe(t, longLane(target, 2, 2), 2)
 	if len(got) != 3 {
-		t.Fatalf("%d attempts, want two of the schedule and one that tells: %v", len(got), got)
+		t.Fatalf("%d attempts, want two scheduled and one additional: %v", len(got), got)
 	}
 	if a := got[2]; a.Class != record.Reset || a.Source != got[0].Source || a.Intended < got[1].Intended {
-		t.Errorf("the end is told as %+v", a)
+		t.Errorf("the last attempt is %+v", a)
 	}
 }
 
-// Whatever the server does to connections, no connection is replaced without an attempt that failed, every attempt is
-// recorded once, and an attempt that is ok was answered by the server.
-func TestLongNeverReconnectsInSilence(t *testing.T) {
+// For any behaviour of the server, no connection is replaced without a failed attempt, every attempt is recorded once,
+// and each ok attempt has an answer of the server.
+func TestLongRecordsEveryReconnect(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +207,7 @@ func TestLongNeverReconnectsInSilence(t *testing.T) {
 			var mu sync.Mutex
 			connections, answers := 0, 0
 			target := listen(t, func(l net.Listener) {
-				dialogue(l, func(c *net.TCPConn, number, _ int) bool {
+				serveConnections(l, func(c *net.TCPConn, number, _ int) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					connections = max(connections, number+1)
@@ -219,23 +218,23 @@ func TestLongNeverReconnectsInSilence(t *testing.T) {
 					case 1:
 						return false
 					case 2:
-						return true // silence
+						return true // no answer
 					case 3:
-						return speak(c, "no HTTP")
-					case 4: // the answer and the end
+						return writeText(c, "no HTTP")
+					case 4: // the answer, then a close
 						answers++
-						speak(c, answer("web-1", "node-1"))
+						writeText(c, answer("web-1", "node-1"))
 						return false
-					case 5: // more than was asked for
+					case 5: // an answer with additional bytes
 						answers++
-						return speak(c, answer("web-1", "node-1")+"x")
+						return writeText(c, answer("web-1", "node-1")+"x")
 					}
 					answers++
-					return speak(c, answer("web-1", "node-1"))
+					return writeText(c, answer("web-1", "node-1"))
 				})
 			})
-			const places, attempts = 5, 80
-			l := longLane(target, 400, places)
+			const connectionCount, attempts = 5, 80
+			l := longLane(target, 400, connectionCount)
 			l.ReplyDeadline, l.StallAfter = 60*time.Millisecond, 60*time.Millisecond
 			got, failed, sources := probe(t, l, attempts), 0, map[netip.AddrPort]bool{}
 			for _, a := range got {
@@ -245,8 +244,8 @@ func TestLongNeverReconnectsInSilence(t *testing.T) {
 				}
 			}
 			mu.Lock()
-			if len(got) < attempts || len(sources) > places+failed || len(got)-failed > answers {
-				t.Errorf("%d attempts, %d failed, %d connections of which %d spoke, %d answers",
+			if len(got) < attempts || len(sources) > connectionCount+failed || len(got)-failed > answers {
+				t.Errorf("%d attempts, %d failed, %d connections of which %d sent requests, %d answers",
 					len(got), failed, len(sources), connections, answers)
 			}
 			mu.Unlock()

@@ -10,11 +10,10 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The ways in which other harnesses went blind, as far as they lie in the engine. docs/measuring.md has the whole list, and
-// where each is tested.
+// Tests of pitfalls of other harnesses that concern the engine. docs/measuring.md has the whole list.
 
-// An answer whose body breaks off is no answer, though its head was good.
-func TestHalfABodyIsNoAnswer(t *testing.T) {
+// An answer with an incomplete body is not an answer, even with a correct head.
+func TestIncompleteBodyIsNotAnAnswer(t *testing.T) {
 	t.Parallel()
 	const half = "HTTP/1.1 200 OK\r\nX-Hitless-Pod: web-1\r\nContent-Length: 50\r\n\r\nweb-1"
 	for name, abort := range map[string]bool{"closed": false, "reset": true} {
@@ -22,14 +21,14 @@ func TestHalfABodyIsNoAnswer(t *testing.T) {
 			t.Run(protocol+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				l := loopbackLane(listen(t, func(l net.Listener) {
-					dialogue(l, func(c *net.TCPConn, _, _ int) bool {
+					serveConnections(l, func(c *net.TCPConn, _, _ int) bool {
 						_, _ = io.WriteString(c, half)
 						if abort {
 							_ = c.SetLinger(0)
 						}
 						return false
 					})
-				}), 5) // slow, so that no second request lies unread when the server closes: that would make it a reset
+				}), 5) // slow, so that the server has no unread request when it closes, which would make it a reset
 				if l.Protocol = protocol; protocol == ProtocolTCPLong {
 					l = longLane(l.Target, 5, 1)
 				}
@@ -51,8 +50,8 @@ func TestHalfABodyIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A lane without a target would probe its own machine: an empty address is one there, and so are those that mean all.
-func TestALaneDoesNotProbeItsOwnMachineByMistake(t *testing.T) {
+// An empty or unspecified address means the local machine and must be rejected.
+func TestLaneRejectsUnspecifiedTargets(t *testing.T) {
 	for _, target := range []netip.AddrPort{{}, netip.MustParseAddrPort("0.0.0.0:80"), netip.MustParseAddrPort("[::]:80"),
 		netip.MustParseAddrPort("[::ffff:0.0.0.0]:80"), netip.MustParseAddrPort("203.0.113.10:0")} {
 		l := testLane(10)
@@ -63,21 +62,20 @@ func TestALaneDoesNotProbeItsOwnMachineByMistake(t *testing.T) {
 	}
 }
 
-// A deadline that passed while the engine had no turn is nobody's failure as long as events lie unread: the answer may be
-// among them.
-func TestAnAnswerThatLiesUnreadIsNoTimeout(t *testing.T) {
+// While events are unread, a passed deadline is not a timeout: the answer may be among them.
+func TestUnreadAnswerIsNotATimeout(t *testing.T) {
 	const deadline, read = 10 * time.Millisecond, 50 * time.Millisecond
 	for name, unread := range map[string]bool{"an answer among the events": true, "no event is left": false} {
 		trial := newTrial()
-		trial.protocol.takes = after(deadline)
-		trial.protocol.becomes = func(uint64) record.Class { return record.ConnectTimeout }
+		trial.protocol.duration = after(deadline)
+		trial.protocol.class = func(uint64) record.Class { return record.ConnectTimeout }
 		trial.host.late = func(time.Duration) time.Duration { return time.Millisecond }
 		trial.host.more = func(now time.Duration) bool { return unread && now < read }
 		got := false
 		trial.host.onEnd = func(now time.Duration) {
 			if now >= read && !got {
 				got = true
-				for _, f := range trial.flights { // as dispatch does with an answer
+				for _, f := range trial.flights { // like dispatch with an answer
 					if f.lane != nil {
 						trial.finish(f, record.OK, "")
 					}

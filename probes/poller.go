@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller waits, in one place, for sockets, for an instant, and for a wake-up by another goroutine.
+// poller waits for sockets, for a time, and for wake-ups by other goroutines, all in one epoll instance.
 //
-// It is an epoll instance of its own that the Go runtime's poller watches in turn. A thread that blocked in epoll_wait
-// itself would look to the runtime like one stuck in a system call, and its monitor thread would wake up dozens of times
-// after each attempt to look at it; idle virtual time is paid by the wake-up. The instant comes from a timerfd, since
-// the runtime's own timers wait in whole milliseconds when all is idle (netpoll's epoll_wait), and a timerfd has neither
-// that rounding nor timer slack (timerfd_create(2), prctl(2) PR_SET_TIMERSLACK).
+// The Go runtime's poller watches that instance in turn. A thread blocked in epoll_wait would look like one in a system
+// call, and the runtime's monitor thread would wake up dozens of times after each attempt to check it; each wake-up
+// costs real time in a VM. The time comes from a timerfd: the runtime's timers are rounded to milliseconds when idle
+// (netpoll's epoll_wait), and a timerfd has neither rounding nor timer slack (timerfd_create(2), prctl(2)
+// PR_SET_TIMERSLACK).
 type poller struct {
 	clock  *clock
 	file   *os.File // the epoll instance
@@ -32,13 +32,13 @@ type poller struct {
 	errno  unix.Errno
 }
 
-// The tokens of the poller's own descriptors; all others are the flights'.
+// Tokens of the poller's own descriptors; flights and lane sockets have the others.
 const (
 	tokenTimer = -1 - iota
 	tokenWake
 )
 
-// disarmed is no instant that anyone waits for.
+// disarmed is a value of poller.armed that matches no time.
 const disarmed = time.Duration(math.MinInt64)
 
 func newPoller(c *clock) (*poller, error) {
@@ -54,7 +54,7 @@ func (p *poller) open() (err error) {
 	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	if err = unix.SetNonblock(p.epoll, true); err != nil { // tells os.NewFile that it may be watched
+	if err = unix.SetNonblock(p.epoll, true); err != nil { // required by os.NewFile for polling
 		return os.NewSyscallError("fcntl", err)
 	}
 	p.file = os.NewFile(uintptr(p.epoll), "probe engine")
@@ -76,17 +76,17 @@ func (p *poller) open() (err error) {
 	return nil
 }
 
-// watch reports every change of fd from now on, once each (edge triggered), with the two numbers as its name.
+// watch reports every change of fd once (edge triggered), with the token and the generation.
 func (p *poller) watch(fd int, token, generation int32) unix.Errno {
 	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, token, generation)
 }
 
-// watchInput is watch for sockets that can always be written to, whose room to write is no news.
+// watchInput is watch without events of writable sockets, for UDP.
 func (p *poller) watchInput(fd int, token, generation int32) unix.Errno {
 	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN, token, generation)
 }
 
-// rename gives a watched socket another name; what is true of it at this moment is reported again.
+// setToken changes the token of a watched socket; pending events are reported again.
 func (p *poller) setToken(fd int, token, generation int32) unix.Errno {
 	return p.control(unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN|unix.EPOLLRDHUP, token, generation)
 }
@@ -98,8 +98,8 @@ func (p *poller) control(how, fd int, edges uint32, token, generation int32) uni
 
 func (p *poller) now() time.Duration { return p.clock.Now() }
 
-// wait returns the changes that it was told to watch for, with none at the instant until (a wake-up may come earlier).
-// A full batch means that there may be more; less means that everything was seen.
+// wait returns the events up to the time until, possibly none; a wake-up may end it earlier. The second result is false
+// when the batch was full, so that more events may be pending.
 func (p *poller) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 	if err := p.arm(until); err != nil {
 		return nil, false, err
@@ -112,20 +112,20 @@ func (p *poller) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
 	}
 	for i := range p.events[:p.n] {
 		if p.events[i].Fd == tokenTimer {
-			// Arm again even for the same instant: our clock may read a few nanoseconds less than the timer's.
+			// The timer must be armed again even for the same time: this clock may be a few nanoseconds behind.
 			p.armed = disarmed
 		}
 	}
 	return p.events[:p.n], p.n < len(p.events), nil
 }
 
-// poll asks the epoll instance without blocking; false makes the runtime wait for it and ask again.
+// poll reads events without blocking; false makes the runtime wait and call it again.
 func (p *poller) poll(fd uintptr) bool {
 	p.n, p.errno = sysEpollPoll(int(fd), p.events[:])
 	return p.n > 0 || p.errno != 0
 }
 
-// arm sets the timer. Its expiry is an edge each time, so it is never read.
+// arm sets the timer. Each expiry is an edge, so the timer is never read.
 func (p *poller) arm(until time.Duration) error {
 	if until == p.armed {
 		return nil
@@ -133,7 +133,7 @@ func (p *poller) arm(until time.Duration) error {
 	p.armed = until
 	p.spec.Value = unix.Timespec{} // disarms
 	if until != never {
-		// An instant that has passed expires at once; one nanosecond is the earliest that does not disarm.
+		// A past time expires at once; 0 would disarm.
 		p.spec.Value = unix.NsecToTimespec(max(1, int64(until)+p.clock.base))
 	}
 	if errno := sysTimerSet(p.timer, &p.spec); errno != 0 {
@@ -142,10 +142,10 @@ func (p *poller) arm(until time.Duration) error {
 	return nil
 }
 
-// wake makes wait return soon. It may be called from any goroutine until close.
+// wake makes wait return soon. It is safe for concurrent use until close.
 func (p *poller) wake() {
 	one := [8]byte{1}
-	_, _ = unix.Write(p.event, one[:]) // fails only when 2^64-2 wake-ups are pending: then one is
+	_, _ = unix.Write(p.event, one[:]) // fails only when 2^64-2 wake-ups are pending
 }
 
 func (p *poller) close() {
@@ -166,8 +166,8 @@ type clock struct {
 	anchor time.Time
 }
 
-// newClock reads CLOCK_MONOTONIC between two readings of Go's clock, which counts the same nanoseconds from another
-// zero, several times, and keeps the narrowest pair: the mapping is right to a fraction of a microsecond.
+// newClock reads CLOCK_MONOTONIC between two readings of Go's monotonic clock, several times, and keeps the narrowest
+// pair. The mapping is right to a fraction of a microsecond.
 func newClock(base int64) (*clock, error) {
 	c := &clock{base: base}
 	narrowest := never
@@ -185,5 +185,5 @@ func newClock(base int64) (*clock, error) {
 	return c, nil
 }
 
-// Now returns the offset of this instant from the start of the run.
+// Now returns the offset of the current time from the start of the run.
 func (c *clock) Now() time.Duration { return c.offset + time.Since(c.anchor) }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long a closed connection, or a datagram and its answer, goes on costing something (kernel defaults, sysctls
+// Lifetimes of conntrack entries of closed connections and of UDP flows (kernel defaults, sysctls
 // net.netfilter.nf_conntrack_tcp_* and _udp_timeout).
 const (
 	conntrackTimeWait = 120 * time.Second
@@ -18,24 +18,24 @@ const (
 	conntrackUDP      = 30 * time.Second
 )
 
-// dials is how many new five-tuples a second the lane uses, while nothing fails.
+// tupleRate returns the number of new five-tuples per second, without failures.
 func (l Lane) tupleRate() float64 {
 	if l.Protocol == ProtocolTCPNew || l.Protocol == ProtocolUDPFresh {
 		return l.Rate
 	}
-	return 0 // a few in all
+	return 0 // a few in total
 }
 
-// Limits are the budgets of the place where lanes run. A limit of 0 is unknown or absent, and not checked.
+// Limits are the limits of a probe worker and its path. A limit of 0 is unknown and not checked.
 type Limits struct {
-	// ConntrackMax is the smallest nf_conntrack_max of all network namespaces on the way.
+	// ConntrackMax is the smallest nf_conntrack_max of all network namespaces on the path.
 	ConntrackMax int
 	// Descriptors is the worker's limit of open files (RLIMIT_NOFILE).
 	Descriptors int
 }
 
-// LocalLimits reads the limits of this process and of its network namespace. The caller lowers ConntrackMax to the
-// smallest of the other namespaces on the way.
+// LocalLimits returns the limits of this process and its network namespace. The caller lowers ConntrackMax to the
+// minimum of all namespaces on the path.
 func LocalLimits() (Limits, error) {
 	var l Limits
 	var files unix.Rlimit
@@ -44,7 +44,7 @@ func LocalLimits() (Limits, error) {
 	}
 	l.Descriptors = int(min(files.Cur, math.MaxInt32))
 	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_max", &l.ConntrackMax)
-	if errors.Is(err, os.ErrNotExist) { // no connection tracking in this kernel, or not yet
+	if errors.Is(err, os.ErrNotExist) { // connection tracking is not loaded
 		err = nil
 	}
 	return l, err
@@ -61,8 +61,8 @@ func readNumbers(file string, numbers ...any) error {
 	return nil
 }
 
-// Preflight returns why the lanes, run together, would exceed a budget so that the probe itself would cause failures;
-// none for lanes that fit. A run with a reason must not start, or is invalid.
+// Preflight returns a reason for each budget that the lanes would exceed together, so that the probes themselves would
+// cause failures. A run with a reason must not start, or is invalid.
 func Preflight(lanes []Lane, limits Limits) []string {
 	var reasons []string
 	for _, check := range []func([]Lane, Limits) string{conntrackReason, descriptorReason} {
@@ -73,23 +73,23 @@ func Preflight(lanes []Lane, limits Limits) []string {
 	return append(reasons, portReasons(lanes)...)
 }
 
-// conntrackReason keeps the entries that closed connections leave behind below half of the table: above, the kernel
-// begins to drop entries early, and then the probe causes the drops that it measures.
+// conntrackReason limits the entries of closed connections to half of the table: above that, the kernel begins to drop
+// entries early, and the probes would cause the failures that they measure.
 func conntrackReason(lanes []Lane, limits Limits) string {
 	var entries float64
 	for _, l := range lanes {
 		l = l.WithDefaults()
-		kept := conntrackTimeWait
+		lifetime := conntrackTimeWait
 		switch {
 		case l.overUDP():
-			kept = conntrackUDP
+			lifetime = conntrackUDP
 		case l.Close == CloseRST:
-			kept = conntrackClose
+			lifetime = conntrackClose
 		}
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
-			kept = min(kept, interval) // a five-tuple has one entry, however often it is used
+			lifetime = min(lifetime, interval) // a five-tuple has one entry
 		}
-		entries += l.tupleRate() * kept.Seconds()
+		entries += l.tupleRate() * lifetime.Seconds()
 	}
 	if limits.ConntrackMax == 0 || entries <= float64(limits.ConntrackMax)/2 {
 		return ""
@@ -99,9 +99,9 @@ func conntrackReason(lanes []Lane, limits Limits) string {
 		entries, limits.ConntrackMax, math.Ceil(2*entries))
 }
 
-// descriptorReason compares the sockets of a target that never answers with the limit, less some for the rest.
+// descriptorReason compares the number of sockets with a target that never answers with the limit, less a reserve.
 func descriptorReason(lanes []Lane, limits Limits) string {
-	const rest = 64
+	const reserve = 64
 	var sockets float64
 	for _, l := range lanes {
 		l = l.WithDefaults()
@@ -114,14 +114,14 @@ func descriptorReason(lanes []Lane, limits Limits) string {
 		}
 		sockets += math.Min(math.Ceil(l.Rate*(l.DialDeadline+l.ReplyDeadline).Seconds())+1, float64(l.InFlight))
 	}
-	if limits.Descriptors == 0 || sockets+rest <= float64(limits.Descriptors) {
+	if limits.Descriptors == 0 || sockets+reserve <= float64(limits.Descriptors) {
 		return ""
 	}
-	return fmt.Sprintf("descriptors: a target that never answers holds %.0f sockets, the limit of open files is %d; "+
+	return fmt.Sprintf("descriptors: a target that never answers holds %.0f sockets, but the limit of open files is %d; "+
 		"raise it (ulimit -n), lower the rate or shorten the deadlines", sockets, limits.Descriptors)
 }
 
-// portReasons checks that there are enough five-tuples for all lanes that draw from the same sources.
+// portReasons checks that there are enough five-tuples for all lanes with the same source range.
 func portReasons(lanes []Lane) []string {
 	var reasons []string
 	need := map[sourceRange]float64{}
@@ -132,11 +132,11 @@ func portReasons(lanes []Lane) []string {
 		if _, seen := need[from]; !seen {
 			order = append(order, from)
 		}
-		kept := FreshFor
+		reuseAfter := FreshFor
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
-			kept = interval
+			reuseAfter = interval
 		}
-		need[from] += l.drawsPerAttempt() * l.tupleRate() * kept.Seconds()
+		need[from] += l.drawsPerAttempt() * l.tupleRate() * reuseAfter.Seconds()
 	}
 	for _, from := range order {
 		have := newWalk(from.prefix, 0).length()

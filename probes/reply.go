@@ -7,70 +7,69 @@ import (
 	"time"
 )
 
-// maxReply bounds an answer, head and body; the answers of known backends have less than 500 bytes.
+// maxReply is the maximum size of an answer, head and body; answers of known backends have less than 500 bytes.
 const maxReply = 8 << 10
 
-// identity is who answered, in its own words. The slices point into the parsed bytes.
+// identity is the backend as named in its answer. The slices point into the parsed bytes.
 type identity struct {
 	pod, node, generation []byte
 	terminating           time.Duration
 }
 
-// The head's end and the separators, as bytes so that the parser allocates nothing.
+// The end of the head and separators, as bytes so that the parser does not allocate.
 var (
 	crlf    = []byte("\r\n")
 	headEnd = []byte("\r\n\r\n")
 	colon   = []byte(":")
 )
 
-// parseReply reads an HTTP/1.x answer from what has arrived so far. It is strict, since a byte that is wrong here is a
-// proxy's doing: status 200, and a body of Content-Length bytes or, without one, up to the end of the stream (ended).
-// It returns done=false while more must come, and a fault, from a bounded vocabulary, for an answer that is wrong.
-// Chunked bodies are a fault: none of the backends that probes are meant for sends them for so small an answer.
-// With a status other than 0 the head is all that is looked at, see Lane.Status.
-func parseReply(b []byte, ended bool, status int) (who identity, done bool, fault string) {
+// parseReply parses an HTTP/1.x answer from the bytes so far. It is strict, since a wrong byte is a fault of a proxy:
+// status 200, and a body of Content-Length bytes or, without one, up to the end of the stream (ended). done is false
+// while the answer is incomplete. The set of faults is bounded. Chunked bodies are a fault: no known backend sends them
+// for small answers. With a status other than 0 only the head is parsed, see Lane.Status.
+func parseReply(b []byte, ended bool, status int) (backend identity, done bool, fault string) {
 	if fault := statusFault(b, cmp.Or(status, 200)); fault != "" {
-		return who, true, fault
+		return backend, true, fault
 	}
 	end := bytes.Index(b, headEnd)
 	if end < 0 || len(b) < len("HTTP/1.1 200") {
 		if len(b) > maxReply {
-			return who, true, "answer too long"
+			return backend, true, "answer too long"
 		}
-		return who, false, ""
+		return backend, false, ""
 	}
 	head, body := b[:end], b[end+len(headEnd):]
-	length, fault := parseHead(head, &who)
+	length, fault := parseHead(head, &backend)
 	switch {
 	case status != 0:
-		return who.validated()
+		return backend.validated()
 	case fault != "":
-		return who, true, fault
+		return backend, true, fault
 	case length > maxReply || len(body) > maxReply:
-		return who, true, "answer too long"
+		return backend, true, "answer too long"
 	case length < 0 && !ended:
-		return who, false, ""
+		return backend, false, ""
 	case length >= 0 && len(body) < length:
-		return who, false, ""
+		return backend, false, ""
 	case length >= 0 && len(body) > length:
-		return who, true, "bytes after the answer"
+		return backend, true, "bytes after the answer"
 	}
-	if len(who.pod) == 0 {
-		who.pod = bytes.TrimSpace(body)
+	if len(backend.pod) == 0 {
+		backend.pod = bytes.TrimSpace(body)
 	}
-	return who.validated()
+	return backend.validated()
 }
 
-// named ends an answer whose identity must be one.
-func (who identity) validated() (identity, bool, string) {
-	if !validName(who.pod) || !validName(who.node) || !validName(who.generation) {
-		return who, true, "identity is not a name"
+// validated returns the identity of a complete answer, with a fault when a name is invalid.
+func (backend identity) validated() (identity, bool, string) {
+	if !validName(backend.pod) || !validName(backend.node) || !validName(backend.generation) {
+		return backend, true, "identity is not a name"
 	}
-	return who, true, ""
+	return backend, true, ""
 }
 
-// answerLength returns how long the first answer is of those that stand one after the other on a connection that stays
-// open, 0 while it is not complete, and a fault as parseReply does. Such an answer must have a Content-Length.
+// answerLength returns the length of the first answer on a connection that stays open, 0 while it is incomplete, and a
+// fault as in parseReply. Such an answer must have a Content-Length.
 func answerLength(b []byte) (n int, fault string) {
 	if fault := statusFault(b, 200); fault != "" {
 		return 0, fault
@@ -82,8 +81,8 @@ func answerLength(b []byte) (n int, fault string) {
 		}
 		return 0, ""
 	}
-	var who identity
-	length, fault := parseHead(b[:end], &who)
+	var backend identity
+	length, fault := parseHead(b[:end], &backend)
 	n = end + len(headEnd) + length
 	switch {
 	case fault != "":
@@ -98,7 +97,7 @@ func answerLength(b []byte) (n int, fault string) {
 	return n, ""
 }
 
-// statusFault checks the status line as far as it has arrived; the words for a wrong status are bounded by statusWords.
+// statusFault checks the status line as far as it has arrived.
 func statusFault(b []byte, want int) string {
 	const protocol = "HTTP/1."
 	if n := min(len(b), len(protocol)); string(b[:n]) != protocol[:n] {
@@ -122,8 +121,8 @@ func statusFault(b []byte, want int) string {
 	return ""
 }
 
-// parseHead reads the header lines after the status line. The length is -1 when the head names none.
-func parseHead(head []byte, who *identity) (length int, fault string) {
+// parseHead parses the header lines after the status line. The length is -1 without Content-Length.
+func parseHead(head []byte, backend *identity) (length int, fault string) {
 	length = -1
 	_, rest, more := bytes.Cut(head, crlf)
 	for more {
@@ -144,17 +143,17 @@ func parseHead(head []byte, who *identity) (length int, fault string) {
 		case equalFold(name, "Transfer-Encoding"):
 			return 0, "chunked answer"
 		case equalFold(name, "X-Hitless-Pod"):
-			who.pod = value
+			backend.pod = value
 		case equalFold(name, "X-Hitless-Node"):
-			who.node = value
+			backend.node = value
 		case equalFold(name, "X-Hitless-Generation"):
-			who.generation = value
+			backend.generation = value
 		case equalFold(name, "X-Hitless-Terminating-Ms"):
 			ms, ok := parseDecimal(value)
 			if !ok {
 				return 0, "malformed terminating time"
 			}
-			who.terminating = time.Duration(ms) * time.Millisecond
+			backend.terminating = time.Duration(ms) * time.Millisecond
 		}
 	}
 	return length, ""
@@ -164,7 +163,7 @@ func equalFold(name []byte, want string) bool {
 	return len(name) == len(want) && strings.EqualFold(string(name), want)
 }
 
-// number reads a decimal number of at most 12 digits (thirty years in milliseconds), without allocating.
+// parseDecimal parses a decimal number of at most 12 digits (thirty years in milliseconds), without allocating.
 func parseDecimal(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 12 {
 		return 0, false
@@ -179,8 +178,8 @@ func parseDecimal(b []byte) (int64, bool) {
 	return n, true
 }
 
-// wordLike holds for names of pods, nodes and generations (at most 253 bytes, RFC 1123 and a little slack), so that
-// garbage in a body never becomes a backend's name in the record. The empty word passes.
+// validName reports whether b can be the name of a pod, node or generation (at most 253 bytes, RFC 1123 and some more
+// characters), so that garbage in a body never becomes a backend's name in the record. The empty name is valid.
 func validName(b []byte) bool {
 	if len(b) > 253 {
 		return false
@@ -193,15 +192,15 @@ func validName(b []byte) bool {
 	return true
 }
 
-// words keeps one string per name that was seen, so that recording an attempt allocates nothing. It is emptied when it
-// grows beyond what a real cluster shows, so that a target that answers with ever new names cannot fill the memory.
+// nameCache keeps one string per name, so that recording an attempt does not allocate. It is cleared when it exceeds
+// the size of a real cluster, so that answers with random names cannot fill the memory.
 type nameCache map[string]string
 
 func (w nameCache) intern(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	if s, known := w[string(b)]; known { // no allocation: the compiler knows this form
+	if s, known := w[string(b)]; known { // the compiler avoids the allocation
 		return s
 	}
 	if len(w) >= 4096 {

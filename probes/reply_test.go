@@ -55,41 +55,41 @@ func TestParseReply(t *testing.T) {
 		{name: "terminating is no number", text: okHead + "X-Hitless-Terminating-Ms: soon\r\n\r\n", ended: true, done: true, fault: "malformed terminating time"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			who, done, fault := parseReply([]byte(test.text), test.ended, 0)
-			if done != test.done || fault != test.fault || (fault == "" && done && string(who.pod) != test.pod) {
-				t.Errorf("done=%v fault=%q pod=%q, want done=%v fault=%q pod=%q", done, fault, who.pod, test.done, test.fault, test.pod)
+			backend, done, fault := parseReply([]byte(test.text), test.ended, 0)
+			if done != test.done || fault != test.fault || (fault == "" && done && string(backend.pod) != test.pod) {
+				t.Errorf("done=%v fault=%q pod=%q, want done=%v fault=%q pod=%q", done, fault, backend.pod, test.done, test.fault, test.pod)
 			}
 		})
 	}
 }
 
 func TestReplyIdentity(t *testing.T) {
-	who, _, _ := parseReply([]byte(okHead+"X-Hitless-Pod: web-1\r\nX-HITLESS-NODE: node-2\r\nX-Hitless-Generation: 5d4\r\n"+
+	backend, _, _ := parseReply([]byte(okHead+"X-Hitless-Pod: web-1\r\nX-HITLESS-NODE: node-2\r\nX-Hitless-Generation: 5d4\r\n"+
 		"X-Hitless-Terminating-Ms: 1500\r\nContent-Length: 0\r\n\r\n"), false, 0)
-	got := fmt.Sprintf("%s %s %s %v", who.pod, who.node, who.generation, who.terminating)
+	got := fmt.Sprintf("%s %s %s %v", backend.pod, backend.node, backend.generation, backend.terminating)
 	if want := "web-1 node-2 5d4 1.5s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-// However an answer is cut into pieces, no piece is judged before the whole is there.
+// No incomplete prefix of an answer is complete or faulty.
 func TestReplyInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := []byte(answer("web-1", "node-1"))
 		n := rapid.IntRange(0, len(whole)).Draw(t, "n")
-		who, done, fault := parseReply(whole[:n], false, 0)
-		if fault != "" || done != (n == len(whole)) || (done && string(who.pod) != "web-1") {
-			t.Fatalf("%d of %d bytes: done=%v fault=%q pod=%q", n, len(whole), done, fault, who.pod)
+		backend, done, fault := parseReply(whole[:n], false, 0)
+		if fault != "" || done != (n == len(whole)) || (done && string(backend.pod) != "web-1") {
+			t.Fatalf("%d of %d bytes: done=%v fault=%q pod=%q", n, len(whole), done, fault, backend.pod)
 		}
 	})
 }
 
-func TestReplyOfGarbage(t *testing.T) {
+func TestGarbageIsNotABackendName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := []byte(okHead + string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
 		b = b[:rapid.IntRange(0, len(b)).Draw(t, "n")]
-		if who, done, fault := parseReply(b, true, 0); done && fault == "" && !validName(who.pod) {
-			t.Fatalf("%q is taken for a pod's name", who.pod)
+		if backend, done, fault := parseReply(b, true, 0); done && fault == "" && !validName(backend.pod) {
+			t.Fatalf("%q was accepted as a pod's name", backend.pod)
 		}
 	})
 }
@@ -97,20 +97,20 @@ func TestReplyOfGarbage(t *testing.T) {
 func TestReplyAllocatesNothing(t *testing.T) {
 	b, w := []byte(answer("web-1", "node-1")), nameCache{}
 	if n := testing.AllocsPerRun(100, func() {
-		who, _, _ := parseReply(b, false, 0)
-		w.intern(who.pod)
+		backend, _, _ := parseReply(b, false, 0)
+		w.intern(backend.pod)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestWordsAreBounded(t *testing.T) {
+func TestNameCacheIsBounded(t *testing.T) {
 	w := nameCache{}
 	for i := range 100_000 {
 		w.intern(fmt.Append(nil, i))
 	}
 	if len(w) > 4096 {
-		t.Errorf("%d words are kept", len(w))
+		t.Errorf("%d names are cached", len(w))
 	}
 }
 
@@ -163,7 +163,7 @@ func TestParseErrorOfDamagedData(t *testing.T) {
 	}
 }
 
-func TestAnswered(t *testing.T) {
+func TestClassifyAnswer(t *testing.T) {
 	second := time.Second
 	for _, test := range []struct {
 		name    string
@@ -179,8 +179,8 @@ func TestAnswered(t *testing.T) {
 		{"not allowed", record.Attempt{Backend: "other-1"}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailBackend},
 		{"not named", record.Attempt{}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailNoIdentity},
 		{"retransmitted", record.Attempt{Retrans: 1, Connect: second}, Lane{}, 0, record.Delayed, ""},
-		{"retransmitted before a SYN is held to be lost", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, record.OK, DetailRemembered},
-		{"retransmitted soon, and after the threshold", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,
+		{"retransmitted before a SYN counts as lost", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, record.OK, DetailRemembered},
+		{"retransmitted early, and after the threshold", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,
 			record.Delayed, DetailSlow},
 		{"retransmitted and wrong", record.Attempt{Retrans: 1, Backend: "x"}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailBackend},
 		{"after the threshold", record.Attempt{}, Lane{DelayedAfter: second / 2}, second, record.Delayed, DetailSlow},
@@ -192,8 +192,8 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// A target that is none of our backends: any complete head with the status that it is known for is its answer.
-func TestForeignAnswers(t *testing.T) {
+// With a known status, every complete head with that status is an answer.
+func TestAnswersOfUnknownBackends(t *testing.T) {
 	for _, test := range []struct {
 		text, fault string
 		done        bool

@@ -9,8 +9,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// A known fault hits the attempts that start within it, and no other; each becomes delayed by a second of its own kernel's.
-func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
+// A reply drop affects exactly the attempts that start within it; the retransmitted SYN makes them delayed by a second.
+func TestReplyDropAffectsOnlyItsWindow(t *testing.T) {
 	w := startWorker(t, context.Background())
 	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 100)
 	begin := w.now(t) + 100*time.Millisecond
@@ -20,8 +20,8 @@ func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for len(w.seen) < 100 { // of 120: the rest waits for its second SYN
-		w.await(t)
+	for len(w.seen) < 100 { // of 120: the others wait for their retransmission
+		w.next(t)
 	}
 	attempts, err := w.finish(t)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
 			want = record.Delayed
 			hit++
 			if a.Connect < time.Second || a.Connect > 3*time.Second {
-				t.Errorf("attempt %d was deaf and connected after %v", a.Seq, a.Connect)
+				t.Errorf("attempt %d had its reply dropped and connected after %v", a.Seq, a.Connect)
 			}
 		}
 		if a.Class != want {
@@ -45,11 +45,11 @@ func TestDeafenHitsWhatStartsWithinIt(t *testing.T) {
 		}
 	}
 	if hit < 10 {
-		t.Errorf("%d attempts met the fault, want about 20", hit)
+		t.Errorf("%d attempts were affected, want about 20", hit)
 	}
 }
 
-func TestDeafenRefuses(t *testing.T) {
+func TestReplyDropRejectsInvalidArguments(t *testing.T) {
 	trial := newTrial()
 	if err := trial.Start(testLane(100), 0); err != nil {
 		t.Fatal(err)

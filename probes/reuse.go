@@ -9,14 +9,13 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// reuse makes the attempts of http-reuse lanes as an HTTP client does that keeps one connection when it is idle: an
-// attempt takes the kept connection, or makes a new one when there is none or when it is in use. The difference is that
-// nothing is ever sent twice. When a kept connection turns out to be dead, ordinary clients send the request again on a
-// new one without a word (Go's net/http does for every GET), and so hide 199 of 199 resets from who measures with them;
-// here the attempt is a reset.
+// reuse makes the attempts of http-reuse lanes like an HTTP client that keeps one idle connection: an attempt uses the
+// idle connection, or a new one when there is none or it is in use. It never retries. When an idle connection has
+// failed, ordinary clients retry the request on a new one (Go's net/http does for every GET), and hide 199 of 199
+// resets from a measurement; here the attempt is a reset.
 //
-// A server may close a connection that is idle (RFC 9112, 9.3): a FIN that comes then is no failure, and the next
-// attempt makes a new connection. A RST that comes then is one, and the next attempt is charged with it.
+// A server may close an idle connection (RFC 9112, 9.3): a FIN is then no failure, and the next attempt makes a new
+// connection. A RST is a failure, and the outcome of the next attempt.
 type reuse struct {
 	tcp   *tcp
 	lanes map[*lane]*keepAlive
@@ -28,20 +27,20 @@ func newReuse(e *Engine, p *poller) *reuse {
 	return r
 }
 
-// keptSocket is the connection that a lane keeps.
+// keepAlive is the idle connection of a lane.
 type keepAlive struct {
 	reuse      *reuse
 	lane       *lane
 	token      int32
-	generation int32 // counts the connections, so that a late event of an earlier one is known as such
-	fd         int   // -1 while there is none
+	generation int32 // number of connections; detects events of an earlier one
+	fd         int   // -1 without a connection
 	source     netip.AddrPort
-	lastUsed   time.Duration // when its last attempt started
-	attempt    *flight       // the attempt that uses it; nil while it is idle
-	unreported failure       // while it was idle, and no attempt has told yet
+	lastUsed   time.Duration // start of its last attempt
+	attempt    *flight       // the attempt that uses it; nil for none
+	unreported failure       // while idle; not yet the outcome of an attempt
 }
 
-// of returns the lane's kept connection.
+// connectionOf returns the lane's keep-alive connection.
 func (r *reuse) connectionOf(n *lane) *keepAlive {
 	k := r.lanes[n]
 	if k == nil {
@@ -52,14 +51,14 @@ func (r *reuse) connectionOf(n *lane) *keepAlive {
 	return k
 }
 
-// start asks on the kept connection, or on a new one.
+// start sends the request on the idle connection, or on a new one.
 func (r *reuse) start(f *flight) {
 	k := r.connectionOf(f.lane)
 	if k.unreported.class != 0 {
 		f.Source, f.TupleAge = k.source, f.Start-k.lastUsed
-		died := k.unreported
+		lost := k.unreported
 		k.unreported = failure{}
-		r.tcp.engine.finish(f, died.class, died.detail)
+		r.tcp.engine.finish(f, lost.class, lost.detail)
 		return
 	}
 	if k.fd < 0 || k.attempt != nil {
@@ -74,17 +73,17 @@ func (r *reuse) start(f *flight) {
 	switch {
 	case errno != 0:
 		r.tcp.failStream(f, errno)
-	case n < len(request): // the last request was answered, so its room is free
+	case n < len(request): // the send buffer is empty after an answer
 		r.tcp.end(f, record.Probe, "request not taken whole")
 	}
 }
 
-// ready is for attempts that made their connection.
+// ready handles an event of an attempt with a new connection.
 func (r *reuse) ready(f *flight, events uint32) { r.tcp.ready(f, events) }
 
 func (r *reuse) expire(f *flight) { r.tcp.expire(f) }
 
-// cancel aborts the attempt's connection.
+// cancel closes the attempt's connection.
 func (r *reuse) cancel(f *flight) {
 	if k := r.connectionOf(f.lane); k.attempt == f {
 		k.attempt, k.fd = nil, -1
@@ -92,7 +91,7 @@ func (r *reuse) cancel(f *flight) {
 	r.tcp.cancel(f)
 }
 
-// leave closes the kept connection, and tells of its death if no attempt has: by one more, charged to the lane's end.
+// closeLane closes the idle connection. An unreported failure is recorded by one more attempt at the lane's end.
 func (r *reuse) closeLane(n *lane) {
 	k := r.lanes[n]
 	delete(r.lanes, n)
@@ -114,7 +113,7 @@ func (r *reuse) closeLane(n *lane) {
 	e.finish(f, k.unreported.class, k.unreported.detail)
 }
 
-// over decides, for an attempt that ends, what it has seen and whether its connection is kept.
+// endAttempt returns the outcome of an attempt that ends, and whether its connection stays open.
 func (r *reuse) endAttempt(f *flight, class record.Class, detail string) (record.Class, string, bool) {
 	k := r.connectionOf(f.lane)
 	good := class == record.OK || class == record.Delayed
@@ -135,7 +134,7 @@ func (r *reuse) endAttempt(f *flight, class record.Class, detail string) (record
 	return class, detail, k.adopt(f)
 }
 
-// take keeps the connection that an attempt made; false means that it is over already.
+// adopt keeps the connection of an attempt; false means that it has already ended.
 func (k *keepAlive) adopt(f *flight) bool {
 	k.generation++
 	if k.reuse.tcp.poller.setToken(f.fd, k.token, k.generation) != 0 {
@@ -145,7 +144,7 @@ func (k *keepAlive) adopt(f *flight) bool {
 	return k.checkIdle()
 }
 
-// ready goes on with the attempt that uses the connection, or sees what happens to it while it is idle.
+// ready handles an event: for the attempt that uses the connection, or of the idle connection.
 func (k *keepAlive) ready(generation int32, events uint32) {
 	switch {
 	case k.fd < 0 || generation != k.generation:
@@ -158,8 +157,8 @@ func (k *keepAlive) ready(generation int32, events uint32) {
 	}
 }
 
-// alive looks at the idle connection. When it is over it is let go of, and its death is remembered unless it was a proper
-// one; the caller closes the socket.
+// checkIdle reads from the idle connection and reports whether it is open. A failure is kept for the next attempt; the
+// caller closes the socket.
 func (k *keepAlive) checkIdle() bool {
 	t := k.reuse.tcp
 	n, errno := sysTransfer(unix.SYS_READ, k.fd, t.buffer[:])
@@ -177,7 +176,7 @@ func (k *keepAlive) checkIdle() bool {
 	return false
 }
 
-// look tries a new connection when the kept one has failed.
+// tryFresh tries a fresh connection after a failure of class.
 func (k *keepAlive) tryFresh(class record.Class) {
 	if class.Dropped() && class != 0 {
 		k.reuse.tcp.engine.tryFresh(k.lane, k.source)

@@ -13,8 +13,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// converse serves requests on each connection until then returns false, and closes it.
-func converse(listener net.Listener, then func(c *net.TCPConn, request int) bool) {
+// serveKeepAlive serves requests on each connection until then returns false, and closes it.
+func serveKeepAlive(listener net.Listener, then func(c *net.TCPConn, request int) bool) {
 	for {
 		c, err := listener.Accept()
 		if err != nil {
@@ -32,47 +32,47 @@ func converse(listener net.Listener, then func(c *net.TCPConn, request int) bool
 	}
 }
 
-func say(c *net.TCPConn) bool {
+func writeAnswer(c *net.TCPConn) bool {
 	_, err := io.WriteString(c, answer("web-1", "node-1"))
 	return err == nil
 }
 
 func reuseLane(t *testing.T, then func(c *net.TCPConn, request int) bool) Lane {
-	l := loopbackLane(listen(t, func(l net.Listener) { converse(l, then) }), 10)
+	l := loopbackLane(listen(t, func(l net.Listener) { serveKeepAlive(l, then) }), 10)
 	l.Protocol = ProtocolHTTPReuse
 	return l
 }
 
-// The first attempt makes a connection, and the others take it; but for one that starts while the earlier one still waits for its
-// answer, as on a machine that stands still for longer than the gap of the lane.
+// The first attempt makes a connection and the others use it. An attempt that starts before the last answer, as on a
+// stalled machine, makes another one.
 func TestReuseKeepsOneConnection(t *testing.T) {
 	t.Parallel()
-	l := reuseLane(t, func(c *net.TCPConn, _ int) bool { return say(c) })
-	var over time.Duration // when the last of the earlier attempts had its answer
+	l := reuseLane(t, func(c *net.TCPConn, _ int) bool { return writeAnswer(c) })
+	var lastAnswer time.Duration // of all earlier attempts
 	sources, made := map[netip.AddrPort]bool{}, 0
 	for _, a := range probe(t, l, 10) {
 		if a.Class != record.OK || a.Backend != "web-1" {
 			t.Errorf("attempt %d is %v (%s) by %q", a.Seq, a.Class, a.Detail, a.Backend)
 		}
-		fresh := a.Seq == 0 || a.Start < over
+		fresh := a.Seq == 0 || a.Start < lastAnswer
 		if fresh != (a.Connect > 0) || fresh != (a.TupleAge == 0) {
-			t.Errorf("attempt %d started %v after all earlier answers, and connected after %v, with a five-tuple used %v before", a.Seq, a.Start-over,
+			t.Errorf("attempt %d started %v after all earlier answers, connected after %v, with a five-tuple of age %v", a.Seq, a.Start-lastAnswer,
 				a.Connect, a.TupleAge)
 		}
 		if fresh {
 			made++
 		}
 		sources[a.Source] = true
-		over = max(over, a.Start+a.Total)
+		lastAnswer = max(lastAnswer, a.Start+a.Total)
 	}
 	if len(sources) != made {
 		t.Errorf("%d connections, want %d", len(sources), made)
 	}
 }
 
-// secondsAre asserts that the first attempt on each connection is ok, and that the second, the last there, is not. A machine
-// that stands still for longer than the gap of the lane makes one connection more, and changes nothing of that.
-func secondsAre(t *testing.T, attempts []record.Attempt, want record.Class, detail string) {
+// checkSecondAttempts checks that on each connection the first attempt is ok and that the second and last one has the
+// class. A stalled machine only adds connections.
+func checkSecondAttempts(t *testing.T, attempts []record.Attempt, want record.Class, detail string) {
 	t.Helper()
 	connections := map[netip.AddrPort][]record.Attempt{}
 	for _, a := range attempts {
@@ -92,7 +92,7 @@ func secondsAre(t *testing.T, attempts []record.Attempt, want record.Class, deta
 		}
 	}
 	if seconds < 2 {
-		t.Errorf("%d connections had a second attempt", seconds)
+		t.Errorf("only %d connections had a second attempt", seconds)
 	}
 }
 
@@ -105,12 +105,12 @@ func allOK(t *testing.T, attempts []record.Attempt) {
 	}
 }
 
-// What an ordinary client would have hidden by sending the request again: every second request on a connection dies.
-func TestReuseTellsWhatARetryWouldHide(t *testing.T) {
+// Every second request on a connection fails; an ordinary client would hide it by a retry.
+func TestReuseRecordsResetsThatRetriesHide(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c *net.TCPConn){
 		"by a reset": func(c *net.TCPConn) { _ = c.SetLinger(0) },
-		"by an end":  func(*net.TCPConn) {},
+		"by a close": func(*net.TCPConn) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,23 +119,23 @@ func TestReuseTellsWhatARetryWouldHide(t *testing.T) {
 					end(c)
 					return false
 				}
-				return say(c)
+				return writeAnswer(c)
 			})
-			secondsAre(t, probe(t, l, 10), record.Reset, DetailRetried)
+			checkSecondAttempts(t, probe(t, l, 10), record.Reset, DetailRetried)
 		})
 	}
 }
 
-// The control of the test above: net/http sees nothing of it, which is why probes do not use it.
-func TestOrdinaryClientsHideIt(t *testing.T) {
+// The control of the test above: net/http reports no failure.
+func TestNetHTTPHidesResets(t *testing.T) {
 	t.Parallel()
 	target := listen(t, func(l net.Listener) {
-		converse(l, func(c *net.TCPConn, request int) bool {
+		serveKeepAlive(l, func(c *net.TCPConn, request int) bool {
 			if request == 1 {
 				_ = c.SetLinger(0)
 				return false
 			}
-			return say(c)
+			return writeAnswer(c)
 		})
 	})
 	client := http.Client{Transport: &http.Transport{}}
@@ -151,7 +151,7 @@ func TestOrdinaryClientsHideIt(t *testing.T) {
 }
 
 // An idle connection may be closed, but not reset.
-func TestReuseWhileIdle(t *testing.T) {
+func TestReuseIdleConnectionMayCloseButNotReset(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -164,23 +164,23 @@ func TestReuseWhileIdle(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			l := reuseLane(t, func(c *net.TCPConn, _ int) bool {
-				_ = say(c)
-				time.Sleep(5 * time.Millisecond) // it is idle then, and the next attempt is due in a quarter of a second
+				_ = writeAnswer(c)
+				time.Sleep(5 * time.Millisecond) // the connection is idle then; the next attempt is due in 250 ms
 				test.end(c)
 				return false
 			})
 			l.Rate = 4
-			attempts := probe(t, l, 7) // the last one's connection is over at the end of the lane, and is told of too
+			attempts := probe(t, l, 7) // the failure of the last connection is recorded at the end of the lane
 			if test.want == record.OK {
 				allOK(t, attempts)
 				return
 			}
-			secondsAre(t, attempts, test.want, "ECONNRESET")
+			checkSecondAttempts(t, attempts, test.want, "ECONNRESET")
 		})
 	}
 }
 
-// An attempt that is due while the connection is in use makes another one: the schedule waits for nobody.
+// An attempt that is due while the connection is in use makes another one.
 func TestReuseDoesNotQueue(t *testing.T) {
 	t.Parallel()
 	var open, most atomic.Int32
@@ -189,8 +189,8 @@ func TestReuseDoesNotQueue(t *testing.T) {
 			most.Store(n)
 		}
 		defer open.Add(-1)
-		time.Sleep(350 * time.Millisecond) // the answer's time is what is tested
-		return say(c)
+		time.Sleep(350 * time.Millisecond) // the tested answer time
+		return writeAnswer(c)
 	})
 	for _, a := range probe(t, l, 20) {
 		if a.Class != record.OK || a.Total > 3*time.Second {

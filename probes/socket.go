@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets makes the system calls of attempts with memory that it uses again and again. Not safe for concurrent use.
+// sockets makes the system calls of attempts with reused memory. It is not safe for concurrent use.
 type sockets struct {
 	peer    socketAddress
 	info    unix.TCPInfo
 	size    uint32
 	on, off int32
 	linger  unix.Linger
-	dropAll *unix.SockFprog // lets no packet through
+	dropAll *unix.SockFprog // drops every packet
 	scratch [1024]byte      // control messages
 }
 
@@ -22,8 +22,8 @@ func newSockets() *sockets {
 	return &sockets{on: 1, linger: unix.Linger{Onoff: 1}, dropAll: newDropFilter()}
 }
 
-// open makes a non-blocking socket (kind is SOCK_STREAM or SOCK_DGRAM) whose ICMP errors are queued (ip(7), IP_RECVERR), bound to source if that is
-// valid. again says that the port may have been used a moment ago.
+// open creates a non-blocking socket (kind is SOCK_STREAM or SOCK_DGRAM) with a queue of ICMP errors (ip(7),
+// IP_RECVERR), bound to source if that is valid. With again the port may have been used shortly before.
 func (s *sockets) open(kind int, target, source netip.AddrPort, again bool) (int, unix.Errno) {
 	family := unix.AF_INET
 	if !target.Addr().Is4() {
@@ -35,7 +35,7 @@ func (s *sockets) open(kind int, target, source netip.AddrPort, again bool) (int
 	}
 	errno = s.errorQueue(fd, target, &s.on)
 	if errno == 0 && source.IsValid() {
-		if again { // lets bind(2) pass a predecessor in TIME_WAIT; connect(2) still decides
+		if again { // bind(2) accepts a port in TIME_WAIT; connect(2) decides
 			errno = sysSetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, &s.on)
 		}
 		if errno == 0 {
@@ -58,19 +58,19 @@ func (s *sockets) errorQueue(fd int, target netip.AddrPort, on *int32) unix.Errn
 	return sysSetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_RECVERR, on)
 }
 
-// connect begins the handshake; EINPROGRESS is its normal answer.
+// connect starts the handshake; EINPROGRESS is the normal result.
 func (s *sockets) connect(fd int, target netip.AddrPort) unix.Errno {
 	s.peer.set(target)
 	return sysAddress(unix.SYS_CONNECT, fd, &s.peer)
 }
 
-// established makes the socket an ordinary one: with the queue on, an ICMP error on an established connection is fatal
-// at once, while other clients ride it out (tcp_v4_err(), RFC 1122 4.2.3.9).
+// disableErrorQueue makes the socket an ordinary one: with the queue, an ICMP error on an established connection is
+// fatal at once, while other clients ignore it (tcp_v4_err(), RFC 1122 4.2.3.9).
 func (s *sockets) disableErrorQueue(fd int, target netip.AddrPort) unix.Errno {
 	return s.errorQueue(fd, target, &s.off)
 }
 
-// retransmits returns TCP_INFO's tcpi_total_retrans: before the first data, the SYNs that were sent again.
+// retransmits returns TCP_INFO's tcpi_total_retrans: before the first data, the number of retransmitted SYNs.
 func (s *sockets) retransmits(fd int) uint8 {
 	s.size = uint32(unsafe.Sizeof(s.info))
 	s.info.Total_retrans = 0
@@ -80,7 +80,7 @@ func (s *sockets) retransmits(fd int) uint8 {
 	return uint8(min(s.info.Total_retrans, 255))
 }
 
-// local returns the address that the kernel chose; an invalid one when the socket has none.
+// local returns the address that the kernel chose; an invalid one without a local address.
 func (s *sockets) local(fd int) netip.AddrPort {
 	if sysGetsockname(fd, &s.peer) != 0 {
 		return netip.AddrPort{}
@@ -88,8 +88,8 @@ func (s *sockets) local(fd int) netip.AddrPort {
 	return s.peer.get()
 }
 
-// failure takes what the kernel knows about a failed handshake: the socket's error, then the first ICMP error of its
-// queue. The order matters: taking the last error from the queue clears the socket's (sock_dequeue_err_skb()).
+// handshakeError returns the errors of a failed handshake: the socket's error, then the first ICMP error of its queue.
+// The order matters: reading the last error of the queue clears the socket's (sock_dequeue_err_skb()).
 func (s *sockets) handshakeError(fd int) (unix.Errno, icmp) {
 	value, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *sockets) handshakeError(fd int) (unix.Errno, icmp) {
 	}
 }
 
-// returned takes the next ICMP error from the queue with the payload that it brings back; false when the queue is empty.
+// nextError returns the next ICMP error of the queue and the returned payload; false when the queue is empty.
 func (s *sockets) nextError(fd int, buffer []byte) ([]byte, icmp, bool) {
 	for {
 		n, controls, _, _, err := unix.Recvmsg(fd, buffer, s.scratch[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
@@ -135,9 +135,9 @@ func queuedError(control []byte) icmp {
 	return icmp{}
 }
 
-// close ends the connection: with a FIN, or with a RST (SO_LINGER 0, socket(7)).
+// close closes the connection with a FIN, or with a RST (SO_LINGER 0, socket(7)).
 func (s *sockets) close(fd int, abort bool) {
-	if abort { // cannot fail on a socket that is ours and open
+	if abort { // cannot fail on an open socket
 		sysSetsockopt(fd, unix.SOL_SOCKET, unix.SO_LINGER, unsafe.Pointer(&s.linger), unsafe.Sizeof(s.linger))
 	}
 	sysClose(fd)

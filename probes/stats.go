@@ -9,14 +9,14 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The range of the lateness histogram: 1 us to a minute, with two digits.
+// Range of the lateness histogram: 1 us to a minute, with two digits.
 const (
 	lateMin    = int64(time.Microsecond)
 	lateMax    = int64(time.Minute)
 	lateDigits = 2
 )
 
-// LaneStats counts what a lane did so far.
+// LaneStats has the counts of a lane.
 type LaneStats struct {
 	lane Lane
 
@@ -27,12 +27,12 @@ type LaneStats struct {
 	peakFlight int
 }
 
-// Counts is a moment's view of a lane.
+// Counts is a snapshot of LaneStats.
 type Counts struct {
 	Lane         Lane
-	Attempts     uint64                  // whose outcome is known
-	Classes      map[record.Class]uint64 // without those that are 0
-	Lateness     *hdrhistogram.Histogram // of the starts, in nanoseconds, to 1 %; a minute stands for more
+	Attempts     uint64                  // with a known outcome
+	Classes      map[record.Class]uint64 // without zero counts
+	Lateness     *hdrhistogram.Histogram // of starts, in nanoseconds, to 1 %; at most a minute
 	PeakInFlight int
 }
 
@@ -45,18 +45,18 @@ func (s *LaneStats) count(a *record.Attempt) {
 	defer s.mu.Unlock()
 	s.attempts++
 	s.classes[a.Class]++
-	_ = s.lateness.RecordValue(min(max(int64(a.Lateness()), 0), lateMax)) // within the range by construction
+	_ = s.lateness.RecordValue(min(max(int64(a.Lateness()), 0), lateMax)) // no error: the value is in range
 }
 
 func (s *LaneStats) peak(inFlight int) {
-	if inFlight > s.peakFlight { // written by the engine's goroutine only, so reading it here needs no lock
+	if inFlight > s.peakFlight { // only the engine's goroutine writes it, so this read needs no lock
 		s.mu.Lock()
 		s.peakFlight = inFlight
 		s.mu.Unlock()
 	}
 }
 
-// Counts returns what was counted so far.
+// Counts returns a snapshot of the counts.
 func (s *LaneStats) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *LaneStats) Counts() Counts {
 	return c
 }
 
-// Stats returns the counts of every lane that was started, in the order of starting.
+// Stats returns the counts of all lanes in the order of Start.
 func (e *Engine) Stats() []Counts {
 	e.mu.Lock()
 	all := e.stats

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the engine's path, none of which can block. They do not tell the Go scheduler (RawSyscall): the
-// ordinary wrappers wake the runtime's monitor thread (sysmon) with the first call after an idle time (reentersyscall()
-// in runtime/proc.go), which then looks at the process every 20 us while it is busy. That was a quarter of the CPU of
-// an attempt at 200/s, and three more wake-ups, each of which costs wall time where idle time is virtual. Nor do they
-// allocate, which the wrappers do for socket addresses and TCP_INFO. Callers own the memory that the arguments point to.
+// System calls of the engine, none of which can block. They bypass the Go scheduler (RawSyscall): the ordinary wrappers
+// wake the runtime's monitor thread (sysmon) with the first call after an idle time (reentersyscall() in
+// runtime/proc.go), which then checks the process every 20 us while it is busy. That was a quarter of the CPU of an
+// attempt at 200/s, and three more wake-ups, each of which costs real time in a VM. Unlike the wrappers they do not
+// allocate for socket addresses and TCP_INFO. Callers own the memory of the arguments.
 
 func sysSocket(family, kind int) (int, unix.Errno) {
 	fd, _, errno := unix.RawSyscall(unix.SYS_SOCKET, uintptr(family), uintptr(kind), 0)
@@ -34,7 +34,7 @@ func sysGetsockopt(fd, level, option int, value unsafe.Pointer, size *uint32) un
 	return errno
 }
 
-// sysAddress is a call that takes a socket and an address: SYS_BIND or SYS_CONNECT.
+// sysAddress calls SYS_BIND or SYS_CONNECT.
 func sysAddress(call uintptr, fd int, address *socketAddress) unix.Errno {
 	_, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&address.bytes)), address.size)
 	return errno
@@ -48,13 +48,13 @@ func sysGetsockname(fd int, address *socketAddress) unix.Errno {
 	return errno
 }
 
-// sysTransfer is SYS_READ or SYS_WRITE; b must not be empty.
+// sysTransfer calls SYS_READ or SYS_WRITE; b must not be empty.
 func sysTransfer(call uintptr, fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno
 }
 
-// sysClose ends the descriptor's life also when it reports an error.
+// sysClose closes the descriptor, which Linux does even when it returns an error.
 func sysClose(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 func sysEpollControl(epoll, how, fd int, event *unix.EpollEvent) unix.Errno {
@@ -63,7 +63,8 @@ func sysEpollControl(epoll, how, fd int, event *unix.EpollEvent) unix.Errno {
 	return errno
 }
 
-// sysEpollPoll asks without waiting. (epoll_pwait without a mask is epoll_wait, and exists on every architecture.)
+// sysEpollPoll returns pending events without waiting. (epoll_pwait without a mask is epoll_wait, and exists on every
+// architecture.)
 func sysEpollPoll(epoll int, events []unix.EpollEvent) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), 0, 0, 0)
@@ -76,7 +77,7 @@ func sysTimerSet(timer int, spec *unix.ItimerSpec) unix.Errno {
 	return errno
 }
 
-// socketAddress is a struct sockaddr_in or sockaddr_in6 (ip(7), ipv6(7)) in the kernel's form.
+// socketAddress is a struct sockaddr_in or sockaddr_in6 (ip(7), ipv6(7)).
 type socketAddress struct {
 	bytes [unix.SizeofSockaddrInet6]byte
 	size  uintptr
@@ -99,7 +100,7 @@ func (s *socketAddress) set(a netip.AddrPort) {
 	s.size = unix.SizeofSockaddrInet6
 }
 
-// get returns the address, an invalid one for another family or a size that does not fit.
+// get returns the address; an invalid one for another family or a wrong size.
 func (s *socketAddress) get() netip.AddrPort {
 	port := binary.BigEndian.Uint16(s.bytes[2:])
 	address := netip.Addr{}

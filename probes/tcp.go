@@ -15,15 +15,15 @@ import (
 
 // tcp makes the attempts of tcp-new lanes: bind, connect, one HTTP request, its answer, close.
 //
-// It drives raw non-blocking sockets from the engine's one goroutine. The ready-made dialer hides what the classes rest
-// on: it closes the socket of a failed dial before TCP_INFO and the error queue can be asked, and it costs a goroutine
-// and some fifteen allocations per attempt. Here an attempt is two events, no goroutine and no allocation.
+// It uses raw non-blocking sockets in the engine's goroutine. net.Dialer closes the socket of a failed dial before
+// TCP_INFO and the error queue can be read, and costs a goroutine and some fifteen allocations per attempt. Here an
+// attempt is two events, no goroutine and no allocation.
 type tcp struct {
 	engine  *Engine
 	poller  *poller
 	sockets *sockets
 	names   nameCache
-	// keep, if set, may take over the socket of an attempt that ends, and knows better how it ended; see reuse.
+	// keep, if set, may take the socket of an attempt that ends and change its outcome; see reuse.
 	keep    func(f *flight, class record.Class, detail string) (record.Class, string, bool)
 	buffer  [2 * maxReply]byte
 	request []byte
@@ -33,8 +33,8 @@ func newTCP(e *Engine, p *poller) *tcp {
 	return &tcp{engine: e, poller: p, sockets: newSockets(), names: nameCache{}}
 }
 
-// requestHead is a lane's request without the attempt's number and the end of the head. The header lets a backend's or
-// a proxy's log be joined with the attempt. There is no `Connection: close`: it is the client who closes first.
+// requestHead returns a lane's request up to the attempt's number. The header makes it possible to find the attempt in
+// the log of a backend or a proxy. There is no `Connection: close`, because the client closes first.
 func requestHead(l Lane) []byte {
 	if l.overUDP() {
 		return datagramHead(l)
@@ -42,7 +42,7 @@ func requestHead(l Lane) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Hitless-Attempt: %d/", l.Path, l.Host, l.ID)
 }
 
-// start begins the handshake.
+// start starts the handshake.
 func (t *tcp) start(f *flight) {
 	errno, ok := t.open(f, unix.SOCK_STREAM)
 	if !ok {
@@ -57,7 +57,7 @@ func (t *tcp) start(f *flight) {
 		return
 	}
 	errno = t.sockets.connect(f.fd, f.lane.Target)
-	t.learnSource(f)
+	t.readSource(f)
 	if errno != 0 && errno != unix.EINPROGRESS {
 		t.failDial(f, errno)
 		return
@@ -69,12 +69,13 @@ func (t *tcp) start(f *flight) {
 	f.lane.dialing.add(f, f.Start+f.lane.DialDeadline)
 }
 
-// portTries bounds the search for a port that no other program has: with half of them taken one search in 10^19 fails.
+// portTries limits the search for a port that no other program uses: with half of the ports in use, one search in 10^19
+// fails.
 const portTries = 64
 
-// open draws the flight's five-tuple and makes its socket. A port that another program has, or that one of its connections
-// holds in TIME_WAIT, is passed over. It leaves what it made with the flight; ok is false when the flight has ended for want
-// of a five-tuple.
+// open draws the flight's five-tuple and creates its socket. It skips ports that other programs use or that a
+// connection holds in TIME_WAIT. The socket belongs to the flight. ok is false when no five-tuple was left and the
+// flight has ended.
 func (t *tcp) open(f *flight, kind int) (errno unix.Errno, ok bool) {
 	again := f.lane.Policy != PolicyFresh
 	for range portTries {
@@ -89,9 +90,9 @@ func (t *tcp) open(f *flight, kind int) (errno unix.Errno, ok bool) {
 	return errno, true
 }
 
-// learnSource asks for the address that the kernel chose: also an attempt without an answer went some way, and a
-// balancer's choice can be computed from its five-tuple.
-func (t *tcp) learnSource(f *flight) {
+// readSource reads the address that the kernel chose. The path of an attempt without an answer can then be computed
+// from its five-tuple too.
+func (t *tcp) readSource(f *flight) {
 	if !f.Source.Addr().IsUnspecified() {
 		return
 	}
@@ -101,7 +102,7 @@ func (t *tcp) learnSource(f *flight) {
 	}
 }
 
-// ready goes on with what the kernel reported.
+// ready handles an event of the socket.
 func (t *tcp) ready(f *flight, events uint32) {
 	if f.list == &f.lane.dialing {
 		t.connected(f, events)
@@ -112,11 +113,12 @@ func (t *tcp) ready(f *flight, events uint32) {
 	}
 }
 
-// connected ends the handshake, well or badly, and sends the request.
+// connected ends the handshake and sends the request.
 func (t *tcp) connected(f *flight, events uint32) {
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-		// An ICMP error that arrives while the socket is locked (in a lab of one kernel: always, within connect itself)
-		// is queued but leaves the socket in SYN_SENT (tcp_v4_err()); SO_ERROR and the queue tell it all the same.
+		// An ICMP error that arrives while the socket is locked is queued, but leaves the socket in SYN_SENT
+		// (tcp_v4_err()). In a lab of one kernel that is always the case, within connect. SO_ERROR and the queue have
+		// it nevertheless.
 		if errno, queued := t.sockets.handshakeError(f.fd); errno != 0 || queued.present() {
 			t.failHandshake(f, errno, queued)
 			return
@@ -139,14 +141,14 @@ func (t *tcp) connected(f *flight, events uint32) {
 	switch {
 	case errno != 0:
 		t.failStream(f, errno)
-	case n < len(request): // a new connection always has room for a request of this size
+	case n < len(request): // the send buffer of a new connection always has space for a request
 		t.end(f, record.Probe, "request not taken whole")
 	case events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0:
 		t.receive(f)
 	}
 }
 
-// requestOf is an attempt's whole request; it stays valid until the next one.
+// requestFor returns an attempt's request; it is valid until the next call.
 func (t *tcp) requestFor(f *flight) []byte {
 	t.request = append(t.request[:0], f.lane.request...)
 	t.request = strconv.AppendUint(t.request, f.Seq, 10)
@@ -154,7 +156,7 @@ func (t *tcp) requestFor(f *flight) []byte {
 	return t.request
 }
 
-// receive reads what has come until nothing is left (the events are edges) or the answer is complete.
+// receive reads until no data is left, since events are edge triggered, or the answer is complete.
 func (t *tcp) receive(f *flight) {
 	for {
 		n, errno := sysTransfer(unix.SYS_READ, f.fd, t.buffer[:])
@@ -179,9 +181,9 @@ func (t *tcp) receive(f *flight) {
 	}
 }
 
-// judge ends the attempt if the answer is complete, wrong, or will never be complete.
+// handleAnswer ends the attempt if the answer is complete, wrong, or can no longer become complete.
 func (t *tcp) handleAnswer(f *flight, answer []byte, ended bool) bool {
-	who, done, fault := parseReply(answer, ended, f.lane.Status)
+	backend, done, fault := parseReply(answer, ended, f.lane.Status)
 	if !done {
 		if ended {
 			t.end(f, record.Closed, DetailEnd)
@@ -192,25 +194,25 @@ func (t *tcp) handleAnswer(f *flight, answer []byte, ended bool) bool {
 		t.end(f, record.Misrouted, fault)
 		return true
 	}
-	t.identify(f, who)
+	t.identify(f, backend)
 	class, detail := classifyAnswer(&f.Attempt, &f.lane.Lane, t.engine.host.now()-f.Start)
 	t.end(f, class, detail)
 	return true
 }
 
-// identify writes down who answered.
-func (t *tcp) identify(f *flight, who identity) {
-	f.Backend, f.Node, f.Generation = t.names.intern(who.pod), t.names.intern(who.node), t.names.intern(who.generation)
-	f.Terminating = who.terminating
+// identify records the backend that answered.
+func (t *tcp) identify(f *flight, backend identity) {
+	f.Backend, f.Node, f.Generation = t.names.intern(backend.pod), t.names.intern(backend.node), t.names.intern(backend.generation)
+	f.Terminating = backend.terminating
 }
 
-// synLost is the least time after which a connection whose SYN was lost is established: a lost SYN is sent again after 1 s
-// (TCP_TIMEOUT_INIT, RFC 6298), and the half of it leaves room for a kernel that was told otherwise. One that is sent again
-// sooner got an answer, from a socket that remembers a connection from the same address and port: a client answers such an ACK
-// with RST and sends its SYN again after two ticks, 8 ms (TCP_TIMEOUT_MIN, tcp_rcv_synsent_state_process()). Nothing was lost.
+// synLost is the minimum connect time after which a SYN counts as lost: the kernel retransmits a SYN after 1 s
+// (TCP_TIMEOUT_INIT, RFC 6298), and half of that allows for other settings. An earlier retransmission follows an ACK
+// from a socket that remembers a connection of the same five-tuple: the client sends a RST and its SYN again after two
+// ticks, 8 ms (TCP_TIMEOUT_MIN, tcp_rcv_synsent_state_process()). Nothing was lost then.
 const synLost = 500 * time.Millisecond
 
-// answered names an attempt with a well-formed answer after the time total.
+// classifyAnswer classifies an attempt with a well-formed answer that took the time total.
 func classifyAnswer(a *record.Attempt, l *Lane, total time.Duration) (record.Class, string) {
 	switch {
 	case len(l.Backends) > 0 && a.Backend == "":
@@ -241,13 +243,13 @@ func (t *tcp) expire(f *flight) {
 	t.end(f, record.ConnectTimeout, "")
 }
 
-// failDial ends an attempt whose connect call failed at once.
+// failDial ends an attempt whose connect call failed.
 func (t *tcp) failDial(f *flight, errno unix.Errno) {
 	_, queued := t.sockets.handshakeError(f.fd)
 	t.failHandshake(f, errno, queued)
 }
 
-// failWith ends an attempt whose handshake failed.
+// failHandshake ends an attempt whose handshake failed.
 func (t *tcp) failHandshake(f *flight, errno unix.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
@@ -255,7 +257,7 @@ func (t *tcp) failHandshake(f *flight, errno unix.Errno, queued icmp) {
 	f.Retrans = t.sockets.retransmits(f.fd)
 	f.Offender = queued.offender
 	class, detail := classifyDial(errno, queued)
-	if class == record.Reset || class == record.Closed { // established and over before we looked; not later than now
+	if class == record.Reset || class == record.Closed { // established and closed before this event
 		f.Connect = t.engine.host.now() - f.Start
 	}
 	t.end(f, class, detail)
@@ -266,9 +268,8 @@ func (t *tcp) failStream(f *flight, errno unix.Errno) {
 	t.end(f, class, detail)
 }
 
-// end closes the socket and ends the attempt. A connection that gave its answer ends as the lane says. One that failed
-// is aborted in any case: an orphan that goes on sending after its outcome was recorded would be in nobody's account,
-// and would keep a five-tuple of a reuse lane from being dialled again.
+// end closes the socket and ends the attempt. Successful connections close as the lane says. Failed ones are aborted:
+// otherwise the kernel would retransmit after the outcome was recorded, and keep a five-tuple of a reuse lane in use.
 func (t *tcp) end(f *flight, class record.Class, detail string) {
 	good := class == record.OK || class == record.Delayed
 	fd, abort, kept := f.fd, f.lane.Close == CloseRST || !good, false
@@ -284,5 +285,5 @@ func (t *tcp) end(f *flight, class record.Class, detail string) {
 // cancel aborts the connection.
 func (t *tcp) cancel(f *flight) { t.sockets.close(f.fd, true) }
 
-// leave has nothing to do: a connection is part of its attempt.
+// closeLane does nothing: connections belong to attempts.
 func (t *tcp) closeLane(*lane) {}

@@ -15,7 +15,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// probe runs a lane on this machine's own network for some attempts and returns what became of them, by number.
+// probe runs a lane in the test's network namespace and returns its attempts by number.
 func probe(t *testing.T, l Lane, attempts int) []record.Attempt {
 	t.Helper()
 	got, err := probeFrom(monotonic(t), 10*time.Millisecond, l, attempts)
@@ -25,9 +25,9 @@ func probe(t *testing.T, l Lane, attempts int) []record.Attempt {
 	return numbered(t, got)[l.ID]
 }
 
-// probeFrom makes the attempts of a lane that starts at the offset from, in the network namespace of the caller.
+// probeFrom makes the attempts of a lane that starts at the offset from, in the caller's network namespace.
 func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []record.Attempt, err error) {
-	// The seed changes, so that the five-tuples are not those that the last test left in TIME_WAIT.
+	// The seed changes, so that no five-tuple is in TIME_WAIT from the last test.
 	engine, err := New(Config{Base: base, Seed: base, Record: func(a record.Attempt) { got = append(got, a) }})
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func probeFrom(base int64, from time.Duration, l Lane, attempts int) (got []reco
 
 // runLane runs the engine for one lane.
 func runLane(engine *Engine, from time.Duration, l Lane, attempts int) error {
-	engine.lateLimit = time.Minute // the classes are tested here, also on a machine that stands still now and then
+	engine.lateLimit = time.Minute // the test is about classes, even on a machine with stalls
 	end := from + (schedule{rate: l.Rate}).at(uint64(attempts))
 	if err := errors.Join(engine.Start(l, from), engine.Stop(l.ID, end)); err != nil {
 		return err
@@ -50,8 +50,8 @@ func runLane(engine *Engine, from time.Duration, l Lane, attempts int) error {
 
 // TestOutcomesOnLoopback produces the classes that need no other host. The others are in classes_netns_test.go.
 func TestOutcomesOnLoopback(t *testing.T) {
-	say := func(text string) func(net.Listener) { return func(l net.Listener) { serve(l, text) } }
-	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { behave(l, then) } }
+	send := func(text string) func(net.Listener) { return func(l net.Listener) { serve(l, text) } }
+	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { serveOnce(l, then) } }
 	reset := func(c *net.TCPConn) { _ = c.SetLinger(0) }
 	for _, test := range []struct {
 		name   string
@@ -60,8 +60,8 @@ func TestOutcomesOnLoopback(t *testing.T) {
 		class  record.Class
 		detail string
 	}{
-		{name: "an answer", server: say(answer("web-1", "node-1")), class: record.OK},
-		{name: "an answer, then rst", server: say(answer("web-1", "node-1")), change: func(l *Lane) { l.Close = CloseRST }, class: record.OK},
+		{name: "an answer", server: send(answer("web-1", "node-1")), class: record.OK},
+		{name: "an answer, then rst", server: send(answer("web-1", "node-1")), change: func(l *Lane) { l.Close = CloseRST }, class: record.OK},
 		{name: "an answer in pieces", server: do(func(c *net.TCPConn) {
 			_ = c.SetNoDelay(true)
 			for _, b := range []byte(answer("web-1", "node-1")) {
@@ -76,14 +76,14 @@ func TestOutcomesOnLoopback(t *testing.T) {
 			_, _ = io.WriteString(c, answer("web-1", "node-1"))
 			_ = c.SetLinger(0)
 		}), class: record.OK},
-		{name: "late for the threshold", server: do(func(c *net.TCPConn) {
-			time.Sleep(50 * time.Millisecond) // the answer's time is what is tested
+		{name: "later than the threshold", server: do(func(c *net.TCPConn) {
+			time.Sleep(50 * time.Millisecond) // the tested answer time
 			_, _ = io.WriteString(c, answer("web-1", "node-1"))
 		}), change: func(l *Lane) { l.DelayedAfter = 40 * time.Millisecond }, class: record.Delayed, detail: DetailSlow},
-		{name: "another pod", server: say(answer("other-1", "node-1")), class: record.Misrouted, detail: DetailBackend},
-		{name: "no pod", server: say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: DetailNoIdentity},
-		{name: "an error page", server: say("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: "status 503"},
-		{name: "garbage", server: say("\x16\x03\x01"), class: record.Misrouted, detail: "not HTTP"},
+		{name: "another pod", server: send(answer("other-1", "node-1")), class: record.Misrouted, detail: DetailBackend},
+		{name: "no pod", server: send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: DetailNoIdentity},
+		{name: "an error page", server: send("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: "status 503"},
+		{name: "garbage", server: send("\x16\x03\x01"), class: record.Misrouted, detail: "not HTTP"},
 		{name: "closed at once", server: do(func(*net.TCPConn) {}), class: record.Closed, detail: DetailEnd},
 		{name: "closed within the answer", server: do(func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")
@@ -101,9 +101,9 @@ func TestOutcomesOnLoopback(t *testing.T) {
 		}, class: record.Reset, detail: "ECONNRESET"},
 		{name: "silence", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
 			change: func(l *Lane) { l.ReplyDeadline = 50 * time.Millisecond }, class: record.ReplyTimeout},
-		{name: "nobody listens", server: func(l net.Listener) { l.Close() }, class: record.Refused},
-		// Reserved (RFC 1112): documentation ranges, too, are in use on some machines.
-		{name: "an address that is not ours", server: say(answer("web-1", "node-1")),
+		{name: "no listener", server: func(l net.Listener) { l.Close() }, class: record.Refused},
+		// A reserved range (RFC 1112): some machines use the documentation ranges.
+		{name: "an address of another machine", server: send(answer("web-1", "node-1")),
 			change: func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("240.0.0.0/24") }, class: record.Probe, detail: "EADDRNOTAVAIL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,15 +126,15 @@ func TestOutcomesOnLoopback(t *testing.T) {
 	}
 }
 
-// Ports that somebody else has are passed over by a lane without a prefix, for no attempt may fail or be used twice by that.
-func TestPortsOfOthersArePassedOver(t *testing.T) {
+// A lane without a prefix skips ports in use: no attempt fails and no port is used twice.
+func TestPortsInUseAreSkipped(t *testing.T) {
 	const attempts = 20
 	l := loopbackLane(listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) }), 200)
 	walk := newWalk(l.sourceRange().prefix, monotonic(t))
 	taken := map[uint16]bool{}
 	for ahead := *walk; len(taken) < 10; ahead.next(0) { // every second port
 		port := ahead.next(0).Port()
-		if held, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { // else somebody has it already
+		if held, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { // otherwise it is in use already
 			defer held.Close()
 		}
 		taken[port] = true
@@ -157,8 +157,8 @@ func TestPortsOfOthersArePassedOver(t *testing.T) {
 	}
 }
 
-// A lane that cannot have descriptors says so, and goes on when it can.
-func TestNoDescriptors(t *testing.T) {
+// Without descriptors an attempt has class probe.
+func TestNoDescriptorsHasClassProbe(t *testing.T) {
 	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

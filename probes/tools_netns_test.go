@@ -58,7 +58,7 @@ type measured struct {
 // benchTool runs one tool in the client's namespace; it hands the process to start, so that the CPU can be told.
 type benchTool struct {
 	name string
-	run  func(t *testing.T, w *wires, base int64, rate float64) (measured, *os.ProcessState)
+	run  func(t *testing.T, w *network, base int64, rate float64) (measured, *os.ProcessState)
 }
 
 func TestBenchProbes(t *testing.T) {
@@ -70,7 +70,7 @@ func TestBenchProbes(t *testing.T) {
 	var rows []benchRow
 	for _, tool := range []benchTool{{"hitless", runHitless}, {"fortio", runFortio}, {"vegeta", runVegeta}} {
 		for _, rate := range benchRates {
-			w := benchWires(t)
+			w := newBenchNetwork(t)
 			m, state := tool.run(t, w, monotonic(t), rate)
 			cpu := (state.UserTime() + state.SystemTime()).Seconds() * 1e6 / float64(max(1, m.count))
 			row := benchRow{Tool: tool.name, Rate: rate, Achieved: m.achieved, CPU: cpu, Late: m.late, Failed: m.bad}
@@ -84,8 +84,8 @@ func TestBenchProbes(t *testing.T) {
 }
 
 // benchWires gives every run namespaces of its own, so that nobody inherits anybody's TIME_WAIT.
-func benchWires(t *testing.T) *wires {
-	w := newWires(t)
+func newBenchNetwork(t *testing.T) *network {
+	w := newNetwork(t)
 	// The tools that let the kernel choose their ports get all there are: a run stays below the half that connect(2)
 	// searches first.
 	w.client.sysctl(t, "net.ipv4.ip_local_port_range", "1024 65535")
@@ -107,7 +107,7 @@ func benchWires(t *testing.T) *wires {
 
 // blackhole repeats the run with a second in which the router drops everything.
 func (r *benchRow) blackhole(t *testing.T, tool benchTool) {
-	w := benchWires(t)
+	w := newBenchNetwork(t)
 	base := monotonic(t)
 	type fault struct {
 		began, ended [2]time.Duration
@@ -133,7 +133,7 @@ func (r *benchRow) blackhole(t *testing.T, tool benchTool) {
 }
 
 // runHitless runs the probe worker, as every run of hitless by the real clock does, and has its record judged.
-func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os.ProcessState) {
+func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *os.ProcessState) {
 	c := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), WorkerName, "--short-turns")
 	c.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=128MiB")
 	in, out := pipes(t, c)
@@ -187,7 +187,7 @@ func runHitless(t *testing.T, w *wires, base int64, rate float64) (measured, *os
 			m.bounds = []float64{o.LowerMs, o.UpperMs}
 		}
 	}
-	m.achieved, m.late = float64(m.count)/benchTime.Seconds(), inMillis(quantile(lateness, 99))
+	m.achieved, m.late = float64(m.count)/benchTime.Seconds(), milliseconds(quantile(lateness, 99))
 	return m, c.ProcessState
 }
 
@@ -201,7 +201,7 @@ func pipes(t *testing.T, c *exec.Cmd) (io.WriteCloser, io.Reader) {
 }
 
 // runFortio uses its own HTTP client, a connection per request and 64 loops: the way in which it makes its rate best.
-func runFortio(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.ProcessState) {
+func runFortio(t *testing.T, w *network, _ int64, rate float64) (measured, *os.ProcessState) {
 	result := filepath.Join(t.TempDir(), "fortio.json")
 	state, _ := inClient(t, w, filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "fortio"), "load", "-quiet", "-keepalive=false", "-uniform",
 		"-c", "64", "-qps", fmt.Sprint(rate), "-t", benchTime.String(), "-timeout", "3s", "-allow-initial-errors", "-json", result,
@@ -239,7 +239,7 @@ func runFortio(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.Pro
 }
 
 // runVegeta lets it add workers as it likes.
-func runVegeta(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.ProcessState) {
+func runVegeta(t *testing.T, w *network, _ int64, rate float64) (measured, *os.ProcessState) {
 	vegeta := filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "vegeta")
 	result := filepath.Join(t.TempDir(), "vegeta.bin")
 	state, _ := inClient(t, w, "sh", "-c", fmt.Sprintf("echo 'GET http://203.0.113.10:80/hostname' | exec %s attack -keepalive=false -timeout 3s "+
@@ -272,12 +272,12 @@ func runVegeta(t *testing.T, w *wires, _ int64, rate float64) (measured, *os.Pro
 		lateness[k] = at - begin - s.at(uint64(k))
 	}
 	m.achieved = float64(len(starts)-1) / (slices.Max(starts) - begin).Seconds()
-	m.late = inMillis(quantile(lateness, 99))
+	m.late = milliseconds(quantile(lateness, 99))
 	return m, state
 }
 
 // inClient runs a program in the client's namespace until it ends.
-func inClient(t *testing.T, w *wires, program string, args ...string) (*os.ProcessState, string) {
+func inClient(t *testing.T, w *network, program string, args ...string) (*os.ProcessState, string) {
 	t.Helper()
 	c := exec.Command(program, args...)
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -292,7 +292,7 @@ func inClient(t *testing.T, w *wires, program string, args ...string) (*os.Proce
 	return c.ProcessState, out.String()
 }
 
-func inMillis(d time.Duration) *float64 {
+func milliseconds(d time.Duration) *float64 {
 	ms := d.Seconds() * 1e3
 	return &ms
 }

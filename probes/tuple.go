@@ -11,43 +11,42 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// FreshFor is how long a fresh lane keeps away from a five-tuple that was used: longer than conntrack's 120 s for a
-// connection in TIME_WAIT, the longest of the windows in which a second use means something else to a proxy than a
-// first one (IPVS conn_reuse_mode, kernel doc ipvs-sysctl.rst).
+// FreshFor is the time for which a fresh lane does not reuse a five-tuple: longer than conntrack's 120 s for a
+// connection in TIME_WAIT, the longest time in which a proxy treats a second use differently (IPVS conn_reuse_mode,
+// kernel doc ipvs-sysctl.rst).
 const FreshFor = 130 * time.Second
 
-// Source ports are walked within the kernel's default ephemeral range, where nothing listens. Their number is the
-// largest prime that fits, see walk.
+// Source ports are in the kernel's default ephemeral range, where no program listens. Their number is the largest prime
+// that fits, see walk.
 const (
 	firstPort = 32768
 	portCount = 28229
 )
 
-// maxAddresses bounds how much of a wide (IPv6) prefix is walked; 2^20 addresses last 68 days at 5,000/s.
+// maxAddresses limits the part of a large (IPv6) prefix that is used; 2^20 addresses last 68 days at 5,000/s.
 const maxAddresses = 1 << 20
 
-// walk visits every (address, port) of a prefix before it visits any a second time. Address and port both change with
-// every step, by steps that are coprime to their numbers; since the number of ports is a prime that does not divide the
-// number of addresses, the pairs repeat only after all combinations (Chinese remainder theorem). It needs no memory of
-// what was used, and is a function of seed and prefix alone.
+// walk iterates over every (address, port) of a prefix before it repeats one. Address and port both change with every
+// step, by steps that are coprime to their numbers. The number of ports is a prime that does not divide the number of
+// addresses, so the pairs repeat only after all combinations (Chinese remainder theorem). It stores no used tuples and
+// depends only on seed and prefix.
 //
-// The kernel's own choice would not do: it begins anew every 10 s at a random port (EPHEMERAL_PORT_SHUFFLE_PERIOD), and so
-// comes back to one that it gave 20 s ago, whose flow a balancer may still keep on a node that is out. Binding a port of one's
-// own also avoids the cliff of connect(2), which searches half of the ephemeral range linearly once the other half is in
-// TIME_WAIT.
+// The kernel's own choice is not suitable: it restarts at a random port every 10 s (EPHEMERAL_PORT_SHUFFLE_PERIOD) and
+// may return a port of 20 s ago, whose flow a load balancer may still send to a removed node. Explicit ports also avoid
+// the slow path of connect(2), which searches half of the ephemeral range linearly once the other half is in TIME_WAIT.
 type walk struct {
 	prefix                netip.Prefix
 	base                  netip.Addr // address number 0
 	addresses             uint64
-	address, port         uint64 // where the walk stands
+	address, port         uint64 // current position
 	stepAddress, stepPort uint64
 
-	drawn   uint64 // how many tuples were handed out
-	block   uint64 // draws for which one time is kept
+	drawn   uint64 // number of tuples so far
+	block   uint64 // number of draws that share one recorded time
 	started []time.Duration
 }
 
-// ageBlocks is how finely a walk remembers when it used a tuple: to this fraction of its length.
+// ageBlocks is the number of recorded times per walk, the resolution of age.
 const ageBlocks = 4096
 
 func newWalk(prefix netip.Prefix, seed int64) *walk {
@@ -57,7 +56,7 @@ func newWalk(prefix netip.Prefix, seed int64) *walk {
 		w.addresses = min(uint64(1)<<min(host, 62), maxAddresses)
 	}
 	if prefix.Addr().Is4() && w.addresses > 2 {
-		w.base = w.base.Next() // network and broadcast addresses may not be bound when the prefix is an interface's own
+		w.base = w.base.Next() // network and broadcast addresses of an interface's prefix cannot be bound
 		w.addresses -= 2
 	}
 	if w.addresses%portCount == 0 {
@@ -76,21 +75,21 @@ func newWalk(prefix netip.Prefix, seed int64) *walk {
 	return w
 }
 
-// length is the number of tuples after which the walk repeats.
+// length returns the number of tuples after which the walk repeats.
 func (w *walk) length() uint64 { return w.addresses * portCount }
 
-// age returns how long ago the tuple that next would return was used: 0 when never, else at least the true age less
-// 1/ageBlocks of the walk's duration, and never more than the true age.
+// age returns the time since the tuple that next would return was used, and 0 if never. The result is at most the true
+// age, and at least that less 1/ageBlocks of the walk's duration.
 func (w *walk) age(now time.Duration) time.Duration {
 	if w.drawn < w.length() {
 		return 0
 	}
-	// The tuple was drawn within this block, so at the latest when the next block began.
+	// The tuple was drawn in this block, at the latest when the next block began.
 	block := (w.drawn - w.length()) / w.block
 	return max(1, now-w.started[(block+1)%w.ringSize()])
 }
 
-// next returns the next tuple of the walk and notes that it is used now.
+// next returns the next tuple and records its use.
 func (w *walk) next(now time.Duration) netip.AddrPort {
 	if w.drawn%w.block == 0 {
 		w.recordBlock(w.drawn/w.block, now)
@@ -102,7 +101,7 @@ func (w *walk) next(now time.Duration) netip.AddrPort {
 	return tuple
 }
 
-// note keeps when a block of draws began, in a ring that is just longer than one walk.
+// recordBlock records the start of a block of draws in a ring that is slightly longer than one walk.
 func (w *walk) recordBlock(block uint64, now time.Duration) {
 	if uint64(len(w.started)) < w.ringSize() {
 		w.started = append(w.started, now)
@@ -131,9 +130,8 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// sources is where lanes take their ends of five-tuples from: a prefix; or, where they have none, the ports of this network
-// namespace, which TCP and UDP have of their own, with the unspecified address: the kernel then chooses the address and keeps
-// the port.
+// sourceRange is a range of source addresses and ports: a prefix; or, without one, the ports of this network namespace,
+// which TCP and UDP have separately, with the unspecified address, so that the kernel chooses the address.
 type sourceRange struct {
 	prefix netip.Prefix
 	udp    bool
@@ -150,7 +148,7 @@ func (l Lane) sourceRange() sourceRange {
 	return sourceRange{netip.PrefixFrom(unspecified, unspecified.BitLen()), l.overUDP()}
 }
 
-// shared reports whether other programs take ports there as well.
+// shared reports whether other programs use the same ports.
 func (s sourceRange) shared() bool { return s.prefix.Addr().IsUnspecified() }
 
 // source gives each attempt of a lane its end of the five-tuple.
@@ -160,7 +158,7 @@ type source interface {
 	next(k uint64, now time.Duration) (tuple netip.AddrPort, age time.Duration, ok bool)
 }
 
-// freshSource draws from a walk that all fresh lanes with the same prefix share, so that they do not meet.
+// freshSource draws from a walk that all fresh lanes with the same source range share, so that they do not collide.
 type freshSource struct{ walk *walk }
 
 func (s freshSource) next(_ uint64, now time.Duration) (netip.AddrPort, time.Duration, bool) {
@@ -171,16 +169,16 @@ func (s freshSource) next(_ uint64, now time.Duration) (netip.AddrPort, time.Dur
 	return s.walk.next(now), age, true
 }
 
-// reuseSource goes round a fixed list of tuples, as long as the lane's rate needs to come back after the interval.
+// reuseSource repeats a fixed list of tuples that is long enough for the reuse interval at the lane's rate.
 type reuseSource struct {
 	tuples []netip.AddrPort
-	used   []time.Duration // when each was last used; -1 is never
+	used   []time.Duration // time of the last use of each; -1 for never
 }
 
-// newReuseSource takes its tuples from the walk of the prefix, so that fresh lanes do not use them before the walk begins
-// again; for a prefix as small as that, give reuse lanes one of their own.
+// newReuseSource draws the tuples from the walk of the prefix, so that fresh lanes do not use them before the walk
+// repeats. With a prefix so small that it repeats, reuse lanes need their own.
 func newReuseSource(w *walk, l Lane, interval, now time.Duration) *reuseSource {
-	// A hair less than the product: 0.1 s x 30/s are 3 tuples, not 4, though the product is 3.0000000000000004.
+	// The subtraction compensates rounding: 0.1 s x 30/s are 3 tuples, but the product is 3.0000000000000004.
 	n := max(1, int(math.Ceil(interval.Seconds()*l.Rate-1e-9)))
 	s := &reuseSource{tuples: make([]netip.AddrPort, n), used: make([]time.Duration, n)}
 	for i := range s.tuples {
@@ -199,39 +197,39 @@ func (s *reuseSource) next(k uint64, now time.Duration) (netip.AddrPort, time.Du
 	return s.tuples[i], age, true
 }
 
-// evenSource draws from a walk, and skips tuples until one has the wanted hash. The attempts want the nodes' shares of the
-// hash's range one after the other, so that each node has its turn after as many attempts as there are nodes. Within a
-// share they move by the golden ratio from round to round: when some of the nodes are out of the balancer, the bounds between
-// the larger shares of the others lie anywhere, and no node may be passed over again and again.
+// spreadSource draws from a walk, and skips tuples until one has a hash near the wanted one. Consecutive attempts want
+// the nodes' shares of the hash range in turn, so that each node gets one attempt in as many attempts as there are
+// nodes. Within a share the wanted hash moves by the golden ratio from round to round: when the load balancer has
+// removed some nodes, the larger shares of the others have arbitrary bounds, and no node may be skipped for long.
 type spreadSource struct {
 	fresh      freshSource
 	target     netip.AddrPort
 	seed       uint32
 	nodes      int
-	sameNodeAs netip.AddrPort // when valid: go the way of this one, whatever the attempt's number
+	sameNodeAs netip.AddrPort // if valid: choose a source with the same hash
 }
 
 const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 
-// spreadTries bounds the search, in multiples of the tuples that it takes on average; one in 10^13 needs more, and then takes
-// what comes.
+// spreadTries limits the search, as a multiple of the average number of draws; one search in 10^13 needs more and uses
+// its last tuple.
 const spreadTries = 32
 
-// spreadWithin is how far a hash may be from the wanted one: 1/64 of the range, so that 32 tuples are drawn for one on
-// average, or with many nodes a quarter of a share.
+// spreadWithin returns the maximum distance of a hash from the wanted one: 1/64 of the range, so that 32 tuples are
+// drawn for one on average, or with many nodes a quarter of a share.
 func spreadWithin(nodes int) uint32 { return uint32(min(1<<26, 1<<32/(4*uint64(nodes)))) }
 
 func (s spreadSource) next(k uint64, now time.Duration) (tuple netip.AddrPort, age time.Duration, ok bool) {
 	n := uint64(s.nodes)
 	share := 1 << 32 / n
-	moved := share / 2 * (k / n * golden >> 32) >> 32 // in the middle half: the quarters beside it are what a hash may be off
-	want, within := uint32(k%n*share+share/4+moved), spreadWithin(s.nodes)
+	shift := share / 2 * (k / n * golden >> 32) >> 32 // in the middle half of the share, since the hash may be off by a quarter
+	want, within := uint32(k%n*share+share/4+shift), spreadWithin(s.nodes)
 	if s.sameNodeAs.IsValid() {
 		want = record.FlowHash(s.sameNodeAs, s.target, s.seed)
 	}
 	for range spreadTries * int(expectedDraws(s.nodes)) {
 		tuple, age, ok = s.fresh.next(k, now)
-		// The sum wraps, as the range does.
+		// The sum wraps around, like the range.
 		if !ok || record.FlowHash(tuple, s.target, s.seed)-want+within < 2*within {
 			break
 		}
@@ -239,7 +237,7 @@ func (s spreadSource) next(k uint64, now time.Duration) (tuple netip.AddrPort, a
 	return tuple, age, ok
 }
 
-// drawn is how many tuples of its walk a lane uses for one attempt, on average.
+// drawsPerAttempt returns the average number of tuples that a lane draws for one attempt.
 func (l Lane) drawsPerAttempt() float64 {
 	if l.SpreadSeed == 0 {
 		return 1

@@ -10,7 +10,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-func TestWalkVisitsEverythingBeforeAnythingTwice(t *testing.T) {
+func TestWalkRepeatsOnlyAfterAllTuples(t *testing.T) {
 	for _, text := range []string{"10.200.0.7/32", "10.200.0.4/31", "10.200.0.4/30", "10.200.1.0/28", "fd00::7/128", "fd00::/125"} {
 		prefix := netip.MustParsePrefix(text)
 		w := newWalk(prefix, 3)
@@ -27,8 +27,8 @@ func TestWalkVisitsEverythingBeforeAnythingTwice(t *testing.T) {
 	}
 }
 
-// No tuple comes twice within FreshFor, at any rate and for any prefix: either the walk is long enough, or the lane is
-// told that there is none. Lanes that share a prefix share this.
+// No tuple repeats within FreshFor, at any rate and for any prefix: either the walk is long enough, or next reports
+// that no tuple is left. Lanes with one prefix share the walk.
 func TestFreshTuplesAreFresh(t *testing.T) {
 	for _, text := range []string{"10.200.0.9/32", "10.200.0.8/31", "10.200.0.0/16", "fd00::9/128"} {
 		for _, gap := range []time.Duration{100 * time.Microsecond, time.Millisecond, FreshFor / portCount, 5 * time.Millisecond, time.Second} {
@@ -54,7 +54,7 @@ func TestFreshTuplesAreFresh(t *testing.T) {
 	}
 }
 
-func TestAgeOfAWalkThatBeganAgain(t *testing.T) {
+func TestWalkAgeAfterRepeat(t *testing.T) {
 	w := newWalk(netip.MustParsePrefix("10.200.0.9/32"), 1)
 	gap := 10 * time.Millisecond
 	cycle := time.Duration(w.length()) * gap
@@ -97,7 +97,7 @@ func TestWalkSpreadsOverTheAddresses(t *testing.T) {
 	}
 }
 
-func TestReuseComesBackAfterItsInterval(t *testing.T) {
+func TestReuseSourceRepeatsAfterInterval(t *testing.T) {
 	l := testLane(30)
 	for _, test := range []struct {
 		interval time.Duration
@@ -124,7 +124,7 @@ func TestReuseComesBackAfterItsInterval(t *testing.T) {
 
 // The promise: each node has its turn, however many of them the balancer sends to. The same measure on random sources shows
 // that it is the spread that does it.
-func TestAnEvenLaneLeavesNoNodeAlone(t *testing.T) {
+func TestSpreadLaneProbesEveryNode(t *testing.T) {
 	target := netip.MustParseAddrPort("203.0.113.10:80")
 	for _, seed := range []uint32{1, 2, 77, 0xffffffff} {
 		for _, nodes := range []int{1, 2, 3, 4, 5, 10, 50} {

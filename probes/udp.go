@@ -13,12 +13,12 @@ import (
 )
 
 // udp makes the attempts of udp-fresh and udp-sticky lanes: one datagram with the attempt's number, and an answer that
-// repeats it. Nothing is sent twice. An attempt without an answer within the reply deadline is lost (reply-timeout), one
-// with an answer in the second half of it is delayed.
+// repeats it. Nothing is retransmitted. Without an answer within the reply deadline the class is reply-timeout; with an
+// answer in its second half, delayed.
 //
-// An ICMP port unreachable is `rejected`, whoever sends it: for UDP it is also what a host without a listener says.
+// An ICMP port unreachable is `rejected` from any sender: for UDP, a host without a listener sends it too.
 type udp struct {
-	tcp    *tcp // what datagrams share with connections: sockets, sources, names
+	tcp    *tcp // shared with TCP: sockets, sources, names
 	sticky map[*lane]*stickySocket
 	buffer [maxReply]byte
 }
@@ -48,8 +48,9 @@ func (u *udp) start(f *flight) {
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
 }
 
-// open makes the flight's socket and connects it, so that the kernel reports ICMP errors and keeps strangers away. It
-// leaves what it made with the flight also when it fails; ok is false when the flight has ended for want of a five-tuple.
+// open creates the flight's socket and connects it, so that the kernel reports ICMP errors and drops packets from other
+// addresses. The socket belongs to the flight even on an error. ok is false when no five-tuple was left and the flight
+// has ended.
 func (u *udp) open(f *flight) (errno unix.Errno, ok bool) {
 	if errno, ok = u.tcp.open(f, unix.SOCK_DGRAM); !ok {
 		return 0, false
@@ -61,18 +62,18 @@ func (u *udp) open(f *flight) (errno unix.Errno, ok bool) {
 		errno = u.tcp.sockets.connect(f.fd, f.lane.Target)
 	}
 	if errno == 0 {
-		u.tcp.learnSource(f)
+		u.tcp.readSource(f)
 	}
 	return errno, true
 }
 
-// request is an attempt's datagram; it stays valid until the next one.
+// requestFor returns an attempt's datagram; it is valid until the next call.
 func (u *udp) requestFor(f *flight) []byte {
 	u.tcp.request = strconv.AppendUint(append(u.tcp.request[:0], f.lane.request...), f.Seq, 10)
 	return u.tcp.request
 }
 
-// ready reads the answer, or why there will be none.
+// ready reads the answer or the error.
 func (u *udp) ready(f *flight, _ uint32) {
 	n, errno := sysTransfer(unix.SYS_READ, f.fd, u.buffer[:])
 	switch {
@@ -82,24 +83,24 @@ func (u *udp) ready(f *flight, _ uint32) {
 		u.fail(f, errno)
 		return
 	}
-	seq, who, fault := parseDatagram(u.buffer[:n], f.lane.ID)
+	seq, backend, fault := parseDatagram(u.buffer[:n], f.lane.ID)
 	if fault == "" && seq != f.Seq {
 		fault = DetailOtherAttempt
 	}
-	class, detail := u.classify(f, who, fault)
+	class, detail := u.classify(f, backend, fault)
 	u.end(f, class, detail)
 }
 
-// judge names an attempt by its answer.
-func (u *udp) classify(f *flight, who identity, fault string) (record.Class, string) {
+// classify classifies an attempt by its answer.
+func (u *udp) classify(f *flight, backend identity, fault string) (record.Class, string) {
 	if fault != "" {
 		return record.Misrouted, fault
 	}
-	u.tcp.identify(f, who)
+	u.tcp.identify(f, backend)
 	return classifyAnswer(&f.Attempt, &f.lane.Lane, u.tcp.engine.host.now()-f.Start)
 }
 
-// fail ends an attempt whose socket reports an error: an ICMP error that somebody sent, or the probe's own fault.
+// fail ends an attempt whose socket reports an error: an ICMP error, or the probe's own.
 func (u *udp) fail(f *flight, errno unix.Errno) {
 	var queued icmp
 	if f.fd >= 0 {
@@ -118,10 +119,10 @@ func (u *udp) end(f *flight, class record.Class, detail string) {
 	}
 }
 
-// expire ends an attempt that was not answered in time.
+// expire ends an attempt without an answer in time.
 func (u *udp) expire(f *flight) { u.end(f, record.ReplyTimeout, "") }
 
-// cancel closes the socket of an attempt that has its own.
+// cancel closes the attempt's socket, if it has its own.
 func (u *udp) cancel(f *flight) {
 	if f.fd >= 0 {
 		sysClose(f.fd)
@@ -136,23 +137,23 @@ func (u *udp) closeLane(n *lane) {
 	delete(u.sticky, n)
 }
 
-// stickySocket is the one socket of a udp-sticky lane. It stays the same whatever happens on it: a client that keeps its
-// five-tuple is what finds conntrack entries that point to a pod that is gone.
+// stickySocket is the socket of a udp-sticky lane. It is never replaced: a client that keeps its five-tuple finds
+// conntrack entries that point to an exited pod.
 type stickySocket struct {
 	udp      *udp
 	lane     *lane
 	token    int32
-	fd       int // -1 while there is none
+	fd       int // -1 without a socket
 	source   netip.AddrPort
-	lastSent time.Duration // when it last sent
-	// The numbers that were answered last, each plus one, in its place modulo the size: they tell a second answer from
-	// one that came too late.
+	lastSent time.Duration // time of the last datagram
+	// The last answered numbers plus one, at their remainder modulo the size: they separate duplicate answers from late
+	// ones.
 	answered      [1024]uint64
-	pendingDetail string // what no attempt of its own can tell: the next good one does
-	pendingFault  string // an answer that nobody asked for: the next attempt is charged with it
+	pendingDetail string // for the next ok attempt
+	pendingFault  string // of an unexpected answer: the outcome of the next attempt
 }
 
-// stick sends the attempt's datagram on the lane's socket.
+// startSticky sends the attempt's datagram on the lane's socket.
 func (u *udp) startSticky(f *flight) {
 	s := u.sticky[f.lane]
 	if s == nil {
@@ -165,15 +166,15 @@ func (u *udp) startSticky(f *flight) {
 	}
 	f.Source, f.TupleAge, s.lastSent = s.source, f.Start-s.lastSent, f.Start
 	if s.pendingFault != "" {
-		stray := s.pendingFault
+		fault := s.pendingFault
 		s.pendingFault = ""
-		u.tcp.engine.finish(f, record.Misrouted, stray)
+		u.tcp.engine.finish(f, record.Misrouted, fault)
 		return
 	}
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
 	_, errno := sysTransfer(unix.SYS_WRITE, s.fd, u.requestFor(f))
 	if errno != 0 && s.readErrors() > 0 && f.lane != nil {
-		// The error was about an earlier datagram, and nothing has been sent (udp_sendmsg() looks at sk_err first).
+		// The error belonged to an earlier datagram, and nothing was sent (udp_sendmsg() checks sk_err first).
 		_, errno = sysTransfer(unix.SYS_WRITE, s.fd, u.requestFor(f))
 	}
 	if errno != 0 && f.lane != nil {
@@ -181,7 +182,7 @@ func (u *udp) startSticky(f *flight) {
 	}
 }
 
-// open makes the socket with the flight's five-tuple; when it cannot, it ends the flight and returns false.
+// open creates the socket with the flight's five-tuple. On an error it ends the flight and returns false.
 func (s *stickySocket) open(f *flight) bool {
 	u := s.udp
 	errno, ok := u.open(f)
@@ -196,11 +197,11 @@ func (s *stickySocket) open(f *flight) bool {
 		return false
 	}
 	s.fd, s.source, s.lastSent = f.fd, f.Source, f.Start-f.TupleAge
-	f.fd = -1 // the lane's, not the attempt's
+	f.fd = -1 // the socket belongs to the lane
 	return true
 }
 
-// ready reads all answers and errors that have come.
+// ready reads all pending answers and errors.
 func (s *stickySocket) ready(_ int32, _ uint32) {
 	for s.fd >= 0 {
 		n, errno := sysTransfer(unix.SYS_READ, s.fd, s.udp.buffer[:])
@@ -209,16 +210,16 @@ func (s *stickySocket) ready(_ int32, _ uint32) {
 			s.readErrors()
 			return
 		case errno != 0:
-			s.readErrors() // the read has taken the socket's own note of them
+			s.readErrors() // the read has cleared the socket's error
 		default:
 			s.receive(s.udp.buffer[:n])
 		}
 	}
 }
 
-// receive matches an answer with its attempt.
+// receive assigns an answer to its attempt.
 func (s *stickySocket) receive(answer []byte) {
-	seq, who, fault := parseDatagram(answer, s.lane.ID)
+	seq, backend, fault := parseDatagram(answer, s.lane.ID)
 	if fault == "" && seq >= s.lane.cursor.next {
 		fault = DetailOtherAttempt
 	}
@@ -237,14 +238,14 @@ func (s *stickySocket) receive(answer []byte) {
 		return
 	}
 	*place = seq + 1
-	class, detail := s.udp.classify(f, who, "")
+	class, detail := s.udp.classify(f, backend, "")
 	if detail == "" {
 		detail, s.pendingDetail = s.pendingDetail, ""
 	}
 	s.udp.tcp.engine.finish(f, class, detail)
 }
 
-// charge gives a wrong answer to the attempt that has waited longest, or else to the next one.
+// assignFault makes a wrong answer the outcome of the oldest waiting attempt, or else of the next one.
 func (s *stickySocket) assignFault(fault string) {
 	if f := s.lane.waiting.first; f != nil {
 		s.udp.tcp.engine.finish(f, record.Misrouted, fault)
@@ -253,7 +254,7 @@ func (s *stickySocket) assignFault(fault string) {
 	s.pendingFault = fault
 }
 
-// find returns the attempt of that number if it still waits.
+// waiting returns the attempt with that number if it still waits.
 func (s *stickySocket) waiting(seq uint64) *flight {
 	for f := s.lane.waiting.last; f != nil; f = f.prev {
 		if f.Seq == seq {
@@ -263,19 +264,18 @@ func (s *stickySocket) waiting(seq uint64) *flight {
 	return nil
 }
 
-// errors takes the ICMP errors that are queued, gives each to the attempt whose datagram it brings back, and returns how
-// many there were.
+// readErrors reads the queued ICMP errors, ends the attempt of each returned datagram, and returns their number.
 func (s *stickySocket) readErrors() int {
-	for taken := 0; ; taken++ {
+	for n := 0; ; n++ {
 		payload, queued, more := s.udp.tcp.sockets.nextError(s.fd, s.udp.buffer[:])
 		if !more {
-			return taken
+			return n
 		}
 		f := s.lane.waiting.first
 		if seq, _, fault := parseDatagram(payload, s.lane.ID); fault == "" {
 			f = s.waiting(seq)
 		}
-		if f == nil { // its attempt is over, by its deadline
+		if f == nil { // its attempt has ended at its deadline
 			continue
 		}
 		f.Offender = queued.offender
@@ -284,20 +284,20 @@ func (s *stickySocket) readErrors() int {
 	}
 }
 
-// fail ends an attempt that could not be sent for a reason of this machine's own.
+// fail ends an attempt that could not be sent because of a local error.
 func (s *stickySocket) fail(f *flight, errno unix.Errno) {
 	class, detail := classifyDial(errno, icmp{})
 	s.udp.tcp.engine.finish(f, class, detail)
 }
 
-// The words that begin a request in a datagram. A backend of the lab answers the first with the attempt's number and its
-// identity; agnhost netexec and others answer the second with the number.
+// First words of a request datagram. The lab's backend answers the first with the attempt's number and its identity;
+// agnhost netexec and others answer the second with the number.
 const (
 	requestAttempt = "attempt"
 	requestEcho    = "echo"
 )
 
-// datagramHead is a lane's request without the attempt's number: "attempt 1/", and then "42".
+// datagramHead returns a lane's request without the attempt's number: "attempt 1/", followed by "42".
 func datagramHead(l Lane) []byte {
 	word := requestAttempt
 	if l.Status != 0 {
@@ -306,42 +306,42 @@ func datagramHead(l Lane) []byte {
 	return fmt.Appendf(nil, "%s %d/", word, l.ID)
 }
 
-// parseDatagram reads an answer, or a request that came back: an optional word, LANE/NUMBER, and optionally who answers:
-// pod, node, generation and the milliseconds since it began to shut down, with "-" for what it does not know.
-// The fault is of a bounded vocabulary.
-func parseDatagram(b []byte, lane uint16) (seq uint64, who identity, fault string) {
+// parseDatagram parses an answer, or a returned request: an optional word, LANE/NUMBER, and optionally the backend:
+// pod, node, generation and milliseconds since the start of its shutdown, with "-" for unknown values. The set of
+// faults is bounded.
+func parseDatagram(b []byte, lane uint16) (seq uint64, backend identity, fault string) {
 	const unreadable = "not an answer"
 	fields := bytes.Fields(b)
 	if len(fields) > 0 && (string(fields[0]) == requestAttempt || string(fields[0]) == requestEcho) {
 		fields = fields[1:]
 	}
 	if len(fields) != 1 && len(fields) != 5 {
-		return 0, who, unreadable
+		return 0, backend, unreadable
 	}
 	id, digits, _ := bytes.Cut(fields[0], []byte("/"))
 	laneID, err1 := strconv.ParseUint(string(id), 10, 16)
 	seq, err2 := strconv.ParseUint(string(digits), 10, 64)
 	if err1 != nil || err2 != nil {
-		return 0, who, unreadable
+		return 0, backend, unreadable
 	}
 	if uint16(laneID) != lane {
-		return 0, who, DetailOtherAttempt
+		return 0, backend, DetailOtherAttempt
 	}
 	if len(fields) == 1 {
-		return seq, who, ""
+		return seq, backend, ""
 	}
-	for i, to := range []*[]byte{&who.pod, &who.node, &who.generation} {
+	for i, to := range []*[]byte{&backend.pod, &backend.node, &backend.generation} {
 		if word := fields[1+i]; string(word) != "-" {
 			*to = word
 		}
 	}
 	ms, ok := parseDecimal(fields[4])
 	if !ok {
-		return 0, who, unreadable
+		return 0, backend, unreadable
 	}
-	who.terminating = time.Duration(ms) * time.Millisecond
-	if _, _, fault := who.validated(); fault != "" {
-		return 0, who, fault
+	backend.terminating = time.Duration(ms) * time.Millisecond
+	if _, _, fault := backend.validated(); fault != "" {
+		return 0, backend, fault
 	}
-	return seq, who, ""
+	return seq, backend, ""
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// datagrams gives an address with a server that hands each datagram, without its first word, to answer.
-func datagrams(t testing.TB, answer func(number string, say func(string))) netip.AddrPort {
+// datagrams returns an address with a server that passes each datagram, without its first word, to answer.
+func datagrams(t testing.TB, answer func(number string, send func(string))) netip.AddrPort {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -26,7 +26,7 @@ func datagrams(t testing.TB, answer func(number string, say func(string))) netip
 	return netip.MustParseAddrPort(conn.LocalAddr().String())
 }
 
-func serveDatagrams(conn net.PacketConn, answer func(number string, say func(string))) {
+func serveDatagrams(conn net.PacketConn, answer func(number string, send func(string))) {
 	buffer := make([]byte, 2048)
 	for {
 		n, from, err := conn.ReadFrom(buffer)
@@ -38,9 +38,9 @@ func serveDatagrams(conn net.PacketConn, answer func(number string, say func(str
 	}
 }
 
-// identified is what a backend of the lab says.
-func identified(pod string) func(string, func(string)) {
-	return func(number string, say func(string)) { say(number + " " + pod + " node-1 abc 0") }
+// answerAs returns a server that answers like the lab's backend.
+func answerAs(pod string) func(string, func(string)) {
+	return func(number string, send func(string)) { send(number + " " + pod + " node-1 abc 0") }
 }
 
 func udpLane(protocol string, target netip.AddrPort) Lane {
@@ -58,19 +58,19 @@ func TestDatagramOutcomes(t *testing.T) {
 		class  record.Class
 		detail string
 	}{
-		{name: "an answer", server: identified("web-1"), class: record.OK},
-		{name: "an answer that only repeats the number", server: func(number string, say func(string)) { say(number) },
+		{name: "an answer", server: answerAs("web-1"), class: record.OK},
+		{name: "an answer that only repeats the number", server: func(number string, send func(string)) { send(number) },
 			change: func(l *Lane) { l.Backends = nil }, class: record.OK},
-		{name: "no identity", server: func(number string, say func(string)) { say(number) }, class: record.Misrouted, detail: DetailNoIdentity},
-		{name: "another pod", server: identified("db-1"), class: record.Misrouted, detail: DetailBackend},
-		{name: "another lane's answer", server: func(_ string, say func(string)) { say("9/0 web-1 node-1 abc 0") },
+		{name: "no identity", server: func(number string, send func(string)) { send(number) }, class: record.Misrouted, detail: DetailNoIdentity},
+		{name: "another pod", server: answerAs("db-1"), class: record.Misrouted, detail: DetailBackend},
+		{name: "another lane's answer", server: func(_ string, send func(string)) { send("9/0 web-1 node-1 abc 0") },
 			class: record.Misrouted, detail: DetailOtherAttempt},
-		{name: "a number never sent", server: func(_ string, say func(string)) { say("1/99999 web-1 node-1 abc 0") },
+		{name: "a number never sent", server: func(_ string, send func(string)) { send("1/99999 web-1 node-1 abc 0") },
 			class: record.Misrouted, detail: DetailOtherAttempt},
-		{name: "garbage", server: func(_ string, say func(string)) { say("hello, who is there?") }, class: record.Misrouted, detail: "not an answer"},
+		{name: "garbage", server: func(_ string, send func(string)) { send("hello, who is there?") }, class: record.Misrouted, detail: "not an answer"},
 		{name: "silence", server: func(string, func(string)) {}, change: quick, class: record.ReplyTimeout},
-		{name: "late", server: func(number string, say func(string)) {
-			time.AfterFunc(150*time.Millisecond, func() { identified("web-1")(number, say) }) // the answer's time is what is tested
+		{name: "late", server: func(number string, send func(string)) {
+			time.AfterFunc(150*time.Millisecond, func() { answerAs("web-1")(number, send) }) // the tested answer time
 		}, change: func(l *Lane) { l.DelayedAfter = 100 * time.Millisecond }, class: record.Delayed, detail: DetailSlow},
 	} {
 		for _, protocol := range []string{ProtocolUDPFresh, ProtocolUDPSticky} {
@@ -89,7 +89,7 @@ func TestDatagramOutcomes(t *testing.T) {
 						t.Errorf("attempt %d was answered by %s on %s", a.Seq, a.Backend, a.Node)
 					}
 					if a.Connect != 0 || a.Source.Port() == 0 {
-						t.Errorf("attempt %d from %s connected after %v; datagrams do not", a.Seq, a.Source, a.Connect)
+						t.Errorf("attempt %d from %s has a connect time of %v; UDP has none", a.Seq, a.Source, a.Connect)
 					}
 					sources[a.Source] = true
 				}
@@ -101,18 +101,18 @@ func TestDatagramOutcomes(t *testing.T) {
 	}
 }
 
-// A second answer, and one to an attempt that was given up, are told by the next good attempt, and fail nobody.
-func TestSecondAndLateAnswersAreTold(t *testing.T) {
-	twice := identified("web-1")
-	target := datagrams(t, func(number string, say func(string)) {
+// A duplicate answer, and one to a timed-out attempt, become the detail of the next ok attempt and fail no attempt.
+func TestDuplicateAndLateAnswersAreRecorded(t *testing.T) {
+	reply := answerAs("web-1")
+	target := datagrams(t, func(number string, send func(string)) {
 		switch {
 		case strings.HasSuffix(number, "/2"):
-			twice(number, say)
-			twice(number, say)
-		case strings.HasSuffix(number, "/5"): // later than its deadline, before the last attempt
-			time.AfterFunc(130*time.Millisecond, func() { twice(number, say) })
+			reply(number, send)
+			reply(number, send)
+		case strings.HasSuffix(number, "/5"): // after its deadline, before the last attempt
+			time.AfterFunc(130*time.Millisecond, func() { reply(number, send) })
 		default:
-			twice(number, say)
+			reply(number, send)
 		}
 	})
 	l := udpLane(ProtocolUDPSticky, target)
@@ -129,11 +129,11 @@ func TestSecondAndLateAnswersAreTold(t *testing.T) {
 	}
 }
 
-// Answers in any order go to the attempts whose numbers they have.
+// Answers in any order go to the attempts with their numbers.
 func TestAnswersOutOfOrder(t *testing.T) {
 	var held []func()
-	target := datagrams(t, func(number string, say func(string)) {
-		held = append(held, func() { identified("web-1")(number, say) })
+	target := datagrams(t, func(number string, send func(string)) {
+		held = append(held, func() { answerAs("web-1")(number, send) })
 		if len(held) == 5 {
 			for i := range held {
 				held[len(held)-1-i]()
@@ -148,8 +148,8 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	}
 }
 
-// A port without a listener is told by ICMP, to each attempt, on a socket that goes on being used.
-func TestNobodyListensForDatagrams(t *testing.T) {
+// Without a listener each attempt gets the ICMP error, and a sticky socket stays in use.
+func TestUDPWithoutListenerIsRejected(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -165,10 +165,10 @@ func TestNobodyListensForDatagrams(t *testing.T) {
 	}
 }
 
-// A datagram lane can be made deaf too: what starts within the fault is lost.
-func TestDeafDatagrams(t *testing.T) {
+// UDP attempts that start within a reply drop time out.
+func TestReplyDropOfUDP(t *testing.T) {
 	w := startWorker(t, context.Background())
-	l := udpLane(ProtocolUDPFresh, datagrams(t, identified("web-1")))
+	l := udpLane(ProtocolUDPFresh, datagrams(t, answerAs("web-1")))
 	l.ReplyDeadline = 300 * time.Millisecond
 	begin := w.now(t) + 100*time.Millisecond
 	from, until := begin+103*time.Millisecond, begin+203*time.Millisecond
@@ -178,32 +178,32 @@ func TestDeafDatagrams(t *testing.T) {
 		}
 	}
 	for len(w.seen) < 30 {
-		w.await(t)
+		w.next(t)
 	}
 	attempts, err := w.finish(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range attempts[l.ID] {
-		if deaf := a.Start >= from && a.Start < until; !tooLate(t, a) && deaf != (a.Class == record.ReplyTimeout) {
+		if dropped := a.Start >= from && a.Start < until; !tooLate(t, a) && dropped != (a.Class == record.ReplyTimeout) {
 			t.Errorf("attempt %d at %v is %v (%s)", a.Seq, a.Start-begin, a.Class, a.Detail)
 		}
 	}
 }
 
-func TestParseDatagramReadsAnything(t *testing.T) {
+func TestParseDatagramAcceptsAnyInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 80),
 			rapid.Map(rapid.StringMatching(`(attempt |echo )?[0-9]{1,6}/[0-9]{1,22}( [a-z0-9-]{1,20} [a-z-]{1,9} [a-z0-9]{1,9} [0-9]{1,14})?`),
 				func(s string) []byte { return []byte(s) })).Draw(t, "answer")
-		if _, who, fault := parseDatagram(b, 7); fault == "" && (!validName(who.pod) || !validName(who.node)) {
-			t.Fatalf("%q names %q on %q", b, who.pod, who.node)
+		if _, backend, fault := parseDatagram(b, 7); fault == "" && (!validName(backend.pod) || !validName(backend.node)) {
+			t.Fatalf("%q names %q on %q", b, backend.pod, backend.node)
 		}
 	})
 	for _, seq := range []uint64{0, 42, 1<<64 - 1} {
-		got, who, fault := parseDatagram(fmt.Appendf(nil, "7/%d web-1 - abc 1500\n", seq), 7)
-		if got != seq || fault != "" || string(who.pod) != "web-1" || len(who.node) != 0 || who.terminating != 1500*time.Millisecond {
-			t.Errorf("%d: %d %+v %q", seq, got, who, fault)
+		got, backend, fault := parseDatagram(fmt.Appendf(nil, "7/%d web-1 - abc 1500\n", seq), 7)
+		if got != seq || fault != "" || string(backend.pod) != "web-1" || len(backend.node) != 0 || backend.terminating != 1500*time.Millisecond {
+			t.Errorf("%d: %d %+v %q", seq, got, backend, fault)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// order is one line of the worker's input. The first line has base and seed; each line after it is for one lane.
+// order is one line of the worker's input. The first line has base and seed; each later line is for one lane.
 //
 //	{"base":123456789,"seed":1}
 //	{"start":{"id":1,"name":"vip","target":"203.0.113.10:80","rate":100},"atNs":1000000000}
@@ -25,7 +25,7 @@ type order struct {
 	Seed        *int64  `json:"seed,omitempty"`
 	Start       *Lane   `json:"start,omitempty"`
 	Stop        *uint16 `json:"stop,omitempty"`   // a lane's id
-	DropReplies *uint16 `json:"deafen,omitempty"` // likewise
+	DropReplies *uint16 `json:"deafen,omitempty"` // a lane's id; drops replies to it
 	AtNs        *int64  `json:"atNs,omitempty"`   // offset in the run
 	UntilNs     *int64  `json:"untilNs,omitempty"`
 }
@@ -33,14 +33,14 @@ type order struct {
 // Orders writes the input of a worker. It is not safe for concurrent use.
 type Orders struct{ encoder *json.Encoder }
 
-// NewOrders writes the first line, see Config.Base and Config.Seed, and returns the writer of the others.
+// NewOrders writes the first line, see Config.Base and Config.Seed, and returns a writer of further orders.
 func NewOrders(w io.Writer, base, seed int64) (*Orders, error) {
 	o := &Orders{encoder: json.NewEncoder(w)}
 	return o, o.write(order{Base: &base, Seed: &seed})
 }
 
-// Start begins a lane whose attempt 0 is intended at the offset at. Give the order ahead of that instant: what is
-// overdue when the worker reads it starts late, or not at all.
+// Start begins a lane whose attempt 0 is scheduled at the offset at. Write the order ahead of that time: overdue
+// attempts start late or not at all.
 func (o *Orders) Start(l Lane, at time.Duration) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -49,13 +49,13 @@ func (o *Orders) Start(l Lane, at time.Duration) error {
 	return o.write(order{Start: &l, AtNs: &ns})
 }
 
-// Stop ends a lane: attempts intended at or after the offset at do not happen.
+// Stop ends a lane: attempts scheduled at or after the offset at are not made.
 func (o *Orders) Stop(id uint16, at time.Duration) error {
 	ns := int64(at)
 	return o.write(order{Stop: &id, AtNs: &ns})
 }
 
-// Deafen puts a known fault on a lane, see Engine.Deafen.
+// DropReplies injects a fault into a lane, see Engine.DropReplies.
 func (o *Orders) DropReplies(id uint16, from, until time.Duration) error {
 	at, end := int64(from), int64(until)
 	return o.write(order{DropReplies: &id, AtNs: &at, UntilNs: &end})
@@ -63,18 +63,19 @@ func (o *Orders) DropReplies(id uint16, from, until time.Duration) error {
 
 func (o *Orders) write(line order) error {
 	if err := o.encoder.Encode(line); err != nil {
-		return fmt.Errorf("giving an order to the probe worker: %w", err)
+		return fmt.Errorf("sending an order to the probe worker: %w", err)
 	}
 	return nil
 }
 
-// Work is the probe worker: it obeys the orders on in (see Orders) and writes every attempt to out, in the form of
-// record.AttemptWriter, as its outcome becomes known, at most FlushAfter later. When in ends it stops all lanes, waits
-// for the attempts in flight (each by its deadlines at the latest), writes the rest and returns. An order that it cannot
-// obey has the same effect, and is returned as the error; so does nobody reading out. When ctx ends, the attempts in
-// flight are recorded as class probe and its cause is returned.
+// Work runs the probe worker: it executes the orders on in (see Orders) and writes every attempt to out, in the format
+// of record.AttemptWriter, at most FlushAfter after its outcome is known. At the end of in it stops all lanes, waits
+// for the attempts in flight, writes the rest and returns. An invalid order, or an out that is not read, has the same
+// effect and is returned as the error. When ctx ends, attempts in flight are recorded with class probe and the
+// context's cause is returned.
 //
-// Probes start in the network namespace of the calling goroutine: lock it to its thread where that matters.
+// Probes start in the network namespace of the calling goroutine, which must be locked to its thread if namespaces
+// differ.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -88,28 +89,28 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	obeyed := make(chan error, 1)
+	executed := make(chan error, 1)
 	go func() {
-		obeyed <- runOrders(ctx, engine, lines)
+		executed <- runOrders(ctx, engine, lines)
 		engine.Close()
 	}()
 	ran := engine.Run(ctx)
 	wrote := sink.close()
-	cancel(nil) // ends the reading of orders, so that obeyed is answered
-	refused := <-obeyed
-	if wrote != nil { // then the engine ended because of it
+	cancel(nil) // ends runOrders
+	refused := <-executed
+	if wrote != nil { // the cause of the engine's end
 		return wrote
 	}
 	return errors.Join(refused, ran)
 }
 
-// line is a line of the input, or the error that ended it.
+// line is a line of the input, or the error of the reader.
 type line struct {
 	text []byte
 	err  error
 }
 
-// readLines reads in a goroutine of its own, which ends with in, or at the first line after ctx.
+// readLines reads in a goroutine, which ends with in or at the first line after ctx.
 func readLines(ctx context.Context, in io.Reader) <-chan line {
 	lines := make(chan line)
 	go func() {
@@ -157,7 +158,7 @@ func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err e
 	return *o.Base, *o.Seed, nil
 }
 
-// obey gives the orders to the engine until they end or one cannot be obeyed.
+// runOrders applies the orders to the engine until they end or one fails.
 func runOrders(ctx context.Context, engine *Engine, lines <-chan line) error {
 	for {
 		select {
@@ -169,7 +170,7 @@ func runOrders(ctx context.Context, engine *Engine, lines <-chan line) error {
 				return err
 			}
 		case <-ctx.Done():
-			return nil // Run returns the cause
+			return nil // Engine.Run returns the cause
 		}
 	}
 }
@@ -189,11 +190,11 @@ func (l line) apply(engine *Engine) error {
 	return engine.Stop(*o.Stop, time.Duration(*o.AtNs))
 }
 
-// verbs counts what the order asks for; it may be one thing only.
+// count returns the number of actions in the order, which must be one.
 func (o order) count() int {
 	n := 0
-	for _, asked := range [...]bool{o.Start != nil, o.Stop != nil, o.DropReplies != nil} {
-		if asked {
+	for _, set := range [...]bool{o.Start != nil, o.Stop != nil, o.DropReplies != nil} {
+		if set {
 			n++
 		}
 	}
@@ -216,7 +217,7 @@ func (l line) parse() (order, error) {
 	return o, nil
 }
 
-// sink writes attempts, through a spool, so that a slow reader does not hold the engine up.
+// sink writes attempts through a spool, so that a slow reader does not block the engine.
 type sink struct {
 	writer *record.AttemptWriter
 	spool  *spool
@@ -238,7 +239,7 @@ func (s *sink) cancelOn(err error) {
 	}
 }
 
-// close writes the rest and returns the first error of all the writing.
+// close writes the rest and returns the first error of all writes.
 func (s *sink) close() error {
 	err := s.writer.Flush()
 	if last := s.spool.close(); last != nil {
@@ -250,16 +251,16 @@ func (s *sink) close() error {
 	return nil
 }
 
-// spoolLimit is what may wait for a slow reader: some 600,000 attempts.
+// spoolLimit is the maximum number of bytes that wait for a slow reader: some 600,000 attempts.
 const spoolLimit = 64 << 20
 
-// spool is a writer that never blocks: a goroutine passes the bytes on. It fails when the reader does, and when more
-// than spoolLimit waits.
+// spool is a writer that never blocks: a goroutine copies the bytes to out. It fails when out fails, and when more than
+// spoolLimit bytes wait.
 type spool struct {
 	out     io.Writer
 	mu      sync.Mutex
 	waiting []byte
-	err     error // the first; it sticks
+	err     error // the first one
 	closed  bool
 	changed *sync.Cond
 	done    chan struct{}
@@ -272,12 +273,12 @@ func newSpool(out io.Writer) *spool {
 	return s
 }
 
-// Write takes all of p, or fails.
+// Write queues all of p, or fails.
 func (s *spool) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil && len(s.waiting)+len(p) > spoolLimit {
-		s.err = fmt.Errorf("nobody reads: %d bytes wait", len(s.waiting))
+		s.err = fmt.Errorf("the reader does not keep up: %d bytes are waiting", len(s.waiting))
 		s.changed.Signal()
 	}
 	if s.err != nil {
@@ -288,7 +289,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass moves what waits to the reader, with two buffers that change places.
+// copy writes the waiting bytes to out, with two alternating buffers.
 func (s *spool) copy() {
 	defer close(s.done)
 	var moving []byte
@@ -311,7 +312,7 @@ func (s *spool) copy() {
 	}
 }
 
-// close passes on what waits and returns the first error.
+// close writes the waiting bytes and returns the first error.
 func (s *spool) close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -18,15 +18,15 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// worker runs Work, and reads what it writes.
+// worker runs Work and reads its output.
 type worker struct {
 	*Orders
 	base int64
 	in   *io.PipeWriter
 	out  *io.PipeReader
 	done chan error
-	read chan record.Attempt // closed at the end of a stream that is whole
-	seen []record.Attempt    // those that await took
+	read chan record.Attempt // closed at the end of a complete stream
+	seen []record.Attempt    // attempts received by next
 }
 
 func startWorker(t *testing.T, ctx context.Context) *worker {
@@ -60,11 +60,11 @@ func startWorker(t *testing.T, ctx context.Context) *worker {
 	return w
 }
 
-// now is the offset of this instant in the worker's run.
+// now returns the current offset in the worker's run.
 func (w *worker) now(t *testing.T) time.Duration { return time.Duration(monotonic(t) - w.base) }
 
-// await takes the next attempt.
-func (w *worker) await(t *testing.T) {
+// next receives the next attempt.
+func (w *worker) next(t *testing.T) {
 	t.Helper()
 	select {
 	case a, open := <-w.read:
@@ -74,11 +74,11 @@ func (w *worker) await(t *testing.T) {
 		}
 		t.Fatal("the stream of attempts ended")
 	case <-time.After(20 * time.Second):
-		t.Fatal("no attempt comes")
+		t.Fatal("no attempt within 20 s")
 	}
 }
 
-// finish ends the orders and returns the attempts by lane, each in the order of its numbers.
+// finish ends the orders and returns the attempts by lane, sorted by number.
 func (w *worker) finish(t *testing.T) (map[uint16][]record.Attempt, error) {
 	t.Helper()
 	_ = w.in.Close()
@@ -90,12 +90,12 @@ func (w *worker) finish(t *testing.T) (map[uint16][]record.Attempt, error) {
 		}
 		return numbered(t, seen), err
 	case <-time.After(20 * time.Second):
-		t.Fatal("the worker does not end")
+		t.Fatal("the worker did not end within 20 s")
 		return nil, nil
 	}
 }
 
-// numbered orders attempts by number and demands that there is each from 0 on, once.
+// numbered sorts attempts by number and checks that each number from 0 on occurs once.
 func numbered(t *testing.T, attempts []record.Attempt) map[uint16][]record.Attempt {
 	t.Helper()
 	byLane := map[uint16]map[uint64]record.Attempt{}
@@ -104,7 +104,7 @@ func numbered(t *testing.T, attempts []record.Attempt) map[uint16][]record.Attem
 			byLane[a.Lane] = map[uint64]record.Attempt{}
 		}
 		if _, twice := byLane[a.Lane][a.Seq]; twice {
-			t.Errorf("attempt %d of lane %d came twice", a.Seq, a.Lane)
+			t.Errorf("attempt %d of lane %d was recorded twice", a.Seq, a.Lane)
 		}
 		byLane[a.Lane][a.Seq] = a
 	}
@@ -113,7 +113,7 @@ func numbered(t *testing.T, attempts []record.Attempt) map[uint16][]record.Attem
 		for seq := range uint64(len(bySeq)) {
 			a, there := bySeq[seq]
 			if !there {
-				t.Fatalf("attempt %d of lane %d is missing, %d came", seq, id, len(bySeq))
+				t.Fatalf("attempt %d of lane %d is missing, %d were recorded", seq, id, len(bySeq))
 			}
 			ordered[id] = append(ordered[id], a)
 		}
@@ -121,7 +121,8 @@ func numbered(t *testing.T, attempts []record.Attempt) map[uint16][]record.Attem
 	return ordered
 }
 
-// tooLate is true for an attempt that this machine did not let the worker start in time; it is demanded to say so.
+// tooLate reports whether the machine did not let the worker start the attempt in time, and checks that its class says
+// so.
 func tooLate(t *testing.T, a record.Attempt) bool {
 	t.Helper()
 	late := a.Lateness() > lateLimit
@@ -133,7 +134,7 @@ func tooLate(t *testing.T, a record.Attempt) bool {
 
 func loopbackLane(target netip.AddrPort, rate float64) Lane {
 	return Lane{ID: 1, Name: "loopback", Target: target, Rate: rate, Backends: []string{"web-"},
-		DialDeadline: 10 * time.Second, ReplyDeadline: 10 * time.Second} // never reached unless a test means it
+		DialDeadline: 10 * time.Second, ReplyDeadline: 10 * time.Second} // not reached unless a test sets others
 }
 
 func TestWorkerAccountsForEveryAttempt(t *testing.T) {
@@ -153,8 +154,8 @@ func TestWorkerAccountsForEveryAttempt(t *testing.T) {
 	if err := errors.Join(w.Start(l, from), w.Stop(1, from+500*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 { // each arrives without the end of the orders
-		w.await(t)
+	for range 100 { // attempts arrive before the end of the orders
+		w.next(t)
 	}
 	attempts, err := w.finish(t)
 	if err != nil || len(attempts[1]) != 100 {
@@ -177,7 +178,7 @@ func TestWorkerAccountsForEveryAttempt(t *testing.T) {
 }
 
 func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
-	silent := listen(t, func(l net.Listener) { behave(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
+	silent := listen(t, func(l net.Listener) { serveOnce(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
 	w := startWorker(t, context.Background())
 	from := w.now(t)
 	l := loopbackLane(silent, 100)
@@ -185,7 +186,7 @@ func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
 	if err := w.Start(l, from); err != nil {
 		t.Fatal(err)
 	}
-	w.await(t) // the first time-out: the lane runs, some attempts wait
+	w.next(t) // the first timeout: the lane runs, some attempts are in flight
 	closing := w.now(t)
 	attempts, err := w.finish(t)
 	if err != nil {
@@ -205,7 +206,7 @@ func TestWorkerEndsWhenItsOrdersEnd(t *testing.T) {
 	}
 }
 
-func TestWorkerRefusesBadOrders(t *testing.T) {
+func TestWorkerRejectsInvalidOrders(t *testing.T) {
 	lane := `{"start":{"id":1,"name":"a","target":"127.0.0.1:1","rate":1},"atNs":`
 	for name, test := range map[string]struct{ orders, want string }{
 		"nothing":             {"", "first line"},
@@ -229,14 +230,14 @@ func TestWorkerRefusesBadOrders(t *testing.T) {
 	}
 }
 
-// A bad order ends the worker, but not without the attempts that were made until then.
-func TestWorkerWritesWhatItHasBeforeItFails(t *testing.T) {
+// An invalid order ends the worker after it has written the attempts so far.
+func TestWorkerWritesAttemptsBeforeItFails(t *testing.T) {
 	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 	w := startWorker(t, context.Background())
 	if err := w.Start(loopbackLane(target, 100), w.now(t)); err != nil {
 		t.Fatal(err)
 	}
-	w.await(t)
+	w.next(t)
 	if err := w.Stop(99, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,7 @@ func TestWorkerWritesWhatItHasBeforeItFails(t *testing.T) {
 }
 
 func TestWorkerOnInterrupt(t *testing.T) {
-	silent := listen(t, func(l net.Listener) { behave(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
+	silent := listen(t, func(l net.Listener) { serveOnce(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
 	ctx, cancel := context.WithCancel(context.Background())
 	w := startWorker(t, ctx)
 	l := loopbackLane(silent, 100)
@@ -260,7 +261,7 @@ func TestWorkerOnInterrupt(t *testing.T) {
 	if err := w.Start(l, w.now(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Stop(1, 0); err != nil { // obeyed after the start: the pipe has no buffer
+	if err := w.Stop(1, 0); err != nil { // executed after the start: the pipe has no buffer
 		t.Fatal(err)
 	}
 	cancel()
@@ -279,7 +280,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestWorkerEndsWhenNobodyReads(t *testing.T) {
+func TestWorkerEndsWhenOutputFails(t *testing.T) {
 	target := listen(t, func(l net.Listener) { serve(l, answer("web-1", "node-1")) })
 	in, orders := io.Pipe()
 	done := make(chan error, 1)
@@ -297,7 +298,7 @@ func TestWorkerEndsWhenNobodyReads(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the worker goes on though nobody reads")
+		t.Error("the worker did not end after a write error")
 	}
 	_ = orders.Close()
 }
@@ -327,7 +328,7 @@ func TestSpoolKeepsOrderAndBounds(t *testing.T) {
 	}
 	_ = blocked.Close()
 	if s.close() == nil {
-		t.Error("the error does not stick")
+		t.Error("the first error was not returned again")
 	}
 }
 
@@ -342,7 +343,7 @@ func TestClockMapsMonotonicTime(t *testing.T) {
 		got := c.Now()
 		high := time.Duration(monotonic(t) - base)
 		if got < low-50*time.Microsecond || got > high+50*time.Microsecond {
-			t.Fatalf("the clock says %v between %v and %v", got, low, high)
+			t.Fatalf("the clock returned %v between %v and %v", got, low, high)
 		}
 	}
 }
@@ -355,18 +356,18 @@ func TestCommandIsHidden(t *testing.T) {
 	var out bytes.Buffer
 	c.SetIn(strings.NewReader(`{"base":1,"seed":1}` + "\n"))
 	c.SetOut(&out)
-	c.SetArgs([]string{}) // nil would be this test's own
+	c.SetArgs([]string{}) // nil would mean the arguments of the test binary
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := record.NewAttemptReader(&out).Read(); !errors.Is(err, io.EOF) {
-		t.Errorf("the stream of no attempts is not whole: %v", err)
+		t.Errorf("the stream without attempts is incomplete: %v", err)
 	}
 }
 
-// leakCheck returns a function that demands that no goroutine and no descriptor is left.
+// leakCheck returns a function that checks that no goroutine and no descriptor was leaked.
 func leakCheck(t *testing.T) func() {
 	t.Helper()
 	descriptors := func() int {

@@ -9,7 +9,7 @@ import (
 
 // A clock that stood still, as that of a machine that was suspended, is known for what it is: what was recorded before may be off by
 // all that it stood still, and what comes after is not.
-func TestAClockThatStoodStill(t *testing.T) {
+func TestClockThatStopped(t *testing.T) {
 	var o offset
 	o.update(10*time.Second, 10*time.Second+4*time.Millisecond, 1*time.Second)
 	if o.best() != 9*time.Second+2*time.Millisecond || o.bound(0) < 2*time.Millisecond || o.bound(0) > 3*time.Millisecond {
@@ -26,7 +26,7 @@ func TestAClockThatStoodStill(t *testing.T) {
 }
 
 // Short exchanges tell more than long ones, and are not forgotten, but for what the clocks may have parted since.
-func TestAShortExchangeIsWorthALongOne(t *testing.T) {
+func TestShortExchangeNarrowsClockBounds(t *testing.T) {
 	var o offset
 	o.update(time.Second, time.Second+time.Millisecond, 0)
 	o.update(2*time.Second, 4*time.Second, 2*time.Second) // somewhere within two seconds
@@ -39,7 +39,7 @@ func TestAShortExchangeIsWorthALongOne(t *testing.T) {
 }
 
 // A gap begins before the first attempt that is missing, also when the clocks were last compared long after it.
-func TestAGapBeginsBeforeWhatIsMissing(t *testing.T) {
+func TestMissingRecordCoversMissingAttempts(t *testing.T) {
 	truly := func(own time.Duration) time.Duration { return own + own/2000 } // the worker's clock is slow by 500 ppm
 	h := &history{lane: 100, began: true, begin: 0, nextSeq: 5}
 	for own := time.Second; own <= 100*time.Second; own += 33 * time.Second {

@@ -212,7 +212,7 @@ func (w *world) await(what string, holds func() bool) {
 
 // Twenty workers, of which two are killed and one is cut off for a while: what reached the target is in the record once, or in the
 // gap that is told of its worker; the two have one, nobody else does, and the report says so.
-func TestTwentyWorkersOfWhichTwoAreKilledAndOneIsCutOff(t *testing.T) {
+func TestTwentyWorkersWithTwoKilledAndOnePartitioned(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 10, Protocol: probes.ProtocolTCPNew}
 	w := newWorld(t, 20, lane)
 	dir := t.TempDir()
@@ -333,7 +333,7 @@ func (w *world) judge(dir string, killed []string) {
 }
 
 // A worker that is told to go, as a drain does, makes no more attempts and hands out all that it has made before it goes.
-func TestAWorkerThatIsToldToGoHandsOverWhatItHas(t *testing.T) {
+func TestStoppedWorkerIsDrained(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 50}
 	w := newWorld(t, 1, lane)
 	dir := t.TempDir()
@@ -387,7 +387,7 @@ func whole(came map[uint64]int, reached map[uint64]bool) bool {
 }
 
 // A fleet that does not come says who is missing, and why.
-func TestAFleetThatDoesNotComeSaysSo(t *testing.T) {
+func TestMissingFleetIsAnError(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 10}
 	w := newWorld(t, 2, lane)
 	w.cut["worker-01"] = true

@@ -221,7 +221,7 @@ func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
 
 // Whatever happens to workers and to the network: every attempt that a worker made is in the record once, or within a gap that is told
 // of its lane; nothing else is in the record; and no time in it is wrong by more than what is told of the clock.
-func TestNoAttemptIsLostUnnoticedOrCountedTwice(t *testing.T) {
+func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s, c := newSim(rt, rapid.IntRange(1, 4).Draw(rt, "workers"))
 		ctx := t.Context()

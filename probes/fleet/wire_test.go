@@ -9,7 +9,7 @@ import (
 )
 
 // An answer is whole or an error, wherever it breaks off and whatever is changed in it.
-func TestHalfAnAnswerIsNone(t *testing.T) {
+func TestIncompleteAnswerIsNotAnAnswer(t *testing.T) {
 	a := answer{head: head{Incarnation: "x", Number: 7, State: stateRunning, First: 3, Total: 5},
 		records: []record.Attempt{{Seq: 3, Class: record.OK, Backend: "web-1"}, {Seq: 4, Class: record.Refused}}}
 	body, err := a.encode()
@@ -31,7 +31,7 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 	}
 }
 
-func TestAQuestionThatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	r := Request{Incarnation: "x y&", Number: 1, From: 2, Command: commandRun}
 	if again, err := parseRequest(r.Query()); err != nil || again != r {
 		t.Errorf("%+v, %v", again, err)
@@ -50,7 +50,7 @@ func TestAQuestionThatMakesNoSenseIsRefused(t *testing.T) {
 }
 
 // A journal that nobody fetches from is full some day; it takes all the same what was under way.
-func TestAFullJournalLosesNothing(t *testing.T) {
+func TestFullJournalKeepsEveryAttempt(t *testing.T) {
 	j := newJournal("x")
 	for i := range journalLimit + 5 {
 		if more := j.add(record.Attempt{Seq: uint64(i)}); more != (i < journalLimit-1) {

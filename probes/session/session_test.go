@@ -38,7 +38,7 @@ func quickly(target string, t *testing.T) Options {
 func good(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }
 
 // A session proves its detector on the target itself, and its verdict claims no more than what was proved.
-func TestUndisturbed(t *testing.T) {
+func TestUndisturbedTargetPasses(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
 	defer server.Close()
@@ -168,7 +168,7 @@ func TestEveryProtocol(t *testing.T) {
 }
 
 // A machine that stood still is not trusted, also by a lane whose own starts would not show it.
-func TestStandingStillTripsAGuard(t *testing.T) {
+func TestStalledMachineTripsAGuard(t *testing.T) {
 	if _, stood := checkTick(1200 * time.Millisecond); stood {
 		t.Error("200 ms tripped the guard")
 	}
@@ -177,7 +177,7 @@ func TestStandingStillTripsAGuard(t *testing.T) {
 	}
 }
 
-func TestEndedBeforeTheProof(t *testing.T) {
+func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
 	defer server.Close()
@@ -193,7 +193,7 @@ func TestEndedBeforeTheProof(t *testing.T) {
 }
 
 // Any target will do, if it answers the same way throughout.
-func TestForeignTarget(t *testing.T) {
+func TestTargetWithUnknownBackend(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -217,7 +217,7 @@ func TestForeignTarget(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatCannotBeMeasured(t *testing.T) {
+func TestTargetsThatCannotBeMeasuredAreRejected(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	defer broken.Close()
@@ -253,7 +253,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 	}
 }
 
-func TestSecondInWords(t *testing.T) {
+func TestSecondString(t *testing.T) {
 	s := Second{At: 12 * time.Second, Slowest: 1500 * time.Microsecond,
 		Classes: map[record.Class]int{record.OK: 97, record.Rejected: 2, record.Delayed: 1}}
 	if got, want := s.String(), "+   12 s     97 ok  slowest 1.5 ms  1 delayed, 2 rejected"; got != want || s.Failed() != 3 {

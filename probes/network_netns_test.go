@@ -20,14 +20,14 @@ import (
 )
 
 // space is a network namespace that lives as long as its test.
-type space struct {
+type testNamespace struct {
 	name   string
 	handle netns.NsHandle
 }
 
-func newSpace(t testing.TB, name string) *space {
+func newTestNamespace(t testing.TB, name string) *testNamespace {
 	t.Helper()
-	s := &space{name: name}
+	s := &testNamespace{name: name}
 	made := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
@@ -49,7 +49,7 @@ func newSpace(t testing.TB, name string) *space {
 }
 
 // do runs f in the namespace.
-func (s *space) do(f func() error) error {
+func (s *testNamespace) do(f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -65,14 +65,14 @@ func (s *space) do(f func() error) error {
 	return nil
 }
 
-func (s *space) must(t testing.TB, f func() error) {
+func (s *testNamespace) must(t testing.TB, f func() error) {
 	t.Helper()
 	if err := s.do(f); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *space) sysctl(t testing.TB, name, value string) {
+func (s *testNamespace) sysctl(t testing.TB, name, value string) {
 	t.Helper()
 	s.must(t, func() error {
 		return os.WriteFile(filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/")), []byte(value), 0)
@@ -80,12 +80,12 @@ func (s *space) sysctl(t testing.TB, name, value string) {
 }
 
 // nft replaces the table `ip test` of the namespace.
-func (s *space) nft(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip", body) }
+func (s *testNamespace) nft(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip", body) }
 
 // nft6 replaces the table `ip6 test`.
-func (s *space) nft6(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip6", body) }
+func (s *testNamespace) nft6(t testing.TB, body string) { t.Helper(); s.nftables(t, "ip6", body) }
 
-func (s *space) nftables(t testing.TB, family, body string) {
+func (s *testNamespace) nftables(t testing.TB, family, body string) {
 	t.Helper()
 	s.must(t, func() error {
 		c := exec.Command("nft", "-f", "-")
@@ -110,7 +110,7 @@ func up(link string) error {
 }
 
 // connect makes a veth pair between two namespaces; each end is named after the other and has the given address.
-func connect(t testing.TB, a *space, addressA string, b *space, addressB string) {
+func connect(t testing.TB, a *testNamespace, addressA string, b *testNamespace, addressB string) {
 	t.Helper()
 	a.must(t, func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -118,7 +118,7 @@ func connect(t testing.TB, a *space, addressA string, b *space, addressB string)
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: a.name, PeerNamespace: netlink.NsFd(int(b.handle))})
 	})
 	for _, end := range []struct {
-		s             *space
+		s             *testNamespace
 		link, address string
 	}{{a, b.name, addressA}, {b, a.name, addressB}} {
 		end.s.must(t, func() error {
@@ -147,7 +147,7 @@ func addAddress(l netlink.Link, text string) error {
 	return netlink.AddrAdd(l, address)
 }
 
-func (s *space) address(t testing.TB, link, text string) {
+func (s *testNamespace) address(t testing.TB, link, text string) {
 	t.Helper()
 	s.must(t, func() error {
 		l, err := netlink.LinkByName(link)
@@ -159,7 +159,7 @@ func (s *space) address(t testing.TB, link, text string) {
 }
 
 // route adds a route: via an address, or local to the device lo without one.
-func (s *space) route(t testing.TB, destination, via string) {
+func (s *testNamespace) route(t testing.TB, destination, via string) {
 	t.Helper()
 	s.must(t, func() error {
 		r := &netlink.Route{Dst: prefixNet(destination), Gw: net.ParseIP(via)}
@@ -181,7 +181,7 @@ func prefixNet(text string) *net.IPNet {
 
 // wires is client - router - backend. The external address 203.0.113.10:80 is the router's, which translates it to the
 // backend's 10.0.0.11:8080; the client has 10.200.0.0/16 to probe from.
-type wires struct{ client, router, backend *space }
+type network struct{ client, router, backend *testNamespace }
 
 const (
 	vip        = "203.0.113.10:80"
@@ -197,9 +197,9 @@ const (
 		"ip6 daddr 2001:db8:113::10 udp dport 80 dnat to [2001:db8:a::11]:8080; }\n"
 )
 
-func newWires(t testing.TB) *wires {
+func newNetwork(t testing.TB) *network {
 	t.Helper()
-	w := &wires{client: newSpace(t, "client"), router: newSpace(t, "router"), backend: newSpace(t, "backend")}
+	w := &network{client: newTestNamespace(t, "client"), router: newTestNamespace(t, "router"), backend: newTestNamespace(t, "backend")}
 	connect(t, w.client, "198.51.100.2/24", w.router, routerSide+"/24")
 	connect(t, w.router, "10.0.0.1/24", w.backend, "10.0.0.11/24")
 	w.client.route(t, "0.0.0.0/0", routerSide)
@@ -218,7 +218,7 @@ func newWires(t testing.TB) *wires {
 }
 
 // six adds IPv6 to the wires.
-func (w *wires) six(t testing.TB) {
+func (w *network) addIPv6(t testing.TB) {
 	t.Helper()
 	w.client.address(t, "router", "2001:db8:51::2/64")
 	w.router.address(t, "client", routerSide6+"/64")
@@ -235,7 +235,7 @@ func (w *wires) six(t testing.TB) {
 
 // awaitLink waits until a link passes packets: the kernel notices a new carrier up to a second late (link_watch.c), and
 // drops everything until then.
-func (s *space) awaitLink(t testing.TB, name string) {
+func (s *testNamespace) awaitLink(t testing.TB, name string) {
 	t.Helper()
 	s.must(t, func() error {
 		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -254,13 +254,13 @@ func (s *space) awaitLink(t testing.TB, name string) {
 }
 
 // serve listens in the backend's namespace.
-func (w *wires) serve(t testing.TB, run func(net.Listener)) {
+func (w *network) serve(t testing.TB, run func(net.Listener)) {
 	t.Helper()
 	w.serveOn(t, "10.0.0.11:8080", run)
 }
 
 // serveDatagrams answers UDP there, on both families that the wires have.
-func (w *wires) serveDatagrams(t testing.TB, address string, answer func(number string, say func(string))) {
+func (w *network) serveDatagrams(t testing.TB, address string, answer func(number string, say func(string))) {
 	t.Helper()
 	w.backend.must(t, func() error {
 		conn, err := net.ListenPacket("udp", address)
@@ -273,7 +273,7 @@ func (w *wires) serveDatagrams(t testing.TB, address string, answer func(number 
 	})
 }
 
-func (w *wires) serveOn(t testing.TB, address string, run func(net.Listener)) {
+func (w *network) serveOn(t testing.TB, address string, run func(net.Listener)) {
 	t.Helper()
 	w.backend.must(t, func() error {
 		listener, err := net.Listen("tcp", address)

@@ -14,12 +14,12 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// engineBytes is what an engine may hold more after an hour at 200 attempts a second than after ten minutes: by then every
-// five-tuple whose age it must know has its place.
-const engineBytes = 4 << 20
+// maxEngineGrowth is the maximum heap growth of an engine from ten minutes to an hour at 200 attempts a second. By then
+// it has memory for every five-tuple age.
+const maxEngineGrowth = 4 << 20
 
-// An engine remembers nothing of attempts that are over but the ages of their five-tuples.
-func TestAnHourOfAttemptsLeavesNothingBehind(t *testing.T) {
+// An engine keeps nothing of finished attempts but the ages of their five-tuples.
+func TestEngineMemoryIsBounded(t *testing.T) {
 	const rate = 200
 	var early, late int64
 	n := 0
@@ -28,42 +28,42 @@ func TestAnHourOfAttemptsLeavesNothingBehind(t *testing.T) {
 		n++
 		switch a.Seq {
 		case 10 * 60 * rate:
-			early = heldBytes()
+			early = heapBytes()
 		case 60*60*rate - 1:
-			late = heldBytes()
+			late = heapBytes()
 		}
 	}}, trial.host)
-	trial.protocol = &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: alwaysOK}
+	trial.protocol = &fakeProtocol{engine: trial.Engine, duration: after(3 * time.Millisecond), class: alwaysOK}
 	trial.protocols = map[string]protocol{ProtocolTCPNew: trial.protocol}
 	trial.run(t, testLane(rate), 0, time.Hour)
 	if n != 60*60*rate {
 		t.Fatalf("%d attempts in an hour at %d a second", n, rate)
 	}
-	if late-early > engineBytes {
-		t.Errorf("the engine holds %d bytes more after an hour than after ten minutes; %d are allowed", late-early, int64(engineBytes))
+	if late-early > maxEngineGrowth {
+		t.Errorf("the engine holds %d bytes more after an hour than after ten minutes; %d are allowed", late-early, int64(maxEngineGrowth))
 	}
 	t.Logf("after ten minutes %d bytes, after an hour %d more", early, late-early)
 }
 
-// heldBytes is the live heap.
-func heldBytes() int64 {
+// heapBytes returns the size of the live heap.
+func heapBytes() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // frees objects with finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// The bounds of an hour at 200 attempts a second from end to end: what engine, worker and record hold more at its end than
-// after ten minutes, and what the folder takes, the reports included.
+// Limits of an hour at 200 attempts a second: the heap growth of engine, worker and record after the first ten minutes,
+// and the size of the folder with all reports.
 const (
-	heldEndToEnd = 8 << 20
-	hourOnDisk   = 16 << 20
+	maxHeapGrowth = 8 << 20
+	maxDiskBytes  = 16 << 20
 )
 
-// A soak of an hour of virtual time at 200 attempts a second, from the schedule to the reports, with three outages and the
-// detector's proof: memory and disk are bounded, every attempt is accounted for, and the verdict is the one that it must be.
-func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
+// An hour of virtual time at 200 attempts a second, from the schedule to the reports, with three outages and the proof:
+// memory and disk are bounded, every attempt is counted, and the verdict is right.
+func TestHourAt200PerSecondIsBounded(t *testing.T) {
 	const rate, hour = 200, time.Hour
 	dir := t.TempDir()
 	recorder, err := record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{SchemaVersion: record.HistoryVersion, Scenario: "soak", Record: record.RecordThinned})
@@ -75,7 +75,7 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 	var sent, written atomic.Int64
 	go func() { copied <- copyAttempts(pipe, recorder, &written) }()
 	sink := newSink(out, func(err error) { t.Error(err) })
-	// The fake machine's time waits for nobody. So that the spool is not what is measured, it waits for the record here.
+	// Fake time does not wait for the writer: without this wait, the spool would be measured.
 	settle := func() {
 		sink.flush()
 		for deadline := time.Now().Add(time.Minute); written.Load() < sent.Load() && time.Now().Before(deadline); {
@@ -91,49 +91,49 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 		switch {
 		case a.Lane == 1 && a.Seq == 10*60*rate:
 			settle()
-			early = heldBytes()
+			early = heapBytes()
 		case a.Lane == 1 && a.Seq == 60*60*rate-1:
 			settle()
-			late = heldBytes()
+			late = heapBytes()
 		case a.Seq%(10*rate) == 0:
 			settle()
 		}
 	}}, trial.host)
-	failing := func(seq uint64) record.Class { // half a second at minutes 10, 30 and 50
+	webClass := func(seq uint64) record.Class { // half a second at minutes 10, 30 and 50
 		if second := seq / rate; (second == 600 || second == 1800 || second == 3000) && seq%rate < rate/2 {
 			return record.ReplyTimeout
 		}
 		return record.OK
 	}
-	proving := func(seq uint64) record.Class { // from 2.0 s to 2.2 s
+	canaryClass := func(seq uint64) record.Class { // from 2.0 s to 2.2 s
 		if seq >= 2*rate && seq < 2*rate+rate/5 {
 			return record.ReplyTimeout
 		}
 		return record.OK
 	}
 	trial.protocols = map[string]protocol{
-		ProtocolTCPNew:   &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: failing},
-		ProtocolUDPFresh: &fakeProtocol{engine: trial.Engine, takes: after(3 * time.Millisecond), becomes: proving}}
+		ProtocolTCPNew:   &fakeProtocol{engine: trial.Engine, duration: after(3 * time.Millisecond), class: webClass},
+		ProtocolUDPFresh: &fakeProtocol{engine: trial.Engine, duration: after(3 * time.Millisecond), class: canaryClass}}
 	web, canary := testLane(rate), testLane(rate)
 	canary.ID, canary.Name, canary.Protocol, canary.Control = 2, "canary", ProtocolUDPFresh, true
 	for _, l := range []Lane{web, canary} {
 		recorder.Event(l.Event(0))
 	}
-	tell := func(at time.Duration, object string, body record.Body) {
+	event := func(at time.Duration, object string, body record.Body) {
 		recorder.Event(record.Event{At: at, Object: object, Text: object, Body: body})
 	}
-	tell(0, "baseline", record.Phase{})
+	event(0, "baseline", record.Phase{})
 	for _, e := range ReplyDropEvents("canary", "proof-1", 2*time.Second, 2200*time.Millisecond) {
 		recorder.Event(e)
 	}
-	tell(5*time.Second, "scenario", record.Phase{})
-	tell(5*time.Second, "soak", record.Step{State: "begin"})
+	event(5*time.Second, "scenario", record.Phase{})
+	event(5*time.Second, "soak", record.Step{State: "begin"})
 	if err := errors.Join(trial.Start(canary, 0), trial.Stop(canary.ID, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	trial.run(t, web, 0, hour)
-	tell(hour, "soak", record.Step{State: "end"})
-	tell(hour, "end", record.Phase{})
+	event(hour, "soak", record.Step{State: "end"})
+	event(hour, "end", record.Phase{})
 	if err := errors.Join(sink.close(), out.Close(), <-copied, recorder.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +149,8 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 		t.Errorf("%s %q: %d attempts, %d dropped in %d outages; want %d, %d and 3", r.Verdict, r.Reasons, r.Totals.Attempts, r.Totals.Dropped,
 			len(r.Lanes[0].Outages), 3600*rate, 3*rate/2)
 	}
-	if late-early > heldEndToEnd {
-		t.Errorf("%d bytes more are held after an hour than after ten minutes; %d are allowed", late-early, int64(heldEndToEnd))
+	if late-early > maxHeapGrowth {
+		t.Errorf("the heap has %d bytes more after an hour than after ten minutes; %d are allowed", late-early, int64(maxHeapGrowth))
 	}
 	var disk int64
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -159,13 +159,13 @@ func TestAnHourAtTwoHundredASecondHasItsRoom(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || disk > hourOnDisk {
-		t.Errorf("the folder has %d bytes, %d are allowed (%v)", disk, int64(hourOnDisk), err)
+	if err != nil || disk > maxDiskBytes {
+		t.Errorf("the folder has %d bytes, %d are allowed (%v)", disk, int64(maxDiskBytes), err)
 	}
-	t.Logf("%d bytes on disk, %d more held", disk, late-early)
+	t.Logf("%d bytes on disk, heap growth %d", disk, late-early)
 }
 
-// copyAttempts records what a worker writes, as those who start one do.
+// copyAttempts records the output of a worker.
 func copyAttempts(from io.Reader, recorder *record.HistoryWriter, written *atomic.Int64) error {
 	r := record.NewAttemptReader(from)
 	for {
