@@ -1,6 +1,6 @@
 //go:build lab
 
-// Package cost holds what a change costs in the bundled proxier: nothing that grows with the number of Services.
+// Package cost tests that the cost of a change in the bundled proxier does not grow with the number of Services.
 package cost
 
 import (
@@ -27,14 +27,14 @@ func TestCost(t *testing.T) {
 
 var _ = AfterSuite(func() { Expect(suites.RemoveProgram()).To(Succeed()) })
 
-var _ = Describe("what a change costs", func() {
-	It("is far from growing as the number of Services does, and repeats to the instruction", suites.Smoke, func(ctx context.Context) {
+var _ = Describe("the cost of a change", func() {
+	It("does not grow with the number of Services, and is the same number of instructions when measured again", suites.Smoke, func(ctx context.Context) {
 		first := measure(ctx, "bundled", 100, 1000)
 		Expect(bench.Gate(first, "bundled")).To(Succeed())
 		Expect(measure(ctx, "bundled", 100, 1000)).To(Equal(first))
 	})
 
-	It("is seen to grow where it does: the gate's twin", suites.Nightly, func(ctx context.Context) {
+	It("grows with kube-proxy in mode ipvs, the red twin of the gate", suites.Nightly, func(ctx context.Context) {
 		const twin = "kube-proxy@v1.37.1/ipvs"
 		Expect(bench.Gate(measure(ctx, twin, 100, 400), twin)).To(MatchError(And(
 			ContainSubstring("netlink messages grows"), ContainSubstring("one endpoint, ms grows"))))

@@ -48,7 +48,7 @@ func report(f *suites.Future) *reports.Report {
 }
 
 var _ = Describe("an IPVS table that is empty for 700 ms", func() {
-	It("is one outage on that node's path, whose bounds contain 700 ms and lie at most three gaps apart", suites.Smoke, func() {
+	It("is one outage on that node's path, whose bounds contain 700 ms and are at most three intervals apart", suites.Smoke, func() {
 		r := report(flushed)
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
@@ -57,11 +57,11 @@ var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 		Expect(o.LowerMs).To(BeNumerically("<=", 700))
 		Expect(o.UpperMs).To(BeNumerically(">=", 700))
 		Expect(o.Cause.Event).To(Equal("proxy flushed"), "%+v", o)
-		gap := 1000 / pathRate(r, "node-2")
-		Expect(o.UpperMs - o.LowerMs).To(BeNumerically("<=", 3*gap))
+		interval := 1000 / pathRate(r, "node-2")
+		Expect(o.UpperMs - o.LowerMs).To(BeNumerically("<=", 3*interval))
 	})
 
-	It("leaves the other nodes' paths alone", func() {
+	It("drops no attempt on the paths of other nodes", func() {
 		for _, p := range report(flushed).Lanes[0].Paths {
 			if p.Node != "node-2" {
 				Expect(p.Attempts).To(BeNumerically(">", 0))
@@ -72,7 +72,7 @@ var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 })
 
 var _ = Describe("a run without a disturbance", func() {
-	It("passes, and says how small an outage it would have seen", func() {
+	It("passes, and reports a detection floor of at most 40 ms", func() {
 		r := report(undisturbed)
 		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
 		Expect(r.DetectionFloor.Found).To(Equal(r.DetectionFloor.Injected))
@@ -81,7 +81,7 @@ var _ = Describe("a run without a disturbance", func() {
 	})
 })
 
-// pathRate is the attempts a second that went over one node.
+// pathRate returns the attempts per second that went over a node.
 func pathRate(r *reports.Report, node string) float64 {
 	GinkgoHelper()
 	for _, p := range r.Lanes[0].Paths {

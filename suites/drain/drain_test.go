@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package drain promises what becomes of connections when a node goes: by the autoscaler, by eviction, by a power cut, by a
-// reboot; and what a report says when it was not the proxy.
+// Package drain tests what happens to connections when a node is scaled down, drained, loses power or reboots, and that reports name
+// a cause other than the proxy.
 package drain
 
 import (
@@ -23,8 +23,8 @@ func TestDrain(t *testing.T) {
 	RunSpecs(t, "drain")
 }
 
-// unmarked is a kube-proxy that takes no notice of the autoscaler's mark (KEP-3836 came with v1.28).
-const unmarked = "kube-proxy@v1.26.0/iptables"
+// ignoresTaint is a kube-proxy that ignores the autoscaler's taint: KEP-3836 came with v1.28.
+const ignoresTaint = "kube-proxy@v1.26.0/iptables"
 
 var runs = suites.Runs{}
 
@@ -36,10 +36,10 @@ var _ = BeforeSuite(func() {
 	begin := func(name, scenario, subject string, set map[string]string) {
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Set: set})
 	}
-	marked := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
-	begin("scaledown", "drain", "bundled", marked)
+	scaledown := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
+	begin("scaledown", "drain", "bundled", scaledown)
 	if suites.RunsUnlabeled() {
-		begin("scaledown unmarked", "drain", unmarked, marked)
+		begin("scaledown ignores taint", "drain", ignoresTaint, scaledown)
 	}
 	if suites.Selected(suites.Nightly) {
 		begin("drain", "drain", "bundled", map[string]string{"trafficPolicy": "Local", "off": "20s"})
@@ -48,32 +48,32 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// when is the time of the first event of the kind.
-func when(r *reports.Report, kind record.Kind, text string) float64 {
+// eventTime returns the time of the first event with this kind and text, in seconds.
+func eventTime(r *reports.Report, kind record.Kind, text string) float64 {
 	GinkgoHelper()
 	for _, e := range r.Events {
 		if e.Kind == kind && e.Text == text {
 			return e.At
 		}
 	}
-	Fail("no event tells: " + text)
+	Fail("no event has the text: " + text)
 	return 0
 }
 
-func dropsNothing(name string) {
+func expectLossless(name string) {
 	GinkgoHelper()
 	Expect(suites.CheckLossless(runs.Report(name))).To(Succeed())
 }
 
 var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", func() {
-	It("costs no connection: its proxy fails the health checks while it still forwards", suites.Smoke, func() { dropsNothing("scaledown") })
+	It("drops no connection when its proxy fails the health checks while it still forwards", suites.Smoke, func() { expectLossless("scaledown") })
 
-	It("costs what goes over it until the balancer finds out, when its proxy does not", func() {
-		r := runs.Report("scaledown unmarked")
+	It("drops connections until the load balancer removes it, when its proxy passes the health checks", func() {
+		r := runs.Report("scaledown ignores taint")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
-		Expect(o.From).To(BeNumerically("~", when(r, record.KindNode, o.Node+" lost power"), 0.5))
+		Expect(o.From).To(BeNumerically("~", eventTime(r, record.KindNode, o.Node+" lost power"), 0.5))
 		Expect(o.LowerMs).To(BeNumerically(">=", 9_500), "three checks of 5 s each, the first up to 5 s later")
 		Expect(o.UpperMs).To(BeNumerically("<=", 21_000))
 		Expect(o.Cause.Event).To(Equal("node off"), "%+v", o.Cause)
@@ -82,13 +82,13 @@ var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", f
 })
 
 var _ = Describe("a node that is drained, behind externalTrafficPolicy: Local", suites.Nightly, func() {
-	It("costs no connection", func() { dropsNothing("drain") })
+	It("drops no connection", func() { expectLossless("drain") })
 })
 
 var _ = Describe("a node that loses power and boots again", suites.Nightly, func() {
-	It("costs connections until it is known, and none from when it boots", func() {
+	It("drops connections only before it boots again", func() {
 		r := runs.Report("reboot")
-		boots := when(r, record.KindNode, "node-1 boots")
+		boots := eventTime(r, record.KindNode, "node-1 boots")
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
 			Expect(o.To).To(BeNumerically("<", boots), "%+v", o)
@@ -97,8 +97,8 @@ var _ = Describe("a node that loses power and boots again", suites.Nightly, func
 	})
 })
 
-var _ = Describe("a stale allow that is cleaned up, and had hidden a missing policy", suites.Nightly, func() {
-	It("is the cause that the report names, with its rule and its node, and not the proxy", func() {
+var _ = Describe("the removal of a stale allow rule, without which a network policy is missing", suites.Nightly, func() {
+	It("is the cause in the report, with the rule and the node", func() {
 		r := runs.Report("stale allow")
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]

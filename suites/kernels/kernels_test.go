@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package kernels holds that the lab is one: the same scenario gives the same verdict in a VM and in namespaces of this
-// machine's kernel, and the machine is left as it was.
+// Package kernels tests that a scenario has the same verdict in a VM and in network namespaces of the host's kernel. The run on the
+// host must not change the host's own network.
 package kernels
 
 import (
@@ -33,16 +33,15 @@ const (
 var (
 	runs   = map[string]*suites.Future{}
 	events = map[string]*[]progress.Event{}
-	before string // the machine's network, before anything ran
+	before string // state of the host's network before the runs
 )
 
-// rate is low, in attempts a second, so that a busy machine does not spoil the run: attempts may start a gap late, and others
-// build their programs on this CPU meanwhile.
+// rate is low, in attempts per second, so that a busy host does not make the run invalid: lateness may be up to an interval.
 const rate = 5
 
-// start begins a short rollout. In real time each second counts, so the windows are as small as the claim allows.
+// start starts a short rollout. Its phases are as short as the checks allow, because the run on the host takes real time.
 func start(ctx context.Context, dir, kernel, subject string) {
-	reported := &[]progress.Event{} // by one goroutine at a time, and read when the run is over
+	reported := &[]progress.Event{} // written by one goroutine at a time, read after the run
 	events[kernel+" "+subject] = reported
 	runs[kernel+" "+subject] = suites.Start(ctx, dir, kernel+"-"+subject[len("kube-proxy@"):len("kube-proxy@v1.37.1")], run.Options{
 		Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject, Kernel: kernel}, Rate: rate,
@@ -59,7 +58,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	for _, kernel := range []string{"host", "vm"} { // the bad one first: it takes longer in a VM
+	for _, kernel := range []string{"host", "vm"} { // bad first, since it takes longer in a VM
 		start(ctx, dir, kernel, bad)
 	}
 	if suites.RunsUnlabeled() {
@@ -69,7 +68,7 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// report waits for a run. A machine that grants no namespaces has no host lane to hold anything of.
+// report waits for a run. The spec is skipped when the host grants no namespaces.
 func report(kernel, subject string) *reports.Report {
 	GinkgoHelper()
 	result, history, err := runs[kernel+" "+subject].Wait()
@@ -82,8 +81,8 @@ func report(kernel, subject string) *reports.Report {
 	return result.Report
 }
 
-// The verdict is asserted on either kernel by itself, because two runs that could not be trusted would agree as well.
-var _ = Describe("the same rollout on this machine's kernel and in a VM", func() {
+// The verdict is checked on each kernel, because two invalid runs would agree as well.
+var _ = Describe("the same rollout on the host's kernel and in a VM", func() {
 	for _, c := range []struct {
 		subject string
 		verdict reports.Verdict
@@ -107,14 +106,14 @@ var _ = Describe("the same rollout on this machine's kernel and in a VM", func()
 			r := report(kernel, bad)
 			Expect(r.Lanes[0].Outages).To(HaveLen(1), kernel)
 			o := r.Lanes[0].Outages[0]
-			// Three checks of 1 s find the node out; the first of them comes up to 1 s after the pod began to terminate.
+			// The load balancer removes the node after three checks, 1 s apart. The first is up to 1 s after the pod began to terminate.
 			Expect(o.UpperMs).To(BeNumerically(">=", 1_500), kernel)
 			Expect(o.LowerMs).To(BeNumerically("<=", 4_500), kernel)
 			Expect(o.Cause.Event).To(Equal(report("vm", bad).Lanes[0].Outages[0].Cause.Event), kernel)
 		}
 	})
 
-	It("reports meanwhile what is measured, in either", func() {
+	It("reports progress with measurements and stages on both", func() {
 		for _, kernel := range []string{"host", "vm"} {
 			total, reported := report(kernel, bad).Totals, *events[kernel+" "+bad]
 			Expect(reported[len(reported)-1].Kind).To(Equal(progress.End), kernel)
@@ -129,14 +128,14 @@ var _ = Describe("the same rollout on this machine's kernel and in a VM", func()
 			}
 			Expect(len(measurements)).To(BeNumerically(">", 10), kernel)
 			last := measurements[len(measurements)-1]
-			// Attempts that ended in the last second may be missing; they began up to 4 s before that.
+			// Attempts that ended in the last second may be missing; they started up to 4 s earlier.
 			Expect(last.Attempts).To(And(BeNumerically("<=", total.Attempts), BeNumerically(">", total.Attempts-6*rate)), kernel)
 			Expect(last.Dropped).To(And(BeNumerically("<=", total.Dropped), BeNumerically(">", 0)), kernel)
 			Expect(stages).To(ContainElement(HaveField("Text", Not(BeEmpty()))), kernel)
 		}
 	})
 
-	It("leaves the machine's own network as it was", func() {
+	It("does not change the host's own network", func() {
 		report("host", bad)
 		report("host", good)
 		after, err := network()

@@ -19,8 +19,8 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// network is the state of the calling thread's network namespace that a lab would change: links, addresses, routes,
-// rules (where they may be read) and settings.
+// network returns the state of the calling thread's network namespace that a lab would change: links, addresses, routes, settings,
+// and nftables rules, which only root may read.
 func network() (string, error) {
 	var text strings.Builder
 	links, err := netlink.LinkList()
@@ -43,11 +43,11 @@ func network() (string, error) {
 		text.Write(rules)
 	}
 	err = errors.Join(err, filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
-		// How many connections are tracked changes by itself.
+		// The number of tracked connections changes on its own.
 		if err != nil || d.IsDir() || d.Name() == "nf_conntrack_count" {
 			return err
 		}
-		if value, err := os.ReadFile(path); err == nil { // some can only be written
+		if value, err := os.ReadFile(path); err == nil { // some settings are write-only
 			fmt.Fprintf(&text, "%s %q\n", path, value)
 		}
 		return nil
@@ -55,7 +55,7 @@ func network() (string, error) {
 	return text.String(), err
 }
 
-// The twin of the spec that the machine's network is left as it was.
+// The red twin of the spec that the run does not change the host's network.
 var _ = Describe("the comparison of networks", func() {
 	for _, c := range []struct {
 		what   string
@@ -67,10 +67,10 @@ var _ = Describe("the comparison of networks", func() {
 		{"a setting", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }},
 		{"a rule", func() error { return exec.Command("/usr/sbin/nft", "add", "table", "ip", "kube-proxy").Run() }},
 	} {
-		It("sees "+c.what, func() {
+		It("finds "+c.what, func() {
 			ns, err := topology.NewNamespace("twin")
 			if errors.Is(err, unix.EPERM) {
-				Skip("only root may make a network namespace outside a user namespace")
+				Skip("only root may create a network namespace outside a user namespace")
 			}
 			Expect(err).NotTo(HaveOccurred())
 			defer ns.Close()

@@ -1,6 +1,6 @@
 //go:build lab
 
-// Package migration promises what becomes of connections on the way from one proxy's rules to another's.
+// Package migration tests what happens to connections while a node changes from one proxy's rules to another's.
 package migration
 
 import (
@@ -44,22 +44,22 @@ var _ = BeforeSuite(func() {
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "migrate", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
 			"baseline": "10s", "settle": "10s"}})
 	}
-	moved := func(mode string) string {
+	migrated := func(mode string) string {
 		return describe(ctx, dir, mode, "[/usr/bin/hitless, proxier, migrate, --from="+mode+`, --to=bundled, "--kubeconfig={kubeconfig}",
   "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"]`)
 	}
-	begin("moved ipvs", moved("ipvs"), "bundled", "on", "off")
+	begin("migrated ipvs", migrated("ipvs"), "bundled", "on", "off")
 	if suites.RunsUnlabeled() {
 		begin("to nftables", "kube-proxy@"+version+"/ipvs", "kube-proxy@"+version+"/nftables", "off", "on")
 	}
 	if suites.Selected(suites.Nightly) {
-		begin("moved iptables", moved("iptables"), "bundled", "on", "off")
-		begin("moved nftables", moved("nftables"), "bundled", "on", "off")
+		begin("migrated iptables", migrated("iptables"), "bundled", "on", "off")
+		begin("migrated nftables", migrated("nftables"), "bundled", "on", "off")
 	}
 })
 
-// describe writes the description of kube-proxy in a mode, as it is installed, with another program in the place of its cleanup: with
-// modprobe, without which it takes the kernel for one that has no IPVS. What that would load is there.
+// describe writes a subject file for kube-proxy with another cleanup command. The file adds a modprobe that does nothing: without
+// modprobe, kube-proxy assumes that the kernel has no IPVS, and the lab's kernel has its modules loaded.
 func describe(ctx context.Context, dir, mode, cleanup string) string {
 	GinkgoHelper()
 	cached, err := cache.Dir()
@@ -69,7 +69,7 @@ func describe(ctx context.Context, dir, mode, cleanup string) string {
 	Expect(err).NotTo(HaveOccurred())
 	modprobe, err := exec.LookPath("true")
 	Expect(err).NotTo(HaveOccurred())
-	protocols := filepath.Join(dir, "protocols") // ipset asks for the names
+	protocols := filepath.Join(dir, "protocols") // ipset looks up protocol names
 	Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
 	text := fmt.Sprintf(`name: kube-proxy-as-installed
 version: %[1]s
@@ -88,42 +88,42 @@ cleanup: %[6]s
 	return "exec:" + file
 }
 
-var _ = Describe("the way from kube-proxy to the bundled proxier, by `hitless proxier migrate`", func() {
-	It("costs no connection, new or open, from mode ipvs", suites.Smoke, func() {
-		Expect(suites.CheckLossless(runs.Report("moved ipvs"))).To(Succeed())
+var _ = Describe("`hitless proxier migrate` from kube-proxy to the bundled proxier", func() {
+	It("drops no new or open connection from mode ipvs", suites.Smoke, func() {
+		Expect(suites.CheckLossless(runs.Report("migrated ipvs"))).To(Succeed())
 	})
 
 	for _, mode := range []string{"iptables", "nftables"} {
-		It("costs none from mode "+mode, suites.Nightly, func() {
-			Expect(suites.CheckLossless(runs.Report("moved " + mode))).To(Succeed())
+		It("drops no new or open connection from mode "+mode, suites.Nightly, func() {
+			Expect(suites.CheckLossless(runs.Report("migrated " + mode))).To(Succeed())
 		})
 	}
 })
 
-// kube-proxy flushes IPVS when it starts in another mode, and writes its own rules after that. Connections that are open have no
-// address to be translated to meanwhile, and are balanced anew afterwards.
-var _ = Describe("kube-proxy's own way from ipvs to nftables and back", func() {
-	It("costs connections on each node from its new proxy's start until that is ready, new ones and open ones", func() {
+// kube-proxy flushes IPVS when it starts in another mode, and writes its own rules after that. Until then open connections are not
+// translated; afterwards they get a new backend.
+var _ = Describe("kube-proxy's own change from mode ipvs to nftables and back", func() {
+	It("drops new and open connections on each node, from the start of its new proxy until that is ready", func() {
 		r := runs.Report("to nftables")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
-		fails := map[string][]record.Class{
+		expected := map[string][]record.Class{
 			"tcp-new":  {record.ConnectTimeout, record.Delayed},
 			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed},
 		}
-		for lane, classes := range fails {
+		for lane, classes := range expected {
 			l, err := suites.FindLane(r, lane)
 			Expect(err).NotTo(HaveOccurred())
-			lost := longest(l)
-			Expect(lost).To(HaveLen(nodes), lane)
-			for node, o := range lost {
+			outages := longestByNode(l)
+			Expect(outages).To(HaveLen(nodes), lane)
+			for node, o := range outages {
 				Expect(o.UpperMs).To(BeNumerically(">", 500), "%s of %s: %+v", lane, node, o)
 				Expect(o.LowerMs).To(BeNumerically("<", 3000), "%s of %s: %+v", lane, node, o)
 			}
 			for _, o := range l.Outages {
-				Expect(failedAs(o, classes)).To(Equal(o.Failed()), "%s: %+v", lane, o)
+				Expect(countClasses(o, classes)).To(Equal(o.Failed()), "%s: %+v", lane, o)
 				Expect(o.Cause.Event).To(Equal("proxy exited"), "%s: %+v", lane, o)
 				Expect(o.Cause.Text).To(HavePrefix("the proxy on "+o.Node+" exited"), "%s: %+v", lane, o)
-				started, ready := change(r, o)
+				started, ready := proxyStart(r, o)
 				Expect(o.From).To(BeNumerically(">", started), "%s: %+v", lane, o)
 				Expect(o.To).To(BeNumerically("<", ready+2), "%s: %+v", lane, o)
 			}
@@ -131,8 +131,8 @@ var _ = Describe("kube-proxy's own way from ipvs to nftables and back", func() {
 	})
 })
 
-// longest is the longest outage of each node that has one.
-func longest(l reports.LaneReport) map[string]reports.OutageReport {
+// longestByNode returns the longest outage of each node that has one.
+func longestByNode(l reports.LaneReport) map[string]reports.OutageReport {
 	found := map[string]reports.OutageReport{}
 	for _, o := range l.Outages {
 		if o.UpperMs > found[o.Node].UpperMs {
@@ -142,16 +142,16 @@ func longest(l reports.LaneReport) map[string]reports.OutageReport {
 	return found
 }
 
-// failedAs is how many attempts of the outage failed in one of the classes.
-func failedAs(o reports.OutageReport, classes []record.Class) (n int) {
+// countClasses returns the number of attempts of the outage that have one of the classes.
+func countClasses(o reports.OutageReport, classes []record.Class) (n int) {
 	for _, c := range classes {
 		n += o.Classes[c.String()]
 	}
 	return n
 }
 
-// change is when the last proxy that was started on the outage's node before it was started, and when it was ready.
-func change(r *reports.Report, o reports.OutageReport) (started, ready float64) {
+// proxyStart returns when the last proxy before the outage was started on its node, and when that proxy was ready, in seconds.
+func proxyStart(r *reports.Report, o reports.OutageReport) (started, ready float64) {
 	GinkgoHelper()
 	for at := 0.0; ; {
 		next, err := suites.EventTime(r, at, record.KindProxy, o.Node, " started")

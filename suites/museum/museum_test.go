@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package museum holds the signatures of historical bugs against the original binaries: each with a subject that has the bug and one
-// that does not, on the same seed.
+// Package museum tests the signatures of historical bugs with the original binaries. Each bug has a subject with it and one without,
+// which run with the same seed.
 package museum
 
 import (
@@ -25,33 +25,32 @@ func TestMuseum(t *testing.T) {
 	RunSpecs(t, "museum")
 }
 
-// visit is of a bug, with a subject that has it and one that does not, or has it not with these parameters. Two bugs more are in
-// suites/subjects, beside what else is known of them.
-type visit struct {
-	id, has, hasNot string
-	set, hasNotSet  map[string]string
-	nodes           int // 0 means as many as a run has by default; each node's kube-proxy takes its time to start
-	label           Labels
+// bug is a museum entry with a subject that has it and one that does not. Package subjects tests k8s-71071, k8s-71515 and k8s-85643.
+type bug struct {
+	id, with, without string            // subjects
+	set, withoutSet   map[string]string // parameters of both runs, and additional ones of the run without the bug
+	nodes             int               // 0 for the default; each node's kube-proxy adds to the duration of the run
+	label             Labels
 }
 
-// twinLabel is that of the subject without the bug. To see the bug is smoke enough.
-func (v visit) twinLabel() Labels {
-	if slices.Equal(v.label, suites.Smoke) {
+// labelWithout is the label of the spec without the bug, which is not in `make smoke`.
+func (b bug) labelWithout() Labels {
+	if slices.Equal(b.label, suites.Smoke) {
 		return Label()
 	}
-	return v.label
+	return b.label
 }
 
-var visits = []visit{
-	{id: "k8s-92019", label: suites.Smoke, has: "kube-proxy@v1.25.3/ipvs", hasNot: "kube-proxy@v1.26.0/ipvs",
+var bugs = []bug{
+	{id: "k8s-92019", label: suites.Smoke, with: "kube-proxy@v1.25.3/ipvs", without: "kube-proxy@v1.26.0/ipvs",
 		nodes: 2},
-	{id: "k8s-122740", label: suites.Nightly, has: "kube-proxy@v1.26.0/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
-	{id: "k8s-139628", label: suites.Nightly, has: "kube-proxy@v1.36.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables"},
-	{id: "ipvs-mode-switch", label: suites.Nightly, has: "kube-proxy@v1.37.1/iptables", hasNot: "kube-proxy@v1.37.1/iptables",
-		set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}, hasNotSet: map[string]string{"cleanup": "on"}},
+	{id: "k8s-122740", label: suites.Nightly, with: "kube-proxy@v1.26.0/iptables", without: "kube-proxy@v1.37.1/iptables"},
+	{id: "k8s-139628", label: suites.Nightly, with: "kube-proxy@v1.36.1/iptables", without: "kube-proxy@v1.37.1/iptables"},
+	{id: "ipvs-mode-switch", label: suites.Nightly, with: "kube-proxy@v1.37.1/iptables", without: "kube-proxy@v1.37.1/iptables",
+		set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}, withoutSet: map[string]string{"cleanup": "on"}},
 }
 
-// rate is low: what is looked for lasts for a minute and more.
+// rate is low because the outages last for a minute or more.
 const rate = 20
 
 var runs = map[string]*suites.Future{}
@@ -61,28 +60,28 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	for _, v := range visits {
-		if !suites.Selected(v.label) {
+	for _, b := range bugs {
+		if !suites.Selected(b.label) {
 			continue
 		}
-		entry, err := museum.Find(v.id)
+		entry, err := museum.Find(b.id)
 		Expect(err).NotTo(HaveOccurred())
 		begin := func(name, subject string, more ...map[string]string) {
 			set := maps.Clone(entry.Set)
 			for _, m := range more {
 				maps.Copy(set, m)
 			}
-			runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: v.nodes, Subject: subject}, Seed: 1,
+			runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: entry.Scenario, Set: set, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: b.nodes, Subject: subject}, Seed: 1,
 				Rate: rate})
 		}
-		begin(v.id+" seen", v.has, v.set)
-		if suites.Selected(v.twinLabel()) {
-			begin(v.id+" not seen", v.hasNot, v.set, v.hasNotSet)
+		begin(b.id+" with", b.with, b.set)
+		if suites.Selected(b.labelWithout()) {
+			begin(b.id+" without", b.without, b.set, b.withoutSet)
 		}
 	}
 })
 
-func finds(id, name string, want museum.Answer) {
+func expectAnswer(id, name string, want museum.Answer) {
 	GinkgoHelper()
 	_, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
@@ -95,8 +94,8 @@ func finds(id, name string, want museum.Answer) {
 }
 
 var _ = Describe("the signature of a bug", func() {
-	for _, v := range visits {
-		It("of "+v.id+" is seen with "+v.has, v.label, func() { finds(v.id, v.id+" seen", museum.Seen) })
-		It(fmt.Sprintf("of %s is not seen with %s %v", v.id, v.hasNot, v.hasNotSet), v.twinLabel(), func() { finds(v.id, v.id+" not seen", museum.NotSeen) })
+	for _, b := range bugs {
+		It("of "+b.id+" is seen with "+b.with, b.label, func() { expectAnswer(b.id, b.id+" with", museum.Seen) })
+		It(fmt.Sprintf("of %s is not seen with %s %v", b.id, b.without, b.withoutSet), b.labelWithout(), func() { expectAnswer(b.id, b.id+" without", museum.NotSeen) })
 	}
 })

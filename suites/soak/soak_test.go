@@ -1,6 +1,6 @@
 //go:build lab
 
-// Package soak promises what hours of ordinary life cost: rollouts, restarts of proxies, scaling out and in, in virtual time.
+// Package soak tests hours of rollouts, proxy restarts and scaling, in virtual time.
 package soak
 
 import (
@@ -24,14 +24,13 @@ func TestSoak(t *testing.T) {
 	RunSpecs(t, "soak")
 }
 
-// The last kube-proxy that drops what comes to a node whose only pods are terminating, and the first that does not
-// (kubernetes#85643).
+// kube-proxy before v1.26.0 drops connections to a node whose only pods are terminating (kubernetes#85643).
 const (
-	drops = "kube-proxy@v1.25.3/iptables"
-	keeps = "kube-proxy@v1.26.0/iptables"
+	withBug    = "kube-proxy@v1.25.3/iptables"
+	withoutBug = "kube-proxy@v1.26.0/iptables"
 )
 
-// seeds is how many histories are made of one soak.
+// seeds is the number of seeds that one soak is repeated with.
 const seeds = 10
 
 var runs = suites.Runs{}
@@ -49,56 +48,56 @@ var _ = BeforeSuite(func() {
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	begin("hour", "bundled", nil)
 	if suites.RunsUnlabeled() {
-		begin("hour drops", drops, nil)
+		begin("hour with bug", withBug, nil)
 	}
 	if suites.Selected(suites.Nightly) {
-		begin("hour keeps", keeps, nil)
-		begin("off", "bundled", map[string]string{"terminatingFallback": "off"})
+		begin("hour without bug", withoutBug, nil)
+		begin("no terminating fallback", "bundled", map[string]string{"terminatingFallback": "off"})
 		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
 		begin("nodes lost", "bundled", map[string]string{"trafficPolicy": "Cluster", "nodeLossesPerHour": "2", "keepGoing": "on"})
 		for seed := range int64(seeds) {
 			seeded(1+seed, fmt.Sprint("seed ", 1+seed), "bundled", map[string]string{"for": "10m", "trafficPolicy": "Cluster"})
 		}
-		begin("half a day", "bundled", map[string]string{"for": "12h", "signal": "KILL", "restartsPerHour": "4"})
+		begin("twelve hours", "bundled", map[string]string{"for": "12h", "signal": "KILL", "restartsPerHour": "4"})
 	}
 })
 
-// losesNothing holds for a soak that lasted so many seconds, and in which all that was planned had its effect.
-func losesNothing(name string, seconds int, done string) {
+// expectLossless expects a soak of at least so many seconds without loss, and a last step with the words in done.
+func expectLossless(name string, seconds int, done string) {
 	GinkgoHelper()
 	r := runs.Report(name)
 	Expect(suites.CheckLossless(r)).To(Succeed())
-	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one each second")
+	Expect(r.Totals.Attempts).To(BeNumerically(">=", seconds), "one attempt each second")
 	_, err := suites.EventTime(r, float64(seconds), record.KindStep, "", done)
 	Expect(err).NotTo(HaveOccurred())
 }
 
 var _ = Describe("an hour of rollouts, restarts and scaling behind externalTrafficPolicy: Local", func() {
-	It("costs no connection with the bundled proxier", suites.Smoke, func() {
-		losesNothing("hour", 3600, "12 of 12 planned disturbances had their effect")
+	It("drops no connection with the bundled proxier", suites.Smoke, func() {
+		expectLossless("hour", 3600, "12 of 12 planned disturbances had their effect")
 	})
 
-	It("costs those to a node whose only pod is terminating with kube-proxy v1.25.3, until the balancer leaves it (kubernetes#85643)", func() {
-		leavesTooEarly(runs.Report("hour drops"))
+	It("drops connections with kube-proxy v1.25.3 to a node whose only pod is terminating, until the load balancer removes the node (kubernetes#85643)", func() {
+		expectTerminatingLoss(runs.Report("hour with bug"))
 	})
 
-	It("costs none with kube-proxy v1.26.0", suites.Nightly, func() {
-		losesNothing("hour keeps", 3600, "12 of 12 planned disturbances had their effect")
+	It("drops no connection with kube-proxy v1.26.0", suites.Nightly, func() {
+		expectLossless("hour without bug", 3600, "12 of 12 planned disturbances had their effect")
 	})
 
-	It("costs the same with the bundled proxier when it does not use terminating endpoints", suites.Nightly, func() {
-		leavesTooEarly(runs.Report("off"))
-	})
-})
-
-var _ = Describe("an hour in which pods flap, the API server goes away and other endpoints change and drain", suites.Nightly, func() {
-	It("costs no connection with the bundled proxier", func() {
-		losesNothing("all kinds", 3600, "27 of 27 planned disturbances had their effect")
+	It("drops the same connections with the bundled proxier when it does not use terminating endpoints", suites.Nightly, func() {
+		expectTerminatingLoss(runs.Report("no terminating fallback"))
 	})
 })
 
-var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func() {
-	It("costs connections over them until the balancer leaves them, and nothing else", func() {
+var _ = Describe("an hour in which pods flap, the API server is unreachable, and other endpoints change and drain", suites.Nightly, func() {
+	It("drops no connection with the bundled proxier", func() {
+		expectLossless("all kinds", 3600, "27 of 27 planned disturbances had their effect")
+	})
+})
+
+var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
+	It("drops connections over those nodes until the load balancer removes them, and no others", func() {
 		r := runs.Report("nodes lost")
 		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 		_, err := suites.EventTime(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
@@ -111,11 +110,11 @@ var _ = Describe("an hour in which nodes lose their power", suites.Nightly, func
 	})
 })
 
-// leavesTooEarly holds when each outage is one of a node whose only pod began to terminate, and as long as the balancer takes to leave
-// the node: two failed checks, 25 s apart.
-func leavesTooEarly(r *reports.Report) {
+// expectTerminatingLoss expects outages only on nodes whose only pod began to terminate. They last until the load balancer removes the
+// node: two failed health checks, 25 s apart.
+func expectTerminatingLoss(r *reports.Report) {
 	GinkgoHelper()
-	const gap = 3.0 // seconds between two attempts on one path
+	const interval = 3.0 // seconds between two attempts on one path
 	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
 	Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 	for _, o := range r.Lanes[0].Outages {
@@ -123,28 +122,28 @@ func leavesTooEarly(r *reports.Report) {
 		Expect(o.Cause.Event).To(Equal("pod terminating"), "%+v", o)
 		Expect(o.Cause.Text).To(HavePrefix("the only local pod "), "%+v", o)
 		Expect(o.Cause.Text).To(ContainSubstring(" on "+o.Node+" started terminating"), "%+v", o)
-		Expect(o.Cause.AfterMs).To(BeNumerically("<=", 1000*(gap+1)), "%+v", o)
-		Expect(o.LowerMs).To(BeNumerically(">=", 1000*(25-2*gap)), "%+v", o)
-		Expect(o.UpperMs).To(BeNumerically("<=", 1000*(50+2*gap)), "%+v", o)
+		Expect(o.Cause.AfterMs).To(BeNumerically("<=", 1000*(interval+1)), "%+v", o)
+		Expect(o.LowerMs).To(BeNumerically(">=", 1000*(25-2*interval)), "%+v", o)
+		Expect(o.UpperMs).To(BeNumerically("<=", 1000*(50+2*interval)), "%+v", o)
 	}
 }
 
-var _ = Describe("ten minutes with ten seeds", suites.Nightly, func() {
-	It("are ten histories, and none loses a connection", func() {
+var _ = Describe("a soak of ten minutes with ten seeds", suites.Nightly, func() {
+	It("gives ten different histories, and drops no connection in any", func() {
 		histories := map[string]string{}
 		for seed := range seeds {
 			name := fmt.Sprint("seed ", 1+seed)
 			Expect(suites.CheckLossless(runs.Report(name))).To(Succeed(), name)
 			result, _, err := runs[name].Wait()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(histories).NotTo(HaveKey(result.HistorySha256), "%s is as %s", name, histories[result.HistorySha256])
+			Expect(histories).NotTo(HaveKey(result.HistorySha256), "%s has the history of %s", name, histories[result.HistorySha256])
 			histories[result.HistorySha256] = name
 		}
 	})
 })
 
-var _ = Describe("half a day with a proxy that is killed four times an hour", suites.Nightly, func() {
-	It("costs no connection with the bundled proxier", func() {
-		losesNothing("half a day", 12*3600, "180 of 180 planned disturbances had their effect")
+var _ = Describe("twelve hours in which a proxy is killed four times an hour", suites.Nightly, func() {
+	It("drops no connection with the bundled proxier", func() {
+		expectLossless("twelve hours", 12*3600, "180 of 180 planned disturbances had their effect")
 	})
 })

@@ -17,24 +17,22 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// frozenBy are the seeds with which the versions that have the bug must freeze: a race that shows with one seed only may
-// be an accident of that seed.
-var frozenBy = []int64{1, 2}
+// bugSeeds are the seeds with which a version that has the bug must freeze. The bug is a race, so one seed could be a coincidence.
+var bugSeeds = []int64{1, 2}
 
-// startChurn begins a run that shows the freeze of kubernetes#71071: 22 minutes in which the versions that have it froze at
-// the fifth or an earlier one.
+// startChurn starts a run of 22 minutes for the freeze of kubernetes#71071. Versions with the bug froze within the first five minutes.
 func startChurn(ctx context.Context, dir, version string, seed int64) {
 	GinkgoHelper()
 	entry, err := museum.Find("k8s-71071")
 	Expect(err).NotTo(HaveOccurred())
 	set := map[string]string{"for": "22m"}
 	maps.Copy(set, entry.Set)
-	name := churnOf(version, seed)
+	name := churnName(version, seed)
 	runs[name] = suites.Start(ctx, dir, strings.ReplaceAll(name, " ", "-"), run.Options{Scenario: entry.Scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"},
 		Seed: seed, Rate: 2, Set: set})
 }
 
-func churnOf(version string, seed int64) string {
+func churnName(version string, seed int64) string {
 	return fmt.Sprintf("churn %s seed %d", version, seed)
 }
 
@@ -44,7 +42,7 @@ var _ = Describe("kubernetes#71071: endpoints that change while others drain", O
 		DeferCleanup(cancel)
 		dir := GinkgoT().TempDir()
 		for _, version := range []string{"v1.12.2", "v1.12.4"} {
-			for _, seed := range frozenBy {
+			for _, seed := range bugSeeds {
 				startChurn(ctx, dir, version, seed)
 			}
 		}
@@ -53,9 +51,9 @@ var _ = Describe("kubernetes#71071: endpoints that change while others drain", O
 		}
 	})
 
-	DescribeTable("make a proxy stand still until it is restarted", func(version string) {
-		for _, seed := range frozenBy {
-			f := finding("k8s-71071", churnOf(version, seed))
+	DescribeTable("freeze a proxy until it is restarted", func(version string) {
+		for _, seed := range bugSeeds {
+			f := finding("k8s-71071", churnName(version, seed))
 			Expect(f.Answer).To(Equal(museum.Seen), "seed %d: %q", seed, f.Reasons)
 		}
 	},
@@ -63,10 +61,10 @@ var _ = Describe("kubernetes#71071: endpoints that change while others drain", O
 		Entry("with kube-proxy v1.12.4", "v1.12.4"),
 	)
 
-	DescribeTable("do no harm", func(version string) {
-		f := finding("k8s-71071", churnOf(version, 1))
+	DescribeTable("drop no connection", func(version string) {
+		f := finding("k8s-71071", churnName(version, 1))
 		Expect(f.Answer).To(Equal(museum.NotSeen), "%q", f.Reasons)
-		Expect(report(churnOf(version, 1)).Totals.Dropped).To(BeZero())
+		Expect(report(churnName(version, 1)).Totals.Dropped).To(BeZero())
 	},
 		Entry("with v1.12.1, which has no graceful termination yet", "v1.12.1"),
 		Entry("with v1.12.5, which locks its netlink socket", "v1.12.5"),

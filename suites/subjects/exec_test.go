@@ -18,8 +18,8 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// example builds the proxy of docs/subjects.md beside its two descriptions, and returns their folder.
-func example() string {
+// buildExample builds the proxy of docs/subjects.md and copies its two subject files. It returns the directory of the three.
+func buildExample() string {
 	GinkgoHelper()
 	const source = "../../docs/examples/exec-nftables"
 	dir := GinkgoT().TempDir()
@@ -35,25 +35,25 @@ func example() string {
 	return dir
 }
 
-var _ = Describe("a proxy that only a file describes", Ordered, func() {
-	var whole, forgetful *suites.Future
+var _ = Describe("a proxy that a subject file describes", Ordered, func() {
+	var correct, forgetful *suites.Future
 
 	BeforeAll(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		DeferCleanup(cancel)
-		dir := example()
+		dir := buildExample()
 		roll := func(file string) *suites.Future {
 			return suites.Start(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1,
 				Set: map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
-		whole = roll("subject.yaml")
+		correct = roll("subject.yaml")
 		if suites.RunsUnlabeled() {
 			forgetful = roll("forgetful.yaml")
 		}
 	})
 
-	It("is accepted, answers, and passes a rollout without a loss", suites.Smoke, func() {
-		result, history, err := whole.Wait()
+	It("passes a rollout without a dropped connection", suites.Smoke, func() {
+		result, history, err := correct.Wait()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
 		Expect(suites.CheckExplained(result.Report)).To(Succeed())
@@ -62,7 +62,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 		Expect(result.Report.Totals.OK).To(BeNumerically(">", 1000))
 	})
 
-	It("fails when it keeps an endpoint that is gone, from the moment its pod has ended", func() {
+	It("fails when it keeps a removed endpoint, and only after the pod has exited", func() {
 		result, history, err := forgetful.Wait()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
@@ -76,7 +76,7 @@ var _ = Describe("a proxy that only a file describes", Ordered, func() {
 	})
 })
 
-// firstExit is when the first pod ended, in seconds.
+// firstExit returns when the first pod exited, in seconds.
 func firstExit(history *record.History) float64 {
 	GinkgoHelper()
 	for e, err := range history.Events() {
@@ -85,6 +85,6 @@ func firstExit(history *record.History) float64 {
 			return e.At.Seconds()
 		}
 	}
-	Fail("no pod ended")
+	Fail("no pod exited")
 	return 0
 }

@@ -16,21 +16,20 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// flapRate is low, since the windows that are looked for last for seconds, and idle virtual time costs nothing.
+// flapRate is low, in attempts per second: the outages last for seconds, and idle virtual time is skipped.
 const flapRate = 10
 
-// flapWatch has room for three ticks of the minute in which the graceful termination manager looks at its list.
+// flapWatch contains three passes of kube-proxy's graceful termination manager, which runs once a minute.
 const flapWatch = 200 * time.Second
 
-// startFlap begins a run in which each of two pods becomes unready and ready again while connections are open.
+// startFlap starts a run in which each of two pods becomes unready and ready again while connections are open.
 func startFlap(ctx context.Context, dir, version string) *suites.Future {
 	return suites.Start(ctx, dir, "flap-"+version, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: "kube-proxy@" + version + "/ipvs"}, Seed: 1, Rate: flapRate,
 		Set: map[string]string{"antiAffinity": "off", "openConnections": "8", "watch": flapWatch.String()}})
 }
 
-// watched is what the lane of new connections saw, and when the connections that stayed open were closed: from then on
-// nothing happens any more but what the proxy does by itself.
-func watched(name string) (lane reports.LaneReport, from float64) {
+// watchPhase returns the lane of new connections, and when the open connections were closed. After that time only the proxy acts.
+func watchPhase(name string) (lane reports.LaneReport, from float64) {
 	GinkgoHelper()
 	r := report(name)
 	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
@@ -52,13 +51,13 @@ func laneOf(r *reports.Report, protocol string) reports.LaneReport {
 			return l
 		}
 	}
-	Fail("no lane " + protocol)
+	Fail("the report has no lane with protocol " + protocol)
 	return reports.LaneReport{}
 }
 
-// openToBothPods asserts that each pod had open connections before anything happened: without them there is nothing to
-// terminate gracefully, and the bug cannot show.
-func openToBothPods(name string) {
+// expectOpenConnections expects four open connections to each of two pods before the scenario. The bug needs them, because only
+// connections are terminated gracefully.
+func expectOpenConnections(name string) {
 	GinkgoHelper()
 	_, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
@@ -88,12 +87,12 @@ func openToBothPods(name string) {
 	}
 }
 
-// refusesEachMinute asserts the bug: the tick of the graceful termination manager deletes both live endpoints once a
-// minute, and clients are refused until the next sync, at most 30 s later, puts them back.
-func refusesEachMinute(name string) {
+// expectRejectedEachMinute expects the bug: each minute the graceful termination manager deletes both endpoints in use. New
+// connections are rejected until the next sync adds the endpoints again, at most 30 s later.
+func expectRejectedEachMinute(name string) {
 	GinkgoHelper()
-	openToBothPods(name)
-	lane, from := watched(name)
+	expectOpenConnections(name)
+	lane, from := watchPhase(name)
 	Expect(len(lane.Outages)).To(BeNumerically(">=", 3), "%+v", lane.Outages)
 	for i, o := range lane.Outages {
 		Expect(o.From).To(BeNumerically(">", from))
@@ -107,11 +106,11 @@ func refusesEachMinute(name string) {
 	}
 }
 
-// refusesNothing asserts that new connections go through, during the flaps and long after.
-func refusesNothing(name string) {
+// expectNoneDropped expects no dropped new connection, during the flaps and after them.
+func expectNoneDropped(name string) {
 	GinkgoHelper()
-	openToBothPods(name)
-	lane, _ := watched(name)
+	expectOpenConnections(name)
+	lane, _ := watchPhase(name)
 	Expect(lane.Dropped).To(BeZero(), "%+v", lane.Outages)
 }
 
@@ -129,11 +128,11 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 		}
 	})
 
-	It("are refused once a minute from then on with kube-proxy v1.12.2", func() { refusesEachMinute("flap v1.12.2") })
-	It("are served without a gap with v1.12.4", func() { refusesNothing("flap v1.12.4") })
-	It("are served without a gap with v1.12.1, which has no graceful termination yet", suites.Nightly, func() { refusesNothing("flap v1.12.1") })
+	It("reject new connections once a minute from then on with kube-proxy v1.12.2", func() { expectRejectedEachMinute("flap v1.12.2") })
+	It("drop no new connection with v1.12.4", func() { expectNoneDropped("flap v1.12.4") })
+	It("drop no new connection with v1.12.1, which has no graceful termination yet", suites.Nightly, func() { expectNoneDropped("flap v1.12.1") })
 
-	It("lose every connection that is open to them with v1.12.1 (kubernetes#57841)", suites.Nightly, func() {
+	It("drop every open connection with v1.12.1 (kubernetes#57841)", suites.Nightly, func() {
 		long := laneOf(report("flap v1.12.1"), "tcp-long")
 		Expect(long.Dropped).To(BeNumerically(">=", 8))
 		for _, o := range long.Outages {
@@ -142,7 +141,7 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 		}
 	})
 
-	It("keep every connection that is open to them since v1.12.2", func() {
+	It("keep every open connection since v1.12.2", func() {
 		for _, name := range []string{"flap v1.12.2", "flap v1.12.4"} {
 			Expect(laneOf(report(name), "tcp-long").Dropped).To(BeZero(), name)
 		}

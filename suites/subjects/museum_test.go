@@ -10,7 +10,7 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// finding looks for a bug in one of the suite's runs.
+// finding judges one of the suite's runs for the signature of a bug.
 func finding(id, name string) museum.Finding {
 	GinkgoHelper()
 	_, history, err := runs[name].Wait()

@@ -21,9 +21,9 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// atOnce describes kube-proxy v1.37.1 with no least time between its passes: with its default of a second, an endpoint can become
-// ready again but once in two, and the gap that is looked for is met too seldom for a run of minutes.
-func atOnce(ctx context.Context, dir string) string {
+// withoutMinSyncPeriod writes a subject file for kube-proxy v1.37.1 with a minimum sync period of 0. With the default of 1 s the pods
+// can become ready again only every 2 s, so that a run of minutes meets the window of 60 µs too rarely.
+func withoutMinSyncPeriod(ctx context.Context, dir string) string {
 	GinkgoHelper()
 	cached, err := cache.Dir()
 	Expect(err).NotTo(HaveOccurred())
@@ -32,55 +32,55 @@ func atOnce(ctx context.Context, dir string) string {
 	Expect(err).NotTo(HaveOccurred())
 	program, err := filepath.Rel(dir, built[0].Path)
 	Expect(err).NotTo(HaveOccurred())
-	protocols := filepath.Join(dir, "protocols") // ipset asks for the names
+	protocols := filepath.Join(dir, "protocols") // ipset looks up protocol names
 	Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
-	described, err := os.ReadFile("../../hack/kube-proxy-at-once.yaml") // as make zero-loss has it, but for its two paths
+	original, err := os.ReadFile("../../hack/kube-proxy-at-once.yaml") // the subject file of make zero-loss, with other paths
 	Expect(err).NotTo(HaveOccurred())
-	const there = "../out/zero-loss/"
-	Expect(strings.Count(string(described), there)).To(Equal(2))
+	const prefix = "../out/zero-loss/"
+	Expect(strings.Count(string(original), prefix)).To(Equal(2))
 	file := filepath.Join(dir, "kube-proxy-at-once.yaml")
-	text := strings.NewReplacer(there+"kube-proxy", program, there+"protocols", "protocols").Replace(string(described))
+	text := strings.NewReplacer(prefix+"kube-proxy", program, prefix+"protocols", "protocols").Replace(string(original))
 	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
 	return "exec:" + file
 }
 
-// startReready begins a run in which two pods become unready and ready again, 50 times in all, while four connections to each are
-// asked 250 times a second: about six requests meet a gap of 60 µs.
+// startReready starts a run in which two pods become unready and ready again, 50 times in all. Each pod has four open connections
+// with 250 requests per second each, so that about six requests meet a window of 60 µs.
 func startReready(ctx context.Context, dir, name, subject string) {
 	runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
 		Set: map[string]string{"antiAffinity": "off", "flaps": "25", "unready": "100ms", "openConnections": "8", "askEvery": "4ms",
 			"stayOpen": "1s", "watch": "0s", "baseline": "10s", "settle": "10s"}})
 }
 
-// busy is what the connections that were open saw.
-func busy(name string) reports.LaneReport {
+// longLane returns the lane of the open connections.
+func longLane(name string) reports.LaneReport {
 	GinkgoHelper()
-	openToBothPods(name)
+	expectOpenConnections(name)
 	r := report(name)
 	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
 	return laneOf(r, "tcp-long")
 }
 
-// An endpoint that is ready again is deleted and added by kube-proxy: a packet in between, some 60 µs, ends its connection
-// (expire_nodest_conn). The bundled proxier edits its weight.
+// kube-proxy deletes and adds an endpoint that becomes ready again. A packet between the two, within about 60 µs, ends its connection
+// (net.ipv4.vs.expire_nodest_conn). The bundled proxier changes the weight instead.
 var _ = Describe("busy connections to pods that become ready again", suites.Nightly, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		DeferCleanup(cancel)
 		dir := GinkgoT().TempDir()
-		startReready(ctx, dir, "reready kube-proxy", atOnce(ctx, dir))
+		startReready(ctx, dir, "reready kube-proxy", withoutMinSyncPeriod(ctx, dir))
 		startReready(ctx, dir, "reready bundled", "bundled")
 	})
 
 	It("are reset with kube-proxy v1.37.1 in mode ipvs", func() {
-		l := busy("reready kube-proxy")
+		l := longLane("reready kube-proxy")
 		Expect(l.Dropped).To(BeNumerically(">", 0))
 		for _, o := range l.Outages {
 			Expect(o.Classes).To(HaveKeyWithValue(record.Reset.String(), o.Failed()), "%+v", o)
 		}
 	})
 
-	It("are not with the bundled proxier", func() {
-		Expect(busy("reready bundled").Dropped).To(BeZero())
+	It("are not dropped with the bundled proxier", func() {
+		Expect(longLane("reready bundled").Dropped).To(BeZero())
 	})
 })

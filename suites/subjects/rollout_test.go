@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package subjects reproduces the bugs that hitless comes from with the original binaries: each with the version that has
-// the bug and the version that does not.
+// Package subjects reproduces historical bugs of kube-proxy with the original binaries: each with a version that has the bug and
+// one that does not.
 package subjects
 
 import (
@@ -24,12 +24,12 @@ func TestSubjects(t *testing.T) {
 
 var runs map[string]*suites.Future
 
-// start begins a rollout behind externalTrafficPolicy: Local with a kube-proxy in iptables mode.
+// start starts a rollout behind externalTrafficPolicy: Local with a kube-proxy in mode iptables.
 func start(ctx context.Context, dir, version, fallback string) *suites.Future {
 	return roll(ctx, dir, version, fallback, "passthrough")
 }
 
-// rollRate is in attempts a second: outages last for seconds, and the time of a run is that of its attempts.
+// rollRate is in attempts per second. It is low because outages last for seconds, and attempts determine the duration of a run.
 const rollRate = 50
 
 func roll(ctx context.Context, dir, version, fallback, balancer string) *suites.Future {
@@ -69,8 +69,8 @@ func report(name string) *reports.Report {
 	return result.Report
 }
 
-// drops asserts the bug: in each rollout the old node drops until the health check has found out, 3 checks of 5 s.
-func drops(name string) {
+// expectBug expects one outage in each of two rollouts: the old node drops connections until three health checks, 5 s apart, fail.
+func expectBug(name string) {
 	GinkgoHelper()
 	r := report(name)
 	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
@@ -83,10 +83,10 @@ func drops(name string) {
 			long++
 		}
 	}
-	Expect(long).To(Equal(2), "one outage of the detection time in each of two rollouts: %+v", r.Lanes[0].Outages)
+	Expect(long).To(Equal(2), "one outage as long as the health checks take in each of two rollouts: %+v", r.Lanes[0].Outages)
 }
 
-func dropsNothing(name string) {
+func expectLossless(name string) {
 	GinkgoHelper()
 	r := report(name)
 	Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
@@ -95,8 +95,8 @@ func dropsNothing(name string) {
 }
 
 var _ = Describe("kubernetes#85643: a rolling update behind externalTrafficPolicy: Local", func() {
-	It("drops with kube-proxy v1.25.3", func() { drops("1.25.3") })
-	It("drops nothing with kube-proxy v1.26.0", func() { dropsNothing("1.26.0") })
-	It("drops nothing with v1.25.3 and the feature gate on", suites.Nightly, func() { dropsNothing("1.25.3 with") })
-	It("drops with v1.26.0 and the feature gate off", suites.Nightly, func() { drops("1.26.0 without") })
+	It("drops connections with kube-proxy v1.25.3", func() { expectBug("1.25.3") })
+	It("drops and delays no connection with kube-proxy v1.26.0", func() { expectLossless("1.26.0") })
+	It("drops and delays no connection with v1.25.3 and the feature gate on", suites.Nightly, func() { expectLossless("1.25.3 with") })
+	It("drops connections with v1.26.0 and the feature gate off", suites.Nightly, func() { expectBug("1.26.0 without") })
 })

@@ -16,8 +16,7 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// A bug in ten lines of text, with the version that has it and one that does not; and what the failing run wrote down
-// does the same again.
+// The example timeline and the timeline that its failed run wrote both show the bug.
 var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 	var dir string
 	replay := func(ctx SpecContext, file, version string) (*run.Result, *record.History) {
@@ -32,15 +31,15 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		GinkgoHelper()
 		entry, err := museum.Find("k8s-71515")
 		Expect(err).NotTo(HaveOccurred())
-		recorder, err := museum.Open(history)
+		r, err := museum.Open(history)
 		Expect(err).NotTo(HaveOccurred())
-		finding := entry.Judge(recorder)
+		finding := entry.Judge(r)
 		AddReportEntry("finding", finding.Reasons)
 		return finding.Answer
 	}
 	BeforeAll(func() { dir = filepath.Join("..", "..", "docs", "examples") })
 
-	It("brings it out in v1.12.2, and so does the timeline that this run wrote", func(ctx SpecContext) {
+	It("shows the bug in v1.12.2, and so does the timeline that this run wrote", func(ctx SpecContext) {
 		first, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
 		Expect(first.Report.Verdict).To(Equal(reports.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
@@ -48,7 +47,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		Expect(second.Report.Verdict).To(Equal(reports.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
 	})
-	It("does not in v1.12.4", func(ctx SpecContext) {
+	It("does not show the bug in v1.12.4", func(ctx SpecContext) {
 		result, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.4")
 		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
 		Expect(judge(history)).To(Equal(museum.NotSeen))

@@ -24,8 +24,8 @@ func TestTargets(t *testing.T) {
 
 var _ = BeforeSuite(func() { DeferCleanup(suites.RemoveProgram) })
 
-// place is where lanes start and go, with the subject that serves them there.
-type place struct {
+// target is the address and the start of lanes as parameters, with the subject of the run.
+type target struct {
 	subject string
 	set     map[string]string
 }
@@ -35,17 +35,16 @@ var (
 	clusterIP = map[string]string{"target": "clusterIP", "client": "node", "direct": "on"}
 )
 
-// rate is in attempts a second on each lane: what a restart or empty tables cost lasts for hundreds of milliseconds. The windows are short
-// because the time of a run is that of its attempts.
+// rate is in attempts per second on each lane. It is low because outages by a restart or empty tables last for hundreds of milliseconds.
 const rate = 20
 
-// begin starts a run of the scenario at each of the places.
-func begin(scenario string, places map[string]place, more map[string]string) map[string]*suites.Future {
+// begin starts a run of the scenario for each target.
+func begin(scenario string, targets map[string]target, more map[string]string) map[string]*suites.Future {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
 	dir, runs := GinkgoT().TempDir(), map[string]*suites.Future{}
-	for name, p := range places {
+	for name, p := range targets {
 		set := map[string]string{"lanes": "tcp-new,tcp-long", "baseline": "10s", "settle": "10s"}
 		for _, all := range []map[string]string{p.set, more} {
 			for key, value := range all {
@@ -68,32 +67,32 @@ func reportOf(f *suites.Future) *reports.Report {
 var _ = Describe("a restart of each proxy", Ordered, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
-		at := map[string]place{"bundled": {"bundled", clusterIP}}
+		targets := map[string]target{"bundled": {"bundled", clusterIP}}
 		if suites.Selected(suites.Nightly) {
-			at["kube-proxy"] = place{"kube-proxy@v1.37.1/ipvs", nodePort}
+			targets["kube-proxy"] = target{"kube-proxy@v1.37.1/ipvs", nodePort}
 		}
-		runs = begin("restart", at, nil)
+		runs = begin("restart", targets, nil)
 	})
 
-	It("costs nothing at a cluster IP, asked from a node, with the bundled proxier", suites.Smoke, func() {
+	It("drops no connection from a node to a cluster IP with the bundled proxier", suites.Smoke, func() {
 		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(reports.Pass))
 	})
 
-	It("costs nothing at a node port, asked from outside, with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
+	It("drops no connection from outside to a node port with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
 		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(reports.Pass))
 	})
 })
 
-// The red twins: the same lanes see it when the tables of the one node that they go over are empty, and say whose loss it is.
+// The red twins: the same lanes drop connections when the tables of their node are empty, and the report names the cause.
 var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, ContinueOnFailure, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
-		runs = begin("fault", map[string]place{"bundled": {"bundled", nodePort}, "kube-proxy": {"kube-proxy@v1.37.1/ipvs", clusterIP}},
+		runs = begin("fault", map[string]target{"bundled": {"bundled", nodePort}, "kube-proxy": {"kube-proxy@v1.37.1/ipvs", clusterIP}},
 			map[string]string{"node": "node-1"})
 	})
 
-	// lost is the outage of new connections, which must be the node's and as long as the fault.
-	lost := func(r *reports.Report) reports.OutageReport {
+	// outage returns the outage of new connections, which must be on node-1 and as long as the fault.
+	outage := func(r *reports.Report) reports.OutageReport {
 		GinkgoHelper()
 		Expect(r.Verdict).To(Equal(reports.Fail))
 		for _, l := range r.Lanes {
@@ -108,14 +107,14 @@ var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, Conti
 			Expect(o.Cause.Event).To(Equal("proxy flushed"))
 			return o
 		}
-		Fail("there is no lane of new connections")
+		Fail("the report has no lane tcp-new")
 		return reports.OutageReport{}
 	}
 
-	It("is found at its node port, from outside", func() { lost(reportOf(runs["bundled"])) })
+	It("drops connections from outside to its node port", func() { outage(reportOf(runs["bundled"])) })
 
-	It("is found at a cluster IP, from that node, and the pods say that it is the proxy's loss", func() {
-		o := lost(reportOf(runs["kube-proxy"]))
+	It("drops connections from that node to a cluster IP, while the pods answer at their own addresses", func() {
+		o := outage(reportOf(runs["kube-proxy"]))
 		Expect(o.Pods).To(HaveLen(3))
 		Expect(o.Cause.Text).To(ContainSubstring("all of 3 pods answered at their own addresses all the while"))
 	})
