@@ -7,23 +7,23 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// k8s122740 is kubernetes/kubernetes#122740 (and #126130): a proxy that starts takes all endpoints of UDP for new, and has conntrack
-// forget the flows of every Service of UDP; each goes to any pod from its next packet on, although its own is ready.
+// k8s122740 is kubernetes/kubernetes#122740 (and #126130): a starting proxy treats all UDP endpoints as new and deletes the conntrack
+// entries of all UDP Services. The next packet of each flow can go to another pod, although the flow's pod is ready.
 func k8s122740() Entry {
 	return Entry{
 		ID:       "k8s-122740",
-		Title:    "a restart of the proxy moves flows of UDP to other pods, although theirs are ready",
+		Title:    "a proxy restart moves UDP flows to other pods, although their own pods are ready",
 		Affected: "kube-proxy up to v1.31 in iptables mode",
 		Fixed:    "v1.32",
 		Scenario: "restart",
-		// Among many pods, a flow that is given a pod anew hardly gets its own again: one time in 30.
+		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases.
 		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "30", "antiAffinity": "off",
 			"which": "each", "change": "off", "signal": "TERM"},
 		Signature: flowMoves,
 	}
 }
 
-// flowMoves looks for a flow of datagrams whose pod changes when the proxy of its node is restarted.
+// flowMoves searches for a UDP flow whose pod changes when the proxy of its node restarts.
 func flowMoves(r *Record) Finding {
 	steps := r.steps("restart the proxy of ")
 	if len(steps) == 0 {
@@ -33,7 +33,7 @@ func flowMoves(r *Record) Finding {
 	for _, s := range steps {
 		for _, m := range r.Moves {
 			if m.At >= s.begin && m.At <= s.end+effectWithin && !r.disturbed(m.From, m.At) {
-				seen = append(seen, fmt.Sprintf("the flow of datagrams went from %s to %s at %.1f s, while %q, although %s was ready",
+				seen = append(seen, fmt.Sprintf("the UDP flow moved from %s to %s at %.1f s, during step %q, although %s was ready",
 					m.From, m.To, m.At.Seconds(), s.name, m.From))
 			}
 		}
@@ -42,14 +42,14 @@ func flowMoves(r *Record) Finding {
 	case len(seen) > 0:
 		return Finding{Seen, seen}
 	case r.Flow.First == 0 || r.Flow.First > steps[0].begin:
-		return cannotTell("no flow of datagrams was answered before a proxy was restarted")
+		return cannotTell("no UDP flow was answered before a proxy was restarted")
 	case r.Flow.Last < steps[len(steps)-1].end:
-		return cannotTell("no flow of datagrams was answered after the proxies were restarted")
+		return cannotTell("no UDP flow was answered after the proxies were restarted")
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("the flow of datagrams stayed with its pod while %d proxies were restarted", len(steps))}}
+	return Finding{NotSeen, []string{fmt.Sprintf("the UDP flow kept its pod while %d proxies were restarted", len(steps))}}
 }
 
-// disturbed reports whether a pod was anything but ready in the scenario, until a time.
+// disturbed reports whether a pod had another state than ready in the scenario, until a time.
 func (r *Record) disturbed(pod string, until time.Duration) bool {
 	scenario := false
 	for _, e := range r.Events {

@@ -9,17 +9,16 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// k8s71515 is the deterministic half of kubernetes/kubernetes#71071, mended by #71515: an endpoint that became unready with
-// connections open never leaves the list of the graceful termination manager, whose timer deletes it from IPVS each
-// minute, although it is ready again; the next sync puts it back.
+// k8s71515 is the deterministic part of kubernetes/kubernetes#71071, fixed by #71515: an endpoint that became unready with open
+// connections stays in the graceful termination list. A timer deletes it from IPVS each minute, and the next sync adds it again.
 func k8s71515() Entry {
 	return Entry{
 		ID:       "k8s-71515",
-		Title:    "after a readiness flap with connections open, a live endpoint is deleted from IPVS each minute",
-		Affected: "kube-proxy v1.11.5, v1.12.2, v1.12.3 and v1.13.0 in ipvs mode",
+		Title:    "after a readiness flap with open connections, a ready endpoint is deleted from IPVS each minute",
+		Affected: "kube-proxy v1.11.5, v1.12.2, v1.12.3 and v1.13.0 in mode ipvs",
 		Fixed:    "v1.11.6, v1.12.4, v1.13.1",
 		Scenario: "flap",
-		// Each of two pods flaps while the other one serves: whoever refuses connections has no excuse.
+		// One of two pods is always ready, so that a correct proxy never rejects connections.
 		Set:       map[string]string{"trafficPolicy": "Cluster", "replicas": "2"},
 		Timelines: true,
 		Signature: refusedEachMinute,
@@ -32,21 +31,21 @@ const (
 	tickSlack       = time.Second
 )
 
-// refusedEachMinute looks for a node that refuses connections at least three times, a minute apart, each time for no longer
-// than a sync period, while nothing happens any more.
+// refusedEachMinute searches for a node that refuses connections at least three times, a minute apart, each time for at most a sync
+// period, after the last step of the scenario.
 func refusedEachMinute(r *Record) Finding {
 	flaps, watch := r.flaps()
 	switch floor := r.Report.DetectionFloor.Ms; {
 	case len(flaps) < 2:
-		return cannotTell("%d pods became unready and ready again; each of the two must", len(flaps))
+		return cannotTell("%d pods became unready and ready again, want at least 2", len(flaps))
 	case slices.ContainsFunc(flaps, func(pod string) bool { return !r.Open[pod] }):
 		return cannotTell("no connection was open to one of the pods that became unready (%v)", flaps)
 	case floor == nil || *floor > millis(tickSlack):
-		return cannotTell("an outage of %s would not have been seen", tickSlack)
+		return cannotTell("the run could not have detected an outage of %s", tickSlack)
 	}
 	least := 3*terminationTick + syncPeriod/3
 	if watched := fromSeconds(r.Report.Run.Duration) - watch; watch == 0 || watched < least {
-		return cannotTell("new connections were watched for %s after the others were closed; the bug needs %s", max(0, watched), least)
+		return cannotTell("the run watched for %s after the open connections were closed; the bug needs %s", max(0, watched), least)
 	}
 	var seen []string
 	for _, node := range r.nodes() {
@@ -60,7 +59,7 @@ func refusedEachMinute(r *Record) Finding {
 	return Finding{NotSeen, []string{"no node refused connections three times a minute apart"}}
 }
 
-// flaps are the pods that became unready and ready again in the scenario, and when the watching began, 0 for never.
+// flaps returns the pods that became unready and ready again in the scenario, and the begin of step watch, 0 for none.
 func (r *Record) flaps() (pods []string, watch time.Duration) {
 	unready, scenario := map[string]bool{}, false
 	for _, e := range r.Events {
@@ -84,7 +83,7 @@ func (r *Record) flaps() (pods []string, watch time.Duration) {
 	return pods, watch
 }
 
-// nodes are those that measured lanes went over.
+// nodes returns the nodes on the paths of the measured lanes.
 func (r *Record) nodes() (nodes []string) {
 	for _, l := range r.Report.Lanes {
 		for _, p := range l.Paths {
@@ -97,8 +96,8 @@ func (r *Record) nodes() (nodes []string) {
 	return nodes
 }
 
-// ticks are the starts, in seconds, of the longest row of outages on a node that follow each other by a minute: each with
-// refusals only, and no longer than a sync period.
+// ticks returns the starts, in seconds, of the longest series of outages on a node that are a minute apart. Each of them has refused
+// attempts only and lasts at most a sync period.
 func (r *Record) ticks(node string, after time.Duration) (longest []float64) {
 	var row []float64
 	for _, o := range r.outagesOn(node) {

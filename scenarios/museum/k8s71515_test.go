@@ -8,9 +8,9 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// flapped is a run in which two pods become unready and ready again while connections are open, which are closed at 40 s.
-func flapped(losses ...loss) *story {
-	s := &story{scenario: "flap", losses: losses, params: map[string]string{}, end: ms(260_000), long: ms(40_000)}
+// flapped is a run in which two pods become unready and ready again. Open connections are closed at 40 s.
+func flapped(losses ...loss) *fakeRun {
+	s := &fakeRun{scenario: "flap", losses: losses, params: map[string]string{}, end: ms(260_000), long: ms(40_000)}
 	maps.Copy(s.params, k8s71515().Set)
 	s.pod(ms(500), "web-1", "node-1", "ready")
 	s.pod(ms(500), "web-2", "node-2", "ready")
@@ -23,55 +23,55 @@ func flapped(losses ...loss) *story {
 	return s
 }
 
-// minutely are losses on a node, for a time each, at the given distance.
-func minutely(node string, times, each, distance int, class record.Class) (losses []loss) {
+// repeated returns losses on a node, each of the same length; length and period are in ms.
+func repeated(node string, times, length, period int, class record.Class) (losses []loss) {
 	for i := range times {
-		from := 60_000 + i*distance
-		losses = append(losses, loss{node, ms(from), ms(from + each), class})
+		from := 60_000 + i*period
+		losses = append(losses, loss{node, ms(from), ms(from + length), class})
 	}
 	return losses
 }
 
 func TestK8s71515(t *testing.T) {
 	for name, c := range map[string]struct {
-		story *story
-		want  Answer
-		say   string
+		run    *fakeRun
+		want   Answer
+		reason string
 	}{
-		"the bug":                  {flapped(minutely("node-1", 3, 12_000, 60_000, record.Rejected)...), Seen, "node-1 refused connections 3 times"},
-		"the bug, short windows":   {flapped(minutely("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
+		"the bug":                  {flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), Seen, "node-1 refused connections 3 times"},
+		"the bug, short windows":   {flapped(repeated("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
 		"nothing lost":             {flapped(), NotSeen, "three times"},
-		"twice only":               {flapped(minutely("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
-		"each 50 s":                {flapped(minutely("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
-		"longer than a sync":       {flapped(minutely("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
-		"lost, not refused":        {flapped(minutely("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
+		"twice only":               {flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"each 50 s":                {flapped(repeated("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
+		"longer than a sync":       {flapped(repeated("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"timeouts only":            {flapped(repeated("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
 		"no connection was open":   {shut(flapped()), CannotTell, "no connection was open"},
 		"open to one pod only":     {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
-		"no pod came back":         {gone(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
-		"no pod became unready":    {gone(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
-		"watched for two minutes":  {ended(flapped(minutely("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "were watched for 2m0"},
+		"no pod became ready":      {withoutState(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
+		"no pod became unready":    {withoutState(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
+		"a watch of two minutes":   {ended(flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "watched for 2m0"},
 		"another traffic policy":   {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
-		"a timeline":               {as(flapped(minutely("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
+		"a timeline":               {as(flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
 		"a timeline without loss":  {as(flapped(), "timeline"), NotSeen, ""},
 		"a rollout":                {as(flapped(), "rollout"), CannotTell, "needs flap"},
-		"the detector not proved":  {unproved(flapped()), CannotTell, "invalid"},
+		"no proof":                 {unproved(flapped()), CannotTell, "invalid"},
 		"refused in the flap only": {flapped(loss{"node-1", ms(20_000), ms(25_000), record.Rejected}), NotSeen, ""},
 	} {
-		f := k8s71515().Judge(c.story.record(t))
-		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
-			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.say)
+		f := k8s71515().Judge(c.run.record(t))
+		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.reason) {
+			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.reason)
 		}
 	}
 }
 
-func lopsided(s *story) *story { s.onePod = true; return s }
+func lopsided(s *fakeRun) *fakeRun { s.onePod = true; return s }
 
-func shut(s *story) *story { s.long = 0; return s }
+func shut(s *fakeRun) *fakeRun { s.long = 0; return s }
 
-func ended(s *story, at int) *story { s.end = ms(at); return s }
+func ended(s *fakeRun, at int) *fakeRun { s.end = ms(at); return s }
 
-// gone is the story without the changes to that state in the scenario.
-func gone(s *story, state string) *story {
+// withoutState removes the changes to a pod state during the scenario.
+func withoutState(s *fakeRun, state string) *fakeRun {
 	for i, e := range s.events {
 		if b, is := e.Body.(record.Pod); is && e.At > scenarioAt && b.State == state {
 			b.State = "started"

@@ -10,17 +10,16 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// k8s85643 is kubernetes/kubernetes#85643: behind externalTrafficPolicy: Local a node drops new connections from the moment
-// its only pod begins to terminate until the load balancer's health check has found out, although the pod still serves.
-// KEP-1669 cured it: v1.26 falls back to terminating endpoints that serve.
+// k8s85643 is kubernetes/kubernetes#85643: with externalTrafficPolicy: Local a node drops new connections from when its only pod begins
+// to terminate until its health checks fail, although the pod still serves. v1.26 falls back to serving terminating endpoints (KEP-1669).
 func k8s85643() Entry {
 	return Entry{
 		ID:       "k8s-85643",
-		Title:    "a rolling update behind externalTrafficPolicy: Local drops until the load balancer's health check fails",
+		Title:    "a rolling update behind externalTrafficPolicy: Local drops connections until the load balancer's health check fails",
 		Affected: "kube-proxy up to v1.25",
 		Fixed:    "v1.26 (KEP-1669)",
 		Scenario: "rollout",
-		// The backend serves for longer than the health check takes, so that the proxy alone is to blame.
+		// The pod serves for longer than the health checks take, so that only the proxy can cause the outage.
 		Set: map[string]string{"trafficPolicy": "Local", "replicas": "1", "antiAffinity": "on", "shutdownDelay": "30s",
 			"gracePeriod": "60s", "preStop": "0s"},
 		Signature: lostUntilDetected,
@@ -28,16 +27,16 @@ func k8s85643() Entry {
 }
 
 const (
-	// The outage's end and the balancer's change may be recorded this far apart, or ten gaps between two attempts.
+	// The outage's end and the change of the membership may be recorded this far apart, or ten intervals of a lane.
 	endSlack = time.Second
-	// A proxy that has the bug reacts to the endpoint's change within this time.
+	// A proxy with the bug reacts to the endpoint's change within this time.
 	reaction = 3 * time.Second
 	// The record of a change may be this much later than its effect.
 	recordLag = 100 * time.Millisecond
 )
 
-// lostUntilDetected looks for an outage on the path of a node whose only local pod began to terminate, which begins with
-// that, lasts at least as long as the health check must take, and ends when the load balancer takes the node out.
+// lostUntilDetected searches for an outage on the path of a node whose only local pod began to terminate. It begins then, lasts at least
+// as long as the health checks take, and ends when the load balancer removes the node.
 func lostUntilDetected(r *Record) Finding {
 	least, err := detection(r.Report.Run.Parameters)
 	if err != nil {
@@ -45,64 +44,63 @@ func lostUntilDetected(r *Record) Finding {
 	}
 	floor := r.Report.DetectionFloor.Ms
 	if floor == nil || *floor > millis(least) {
-		return cannotTell("an outage of %s would not have been seen", least)
+		return cannotTell("the run could not have detected an outage of %s", least)
 	}
-	occasions := r.departures()
-	if len(occasions) == 0 {
-		return cannotTell("no node lost its only local pod while the load balancer still sent to it")
+	departures := r.departures()
+	if len(departures) == 0 {
+		return cannotTell("no node lost its only local pod while it was in the load balancer's membership")
 	}
 	slack := endSlack
 	for _, l := range r.Report.Lanes {
 		slack = max(slack, fromSeconds(10/l.Rate))
 	}
 	var seen []string
-	for _, d := range occasions {
+	for _, d := range departures {
 		for _, o := range r.outagesOn(d.node) {
 			if d.explains(o, least, slack) {
 				seen = append(seen, fmt.Sprintf("%s dropped for %.1f to %.1f s from %.1f s on, %.0f ms after its only local pod %s began to terminate, "+
-					"until the load balancer took it out", d.node, o.LowerMs/1000, o.UpperMs/1000, o.From, 1000*o.From-millis(d.at), d.pod))
+					"until the load balancer removed the node", d.node, o.LowerMs/1000, o.UpperMs/1000, o.From, 1000*o.From-millis(d.at), d.pod))
 			}
 		}
 	}
 	if len(seen) > 0 {
 		return Finding{Seen, seen}
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("nodes that lost their only local pod while the load balancer still sent to them: %d; "+
-		"with none of them began an outage of %s or more that lasted until the load balancer took the node out", len(occasions), least)}}
+	return Finding{NotSeen, []string{fmt.Sprintf("nodes that lost their only local pod while they were in the load balancer's membership: %d; "+
+		"none of them had an outage of %s or more until the load balancer removed it", len(departures), least)}}
 }
 
-// detection is how long the load balancer takes at least to find out: `fall` checks in a row must fail, and the first may
-// come at once. How long it takes at most depends on what a check meets: one that gets no answer waits for it.
+// detection returns the shortest time in which the load balancer removes a node: `fall` checks in a row must fail, and the first can be
+// immediate. There is no fixed upper limit, because a check without an answer waits until its timeout.
 func detection(params map[string]string) (least time.Duration, err error) {
 	interval, err := time.ParseDuration(params["checkInterval"])
 	if err != nil {
-		return 0, fmt.Errorf("the run does not say its checkInterval: %w", err)
+		return 0, fmt.Errorf("the run's parameter checkInterval: %w", err)
 	}
 	fall, err := strconv.Atoi(params["checkFall"])
 	if err != nil {
-		return 0, fmt.Errorf("the run does not say its checkFall: %w", err)
+		return 0, fmt.Errorf("the run's parameter checkFall: %w", err)
 	}
 	const slack = 500 * time.Millisecond
 	return max(0, time.Duration(fall-1)*interval-slack), nil
 }
 
-// departure is a pod that began to terminate as the only ready one of its Service on a node to which the load balancer
-// still sent.
+// departure is the start of the termination of a node's only ready pod, while the node is in the load balancer's membership.
 type departure struct {
 	at            time.Duration
-	left          time.Duration // when the balancer took the node out; 0 when it did not
+	removed       time.Duration // when the load balancer removed the node; 0 when it did not
 	node, service string
 	pod           string
 }
 
-// explains reports whether an outage is what the bug makes of the departure.
+// explains reports whether the bug and this departure explain an outage.
 func (d departure) explains(o reports.OutageReport, least, slack time.Duration) bool {
 	begin, end := fromSeconds(o.From), fromSeconds(o.To)
 	return o.Node == d.node && begin >= d.at-recordLag && begin <= d.at+reaction && o.UpperMs >= millis(least) &&
-		d.left > 0 && end >= d.left-slack // no attempt goes that way later
+		d.removed > 0 && end >= d.removed-slack // no later attempt goes over the node
 }
 
-// departures are those of the Services that the measured lanes go to.
+// departures returns the departures of the Services of the measured lanes.
 func (r *Record) departures() []departure {
 	measured := map[string]bool{}
 	service := map[string]string{} // by pod
@@ -110,26 +108,26 @@ func (r *Record) departures() []departure {
 		switch b := e.Body.(type) {
 		case record.Lane:
 			if !b.Control {
-				measured[bare(b.Service)] = true
+				measured[withoutNamespace(b.Service)] = true
 			}
 		case record.Endpoint:
 			if b.Pod != "" {
-				service[b.Pod] = bare(b.Service)
+				service[b.Pod] = withoutNamespace(b.Service)
 			}
 		}
 	}
 	type local struct{ service, node string }
 	ready := map[local][]string{}          // pods
-	balanced := map[string][]string{}      // nodes by service
-	forget := func(at local, pod string) { // it is ready no more
+	membership := map[string][]string{}    // nodes by service
+	forget := func(at local, pod string) { // the pod is not ready any more
 		ready[at] = slices.DeleteFunc(ready[at], func(p string) bool { return p == pod })
 	}
 	var found []departure
 	for _, e := range r.Events {
 		switch b := e.Body.(type) {
 		case record.Membership:
-			found = leave(found, e.At, b)
-			balanced[bare(b.Service)] = b.Nodes
+			found = markRemoved(found, e.At, b)
+			membership[withoutNamespace(b.Service)] = b.Nodes
 		case record.Pod:
 			at := local{service[b.Pod], e.Node}
 			switch b.State {
@@ -138,7 +136,7 @@ func (r *Record) departures() []departure {
 				ready[at] = append(ready[at], b.Pod)
 			case "terminating":
 				only := slices.Equal(ready[at], []string{b.Pod})
-				if only && measured[at.service] && slices.Contains(balanced[at.service], e.Node) {
+				if only && measured[at.service] && slices.Contains(membership[at.service], e.Node) {
 					found = append(found, departure{at: e.At, node: e.Node, service: at.service, pod: b.Pod})
 				}
 				forget(at, b.Pod)
@@ -150,11 +148,11 @@ func (r *Record) departures() []departure {
 	return found
 }
 
-// leave notes with which departures a change of the balancer's table takes their node out.
-func leave(all []departure, at time.Duration, change record.Membership) []departure {
+// markRemoved sets removed in the departures whose node a change of the membership removes.
+func markRemoved(all []departure, at time.Duration, change record.Membership) []departure {
 	for i, d := range all {
-		if d.left == 0 && d.service == bare(change.Service) && !slices.Contains(change.Nodes, d.node) {
-			all[i].left = at
+		if d.removed == 0 && d.service == withoutNamespace(change.Service) && !slices.Contains(change.Nodes, d.node) {
+			all[i].removed = at
 		}
 	}
 	return all

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// A proxy that is merely late has its tables right within this time: two sync periods and a little more.
-	lastsLeast = 2*syncPeriod + 5*time.Second
-	// An outage that lasts to the end of a run has its last failure at most this long before.
+	// A late proxy has correct tables after at most two sync periods and 5 s.
+	minLasting = 2*syncPeriod + 5*time.Second
+	// An outage that lasts to the end of the run has its last failed attempt at most this long before the end.
 	endWithin = 2 * time.Second
-	// What a step does has its effect at most this long after the step's end.
+	// A step takes effect at most this long after its end.
 	effectWithin = 5 * time.Second
 )
 
-// step is one step of the scenario.
+// step is one step of the scenario with its begin and end.
 type step struct {
 	name, node string
 	begin, end time.Duration
 }
 
-// steps are the steps that came to their end and whose name begins with a prefix.
+// steps returns the ended steps whose name begins with a prefix.
 func (r *Record) steps(prefix string) (found []step) {
 	begun := map[string]time.Duration{}
 	for _, e := range r.Events {
@@ -40,7 +40,7 @@ func (r *Record) steps(prefix string) (found []step) {
 	return found
 }
 
-// end is when the lanes stopped.
+// end returns when the lanes stopped.
 func (r *Record) end() time.Duration {
 	for _, e := range r.Events {
 		if e.Kind() == record.KindPhase && e.Object == "end" {
@@ -50,8 +50,8 @@ func (r *Record) end() time.Duration {
 	return fromSeconds(r.Report.Run.Duration)
 }
 
-// lasting are the outages that a step may have begun and that last to the end of the run.
-func (r *Record) lasting(s step) (found []reports.OutageReport) {
+// lastingOutages returns the outages that began during a step or soon after, and last to the end of the run.
+func (r *Record) lastingOutages(s step) (found []reports.OutageReport) {
 	for _, l := range r.Report.Lanes {
 		for _, o := range l.Outages {
 			begun := fromSeconds(o.From) >= s.begin && fromSeconds(o.From) <= s.end+effectWithin
@@ -63,21 +63,21 @@ func (r *Record) lasting(s step) (found []reports.OutageReport) {
 	return found
 }
 
-// watchedAfter says why a run could not tell that an outage which a step began never ends; nil when it could.
-func (r *Record) watchedAfter(s step) *Finding {
+// checkObserved returns why the run cannot show an outage that begins with a step and does not end; nil when it can.
+func (r *Record) checkObserved(s step) *Finding {
 	cannot := func(f Finding) *Finding { return &f }
 	switch floor := r.Report.DetectionFloor.Ms; {
-	case r.end()-s.end < lastsLeast:
-		return cannot(cannotTell("traffic flowed on for %s after %q; the bug needs %s", r.end()-s.end, s.name, lastsLeast))
-	case floor == nil || *floor > millis(lastsLeast):
-		return cannot(cannotTell("an outage of %s would not have been seen", lastsLeast))
+	case r.end()-s.end < minLasting:
+		return cannot(cannotTell("the lanes ran for %s after step %q; the bug needs %s", r.end()-s.end, s.name, minLasting))
+	case floor == nil || *floor > millis(minLasting):
+		return cannot(cannotTell("the run could not have detected an outage of %s", minLasting))
 	}
 	return nil
 }
 
-// never tells an outage that lasts to the end of the run, with its cause.
-func never(o reports.OutageReport) string {
-	return fmt.Sprintf("%s lost connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, classesOf(o))
+// describeLasting describes an outage that lasts to the end of the run, with the classes of its attempts.
+func describeLasting(o reports.OutageReport) string {
+	return fmt.Sprintf("%s dropped connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, classesOf(o))
 }
 
 func classesOf(o reports.OutageReport) string {

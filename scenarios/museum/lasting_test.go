@@ -10,40 +10,40 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// told is a made-up run of an entry's scenario, of 120 s, with steps that have a name, a node, a begin and an end each.
-func told(e Entry, losses ...loss) *story {
-	s := &story{scenario: e.Scenario, losses: losses, params: map[string]string{}, end: ms(120_000)}
+// newRun returns a run of 120 s of an entry's scenario, with the entry's parameters.
+func newRun(e Entry, losses ...loss) *fakeRun {
+	s := &fakeRun{scenario: e.Scenario, losses: losses, params: map[string]string{}, end: ms(120_000)}
 	maps.Copy(s.params, e.Set)
 	s.pod(ms(500), "web-1", "node-1", "ready")
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	return s
 }
 
-func (s *story) step(name, node string, begin, end int) *story {
+func (s *fakeRun) step(name, node string, begin, end int) *fakeRun {
 	s.event(ms(begin), record.KindStep, node, name, "state", "begin")
 	s.event(ms(end), record.KindStep, node, name, "state", "end")
 	return s
 }
 
-// flowing gives a story a flow of datagrams.
-func flowing(s *story, pod func(at time.Duration) string) *story {
+// withFlow adds a UDP flow; pod returns who answers it at a time.
+func withFlow(s *fakeRun, pod func(at time.Duration) string) *fakeRun {
 	s.flow = pod
 	return s
 }
 
-// verdict is what an entry should say of a made-up run.
-type verdict struct {
-	story *story
-	want  Answer
-	say   string
+// testCase is a simulated run with the expected answer and a part of its reasons.
+type testCase struct {
+	run    *fakeRun
+	want   Answer
+	reason string
 }
 
-func judged(t *testing.T, e Entry, cases map[string]verdict) {
+func checkAnswers(t *testing.T, e Entry, cases map[string]testCase) {
 	t.Helper()
 	for name, c := range cases {
-		f := e.Judge(c.story.record(t))
-		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.say) {
-			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.say)
+		f := e.Judge(c.run.record(t))
+		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.reason) {
+			t.Errorf("%s: %s: %s; want %s with %q", name, f.Answer, text, c.want, c.reason)
 		}
 	}
 }
@@ -53,70 +53,70 @@ func lost(node string, from, to int, class record.Class) loss {
 }
 
 func TestK8s92019(t *testing.T) {
-	run := func(losses ...loss) *story {
-		s := told(k8s92019(), losses...).step("restart the proxy of node-1", "node-1", 20_000, 30_000)
+	run := func(losses ...loss) *fakeRun {
+		s := newRun(k8s92019(), losses...).step("restart the proxy of node-1", "node-1", 20_000, 30_000)
 		s.pod(ms(20_100), "web-1", "node-1", "unready")
 		s.pod(ms(26_000), "web-1", "node-1", "ready")
 		return s
 	}
 	short := lost("node-2", 20_200, 26_500, record.Rejected)
-	judged(t, k8s92019(), map[string]verdict{
-		"the bug":                     {run(lost("node-1", 20_200, 120_000, record.Rejected), short), Seen, "node-1 lost connections from 20.2 s on"},
+	checkAnswers(t, k8s92019(), map[string]testCase{
+		"the bug":                     {run(lost("node-1", 20_200, 120_000, record.Rejected), short), Seen, "node-1 dropped connections from 20.2 s on"},
 		"served again":                {run(lost("node-1", 20_200, 30_500, record.Rejected), short), NotSeen, "node-1 served again"},
 		"nothing lost":                {run(), NotSeen, ""},
 		"served again after a minute": {run(lost("node-1", 20_200, 90_000, record.Rejected), short), NotSeen, ""},
-		"lost, not refused":           {run(lost("node-1", 20_200, 120_000, record.ConnectTimeout), short), NotSeen, ""},
+		"timeouts only":               {run(lost("node-1", 20_200, 120_000, record.ConnectTimeout), short), NotSeen, ""},
 		"lost before":                 {run(lost("node-1", 15_000, 120_000, record.Rejected)), NotSeen, ""},
 		"lost much later":             {run(lost("node-1", 50_000, 120_000, record.Rejected)), NotSeen, ""},
 		"lost on all nodes":           {run(lost("node-1", 20_200, 120_000, record.Rejected), lost("node-2", 20_200, 120_000, record.Rejected)), CannotTell, "node-2, whose proxy was not restarted"},
-		"the pod stayed ready":        {gone(run(), "unready"), CannotTell, "no pod became unready"},
-		"the pod stayed unready":      {gone(run(), "ready"), CannotTell, "no pod became unready and"},
-		"nobody restarted a proxy":    {without(run(), record.KindStep), CannotTell, "no proxy was restarted"},
-		"not watched for long":        {ended(run(lost("node-1", 20_200, 80_000, record.Rejected)), 80_000), CannotTell, "traffic flowed on for 50s"},
+		"the pod stayed ready":        {withoutState(run(), "unready"), CannotTell, "no pod became unready"},
+		"the pod stayed unready":      {withoutState(run(), "ready"), CannotTell, "no pod became unready, and"},
+		"no proxy restarted":          {without(run(), record.KindStep), CannotTell, "no proxy was restarted"},
+		"a short watch":               {ended(run(lost("node-1", 20_200, 80_000, record.Rejected)), 80_000), CannotTell, "ran for 50s"},
 		"the pod deleted":             {with(run(), "change", "on"), CannotTell, "needs change=ready"},
-		"the detector not proved":     {unproved(run()), CannotTell, "invalid"},
+		"no proof":                    {unproved(run()), CannotTell, "invalid"},
 	})
 }
 
 func TestK8s139628(t *testing.T) {
-	// The flow is lost from 25 s on, and from a time on it is refused, until another.
-	run := func(refused, again int, tcp ...loss) *story {
+	// The flow is dropped from 25 s on, refused from one time on, and answered again from another (in ms).
+	run := func(refused, again int, tcp ...loss) *fakeRun {
 		if tcp == nil {
 			tcp = []loss{lost("node-1", 25_000, 61_000, record.Rejected), lost("node-2", 25_000, 61_000, record.Rejected)}
 		}
-		s := told(k8s139628(), tcp...).step("scale to 0", "", 20_000, 26_000).step("scale to 2", "", 60_000, 62_000)
+		s := newRun(k8s139628(), tcp...).step("scale to 0", "", 20_000, 26_000).step("scale to 2", "", 60_000, 62_000)
 		s.flowClass = func(at time.Duration) record.Class {
 			if at >= ms(refused) {
 				return record.Rejected
 			}
 			return record.ReplyTimeout
 		}
-		return flowing(s, func(at time.Duration) string {
+		return withFlow(s, func(at time.Duration) string {
 			if at > ms(25_000) && at < ms(again) {
 				return ""
 			}
 			return "web-1"
 		})
 	}
-	judged(t, k8s139628(), map[string]verdict{
-		"the bug":               {run(999_000, 62_000), Seen, "was lost and not refused"},
-		"the bug, and for ever": {run(999_000, 120_000), Seen, ""},
-		"refused soon":          {run(27_000, 62_000), NotSeen, "lost datagrams were refused"},
-		"a few are refused":     {run(59_500, 62_000), Seen, "rejected 125"},
-		"refused at once":       {run(25_000, 62_000), NotSeen, ""},
-		"answered meanwhile":    {run(999_000, 40_000), CannotTell, "was answered while"},
-		"TCP is not refused":    {run(999_000, 62_000, lost("node-1", 25_000, 61_000, record.ConnectTimeout)), CannotTell, "does not refuse"},
-		"TCP is not lost":       {run(999_000, 62_000, lost("node-1", 25_000, 25_100, record.Rejected)), CannotTell, "does not refuse"},
-		"nobody scaled":         {without(run(999_000, 62_000), record.KindStep), CannotTell, "not scaled"},
-		"never answered":        {flowing(run(999_000, 62_000), nil), CannotTell, "no flow of datagrams was answered"},
-		"a scenario of its own": {as(run(999_000, 62_000), "flap"), CannotTell, "needs scale"},
-		"without the UDP lane":  {with(run(999_000, 62_000), "lanes", "tcp-new"), CannotTell, "needs lanes="},
-		"without for a moment":  {without60(run(999_000, 62_000)), CannotTell, "too short"},
+	checkAnswers(t, k8s139628(), map[string]testCase{
+		"the bug":              {run(999_000, 62_000), Seen, "was dropped without a rejection"},
+		"the bug, to the end":  {run(999_000, 120_000), Seen, ""},
+		"refused soon":         {run(27_000, 62_000), NotSeen, "dropped datagrams were refused"},
+		"a few are refused":    {run(59_500, 62_000), Seen, "rejected 125"},
+		"refused at once":      {run(25_000, 62_000), NotSeen, ""},
+		"answered meanwhile":   {run(999_000, 40_000), CannotTell, "was answered while"},
+		"TCP is not refused":   {run(999_000, 62_000, lost("node-1", 25_000, 61_000, record.ConnectTimeout)), CannotTell, "does not refuse"},
+		"TCP is not lost":      {run(999_000, 62_000, lost("node-1", 25_000, 25_100, record.Rejected)), CannotTell, "does not refuse"},
+		"not scaled":           {without(run(999_000, 62_000), record.KindStep), CannotTell, "not scaled"},
+		"never answered":       {withFlow(run(999_000, 62_000), nil), CannotTell, "no UDP flow was answered"},
+		"another scenario":     {as(run(999_000, 62_000), "flap"), CannotTell, "needs scale"},
+		"without the UDP lane": {with(run(999_000, 62_000), "lanes", "tcp-new"), CannotTell, "needs lanes="},
+		"scaled up early":      {scaledUpEarly(run(999_000, 62_000)), CannotTell, "too short"},
 	})
 }
 
-// without60 is the story in which the Service had pods again soon.
-func without60(s *story) *story {
+// scaledUpEarly moves the step that scales up, so that the Service has no pods for a short time only.
+func scaledUpEarly(s *fakeRun) *fakeRun {
 	for i, e := range s.events {
 		if e.Object == "scale to 2" {
 			s.events[i].At -= 25 * time.Second
@@ -126,8 +126,8 @@ func without60(s *story) *story {
 }
 
 func TestK8s122740(t *testing.T) {
-	run := func(pod func(at time.Duration) string) *story {
-		s := flowing(told(k8s122740()), pod)
+	run := func(pod func(at time.Duration) string) *fakeRun {
+		s := withFlow(newRun(k8s122740()), pod)
 		return s.step("restart the proxy of node-1", "node-1", 20_000, 23_000).step("restart the proxy of node-2", "node-2", 28_000, 31_000)
 	}
 	moves := func(at int) func(time.Duration) string {
@@ -138,53 +138,53 @@ func TestK8s122740(t *testing.T) {
 			return "web-2"
 		}
 	}
-	stays := func(time.Duration) string { return "web-1" }
-	dying := run(moves(24_000))
-	dying.pod(ms(22_000), "web-1", "node-1", "terminating")
+	samePod := func(time.Duration) string { return "web-1" }
+	terminating := run(moves(24_000))
+	terminating.pod(ms(22_000), "web-1", "node-1", "terminating")
 	silent := run(func(at time.Duration) string {
 		if at < ms(15_000) {
 			return "web-1"
 		}
 		return ""
 	})
-	judged(t, k8s122740(), map[string]verdict{
-		"the bug":                       {run(moves(22_500)), Seen, "from web-1 to web-2 at 22.5 s"},
-		"at the second restart":         {run(moves(33_000)), Seen, `while "restart the proxy of node-2"`},
-		"stays":                         {run(stays), NotSeen, "stayed with its pod while 2 proxies"},
-		"moved before":                  {run(moves(15_000)), NotSeen, ""},
-		"moved long after":              {run(moves(60_000)), NotSeen, ""},
-		"its pod went":                  {dying, NotSeen, ""},
-		"lost since before the restart": {silent, CannotTell, "after the proxies were restarted"},
-		"never answered":                {run(nil), CannotTell, "before a proxy was restarted"},
-		"nobody restarted a proxy":      {without(run(stays), record.KindStep), CannotTell, "no proxy was restarted"},
-		"few pods":                      {with(run(stays), "replicas", "2"), CannotTell, "needs replicas=30"},
+	checkAnswers(t, k8s122740(), map[string]testCase{
+		"the bug":                     {run(moves(22_500)), Seen, "from web-1 to web-2 at 22.5 s"},
+		"at the second restart":       {run(moves(33_000)), Seen, `during step "restart the proxy of node-2"`},
+		"same pod":                    {run(samePod), NotSeen, "kept its pod while 2 proxies"},
+		"moved before":                {run(moves(15_000)), NotSeen, ""},
+		"moved long after":            {run(moves(60_000)), NotSeen, ""},
+		"its pod terminates":          {terminating, NotSeen, ""},
+		"no answer after the restart": {silent, CannotTell, "after the proxies were restarted"},
+		"never answered":              {run(nil), CannotTell, "before a proxy was restarted"},
+		"no proxy restarted":          {without(run(samePod), record.KindStep), CannotTell, "no proxy was restarted"},
+		"few pods":                    {with(run(samePod), "replicas", "2"), CannotTell, "needs replicas=30"},
 	})
 }
 
-func TestTheSwitchOfModes(t *testing.T) {
-	run := func(losses ...loss) *story {
-		s := told(modeSwitch(), losses...).step("scale to 0", "", 20_000, 24_000)
+func TestModeSwitch(t *testing.T) {
+	run := func(losses ...loss) *fakeRun {
+		s := newRun(modeSwitch(), losses...).step("scale to 0", "", 20_000, 24_000)
 		s.step("put b in the place of a on node-1", "node-1", 24_000, 28_000).step("put b in the place of a on node-2", "node-2", 33_000, 37_000)
 		return s.step("scale to 3", "", 42_000, 44_000)
 	}
-	while := func(node string) loss { return lost(node, 22_000, 43_000, record.Rejected) }
-	unchanged := func() *story {
+	duringScale := func(node string) loss { return lost(node, 22_000, 43_000, record.Rejected) }
+	unchanged := func() *fakeRun {
 		s := run(lost("node-1", 22_000, 120_000, record.Rejected))
 		s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return strings.HasPrefix(e.Object, "put ") })
 		return s
 	}
-	judged(t, modeSwitch(), map[string]verdict{
-		"the bug":                      {run(lost("node-1", 22_000, 120_000, record.Rejected), while("node-2")), Seen, "node-1 lost connections from 22.0 s on"},
-		"refused while there was none": {run(while("node-1"), while("node-2")), NotSeen, "2 proxies changed"},
-		"nothing lost":                 {run(), NotSeen, ""},
-		"served again after a minute":  {run(lost("node-1", 22_000, 105_000, record.Rejected)), NotSeen, ""},
-		"lost, not refused":            {run(lost("node-1", 22_000, 120_000, record.ConnectTimeout)), NotSeen, ""},
-		"lost before":                  {run(lost("node-1", 15_000, 120_000, record.Rejected)), NotSeen, ""},
-		"lost much later":              {run(lost("node-1", 70_000, 120_000, record.Rejected)), NotSeen, ""},
-		"no proxy was changed":         {unchanged(), CannotTell, "no proxy was changed"},
-		"changed with pods":            {unchanged().step("put b in the place of a on node-1", "node-1", 12_000, 16_000), CannotTell, "there were pods"},
-		"never scaled":                 {without(run(), record.KindStep), CannotTell, "no proxy was changed"},
-		"with pods":                    {with(run(), "empty", "off"), CannotTell, "needs empty=on"},
-		"not watched for long":         {ended(run(lost("node-1", 22_000, 90_000, record.Rejected)), 90_000), CannotTell, "traffic flowed on for 46s"},
+	checkAnswers(t, modeSwitch(), map[string]testCase{
+		"the bug":                     {run(lost("node-1", 22_000, 120_000, record.Rejected), duringScale("node-2")), Seen, "node-1 dropped connections from 22.0 s on"},
+		"rejected without pods only":  {run(duringScale("node-1"), duringScale("node-2")), NotSeen, "2 proxies were changed"},
+		"nothing lost":                {run(), NotSeen, ""},
+		"served again after a minute": {run(lost("node-1", 22_000, 105_000, record.Rejected)), NotSeen, ""},
+		"timeouts only":               {run(lost("node-1", 22_000, 120_000, record.ConnectTimeout)), NotSeen, ""},
+		"lost before":                 {run(lost("node-1", 15_000, 120_000, record.Rejected)), NotSeen, ""},
+		"lost much later":             {run(lost("node-1", 70_000, 120_000, record.Rejected)), NotSeen, ""},
+		"no proxy was changed":        {unchanged(), CannotTell, "no proxy was changed"},
+		"changed with pods":           {unchanged().step("put b in the place of a on node-1", "node-1", 12_000, 16_000), CannotTell, "there were pods"},
+		"never scaled":                {without(run(), record.KindStep), CannotTell, "no proxy was changed"},
+		"another parameter":           {with(run(), "empty", "off"), CannotTell, "needs empty=on"},
+		"a short watch":               {ended(run(lost("node-1", 22_000, 90_000, record.Rejected)), 90_000), CannotTell, "ran for 46s"},
 	})
 }

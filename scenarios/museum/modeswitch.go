@@ -2,24 +2,23 @@ package museum
 
 import "fmt"
 
-// modeSwitch has no issue: it was read in kube-proxy's source, whose platformCleanup takes ipvs and iptables for one family, and
-// removes nothing of the other at the change from one to the other. The rule with which the iptables mode refuses a Service that has
-// no endpoint stands in a chain of its own (KUBE-EXTERNAL-SERVICES), which the ipvs mode neither uses nor looks at.
+// modeSwitch has no issue. kube-proxy's platformCleanup treats ipvs and iptables as one family and removes nothing when the mode changes
+// between them. The iptables rule that rejects a Service without endpoints is in KUBE-EXTERNAL-SERVICES, which mode ipvs does not use.
 func modeSwitch() Entry {
 	return Entry{
 		ID:       "ipvs-mode-switch",
-		Title:    "a Service without endpoints while its proxies change from iptables to ipvs is refused for ever, with endpoints too",
+		Title:    "a Service without endpoints during the change from iptables to ipvs is rejected from then on, also with endpoints",
 		Affected: "kube-proxy at the change from iptables to ipvs without --cleanup; seen up to v1.37.1",
-		Fixed:    "not; the old proxy's --cleanup helps",
+		Fixed:    "not fixed; run the old proxy with --cleanup before the change",
 		Scenario: "upgrade",
 		Set: map[string]string{"empty": "on", "back": "off", "roll": "off", "trafficPolicy": "Cluster", "settle": "75s",
 			"lanes": "tcp-new"},
-		Signature: refusedForEver,
+		Signature: rejectedForever,
 	}
 }
 
-// refusedForEver looks for nodes that refuse from when there was no pod to the end of the run, long after there are pods again.
-func refusedForEver(r *Record) Finding {
+// rejectedForever searches for nodes that reject connections from when there was no pod to the end of the run, although pods exist again.
+func rejectedForever(r *Record) Finding {
 	changes, scales := r.steps("put "), r.steps("scale to ")
 	if len(changes) == 0 || len(scales) < 2 || scales[0].name != "scale to 0" {
 		return cannotTell("no proxy was changed while the Deployment was scaled to zero and back")
@@ -28,17 +27,17 @@ func refusedForEver(r *Record) Finding {
 	if changes[0].begin < gone.end || changes[len(changes)-1].end > back.begin {
 		return cannotTell("there were pods while the proxies were changed")
 	}
-	if f := r.watchedAfter(back); f != nil {
+	if f := r.checkObserved(back); f != nil {
 		return *f
 	}
 	var seen []string
-	for _, o := range r.lasting(gone) {
-		if 10*refusals(o) >= 9*o.Failed() { // the first may have met a pod that was just going
-			seen = append(seen, never(o))
+	for _, o := range r.lastingOutages(gone) {
+		if 10*refusals(o) >= 9*o.Failed() { // the first attempts may have reached a terminating pod
+			seen = append(seen, describeLasting(o))
 		}
 	}
 	if len(seen) > 0 {
 		return Finding{Seen, seen}
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("no node refused for %s after there were pods again, with %d proxies changed meanwhile", lastsLeast, len(changes))}}
+	return Finding{NotSeen, []string{fmt.Sprintf("no node rejected connections for %s after pods existed again; %d proxies were changed", minLasting, len(changes))}}
 }

@@ -1,6 +1,5 @@
-// Package museum is the catalogue of historical bugs that lost traffic: for each the scenario that brings it out and its
-// signature, a pure function of a run's record. It runs nothing, and it does not judge a subject: a run may fail for other
-// reasons than the bug that was looked for.
+// Package museum is the catalogue of historical proxy bugs that dropped connections. Each entry has the scenario that triggers the bug
+// and its signature, a pure function of a run's record. A run can fail for other reasons, so a finding is not the subject's verdict.
 package museum
 
 import (
@@ -16,27 +15,26 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// Entry is one bug. Adding one is a value in All and one signature.
+// Entry is one bug. A new entry needs a value in All and a signature.
 type Entry struct {
-	ID       string // k8s-85643: where it was reported, and its number there; a name when nobody has reported it
-	Title    string // one line: what loses traffic when
+	ID       string // issue tracker and number, such as k8s-85643; a name when there is no issue
+	Title    string // one line: what drops connections and when
 	Affected string // versions that have the bug
 	Fixed    string // the version, and the change if it is known
 	Scenario string
 	Set      map[string]string // parameters of the scenario that the bug needs; the others keep their defaults
-	// Timelines says that the signature sees for itself whether all that the bug needs was done, so that it can judge what a
-	// timeline did as well.
+	// Timelines reports whether the signature itself checks all steps that the bug needs. It can then judge the record of a timeline.
 	Timelines bool
-	// Signature looks for the bug in the record of a run of the scenario that can be trusted.
+	// Signature searches a valid run of the scenario for the bug.
 	Signature func(r *Record) Finding
 }
 
-// All lists the entries by their ids.
+// All returns the entries, sorted by id.
 func All() []Entry {
 	return []Entry{modeSwitch(), k8s122740(), k8s139628(), k8s71071(), k8s71515(), k8s85643(), k8s92019()}
 }
 
-// Find returns the entry of that id; the error lists the known ones.
+// Find returns the entry with this id. The error lists the known ids.
 func Find(id string) (Entry, error) {
 	var ids []string
 	for _, e := range All() {
@@ -48,22 +46,22 @@ func Find(id string) (Entry, error) {
 	return Entry{}, fmt.Errorf("unknown bug %q; the museum has %s", id, strings.Join(ids, ", "))
 }
 
-// Record is what a signature is judged from.
+// Record is a run's record as signatures use it.
 type Record struct {
 	Report *reports.Report
-	Events []record.Event  // with their attributes, in order of time
-	Open   map[string]bool // pods to which connections were open, and answered, before the scenario began
+	Events []record.Event  // sorted by time
+	Open   map[string]bool // pods with an open connection that got a reply before the scenario
 	Moves  []Move          // of the flow of a udp-sticky lane
-	Flow   Answered        // that flow
+	Flow   Answered        // of the same flow
 }
 
-// Move is an answer from another pod than the one before it.
+// Move is a change of the pod that answers a flow.
 type Move struct {
 	At       time.Duration // when the datagram was sent
 	From, To string        // pods
 }
 
-// Answered says when the first and the last datagrams were sent that were answered; both are 0 when none was.
+// Answered holds when the first and the last answered datagrams were sent. Both are 0 when none was answered.
 type Answered struct{ First, Last time.Duration }
 
 // Open reads the record of a run.
@@ -83,7 +81,7 @@ func Open(h *record.History) (*Record, error) {
 	return r, r.readAttempts(h)
 }
 
-// readAttempts finds the pods to which connections were open, and those that answered a flow of datagrams.
+// readAttempts sets Open, Moves and Flow.
 func (r *Record) readAttempts(h *record.History) error {
 	r.Open = map[string]bool{}
 	long, sticky, scenario := map[uint16]bool{}, map[uint16]bool{}, r.Report.Run.Duration
@@ -127,19 +125,19 @@ func (r *Record) readAttempts(h *record.History) error {
 	return nil
 }
 
-// Answer says whether a bug was seen.
+// Answer is the result of a search for a bug.
 type Answer string
 
 const (
 	// Seen means that the run shows the bug's signature.
 	Seen Answer = "seen"
-	// NotSeen means that the run had the occasion, would have seen the bug, and did not.
+	// NotSeen means that the run triggered the bug's conditions and could have detected it, but does not show its signature.
 	NotSeen Answer = "not seen"
-	// CannotTell means that the run says nothing of the bug.
+	// CannotTell means that the run is invalid, did not trigger the bug's conditions, or could not have detected it.
 	CannotTell Answer = "cannot tell"
 )
 
-// ExitCode is that of a command that looked for bugs: 1 when any was seen, else 3 when any run cannot tell, else 0.
+// ExitCode returns the exit code of a search for bugs: 1 when any was seen, else 3 when any run cannot tell, else 0.
 func ExitCode(answers ...Answer) int {
 	switch {
 	case slices.Contains(answers, Seen):
@@ -150,7 +148,7 @@ func ExitCode(answers ...Answer) int {
 	return 0
 }
 
-// Finding is an answer and the sentences that say why.
+// Finding is an answer with its reasons.
 type Finding struct {
 	Answer  Answer
 	Reasons []string
@@ -160,14 +158,13 @@ func cannotTell(format string, args ...any) Finding {
 	return Finding{CannotTell, []string{fmt.Sprintf(format, args...)}}
 }
 
-// Judge looks for the bug in a record. A run that cannot be trusted, or that is not the entry's scenario with the
-// entry's parameters, cannot tell.
+// Judge searches a record for the bug. The answer is CannotTell for an invalid or skipped run, another scenario or other parameters.
 func (e Entry) Judge(r *Record) Finding {
 	if v := r.Report.Verdict; v != reports.Pass && v != reports.Fail {
 		return Finding{CannotTell, append([]string{"the run is " + string(v)}, r.Report.Reasons...)}
 	}
 	if s := r.Report.Run.Scenario; s != e.Scenario && (s != scenarios.ReplayName || !e.Timelines) {
-		return cannotTell("the run is of the scenario %s; %s needs %s", r.Report.Run.Scenario, e.ID, e.Scenario)
+		return cannotTell("the run's scenario is %s; %s needs %s", r.Report.Run.Scenario, e.ID, e.Scenario)
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Set)) {
 		if got := r.Report.Run.Parameters[key]; got != e.Set[key] {
@@ -177,7 +174,7 @@ func (e Entry) Judge(r *Record) Finding {
 	return e.Signature(r)
 }
 
-// outagesOn are those of the measured lanes on the path over a node.
+// outagesOn returns the outages of the measured lanes on paths over a node.
 func (r *Record) outagesOn(node string) (found []reports.OutageReport) {
 	for _, l := range r.Report.Lanes {
 		for _, o := range l.Outages {
@@ -189,8 +186,8 @@ func (r *Record) outagesOn(node string) (found []reports.OutageReport) {
 	return found
 }
 
-// bare is the name of a Service without its namespace.
-func bare(service string) string { return service[strings.LastIndex(service, "/")+1:] }
+// withoutNamespace returns the name of a Service without its namespace.
+func withoutNamespace(service string) string { return service[strings.LastIndex(service, "/")+1:] }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 

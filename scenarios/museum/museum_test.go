@@ -18,7 +18,6 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// An entry must say everything that a visitor asks.
 func TestEntries(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range All() {

@@ -13,23 +13,23 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// story is a made-up run whose truth is known: the Service web behind a passthrough balancer, probed 50 times a second.
-type story struct {
+// fakeRun is a simulated run of the Service web behind the load balancer passthrough, with 50 attempts per second.
+type fakeRun struct {
 	scenario string
 	params   map[string]string
 	events   []record.Event
 	losses   []loss
 	noProof  bool
 	end      time.Duration // 90 s when 0
-	onePod   bool          // all of these connections go to the pod web-1
-	long     time.Duration // until when connections are open and asked on a lane of their own; 0 for none
-	// flow is the pod that answers a flow of datagrams at a time, empty for none; nil without such a flow.
+	onePod   bool          // all open connections go to the pod web-1
+	long     time.Duration // end of lane tcp-long; 0 without that lane
+	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
-	// flowClass is how a datagram fails that nobody answers: as one that is lost when nil.
+	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
 	flowClass func(at time.Duration) record.Class
 }
 
-// loss is a time in which every attempt over a node fails.
+// loss is a period in which all attempts over a node fail.
 type loss struct {
 	node     string
 	from, to time.Duration
@@ -38,7 +38,7 @@ type loss struct {
 
 const (
 	scenarioAt = 10 * time.Second
-	probeGap   = 20 * time.Millisecond
+	interval   = 20 * time.Millisecond
 )
 
 var (
@@ -46,7 +46,7 @@ var (
 	canaryAddress = netip.MustParseAddrPort("203.0.113.11:80")
 )
 
-func (s *story) event(at time.Duration, kind record.Kind, node, object string, attrs ...string) {
+func (s *fakeRun) event(at time.Duration, kind record.Kind, node, object string, attrs ...string) {
 	words := map[string]string{}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		words[attrs[i]] = attrs[i+1]
@@ -58,29 +58,29 @@ func (s *story) event(at time.Duration, kind record.Kind, node, object string, a
 	s.events = append(s.events, record.Event{At: at, Node: node, Object: object, Text: object, Body: body})
 }
 
-// pod tells a change in a pod's life, and in the endpoint that follows from it.
-func (s *story) pod(at time.Duration, pod, node, state string) {
+// pod adds the events of a pod's new state and of its endpoint.
+func (s *fakeRun) pod(at time.Duration, pod, node, state string) {
 	s.event(at, record.KindPod, node, pod, "pod", pod, "node", node, "state", state)
 	if endpoint := map[string]string{"ready": "ready", "terminating": "serving-terminating", "removed": "removed"}[state]; endpoint != "" {
 		s.event(at+10*time.Millisecond, record.KindEndpoint, node, pod, "service", "web", "pod", pod, "state", endpoint)
 	}
 }
 
-// balance changes the nodes that the balancer sends a Service's flows to.
-func (s *story) balance(at time.Duration, service string, address netip.AddrPort, nodes ...string) {
+// balance sets a Service's membership.
+func (s *fakeRun) balance(at time.Duration, service string, address netip.AddrPort, nodes ...string) {
 	s.event(at, record.KindMembership, "", "default/"+service, "service", "default/"+service, "address", address.Addr().String(),
 		"port", strconv.Itoa(int(address.Port())), "protocol", "tcp", "nodes", strings.Join(nodes, ","), "all", strings.Join(nodes, ","),
 		"policy", "sticky", "seed", "1", "fromNs", strconv.FormatInt(int64(at), 10))
 }
 
-func (s *story) lane(id int, name, service string, address netip.AddrPort, control bool) {
+func (s *fakeRun) lane(id int, name, service string, address netip.AddrPort, control bool) {
 	s.event(time.Second, record.KindLane, "", name, "id", strconv.Itoa(id), "name", name, "service", service, "client", "client",
 		"target", address.String(), "protocol", "tcp-new", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000",
 		"local", "true", "control", strconv.FormatBool(control))
 }
 
-// record makes the history, with the frame that every trusted run has, and opens it.
-func (s *story) record(t *testing.T) *Record {
+// record writes the history, with the phases, steps, lanes and proof of a valid run, and opens it.
+func (s *fakeRun) record(t *testing.T) *Record {
 	t.Helper()
 	s.end = cmp.Or(s.end, 90*time.Second)
 	for name, at := range map[string]time.Duration{"setup": 0, "baseline": time.Second, "scenario": scenarioAt, "end": s.end} {
@@ -109,7 +109,7 @@ func (s *story) record(t *testing.T) *Record {
 	return s.write(t)
 }
 
-func (s *story) write(t *testing.T) *Record {
+func (s *fakeRun) write(t *testing.T) *Record {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "history")
 	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual"})
@@ -120,7 +120,7 @@ func (s *story) write(t *testing.T) *Record {
 		w.Event(e)
 	}
 	for seq := 0; ; seq++ {
-		at := time.Second + 5*time.Millisecond + time.Duration(seq)*probeGap
+		at := time.Second + 5*time.Millisecond + time.Duration(seq)*interval
 		if at >= s.end {
 			break
 		}
@@ -161,7 +161,7 @@ func (s *story) write(t *testing.T) *Record {
 	return r
 }
 
-func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.AddrPort) record.Attempt {
+func (s *fakeRun) attempt(lane uint16, seq uint64, at time.Duration, target netip.AddrPort) record.Attempt {
 	source := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(seq >> 8), byte(seq)}), 2000)
 	a := record.Attempt{Lane: lane, Seq: seq, Intended: at, Start: at, Source: source, Class: record.OK,
 		Connect: 300 * time.Microsecond, Total: time.Millisecond, Backend: "web-1"}
@@ -174,8 +174,8 @@ func (s *story) attempt(lane uint16, seq uint64, at time.Duration, target netip.
 	return a
 }
 
-// node is the one that the balancer chose.
-func (s *story) node(source, target netip.AddrPort, at time.Duration) string {
+// node returns the node that the load balancer chose.
+func (s *fakeRun) node(source, target netip.AddrPort, at time.Duration) string {
 	var nodes []string
 	for _, e := range s.events {
 		if b, is := e.Body.(record.Membership); is && e.At <= at && b.Address == target.Addr() {
