@@ -36,7 +36,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --set replicas", 2, "key=value"},
 		{"run rollout --rate fast", 2, "rate"},
 		{"replay", 2, "accepts 1 arg"},
-		{"replay main.go", 2, "main.go:1: this is no timeline"},
+		{"replay main.go", 2, "main.go:1: the file is not a timeline"},
 		{"replay none.timeline", 2, "reading the timeline"},
 		{"replay ../../docs/examples/k8s-71515.timeline --set replicas=none --controlplane replay", 2, "whole number"},
 		{"minimize " + filepath.Join(t.TempDir(), "none"), 2, "none"},

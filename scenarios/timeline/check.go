@@ -17,14 +17,14 @@ import (
 // Measured is the workload that every run has: the Deployment behind the measured Service.
 const Measured = "web"
 
-// canary is the other Service that every run has.
+// canary is the Service with the injected outages.
 const canary = "canary"
 
-// Subject is the word for the subject under test, as the subject that a proxy changes to.
+// Subject is the value of `to` that stands for the subject of the run.
 const Subject = "subject"
 
-// Check reports whether each step is possible at its time: its object exists by then, a proxy that is started had ended,
-// time does not go backwards. It returns the line of the first impossible step, 0 for a step that does not come from a text.
+// Check returns an error for the first step that is impossible at its time: its object does not exist, its proxy has another state, or
+// its time is before that of the previous step. The line is that of the step in the file, 0 for a step that was not read from a file.
 func (t *Timeline) Check() (line int, err error) {
 	c := newChecker(t)
 	for _, s := range slices.Concat(t.Given, t.Lanes, t.Steps) {
@@ -33,12 +33,12 @@ func (t *Timeline) Check() (line int, err error) {
 		}
 	}
 	if n := len(t.Steps); n == 0 || t.Steps[n-1].Verb != End {
-		return 0, fmt.Errorf("the last step must be an end")
+		return 0, fmt.Errorf("the last step must be `end`")
 	}
 	return 0, nil
 }
 
-// short is the step without its time, cut to what fits a line.
+// short returns the step without its time, and without arguments if it is long.
 func (s Step) short() string {
 	const most = 60
 	if text := s.Action(); len(text) <= most {
@@ -47,7 +47,7 @@ func (s Step) short() string {
 	return strings.TrimSpace(s.Verb + " " + s.Object)
 }
 
-// Other is the one other subject that proxies change to, empty for none.
+// Other returns the other subject that `proxy change` names, empty for none.
 func (t *Timeline) Other() string {
 	for _, s := range t.Steps {
 		if to := s.Get("to"); to != "" && to != Subject {
@@ -64,20 +64,20 @@ const (
 	frozen = "is frozen"
 )
 
-// checker is the state of the cluster at the time of a step, as far as it follows from the steps before.
+// checker is the state of the cluster at the time of a step, derived from the previous steps.
 type checker struct {
 	nodes     []string
 	last      Step
-	proxies   map[string]string // the state of each node's proxy
+	proxies   map[string]string // state of each node's proxy
 	off       map[string]bool   // nodes without power; their proxies have ended
-	flushed   map[string]bool   // nodes whose proxy tables were emptied
-	away      map[string]bool   // nodes whose proxies are kept from the API server
+	flushed   map[string]bool   // nodes with flushed tables
+	away      map[string]bool   // nodes whose proxies are cut off from the API server
 	lanes     map[string]bool
 	workloads map[string]bool
 	services  map[string]bool
 	pods      map[string]bool
-	open      map[string]bool // workloads to which connections are open
-	other     string          // the one other subject
+	open      map[string]bool // workloads with open connections
+	other     string          // other subject
 }
 
 func newChecker(t *Timeline) *checker {
@@ -88,13 +88,13 @@ func newChecker(t *Timeline) *checker {
 		c.nodes = append(c.nodes, node)
 		c.proxies[node] = runs
 	}
-	named := record.ProtocolNew
+	lanes := record.ProtocolNew
 	for _, s := range t.Set {
 		if s.Key == "lanes" {
-			named = s.Value
+			lanes = s.Value
 		}
 	}
-	for lane := range strings.SplitSeq(named, ",") {
+	for lane := range strings.SplitSeq(lanes, ",") {
 		c.lanes[lane] = true
 	}
 	return c
@@ -105,7 +105,7 @@ func (c *checker) check(s Step) error {
 		return fmt.Errorf("+%s comes after +%s", s.At, c.last.At)
 	}
 	if c.last.Verb == End {
-		return fmt.Errorf("it comes after the end")
+		return fmt.Errorf("it is after `end`")
 	}
 	c.last = s
 	v := verbs[s.Verb]
@@ -114,60 +114,63 @@ func (c *checker) check(s Step) error {
 			return err
 		}
 	}
-	if v.follow != nil {
-		return v.follow(c, s)
+	if v.transition != nil {
+		return v.transition(c, s)
 	}
 	return nil
 }
 
-// object is the kind of object that a verb has.
+// object describes the object of a verb.
 type object struct {
 	absent bool // the verb has no object
-	node   bool // it can be a node
+	node   bool // the object can be a node
 	check  func(c *checker, s Step) error
 }
 
 // The kinds of objects.
 var (
 	nothing     = object{absent: true}
-	aNode       = object{node: true, check: func(c *checker, s Step) error { return c.node(s.Object) }} // node-1
+	oneNode     = object{node: true, check: func(c *checker, s Step) error { return c.node(s.Object) }} // node-1
 	nodeOrAll   = object{node: true, check: (*checker).nodeOrAll}                                       // node-1, or all
 	allNodes    = object{check: func(_ *checker, s Step) error { return values.Word(All).Check(s.Object) }}
-	aLane       = object{check: func(_ *checker, s Step) error { return values.Word(Protocols()...).Check(s.Object) }}
-	aWorkload   = object{check: func(c *checker, s Step) error { return c.workload(s.Object) }} // web, or one that `workload deploy` made
+	oneLane     = object{check: func(_ *checker, s Step) error { return values.Word(Protocols()...).Check(s.Object) }}
+	oneWorkload = object{check: func(c *checker, s Step) error { return c.workload(s.Object) }} // web, or one of `workload deploy`
 	newWorkload = object{check: func(c *checker, s Step) error { return c.create(c.workloads, s.Object) }}
-	someService = object{check: func(c *checker, s Step) error { // one that `endpoints create` made
-		return has("Service", c.services, s.Object, "`endpoints create` makes one")
+	oneService  = object{check: func(c *checker, s Step) error { // one of `endpoints create`
+		return checkExists("Service", c.services, s.Object, "`endpoints create` creates one")
 	}}
-	newService = object{check: func(c *checker, s Step) error { return c.create(c.services, s.Object) }}
-	aPod       = object{check: (*checker).pod} // WORKLOAD#N, or one that `pod start` made
-	newPod     = object{check: (*checker).createPod}
-	reference  = object{check: func(_ *checker, s Step) error { return checkReference(s.Object) }} // KIND/NAMESPACE/NAME
+	newService   = object{check: func(c *checker, s Step) error { return c.create(c.services, s.Object) }}
+	onePod       = object{check: (*checker).pod} // WORKLOAD#N, or one of `pod start`
+	newPod       = object{check: (*checker).createPod}
+	oneReference = object{check: func(_ *checker, s Step) error { return checkReference(s.Object) }} // KIND/NAMESPACE/NAME
 )
 
-func has(what string, there map[string]bool, name, help string) error {
-	if there[name] {
+func checkExists(what string, existing map[string]bool, name, help string) error {
+	if existing[name] {
 		return nil
 	}
 	all := "none"
-	if len(there) > 0 {
-		all = strings.Join(slices.Sorted(maps.Keys(there)), ", ")
+	if len(existing) > 0 {
+		all = strings.Join(slices.Sorted(maps.Keys(existing)), ", ")
 	}
 	return fmt.Errorf("there is no %s %q at this time; there is %s; %s", what, name, all, help)
 }
 
-// toggle changes whether something exists, which must not have been so before.
-func toggle(there map[string]bool, name string, want bool, does string) error {
-	if there[name] == want {
-		return fmt.Errorf("%s %s already", name, map[bool]string{true: does, false: "does not (any more): nothing " + does}[want])
+// change sets or clears the state of a name. It returns an error if the name has that value already.
+func change(states map[string]bool, name string, value bool, is, isNot string) error {
+	switch {
+	case states[name] != value:
+		states[name] = value
+		return nil
+	case value:
+		return fmt.Errorf("%s %s already at this time", name, is)
 	}
-	there[name] = want
-	return nil
+	return fmt.Errorf("%s %s at this time", name, isNot)
 }
 
 func (c *checker) node(name string) error {
 	if !slices.Contains(c.nodes, name) {
-		return fmt.Errorf("there is no node %q; the nodes are %s to %s (`nodes N` before the steps says how many)", name, c.nodes[0], c.nodes[len(c.nodes)-1])
+		return fmt.Errorf("there is no node %q; the nodes are %s to %s (`nodes N` before the steps sets their number)", name, c.nodes[0], c.nodes[len(c.nodes)-1])
 	}
 	return nil
 }
@@ -179,7 +182,7 @@ func (c *checker) nodeOrAll(s Step) error {
 	return c.node(s.Object)
 }
 
-// nodesOf are the nodes of a step.
+// nodesOf returns the nodes of a step.
 func (c *checker) nodesOf(s Step) []string {
 	if s.Object == All {
 		return c.nodes
@@ -199,13 +202,13 @@ func (c *checker) powered(name string) error {
 }
 
 func (c *checker) workload(name string) error {
-	return has("workload", c.workloads, name, "`workload deploy` makes one")
+	return checkExists("workload", c.workloads, name, "`workload deploy` creates one")
 }
 
 // create adds a new workload or Service.
 func (c *checker) create(into map[string]bool, name string) error {
 	if c.workloads[name] || c.services[name] || name == canary {
-		return fmt.Errorf("%s is there already", name)
+		return fmt.Errorf("%s exists already at this time", name)
 	}
 	into[name] = true
 	return values.Type[string](values.Name).Check(name)
@@ -213,7 +216,7 @@ func (c *checker) create(into map[string]bool, name string) error {
 
 func (c *checker) createPod(s Step) error {
 	if c.pods[s.Object] {
-		return fmt.Errorf("the pod %s is there already", s.Object)
+		return fmt.Errorf("the pod %s exists already at this time", s.Object)
 	}
 	c.pods[s.Object] = true
 	if err := values.Type[string](values.Name).Check(s.Object); err != nil {
@@ -223,16 +226,16 @@ func (c *checker) createPod(s Step) error {
 		return err
 	}
 	if prefix := s.Get("workload") + "-"; !strings.HasPrefix(s.Object, prefix) {
-		return fmt.Errorf("the pod's name must begin with %s, by which the probes know it", prefix)
+		return fmt.Errorf("the pod's name must begin with %s, so that its answers show its workload", prefix)
 	}
 	return c.workload(s.Get("workload"))
 }
 
-// pod checks a pod: the Nth of a workload's, or one that a step started. A pod that is terminated exists until it is gone.
+// pod checks a pod: the Nth of a workload, or one of `pod start`. A terminated pod exists until it is killed.
 func (c *checker) pod(s Step) error {
 	workload, nth, numbered := strings.Cut(s.Object, "#")
 	if !numbered {
-		return has("pod", c.pods, s.Object, "`pod start` makes one, and WORKLOAD#N is the Nth of a workload")
+		return checkExists("pod", c.pods, s.Object, "`pod start` creates one, and WORKLOAD#N is the Nth of a workload")
 	}
 	if err := values.Number(1, 1000).Check(nth); err != nil {
 		return fmt.Errorf("the pod %s: %w", s.Object, err)
@@ -251,7 +254,7 @@ func checkReference(text string) error {
 		return fmt.Errorf("the kind %w", err)
 	}
 	if parts[0] == "Node" && len(parts) != 2 || parts[0] != "Node" && len(parts) != 3 {
-		return fmt.Errorf("%q names no object; give KIND/NAMESPACE/NAME, or Node/NAME", text)
+		return fmt.Errorf("%q is not a reference to an object; give KIND/NAMESPACE/NAME, or Node/NAME", text)
 	}
 	for _, part := range parts[1:] {
 		if err := values.Type[string](values.Name).Check(part); err != nil {
@@ -261,7 +264,7 @@ func checkReference(text string) error {
 	return nil
 }
 
-// powerOff ends the node's proxy; nothing is left in the kernel of a node that boots.
+// powerOff ends the node's proxy. The node loses its tables.
 func (c *checker) powerOff(s Step) error {
 	err := c.powered(s.Object)
 	c.off[s.Object], c.proxies[s.Object], c.flushed[s.Object] = true, ended, false
@@ -277,7 +280,7 @@ func (c *checker) powerOn(s Step) error {
 	return nil
 }
 
-// proxyFrom changes the state of a node's proxy.
+// proxyFrom changes the state of a node's proxy from one state to another.
 func proxyFrom(from, to string) func(c *checker, s Step) error {
 	return func(c *checker, s Step) error {
 		if err := c.powered(s.Object); err != nil {
@@ -296,11 +299,11 @@ func (c *checker) proxyIs(node, state string) error {
 	return nil
 }
 
-// changeProxy changes what starts next, on a node without power too.
+// changeProxy changes the subject that starts next, also on a node without power.
 func (c *checker) changeProxy(s Step) error {
 	if to := s.Get("to"); to != Subject {
 		if c.other != "" && c.other != to {
-			return fmt.Errorf("a run has one other subject, and it is %s", c.other)
+			return fmt.Errorf("a timeline can name one other subject, and it is %s", c.other)
 		}
 		c.other = to
 	}
@@ -312,42 +315,42 @@ func tablesFlushed(want bool) func(c *checker, s Step) error {
 		if err := c.powered(s.Object); err != nil {
 			return err
 		}
-		return toggle(c.flushed, s.Object, want, "has had its tables emptied")
+		return change(c.flushed, s.Object, want, "has flushed tables", "has no flushed tables")
 	}
 }
 
 func clientOpen(want bool) func(c *checker, s Step) error {
 	return func(c *checker, s Step) error {
-		return toggle(c.open, s.Object, want, "has connections of this kind open")
+		return change(c.open, s.Object, want, "has open connections", "has no open connections")
 	}
 }
 
 func laneRuns(want bool) func(c *checker, s Step) error {
-	return func(c *checker, s Step) error { return toggle(c.lanes, s.Object, want, "runs") }
+	return func(c *checker, s Step) error { return change(c.lanes, s.Object, want, "runs", "does not run") }
 }
 
 func (c *checker) apiAway(s Step) error {
 	if err := c.anyWatches(s, true); err != nil {
 		return err
 	}
-	return c.keepFromAPI(s, true)
+	return c.cutOffAPI(s, true)
 }
 
-func (c *checker) apiBack(s Step) error { return c.keepFromAPI(s, false) }
+func (c *checker) apiBack(s Step) error { return c.cutOffAPI(s, false) }
 
-func (c *checker) keepFromAPI(s Step, want bool) error {
+func (c *checker) cutOffAPI(s Step, want bool) error {
 	for _, node := range c.nodesOf(s) {
-		if err := toggle(c.away, node, want, "is kept from the API server"); err != nil {
+		if err := change(c.away, node, want, "is cut off from the API server", "is not cut off from the API server"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// needsWatches checks that there is a watch to do something to.
+// needsWatches checks that a proxy of the step has watches.
 func (c *checker) needsWatches(s Step) error { return c.anyWatches(s, false) }
 
-// anyWatches checks that one of the proxies of a step watches something; orAway accepts one that is kept from the API server.
+// anyWatches checks that a proxy of the step has watches; orAway accepts a proxy that is cut off from the API server.
 func (c *checker) anyWatches(s Step, orAway bool) (err error) {
 	for _, node := range c.nodesOf(s) {
 		if err = c.watches(node, orAway); err == nil {
@@ -364,17 +367,17 @@ func (c *checker) watches(node string, orAway bool) error {
 	case c.proxies[node] == ended:
 		err = c.proxyIs(node, runs)
 	case c.away[node] && !orAway:
-		err = fmt.Errorf("%s is kept from the API server", node)
+		err = fmt.Errorf("%s is cut off from the API server at this time", node)
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: it watches nothing", err)
+	return fmt.Errorf("%w: it has no watches", err)
 }
 
-// checkJSON reads the object of an `object apply` strictly as its own type, and a patch as any JSON object.
+// checkJSON decodes the object of `object apply` strictly as its type. It accepts any JSON object as a patch.
 func (s Step) checkJSON() error {
 	if s.Verb == "object patch" {
-		return nil // only the API server knows the object that it changes
+		return nil // only the API server knows the fields of the patched object
 	}
 	ref, err := s.Reference()
 	if err != nil {

@@ -11,38 +11,38 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-var place = regexp.MustCompile(`^f:([0-9]+): .`)
+var linePrefix = regexp.MustCompile(`^f:([0-9]+): .`)
 
-// refused checks an error: it names a line that the text has.
-func refused(t interface{ Fatalf(string, ...any) }, text string, err error) {
-	m := place.FindStringSubmatch(err.Error())
+// checkError checks that an error names an existing line of the text.
+func checkError(t interface{ Fatalf(string, ...any) }, text string, err error) {
+	m := linePrefix.FindStringSubmatch(err.Error())
 	if m == nil {
 		t.Fatalf("%q gave an error without a line: %v", text, err)
 	}
 	if n, _ := strconv.Atoi(m[1]); n < 1 || n > 1+strings.Count(text, "\n") {
-		t.Fatalf("%q gave an error in a line that it does not have: %v", text, err)
+		t.Fatalf("%q gave an error with a line that does not exist: %v", text, err)
 	}
 }
 
-// readOrRefused is all that a parser may do: give a timeline that is printed and read back as itself, or an error.
-func readOrRefused(t interface{ Fatalf(string, ...any) }, text string) {
+// checkParse checks that Parse returns either an error with a line, or a timeline that is the same after printing and parsing.
+func checkParse(t interface{ Fatalf(string, ...any) }, text string) {
 	line, err := timeline.Parse("f", []byte(text))
 	if err != nil {
-		refused(t, text, err)
+		checkError(t, text, err)
 		return
 	}
 	printed := line.String()
 	again, err := timeline.Parse("f", []byte(printed))
 	if err != nil || again.String() != printed {
-		t.Fatalf("%q is read, and printed as\n%s\nwhich is read as %v, %v", text, printed, again, err)
+		t.Fatalf("%q is printed as\n%s\nwhich is parsed as %v, %v", text, printed, again, err)
 	}
 	if n := len(line.Steps); n == 0 || line.Steps[n-1].Verb != timeline.End {
-		t.Fatalf("%q is read without an end", text)
+		t.Fatalf("%q is parsed without an end", text)
 	}
 }
 
-// What a mistake, or a disk, makes of a timeline: lines and bytes that are missing, there twice, in another place, or others.
-func TestAMalformedTimelineIsReadOrRefused(t *testing.T) {
+// Lines and bytes of a timeline are removed, repeated, cut off or replaced.
+func TestParseMalformedTimelines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyTimeline(t).String()
 		for range rapid.IntRange(1, 4).Draw(t, "mistakes") {
@@ -64,6 +64,6 @@ func TestAMalformedTimelineIsReadOrRefused(t *testing.T) {
 				text = text[:from] + string(rapid.SliceOfN(rapid.Byte(), 1, 4).Draw(t, "bytes")) + text[to:]
 			}
 		}
-		readOrRefused(t, text)
+		checkParse(t, text)
 	})
 }

@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// Runner performs a timeline and reports whether it fails in the way that the search is for. An error ends the search.
+// Runner replays a timeline and reports whether it fails in the expected way. An error ends the search.
 type Runner interface {
 	Fails(ctx context.Context, t *Timeline) (bool, error)
 }
 
-// Trial is one candidate that was run.
+// Trial is the run of one candidate.
 type Trial struct {
 	Number    int // from 1
 	Candidate *Timeline
-	Failed    bool      // it fails too: it is the best so far
-	Best      *Timeline // the shortest so far that fails
+	Failed    bool      // the candidate fails, and is now the best
+	Best      *Timeline // the shortest timeline so far that fails
 }
 
 // Minimize removes steps from a failing timeline while it still fails: first steps with their waits, then single steps
-// (Zeller's delta debugging, ddmin). It shortens the time between steps too: of all gaps at first, of a gap that becomes
-// most of the timeline at once, of each gap at last, and the time after the last step. Steps that are impossible without
-// removed ones are removed with them. Without any one of the remaining steps the timeline no longer fails.
+// (Zeller's delta debugging, ddmin). It removes steps that are impossible without the removed ones too. Without any one of the
+// remaining steps the timeline no longer fails.
 //
-// Minimize does not run the given timeline, which is known to fail. It reports each trial, and returns the best timeline
-// so far with the error of the runner.
-func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Timeline, error) {
-	m := &minimizer{ctx: ctx, runner: r, tell: tell, best: t, ran: map[string]bool{t.String(): true}}
-	if err := m.halveAllGaps(); err != nil {
+// Minimize also halves pauses before steps: all at first, a pause that is most of the timeline after each success, and each at last.
+// Finally it halves the time after the last step.
+//
+// Minimize does not run t, which is known to fail. It calls report after each trial, and returns the best timeline so far, also with
+// an error of the runner.
+func Minimize(ctx context.Context, t *Timeline, r Runner, report func(Trial)) (*Timeline, error) {
+	m := &minimizer{ctx: ctx, runner: r, report: report, best: t, ran: map[string]bool{t.String(): true}}
+	if err := m.halveAllPauses(); err != nil {
 		return m.best, err
 	}
 	for _, units := range []func([]Step) [][]Step{groupWaits, singly} {
@@ -36,20 +38,20 @@ func Minimize(ctx context.Context, t *Timeline, r Runner, tell func(Trial)) (*Ti
 			return m.best, err
 		}
 	}
-	if err := m.halveEachGap(); err != nil {
+	if err := m.halveEachPause(); err != nil {
 		return m.best, err
 	}
-	return m.best, m.shorten()
+	return m.best, m.shortenTail()
 }
 
 type minimizer struct {
 	ctx           context.Context
 	runner        Runner
-	tell          func(Trial)
+	report        func(Trial)
 	best          *Timeline
 	trials        int
-	longestNeeded bool            // the longest gap could not be halved
-	ran           map[string]bool // by text
+	longestNeeded bool            // the longest pause could not be halved
+	ran           map[string]bool // texts of the timelines that were run
 }
 
 // groupWaits groups each step with the waits directly after it.
@@ -71,7 +73,7 @@ func singly(steps []Step) (units [][]Step) {
 	return units
 }
 
-// reduce is ddmin: it leaves out one part of n, of ever smaller parts, until no single unit can be left out.
+// reduce is ddmin: it removes one of n parts, with growing n, until no single unit can be removed.
 func (m *minimizer) reduce(units [][]Step) error {
 	for n := 2; len(units) > 0; {
 		n = min(n, len(units))
@@ -103,7 +105,7 @@ func (m *minimizer) reduce(units [][]Step) error {
 	return nil
 }
 
-// candidate is the best timeline with these steps only, without those that are impossible then.
+// candidate returns the best timeline with these steps only, without the steps that are then impossible.
 func (m *minimizer) candidate(units [][]Step) *Timeline {
 	end := m.best.Steps[len(m.best.Steps)-1]
 	t := m.best.With(append(slices.Concat(units...), end))
@@ -116,7 +118,7 @@ func (m *minimizer) candidate(units [][]Step) *Timeline {
 	}
 }
 
-// firstImpossible is the index of the first impossible step.
+// firstImpossible returns the index of the first impossible step, with the error of its check.
 func (t *Timeline) firstImpossible() (int, error) {
 	c := newChecker(t)
 	for _, s := range slices.Concat(t.Given, t.Lanes) {
@@ -132,7 +134,7 @@ func (t *Timeline) firstImpossible() (int, error) {
 	return 0, nil
 }
 
-// remaining are the units without the steps that the candidate lacks.
+// remaining returns the units without the steps that the candidate does not have.
 func remaining(units [][]Step, candidate *Timeline) (left [][]Step) {
 	next := 0
 	for _, unit := range units {
@@ -150,7 +152,7 @@ func remaining(units [][]Step, candidate *Timeline) (left [][]Step) {
 	return left
 }
 
-// fails runs a candidate. A candidate that was run before does not fail, or it would be the best.
+// fails runs a candidate and reports it. A candidate that was run before is not run again: it did not fail, or it is the best.
 func (m *minimizer) fails(t *Timeline) (bool, error) {
 	text := t.String()
 	if m.ran[text] {
@@ -167,15 +169,15 @@ func (m *minimizer) fails(t *Timeline) (bool, error) {
 		m.best = t
 	}
 	m.trials++
-	m.tell(Trial{m.trials, t, fails, m.best})
+	m.report(Trial{m.trials, t, fails, m.best})
 	return fails, nil
 }
 
-// minTail is the least time from the last step to the end.
+// minTail is the shortest time from the last step to the end.
 const minTail = time.Second
 
-// shorten halves the time after the last step as long as the timeline fails.
-func (m *minimizer) shorten() error {
+// shortenTail halves the time after the last step while the timeline fails.
+func (m *minimizer) shortenTail() error {
 	for {
 		n := len(m.best.Steps)
 		var last time.Duration
@@ -194,25 +196,25 @@ func (m *minimizer) shorten() error {
 	}
 }
 
-// minGap is the least time between steps that is worth a trial.
-const minGap = 10 * time.Second
+// minPause is the longest pause that is not worth a trial.
+const minPause = 10 * time.Second
 
-// gap is the time from the step before, or from the beginning.
-func (t *Timeline) gap(i int) time.Duration {
+// pause returns the time between step i-1, or the beginning, and step i.
+func (t *Timeline) pause(i int) time.Duration {
 	if i == 0 {
 		return t.Steps[0].At
 	}
 	return t.Steps[i].At - t.Steps[i-1].At
 }
 
-// halve is the timeline with some gaps halved, to the second; nil when none of them is worth a trial. The time before
-// the end stays.
-func (t *Timeline) halve(some func(i int) bool) *Timeline {
+// halve returns the timeline with the selected pauses halved, to the second; nil when none of them is longer than minPause. The time
+// before the end stays.
+func (t *Timeline) halve(selected func(i int) bool) *Timeline {
 	shorter := t.With(t.Steps)
 	var cut time.Duration
 	for i := range t.Steps {
-		if gap := t.gap(i); gap > minGap && t.Steps[i].Verb != End && some(i) {
-			cut += gap - (gap / 2).Truncate(time.Second)
+		if pause := t.pause(i); pause > minPause && t.Steps[i].Verb != End && selected(i) {
+			cut += pause - (pause / 2).Truncate(time.Second)
 		}
 		shorter.Steps[i].At -= cut
 	}
@@ -222,9 +224,9 @@ func (t *Timeline) halve(some func(i int) bool) *Timeline {
 	return shorter
 }
 
-// halveGaps halves gaps as long as the timeline fails, and reports whether a trial ended that.
-func (m *minimizer) halveGaps(some func(i int) bool) (needed bool, err error) {
-	for t := m.best.halve(some); t != nil; t = m.best.halve(some) {
+// halvePauses halves the selected pauses while the timeline fails, and reports whether the last trial did not fail.
+func (m *minimizer) halvePauses(selected func(i int) bool) (needed bool, err error) {
+	for t := m.best.halve(selected); t != nil; t = m.best.halve(selected) {
 		if fails, err := m.fails(t); err != nil || !fails {
 			return true, err
 		}
@@ -232,27 +234,27 @@ func (m *minimizer) halveGaps(some func(i int) bool) (needed bool, err error) {
 	return false, nil
 }
 
-// halveAllGaps halves all gaps together.
-func (m *minimizer) halveAllGaps() error {
-	_, err := m.halveGaps(func(int) bool { return true })
+// halveAllPauses halves all pauses together.
+func (m *minimizer) halveAllPauses() error {
+	_, err := m.halvePauses(func(int) bool { return true })
 	return err
 }
 
-// halveEachGap halves one gap after the other.
-func (m *minimizer) halveEachGap() error {
+// halveEachPause halves one pause after the other.
+func (m *minimizer) halveEachPause() error {
 	for one := range m.best.Steps {
-		if _, err := m.halveGaps(func(i int) bool { return i == one }); err != nil {
+		if _, err := m.halvePauses(func(i int) bool { return i == one }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// halveLongest halves a gap that is more than half of the timeline, because each later trial would take that time. After
-// one failed attempt it does nothing.
+// halveLongest halves a pause that is more than half of the timeline, because each later trial would take that time. It does nothing
+// once that pause has proved necessary.
 func (m *minimizer) halveLongest() (err error) {
 	if !m.longestNeeded {
-		m.longestNeeded, err = m.halveGaps(func(i int) bool { return m.best.gap(i) > m.best.Length()/2 })
+		m.longestNeeded, err = m.halvePauses(func(i int) bool { return m.best.pause(i) > m.best.Length()/2 })
 	}
 	return err
 }

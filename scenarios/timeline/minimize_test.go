@@ -14,19 +14,19 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// paper is a runner that fails when a timeline has all of some steps, and stays open long enough after them.
-type paper struct {
+// fakeRunner fails a timeline that has the needed steps, far enough apart, and enough time after the last step.
+type fakeRunner struct {
 	needs []string
 	tail  time.Duration
-	apart map[string]time.Duration // how long after the needed step before it, or the beginning, a needed step has to be
+	apart map[string]time.Duration // minimum time between a needed step and the needed step before it, or the beginning
 	runs  int
-	total time.Duration // the lengths of all that was run
-	most  int           // runs until it is interrupted; 0 for never
+	total time.Duration // sum of the lengths of the runs
+	most  int           // runs until an interruption; 0 for none
 }
 
 var errInterrupted = errors.New("interrupted")
 
-func (p *paper) Fails(_ context.Context, t *timeline.Timeline) (bool, error) {
+func (p *fakeRunner) Fails(_ context.Context, t *timeline.Timeline) (bool, error) {
 	if p.runs++; p.most > 0 && p.runs > p.most {
 		return false, errInterrupted
 	}
@@ -34,9 +34,9 @@ func (p *paper) Fails(_ context.Context, t *timeline.Timeline) (bool, error) {
 	return p.fails(t), nil
 }
 
-func (p *paper) fails(t *timeline.Timeline) bool {
+func (p *fakeRunner) fails(t *timeline.Timeline) bool {
 	if _, err := t.Check(); err != nil {
-		panic("a timeline was run that cannot be done: " + err.Error())
+		panic("a timeline with an impossible step was run: " + err.Error())
 	}
 	var before time.Duration
 	for _, s := range t.Steps {
@@ -86,7 +86,7 @@ lane tcp-long
 +5m end
 `
 
-func TestMinimizeLeavesWhatTheFailureNeeds(t *testing.T) {
+func TestMinimizeKeepsNeededSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		needs []string
 		tail  time.Duration
@@ -95,36 +95,35 @@ func TestMinimizeLeavesWhatTheFailureNeeds(t *testing.T) {
 		"nothing":     {nil, 0, "+1s end\n"},
 		"one step":    {[]string{"api expire node-1"}, 0, "+8s api expire node-1\n+9s end\n"},
 		"two apart":   {[]string{"proxy start node-1", "lane stop tcp-long"}, 0, "+0s proxy stop node-1\n+1s proxy start node-1\n+10s lane stop tcp-long\n+11s end\n"},
-		"its waiting": {[]string{"pod unready web#1", "expect unready web#1"}, 0, "+5s pod unready web#1\n+5s expect unready web#1\n+6s end\n"},
-		"and time":    {[]string{"pod ready web#1"}, time.Minute, "+6s pod ready web#1\n+1m19s end\n"},
-		"what it is done to": {[]string{"client close a"}, 0,
+		"with a wait": {[]string{"pod unready web#1", "expect unready web#1"}, 0, "+5s pod unready web#1\n+5s expect unready web#1\n+6s end\n"},
+		"with a tail": {[]string{"pod ready web#1"}, time.Minute, "+6s pod ready web#1\n+1m19s end\n"},
+		"its object": {[]string{"client close a"}, 0,
 			"+2s workload deploy a\n+3s client open a\n+9s client close a\n+10s end\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := parsed(t, long)
-			runner := &paper{needs: c.needs, tail: c.tail}
+			runner := &fakeRunner{needs: c.needs, tail: c.tail}
 			var trials []timeline.Trial
 			got, err := timeline.Minimize(t.Context(), line, runner, func(trial timeline.Trial) { trials = append(trials, trial) })
 			if err != nil {
 				t.Fatal(err)
 			}
 			if text := strings.TrimPrefix(got.String(), got.Header()); text != c.want || got.Header() != line.Header() {
-				t.Errorf("left is\n%s\nwant\n%s", text, c.want)
+				t.Errorf("minimized to\n%s\nwant\n%s", text, c.want)
 			}
 			if len(trials) != runner.runs || trials[len(trials)-1].Best.String() != got.String() || trials[len(trials)-1].Number != runner.runs {
-				t.Errorf("%d trials were told of %d runs, the last %+v", len(trials), runner.runs, trials[len(trials)-1])
+				t.Errorf("%d trials were reported for %d runs, the last %+v", len(trials), runner.runs, trials[len(trials)-1])
 			}
 			t.Logf("%d runs", runner.runs)
 		})
 	}
 }
 
-// A failure late in a long run is brought near: the time before its steps, and between them, is halved as long as it fails, and so early
-// that most trials are short.
-func TestMinimizeTakesTimeOut(t *testing.T) {
+// Minimize halves the time before and between steps of a failure late in a long run, and so early that most trials are short.
+func TestMinimizeShortensPauses(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("hitless timeline 1\nnodes 2\n")
-	for i := range 60 { // a rollout each 20 minutes
+	for i := range 60 { // a rollout every 20 minutes
 		fmt.Fprintf(&text, "+%s workload rollout web\n+%[1]s expect rolled-out web within=2m\n", time.Duration(i)*20*time.Minute)
 	}
 	text.WriteString("+20h0m0s api expire node-1\n+20h30m0s proxy stop node-1\n+21h end\n")
@@ -132,18 +131,18 @@ func TestMinimizeTakesTimeOut(t *testing.T) {
 		apart       map[string]time.Duration
 		least, most time.Duration
 	}{
-		"none of it is needed": {nil, 0, 30 * time.Second},
-		"what comes before is": {map[string]time.Duration{"api expire node-1": 5 * time.Hour}, 5 * time.Hour, 10*time.Hour + time.Minute},
-		"what is between is":   {map[string]time.Duration{"proxy stop node-1": 10 * time.Minute}, 10 * time.Minute, 21 * time.Minute},
+		"no pause needed":         {nil, 0, 30 * time.Second},
+		"pause before the steps":  {map[string]time.Duration{"api expire node-1": 5 * time.Hour}, 5 * time.Hour, 10*time.Hour + time.Minute},
+		"pause between the steps": {map[string]time.Duration{"proxy stop node-1": 10 * time.Minute}, 10 * time.Minute, 21 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runner := &paper{needs: []string{"api expire node-1", "proxy stop node-1"}, apart: c.apart}
+			runner := &fakeRunner{needs: []string{"api expire node-1", "proxy stop node-1"}, apart: c.apart}
 			got, err := timeline.Minimize(t.Context(), parsed(t, text.String()), runner, func(timeline.Trial) {})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(got.Steps) != 3 || !runner.fails(got) || got.Length() < c.least || got.Length() > c.most {
-				t.Errorf("left is\n%s", got)
+				t.Errorf("minimized to\n%s", got)
 			}
 			if most := 6 * 21 * time.Hour; c.least < time.Hour && runner.total > most {
 				t.Errorf("the %d runs take %s of virtual time, want at most %s", runner.runs, runner.total, most)
@@ -153,36 +152,36 @@ func TestMinimizeTakesTimeOut(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted has the best so far.
+// An interrupted search returns the best timeline so far.
 func TestMinimizeKeepsTheBestSoFar(t *testing.T) {
 	line, needs := parsed(t, long), []string{"api cut all"}
-	uninterrupted := &paper{needs: needs}
+	uninterrupted := &fakeRunner{needs: needs}
 	if _, err := timeline.Minimize(t.Context(), line, uninterrupted, func(timeline.Trial) {}); err != nil || uninterrupted.runs < 3 {
 		t.Fatalf("%d runs, %v", uninterrupted.runs, err)
 	}
 	for most := 1; most < uninterrupted.runs; most++ {
-		runner := &paper{needs: needs, most: most}
+		runner := &fakeRunner{needs: needs, most: most}
 		var best *timeline.Timeline
 		got, err := timeline.Minimize(t.Context(), line, runner, func(trial timeline.Trial) { best = trial.Best })
 		if !errors.Is(err, errInterrupted) {
-			t.Fatalf("after %d of %d runs nobody was interrupted: %v", most, uninterrupted.runs, err)
+			t.Fatalf("the search was not interrupted after %d of %d runs: %v", most, uninterrupted.runs, err)
 		}
 		if got.String() != best.String() || !runner.fails(got) || len(got.Steps) > len(line.Steps) {
-			t.Errorf("interrupted after %d runs, the best is\n%s\ntold was\n%s", most, got, best)
+			t.Errorf("interrupted after %d runs, the result is\n%s\nand the last report\n%s", most, got, best)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := timeline.Minimize(ctx, line, &paper{}, func(timeline.Trial) {}); !errors.Is(err, context.Canceled) || got.String() != line.String() {
+	if got, err := timeline.Minimize(ctx, line, &fakeRunner{}, func(timeline.Trial) {}); !errors.Is(err, context.Canceled) || got.String() != line.String() {
 		t.Errorf("cancelled before the first run: %v\n%s", err, got)
 	}
 }
 
-// Whatever a failure needs, what is left fails, and without any one step more it does not, or cannot be done.
-func TestWhatIsLeftIsMinimal(t *testing.T) {
+// The result fails. Without any one of its steps it does not fail, or is impossible.
+func TestMinimizeIsMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := anyTimeline(t)
-		runner := &paper{}
+		runner := &fakeRunner{}
 		for _, s := range line.Steps {
 			if s.Verb != timeline.End && rapid.IntRange(0, 3).Draw(t, "need") == 0 {
 				runner.needs = append(runner.needs, s.Action())
@@ -190,7 +189,7 @@ func TestWhatIsLeftIsMinimal(t *testing.T) {
 		}
 		got, err := timeline.Minimize(context.Background(), line, runner, func(timeline.Trial) {})
 		if err != nil || !runner.fails(got) || got.Length() > line.Length() {
-			t.Fatalf("%v: left is\n%s\nof\n%s", err, got, line)
+			t.Fatalf("%v: minimized to\n%s\nfrom\n%s", err, got, line)
 		}
 		for i, s := range got.Steps {
 			if s.Verb == timeline.End {

@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// The page has every verb, and its example can be read.
+// The page explains each verb, and Parse accepts its example.
 func TestThePageHasEveryVerb(t *testing.T) {
 	text, err := os.ReadFile("../../docs/timeline.md")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestThePageHasEveryVerb(t *testing.T) {
 	for _, verb := range timeline.Verbs() {
 		verb = strings.Replace(verb, "lane start", "lane", 1)
 		if !strings.HasPrefix(verb, "await ") && !strings.Contains(page, "`"+verb) {
-			t.Errorf("docs/timeline.md does not say what %q does", verb)
+			t.Errorf("docs/timeline.md does not explain %q", verb)
 		}
 	}
 	var example strings.Builder
@@ -35,7 +35,7 @@ func TestThePageHasEveryVerb(t *testing.T) {
 	}
 }
 
-// The examples in the documentation can be read.
+// Parse accepts the examples of the documentation.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../docs/examples/*.timeline")
 	if err != nil || len(files) == 0 {

@@ -16,12 +16,11 @@ import (
 // magic is the first line of every timeline.
 const magic = "hitless timeline 1"
 
-// Parse reads a timeline. Each error begins with file:line. A step that is impossible at its time is an error, see
-// Check.
+// Parse reads a timeline and checks it, see Check. Each error begins with file:line.
 func Parse(file string, text []byte) (*Timeline, error) {
 	p := &parser{file: file, t: New(), given: map[string]int{}}
 	if !utf8.Valid(text) {
-		return nil, p.errorf(1+bytes.Count(text[:firstInvalid(text)], []byte("\n")), "this is not text (UTF-8)")
+		return nil, p.errorf(1+bytes.Count(text[:firstInvalid(text)], []byte("\n")), "the line is not UTF-8 text")
 	}
 	for line := range strings.Lines(string(text)) {
 		p.line++
@@ -29,7 +28,7 @@ func Parse(file string, text []byte) (*Timeline, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if err := p.read(line); err != nil {
+		if err := p.parseLine(line); err != nil {
 			return nil, p.errorf(p.line, "%w", err)
 		}
 	}
@@ -37,7 +36,7 @@ func Parse(file string, text []byte) (*Timeline, error) {
 	case !p.begun:
 		return nil, p.errorf(1, "the timeline is empty; its first line must be %q", magic)
 	case !p.ended:
-		return nil, p.errorf(p.line, "the timeline is cut off: its last line must be an end, such as +5m0s end")
+		return nil, p.errorf(p.line, "the timeline is cut off: its last line must be a step `end`, such as +5m0s end")
 	}
 	if line, err := p.t.Check(); err != nil {
 		return nil, p.errorf(line, "%w", err)
@@ -61,34 +60,34 @@ type parser struct {
 	t            *Timeline
 	line         int
 	begun, ended bool
-	given        map[string]int // header lines that stand there once, and the line of each
+	given        map[string]int // line numbers of header lines, which must be unique
 }
 
 func (p *parser) errorf(line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", p.file, line, fmt.Errorf(format, args...))
 }
 
-func (p *parser) read(line string) error {
+func (p *parser) parseLine(line string) error {
 	switch {
 	case !p.begun:
 		p.begun = true
 		if line != magic {
-			return fmt.Errorf("this is no timeline that this program reads: the first line must be %q", magic)
+			return fmt.Errorf("the file is not a timeline of this version: the first line must be %q", magic)
 		}
 		return nil
 	case p.ended:
-		return fmt.Errorf("something stands after the end")
+		return fmt.Errorf("the line is after `end`, which must be the last")
 	case strings.HasPrefix(line, "+"):
-		return p.step(line[1:])
+		return p.parseStep(line[1:])
 	case len(p.t.Steps) > 0:
-		return fmt.Errorf("a step begins with its time, such as +5s; what a timeline needs before that stands before the first step")
+		return fmt.Errorf("a step begins with its time, such as +5s; other lines must be before the first step")
 	}
 	word, rest, _ := strings.Cut(line, " ")
-	return p.head(word, strings.TrimSpace(rest))
+	return p.parseHead(word, strings.TrimSpace(rest))
 }
 
-// head reads a line before the steps.
-func (p *parser) head(word, rest string) (err error) {
+// parseHead reads a line before the steps.
+func (p *parser) parseHead(word, rest string) (err error) {
 	switch word {
 	case "nodes":
 		p.t.Nodes, err = values.Number(1, 50)(rest)
@@ -100,23 +99,23 @@ func (p *parser) head(word, rest string) (err error) {
 		}
 	case "set":
 		var s Setting
-		s, err = p.setting(rest)
+		s, err = p.parseSetting(rest)
 		p.t.Set = append(p.t.Set, s)
 		word += " " + s.Key
 	case "lane":
 		var s Step
-		s, err = p.does(laneStart + " " + rest)
+		s, err = p.parseAction(laneStart + " " + rest)
 		p.t.Lanes = append(p.t.Lanes, s)
 		word += " " + s.Object
 	case "given":
 		var s Step
-		if s, err = p.does("object apply " + rest); err == nil {
+		if s, err = p.parseAction("object apply " + rest); err == nil {
 			rest, err = s.Reference()
 		}
 		p.t.Given = append(p.t.Given, s)
 		word = rest
 	default:
-		return fmt.Errorf("unknown word %q; before the steps there are nodes, rate, seed, set, lane and given, and a step begins with +", word)
+		return fmt.Errorf("unknown word %q; lines before the steps begin with nodes, rate, seed, set, lane or given, and steps with +", word)
 	}
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ func (p *parser) head(word, rest string) (err error) {
 	return nil
 }
 
-func (p *parser) setting(text string) (Setting, error) {
+func (p *parser) parseSetting(text string) (Setting, error) {
 	key, value, found := strings.Cut(text, "=")
 	if !found || key == "" || strings.ContainsFunc(text, isSpace) {
 		return Setting{}, fmt.Errorf("set %s: give set KEY=VALUE, without spaces", text)
@@ -136,21 +135,21 @@ func (p *parser) setting(text string) (Setting, error) {
 	return Setting{Key: key, Value: value, Line: p.line}, nil
 }
 
-func (p *parser) step(text string) error {
+func (p *parser) parseStep(text string) error {
 	at, rest, _ := strings.Cut(text, " ")
 	after, err := time.ParseDuration(at)
 	if err != nil || after < 0 || strings.HasPrefix(at, "+") || strings.HasPrefix(at, "-") {
 		return fmt.Errorf("+%s is not a time since the beginning, such as +5s or +1m30s", at)
 	}
 	if n := len(p.t.Steps); n > 0 && after < p.t.Steps[n-1].At {
-		return fmt.Errorf("+%s comes after +%s: steps stand in the order of time", after, p.t.Steps[n-1].At)
+		return fmt.Errorf("+%s comes after +%s: steps must be sorted by time", after, p.t.Steps[n-1].At)
 	}
-	s, err := p.does(strings.TrimSpace(rest))
+	s, err := p.parseAction(strings.TrimSpace(rest))
 	if err != nil {
 		return err
 	}
 	if s.Verb == laneStart {
-		return fmt.Errorf("a lane has to run from the baseline on, or nothing is known of it: write `lane %s` before the steps", s.Object)
+		return fmt.Errorf("a lane must run from the baseline on: write `lane %s` before the steps", s.Object)
 	}
 	s.At = after
 	p.t.Steps = append(p.t.Steps, s)
@@ -158,15 +157,15 @@ func (p *parser) step(text string) error {
 	return nil
 }
 
-// does reads a step without its time.
-func (p *parser) does(text string) (Step, error) {
+// parseAction reads a step without its time.
+func (p *parser) parseAction(text string) (Step, error) {
 	s := Step{Line: p.line}
 	var object string
 	if i := strings.IndexByte(text, '{'); i >= 0 {
 		text, object = text[:i], text[i:]
 	}
 	words := strings.FieldsFunc(text, isSpace)
-	v, err := s.verb(&words)
+	v, err := s.takeVerb(&words)
 	if err != nil {
 		return s, err
 	}
@@ -176,7 +175,7 @@ func (p *parser) does(text string) (Step, error) {
 		}
 		s.Object, words = words[0], words[1:]
 	}
-	if s.Args, err = v.args(s.Verb, words); err != nil {
+	if s.Args, err = v.parseArgs(s.Verb, words); err != nil {
 		return s, err
 	}
 	if v.json != (object != "") {
@@ -198,8 +197,8 @@ func (p *parser) does(text string) (Step, error) {
 
 func isSpace(r rune) bool { return r == ' ' || r == '\t' }
 
-// verb removes the verb from the words.
-func (s *Step) verb(words *[]string) (verb, error) {
+// takeVerb sets the verb and removes it from the words.
+func (s *Step) takeVerb(words *[]string) (verb, error) {
 	for n := min(2, len(*words)); n > 0; n-- {
 		s.Verb = strings.Join((*words)[:n], " ")
 		if v, is := verbs[s.Verb]; is {
@@ -213,15 +212,15 @@ func (s *Step) verb(words *[]string) (verb, error) {
 	return verb{}, fmt.Errorf("unknown verb %q; the verbs are %s", strings.Join((*words)[:min(2, len(*words))], " "), strings.Join(Verbs(), ", "))
 }
 
-// args reads the arguments in any order and returns them in the order of the verb's keys.
-func (v verb) args(verb string, words []string) (args []Arg, err error) {
+// parseArgs reads the arguments in any order and returns them in the order of the verb's keys.
+func (v verb) parseArgs(verb string, words []string) (args []Arg, err error) {
 	given := map[string]string{}
 	for _, w := range words {
 		name, value, found := strings.Cut(w, "=")
 		i := slices.IndexFunc(v.keys, func(k key) bool { return k.name == name })
 		switch {
 		case !found || i < 0:
-			return nil, fmt.Errorf("%s has no %q%s", verb, w, v.help())
+			return nil, fmt.Errorf("%s has no argument %q; %s", verb, w, v.help())
 		case given[name] != "":
 			return nil, fmt.Errorf("%s: %s is given twice", verb, name)
 		}
@@ -242,19 +241,19 @@ func (v verb) args(verb string, words []string) (args []Arg, err error) {
 
 func (v verb) help() string {
 	if len(v.keys) == 0 {
-		return "; nothing more can be given"
+		return "it has no arguments"
 	}
 	var names []string
 	for _, k := range v.keys {
 		names = append(names, k.name+"=")
 	}
-	return "; what can be given is " + strings.Join(names, ", ")
+	return "its arguments are " + strings.Join(names, ", ")
 }
 
 func compact(text string) (string, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, []byte(text)); err != nil {
-		return "", fmt.Errorf("this is not JSON: %w", err)
+		return "", fmt.Errorf("the object is not JSON: %w", err)
 	}
 	return out.String(), nil
 }

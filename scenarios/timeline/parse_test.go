@@ -15,7 +15,7 @@ import (
 )
 
 const whole = `hitless timeline 1
-# one endpoint less, and a proxy that starts again meanwhile
+# an endpoint is removed while a proxy does not run
 nodes 2
 seed 7
 set replicas=2
@@ -33,7 +33,7 @@ given {"apiVersion":"v1","kind":"Service","metadata":{"name":"quiet"},"spec":{"p
 +2m    end
 `
 
-func TestATimelineIsRead(t *testing.T) {
+func TestParse(t *testing.T) {
 	got, err := timeline.Parse("f", []byte(whole))
 	if err != nil {
 		t.Fatal(err)
@@ -53,13 +53,13 @@ func TestATimelineIsRead(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheLine(t *testing.T) {
+func TestErrorsHaveTheLine(t *testing.T) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`
 	for name, test := range map[string]struct{ text, want string }{
 		"empty":                      {"", "f:1: the timeline is empty"},
-		"another file":               {"\n- at: 0s\n", "f:2: this is no timeline"},
-		"a later version":            {"hitless timeline 2\n+0s end\n", "f:1: this is no timeline that this program reads"},
-		"bytes":                      {"hitless timeline 1\n\xff\n", "f:2: this is not text"},
+		"another file":               {"\n- at: 0s\n", "f:2: the file is not a timeline"},
+		"a later version":            {"hitless timeline 2\n+0s end\n", "f:1: the file is not a timeline of this version"},
+		"bytes":                      {"hitless timeline 1\n\xff\n", "f:2: the line is not UTF-8"},
 		"unknown word":               {"hitless timeline 1\nrestart node-1\n", `f:2: unknown word "restart"`},
 		"unknown verb":               {steps("+0s proxy reboot node-1"), `f:2: unknown verb "proxy reboot"`},
 		"no verb":                    {steps("+0s"), "f:2: the verb is missing"},
@@ -69,17 +69,17 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"backwards":                  {steps("+5s proxy stop node-1", "+4s proxy start node-1"), "f:3: +4s comes after +5s"},
 		"cut off":                    {"hitless timeline 1\n+5s proxy stop node-1\n", "f:2: the timeline is cut off"},
 		"cut off in a step":          {"hitless timeline 1\n+5s proxy stop node-1\n+6s proxy sta", `f:3: unknown verb "proxy sta"`},
-		"after the end":              {steps("+5s end", "+6s proxy stop node-1"), "f:3: something stands after the end"},
+		"after the end":              {steps("+5s end", "+6s proxy stop node-1"), "f:3: the line is after `end`"},
 		"unknown node":               {steps("+0s proxy stop node-4"), `f:2: proxy stop node-4: there is no node "node-4"; the nodes are node-1 to node-3`},
 		"no object":                  {steps("+0s proxy stop"), "f:2: proxy stop: its object is missing"},
 		"unknown workload":           {steps("+0s workload rollout shop"), `f:2: workload rollout shop: there is no workload "shop" at this time; there is web`},
 		"not there yet":              {steps("+0s workload rollout a", "+1s workload deploy a"), "f:2: workload rollout a: there is no workload"},
-		"deployed twice":             {steps("+0s workload deploy a", "+1s workload deploy a"), "f:3: workload deploy a: a is there already"},
+		"deployed twice":             {steps("+0s workload deploy a", "+1s workload deploy a"), "f:3: workload deploy a: a exists already"},
 		"unknown Service":            {steps("+0s endpoints set busy addresses=-"), `f:2: endpoints set busy addresses=-: there is no Service "busy"`},
 		"unknown pod":                {steps("+0s pod kill web-1"), `f:2: pod kill web-1: there is no pod "web-1"`},
-		"a pod's number":             {steps("+0s pod kill web#0"), "f:2: pod kill web#0: the pod web#0"},
+		"pod number 0":               {steps("+0s pod kill web#0"), "f:2: pod kill web#0: the pod web#0"},
 		"started twice":              {steps("+0s pod start web-a workload=web node=node-1", "+1s pod start web-a workload=web node=node-2"), "f:3: pod start web-a"},
-		"a pod of another's name":    {steps("+0s pod start a workload=web node=node-1"), "f:2: pod start a workload=web node=node-1: the pod's name must begin with web-"},
+		"pod with another prefix":    {steps("+0s pod start a workload=web node=node-1"), "f:2: pod start a workload=web node=node-1: the pod's name must begin with web-"},
 		"proxy runs":                 {steps("+0s proxy start node-1"), "f:2: proxy start node-1: the proxy of node-1 runs at this time"},
 		"proxy has ended":            {steps("+0s proxy kill node-1", "+1s proxy stop node-1"), "f:3: proxy stop node-1: the proxy of node-1 has ended"},
 		"proxy is not frozen":        {steps("+0s proxy thaw node-1"), "f:2:"},
@@ -95,15 +95,15 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"a boot thaws nothing":       {steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy thaw node-1"), "f:5: proxy thaw node-1: the proxy of node-1 runs at this time"},
 		"a boot leaves no tables":    {steps("+0s proxy flush node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy restore node-1"), "f:5: proxy restore node-1:"},
 		"pod without power":          {steps("+0s node off node-2", "+1s pod start web-a workload=web node=node-2"), "f:3: pod start web-a workload=web node=node-2: node-2 has no power at this time"},
-		"nobody watches":             {steps("+0s proxy kill node-1", "+1s api cut node-1"), "f:3: api cut node-1: the proxy of node-1 has ended at this time: it watches nothing"},
-		"nobody watches any more":    {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it watches nothing"},
-		"nobody at all watches":      {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it watches nothing"},
-		"nothing is asked":           {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is kept from the API server: it watches nothing"},
+		"api cut without a proxy":    {steps("+0s proxy kill node-1", "+1s api cut node-1"), "f:3: api cut node-1: the proxy of node-1 has ended at this time: it has no watches"},
+		"api lose without power":     {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it has no watches"},
+		"api away without proxies":   {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it has no watches"},
+		"expire while cut off":       {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is cut off from the API server at this time: it has no watches"},
 		"nothing to restore":         {steps("+0s proxy restore node-1"), "f:2:"},
-		"two other subjects":         {steps("+0s proxy stop node-1", "+0s proxy change node-1 to=a", "+0s proxy change node-1 to=b"), "f:4: proxy change node-1 to=b: a run has one other subject"},
+		"two other subjects":         {steps("+0s proxy stop node-1", "+0s proxy change node-1 to=a", "+0s proxy change node-1 to=b"), "f:4: proxy change node-1 to=b: a timeline can name one other subject"},
 		"change without the subject": {steps("+0s proxy stop node-1", "+0s proxy change node-1"), "f:3: proxy change: to= is missing"},
-		"unknown key":                {steps("+0s workload scale web size=3"), `f:2: workload scale has no "size=3"; what can be given is replicas=`},
-		"nothing can be given":       {steps("+0s proxy stop node-1 now"), `f:2: proxy stop has no "now"; nothing more can be given`},
+		"unknown key":                {steps("+0s workload scale web size=3"), `f:2: workload scale has no argument "size=3"; its arguments are replicas=`},
+		"verb without arguments":     {steps("+0s proxy stop node-1 now"), `f:2: proxy stop has no argument "now"; it has no arguments`},
 		"key twice":                  {steps("+0s workload scale web replicas=3 replicas=3"), "f:2: workload scale: replicas is given twice"},
 		"key missing":                {steps("+0s workload scale web"), "f:2: workload scale: replicas= is missing"},
 		"bad number":                 {steps("+0s workload scale web replicas=none"), `f:2: workload scale: replicas: "none" is not a whole number`},
@@ -112,27 +112,27 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"address twice":              {steps("+0s endpoints create a addresses=1.2.3.4,1.2.3.4"), "f:2: endpoints create: addresses: 1.2.3.4 is there twice"},
 		"nothing known to lose":      {steps("+0s api lose node-2 resource=pods"), `f:2: api lose: resource: "pods" is not one of services, endpointslices, endpoints, nodes`},
 		"lost by no node":            {steps("+0s api lose node-4"), `f:2: api lose node-4: there is no node "node-4"`},
-		"API server is not away":     {steps("+0s api back node-2"), "f:2: api back node-2: node-2 does not"},
-		"away twice":                 {steps("+0s api away node-2", "+0s api away all"), "f:3: api away all: node-2 is kept from the API server already"},
+		"API server is not away":     {steps("+0s api back node-2"), "f:2: api back node-2: node-2 is not cut off"},
+		"away twice":                 {steps("+0s api away node-2", "+0s api away all"), "f:3: api away all: node-2 is cut off from the API server already"},
 		"lane runs":                  {"hitless timeline 1\nlane tcp-new\n+0s end\n", "f:2: lane start tcp-new: tcp-new runs already"},
-		"lane after the baseline":    {steps("+0s lane start tcp-long"), "f:2: a lane has to run from the baseline on"},
+		"lane after the baseline":    {steps("+0s lane start tcp-long"), "f:2: a lane must run from the baseline on"},
 		"lane does not run":          {steps("+0s lane stop udp-fresh"), "f:2: lane stop udp-fresh:"},
 		"unknown lane":               {"hitless timeline 1\nlane udp\n+0s end\n", `f:2: lane start udp: "udp" is not one of tcp-long`},
 		"nothing open":               {steps("+0s client close web"), "f:2: client close web:"},
 		"no JSON":                    {steps("+0s object apply"), "f:2: object apply: an object as JSON"},
-		"not JSON":                   {steps("+0s object apply {kind: Pod}"), "f:2: object apply: this is not JSON"},
+		"not JSON":                   {steps("+0s object apply {kind: Pod}"), "f:2: object apply: the object is not JSON"},
 		"JSON where there is none":   {steps("+0s proxy stop node-1 {}"), "f:2: proxy stop takes no JSON"},
 		"unknown kind":               {steps(`+0s object apply {"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`), `f:2: object apply: the kind "Secret" is not one of`},
 		"unknown field":              {steps(`+0s object apply {"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"port":80}}`), "f:2: object apply: strict decoding error: unknown field"},
 		"no name":                    {steps(`+0s object apply {"apiVersion":"v1","kind":"Service"}`), "f:2: object apply: the object has no metadata.name"},
-		"bad reference":              {steps("+0s object delete Service/web"), `f:2: object delete Service/web: "Service/web" names no object`},
+		"bad reference":              {steps("+0s object delete Service/web"), `f:2: object delete Service/web: "Service/web" is not a reference`},
 		"nodes twice":                {"hitless timeline 1\nnodes 2\nnodes 3\n+0s end\n", "f:3: nodes is given twice, first in line 2"},
 		"set twice":                  {"hitless timeline 1\nset a=1\nset a=2\n+0s end\n", "f:3: set a is given twice, first in line 2"},
 		"set without a value":        {"hitless timeline 1\nset replicas 2\n+0s end\n", "f:2: set replicas 2: give set KEY=VALUE"},
 		"bad rate":                   {"hitless timeline 1\nrate NaN\n+0s end\n", `f:2: "NaN" is not a number of attempts`},
 		"bad seed":                   {"hitless timeline 1\nseed one\n+0s end\n", `f:2: "one" is not a whole number`},
 		"object twice":               {"hitless timeline 1\ngiven " + pod + "\ngiven " + pod + "\n+0s end\n", "f:3: Pod/default/a is given twice, first in line 2"},
-		"head after steps":           {steps("+0s proxy stop node-1", "nodes 2"), "f:3: a step begins with its time, such as +5s; what a timeline needs before"},
+		"head after steps":           {steps("+0s proxy stop node-1", "nodes 2"), "f:3: a step begins with its time, such as +5s; other lines must be before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := timeline.Parse("f", []byte(test.text))
@@ -143,8 +143,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}
 }
 
-// What looks like it and can be done: a node without power comes back with its proxy, another one perhaps, and the rest of the nodes goes on.
-func TestWhatCanBeDoneWithoutPower(t *testing.T) {
+// Steps that are possible while a node has no power: on other nodes, `proxy change` on that node, and all steps after it boots.
+func TestStepsWithoutPower(t *testing.T) {
 	text := steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables", "+1s proxy stop node-2",
 		"+1s api cut all", "+1s pod start web-a workload=web node=node-3", "+2s node on node-1", "+3s proxy stop node-1", "+4s proxy start node-1", "+4s api lose node-1",
 		"+5s node off node-1", "+6s proxy start node-2")
@@ -153,12 +153,12 @@ func TestWhatCanBeDoneWithoutPower(t *testing.T) {
 	}
 }
 
-// steps is a timeline of these steps, from line 2 on.
+// steps returns a timeline with these steps from line 2 on.
 func steps(lines ...string) string {
 	return "hitless timeline 1\n" + strings.Join(lines, "\n") + "\n+1h end\n"
 }
 
-// anyTimeline draws a timeline that can be done: of random steps those that fit.
+// anyTimeline draws random steps and keeps those that are possible.
 func anyTimeline(t *rapid.T) *timeline.Timeline {
 	line := timeline.New()
 	line.Nodes, line.Rate, line.Seed = rapid.IntRange(1, 50).Draw(t, "nodes"), rapid.Float64Range(0.001, 5000).Draw(t, "rate"), rapid.Int64().Draw(t, "seed")
@@ -199,8 +199,8 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 			if s.Object = objects[(first+i)%len(objects)]; verb == "object apply" {
 				s.Object = ""
 			}
-			if s = fitting(s); can(s) {
-				line.Steps = append(line.Steps, leaner(t, s, can))
+			if s = withoutUnknownArgs(s); can(s) {
+				line.Steps = append(line.Steps, dropArgs(t, s, can))
 				return
 			}
 		}
@@ -218,20 +218,20 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 	return line
 }
 
-// needs are the verbs that make it possible to do others.
+// needs maps a verb to one that must be performed before it.
 var needs = map[string]string{"proxy start": "proxy stop", "proxy change": "proxy kill", "proxy cleanup": "proxy kill", "proxy thaw": "proxy freeze",
 	"proxy restore": "proxy flush", "node on": "node off", "api back": "api away", "client close": "client open", "endpoints set": "endpoints create",
 	"pod start": "workload deploy"}
 
-// objectsOf is what verbs that begin with a word may be done to. Not all of it is there.
+// objectsOf has possible objects by the first word of a verb. Not all of them exist.
 var objectsOf = map[string][]string{
 	"proxy": {"node-1", "node-2"}, "node": {"node-1", "node-2"}, "api": {"all", "node-1", "node-2"}, "workload": {"web", "a", "b"}, "endpoints": {"a", "b"},
 	"pod": {"web#1", "a#2", "web-p", "a-p"}, "client": {"web", "a"}, "lane": timeline.Protocols(), "object": {"Service/default/web", "Node/node-1"},
 	"expect": {"web", "a", "web#1", "web-p", "all"}, "await": {"web", "a", "web#1", "web-p", "all"},
 }
 
-// leaner leaves some of the arguments out that are not needed.
-func leaner(t *rapid.T, s timeline.Step, can func(timeline.Step) bool) timeline.Step {
+// dropArgs removes some of the optional arguments.
+func dropArgs(t *rapid.T, s timeline.Step, can func(timeline.Step) bool) timeline.Step {
 	for _, a := range slices.Clone(s.Args) {
 		less := s
 		less.Args = slices.DeleteFunc(slices.Clone(s.Args), func(other timeline.Arg) bool { return other == a })
@@ -242,15 +242,15 @@ func leaner(t *rapid.T, s timeline.Step, can func(timeline.Step) bool) timeline.
 	return s
 }
 
-// fitting leaves out of a step what its verb does not take, as the parser's errors tell.
-func fitting(s timeline.Step) timeline.Step {
+// withoutUnknownArgs removes the arguments that the parser's errors name as unknown.
+func withoutUnknownArgs(s timeline.Step) timeline.Step {
 	for {
 		_, err := timeline.Parse("", []byte(steps(s.String())))
 		if err == nil {
 			return s
 		}
 		i := slices.IndexFunc(s.Args, func(a timeline.Arg) bool {
-			return strings.Contains(err.Error(), fmt.Sprintf("has no %q", a.Key+"="+a.Value))
+			return strings.Contains(err.Error(), fmt.Sprintf("has no argument %q", a.Key+"="+a.Value))
 		})
 		if i < 0 {
 			return s
@@ -263,7 +263,7 @@ func number(low, high int) *rapid.Generator[string] {
 	return rapid.Map(rapid.IntRange(low, high), strconv.Itoa)
 }
 
-func TestWhatIsPrintedIsReadBack(t *testing.T) {
+func TestPrintAndParse(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyTimeline(t)
@@ -275,18 +275,18 @@ func TestWhatIsPrintedIsReadBack(t *testing.T) {
 			seen[s.Verb]++
 		}
 		if diff := cmp.Diff(withoutLines(want), withoutLines(got)); diff != "" {
-			t.Fatalf("(-printed +read)\n%s\n%s", diff, want)
+			t.Fatalf("(-printed +parsed)\n%s\n%s", diff, want)
 		}
 	})
 	for _, verb := range timeline.Verbs() {
 		if seen[verb] == 0 {
-			t.Errorf("%q was in none of the timelines: nothing was shown of it", verb)
+			t.Errorf("no timeline had the verb %q, so it is not tested", verb)
 		}
 	}
-	t.Logf("how often each was there: %v", seen)
+	t.Logf("steps by verb: %v", seen)
 }
 
-// withoutLines forgets where steps stood.
+// withoutLines clears the line numbers.
 func withoutLines(t *timeline.Timeline) *timeline.Timeline {
 	c := *t
 	c.Set, c.Lanes, c.Given, c.Steps = slices.Clone(c.Set), slices.Clone(c.Lanes), slices.Clone(c.Given), slices.Clone(c.Steps)
@@ -308,7 +308,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		first, err := timeline.Parse("f", text)
 		if err != nil {
-			refused(t, string(text), err)
+			checkError(t, string(text), err)
 			return
 		}
 		again, err := timeline.Parse("f", []byte(first.String()))
@@ -316,7 +316,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v\n%s", err, first)
 		}
 		if diff := cmp.Diff(withoutLines(first), withoutLines(again)); diff != "" {
-			t.Errorf("(-read +read again)\n%s", diff)
+			t.Errorf("(-first +second)\n%s", diff)
 		}
 	})
 }

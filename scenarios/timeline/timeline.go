@@ -1,7 +1,6 @@
-// Package timeline reads, checks and writes timelines: texts with one step a line, which a person or a run writes and
-// Minimize shortens. docs/timeline.md is the grammar.
+// Package timeline reads, checks, writes and minimizes timelines: text files with one step per line. docs/timeline.md has the grammar.
 //
-// A timeline does not describe the proxy under test. Package scenarios performs it.
+// A timeline does not describe the subject. Package scenarios performs its steps.
 package timeline
 
 import (
@@ -17,16 +16,16 @@ import (
 
 // Timeline is a list of steps with their times, and the cluster that they need.
 type Timeline struct {
-	Nodes int     // 3 when the text does not say; 1 to 50
-	Rate  float64 // attempts a second of each measured lane; 100 when the text does not say
-	Seed  int64   // 1 when the text does not say
+	Nodes int     // 1 to 50; 3 by default
+	Rate  float64 // attempts per second of each measured lane; 100 by default
+	Seed  int64   // 1 by default
 	Set   []Setting
-	Lanes []Step // `lane start` before the baseline: lanes beside those that the setting `lanes` names; At is 0
-	Given []Step // `object apply` before any traffic flows; At is 0
-	Steps []Step // in the order of time; the last one is End
+	Lanes []Step // verb `lane start`: lanes in addition to those of the setting `lanes`; At is 0
+	Given []Step // verb `object apply`: objects that exist before the baseline; At is 0
+	Steps []Step // sorted by time; the last one is End
 }
 
-// Setting is one `set` line: a parameter of the scenario, as --set has it.
+// Setting is one `set` line: a parameter of the scenario, as in --set.
 type Setting struct {
 	Key, Value string
 	Line       int
@@ -34,31 +33,31 @@ type Setting struct {
 
 // Step is one action.
 type Step struct {
-	At     time.Duration // since the beginning of the steps, not negative
+	At     time.Duration // since the end of the baseline, not negative
 	Verb   string        // one of Verbs
-	Object string        // of the verb; empty for verbs without
-	Args   []Arg         // in the order of the verb's table
+	Object string        // empty for verbs without an object
+	Args   []Arg         // in the order of the verb's keys
 	JSON   string        // compact; of object apply and object patch only
-	Line   int           // in the text it was read from; 0 for none
+	Line   int           // in the file, from 1; 0 for a step that was not read from a file
 }
 
-// Arg is a key and its value.
+// Arg is an argument of a step.
 type Arg struct{ Key, Value string }
 
-// End is the verb of the last step. It does nothing: traffic flows until its time.
+// End is the verb of the last step. It has no effect; the lanes run until its time.
 const End = "end"
 
-// Defaults of values that a text does not set.
+// Defaults of the values before the steps.
 const (
 	defaultNodes = 3
 	defaultRate  = 100
 	defaultSeed  = 1
 )
 
-// New is an empty timeline with the defaults.
+// New returns an empty timeline with the defaults.
 func New() *Timeline { return &Timeline{Nodes: defaultNodes, Rate: defaultRate, Seed: defaultSeed} }
 
-// Get is the value of a key, empty when the step does not have it.
+// Get returns the value of a key, empty when the step does not have it.
 func (s Step) Get(key string) string {
 	for _, a := range s.Args {
 		if a.Key == key {
@@ -68,7 +67,7 @@ func (s Step) Get(key string) string {
 	return ""
 }
 
-// Number is the value of a key that is a whole number, otherwise when the step does not have it.
+// Number returns the value of a key that is a whole number, or otherwise when the step does not have it.
 func (s Step) Number(key string, otherwise int) int {
 	if n, err := strconv.Atoi(s.Get(key)); err == nil {
 		return n
@@ -76,7 +75,7 @@ func (s Step) Number(key string, otherwise int) int {
 	return otherwise
 }
 
-// Duration is the value of a key that is a duration, otherwise when the step does not have it.
+// Duration returns the value of a key that is a duration, or otherwise when the step does not have it.
 func (s Step) Duration(key string, otherwise time.Duration) time.Duration {
 	if d, err := time.ParseDuration(s.Get(key)); err == nil {
 		return d
@@ -84,7 +83,7 @@ func (s Step) Duration(key string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Node is the node of the step; empty when it is not a single node.
+// Node returns the node of the step, empty when its object is not a single node.
 func (s Step) Node() string {
 	if verbs[s.Verb].object.node && s.Object != All {
 		return s.Object
@@ -92,7 +91,7 @@ func (s Step) Node() string {
 	return ""
 }
 
-// Action is the step without its time: `proxy stop node-1`.
+// Action returns the step without its time, such as `proxy stop node-1`.
 func (s Step) Action() string {
 	words := []string{s.Verb}
 	if s.Object != "" {
@@ -107,16 +106,15 @@ func (s Step) Action() string {
 	return strings.Join(words, " ")
 }
 
-// String is the step as a line of the text.
+// String returns the line of the step.
 func (s Step) String() string { return "+" + s.At.String() + " " + s.Action() }
 
-// Equal reports whether two steps are the same, without their lines.
+// Equal reports whether two steps are the same. Their line numbers may differ.
 func (s Step) Equal(other Step) bool {
 	return s.String() == other.String()
 }
 
-// Reference returns the reference of the step's object: KIND/NAMESPACE/NAME or KIND/NAME. For an `object apply` it is read
-// from the JSON.
+// Reference returns the reference of the step's object, KIND/NAMESPACE/NAME or Node/NAME. For `object apply` it comes from the JSON.
 func (s Step) Reference() (string, error) {
 	if s.Verb != "object apply" {
 		return s.Object, nil
@@ -134,10 +132,10 @@ func (s Step) Reference() (string, error) {
 	case head.Metadata.Name == "":
 		return "", fmt.Errorf("the object has no metadata.name")
 	}
-	return slashed(head.Kind, head.Metadata.Namespace, head.Metadata.Name), nil
+	return reference(head.Kind, head.Metadata.Namespace, head.Metadata.Name), nil
 }
 
-func slashed(kind, namespace, name string) string {
+func reference(kind, namespace, name string) string {
 	if kind == "Node" {
 		return kind + "/" + name
 	}
@@ -147,7 +145,7 @@ func slashed(kind, namespace, name string) string {
 	return kind + "/" + namespace + "/" + name
 }
 
-// header are the lines before the steps.
+// header returns the lines before the steps.
 func (t *Timeline) header() []string {
 	lines := []string{magic, "nodes " + strconv.Itoa(t.Nodes), "rate " + strconv.FormatFloat(t.Rate, 'g', -1, 64), "seed " + strconv.FormatInt(t.Seed, 10)}
 	for _, s := range t.Set {
@@ -162,10 +160,10 @@ func (t *Timeline) header() []string {
 	return lines
 }
 
-// Header is the text before the steps, with its last newline.
+// Header returns the text before the steps, with a newline at its end.
 func (t *Timeline) Header() string { return strings.Join(t.header(), "\n") + "\n" }
 
-// String is the whole text. Parse reads it back to the same timeline.
+// String returns the text of the timeline. Parse reads the same timeline from it.
 func (t *Timeline) String() string {
 	lines := t.header()
 	for _, s := range t.Steps {
@@ -174,7 +172,7 @@ func (t *Timeline) String() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Length is the time of the last step.
+// Length returns the time of the last step.
 func (t *Timeline) Length() time.Duration {
 	if len(t.Steps) == 0 {
 		return 0
@@ -182,14 +180,14 @@ func (t *Timeline) Length() time.Duration {
 	return t.Steps[len(t.Steps)-1].At
 }
 
-// With is the timeline with other steps.
+// With returns a copy of the timeline with other steps.
 func (t *Timeline) With(steps []Step) *Timeline {
 	other := *t
 	other.Steps = slices.Clone(steps)
 	return &other
 }
 
-// Protocols are all protocols in the order in which lanes start: connections that stay open come first.
+// Protocols returns all protocols in the order in which their lanes start: those with lasting connections come first.
 func Protocols() []string {
 	return []string{record.ProtocolLong, record.ProtocolReuse, record.ProtocolSticky, record.ProtocolFresh, record.ProtocolNew}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hitless/hitless/scenarios/values"
 )
 
-// All is the object of a step on every node.
+// All is the object of a step for every node.
 const All = "all"
 
 // Executor performs the steps of a timeline on a cluster. Each method is one action; the verbs differ in their arguments.
@@ -52,26 +52,26 @@ type Executor interface {
 	AwaitWatching(ctx context.Context, s Step) error
 }
 
-// Need is what a verb needs of the cluster besides its API.
+// Need is a capability that a verb needs of the site, besides the API.
 type Need int
 
 // The needs of verbs.
 const (
 	NeedsNothing      Need = iota
-	NeedsProxies           // proxies that can be stopped and started
+	NeedsProxies           // restartable proxies
 	NeedsPower             // power control of nodes
 	NeedsControlPlane      // the replay control plane
-	NeedsAddresses         // Services that get the same addresses again
+	NeedsAddresses         // fixed addresses for Services
 )
 
-// verb describes what a step can do: how it is read and checked, what it needs, and how it is performed.
+// verb describes how the steps of a verb are parsed and checked, what they need, and how they are performed.
 type verb struct {
-	object object
-	keys   []key
-	json   bool // an object of the API follows
-	needs  Need
-	follow func(c *checker, s Step) error // checks the state of the cluster at that time, and changes it; nil for no state
-	do     func(e Executor, ctx context.Context, s Step) error
+	object     object
+	keys       []key
+	json       bool // the step ends with an API object as JSON
+	needs      Need
+	transition func(c *checker, s Step) error // checks the state of the cluster at that time, and changes it; nil for no state
+	perform    func(e Executor, ctx context.Context, s Step) error
 }
 
 // key is one argument of a verb.
@@ -84,74 +84,74 @@ type key struct {
 func optional[T any](name string, t values.Type[T]) key { return key{name, false, t.Check} }
 func required[T any](name string, t values.Type[T]) key { return key{name, true, t.Check} }
 
-// with adds an argument to a method of Executor.
-func with(do func(e Executor, ctx context.Context, s Step, choice bool) error, choice bool) func(Executor, context.Context, Step) error {
-	return func(e Executor, ctx context.Context, s Step) error { return do(e, ctx, s, choice) }
+// bind fixes the last argument of a method of Executor.
+func bind(method func(e Executor, ctx context.Context, s Step, choice bool) error, choice bool) func(Executor, context.Context, Step) error {
+	return func(e Executor, ctx context.Context, s Step) error { return method(e, ctx, s, choice) }
 }
 
-// verbs are all verbs. docs/timeline.md explains each.
+// verbs has the description of each verb by its name. docs/timeline.md explains them.
 var verbs = describeVerbs()
 
 func describeVerbs() map[string]verb {
 	v := map[string]verb{
-		End: {object: nothing, do: func(Executor, context.Context, Step) error { return nil }},
+		End: {object: nothing, perform: func(Executor, context.Context, Step) error { return nil }},
 
-		"object apply":  {object: nothing, json: true, needs: NeedsAddresses, do: Executor.ApplyObject},
-		"object patch":  {object: reference, json: true, do: Executor.PatchObject},
-		"object delete": {object: reference, keys: []key{optional("grace", values.Duration(0, time.Hour))}, do: Executor.DeleteObject},
+		"object apply":  {object: nothing, json: true, needs: NeedsAddresses, perform: Executor.ApplyObject},
+		"object patch":  {object: oneReference, json: true, perform: Executor.PatchObject},
+		"object delete": {object: oneReference, keys: []key{optional("grace", values.Duration(0, time.Hour))}, perform: Executor.DeleteObject},
 
-		"workload deploy": {object: newWorkload, do: Executor.DeployWorkload, keys: []key{optional("replicas", values.Number(1, 100)),
+		"workload deploy": {object: newWorkload, perform: Executor.DeployWorkload, keys: []key{optional("replicas", values.Number(1, 100)),
 			optional("policy", values.Word("Local", "Cluster")), optional("gated", values.Type[bool](values.Switch)), optional("ports", values.Number(1, 1000))}},
-		"workload rollout": {object: aWorkload, do: Executor.RollWorkload},
-		"workload scale":   {object: aWorkload, keys: []key{required("replicas", values.Number(0, 100))}, do: Executor.ScaleWorkload},
+		"workload rollout": {object: oneWorkload, perform: Executor.RollWorkload},
+		"workload scale":   {object: oneWorkload, keys: []key{required("replicas", values.Number(0, 100))}, perform: Executor.ScaleWorkload},
 
-		"endpoints create": {object: newService, keys: []key{required("addresses", values.Type[[]string](values.Addresses))}, do: Executor.CreateEndpoints},
-		"endpoints set":    {object: someService, keys: []key{required("addresses", values.Type[[]string](values.Addresses))}, do: Executor.SetEndpoints},
+		"endpoints create": {object: newService, keys: []key{required("addresses", values.Type[[]string](values.Addresses))}, perform: Executor.CreateEndpoints},
+		"endpoints set":    {object: oneService, keys: []key{required("addresses", values.Type[[]string](values.Addresses))}, perform: Executor.SetEndpoints},
 
-		"pod start": {object: newPod, do: Executor.StartPod,
+		"pod start": {object: newPod, perform: Executor.StartPod,
 			keys: []key{required("workload", values.Type[string](values.Name)), required("node", values.Type[string](values.Name))}},
-		"pod ready":     {object: aPod, do: with(Executor.SetGate, true)},
-		"pod unready":   {object: aPod, do: with(Executor.SetGate, false)},
-		"pod terminate": {object: aPod, keys: []key{optional("grace", values.Duration(time.Second, time.Hour))}, do: with(Executor.EndPod, false)},
-		"pod kill":      {object: aPod, follow: (*checker).killPod, do: with(Executor.EndPod, true)},
+		"pod ready":     {object: onePod, perform: bind(Executor.SetGate, true)},
+		"pod unready":   {object: onePod, perform: bind(Executor.SetGate, false)},
+		"pod terminate": {object: onePod, keys: []key{optional("grace", values.Duration(time.Second, time.Hour))}, perform: bind(Executor.EndPod, false)},
+		"pod kill":      {object: onePod, transition: (*checker).killPod, perform: bind(Executor.EndPod, true)},
 
-		"proxy stop":    {object: aNode, needs: NeedsProxies, follow: proxyFrom(runs, ended), do: with(Executor.EndProxy, false)},
-		"proxy kill":    {object: aNode, needs: NeedsProxies, follow: proxyFrom(runs, ended), do: with(Executor.EndProxy, true)},
-		"proxy start":   {object: aNode, needs: NeedsProxies, follow: proxyFrom(ended, runs), do: Executor.StartProxy},
-		"proxy freeze":  {object: aNode, needs: NeedsProxies, follow: proxyFrom(runs, frozen), do: Executor.FreezeProxy},
-		"proxy thaw":    {object: aNode, needs: NeedsProxies, follow: proxyFrom(frozen, runs), do: Executor.ThawProxy},
-		"proxy cleanup": {object: aNode, needs: NeedsProxies, follow: proxyFrom(ended, ended), do: Executor.CleanUpProxy},
-		"proxy change": {object: aNode, needs: NeedsProxies, follow: (*checker).changeProxy, do: Executor.ChangeProxy,
+		"proxy stop":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, false)},
+		"proxy kill":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, true)},
+		"proxy start":   {object: oneNode, needs: NeedsProxies, transition: proxyFrom(ended, runs), perform: Executor.StartProxy},
+		"proxy freeze":  {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, frozen), perform: Executor.FreezeProxy},
+		"proxy thaw":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(frozen, runs), perform: Executor.ThawProxy},
+		"proxy cleanup": {object: oneNode, needs: NeedsProxies, transition: proxyFrom(ended, ended), perform: Executor.CleanUpProxy},
+		"proxy change": {object: oneNode, needs: NeedsProxies, transition: (*checker).changeProxy, perform: Executor.ChangeProxy,
 			keys: []key{required("to", values.Type[string](values.Text))}},
-		"proxy flush":   {object: aNode, needs: NeedsProxies, follow: tablesFlushed(true), do: Executor.FlushTables},
-		"proxy restore": {object: aNode, needs: NeedsProxies, follow: tablesFlushed(false), do: Executor.RestoreTables},
+		"proxy flush":   {object: oneNode, needs: NeedsProxies, transition: tablesFlushed(true), perform: Executor.FlushTables},
+		"proxy restore": {object: oneNode, needs: NeedsProxies, transition: tablesFlushed(false), perform: Executor.RestoreTables},
 
-		"node off": {object: aNode, needs: NeedsPower, follow: (*checker).powerOff, do: Executor.PowerOff},
-		"node on":  {object: aNode, needs: NeedsPower, follow: (*checker).powerOn, do: Executor.PowerOn},
+		"node off": {object: oneNode, needs: NeedsPower, transition: (*checker).powerOff, perform: Executor.PowerOff},
+		"node on":  {object: oneNode, needs: NeedsPower, transition: (*checker).powerOn, perform: Executor.PowerOn},
 
-		"api away":   {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).apiAway, do: Executor.WithholdAPI},
-		"api back":   {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).apiBack, do: Executor.ReturnAPI},
-		"api cut":    {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).needsWatches, do: with(Executor.EndWatches, false)},
-		"api expire": {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).needsWatches, do: with(Executor.EndWatches, true)},
-		"api delay": {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).needsWatches, do: Executor.DelayWatches,
+		"api away":   {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).apiAway, perform: Executor.WithholdAPI},
+		"api back":   {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).apiBack, perform: Executor.ReturnAPI},
+		"api cut":    {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).needsWatches, perform: bind(Executor.EndWatches, false)},
+		"api expire": {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).needsWatches, perform: bind(Executor.EndWatches, true)},
+		"api delay": {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).needsWatches, perform: Executor.DelayWatches,
 			keys: []key{required("by", values.Duration(0, time.Hour))}},
-		"api lose": {object: nodeOrAll, needs: NeedsControlPlane, follow: (*checker).needsWatches, do: Executor.LoseEvents,
+		"api lose": {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).needsWatches, perform: Executor.LoseEvents,
 			keys: []key{optional("resource", values.Word("services", "endpointslices", "endpoints", "nodes"))}},
 
-		"client open":  {object: aWorkload, keys: []key{optional("each", values.Number(1, 1000))}, follow: clientOpen(true), do: Executor.OpenClient},
-		"client close": {object: aWorkload, follow: clientOpen(false), do: Executor.CloseClient},
+		"client open":  {object: oneWorkload, keys: []key{optional("each", values.Number(1, 1000))}, transition: clientOpen(true), perform: Executor.OpenClient},
+		"client close": {object: oneWorkload, transition: clientOpen(false), perform: Executor.CloseClient},
 
-		laneStart:   {object: aLane, keys: []key{optional("connections", values.Number(1, 10000)), optional("rate", values.Type[float64](values.Rate))}, follow: laneRuns(true)},
-		"lane stop": {object: aLane, follow: laneRuns(false), do: Executor.StopLane},
+		laneStart:   {object: oneLane, keys: []key{optional("connections", values.Number(1, 10000)), optional("rate", values.Type[float64](values.Rate))}, transition: laneRuns(true)},
+		"lane stop": {object: oneLane, transition: laneRuns(false), perform: Executor.StopLane},
 	}
 	within := []key{optional("within", values.Duration(time.Second, time.Hour))}
 	for condition, d := range map[string]verb{
-		"rolled-out": {object: aWorkload, do: Executor.AwaitRolledOut},
-		"balanced":   {object: aWorkload, do: Executor.AwaitBalanced},
-		"ready":      {object: aPod, do: with(Executor.AwaitReadiness, true)},
-		"unready":    {object: aPod, do: with(Executor.AwaitReadiness, false)},
-		"gone":       {object: aPod, do: Executor.AwaitGone},
-		"watching":   {object: allNodes, needs: NeedsControlPlane, do: Executor.AwaitWatching},
+		"rolled-out": {object: oneWorkload, perform: Executor.AwaitRolledOut},
+		"balanced":   {object: oneWorkload, perform: Executor.AwaitBalanced},
+		"ready":      {object: onePod, perform: bind(Executor.AwaitReadiness, true)},
+		"unready":    {object: onePod, perform: bind(Executor.AwaitReadiness, false)},
+		"gone":       {object: onePod, perform: Executor.AwaitGone},
+		"watching":   {object: allNodes, needs: NeedsControlPlane, perform: Executor.AwaitWatching},
 	} {
 		d.keys = within
 		v[expect+condition], v[await+condition] = d, d
@@ -159,16 +159,16 @@ func describeVerbs() map[string]verb {
 	return v
 }
 
-// laneStart is the verb of the lines `lane` before the steps. A lane runs from the baseline on, so that no step performs it.
+// laneStart is the verb of `lane` lines. Lanes start before the baseline, so no step has this verb.
 const laneStart = "lane start"
 
-// The verbs that wait for a condition: expect fails the run where it does not come about, await does not.
+// The verbs that wait for a condition: without the condition, `expect` makes the run invalid and `await` does not.
 const (
 	expect = "expect "
 	await  = "await "
 )
 
-// Waiting is the verb that waits for a condition such as rolled-out; required says that the run fails without it.
+// Waiting returns the verb that waits for a condition such as rolled-out. If required, the run is invalid without the condition.
 func Waiting(condition string, required bool) string {
 	if required {
 		return expect + condition
@@ -176,7 +176,7 @@ func Waiting(condition string, required bool) string {
 	return await + condition
 }
 
-// Condition is what the step waits for, such as rolled-out; empty for a step that does not wait.
+// Condition returns the condition that the step waits for, such as rolled-out; empty for a step that does not wait.
 func (s Step) Condition() string {
 	for _, prefix := range []string{expect, await} {
 		if condition, is := strings.CutPrefix(s.Verb, prefix); is {
@@ -186,19 +186,19 @@ func (s Step) Condition() string {
 	return ""
 }
 
-// Optional reports whether a run continues when the step's condition does not come about.
+// Optional reports whether the run continues without the step's condition.
 func (s Step) Optional() bool { return strings.HasPrefix(s.Verb, await) }
 
 // Perform performs the step.
 func (s Step) Perform(ctx context.Context, e Executor) error {
 	v, known := verbs[s.Verb]
-	if !known || v.do == nil {
+	if !known || v.perform == nil {
 		return fmt.Errorf("a timeline has no step %q", s.Verb)
 	}
-	return v.do(e, ctx, s)
+	return v.perform(e, ctx, s)
 }
 
-// NeedOf is what a verb needs; NeedsNothing for a word that is no verb.
+// NeedOf returns the need of a verb; NeedsNothing for an unknown verb.
 func NeedOf(verb string) Need { return verbs[verb].needs }
 
 // NeedsReplay returns the first step that only the replay control plane can perform, and false when there is none.
@@ -210,15 +210,15 @@ func (t *Timeline) NeedsReplay() (Step, bool) {
 	return t.Steps[i], true
 }
 
-// Verbs are the words that a step can begin with, sorted.
+// Verbs returns all verbs, sorted.
 func Verbs() []string { return slices.Sorted(maps.Keys(verbs)) }
 
-// Kinds are the kinds of object that a step can change.
+// Kinds returns the kinds of API objects that a step can change.
 func Kinds() []string {
 	return []string{"Deployment", "EndpointSlice", "Endpoints", "Node", "Pod", "Service"}
 }
 
-// Addresses is the value of the key `addresses`.
+// Addresses returns the value of the key `addresses`.
 func (s Step) Addresses() []string {
 	list, _ := values.Addresses(s.Get("addresses")) // the parser has checked it
 	return list

@@ -2,22 +2,22 @@ package timeline
 
 import "testing"
 
-// Each verb is performed, but for the lines `lane`, and has a check of its object where it has one.
+// Each verb except `lane start` has a function that performs it, and each object has a check.
 func TestEveryVerbIsComplete(t *testing.T) {
 	for name, v := range verbs {
-		if (v.do == nil) != (name == laneStart) {
-			t.Errorf("%q is performed: %t", name, v.do != nil)
+		if (v.perform == nil) != (name == laneStart) {
+			t.Errorf("%q can be performed: %t", name, v.perform != nil)
 		}
 		if v.object.absent == (v.object.check != nil) {
-			t.Errorf("the object of %q is not checked", name)
+			t.Errorf("the object of %q has no check", name)
 		}
 		for _, k := range v.keys {
 			if k.name == "" || k.check == nil {
-				t.Errorf("%q has the key %+v", name, k)
+				t.Errorf("%q has an incomplete key: %+v", name, k)
 			}
 		}
 	}
 	if err := (Step{Verb: laneStart}).Perform(t.Context(), nil); err == nil {
-		t.Error("a lane was started by a step")
+		t.Error("a step with verb `lane start` was performed")
 	}
 }
