@@ -52,7 +52,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
 
 browser: ## the report's page in headless Chromium (the package chromium)
-	$(GO) test -count=1 -tags browser ./reports -run Browser
+	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh

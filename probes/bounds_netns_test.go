@@ -11,8 +11,8 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // fault is something that the router does to what it forwards, for a time.
@@ -69,13 +69,13 @@ func (w *network) withRules(base int64, from, length time.Duration, lay func(*nf
 }
 
 // judgedOutages has attempts judged as those of a run, and returns the outages of their lane.
-func judgedOutages(t *testing.T, l Lane, attempts []record.Attempt) []reports.OutageReport {
+func judgedOutages(t *testing.T, l Lane, attempts []record.Attempt) []analysis.OutageReport {
 	t.Helper()
 	return judged(t, []Lane{l}, attempts).Lanes[0].Outages
 }
 
 // judged has attempts of some lanes judged as those of a run.
-func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *reports.Report {
+func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *analysis.Report {
 	t.Helper()
 	dir := t.TempDir()
 	w, err := record.NewHistoryWriter(dir, record.Run{})
@@ -97,7 +97,7 @@ func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *reports.Repo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := reports.Build(h)
+	r, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -145,7 +146,7 @@ func TestHourAt200PerSecondIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Verdict != reports.Fail || r.Totals.Attempts != 3600*rate || r.Totals.Dropped != 3*rate/2 || len(r.Lanes[0].Outages) != 3 || r.DetectionFloor.Ms == nil {
+	if r.Verdict != analysis.Fail || r.Totals.Attempts != 3600*rate || r.Totals.Dropped != 3*rate/2 || len(r.Lanes[0].Outages) != 3 || r.DetectionFloor.Ms == nil {
 		t.Errorf("%s %q: %d attempts, %d dropped in %d outages; want %d, %d and 3", r.Verdict, r.Reasons, r.Totals.Attempts, r.Totals.Dropped,
 			len(r.Lanes[0].Outages), 3600*rate, 3*rate/2)
 	}

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // The bench is bounded in time and count: each run takes benchTime at a rate below, and there are three a tool.
@@ -178,7 +178,7 @@ func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := reports.Build(h)
+	report, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,15 @@ type Group struct {
 	Count                     uint64
 }
 
+// Attempts is the number of attempts that the bucket stands for.
+func (b *Bucket) Attempts() int {
+	n := 0
+	for _, g := range b.Groups {
+		n += int(g.Count)
+	}
+	return n
+}
+
 // check finds what does not add up.
 func (b *Bucket) check() error {
 	var numbers, grouped uint64

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/page"
 )
 
 // WriteBenchmark writes runs in the Go benchmark format, for benchstat: a line for each measured lane of each run, named
@@ -23,13 +26,13 @@ func WriteBenchmark(w io.Writer, runs []*RunFolder) error {
 			b.WriteString(head)
 			before = head
 		}
-		if r.Verdict != Pass && r.Verdict != Fail {
-			fmt.Fprintf(&b, "# %s, seed %d, is %s: %s\n", r.Run.Scenario, r.Run.Seed, r.Verdict, oneLine(firstOf(r.Reasons...)))
+		if r.Verdict != analysis.Pass && r.Verdict != analysis.Fail {
+			fmt.Fprintf(&b, "# %s, seed %d, is %s: %s\n", r.Run.Scenario, r.Run.Seed, r.Verdict, oneLine(analysis.FirstOf(r.Reasons...)))
 			continue
 		}
 		for _, l := range r.Lanes {
 			fmt.Fprintf(&b, "%s 1 %d dropped %d delayed %s worst-gap-sec %s p50-sec %s p99-sec %s max-sec\n", benchmarkName(r, l), l.Dropped, l.Delayed,
-				figure(l.worstGapMs()/1e3), figure(l.Latency.P50), figure(l.Latency.P99), figure(l.Latency.Max))
+				figure(worstGapMs(l)/1e3), figure(l.Latency.P50), figure(l.Latency.P99), figure(l.Latency.Max))
 		}
 	}
 	_, err := w.Write(b.Bytes())
@@ -37,7 +40,7 @@ func WriteBenchmark(w io.Writer, runs []*RunFolder) error {
 }
 
 // worstGapMs is the upper bound of the lane's longest outage; 0 without one.
-func (l LaneReport) worstGapMs() float64 {
+func worstGapMs(l analysis.LaneReport) float64 {
 	worst := 0.0
 	for _, o := range l.Outages {
 		worst = max(worst, o.UpperMs)
@@ -48,16 +51,16 @@ func (l LaneReport) worstGapMs() float64 {
 // figure writes a number without the noise of its last binary digits: to the nanosecond, where it is seconds.
 func figure(v float64) string { return strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64) }
 
-func parameterText(r *Report) string {
+func parameterText(r *analysis.Report) string {
 	var words []string
-	for _, s := range r.settings() {
+	for _, s := range page.Settings(r) {
 		words = append(words, s.Key+"="+s.Value)
 	}
 	return oneLine(strings.Join(words, " "))
 }
 
 // benchmarkName is one word; a slash in it would begin another part of the name.
-func benchmarkName(r *Report, l LaneReport) string {
+func benchmarkName(r *analysis.Report, l analysis.LaneReport) string {
 	part := func(text string) string {
 		return strings.Map(func(c rune) rune {
 			if unicode.IsSpace(c) || unicode.IsControl(c) || c == '/' {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hitless/hitless/analysis"
 )
 
 // conformance says what an implementation of the Service proxy can do, as runs have shown it.
@@ -35,21 +37,21 @@ type conformedProfile struct {
 	Failed      []string       `yaml:"failedFeatures"`
 	Undecided   []string       `yaml:"undecidedFeatures"` // no run that can be trusted
 	Runs        []conformedRun `yaml:"runs"`
-	byFeature   map[string][]Verdict
+	byFeature   map[string][]analysis.Verdict
 	inTheirTurn []string
 }
 
 type conformedRun struct {
-	Feature       string   `yaml:"feature"`
-	Seed          int64    `yaml:"seed"`
-	Verdict       Verdict  `yaml:"verdict"`
-	Said          string   `yaml:"said"`
-	FloorMs       *float64 `yaml:"detectionFloorMs"`
-	Kernel        string   `yaml:"kernel"`
-	Clock         string   `yaml:"clock"`
-	InputsSha256  string   `yaml:"inputsSha256"`
-	HistorySha256 string   `yaml:"historySha256"`
-	Reproduce     string   `yaml:"reproduce"`
+	Feature       string           `yaml:"feature"`
+	Seed          int64            `yaml:"seed"`
+	Verdict       analysis.Verdict `yaml:"verdict"`
+	Said          string           `yaml:"said"`
+	FloorMs       *float64         `yaml:"detectionFloorMs"`
+	Kernel        string           `yaml:"kernel"`
+	Clock         string           `yaml:"clock"`
+	InputsSha256  string           `yaml:"inputsSha256"`
+	HistorySha256 string           `yaml:"historySha256"`
+	Reproduce     string           `yaml:"reproduce"`
 }
 
 // WriteConformance writes a YAML document for each implementation among the runs: for each of its modes the features that
@@ -97,15 +99,15 @@ func (c *conformance) add(f *RunFolder) {
 	i := slices.IndexFunc(c.Profiles, func(p conformedProfile) bool { return p.Name == name })
 	if i < 0 {
 		i = len(c.Profiles)
-		c.Profiles = append(c.Profiles, conformedProfile{Name: name, byFeature: map[string][]Verdict{}, Supported: []string{}, Failed: []string{}, Undecided: []string{}})
+		c.Profiles = append(c.Profiles, conformedProfile{Name: name, byFeature: map[string][]analysis.Verdict{}, Supported: []string{}, Failed: []string{}, Undecided: []string{}})
 	}
 	p := &c.Profiles[i]
-	feature := TitleOf(r.Run.Scenario, f.Origin.Command)
+	feature := analysis.TitleOf(r.Run.Scenario, f.Origin.Command)
 	if p.byFeature[feature] == nil {
 		p.inTheirTurn = append(p.inTheirTurn, feature)
 	}
 	p.byFeature[feature] = append(p.byFeature[feature], r.Verdict)
-	p.Runs = append(p.Runs, conformedRun{Feature: feature, Seed: r.Run.Seed, Verdict: r.Verdict, Said: r.headline(),
+	p.Runs = append(p.Runs, conformedRun{Feature: feature, Seed: r.Run.Seed, Verdict: r.Verdict, Said: r.Headline(),
 		FloorMs: r.DetectionFloor.Ms, Kernel: r.Run.Kernel.Kind + " " + r.Run.Kernel.Release, Clock: r.Run.Clock,
 		InputsSha256: r.Run.InputsSha256, HistorySha256: f.Origin.HistorySha256, Reproduce: f.Origin.Command})
 }
@@ -113,7 +115,7 @@ func (c *conformance) add(f *RunFolder) {
 // conclude sums the features up.
 func (p *conformedProfile) conclude() {
 	p.Statistics = map[string]int{}
-	for _, v := range [...]Verdict{Pass, Fail, Invalid, Skipped} {
+	for _, v := range [...]analysis.Verdict{analysis.Pass, analysis.Fail, analysis.Invalid, analysis.Skipped} {
 		p.Statistics[string(v)] = 0
 	}
 	for _, feature := range p.inTheirTurn {
@@ -122,9 +124,9 @@ func (p *conformedProfile) conclude() {
 			p.Statistics[string(v)]++
 		}
 		switch {
-		case slices.Contains(verdicts, Fail):
+		case slices.Contains(verdicts, analysis.Fail):
 			p.Failed = append(p.Failed, feature)
-		case slices.ContainsFunc(verdicts, func(v Verdict) bool { return v != Pass }):
+		case slices.ContainsFunc(verdicts, func(v analysis.Verdict) bool { return v != analysis.Pass }):
 			p.Undecided = append(p.Undecided, feature)
 		default:
 			p.Supported = append(p.Supported, feature)

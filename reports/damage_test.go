@@ -7,14 +7,16 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
 )
 
 // A history that was damaged on its way gives an error or a report, and the report passes its own agreement check or is
 // not a pass; nothing panics.
 func TestADamagedHistoryNeverPanics(t *testing.T) {
-	o := rolling{seed: 1, rollouts: 1}
-	histories := []*record.History{o.start(o.lab()).write(t), calm().thinned(t, 0)}
+	o := recordtest.Rollout{Seed: 1, Rollouts: 1}
+	histories := []*record.History{o.Start(o.Lab()).Write(t), recordtest.Calm().Thinned(t, 0)}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
 		whole := rapid.SampledFrom(histories).Draw(rt, "history")
@@ -38,7 +40,7 @@ func TestADamagedHistoryNeverPanics(t *testing.T) {
 			return
 		}
 		r, err := WriteAll(dir, h)
-		if err == nil && r.Verdict == Pass {
+		if err == nil && r.Verdict == analysis.Pass {
 			rt.Fatal("a history of which most is missing passed")
 		}
 	})

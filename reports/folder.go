@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 )
 
@@ -17,7 +18,7 @@ const HostFile = "host.json"
 
 // RunFolder is a run with what its folder tells about it.
 type RunFolder struct {
-	Report  *Report
+	Report  *analysis.Report
 	History *record.History
 	Origin  record.Origin
 	Started time.Time // by the clock of the host; zero when no host.json tells
@@ -30,7 +31,7 @@ func OpenRun(dir string) (*RunFolder, error) {
 		return nil, err
 	}
 	f := &RunFolder{History: h}
-	if f.Report, err = Build(h); err != nil {
+	if f.Report, err = analysis.Build(h); err != nil {
 		return nil, err
 	}
 	if f.Origin, err = h.Origin(); err != nil {

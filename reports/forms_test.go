@@ -16,7 +16,10 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
 )
 
 var startOfRuns = time.Date(2026, 11, 21, 9, 30, 0, 250e6, time.UTC)
@@ -25,9 +28,9 @@ var startOfRuns = time.Date(2026, 11, 21, 9, 30, 0, 250e6, time.UTC)
 func folders(t *testing.T) []*RunFolder {
 	t.Helper()
 	var runs []*RunFolder
-	labs := pageLabs()
+	labs := recordtest.PageLabs()
 	for i, name := range []string{"fail", "invalid", "mixed", "pass"} {
-		_, r, origin := labs[name].built(t)
+		_, r, origin := built(t, labs[name])
 		runs = append(runs, &RunFolder{Report: r, Origin: origin, Started: startOfRuns.Add(time.Duration(i) * time.Hour)})
 	}
 	return runs
@@ -83,7 +86,7 @@ func TestOpenMetricsAreReadByAParser(t *testing.T) {
 	if !bytes.HasSuffix(text, []byte("\n# EOF\n")) {
 		t.Error("the text does not end with # EOF")
 	}
-	golden(t, "all.openmetrics.txt", text)
+	testfiles.Golden(t, "all.openmetrics.txt", text)
 	all := parseMetrics(t, text)
 	for _, f := range runs {
 		r := f.Report
@@ -137,7 +140,7 @@ func TestBenchmarksAreReadByBenchfmt(t *testing.T) {
 	runs := folders(t)
 	runs[0].Report.Subject.Name, runs[0].Report.Subject.Mode = "kube proxy", "ipt/ables"
 	text := written(t, WriteBenchmark, runs)
-	golden(t, "all.benchmark.txt", text)
+	testfiles.Golden(t, "all.benchmark.txt", text)
 	var results []*benchfmt.Result
 	for reader := benchfmt.NewReader(bytes.NewReader(text), "golden"); reader.Scan(); {
 		switch r := reader.Result().(type) {
@@ -174,7 +177,7 @@ func TestConformanceSaysWhatIsSupported(t *testing.T) {
 	other.Subject.Mode = "nftables"
 	runs = append(runs, &RunFolder{Report: &other, Origin: runs[3].Origin})
 	text := written(t, WriteConformance, runs)
-	golden(t, "all.conformance.yaml", text)
+	testfiles.Golden(t, "all.conformance.yaml", text)
 	var c struct {
 		Kind, Date string
 		Profiles   []struct {
@@ -204,8 +207,8 @@ func TestConformanceSaysWhatIsSupported(t *testing.T) {
 }
 
 func TestAFeatureIsSupportedOnlyIfAllOfItsRunsPassed(t *testing.T) {
-	for want, verdicts := range map[string][]Verdict{"success": {Pass, Pass}, "failure": {Pass, Fail, Invalid}, "partial": {Pass, Invalid}, "partial ": {Skipped}} {
-		p := conformedProfile{byFeature: map[string][]Verdict{"rollout": verdicts}, inTheirTurn: []string{"rollout"}}
+	for want, verdicts := range map[string][]analysis.Verdict{"success": {analysis.Pass, analysis.Pass}, "failure": {analysis.Pass, analysis.Fail, analysis.Invalid}, "partial": {analysis.Pass, analysis.Invalid}, "partial ": {analysis.Skipped}} {
+		p := conformedProfile{byFeature: map[string][]analysis.Verdict{"rollout": verdicts}, inTheirTurn: []string{"rollout"}}
 		p.conclude()
 		if p.Result != strings.TrimSpace(want) || len(p.Supported)+len(p.Failed)+len(p.Undecided) != 1 || (len(p.Supported) == 1) != (want == "success") {
 			t.Errorf("%v: %+v", verdicts, p)
@@ -218,19 +221,33 @@ func TestWhenARunWasStarted(t *testing.T) {
 	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.IsZero() {
 		t.Errorf("without a host.json: %v, %v", at, err)
 	}
-	put(t, dir, HostFile, []byte(`{"started":"2026-11-21T09:30:00Z","wallSeconds":60}`))
+	testfiles.Write(t, dir, HostFile, []byte(`{"started":"2026-11-21T09:30:00Z","wallSeconds":60}`))
 	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.Equal(startOfRuns.Truncate(time.Second)) {
 		t.Errorf("%v, %v", at, err)
 	}
-	file := put(t, dir, HostFile, []byte(`{"wallSeconds":60}`))
+	file := testfiles.Write(t, dir, HostFile, []byte(`{"wallSeconds":60}`))
 	if err := os.Chtimes(file, startOfRuns, startOfRuns); err != nil {
 		t.Fatal(err)
 	}
 	if at, err := StartedAt(os.DirFS(dir)); err != nil || !at.Equal(startOfRuns.Add(-time.Minute)) {
 		t.Errorf("of an older version: %v, %v", at, err)
 	}
-	put(t, dir, HostFile, []byte(`{`))
+	testfiles.Write(t, dir, HostFile, []byte(`{`))
 	if _, err := StartedAt(os.DirFS(dir)); err == nil || !strings.Contains(err.Error(), HostFile) {
 		t.Errorf("a damaged one gave %v", err)
+	}
+}
+
+func TestASkippedRunHasAReport(t *testing.T) {
+	r := analysis.SkippedReport(recordtest.NewLab(1).Run, "this kernel has no IPVS")
+	if r.Verdict != analysis.Skipped || r.Verdict.ExitCode() != 2 || r.Reasons[0] != "this kernel has no IPVS" {
+		t.Errorf("%+v", r)
+	}
+	checkSchema(t, r)
+	for _, write := range []func(io.Writer, *analysis.Report, record.Origin) error{WriteTerminal, WriteMarkdown, WriteJUnit} {
+		var b strings.Builder
+		if err := write(&b, r, record.Origin{}); err != nil || !strings.Contains(b.String(), "IPVS") {
+			t.Errorf("%v: %s", err, b.String())
+		}
 	}
 }

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"bytes"
-	"flag"
 	"html"
 	"io"
 	"maps"
@@ -14,46 +13,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports/page"
 )
 
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test ./reports -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s changed (-golden +now; go test ./reports -update accepts it):\n%s", name, diff)
-	}
-}
-
 func TestForms(t *testing.T) {
-	labs := pageLabs()
+	labs := recordtest.PageLabs()
 	for _, name := range slices.Sorted(maps.Keys(labs)) {
-		h, r, origin := labs[name].built(t)
+		h, r, origin := built(t, labs[name])
 		for ending, write := range map[string]func(io.Writer) error{
 			"terminal.txt": func(w io.Writer) error { return WriteTerminal(w, r, origin) },
 			"summary.md":   func(w io.Writer) error { return WriteMarkdown(w, r, origin) },
 			"junit.xml":    func(w io.Writer) error { return WriteJUnit(w, r, origin) },
-			"report.json":  func(w io.Writer) error { return WriteJSON(w, r) },
+			"report.json":  func(w io.Writer) error { return analysis.WriteJSON(w, r) },
 			"lanes.txt":    func(w io.Writer) error { return WriteLanes(w, r, h) },
 			"svg":          func(w io.Writer) error { return WriteSVG(w, PictureOf(r), ThemeAuto) },
 			"page.txt": func(w io.Writer) error {
 				var b bytes.Buffer
-				err := WritePage(&b, r, h)
-				io.WriteString(w, outlineOf(b.String()))
+				err := page.Write(&b, r, h)
+				io.WriteString(w, testfiles.Outline(b.String()))
 				return err
 			},
 		} {
@@ -61,35 +43,20 @@ func TestForms(t *testing.T) {
 			if err := write(&b); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+"."+ending, b.Bytes())
+			testfiles.Golden(t, name+"."+ending, b.Bytes())
 		}
 	}
 }
 
-var (
-	embedded = regexp.MustCompile(`(?s)<(style|script)[^>]*>.*?</(style|script)>`)
-	shapes   = regexp.MustCompile(`<(rect|path|line|pattern|defs|/pattern|/defs|/rect)[^>]*>`)
-	numbers  = regexp.MustCompile(` (x|y|dx|dy|x1|x2|y1|y2|width|height|viewBox)="[^"]*"`)
-)
-
-// outlineOf is the structure and the text of a page, without drawings, style and script.
-func outlineOf(page string) string {
-	page = embedded.ReplaceAllString(page, "<$1/>")
-	page = shapes.ReplaceAllString(page, "")
-	page = numbers.ReplaceAllString(page, "")
-	page = strings.NewReplacer("<tr", "\n<tr", "<text", "\n<text", "<title", "\n<title").Replace(page)
-	return regexp.MustCompile(`\n\s*\n+`).ReplaceAllString(page, "\n")
-}
-
 // pageFrom is a history's report and its page.
-func pageFrom(t *testing.T, h *record.History) (*Report, string) {
+func pageFrom(t *testing.T, h *record.History) (*analysis.Report, string) {
 	t.Helper()
-	r, err := Build(h)
+	r, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := WritePage(&b, r, h); err != nil {
+	if err := page.Write(&b, r, h); err != nil {
 		t.Fatal(err)
 	}
 	return r, b.String()
@@ -97,12 +64,12 @@ func pageFrom(t *testing.T, h *record.History) (*Report, string) {
 
 // A page needs nothing but itself.
 func TestThePageNeedsNoNetwork(t *testing.T) {
-	for name, s := range pageLabs() {
-		r, page := pageFrom(t, s.write(t))
+	for name, s := range recordtest.PageLabs() {
+		r, page := pageFrom(t, s.Write(t))
 		if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(page); found != "" {
 			t.Errorf("%s: the page asks for something from outside: %s", name, found)
 		}
-		for _, must := range []string{"Content-Security-Policy", r.headline(), thousands(r.Totals.Attempts), r.Run.InputsSha256, "prefers-color-scheme:dark", "@media print"} {
+		for _, must := range []string{"Content-Security-Policy", r.Headline(), units.Thousands(r.Totals.Attempts), r.Run.InputsSha256, "prefers-color-scheme:dark", "@media print"} {
 			if !strings.Contains(html.UnescapeString(page), must) {
 				t.Errorf("%s: the page lacks %q", name, must)
 			}
@@ -112,9 +79,9 @@ func TestThePageNeedsNoNetwork(t *testing.T) {
 
 // Nothing that was measured is no zero: the page of such a record does not say that nothing was dropped.
 func TestThePageOfNothingClaimsNothing(t *testing.T) {
-	good := rolling{seed: 1, fallback: true, rollouts: 1}
-	for say, s := range map[string]*lab{"no connection was measured": newLab(3), "no connection was dropped or delayed": good.start(good.lab())} {
-		_, page := pageFrom(t, s.write(t))
+	good := recordtest.Rollout{Seed: 1, Fallback: true, Rollouts: 1}
+	for say, s := range map[string]*recordtest.Lab{"no connection was measured": recordtest.NewLab(3), "no connection was dropped or delayed": good.Start(good.Lab())} {
+		_, page := pageFrom(t, s.Write(t))
 		if !strings.Contains(page, say) || strings.Count(page, ">no connection was ") != 1 {
 			t.Errorf("the page lacks %q", say)
 		}
@@ -123,15 +90,15 @@ func TestThePageOfNothingClaimsNothing(t *testing.T) {
 
 // Whatever the texts of a history are, they are text on the page.
 func TestTextsAreNeverMarkup(t *testing.T) {
-	o := rolling{seed: 1, rollouts: 1}
-	s := o.lab()
+	o := recordtest.Rollout{Seed: 1, Rollouts: 1}
+	s := o.Lab()
 	const evil = `</script><script>alert(1)</script><img src=x onerror="y">`
-	s.run.Command, s.run.Scenario, s.run.Subject.Name = evil, evil, evil
-	s.event(30*time.Second, record.KindStep, evil, evil, evil, "state", "end")
-	for i := range s.pods {
-		s.pods[i].name = evil
+	s.Run.Command, s.Run.Scenario, s.Run.Subject.Name = evil, evil, evil
+	s.Event(30*time.Second, record.KindStep, evil, evil, evil, "state", "end")
+	for i := range s.Pods {
+		s.Pods[i].Name = evil
 	}
-	r, page := pageFrom(t, o.start(s).write(t))
+	r, page := pageFrom(t, o.Start(s).Write(t))
 	if strings.Contains(page, "<img") || strings.Contains(page, "<script>alert") {
 		t.Error("a text of the history became markup")
 	}
@@ -146,12 +113,12 @@ func TestTextsAreNeverMarkup(t *testing.T) {
 
 // Everything in the run's folder is a function of the history: no clock, no path, no order of a map.
 func TestReportsAreRepeatable(t *testing.T) {
-	o := rolling{seed: 2, rollouts: 2}
-	s := o.start(o.lab())
+	o := recordtest.Rollout{Seed: 2, Rollouts: 2}
+	s := o.Start(o.Lab())
 	var seen map[string]string
 	for range 3 {
 		dir := t.TempDir()
-		if _, err := WriteAll(dir, s.write(t)); err != nil {
+		if _, err := WriteAll(dir, s.Write(t)); err != nil {
 			t.Fatal(err)
 		}
 		files := map[string]string{}
@@ -174,29 +141,29 @@ func TestReportsAreRepeatable(t *testing.T) {
 	if err := os.WriteFile(file, []byte(seen[ReportFile]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := ReadReport(file)
+	r, err := analysis.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var again bytes.Buffer
-	if err := WriteJSON(&again, r); err != nil || again.String() != seen[ReportFile] {
+	if err := analysis.WriteJSON(&again, r); err != nil || again.String() != seen[ReportFile] {
 		t.Errorf("report.json changes when it is read and written: %v", err)
 	}
 }
 
 // A summary stays short and a terminal's table readable, however bad the run was.
 func TestBadRunsHaveShortSummaries(t *testing.T) {
-	o := rolling{seed: 1, fallback: true, rollouts: 4}
-	s := o.lab()
+	o := recordtest.Rollout{Seed: 1, Fallback: true, Rollouts: 4}
+	s := o.Lab()
 	for i := range 400 {
-		from := scenarioAt + rolloutFor/100*time.Duration(i)
-		s.faults = append(s.faults, fault{anyLane: true, from: from, to: from + rolloutFor/500, class: faultClasses[i%10]})
+		from := recordtest.ScenarioAt + recordtest.RolloutFor/100*time.Duration(i)
+		s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, From: from, To: from + recordtest.RolloutFor/500, Class: recordtest.FaultClasses[i%10]})
 	}
 	for range 20 {
-		s.event(scenarioAt, record.KindGuard, "", "conntrack", "conntrack is | full")
+		s.Event(recordtest.ScenarioAt, record.KindGuard, "", "conntrack", "conntrack is | full")
 	}
-	h := o.start(s).write(t)
-	r, err := Build(h)
+	h := o.Start(s).Write(t)
+	r, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -48,19 +50,19 @@ type junitDetail struct {
 
 // WriteJUnit writes junit.xml: one test case for the run's verdict. An invalid run is an error, not a failure: it says
 // nothing about the subject.
-func WriteJUnit(w io.Writer, r *Report, o record.Origin) error {
+func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	length := strconv.FormatFloat(r.Run.Duration, 'f', 3, 64)
-	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.subjectText() + " stays within the loss budget", Time: length}
+	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.SubjectText() + " stays within the loss budget", Time: length}
 	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
 		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
 		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
-	detail := &junitDetail{Message: r.headline(), Type: string(r.Verdict), Text: r.junitText(o)}
+	detail := &junitDetail{Message: r.Headline(), Type: string(r.Verdict), Text: junitText(r, o)}
 	switch r.Verdict {
-	case Fail:
+	case analysis.Fail:
 		test.Failure, suite.Failures = detail, 1
-	case Skipped:
+	case analysis.Skipped:
 		test.Skipped, suite.Skipped = detail, 1
-	case Invalid:
+	case analysis.Invalid:
 		test.Error, suite.Errors = detail, 1
 	}
 	suite.Cases = []junitCase{test}
@@ -73,19 +75,19 @@ func WriteJUnit(w io.Writer, r *Report, o record.Origin) error {
 }
 
 // junitText is the long form: its first line is the headline that the message has too.
-func (r *Report) junitText(o record.Origin) string {
+func junitText(r *analysis.Report, o record.Origin) string {
 	var b strings.Builder
-	b.WriteString("\n" + r.headline() + "\n")
-	for _, reason := range r.notes() {
+	b.WriteString("\n" + r.Headline() + "\n")
+	for _, reason := range r.Notes() {
 		b.WriteString(reason + "\n")
 	}
-	all := r.allOutages()
+	all := r.AllOutages()
 	for i, out := range all {
 		if i == terminalOutages {
 			fmt.Fprintf(&b, "… %d more outages\n", len(all)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s %s on %s (%s): %s\n", atText(out.From), rangeText(out.LowerMs, out.UpperMs), nodeText(out.Node), classesText(out.Classes), out.Cause.Text)
+		fmt.Fprintf(&b, "%s %s on %s (%s): %s\n", units.At(out.From), units.Range(out.LowerMs, out.UpperMs), analysis.NodeText(out.Node), analysis.ClassesText(out.Classes), out.Cause.Text)
 	}
 	if o.Command != "" {
 		b.WriteString("repeat with: " + o.Command + "\n")

@@ -10,7 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports/chart"
 )
 
 // lanesWidth is how many columns of time WriteLanes draws at most, so that it fits a terminal of 80 letters.
@@ -19,33 +22,33 @@ const lanesWidth = 58
 // WriteLanes draws a run's scenario as lines of text: what was run, the time since the second in which the scenario began, the
 // events, and a line for each path of each measured lane, a column for each second or more. A column shows the worst that its
 // attempts came to. Below stands how many failed, and the cause of the worst gap.
-func WriteLanes(w io.Writer, r *Report, h *record.History) error {
-	a, err := analyse(h)
+func WriteLanes(w io.Writer, r *analysis.Report, h *record.History) error {
+	a, err := analysis.New(h)
 	if err != nil {
-		return unreadable(h, err)
+		return analysis.Unreadable(h, err)
 	}
-	_, err = io.WriteString(w, a.lanesText()+r.lossText())
+	_, err = io.WriteString(w, lanesText(a)+lossText(r))
 	return err
 }
 
 // lossText is how many connections failed, and the worst gap with its cause, without instants: those of the drawing count from
 // the scenario.
-func (r *Report) lossText() string {
+func lossText(r *analysis.Report) string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
-	text := fmt.Sprintf("%s of %s connections failed", thousands(failed), thousands(r.Totals.Attempts))
+	text := fmt.Sprintf("%s of %s connections failed", units.Thousands(failed), units.Thousands(r.Totals.Attempts))
 	if failed > 0 {
-		text += " (" + classesText(r.Totals.ByClass) + ")"
+		text += " (" + analysis.ClassesText(r.Totals.ByClass) + ")"
 	}
-	if o := r.worst(); o != nil {
+	if o := r.Worst(); o != nil {
 		why, _, _ := strings.Cut(o.Cause.Text, ";")
-		text += "; worst gap " + rangeText(o.LowerMs, o.UpperMs)
+		text += "; worst gap " + units.Range(o.LowerMs, o.UpperMs)
 		if o.Node != "" {
 			text += " on " + o.Node
 		}
 		text += ": " + why
 	}
-	if r.Verdict == Invalid {
-		text = r.headline() + "; measured all the same: " + text
+	if r.Verdict == analysis.Invalid {
+		text = r.Headline() + "; measured all the same: " + text
 	}
 	return wrapped(text + ".")
 }
@@ -70,20 +73,20 @@ func wrapped(text string) string {
 	return b.String() + "\n"
 }
 
-func (a *analysis) lanesText() string {
-	scenario, begun := a.phase("scenario")
+func lanesText(a *analysis.Analysis) string {
+	scenario, begun := a.Phase("scenario")
 	if !begun {
 		return "the scenario of this run never began\n"
 	}
-	step := stepFor(scenario.to-scenario.from+5*time.Second, time.Second, lanesWidth)
+	step := chart.StepFor(scenario.To-scenario.From+5*time.Second, time.Second, lanesWidth)
 	// Columns are whole seconds, so that a thinned record's bucket lies in one.
-	zero := floorTo(scenario.from, record.BucketLength)
-	x := axis{from: max(0, zero-2*step), step: step}
-	x.buckets = min(lanesWidth, int((scenario.to-x.from)/step)+2)
-	x.to = x.start(x.buckets)
+	zero := chart.FloorTo(scenario.From, record.BucketLength)
+	x := chart.Axis{From: max(0, zero-2*step), Step: step}
+	x.Buckets = min(lanesWidth, int((scenario.To-x.From)/step)+2)
+	x.To = x.Start(x.Buckets)
 	var rows []laneRow
-	for _, l := range a.measured() {
-		rows = append(rows, a.laneRows(x, l)...)
+	for _, l := range a.Measured() {
+		rows = append(rows, laneRows(a, x, l)...)
 	}
 	width := len("events")
 	for _, r := range rows {
@@ -91,9 +94,9 @@ func (a *analysis) lanesText() string {
 	}
 	var b bytes.Buffer
 	line := func(name, text string) { fmt.Fprintf(&b, "%-*s  %s\n", width, name, strings.TrimRight(text, " ")) }
-	fmt.Fprintf(&b, "%s, %s, seed %d\n", (&Report{Subject: a.run.Subject}).subjectText(), a.run.Scenario, a.run.Seed)
-	line("+s", x.ruler(zero))
-	for i, marks := range a.laneMarks(x) {
+	fmt.Fprintf(&b, "%s, %s, seed %d\n", (&analysis.Report{Subject: a.Run.Subject}).SubjectText(), a.Run.Scenario, a.Run.Seed)
+	line("+s", ruler(x, zero))
+	for i, marks := range laneMarks(a, x) {
 		line([]string{"events", ""}[min(i, 1)], marks)
 	}
 	seen := map[string]bool{}
@@ -109,7 +112,7 @@ func (a *analysis) lanesText() string {
 			legend = append(legend, string(letter)+" "+word)
 		}
 	}
-	line("", strings.Join(legend, "   ")+fmt.Sprintf("   each column %s", msText(millis(step))))
+	line("", strings.Join(legend, "   ")+fmt.Sprintf("   each column %s", units.MsText(units.Millis(step))))
 	return b.String()
 }
 
@@ -121,32 +124,32 @@ var laneWords = map[rune]string{'█': "ok", '▓': "dropped", '▒': "delayed",
 type laneRow struct{ name, text string }
 
 // laneRows are the lines of a lane, one for each node.
-func (a *analysis) laneRows(x axis, l *lane) []laneRow {
-	byNode := map[uint16]*tally{}
-	for i := range l.records {
-		if r := &l.records[i]; r.intended >= x.from && r.intended < x.to {
-			if byNode[r.node] == nil {
-				byNode[r.node] = newTally(x.buckets)
+func laneRows(a *analysis.Analysis, x chart.Axis, l *analysis.Lane) []laneRow {
+	byNode := map[uint16]*chart.Tally{}
+	for i := range l.Records {
+		if r := &l.Records[i]; r.Intended >= x.From && r.Intended < x.To {
+			if byNode[r.Node] == nil {
+				byNode[r.Node] = chart.NewTally(x.Buckets)
 			}
-			byNode[r.node].add(x.bucket(r.intended), r)
+			byNode[r.Node].Add(x.Bucket(r.Intended), r)
 		}
 	}
 	var rows []laneRow
 	for node, n := range byNode {
-		name := nodeText(a.nodes[node])
-		if len(a.measured()) > 1 {
+		name := analysis.NodeText(a.Nodes[node])
+		if len(a.Measured()) > 1 {
 			name = l.Name + " " + name
 		}
 		var b strings.Builder
-		for i := range n.attempts {
+		for i := range n.Attempts {
 			switch {
-			case n.attempts[i] == 0:
+			case n.Attempts[i] == 0:
 				b.WriteRune('·')
-			case n.dropped[i] > 0:
+			case n.Dropped[i] > 0:
 				b.WriteRune('▓')
-			case n.delayed[i] > 0:
+			case n.Delayed[i] > 0:
 				b.WriteRune('▒')
-			case n.probe[i] > 0:
+			case n.Probe[i] > 0:
 				b.WriteRune('×')
 			default:
 				b.WriteRune('█')
@@ -159,10 +162,10 @@ func (a *analysis) laneRows(x axis, l *lane) []laneRow {
 }
 
 // ruler writes the seconds since zero above every tenth column.
-func (x axis) ruler(zero time.Duration) string {
-	text := []rune(strings.Repeat(" ", x.buckets+8))
-	for i := range x.buckets {
-		if at := x.start(i) - zero; i%10 == 2 {
+func ruler(x chart.Axis, zero time.Duration) string {
+	text := []rune(strings.Repeat(" ", x.Buckets+8))
+	for i := range x.Buckets {
+		if at := x.Start(i) - zero; i%10 == 2 {
 			copy(text[i:], []rune(fmt.Sprintf("%d", int(at/time.Second))))
 		}
 	}
@@ -170,15 +173,15 @@ func (x axis) ruler(zero time.Duration) string {
 }
 
 // laneMarks writes what happened, each with a bar in its column: as many lines as it takes for no two to meet.
-func (a *analysis) laneMarks(x axis) []string {
+func laneMarks(a *analysis.Analysis, x chart.Axis) []string {
 	type mark struct {
 		column int
 		text   string
 	}
 	var marks []mark
-	for _, e := range a.events {
-		if text := laneMark(a, e); text != "" && e.At >= x.from && e.At < x.to {
-			marks = append(marks, mark{x.bucket(e.At), "|" + text})
+	for _, e := range a.Events {
+		if text := laneMark(a, e); text != "" && e.At >= x.From && e.At < x.To {
+			marks = append(marks, mark{x.Bucket(e.At), "|" + text})
 		}
 	}
 	const most = 8
@@ -206,41 +209,30 @@ func (a *analysis) laneMarks(x axis) []string {
 		texts = append(texts, string(line))
 	}
 	if left > 0 {
-		texts = append(texts, fmt.Sprintf("… %s more", plural(left, "event")))
+		texts = append(texts, fmt.Sprintf("… %s more", units.Plural(left, "event")))
 	}
 	return texts
 }
 
 // laneMark is what an event is called in the drawing; empty for those that are left out.
-func laneMark(a *analysis, e record.Event) string {
+func laneMark(a *analysis.Analysis, e record.Event) string {
 	switch body := e.Body.(type) {
 	case record.Step:
 		if body.State == "begin" {
 			return e.Object
 		}
 	case record.Pod:
-		if slices.Contains([]string{"ready", "terminating", "exited"}, body.State) && a.serves(podOf(e)) {
-			return "pod on " + nodeOf(e) + " " + body.State
+		if slices.Contains([]string{"ready", "terminating", "exited"}, body.State) && a.Serves(analysis.PodOf(e)) {
+			return "pod on " + analysis.NodeOf(e) + " " + body.State
 		}
 	case record.Proxy:
 		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored"}, body.State) {
 			return "proxy of " + e.Node + " " + body.State
 		}
 	case record.Membership:
-		if a.measures(record.NewFrontend(body.Address, body.Port, body.Protocol)) {
+		if a.Measures(record.NewFrontend(body.Address, body.Port, body.Protocol)) {
 			return "balancer: " + cmp.Or(strings.Join(body.Nodes, ", "), "no node")
 		}
 	}
 	return ""
-}
-
-// serves reports whether a pod is behind a measured lane.
-func (a *analysis) serves(pod string) bool {
-	life := a.pods.byName[pod]
-	return life != nil && slices.ContainsFunc(a.measured(), func(l *lane) bool { return life.serves(a.serviceOf(l)) })
-}
-
-// measures reports whether a frontend is the target of a measured lane.
-func (a *analysis) measures(f record.Frontend) bool {
-	return slices.ContainsFunc(a.measured(), func(l *lane) bool { return l.Frontend() == f })
 }

@@ -7,13 +7,15 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
 )
 
-func lanesOf(t *testing.T, s *lab) string {
+func lanesOf(t *testing.T, s *recordtest.Lab) string {
 	t.Helper()
 	var b bytes.Buffer
-	h, r, _ := s.built(t)
+	h, r, _ := built(t, s)
 	if err := WriteLanes(&b, r, h); err != nil {
 		t.Fatal(err)
 	}
@@ -22,10 +24,10 @@ func lanesOf(t *testing.T, s *lab) string {
 
 // The columns of a path show when it dropped: a fault of 3 s on one node makes three or four of them, on that line alone.
 func TestLanesShowWhenAPathDropped(t *testing.T) {
-	o := rolling{seed: 2, fallback: true, rollouts: 1}
-	s := o.lab()
-	s.faults = append(s.faults, fault{anyLane: true, node: "node-2", from: scenarioAt + 10*time.Second, to: scenarioAt + 13*time.Second, class: record.Refused})
-	text := lanesOf(t, o.start(s))
+	o := recordtest.Rollout{Seed: 2, Fallback: true, Rollouts: 1}
+	s := o.Lab()
+	s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: recordtest.ScenarioAt + 10*time.Second, To: recordtest.ScenarioAt + 13*time.Second, Class: record.Refused})
+	text := lanesOf(t, o.Start(s))
 	for line := range strings.Lines(text) {
 		n := strings.Count(line, "▓")
 		switch {
@@ -45,21 +47,21 @@ func TestLanesShowWhenAPathDropped(t *testing.T) {
 
 // Much that happens at once does not make the picture long, and days are drawn as well as seconds.
 func TestLanesStayShort(t *testing.T) {
-	o := rolling{seed: 2, fallback: true, rollouts: 40}
-	s := o.lab()
+	o := recordtest.Rollout{Seed: 2, Fallback: true, Rollouts: 40}
+	s := o.Lab()
 	for i := range 300 {
-		s.step("a step of very many", scenarioAt+time.Duration(i)*time.Second, scenarioAt+time.Duration(i+1)*time.Second)
+		s.Step("a step of very many", recordtest.ScenarioAt+time.Duration(i)*time.Second, recordtest.ScenarioAt+time.Duration(i+1)*time.Second)
 	}
-	o.rate = 5
-	if lines := strings.Split(lanesOf(t, o.start(s)), "\n"); len(lines) > 18 || !strings.Contains(strings.Join(lines, "\n"), "events more") {
+	o.Rate = 5
+	if lines := strings.Split(lanesOf(t, o.Start(s)), "\n"); len(lines) > 18 || !strings.Contains(strings.Join(lines, "\n"), "events more") {
 		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 }
 
 func TestARunWithoutItsScenarioHasNoLanes(t *testing.T) {
-	s := newLab(1)
-	s.services[webAddress] = &service{name: "default/web", seed: 7}
-	s.probe(simLane{id: 0, name: "web", target: webAddress, rate: 10, from: 3 * time.Second, to: 5 * time.Second})
+	s := recordtest.NewLab(1)
+	s.Services[recordtest.WebAddress] = &recordtest.Service{Name: "default/web", Seed: 7}
+	s.Probe(recordtest.Lane{ID: 0, Name: "web", Target: recordtest.WebAddress, Rate: 10, From: 3 * time.Second, To: 5 * time.Second})
 	if text := lanesOf(t, s); !strings.Contains(text, "never began") {
 		t.Errorf("%q", text)
 	}
@@ -68,20 +70,20 @@ func TestARunWithoutItsScenarioHasNoLanes(t *testing.T) {
 // A thinned record, in which a bucket stands for the good attempts of a second, is drawn as the whole one.
 func TestTheLanesOfAThinnedRecordAreThoseOfTheWhole(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
-		o := rolling{seed: seed, fallback: true, rollouts: 2, rate: 12}
-		s := o.lab()
-		for i := range s.events {
-			if e := &s.events[i]; e.Kind() == record.KindPhase && e.Object == "scenario" {
+		o := recordtest.Rollout{Seed: seed, Fallback: true, Rollouts: 2, Rate: 12}
+		s := o.Lab()
+		for i := range s.Events {
+			if e := &s.Events[i]; e.Kind() == record.KindPhase && e.Object == "scenario" {
 				e.At += time.Duration(seed) * 220 * time.Millisecond
 			}
 		}
-		o.start(s)
+		o.Start(s)
 		whole := lanesOf(t, s)
-		h := s.thinned(t, 0)
+		h := s.Thinned(t, 0)
 		if _, bucketed := kept(t, h); bucketed == 0 {
 			t.Fatal("nothing was thinned")
 		}
-		r, err := Build(h)
+		r, err := analysis.Build(h)
 		if err != nil {
 			t.Fatal(err)
 		}

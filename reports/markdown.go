@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -18,26 +20,26 @@ const (
 )
 
 // WriteMarkdown writes summary.md: fewer than 60 lines, whatever the run.
-func WriteMarkdown(w io.Writer, r *Report, o record.Origin) error {
+func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", cell(r.Run.Scenario), r.Verdict, cell(r.headline()))
-	reasons := r.notes()
+	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", Cell(r.Run.Scenario), r.Verdict, Cell(r.Headline()))
+	reasons := r.Notes()
 	for i, reason := range reasons {
 		if i == summaryReasons {
 			fmt.Fprintf(&b, "- … %d more\n", len(reasons)-i)
 			break
 		}
-		fmt.Fprintf(&b, "- %s\n", cell(reason))
+		fmt.Fprintf(&b, "- %s\n", Cell(reason))
 	}
 	if len(reasons) > 0 {
 		b.WriteByte('\n')
 	}
-	r.markdownLanes(&b)
-	if spark := r.sparkline(sparkWidth); spark != "" {
-		fmt.Fprintf(&b, "Dropped over %s: `%s`\n\n", msText(r.Run.Duration*1e3), spark)
+	markdownLanes(r, &b)
+	if spark := sparkline(r, sparkWidth); spark != "" {
+		fmt.Fprintf(&b, "Dropped over %s: `%s`\n\n", units.MsText(r.Run.Duration*1e3), spark)
 	}
-	r.markdownOutages(&b)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.floorText(), r.unexplainedText())
+	markdownOutages(r, &b)
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.FloorText(), r.UnexplainedText())
 	fmt.Fprintf(&b, "| seed, clock, kernel | %d, %s, %s %s |\n", r.Run.Seed, r.Run.Clock, r.Run.Kernel.Kind, r.Run.Kernel.Release)
 	fmt.Fprintf(&b, "| inputs sha256 | `%s` |\n| history sha256 | `%s` |\n", r.Run.InputsSha256, o.HistorySha256)
 	if o.Command != "" {
@@ -47,21 +49,21 @@ func WriteMarkdown(w io.Writer, r *Report, o record.Origin) error {
 	return err
 }
 
-func (r *Report) markdownLanes(b *bytes.Buffer) {
+func markdownLanes(r *analysis.Report, b *bytes.Buffer) {
 	b.WriteString("| lane | attempts | ok | delayed | dropped | p50 | p99 | max |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	for i, l := range r.Lanes {
 		if i == summaryLanes {
 			fmt.Fprintf(b, "| … %d more | | | | | | | |\n", len(r.Lanes)-i)
 			break
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(l.Name), thousands(l.Attempts), thousands(l.OK),
-			thousands(l.Delayed), thousands(l.Dropped), msText(l.Latency.P50*1e3), msText(l.Latency.P99*1e3), msText(l.Latency.Max*1e3))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", Cell(l.Name), units.Thousands(l.Attempts), units.Thousands(l.OK),
+			units.Thousands(l.Delayed), units.Thousands(l.Dropped), units.MsText(l.Latency.P50*1e3), units.MsText(l.Latency.P99*1e3), units.MsText(l.Latency.Max*1e3))
 	}
 	b.WriteByte('\n')
 }
 
-func (r *Report) markdownOutages(b *bytes.Buffer) {
-	all := r.allOutages()
+func markdownOutages(r *analysis.Report, b *bytes.Buffer) {
+	all := r.AllOutages()
 	if len(all) == 0 {
 		return
 	}
@@ -71,29 +73,20 @@ func (r *Report) markdownOutages(b *bytes.Buffer) {
 			fmt.Fprintf(b, "| … %d more | | | | |\n", len(all)-i)
 			break
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", atText(o.From), rangeText(o.LowerMs, o.UpperMs), cell(nodeText(o.Node)),
-			classesText(o.Classes), cell(o.Cause.Text))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", units.At(o.From), units.Range(o.LowerMs, o.UpperMs), Cell(analysis.NodeText(o.Node)),
+			analysis.ClassesText(o.Classes), Cell(o.Cause.Text))
 	}
 	b.WriteByte('\n')
 }
 
-// cell keeps a text from breaking the table that it stands in.
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(clipped(text))
-}
-
-// clipped cuts a text that would swell the form that it stands in; report.json has the whole.
-func clipped(text string) string {
-	const most = 1000
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+// Cell keeps a text from breaking the table that it stands in.
+func Cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(units.Clipped(text))
 }
 
 // sparkline draws the dropped connections over the run in at most width blocks; empty when there were none.
-func (r *Report) sparkline(width int) string {
-	seconds, _ := r.drops()
+func sparkline(r *analysis.Report, width int) string {
+	seconds, _ := r.LostSeconds()
 	if len(seconds) == 0 {
 		return ""
 	}

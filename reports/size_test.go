@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports/page"
 )
 
 var (
@@ -22,62 +25,62 @@ var (
 // and nothing else: -args -size-rate=606 -size-say makes the six millions.
 func TestThePageStaysBelowFiveMegabytes(t *testing.T) {
 	const length = 990 * time.Second
-	s := newLab(4)
-	s.late = func() time.Duration { return 0 }
-	s.services[webAddress] = &service{name: "default/web", seed: 7}
-	s.balance(webAddress, time.Second, nodeNames...)
-	s.phase("baseline", 0)
-	s.phase("scenario", 10*time.Second)
-	s.phase("end", length)
+	s := recordtest.NewLab(4)
+	s.Late = func() time.Duration { return 0 }
+	s.Services[recordtest.WebAddress] = &recordtest.Service{Name: "default/web", Seed: 7}
+	s.Balance(recordtest.WebAddress, time.Second, recordtest.NodeNames...)
+	s.Phase("baseline", 0)
+	s.Phase("scenario", 10*time.Second)
+	s.Phase("end", length)
 	for i := range 60 {
-		s.pod(simPod{name: fmt.Sprintf("web-5d9f7c8b4d-%05d", i), node: nodeNames[i%3], address: fmt.Sprintf("10.244.%d.%d", i%3, i+2), service: "default/web",
-			ready: 2 * time.Second})
+		s.Pod(recordtest.Pod{Name: fmt.Sprintf("web-5d9f7c8b4d-%05d", i), Node: recordtest.NodeNames[i%3], Address: fmt.Sprintf("10.244.%d.%d", i%3, i+2), Service: "default/web",
+			Ready: 2 * time.Second})
 	}
 	for i := range 5000 {
 		at := 5*time.Second + time.Duration(i)*190*time.Millisecond
-		s.step(fmt.Sprintf("step %d of very many", i), at, at+100*time.Millisecond)
-		s.event(at, record.KindKernelChange, nodeNames[i%3], "ipvs", strings.Repeat("backend 10.244.1.9:8080 was removed ", 4), "change", "removed")
+		s.Step(fmt.Sprintf("step %d of very many", i), at, at+100*time.Millisecond)
+		s.Event(at, record.KindKernelChange, recordtest.NodeNames[i%3], "ipvs", strings.Repeat("backend 10.244.1.9:8080 was removed ", 4), "change", "removed")
 	}
 	for lane := range uint16(10) {
-		s.probe(simLane{id: lane, name: fmt.Sprintf("lane-%d", lane), target: webAddress, rate: *sizeRate, from: time.Duration(lane) * time.Millisecond, to: length})
+		s.Probe(recordtest.Lane{ID: lane, Name: fmt.Sprintf("lane-%d", lane), Target: recordtest.WebAddress, Rate: *sizeRate, From: time.Duration(lane) * time.Millisecond, To: length})
 	}
 	fates := [...]record.Class{record.OK, record.Refused, record.OK, record.Delayed, record.Probe, record.OK, record.OK}
-	for i := range s.attempts {
-		a := &s.attempts[i]
+	for i := range s.Attempts {
+		a := &s.Attempts[i]
 		a.Class = fates[(a.Seq+a.Seq/7+a.Seq/49)%uint64(len(fates))]
-		a.Backend = s.pods[(a.Seq*7+uint64(a.Lane))%60].name
+		a.Backend = s.Pods[(a.Seq*7+uint64(a.Lane))%60].Name
 		if a.Class != record.OK {
 			a.Backend, a.Total = "", 400*time.Microsecond
 		}
 	}
-	h := s.write(t)
-	r, err := Build(h)
+	h := s.Write(t)
+	r, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var page bytes.Buffer
-	if err := WritePage(&page, r, h); err != nil {
+	var html bytes.Buffer
+	if err := page.Write(&html, r, h); err != nil {
 		t.Fatal(err)
 	}
 	if *sizeSay {
-		t.Logf("%d attempts: %d bytes", len(s.attempts), page.Len())
+		t.Logf("%d attempts: %d bytes", len(s.Attempts), html.Len())
 	}
-	if page.Len() >= 5e6 {
-		t.Errorf("the page of %d attempts has %d bytes", len(s.attempts), page.Len())
+	if html.Len() >= 5e6 {
+		t.Errorf("the page of %d attempts has %d bytes", len(s.Attempts), html.Len())
 	}
 }
 
 // Many outages and long texts leave the forms that others read short.
 func TestSummariesStaySmallWhateverHappened(t *testing.T) {
-	o := rolling{seed: 1, rollouts: 1}
-	s := o.start(o.lab())
+	o := recordtest.Rollout{Seed: 1, Rollouts: 1}
+	s := o.Start(o.Lab())
 	long := strings.Repeat("a very long text | with <marks>, ", 8000)
-	s.run.Subject.Name, s.run.Scenario = long, long
-	s.event(40*time.Second, record.KindStep, "", "x", long, "state", "failed", "error", long)
+	s.Run.Subject.Name, s.Run.Scenario = long, long
+	s.Event(40*time.Second, record.KindStep, "", "x", long, "state", "failed", "error", long)
 	for range 200 {
-		s.event(40*time.Second, record.KindGuard, "", "x", "conntrack is full")
+		s.Event(40*time.Second, record.KindGuard, "", "x", "conntrack is full")
 	}
-	r := s.report(t)
+	r := reportOf(t, s)
 	one := r.Lanes[0].Outages[0]
 	one.Cause.Text, one.Node = long, long
 	r.Lanes[0].Outages = nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 )
 
@@ -54,8 +55,8 @@ type PictureOutage struct {
 }
 
 // PictureOf returns the picture of a run's scenario phase, with two seconds before it and two after the last outage in it.
-func PictureOf(r *Report) Picture {
-	p := Picture{Title: fmt.Sprintf("%s, %s, seed %d", r.subjectText(), r.Run.Scenario, r.Run.Seed), To: r.Run.Duration}
+func PictureOf(r *analysis.Report) Picture {
+	p := Picture{Title: fmt.Sprintf("%s, %s, seed %d", r.SubjectText(), r.Run.Scenario, r.Run.Seed), To: r.Run.Duration}
 	for _, e := range r.Events {
 		switch {
 		case e.Kind != record.KindPhase:
@@ -75,13 +76,13 @@ func PictureOf(r *Report) Picture {
 		p.addPaths(l, len(r.Lanes) > 1)
 	}
 	p.Events = pictureEvents(r, p.From, p.To)
-	p.Summary = strings.Split(strings.TrimSpace(r.lossText()), "\n")
+	p.Summary = strings.Split(strings.TrimSpace(lossText(r)), "\n")
 	return p
 }
 
-func (p *Picture) addPaths(l LaneReport, named bool) {
+func (p *Picture) addPaths(l analysis.LaneReport, named bool) {
 	for _, path := range l.Paths {
-		row := PicturePath{Name: nodeText(path.Node)}
+		row := PicturePath{Name: analysis.NodeText(path.Node)}
 		if named {
 			row.Name = l.Name + " " + row.Name
 		}
@@ -101,7 +102,7 @@ var (
 )
 
 // pictureEvents returns the steps of the scenario, states of pods, what proxies did, and membership changes.
-func pictureEvents(r *Report, from, to float64) []PictureEvent {
+func pictureEvents(r *analysis.Report, from, to float64) []PictureEvent {
 	var marks []PictureEvent
 	for _, e := range r.Events {
 		text := ""

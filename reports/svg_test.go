@@ -6,11 +6,13 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/record/recordtest"
 )
 
 // A picture is well-formed XML in each theme, shows each path and counts what the report counts.
 func TestPicture(t *testing.T) {
-	_, r, _ := pageLabs()["fail"].built(t)
+	_, r, _ := built(t, recordtest.PageLabs()["fail"])
 	p := PictureOf(r)
 	if len(p.Paths) != 3 || len(p.Paths[0].Outages) != 1 || len(p.Events) == 0 {
 		t.Fatalf("%d paths, %d events", len(p.Paths), len(p.Events))

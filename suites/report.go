@@ -7,23 +7,23 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // Report waits for the run and returns its report. It returns an error when the run is invalid, when the report contradicts the
 // history, or when events do not explain the losses.
-func (f *Future) Report() (*reports.Report, error) {
+func (f *Future) Report() (*analysis.Report, error) {
 	result, history, err := f.Wait()
 	if err != nil {
 		return nil, err
 	}
 	r := result.Report
 	fmt.Fprintln(ginkgo.GinkgoWriter, strings.Join(r.Reasons, "; "))
-	if r.Verdict == reports.Invalid {
+	if r.Verdict == analysis.Invalid {
 		return r, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
 	}
-	if err := reports.CheckAgreement(history, r); err != nil {
+	if err := analysis.CheckAgreement(history, r); err != nil {
 		return r, err
 	}
 	return r, CheckExplained(r)
@@ -33,7 +33,7 @@ func (f *Future) Report() (*reports.Report, error) {
 type Runs map[string]*Future
 
 // Report returns the report of a started run. The spec fails on the errors of Future.Report.
-func (r Runs) Report(name string) *reports.Report {
+func (r Runs) Report(name string) *analysis.Report {
 	ginkgo.GinkgoHelper()
 	f, found := r[name]
 	if !found {
@@ -47,8 +47,8 @@ func (r Runs) Report(name string) *reports.Report {
 }
 
 // CheckLossless returns an error unless the verdict is pass and no connection was dropped or delayed.
-func CheckLossless(r *reports.Report) error {
-	if r.Verdict == reports.Pass && r.Totals.Dropped+r.Totals.Delayed == 0 {
+func CheckLossless(r *analysis.Report) error {
+	if r.Verdict == analysis.Pass && r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %d dropped and %d delayed of %d attempts: %s", r.Verdict, r.Totals.Dropped, r.Totals.Delayed, r.Totals.Attempts,
@@ -56,17 +56,17 @@ func CheckLossless(r *reports.Report) error {
 }
 
 // FindLane returns the measured lane of that name.
-func FindLane(r *reports.Report, name string) (reports.LaneReport, error) {
-	i := slices.IndexFunc(r.Lanes, func(l reports.LaneReport) bool { return l.Name == name })
+func FindLane(r *analysis.Report, name string) (analysis.LaneReport, error) {
+	i := slices.IndexFunc(r.Lanes, func(l analysis.LaneReport) bool { return l.Name == name })
 	if i < 0 {
-		return reports.LaneReport{}, fmt.Errorf("the report has no lane %s among its %d lanes", name, len(r.Lanes))
+		return analysis.LaneReport{}, fmt.Errorf("the report has no lane %s among its %d lanes", name, len(r.Lanes))
 	}
 	return r.Lanes[i], nil
 }
 
 // EventTime returns the time of the first later event of the kind on the node with words in its text. Times are in seconds since the
 // start of the run.
-func EventTime(r *reports.Report, after float64, kind record.Kind, node, words string) (float64, error) {
+func EventTime(r *analysis.Report, after float64, kind record.Kind, node, words string) (float64, error) {
 	for _, e := range r.Events {
 		if e.At > after && e.Kind == kind && e.Node == node && strings.Contains(e.Text, words) {
 			return e.At, nil
@@ -76,7 +76,7 @@ func EventTime(r *reports.Report, after float64, kind record.Kind, node, words s
 }
 
 // CheckExplained returns an error when events explain less than 95 % of the lost connections; it lists the unexplained outages.
-func CheckExplained(r *reports.Report) error {
+func CheckExplained(r *analysis.Report) error {
 	const least = 0.95
 	if 1-r.Unexplained.Share >= least {
 		return nil

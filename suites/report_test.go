@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 func TestAFailedRunHasNoReport(t *testing.T) {
@@ -19,27 +19,27 @@ func TestAFailedRunHasNoReport(t *testing.T) {
 
 func TestCheckLossless(t *testing.T) {
 	for name, test := range map[string]struct {
-		verdict reports.Verdict
-		totals  reports.Totals
+		verdict analysis.Verdict
+		totals  analysis.Totals
 		want    bool
 	}{
-		"no loss":               {reports.Pass, reports.Totals{Attempts: 9}, true},
-		"one dropped":           {reports.Fail, reports.Totals{Attempts: 9, Dropped: 1}, false},
-		"within the budget":     {reports.Pass, reports.Totals{Attempts: 9, Delayed: 1}, false},
-		"failed without a loss": {reports.Fail, reports.Totals{Attempts: 9}, false},
-		"skipped":               {reports.Skipped, reports.Totals{}, false},
+		"no loss":               {analysis.Pass, analysis.Totals{Attempts: 9}, true},
+		"one dropped":           {analysis.Fail, analysis.Totals{Attempts: 9, Dropped: 1}, false},
+		"within the budget":     {analysis.Pass, analysis.Totals{Attempts: 9, Delayed: 1}, false},
+		"failed without a loss": {analysis.Fail, analysis.Totals{Attempts: 9}, false},
+		"skipped":               {analysis.Skipped, analysis.Totals{}, false},
 	} {
-		if err := CheckLossless(&reports.Report{Verdict: test.verdict, Totals: test.totals}); (err == nil) != test.want {
+		if err := CheckLossless(&analysis.Report{Verdict: test.verdict, Totals: test.totals}); (err == nil) != test.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestFindLaneAndEventTime(t *testing.T) {
-	pod := func(at float64, node, text string) reports.ReportEvent {
-		return reports.ReportEvent{At: at, Kind: record.KindPod, Node: node, Text: text}
+	pod := func(at float64, node, text string) analysis.ReportEvent {
+		return analysis.ReportEvent{At: at, Kind: record.KindPod, Node: node, Text: text}
 	}
-	r := &reports.Report{Lanes: []reports.LaneReport{{Name: "tcp-new"}, {Name: "tcp-long", Attempts: 7}}, Events: []reports.ReportEvent{
+	r := &analysis.Report{Lanes: []analysis.LaneReport{{Name: "tcp-new"}, {Name: "tcp-long", Attempts: 7}}, Events: []analysis.ReportEvent{
 		pod(1, "node-1", "pod web-1 ready"), {At: 2, Kind: record.KindProxy, Node: "node-1", Text: "it is ready"},
 		pod(3, "node-2", "pod web-2 ready"), pod(4, "node-1", "pod web-1 unready"), pod(5, "node-1", "pod web-1 ready")}}
 	if l, err := FindLane(r, "tcp-long"); err != nil || l.Attempts != 7 {
@@ -57,8 +57,8 @@ func TestFindLaneAndEventTime(t *testing.T) {
 }
 
 func TestCheckExplained(t *testing.T) {
-	r := &reports.Report{Totals: reports.Totals{Dropped: 100}, Lanes: []reports.LaneReport{{Name: "tcp-new", Outages: []reports.OutageReport{
-		{From: 3, Node: "node-1", Cause: reports.CauseReport{Event: "pod exited"}, Classes: map[string]int{"refused": 94}},
+	r := &analysis.Report{Totals: analysis.Totals{Dropped: 100}, Lanes: []analysis.LaneReport{{Name: "tcp-new", Outages: []analysis.OutageReport{
+		{From: 3, Node: "node-1", Cause: analysis.CauseReport{Event: "pod exited"}, Classes: map[string]int{"refused": 94}},
 		{From: 7, Node: "node-2", Classes: map[string]int{"reset": 6}}}}}}
 	for share, want := range map[float64]bool{0: true, 0.05: true, 0.06: false, 1: false} {
 		r.Unexplained.Share = share

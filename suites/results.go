@@ -17,10 +17,11 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 var resultsDir = flag.String("results", "", "directory for SUITE.json, the results of the suite's runs; not written when empty")
@@ -40,7 +41,7 @@ type RunResult struct {
 	Scenario string `json:"scenario"`
 	Command  string `json:"command"`
 	Subject  string `json:"subject"`
-	reports.ComparedRun
+	compare.Run
 }
 
 // started holds the runs of this process for the results file.
@@ -73,12 +74,12 @@ var _ = ginkgo.ReportAfterSuite("results file", func(r ginkgo.Report) {
 
 // newRunResult returns the entry of a run. A run without a report is invalid.
 func newRunResult(o run.Options, result *run.Result) RunResult {
-	r := RunResult{Scenario: o.Scenario, Subject: o.Subject, ComparedRun: reports.InvalidRun(o.Seed, "", "")}
+	r := RunResult{Scenario: o.Scenario, Subject: o.Subject, Run: compare.InvalidRun(o.Seed, "", "")}
 	if result == nil || result.Report == nil {
 		return r
 	}
 	r.Scenario = result.Report.Run.Scenario // the options of a replay have no scenario
-	r.ComparedRun = reports.ComparedRunOf(result.Report, "", result.HistorySha256)
+	r.Run = compare.RunOf(result.Report, "", result.HistorySha256)
 	if h, err := record.OpenHistory(result.Dir); err == nil {
 		r.Command = h.Run.Command
 	}
@@ -98,7 +99,7 @@ func NewResults(suite string, runs []RunResult) *Results {
 	return &Results{SchemaVersion: ResultsVersion, Suite: suite, Runs: runs}
 }
 
-func (r RunResult) title() string { return reports.TitleOf(r.Scenario, r.Command) }
+func (r RunResult) title() string { return analysis.TitleOf(r.Scenario, r.Command) }
 
 // Write writes SUITE.json into a directory, atomically.
 func (r *Results) Write(dir string) error {
@@ -137,12 +138,12 @@ func ReadResults(file string) (*Results, error) {
 
 // WriteTable writes the results of suites as one Markdown table with a row for each run.
 func WriteTable(w io.Writer, all []*Results) error {
-	var rows []*reports.Comparison
+	var rows []*compare.Comparison
 	for _, suite := range all {
 		for _, r := range suite.Runs {
-			rows = append(rows, &reports.Comparison{Scenario: r.Scenario, Command: r.Command,
-				Subjects: []reports.ComparedSubject{{Subject: r.Subject, Runs: []reports.ComparedRun{r.ComparedRun}}}})
+			rows = append(rows, &compare.Comparison{Scenario: r.Scenario, Command: r.Command,
+				Subjects: []compare.Subject{{Subject: r.Subject, Runs: []compare.Run{r.Run}}}})
 		}
 	}
-	return reports.WriteRuns(w, rows)
+	return compare.WriteRuns(w, rows)
 }

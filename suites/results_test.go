@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 func newRun(subject, command string, seed int64, dropped int) RunResult {
 	return RunResult{Scenario: "rollout", Command: command, Subject: subject,
-		ComparedRun: reports.ComparedRun{Seed: seed, Verdict: reports.Fail, Attempts: 1000, Dropped: dropped, HistorySha256: strings.Repeat("ab", 32)}}
+		Run: compare.Run{Seed: seed, Verdict: analysis.Fail, Attempts: 1000, Dropped: dropped, HistorySha256: strings.Repeat("ab", 32)}}
 }
 
 // The file does not depend on the order of the runs, and ReadResults returns the runs in their sorted order.
@@ -45,7 +46,7 @@ func TestResultsRoundTrip(t *testing.T) {
 
 // The results include runs without a report, so that the table does not hide them.
 func TestARunWithoutAReportIsInvalid(t *testing.T) {
-	if r := newRunResult(run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled"}, Seed: 7}, nil); r.Verdict != reports.Invalid || r.Subject != "bundled" || r.Seed != 7 {
+	if r := newRunResult(run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled"}, Seed: 7}, nil); r.Verdict != analysis.Invalid || r.Subject != "bundled" || r.Seed != 7 {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 func compareCommand() *cobra.Command {
@@ -41,11 +41,11 @@ func compareCommand() *cobra.Command {
 }
 
 // concludeComparison prints a comparison and turns its verdict into an exit code.
-func concludeComparison(cmd *cobra.Command, c *reports.Comparison, dir string) error {
-	if err := reports.WriteComparisonTerminal(cmd.OutOrStdout(), c); err != nil {
+func concludeComparison(cmd *cobra.Command, c *compare.Comparison, dir string) error {
+	if err := compare.WriteTerminal(cmd.OutOrStdout(), c); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "report  %s\n", filepath.Join(dir, reports.ComparisonPageFile))
+	fmt.Fprintf(cmd.OutOrStdout(), "report  %s\n", filepath.Join(dir, compare.PageFile))
 	if code := c.Verdict.ExitCode(); code != exitPass {
 		return exitError{code: code}
 	}
@@ -58,15 +58,15 @@ func resultsCommand() *cobra.Command {
 		Example: "  hitless results docs/results/*.json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []*reports.Comparison
+			var all []*compare.Comparison
 			for _, file := range args {
-				c, err := reports.ReadComparison(file)
+				c, err := compare.Read(file)
 				if err != nil {
 					return err
 				}
 				all = append(all, c)
 			}
-			return reports.WriteResults(cmd.OutOrStdout(), all)
+			return compare.WriteResults(cmd.OutOrStdout(), all)
 		},
 	}
 }

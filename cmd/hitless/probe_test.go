@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -49,7 +50,7 @@ func TestInterruptEndsAProbeInOrder(t *testing.T) {
 		})
 	}}
 	code := execute([]string{"probe", server.Listener.Addr().String(), "--rate", "20", "--out", out}, &stdout, stderr)
-	r, err := reports.ReadReport(filepath.Join(out, reports.ReportFile))
+	r, err := analysis.Read(filepath.Join(out, reports.ReportFile))
 	if err != nil {
 		t.Fatalf("no report: %v\n%s", err, stderr.text.String())
 	}

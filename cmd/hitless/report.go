@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // forms are what `hitless report --format` prints; the forms of single runs take only one.
@@ -22,7 +24,7 @@ var forms = map[string]struct {
 	"terminal": {true, func(w io.Writer, runs []*reports.RunFolder) error {
 		return reports.WriteTerminal(w, runs[0].Report, runs[0].Origin)
 	}},
-	"json": {true, func(w io.Writer, runs []*reports.RunFolder) error { return reports.WriteJSON(w, runs[0].Report) }},
+	"json": {true, func(w io.Writer, runs []*reports.RunFolder) error { return analysis.WriteJSON(w, runs[0].Report) }},
 	"junit": {true, func(w io.Writer, runs []*reports.RunFolder) error {
 		return reports.WriteJUnit(w, runs[0].Report, runs[0].Origin)
 	}},
@@ -72,8 +74,8 @@ more:
 			if len(args) != 1 || started != "" {
 				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
 			}
-			if reports.IsComparison(args[0]) {
-				c, err := reports.CompareAgain(args[0])
+			if compare.IsComparison(args[0]) {
+				c, err := compare.Again(args[0])
 				if err != nil {
 					return err
 				}

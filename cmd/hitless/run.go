@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -192,7 +193,7 @@ func printPlace(cmd *cobra.Command, r *run.Result) {
 }
 
 // conclude prints a report and turns its verdict into an exit code.
-func conclude(cmd *cobra.Command, r *reports.Report, history string) error {
+func conclude(cmd *cobra.Command, r *analysis.Report, history string) error {
 	h, err := record.OpenHistory(history)
 	if err != nil {
 		return err
@@ -218,11 +219,11 @@ func gateCommand() *cobra.Command {
 			if _, err := os.Stat(file); err != nil {
 				return fmt.Errorf("reading the budget: %w; give a file with --budget", err)
 			}
-			budget, err := reports.LoadBudget(file)
+			budget, err := analysis.LoadBudget(file)
 			if err != nil {
 				return err
 			}
-			r, err := reports.Judge(args[0], budget)
+			r, err := analysis.Judge(args[0], budget)
 			if err != nil {
 				return err
 			}

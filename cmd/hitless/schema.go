@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 func schemaCommand() *cobra.Command {
-	schemas := map[string][]byte{"report": reports.Schema, "compare": reports.ComparisonSchema}
+	schemas := map[string][]byte{"report": analysis.Schema, "compare": compare.Schema}
 	names := slices.Sorted(maps.Keys(schemas))
 	return &cobra.Command{
 		Use: "schema [report|compare]", Short: "Print the JSON Schema of report.json, or of compare.json", Args: cobra.MaximumNArgs(1),

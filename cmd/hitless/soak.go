@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 func soakCommand() *cobra.Command {
@@ -159,7 +159,7 @@ func soakLine(out io.Writer, seed int64, s *run.Result) {
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
 	fmt.Fprintf(out, "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
 		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
-	if h, err := record.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == reports.Fail {
+	if h, err := record.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == analysis.Fail {
 		fmt.Fprintf(out, "        repeat it: %s\n", h.Run.Command)
 	}
 }
@@ -193,7 +193,7 @@ func paceOf(virtual, wall, cpu time.Duration) string {
 }
 
 func worse(a, b int) int {
-	if a == reports.Fail.ExitCode() || b == exitPass {
+	if a == analysis.Fail.ExitCode() || b == exitPass {
 		return a
 	}
 	return b

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes/watch"
 	"github.com/hitless/hitless/reports"
 )
@@ -93,10 +94,10 @@ func until(t *testing.T, out, what string, is func(watch.State) bool) watch.Stat
 
 // stopped stops a watch and holds its exit code against its report, which must have the verdict: unless the machine is too
 // busy to measure, which makes a run invalid.
-func stopped(t *testing.T, out string, want reports.Verdict) (*reports.Report, bool) {
+func stopped(t *testing.T, out string, want analysis.Verdict) (*analysis.Report, bool) {
 	t.Helper()
 	code, text := call(t, "watch", "stop", "--out", out)
-	r, err := reports.ReadReport(filepath.Join(out, reports.ReportFile))
+	r, err := analysis.Read(filepath.Join(out, reports.ReportFile))
 	if err != nil {
 		t.Fatalf("no report: %v\n%s", err, text)
 	}
@@ -106,7 +107,7 @@ func stopped(t *testing.T, out string, want reports.Verdict) (*reports.Report, b
 	busy := func(reason string) bool {
 		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "stood still")
 	}
-	if r.Verdict == reports.Invalid && want != reports.Invalid && slices.ContainsFunc(r.Reasons, busy) {
+	if r.Verdict == analysis.Invalid && want != analysis.Invalid && slices.ContainsFunc(r.Reasons, busy) {
 		t.Logf("the machine is too busy to measure: %q", r.Reasons)
 		return r, false
 	}
@@ -147,7 +148,7 @@ func TestWatchOutlivesItsTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, out, "gone on", func(now watch.State) bool { return now.Attempts > s.Attempts })
-	if r, trusted := stopped(t, out, reports.Pass); trusted && (r.Totals.Attempts < s.Attempts || r.DetectionFloor.Ms == nil) {
+	if r, trusted := stopped(t, out, analysis.Pass); trusted && (r.Totals.Attempts < s.Attempts || r.DetectionFloor.Ms == nil) {
 		t.Errorf("%+v with floor %v, want at least %d attempts and a floor", r.Totals, r.DetectionFloor.Ms, s.Attempts)
 	}
 }
@@ -185,7 +186,7 @@ func TestWatchFindsALoss(t *testing.T) {
 	}
 	server.Close()
 	until(t, out, "met the loss", func(s watch.State) bool { return s.Failures > 0 })
-	r, trusted := stopped(t, out, reports.Fail)
+	r, trusted := stopped(t, out, analysis.Fail)
 	if trusted && (r.Totals.ByClass["refused"] == 0 || len(r.Lanes[0].Outages) != 1) {
 		t.Errorf("%+v, want one outage of refused connections", r.Lanes)
 	}
@@ -221,12 +222,12 @@ func TestKilledWatch(t *testing.T) {
 			t.Errorf("%s after a kill: exit %d:\n%s", verb, code, text)
 		}
 	}
-	r, _ := stopped(t, out, reports.Invalid)
+	r, _ := stopped(t, out, analysis.Invalid)
 	if r.Totals.Attempts == 0 || !slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, `no phase "end"`) }) {
 		t.Errorf("%d attempts, reasons %q, want to know that the end is missing", r.Totals.Attempts, r.Reasons)
 	}
 	started(t, address, out) // and the folder is free again
-	stopped(t, out, reports.Pass)
+	stopped(t, out, analysis.Pass)
 }
 
 // A watch that ends by itself has its verdict when it is asked for.
@@ -242,7 +243,7 @@ func TestWatchEndsByItself(t *testing.T) {
 			t.Fatalf("the watch does not end: %v", err)
 		}
 	}
-	stopped(t, out, reports.Pass)
+	stopped(t, out, analysis.Pass)
 }
 
 // What cannot be measured is told before anything goes on in the background, and spoils nothing that is there.

@@ -9,7 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 const top = "../.."
@@ -80,7 +81,7 @@ func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := reports.ReadComparison(filepath.Join(top, "docs/results/rollout.json"))
+	c, err := compare.Read(filepath.Join(top, "docs/results/rollout.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +93,16 @@ func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
 
 // README.md shows a failed rollout behind the subject that comparisons.md begins with, with its proof and its cause.
 func TestThePictureShowsACommittedRun(t *testing.T) {
-	r, err := reports.ReadReport(filepath.Join(top, picturedReport))
+	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := reports.ReadComparison(filepath.Join(top, "docs/results/rollout.json"))
+	c, err := compare.Read(filepath.Join(top, "docs/results/rollout.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	subject := r.Subject.Name + "@" + r.Subject.Version + "/" + r.Subject.Mode
-	if r.Verdict != reports.Fail || r.Totals.Dropped == 0 || r.Unexplained.Count > 0 || r.DetectionFloor.Ms == nil || subject != c.Subjects[0].Subject || r.Run.Scenario != c.Scenario {
+	if r.Verdict != analysis.Fail || r.Totals.Dropped == 0 || r.Unexplained.Count > 0 || r.DetectionFloor.Ms == nil || subject != c.Subjects[0].Subject || r.Run.Scenario != c.Scenario {
 		t.Errorf("the pictured run of %s in %s: %s, %d dropped, %d unexplained", subject, r.Run.Scenario, r.Verdict, r.Totals.Dropped, r.Unexplained.Count)
 	}
 	svg, err := os.ReadFile(filepath.Join(top, "docs/images/rollout-light.svg"))

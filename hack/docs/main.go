@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -38,10 +40,10 @@ type part struct {
 }
 
 var parts = []part{
-	{"docs/results/comparisons.md", "comparisons", tableOf("*.json", reports.WriteResults)},
-	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", reports.WriteRuns)},
-	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", reports.WriteRuns)},
-	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", reports.WriteResults)},
+	{"docs/results/comparisons.md", "comparisons", tableOf("*.json", compare.WriteResults)},
+	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", compare.WriteRuns)},
+	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},
+	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},
 	{"docs/results/proxier-cost.md", "bench-proxier", benchTables},
 	{"docs/reports.md", "lanes", lanesPicture},
@@ -104,13 +106,13 @@ func committed(top, pattern string) ([]string, error) {
 	return files, err
 }
 
-func comparisons(top, pattern string) (all []*reports.Comparison, err error) {
+func comparisons(top, pattern string) (all []*compare.Comparison, err error) {
 	files, err := committed(top, pattern)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
-		c, err := reports.ReadComparison(file)
+		c, err := compare.Read(file)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +122,7 @@ func comparisons(top, pattern string) (all []*reports.Comparison, err error) {
 }
 
 // tableOf returns the table of committed comparisons.
-func tableOf(pattern string, write func(io.Writer, []*reports.Comparison) error) func(string) (string, error) {
+func tableOf(pattern string, write func(io.Writer, []*compare.Comparison) error) func(string) (string, error) {
 	return func(top string) (string, error) {
 		all, err := comparisons(top, pattern)
 		if err != nil {
@@ -165,7 +167,7 @@ func lanesPicture(top string) (string, error) {
 
 // pictures are those of README.md.
 func pictures(top string) (all []page, err error) {
-	r, err := reports.ReadReport(filepath.Join(top, picturedReport))
+	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // There is a run of each minor version in each of its modes. Those before 1.26 must lose connections (KEP-1669), later ones none.
@@ -17,9 +18,9 @@ func TestEachMinorVersionHasItsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := map[string]reports.ComparedRun{}
+	runs := map[string]compare.Run{}
 	for _, file := range files {
-		c, err := reports.ReadComparison(file)
+		c, err := compare.Read(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,8 +42,8 @@ func TestEachMinorVersionHasItsRuns(t *testing.T) {
 		}
 		for _, mode := range modes {
 			r, run := runs["kube-proxy@v"+version+"/"+mode]
-			lost := r.Verdict == reports.Fail && r.Dropped > 0
-			none := r.Verdict == reports.Pass && r.Dropped == 0
+			lost := r.Verdict == analysis.Fail && r.Dropped > 0
+			none := r.Verdict == analysis.Pass && r.Dropped == 0
 			if !run || minor < 26 && !lost || minor >= 26 && !none {
 				t.Errorf("v%s in mode %s: run %v, %s, %d dropped", version, mode, run, r.Verdict, r.Dropped)
 			}

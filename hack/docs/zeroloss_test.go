@@ -12,7 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // Each committed zero of the bundled proxier stands beside a loss of its red twin, and comes from the command that the script has today.
@@ -23,7 +24,7 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 	}
 	rows := zeroLossRows(t)
 	for _, file := range files {
-		c, err := reports.ReadComparison(file)
+		c, err := compare.Read(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +137,7 @@ esac
 
 // zeroBesideLosses returns nil if the comparison has these subjects, the bundled proxier lost nothing on eight seeds, and the last
 // subject, its red twin, lost connections on each of them.
-func zeroBesideLosses(c *reports.Comparison, subjects []string) error {
+func zeroBesideLosses(c *compare.Comparison, subjects []string) error {
 	const seeds = 8
 	var errs []error
 	var seen []string
@@ -150,13 +151,13 @@ func zeroBesideLosses(c *reports.Comparison, subjects []string) error {
 		if len(tried) < seeds || len(tried) != len(s.Runs) {
 			errs = append(errs, fmt.Errorf("%s has %d runs of %d seeds, want one of each of %d", s.Subject, len(s.Runs), len(tried), seeds))
 		}
-		if first := c.Subjects[0].Runs; !slices.EqualFunc(first, s.Runs, func(a, b reports.ComparedRun) bool { return a.Seed == b.Seed }) {
+		if first := c.Subjects[0].Runs; !slices.EqualFunc(first, s.Runs, func(a, b compare.Run) bool { return a.Seed == b.Seed }) {
 			errs = append(errs, fmt.Errorf("%s has other seeds than %s", s.Subject, c.Subjects[0].Subject))
 		}
 		for _, r := range s.Runs {
-			lost := r.Verdict == reports.Fail && r.Dropped > 0
-			none := r.Verdict == reports.Pass && r.Dropped+r.Delayed == 0
-			if (s.Subject == "bundled" && !none) || (twin && !lost) || r.Verdict == reports.Invalid {
+			lost := r.Verdict == analysis.Fail && r.Dropped > 0
+			none := r.Verdict == analysis.Pass && r.Dropped+r.Delayed == 0
+			if (s.Subject == "bundled" && !none) || (twin && !lost) || r.Verdict == analysis.Invalid {
 				errs = append(errs, fmt.Errorf("%s with seed %d: %s, %d dropped, %d delayed", s.Subject, r.Seed, r.Verdict, r.Dropped, r.Delayed))
 			}
 		}
@@ -168,32 +169,32 @@ func zeroBesideLosses(c *reports.Comparison, subjects []string) error {
 }
 
 func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
-	row := func(change func(bundled, twin *reports.ComparedSubject)) *reports.Comparison {
-		bundled, twin := reports.ComparedSubject{Subject: "bundled"}, reports.ComparedSubject{Subject: "exec:faulty"}
+	row := func(change func(bundled, twin *compare.Subject)) *compare.Comparison {
+		bundled, twin := compare.Subject{Subject: "bundled"}, compare.Subject{Subject: "exec:faulty"}
 		for seed := range int64(8) {
-			bundled.Runs = append(bundled.Runs, reports.ComparedRun{Seed: seed, Verdict: reports.Pass})
-			twin.Runs = append(twin.Runs, reports.ComparedRun{Seed: seed, Verdict: reports.Fail, Dropped: 3})
+			bundled.Runs = append(bundled.Runs, compare.Run{Seed: seed, Verdict: analysis.Pass})
+			twin.Runs = append(twin.Runs, compare.Run{Seed: seed, Verdict: analysis.Fail, Dropped: 3})
 		}
 		change(&bundled, &twin)
-		return &reports.Comparison{Subjects: []reports.ComparedSubject{bundled, twin}}
+		return &compare.Comparison{Subjects: []compare.Subject{bundled, twin}}
 	}
 	subjects := []string{"bundled", "exec:faulty"}
-	if err := zeroBesideLosses(row(func(_, _ *reports.ComparedSubject) {}), subjects); err != nil {
+	if err := zeroBesideLosses(row(func(_, _ *compare.Subject) {}), subjects); err != nil {
 		t.Error(err)
 	}
-	for name, change := range map[string]func(bundled, twin *reports.ComparedSubject){
-		"one dropped":         func(b, _ *reports.ComparedSubject) { b.Runs[3].Verdict, b.Runs[3].Dropped = reports.Fail, 1 },
-		"one delayed":         func(b, _ *reports.ComparedSubject) { b.Runs[3].Delayed = 1 },
-		"one invalid":         func(b, _ *reports.ComparedSubject) { b.Runs[3].Verdict = reports.Invalid },
-		"seven seeds":         func(b, _ *reports.ComparedSubject) { b.Runs = b.Runs[1:] },
-		"a twin without loss": func(_, w *reports.ComparedSubject) { w.Runs[7].Verdict, w.Runs[7].Dropped = reports.Pass, 0 },
-		"an invalid twin":     func(_, w *reports.ComparedSubject) { w.Runs[7].Verdict = reports.Invalid },
-		"no twin":             func(_, w *reports.ComparedSubject) { w.Subject = "kube-proxy@v1.37.1/ipvs" },
-		"another twin":        func(_, w *reports.ComparedSubject) { w.Subject = "exec:other" },
-		"no bundled proxier":  func(b, _ *reports.ComparedSubject) { b.Subject = "bundled-debug" },
-		"a seed twice":        func(b, w *reports.ComparedSubject) { b.Runs[7].Seed, w.Runs[7].Seed = 6, 6 },
-		"other seeds":         func(_, w *reports.ComparedSubject) { w.Runs[7].Seed = 9 },
-		"a twin of six seeds": func(_, w *reports.ComparedSubject) { w.Runs = w.Runs[2:] },
+	for name, change := range map[string]func(bundled, twin *compare.Subject){
+		"one dropped":         func(b, _ *compare.Subject) { b.Runs[3].Verdict, b.Runs[3].Dropped = analysis.Fail, 1 },
+		"one delayed":         func(b, _ *compare.Subject) { b.Runs[3].Delayed = 1 },
+		"one invalid":         func(b, _ *compare.Subject) { b.Runs[3].Verdict = analysis.Invalid },
+		"seven seeds":         func(b, _ *compare.Subject) { b.Runs = b.Runs[1:] },
+		"a twin without loss": func(_, w *compare.Subject) { w.Runs[7].Verdict, w.Runs[7].Dropped = analysis.Pass, 0 },
+		"an invalid twin":     func(_, w *compare.Subject) { w.Runs[7].Verdict = analysis.Invalid },
+		"no twin":             func(_, w *compare.Subject) { w.Subject = "kube-proxy@v1.37.1/ipvs" },
+		"another twin":        func(_, w *compare.Subject) { w.Subject = "exec:other" },
+		"no bundled proxier":  func(b, _ *compare.Subject) { b.Subject = "bundled-debug" },
+		"a seed twice":        func(b, w *compare.Subject) { b.Runs[7].Seed, w.Runs[7].Seed = 6, 6 },
+		"other seeds":         func(_, w *compare.Subject) { w.Runs[7].Seed = 9 },
+		"a twin of six seeds": func(_, w *compare.Subject) { w.Runs = w.Runs[2:] },
 	} {
 		if zeroBesideLosses(row(change), subjects) == nil {
 			t.Errorf("%s was accepted", name)

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // failures are the seconds of the run in which attempts failed. At the end of the run they select the evidence. A day has at most
@@ -30,7 +30,7 @@ func (f *failures) add(a record.Attempt) {
 func (f *failures) near(at time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for s := (at - reports.EvidenceSpan).Truncate(time.Second); s <= at+reports.EvidenceSpan; s += time.Second {
+	for s := (at - analysis.EvidenceSpan).Truncate(time.Second); s <= at+analysis.EvidenceSpan; s += time.Second {
 		if f.seconds[s] {
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/internal/progress"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // ComparisonFolder is the folder of a comparison with these options.
@@ -24,7 +24,7 @@ func ComparisonFolder(o Options) string {
 // Compare runs a scenario against each subject with the seeds 1 to runs. The runs are interleaved, so that changes of this machine
 // affect all subjects alike. Seeds are the samples, since runs are deterministic. An invalid run makes the comparison invalid, and the
 // other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it.
-func Compare(ctx context.Context, o Options, subjects []string, runs int) (*reports.Comparison, error) {
+func Compare(ctx context.Context, o Options, subjects []string, runs int) (*compare.Comparison, error) {
 	if len(subjects) < 2 || runs < 1 {
 		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
 	}
@@ -32,7 +32,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 		return nil, err
 	}
 	o.Out = ComparisonFolder(o)
-	compared := make([]reports.ComparedSubject, len(subjects))
+	compared := make([]compare.Subject, len(subjects))
 	for i, s := range subjects { // refuse a wrong call before the first run
 		one := o
 		one.Subject = s
@@ -40,7 +40,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 		if err != nil {
 			return nil, err
 		}
-		compared[i] = reports.ComparedSubject{Subject: spec.String(), Runs: make([]reports.ComparedRun, runs)} // for exec:FILE the name without its path
+		compared[i] = compare.Subject{Subject: spec.String(), Runs: make([]compare.Run, runs)} // for exec:FILE the name without its path
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
@@ -55,13 +55,13 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 				result, err := Run(ctx, one)
 				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
 					one.report(progress.Event{Kind: progress.Message, Text: invalid.Error()})
-					compared[i].Runs[seed-1] = reports.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
+					compared[i].Runs[seed-1] = compare.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
 					return nil
 				}
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
 				}
-				compared[i].Runs[seed-1] = reports.ComparedRunOf(result.Report, filepath.Join(name, "report.json"), result.HistorySha256)
+				compared[i].Runs[seed-1] = compare.RunOf(result.Report, filepath.Join(name, "report.json"), result.HistorySha256)
 				return nil
 			})
 		}
@@ -69,12 +69,12 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*repo
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	c, err := reports.Compare(o.Scenario, compared)
+	c, err := compare.New(o.Scenario, compared)
 	if err != nil {
 		return nil, err
 	}
 	c.Command = o.compareCommand(subjects, runs)
-	return c, reports.WriteComparison(o.Out, c)
+	return c, compare.Write(o.Out, c)
 }
 
 func (o Options) compareCommand(subjects []string, runs int) string {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
 )
 
 // labUp brings a lab up in a process of its own, until the test ends, and returns its kubeconfig.
@@ -66,7 +66,7 @@ func (o *output) String() string {
 }
 
 // judged runs a scenario with short windows, by way of the words if there are any, and returns its report and exit code.
-func judged(t *testing.T, scenario string, way ...string) (*reports.Report, int) {
+func judged(t *testing.T, scenario string, way ...string) (*analysis.Report, int) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	words := append([]string{program}, way...)
@@ -77,7 +77,7 @@ func judged(t *testing.T, scenario string, way ...string) (*reports.Report, int)
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatal(err)
 	}
-	r, err := reports.ReadReport(filepath.Join(out, "report.json"))
+	r, err := analysis.Read(filepath.Join(out, "report.json"))
 	if err != nil {
 		t.Fatalf("%s: %v:\n%s", strings.Join(words, " "), err, said)
 	}
@@ -88,17 +88,17 @@ func judged(t *testing.T, scenario string, way ...string) (*reports.Report, int)
 // behind a proxy without the fallback to terminating endpoints, whose losses come from the old pod's end. The probe
 // runs by the real clock, so a machine that is too busy for its low rate cannot tell: then the run itself says so.
 func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
-	for subject, want := range map[string]reports.Verdict{"kube-proxy@v1.26.0/iptables": reports.Pass, "kube-proxy@v1.25.3/iptables": reports.Fail} {
+	for subject, want := range map[string]analysis.Verdict{"kube-proxy@v1.26.0/iptables": analysis.Pass, "kube-proxy@v1.25.3/iptables": analysis.Fail} {
 		t.Run(subject, func(t *testing.T) {
 			kubeconfig := labUp(t, subject)
 			r, exit := judged(t, "rollout --set rollouts=1 --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
-			if busy := strings.Join(r.Reasons, "; "); r.Verdict == reports.Invalid && strings.Contains(busy, "fell behind") {
+			if busy := strings.Join(r.Reasons, "; "); r.Verdict == analysis.Invalid && strings.Contains(busy, "fell behind") {
 				t.Skip("this machine is too busy for the real clock: " + busy)
 			}
 			if r.Verdict != want || exit != want.ExitCode() {
 				t.Fatalf("%s with exit code %d, want %s: %s", r.Verdict, exit, want, strings.Join(r.Reasons, "; "))
 			}
-			if want == reports.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
+			if want == analysis.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
 				t.Errorf("%.0f %% of the losses are not explained, and the worst is told so: %s", 100*r.Unexplained.Share, r.Sentence())
 			}
 			left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()

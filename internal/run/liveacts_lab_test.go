@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
 )
 
 // The real controllers of DaemonSets and budgets are followed as those that the unit tests play: a DaemonSet is restarted and gets
@@ -36,14 +36,14 @@ func TestAStrangerRestartsUpgradesAndDrains(t *testing.T) {
 		run := exec.Command(program, append(args, "--kubeconfig", kubeconfig, "--allow-disruption", "--rate", "10",
 			"--set", "baseline=15s", "--set", "settle=5s", "--set", "shutdownDelay=10s", "--set", "gracePeriod=20s", "--out", out)...)
 		said, _ := run.CombinedOutput() // what came of it stands in the report
-		r, err := reports.ReadReport(filepath.Join(out, "report.json"))
+		r, err := analysis.Read(filepath.Join(out, "report.json"))
 		if err != nil {
 			t.Fatalf("%s: %v:\n%s", words, err, said)
 		}
-		if busy := strings.Join(r.Reasons, "; "); r.Verdict == reports.Invalid && strings.Contains(busy, "fell behind") {
+		if busy := strings.Join(r.Reasons, "; "); r.Verdict == analysis.Invalid && strings.Contains(busy, "fell behind") {
 			t.Skip("this machine is too busy for the real clock: " + busy)
 		}
-		if r.Verdict != reports.Pass {
+		if r.Verdict != analysis.Pass {
 			t.Errorf("%s: %s:\n%s", words, r.Verdict, said)
 		}
 	}

@@ -23,9 +23,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // A fleet in the pods of a lab, which real controllers made and a real API server passes questions on to. Twenty workers, of which one
@@ -64,7 +64,7 @@ func TestInTheNightAFleetInTheLabsPods(t *testing.T) {
 		if r.joined < 2 {
 			t.Errorf("%d workers joined, want others in the place of the lost ones:\n%s", r.joined, r.said)
 		}
-		if r.report.Verdict != reports.Pass {
+		if r.report.Verdict != analysis.Pass {
 			t.Errorf("%s, want a pass:\n%s", r.report.Verdict, r.said)
 		}
 	})
@@ -80,7 +80,7 @@ func TestInTheNightAFleetInTheLabsPods(t *testing.T) {
 			},
 		})
 		r.whole(t, lost)
-		if told := strings.Join(r.report.Reasons, "\n"); r.report.Verdict != reports.Invalid || !strings.Contains(told, "of the time of 20 workers is not in the record") ||
+		if told := strings.Join(r.report.Reasons, "\n"); r.report.Verdict != analysis.Invalid || !strings.Contains(told, "of the time of 20 workers is not in the record") ||
 			!strings.Contains(told, "only 9 of 20 workers have a record") {
 			t.Errorf("%s, want invalid, as nine are not half of the fleet:\n%s", r.report.Verdict, r.said)
 		}
@@ -170,7 +170,7 @@ func (f *fleetOfLab) healAll() {
 
 // fleetRun is a run with a fleet, and what its record has of the workers.
 type fleetRun struct {
-	report *reports.Report
+	report *analysis.Report
 	said   string
 	joined int
 
@@ -195,7 +195,7 @@ func runFleet(t *testing.T, kubeconfig string, workers int, when map[string]func
 		t.Fatalf("%v:\n%s", err, r.said)
 	}
 	var err error
-	if r.report, err = reports.ReadReport(filepath.Join(out, "report.json")); err != nil {
+	if r.report, err = analysis.Read(filepath.Join(out, "report.json")); err != nil {
 		t.Fatalf("%v:\n%s", err, r.said)
 	}
 	if err := r.read(out); err != nil {

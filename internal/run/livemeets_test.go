@@ -24,12 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -349,7 +349,7 @@ func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 		}
 	})
 	e := s.run(t.Context(), t, "quiet", func(o *run.Options) { o.Live.Target = "" })
-	if e.err != nil || e.code() != 2 || e.result.Report.Verdict != reports.Skipped {
+	if e.err != nil || e.code() != 2 || e.result.Report.Verdict != analysis.Skipped {
 		t.Fatalf("%v, want a run that was skipped", e.err)
 	}
 	why := strings.Join(e.result.Report.Reasons, "; ")
@@ -358,7 +358,7 @@ func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 			t.Errorf("the reason lacks %q: %s", word, why)
 		}
 	}
-	if again, err := reports.Judge(e.out, nil); err != nil || again.Verdict != reports.Skipped {
+	if again, err := analysis.Judge(e.out, nil); err != nil || again.Verdict != analysis.Skipped {
 		t.Errorf("judged again: %+v, %v", again, err)
 	}
 	if left := s.left(t); len(left) != 0 {

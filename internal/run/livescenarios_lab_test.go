@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
 )
 
 // byTheAPI are the scenarios that need only the API, as short as they can be, and how each ends. kube-proxy v1.25.3 is the twin that loses
@@ -14,17 +14,17 @@ import (
 // a drain, and to name the node.
 var byTheAPI = []struct {
 	scenario, outside, subject string
-	verdict                    reports.Verdict
+	verdict                    analysis.Verdict
 }{
-	{"rollout --set rollouts=1", "", "kube-proxy@v1.25.3/iptables", reports.Fail},
-	{"drain --set off=20s --set trafficPolicy=Local", "--allow-disruption --set node=node-2", "kube-proxy@v1.25.3/iptables", reports.Fail},
-	{"scale --set away=10s", "", "kube-proxy@v1.25.3/iptables", reports.Fail},
-	{"quiet", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
-	{"rollout --set rollouts=1", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
-	{"drain --set off=20s --set trafficPolicy=Local", "--allow-disruption --set node=node-2", "kube-proxy@v1.26.0/iptables", reports.Pass},
-	{"flap --set watch=10s", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
-	{"policy --set between=5s", "", "kube-proxy@v1.26.0/iptables", reports.Pass},
-	{"scale --set away=10s", "", "kube-proxy@v1.26.0/iptables", reports.Fail},
+	{"rollout --set rollouts=1", "", "kube-proxy@v1.25.3/iptables", analysis.Fail},
+	{"drain --set off=20s --set trafficPolicy=Local", "--allow-disruption --set node=node-2", "kube-proxy@v1.25.3/iptables", analysis.Fail},
+	{"scale --set away=10s", "", "kube-proxy@v1.25.3/iptables", analysis.Fail},
+	{"quiet", "", "kube-proxy@v1.26.0/iptables", analysis.Pass},
+	{"rollout --set rollouts=1", "", "kube-proxy@v1.26.0/iptables", analysis.Pass},
+	{"drain --set off=20s --set trafficPolicy=Local", "--allow-disruption --set node=node-2", "kube-proxy@v1.26.0/iptables", analysis.Pass},
+	{"flap --set watch=10s", "", "kube-proxy@v1.26.0/iptables", analysis.Pass},
+	{"policy --set between=5s", "", "kube-proxy@v1.26.0/iptables", analysis.Pass},
+	{"scale --set away=10s", "", "kube-proxy@v1.26.0/iptables", analysis.Fail},
 }
 
 // Every scenario that needs only the API comes to the same verdict from outside, in a process that has nothing of the lab but its kubeconfig,
@@ -36,7 +36,7 @@ func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
 			inside, _ := judged(t, s.scenario+" --kernel host --clock real --subject "+s.subject)
 			kubeconfig := labUp(t, s.subject)
 			outside, _ := judged(t, s.scenario+" "+s.outside+" --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
-			for where, r := range map[string]*reports.Report{"outside": outside, "inside": inside} {
+			for where, r := range map[string]*analysis.Report{"outside": outside, "inside": inside} {
 				t.Logf("%s: %s, mostly by %q: %s", where, r.Verdict, mostlyBy(r), r.Sentence())
 				if r.Verdict != s.verdict {
 					t.Errorf("%s: %s, want %s: %s", where, r.Verdict, s.verdict, strings.Join(r.Reasons, "; "))
@@ -51,7 +51,7 @@ func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
 
 // mostlyBy is the event that most failed connections come from. From outside, where attempts of other nodes stand between those that fail, an
 // outage is told in pieces. That a process exited only its node knows: the API tells that its pod is no longer ready.
-func mostlyBy(r *reports.Report) (most string) {
+func mostlyBy(r *analysis.Report) (most string) {
 	failed := map[string]int{}
 	for _, l := range r.Lanes {
 		for _, o := range l.Outages {

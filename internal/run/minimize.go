@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -30,11 +30,11 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 	if err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	r, err := reports.Build(h)
+	r, err := analysis.Build(h)
 	if err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	if r.Verdict != reports.Fail {
+	if r.Verdict != analysis.Fail {
 		return nil, usagef("the run in %s has the verdict %s: only one that failed can be made shorter", dir, r.Verdict)
 	}
 	file := filepath.Join(dir, "history", record.TimelineFile)
@@ -96,7 +96,7 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 }
 
 // lossClasses returns the classes of a report's losses.
-func lossClasses(r *reports.Report) (classes []string) {
+func lossClasses(r *analysis.Report) (classes []string) {
 	for class, n := range r.Totals.ByClass {
 		if n > 0 && class != record.OK.String() && class != record.Probe.String() {
 			classes = append(classes, class)
@@ -127,8 +127,8 @@ func (f *Failure) Fails(ctx context.Context, t *timeline.Timeline) (bool, error)
 }
 
 // shows reports whether a report shows the failure.
-func (f *Failure) shows(r *reports.Report) bool {
-	return r.Verdict == reports.Fail && slices.ContainsFunc(lossClasses(r), func(class string) bool { return slices.Contains(f.Classes, class) })
+func (f *Failure) shows(r *analysis.Report) bool {
+	return r.Verdict == analysis.Fail && slices.ContainsFunc(lossClasses(r), func(class string) bool { return slices.Contains(f.Classes, class) })
 }
 
 var _ timeline.Runner = (*Failure)(nil)

@@ -9,28 +9,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 func TestOnlyTheSameFailureCounts(t *testing.T) {
-	report := func(v reports.Verdict, class record.Class) *reports.Report {
-		return &reports.Report{Verdict: v, Totals: reports.Totals{ByClass: map[string]int{"ok": 5, "probe": 1, "reset": 0, class.String(): 3}}}
+	report := func(v analysis.Verdict, class record.Class) *analysis.Report {
+		return &analysis.Report{Verdict: v, Totals: analysis.Totals{ByClass: map[string]int{"ok": 5, "probe": 1, "reset": 0, class.String(): 3}}}
 	}
-	f := &Failure{Classes: lossClasses(report(reports.Fail, record.Rejected))}
+	f := &Failure{Classes: lossClasses(report(analysis.Fail, record.Rejected))}
 	if !slices.Equal(f.Classes, []string{"rejected"}) {
 		t.Fatalf("the losses are of the classes %q", f.Classes)
 	}
 	for _, c := range []struct {
-		report *reports.Report
+		report *analysis.Report
 		want   bool
 	}{
-		{report(reports.Fail, record.Rejected), true},
-		{report(reports.Fail, record.Reset), false},
-		{report(reports.Pass, record.Rejected), false},
-		{report(reports.Invalid, record.Rejected), false},
+		{report(analysis.Fail, record.Rejected), true},
+		{report(analysis.Fail, record.Reset), false},
+		{report(analysis.Pass, record.Rejected), false},
+		{report(analysis.Invalid, record.Rejected), false},
 	} {
 		if got := f.shows(c.report); got != c.want {
 			t.Errorf("%s with %v: same failure %t, want %t", c.report.Verdict, c.report.Totals.ByClass, got, c.want)

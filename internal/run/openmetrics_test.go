@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/controllers"
-	"github.com/hitless/hitless/reports"
 )
 
 // A run that was judged has its samples beside its reports, when it was asked for them; what it says is what the report says.
@@ -28,7 +28,7 @@ func TestARunExposesItsSamples(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err != nil || r.Report == nil || r.Report.Verdict != reports.Skipped {
+	if err != nil || r.Report == nil || r.Report.Verdict != analysis.Skipped {
 		t.Fatalf("%+v, %v; want a run that was skipped, for it has no address", r, err)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "openmetrics.txt"))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -71,7 +72,7 @@ func TestACheckpointIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report.Verdict != reports.Invalid || !strings.Contains(strings.Join(report.Reasons, "\n"), `no phase "end"`) {
+		if report.Verdict != analysis.Invalid || !strings.Contains(strings.Join(report.Reasons, "\n"), `no phase "end"`) {
 			t.Errorf("a history without end is %s: %q", report.Verdict, report.Reasons)
 		}
 		data, err := os.ReadFile(filepath.Join(s.Out, "history", record.EventsFile))

@@ -3,14 +3,14 @@ package site
 import (
 	"context"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes/session"
-	"github.com/hitless/hitless/reports"
 )
 
 // Machine is this machine alone: its probes measure an address, and it makes no cluster and runs no scenario.
 type Machine struct {
 	session.Options
-	report *reports.Report
+	report *analysis.Report
 }
 
 // Prepare does nothing: a session checks its options and its folder before it measures.

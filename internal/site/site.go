@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -83,7 +84,7 @@ func (c Call) nodesOption(nodes int) []string {
 // Result is a run that has ended.
 type Result struct {
 	Dir           string
-	Report        *reports.Report // nil without a verdict
+	Report        *analysis.Report // nil without a verdict
 	InputsSha256  string
 	HistorySha256 string
 	Stopped       string // folder with the state of the kernels at LabOptions.StopAt; empty if the run did not stop

@@ -23,10 +23,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // The workers of the test are processes of its own program.
@@ -316,7 +316,7 @@ func (w *world) judge(dir string, killed []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := reports.Build(h)
+	r, err := analysis.Build(h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -74,7 +75,7 @@ const (
 // is nothing that a verdict could rest on, so such a run is invalid.
 //
 // An error means that nothing was measured, or that the record could not be written.
-func Run(ctx context.Context, o Options) (*reports.Report, error) {
+func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -19,9 +20,9 @@ import (
 
 // judged demands the verdict. A machine that is too busy for the test makes a run invalid, and the run says so: that is
 // the one other thing that may be found, and then false is returned, because nothing else can be demanded either.
-func judged(t *testing.T, r *reports.Report, want reports.Verdict) bool {
+func judged(t *testing.T, r *analysis.Report, want analysis.Verdict) bool {
 	t.Helper()
-	if r.Verdict == reports.Invalid && slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.Contains(reason, "fell behind") }) {
+	if r.Verdict == analysis.Invalid && slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.Contains(reason, "fell behind") }) {
 		t.Logf("the machine is too busy to measure: %q", r.Reasons)
 		return false
 	}
@@ -54,7 +55,7 @@ func TestUndisturbedTargetPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !judged(t, r, reports.Pass) {
+	if !judged(t, r, analysis.Pass) {
 		return
 	}
 	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || len(r.DetectionFloor.Found) != len(proof) {
@@ -66,7 +67,7 @@ func TestUndisturbedTargetPasses(t *testing.T) {
 	if counted == 0 || counted > r.Totals.OK {
 		t.Errorf("the seconds tell of %d good attempts of %d", counted, r.Totals.OK)
 	}
-	if _, err := reports.ReadReport(filepath.Join(o.Out, reports.ReportFile)); err != nil {
+	if _, err := analysis.Read(filepath.Join(o.Out, reports.ReportFile)); err != nil {
 		t.Error(err)
 	}
 }
@@ -113,7 +114,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	}
 	<-changed
 	server.Close()
-	judged(t, r, reports.Fail)
+	judged(t, r, analysis.Fail)
 	if len(r.Lanes) != 1 || len(r.Lanes[0].Outages) != 1 {
 		t.Fatalf("%+v, want one lane with one outage", r.Lanes)
 	}
@@ -156,7 +157,7 @@ func TestEveryProtocol(t *testing.T) {
 				t.Errorf("%s: %v", protocol, err)
 				return
 			}
-			if !judged(t, r, reports.Pass) {
+			if !judged(t, r, analysis.Pass) {
 				return
 			}
 			if len(r.DetectionFloor.Found) != len(proof) || r.Totals.Dropped > 0 || r.Lanes[0].Protocol != protocol {
@@ -187,7 +188,7 @@ func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Verdict != reports.Invalid || r.DetectionFloor.Ms != nil {
+	if r.Verdict != analysis.Invalid || r.DetectionFloor.Ms != nil {
 		t.Errorf("verdict %s with floor %v, want invalid without one", r.Verdict, r.DetectionFloor.Ms)
 	}
 }

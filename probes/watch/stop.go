@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -17,7 +18,7 @@ import (
 // Stop ends the watch in dir in order, waits for that, and returns its report. A watch that has ended by itself has its
 // report, too. One that was killed, or whose machine went down, gets one here, of what it had recorded: killed is then
 // true, and the verdict is invalid. An error means that there is no report: no watch is running, or it could not measure.
-func Stop(ctx context.Context, dir string) (r *reports.Report, killed bool, err error) {
+func Stop(ctx context.Context, dir string) (r *analysis.Report, killed bool, err error) {
 	f, err := open(dir, false)
 	if err != nil {
 		return nil, false, err
@@ -69,10 +70,10 @@ func (f *file) end(ctx context.Context) error {
 }
 
 // collect has the report of a watch that is over.
-func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
+func (f *file) collect(s State) (r *analysis.Report, killed bool, err error) {
 	switch s.Phase {
 	case Ended:
-		r, err = reports.ReadReport(filepath.Join(f.dir, reports.ReportFile))
+		r, err = analysis.Read(filepath.Join(f.dir, reports.ReportFile))
 	case Starting, Measuring:
 		r, err = f.recover(s)
 		killed = true
@@ -94,9 +95,9 @@ func (f *file) collect(s State) (r *reports.Report, killed bool, err error) {
 
 // salvage makes the report of a watch that did not come to its end. Where there is nothing to make it of, the watch has
 // failed, and the next one may start.
-func (f *file) recover(s State) (*reports.Report, error) {
+func (f *file) recover(s State) (*analysis.Report, error) {
 	h, err := record.OpenHistory(f.dir)
-	var r *reports.Report
+	var r *analysis.Report
 	if err == nil {
 		r, err = reports.WriteAll(f.dir, h)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -24,7 +25,7 @@ type run struct {
 	Subject  string // name and mode
 	Version  string
 	Seed     int64
-	Verdict  reports.Verdict
+	Verdict  analysis.Verdict
 	Sentence string
 	Attempts int
 	Dropped  int
@@ -34,7 +35,7 @@ type run struct {
 }
 
 // Trusted reports whether its numbers say something about the subject.
-func (r run) Trusted() bool { return r.Verdict == reports.Pass || r.Verdict == reports.Fail }
+func (r run) Trusted() bool { return r.Verdict == analysis.Pass || r.Verdict == analysis.Fail }
 
 // scanner finds the runs below a folder. It reads a report again only when it has changed.
 type scanner struct {
@@ -98,7 +99,7 @@ func (s *scanner) read(dir string) (run, error) {
 	if err != nil {
 		return run{}, err
 	}
-	r, err := reports.ParseReport(data, file)
+	r, err := analysis.Parse(data, file)
 	if err != nil {
 		return run{}, err
 	}
@@ -110,7 +111,7 @@ func (s *scanner) read(dir string) (run, error) {
 	if err != nil {
 		return run{}, err
 	}
-	return run{Path: dir, Title: reports.TitleOf(r.Run.Scenario, s.command(dir)), Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
+	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, s.command(dir)), Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
 		Version: r.Subject.Version, Seed: r.Run.Seed, Verdict: r.Verdict, Sentence: r.Sentence(), Attempts: r.Totals.Attempts,
 		Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed, WorstMs: r.WorstGapMs(), Started: started}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -23,7 +24,7 @@ var firstDay = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 // aRun is what the folder of a run tells.
 type aRun struct {
 	dir, version string
-	verdict      reports.Verdict
+	verdict      analysis.Verdict
 	dropped, day int
 }
 
@@ -33,10 +34,10 @@ func (a aRun) write(t *testing.T, root string) {
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := reports.Report{SchemaVersion: reports.ReportVersion, Verdict: a.verdict, Subject: record.Subject{Name: "kube-proxy", Version: a.version, Mode: "nftables"},
-		Run: reports.ReportRun{Scenario: "rollout", Seed: 3}, Totals: reports.Totals{Attempts: 4711, Dropped: a.dropped}}
+	r := analysis.Report{SchemaVersion: analysis.Version, Verdict: a.verdict, Subject: record.Subject{Name: "kube-proxy", Version: a.version, Mode: "nftables"},
+		Run: analysis.ReportRun{Scenario: "rollout", Seed: 3}, Totals: analysis.Totals{Attempts: 4711, Dropped: a.dropped}}
 	var b bytes.Buffer
-	if err := reports.WriteJSON(&b, &r); err != nil {
+	if err := analysis.WriteJSON(&b, &r); err != nil {
 		t.Fatal(err)
 	}
 	head, err := json.Marshal(record.Run{SchemaVersion: 1, Command: "hitless run rollout --set replicas=2"})
@@ -78,8 +79,8 @@ func ask(h http.Handler, method, target, host string) *httptest.ResponseRecorder
 
 func TestTheListHasEachRunAndTheTrendEachVersion(t *testing.T) {
 	root := t.TempDir()
-	for _, a := range []aRun{{"a", "v1.25.3", reports.Fail, 40, 0}, {"b/seed-1", "v1.25.3", reports.Fail, 60, 1}, {"b/seed 2?", "v1.25.3", reports.Invalid, 9999, 2},
-		{"c", "v1.26.0", reports.Pass, 0, 3}, {"d", "<b>v2", reports.Skipped, 0, 4}} {
+	for _, a := range []aRun{{"a", "v1.25.3", analysis.Fail, 40, 0}, {"b/seed-1", "v1.25.3", analysis.Fail, 60, 1}, {"b/seed 2?", "v1.25.3", analysis.Invalid, 9999, 2},
+		{"c", "v1.26.0", analysis.Pass, 0, 3}, {"d", "<b>v2", analysis.Skipped, 0, 4}} {
 		a.write(t, root)
 	}
 	h := open(t, root, true)
@@ -117,14 +118,14 @@ func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
 	if page := ask(h, "GET", "/", "[::1]:1").Body.String(); !strings.Contains(page, "No run was found") {
 		t.Errorf("an empty folder:\n%s", page)
 	}
-	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
-	aRun{"z", "v1", reports.Pass, 0, 0}.write(t, root)
+	aRun{"a", "v1", analysis.Pass, 0, 0}.write(t, root)
+	aRun{"z", "v1", analysis.Pass, 0, 0}.write(t, root)
 	put(t, filepath.Join(root, "z", reports.ReportFile), `{"schemaVersion":`)
 	page := ask(h, "GET", "/", "127.0.0.1").Body.String()
 	if !strings.Contains(page, "hitless: 1 runs") || !strings.Contains(page, "Not shown: reading the report z/report.json") {
 		t.Errorf("one good and one broken run:\n%s", page)
 	}
-	changed := aRun{"a", "v77.1", reports.Fail, 12345, 0}
+	changed := aRun{"a", "v77.1", analysis.Fail, 12345, 0}
 	changed.write(t, root)
 	if page := ask(h, "GET", "/", "127.0.0.1").Body.String(); !strings.Contains(page, "v77.1") || !strings.Contains(page, "12345") {
 		t.Error("a run that was made again is shown as before")
@@ -134,8 +135,8 @@ func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
 func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "runs")
-	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
-	aRun{"elsewhere", "v1", reports.Pass, 0, 0}.write(t, outside)
+	aRun{"a", "v1", analysis.Pass, 0, 0}.write(t, root)
+	aRun{"elsewhere", "v1", analysis.Pass, 0, 0}.write(t, outside)
 	put(t, filepath.Join(outside, reports.PageFile), "secret")
 	put(t, filepath.Join(outside, reports.ReportFile), "secret")
 	put(t, filepath.Join(root, reports.PageFile), "secret") // beside no report.json
@@ -167,7 +168,7 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 // A page from elsewhere that has its name point here must not read the runs.
 func TestOnlyLoopbackNamesAreAnsweredOnLoopback(t *testing.T) {
 	root := t.TempDir()
-	aRun{"a", "v1", reports.Pass, 0, 0}.write(t, root)
+	aRun{"a", "v1", analysis.Pass, 0, 0}.write(t, root)
 	for host, code := range map[string]int{"localhost:7788": 200, "127.0.0.1:7788": 200, "127.0.0.1": 200, "[::1]:7788": 200, "[::1]": 200, "evil.example:7788": 403,
 		"localhost.evil.example": 403, "10.0.0.1:7788": 403, "": 403} {
 		if w := ask(open(t, root, true), "GET", "/", host); w.Code != code {

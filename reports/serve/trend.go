@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
 )
 
 // trend is what all runs with the same title say together.
@@ -73,14 +73,14 @@ func trends(runs []run) []trend {
 func trendOf(title string, runs []run) trend {
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.Path, b.Path)) })
 	t := trend{Title: title}
-	verdicts := map[int]map[reports.Verdict]int{}
+	verdicts := map[int]map[analysis.Verdict]int{}
 	gaps := map[int]float64{}
 	for _, r := range runs {
 		i := slices.IndexFunc(t.Rows, func(x trendRow) bool { return x.Subject == r.Subject && x.Version == r.Version })
 		if i < 0 {
 			i = len(t.Rows)
 			t.Rows = append(t.Rows, trendRow{Subject: r.Subject, Version: r.Version, First: dateOf(r.Started)})
-			verdicts[i] = map[reports.Verdict]int{}
+			verdicts[i] = map[analysis.Verdict]int{}
 		}
 		row := &t.Rows[i]
 		row.Runs++
@@ -99,9 +99,9 @@ func trendOf(title string, runs []run) trend {
 	return t
 }
 
-func (r *trendRow) conclude(verdicts map[reports.Verdict]int, gap float64) {
+func (r *trendRow) conclude(verdicts map[analysis.Verdict]int, gap float64) {
 	var words []string
-	for _, v := range []reports.Verdict{reports.Pass, reports.Fail, reports.Invalid, reports.Skipped} {
+	for _, v := range []analysis.Verdict{analysis.Pass, analysis.Fail, analysis.Invalid, analysis.Skipped} {
 		if n := verdicts[v]; n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", n, v))
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // k8s139628 is kubernetes/kubernetes#139628, fixed by #139629: the conntrack reconciler of v1.32 skips Services without endpoints. A UDP
@@ -57,7 +57,7 @@ func flowToExitedPod(r *Record) Finding {
 const minWithout = 10 * time.Second
 
 // during returns the outages of a protocol's lanes that last from one time to another. They may end up to endWithin earlier.
-func (r *Record) during(protocol string, from, to time.Duration) (found []reports.OutageReport) {
+func (r *Record) during(protocol string, from, to time.Duration) (found []analysis.OutageReport) {
 	for _, l := range r.Report.Lanes {
 		for _, o := range l.Outages {
 			if l.Protocol == protocol && fromSeconds(o.From) <= from && fromSeconds(o.To) >= to-endWithin {
@@ -69,7 +69,7 @@ func (r *Record) during(protocol string, from, to time.Duration) (found []report
 }
 
 // refusals returns the number of refused and rejected attempts.
-func refusals(all ...reports.OutageReport) (n int) {
+func refusals(all ...analysis.OutageReport) (n int) {
 	for _, o := range all {
 		n += o.Classes[record.Rejected.String()] + o.Classes[record.Refused.String()]
 	}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // k8s85643 is kubernetes/kubernetes#85643: with externalTrafficPolicy: Local a node drops new connections from when its only pod begins
@@ -94,7 +94,7 @@ type departure struct {
 }
 
 // explains reports whether the bug and this departure explain an outage.
-func (d departure) explains(o reports.OutageReport, least, slack time.Duration) bool {
+func (d departure) explains(o analysis.OutageReport, least, slack time.Duration) bool {
 	begin, end := fromSeconds(o.From), fromSeconds(o.To)
 	return o.Node == d.node && begin >= d.at-recordLag && begin <= d.at+reaction && o.UpperMs >= millis(least) &&
 		d.removed > 0 && end >= d.removed-slack // no later attempt goes over the node

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 const (
@@ -51,7 +51,7 @@ func (r *Record) end() time.Duration {
 }
 
 // lastingOutages returns the outages that began during a step or soon after, and last to the end of the run.
-func (r *Record) lastingOutages(s step) (found []reports.OutageReport) {
+func (r *Record) lastingOutages(s step) (found []analysis.OutageReport) {
 	for _, l := range r.Report.Lanes {
 		for _, o := range l.Outages {
 			begun := fromSeconds(o.From) >= s.begin && fromSeconds(o.From) <= s.end+effectWithin
@@ -76,11 +76,11 @@ func (r *Record) checkObserved(s step) *Finding {
 }
 
 // describeLasting describes an outage that lasts to the end of the run, with the classes of its attempts.
-func describeLasting(o reports.OutageReport) string {
+func describeLasting(o analysis.OutageReport) string {
 	return fmt.Sprintf("%s dropped connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, classesOf(o))
 }
 
-func classesOf(o reports.OutageReport) string {
+func classesOf(o analysis.OutageReport) string {
 	var words []string
 	for class, n := range o.Classes {
 		words = append(words, fmt.Sprintf("%s %d", class, n))

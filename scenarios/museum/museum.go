@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -48,7 +48,7 @@ func Find(id string) (Entry, error) {
 
 // Record is a run's record as signatures use it.
 type Record struct {
-	Report *reports.Report
+	Report *analysis.Report
 	Events []record.Event  // sorted by time
 	Open   map[string]bool // pods with an open connection that got a reply before the scenario
 	Moves  []Move          // of the flow of a udp-sticky lane
@@ -66,7 +66,7 @@ type Answered struct{ First, Last time.Duration }
 
 // Open reads the record of a run.
 func Open(h *record.History) (*Record, error) {
-	report, err := reports.Build(h)
+	report, err := analysis.Build(h)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func cannotTell(format string, args ...any) Finding {
 
 // Judge searches a record for the bug. The answer is CannotTell for an invalid or skipped run, another scenario or other parameters.
 func (e Entry) Judge(r *Record) Finding {
-	if v := r.Report.Verdict; v != reports.Pass && v != reports.Fail {
+	if v := r.Report.Verdict; v != analysis.Pass && v != analysis.Fail {
 		return Finding{CannotTell, append([]string{"the run is " + string(v)}, r.Report.Reasons...)}
 	}
 	if s := r.Report.Run.Scenario; s != e.Scenario && (s != scenarios.ReplayName || !e.Timelines) {
@@ -175,7 +175,7 @@ func (e Entry) Judge(r *Record) Finding {
 }
 
 // outagesOn returns the outages of the measured lanes on paths over a node.
-func (r *Record) outagesOn(node string) (found []reports.OutageReport) {
+func (r *Record) outagesOn(node string) (found []analysis.OutageReport) {
 	for _, l := range r.Report.Lanes {
 		for _, o := range l.Outages {
 			if o.Node == node {

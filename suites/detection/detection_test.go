@@ -10,9 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -37,20 +37,20 @@ var _ = BeforeSuite(func() {
 		Set: map[string]string{"replicas": "3"}})
 })
 
-func report(f *suites.Future) *reports.Report {
+func report(f *suites.Future) *analysis.Report {
 	GinkgoHelper()
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 	Expect(suites.CheckExplained(result.Report)).To(Succeed())
-	Expect(reports.CheckPaths(history)).To(Succeed())
+	Expect(analysis.CheckPaths(history)).To(Succeed())
 	return result.Report
 }
 
 var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 	It("is one outage on that node's path, whose bounds contain 700 ms and are at most three intervals apart", suites.Smoke, func() {
 		r := report(flushed)
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
 		Expect(o.Node).To(Equal("node-2"))
@@ -74,7 +74,7 @@ var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 var _ = Describe("a run without a disturbance", func() {
 	It("passes, and reports a detection floor of at most 40 ms", func() {
 		r := report(undisturbed)
-		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Pass), "%v", r.Reasons)
 		Expect(r.DetectionFloor.Found).To(Equal(r.DetectionFloor.Injected))
 		Expect(r.DetectionFloor.Injected).NotTo(BeEmpty())
 		Expect(*r.DetectionFloor.Ms).To(BeNumerically("<=", 40))
@@ -82,7 +82,7 @@ var _ = Describe("a run without a disturbance", func() {
 })
 
 // pathRate returns the attempts per second that went over a node.
-func pathRate(r *reports.Report, node string) float64 {
+func pathRate(r *analysis.Report, node string) float64 {
 	GinkgoHelper()
 	for _, p := range r.Lanes[0].Paths {
 		if p.Node == node {

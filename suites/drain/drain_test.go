@@ -11,10 +11,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -49,7 +49,7 @@ var _ = BeforeSuite(func() {
 })
 
 // eventTime returns the time of the first event with this kind and text, in seconds.
-func eventTime(r *reports.Report, kind record.Kind, text string) float64 {
+func eventTime(r *analysis.Report, kind record.Kind, text string) float64 {
 	GinkgoHelper()
 	for _, e := range r.Events {
 		if e.Kind == kind && e.Text == text {
@@ -70,7 +70,7 @@ var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", f
 
 	It("drops connections until the load balancer removes it, when its proxy passes the health checks", func() {
 		r := runs.Report("scaledown ignores taint")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
 		Expect(o.From).To(BeNumerically("~", eventTime(r, record.KindNode, o.Node+" lost power"), 0.5))

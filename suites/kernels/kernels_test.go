@@ -12,11 +12,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/host"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -69,14 +69,14 @@ var _ = BeforeSuite(func() {
 })
 
 // report waits for a run. The spec is skipped when the host grants no namespaces.
-func report(kernel, subject string) *reports.Report {
+func report(kernel, subject string) *analysis.Report {
 	GinkgoHelper()
 	result, history, err := runs[kernel+" "+subject].Wait()
 	if refused := new(host.RefusedError); errors.As(err, &refused) {
 		Skip(refused.Error())
 	}
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	return result.Report
 }
@@ -85,9 +85,9 @@ func report(kernel, subject string) *reports.Report {
 var _ = Describe("the same rollout on the host's kernel and in a VM", func() {
 	for _, c := range []struct {
 		subject string
-		verdict reports.Verdict
+		verdict analysis.Verdict
 		label   Labels
-	}{{bad, reports.Fail, suites.Smoke}, {good, reports.Pass, Label()}} {
+	}{{bad, analysis.Fail, suites.Smoke}, {good, analysis.Pass, Label()}} {
 		It("is "+string(c.verdict)+" for "+c.subject+" on both", c.label, func() {
 			onHost, inVM := report("host", c.subject), report("vm", c.subject)
 			Expect(onHost.Verdict).To(Equal(c.verdict), "on the host: %v", onHost.Reasons)

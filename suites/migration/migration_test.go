@@ -14,12 +14,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -105,7 +105,7 @@ var _ = Describe("`hitless proxier migrate` from kube-proxy to the bundled proxi
 var _ = Describe("kube-proxy's own change from mode ipvs to nftables and back", func() {
 	It("drops new and open connections on each node, from the start of its new proxy until that is ready", func() {
 		r := runs.Report("to nftables")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		expected := map[string][]record.Class{
 			"tcp-new":  {record.ConnectTimeout, record.Delayed},
 			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed},
@@ -132,8 +132,8 @@ var _ = Describe("kube-proxy's own change from mode ipvs to nftables and back", 
 })
 
 // longestByNode returns the longest outage of each node that has one.
-func longestByNode(l reports.LaneReport) map[string]reports.OutageReport {
-	found := map[string]reports.OutageReport{}
+func longestByNode(l analysis.LaneReport) map[string]analysis.OutageReport {
+	found := map[string]analysis.OutageReport{}
 	for _, o := range l.Outages {
 		if o.UpperMs > found[o.Node].UpperMs {
 			found[o.Node] = o
@@ -143,7 +143,7 @@ func longestByNode(l reports.LaneReport) map[string]reports.OutageReport {
 }
 
 // countClasses returns the number of attempts of the outage that have one of the classes.
-func countClasses(o reports.OutageReport, classes []record.Class) (n int) {
+func countClasses(o analysis.OutageReport, classes []record.Class) (n int) {
 	for _, c := range classes {
 		n += o.Classes[c.String()]
 	}
@@ -151,7 +151,7 @@ func countClasses(o reports.OutageReport, classes []record.Class) (n int) {
 }
 
 // proxyStart returns when the last proxy before the outage was started on its node, and when that proxy was ready, in seconds.
-func proxyStart(r *reports.Report, o reports.OutageReport) (started, ready float64) {
+func proxyStart(r *analysis.Report, o analysis.OutageReport) (started, ready float64) {
 	GinkgoHelper()
 	for at := 0.0; ; {
 		next, err := suites.EventTime(r, at, record.KindProxy, o.Node, " started")

@@ -11,10 +11,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -61,14 +61,14 @@ var _ = BeforeSuite(func() {
 })
 
 // eventTime returns the time of the first such event of a node after a time, in seconds.
-func eventTime(r *reports.Report, after float64, kind record.Kind, node, words string) float64 {
+func eventTime(r *analysis.Report, after float64, kind record.Kind, node, words string) float64 {
 	GinkgoHelper()
 	at, err := suites.EventTime(r, after, kind, node, words)
 	Expect(err).NotTo(HaveOccurred())
 	return at
 }
 
-func outages(r *reports.Report, lane string) []reports.OutageReport {
+func outages(r *analysis.Report, lane string) []analysis.OutageReport {
 	GinkgoHelper()
 	l, err := suites.FindLane(r, lane)
 	Expect(err).NotTo(HaveOccurred())
@@ -82,7 +82,7 @@ var _ = Describe("a pod that becomes ready while its node's proxy restarts", fun
 
 	It("stays unused with kube-proxy v1.25.3 in mode ipvs: that node rejects new connections while the other pod is unready (kubernetes#92019)", func() {
 		r := runs.Report("ready with bug")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(outages(r, "tcp-long")).To(BeEmpty(), "open connections continue at weight 0")
 		Expect(outages(r, "tcp-new")).To(HaveLen(1))
 		o := outages(r, "tcp-new")[0]
@@ -114,7 +114,7 @@ var _ = Describe("a failure of the proxies of all nodes at once", suites.Nightly
 var _ = DescribeTable("a pod that exits while its node's proxy does not run: that node drops connections until the proxy runs", suites.Nightly,
 	func(name, back string) {
 		r := runs.Report(name)
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		exited := eventTime(r, 0, record.KindPod, "node-1", " exited")
 		again := eventTime(r, exited, record.KindProxy, "node-1", back)
 		Expect(outages(r, "tcp-new")).NotTo(BeEmpty())

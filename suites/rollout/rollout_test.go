@@ -16,9 +16,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -62,7 +62,7 @@ func finished(f *suites.Future) (*run.Result, *record.History) {
 	GinkgoHelper()
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed(), "totals, seconds and history must agree")
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed(), "totals, seconds and history must agree")
 	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	return result, history
 }
@@ -71,7 +71,7 @@ var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() 
 	It("drops and delays no connection when serving terminating endpoints are used", suites.Smoke, func() {
 		result, _ := finished(withFallback)
 		r := result.Report
-		Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Pass), "%v", r.Reasons)
 		Expect(r.Totals.Attempts).To(BeNumerically(">=", 5000))
 		Expect(r.Totals.Dropped).To(BeZero())
 		Expect(r.Totals.Delayed).To(BeZero())
@@ -101,7 +101,7 @@ var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() 
 	It("drops connections until the health check takes the node out when they are not (kubernetes#85643)", func() {
 		result, history := finished(withoutFallback)
 		r := result.Report
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		outages := r.Lanes[0].Outages
 		Expect(outages).To(HaveLen(2))
 		for i, o := range outages {

@@ -17,10 +17,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -82,10 +82,10 @@ func finished(f *suites.Future) (*run.Result, *record.History) {
 	GinkgoHelper()
 	result, history, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 	Expect(suites.CheckExplained(result.Report)).To(Succeed())
-	Expect(reports.CheckPaths(history)).To(Succeed())
-	Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
+	Expect(analysis.CheckPaths(history)).To(Succeed())
+	Expect(result.Report.Verdict).To(Equal(analysis.Fail), "%v", result.Report.Reasons)
 	return result, history
 }
 
@@ -116,7 +116,7 @@ var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wr
 				if t.protocol != protocol {
 					continue
 				}
-				met := slices.DeleteFunc(slices.Clone(l.Outages), func(o reports.OutageReport) bool { return !t.meets(o) })
+				met := slices.DeleteFunc(slices.Clone(l.Outages), func(o analysis.OutageReport) bool { return !t.meets(o) })
 				Expect(met).To(HaveLen(1), "%s; the outages are %+v", t, l.Outages)
 				found++
 				expectTruth(t, met[0], history, l)
@@ -138,7 +138,7 @@ var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wr
 // edges is how many attempts of an outage may have met the fault's begin or end, and failed in another way.
 const edges = 2
 
-func expectTruth(t truth, o reports.OutageReport, history *record.History, l reports.LaneReport) {
+func expectTruth(t truth, o analysis.OutageReport, history *record.History, l analysis.LaneReport) {
 	GinkgoHelper()
 	Expect(o.LowerMs).To(BeNumerically("<=", t.most), "%s", t)
 	Expect(o.UpperMs).To(BeNumerically(">=", t.least), "%s", t)

@@ -14,9 +14,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 )
 
 // truth is a fault as the faulty proxier tells of it: on which node, from when on in seconds of the run, and how long at
@@ -75,7 +75,7 @@ func secondStarts(history *record.History) map[string]float64 {
 const slack = 0.5
 
 // meets reports whether an outage may be this fault: same node, begun and ended together, up to the slack.
-func (t truth) meets(o reports.OutageReport) bool {
+func (t truth) meets(o analysis.OutageReport) bool {
 	return o.Node == t.node && o.From <= t.from+t.most/1000+slack && o.To >= t.from-slack
 }
 
@@ -92,7 +92,7 @@ func podOn(history *record.History, node string) string {
 	return ""
 }
 
-func lane(r *reports.Report, name string) reports.LaneReport {
+func lane(r *analysis.Report, name string) analysis.LaneReport {
 	GinkgoHelper()
 	for _, l := range r.Lanes {
 		if l.Name == name {
@@ -100,5 +100,5 @@ func lane(r *reports.Report, name string) reports.LaneReport {
 		}
 	}
 	Fail("no lane " + name)
-	return reports.LaneReport{}
+	return analysis.LaneReport{}
 }

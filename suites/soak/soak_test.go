@@ -12,10 +12,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -99,7 +99,7 @@ var _ = Describe("an hour in which pods flap, the API server is unreachable, and
 var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
 	It("drops connections over those nodes until the load balancer removes them, and no others", func() {
 		r := runs.Report("nodes lost")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		_, err := suites.EventTime(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
@@ -112,10 +112,10 @@ var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
 
 // expectTerminatingLoss expects outages only on nodes whose only pod began to terminate. They last until the load balancer removes the
 // node: two failed health checks, 25 s apart.
-func expectTerminatingLoss(r *reports.Report) {
+func expectTerminatingLoss(r *analysis.Report) {
 	GinkgoHelper()
 	const interval = 3.0 // seconds between two attempts on one path
-	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+	Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 	Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 	for _, o := range r.Lanes[0].Outages {
 		Expect(o.Classes).To(HaveKeyWithValue(record.ConnectTimeout.String(), o.Failed()), "%+v", o)

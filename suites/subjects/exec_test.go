@@ -11,10 +11,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -55,9 +55,9 @@ var _ = Describe("a proxy that a subject file describes", Ordered, func() {
 	It("passes a rollout without a dropped connection", suites.Smoke, func() {
 		result, history, err := correct.Wait()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+		Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 		Expect(suites.CheckExplained(result.Report)).To(Succeed())
-		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
+		Expect(result.Report.Verdict).To(Equal(analysis.Pass), "%v", result.Report.Reasons)
 		Expect(result.Report.Subject).To(Equal(record.Subject{Name: "exec-nftables", Version: "1", Mode: "nftables"}))
 		Expect(result.Report.Totals.OK).To(BeNumerically(">", 1000))
 	})
@@ -65,9 +65,9 @@ var _ = Describe("a proxy that a subject file describes", Ordered, func() {
 	It("fails when it keeps a removed endpoint, and only after the pod has exited", func() {
 		result, history, err := forgetful.Wait()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+		Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 		Expect(suites.CheckExplained(result.Report)).To(Succeed())
-		Expect(result.Report.Verdict).To(Equal(reports.Fail), "%v", result.Report.Reasons)
+		Expect(result.Report.Verdict).To(Equal(analysis.Fail), "%v", result.Report.Reasons)
 		ended := firstExit(history)
 		Expect(result.Report.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range result.Report.Lanes[0].Outages {

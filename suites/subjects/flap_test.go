@@ -9,10 +9,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -29,10 +29,10 @@ func startFlap(ctx context.Context, dir, version string) *suites.Future {
 }
 
 // watchPhase returns the lane of new connections, and when the open connections were closed. After that time only the proxy acts.
-func watchPhase(name string) (lane reports.LaneReport, from float64) {
+func watchPhase(name string) (lane analysis.LaneReport, from float64) {
 	GinkgoHelper()
 	r := report(name)
-	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
+	Expect(r.Verdict).NotTo(Equal(analysis.Invalid), "%v", r.Reasons)
 	lane = laneOf(r, "tcp-new")
 	Expect(lane.Attempts).To(BeNumerically(">=", flapWatch.Seconds()*flapRate))
 	for _, e := range r.Events {
@@ -44,7 +44,7 @@ func watchPhase(name string) (lane reports.LaneReport, from float64) {
 	return lane, from
 }
 
-func laneOf(r *reports.Report, protocol string) reports.LaneReport {
+func laneOf(r *analysis.Report, protocol string) analysis.LaneReport {
 	GinkgoHelper()
 	for _, l := range r.Lanes {
 		if l.Protocol == protocol {
@@ -52,7 +52,7 @@ func laneOf(r *reports.Report, protocol string) reports.LaneReport {
 		}
 	}
 	Fail("the report has no lane with protocol " + protocol)
-	return reports.LaneReport{}
+	return analysis.LaneReport{}
 }
 
 // expectOpenConnections expects four open connections to each of two pods before the scenario. The bug needs them, because only

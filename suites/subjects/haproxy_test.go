@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -37,7 +37,7 @@ var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections"
 		for _, name := range []string{"1.25.3 HAProxy", "1.26.0 HAProxy"} {
 			_, history, err := runs[name].Wait()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(reports.CheckPaths(history)).To(Succeed())
+			Expect(analysis.CheckPaths(history)).To(Succeed())
 		}
 	})
 })

@@ -12,12 +12,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -53,11 +53,11 @@ func startReready(ctx context.Context, dir, name, subject string) {
 }
 
 // longLane returns the lane of the open connections.
-func longLane(name string) reports.LaneReport {
+func longLane(name string) analysis.LaneReport {
 	GinkgoHelper()
 	expectOpenConnections(name)
 	r := report(name)
-	Expect(r.Verdict).NotTo(Equal(reports.Invalid), "%v", r.Reasons)
+	Expect(r.Verdict).NotTo(Equal(analysis.Invalid), "%v", r.Reasons)
 	return laneOf(r, "tcp-long")
 }
 

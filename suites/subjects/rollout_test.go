@@ -11,9 +11,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -60,11 +60,11 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-func report(name string) *reports.Report {
+func report(name string) *analysis.Report {
 	GinkgoHelper()
 	result, history, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(reports.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
 	Expect(suites.CheckExplained(result.Report)).To(Succeed())
 	return result.Report
 }
@@ -73,7 +73,7 @@ func report(name string) *reports.Report {
 func expectBug(name string) {
 	GinkgoHelper()
 	r := report(name)
-	Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+	Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 	long := 0
 	for _, o := range r.Lanes[0].Outages {
 		if o.UpperMs >= 9_500 {
@@ -89,7 +89,7 @@ func expectBug(name string) {
 func expectLossless(name string) {
 	GinkgoHelper()
 	r := report(name)
-	Expect(r.Verdict).To(Equal(reports.Pass), "%v", r.Reasons)
+	Expect(r.Verdict).To(Equal(analysis.Pass), "%v", r.Reasons)
 	Expect(r.Totals.Dropped).To(BeZero())
 	Expect(r.Totals.Delayed).To(BeZero())
 }

@@ -8,10 +8,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
 )
@@ -41,15 +41,15 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 
 	It("shows the bug in v1.12.2, and so does the timeline that this run wrote", func(ctx SpecContext) {
 		first, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
-		Expect(first.Report.Verdict).To(Equal(reports.Fail))
+		Expect(first.Report.Verdict).To(Equal(analysis.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
 		second, history := replay(ctx, filepath.Join(first.Dir, "history", record.TimelineFile), "v1.12.2")
-		Expect(second.Report.Verdict).To(Equal(reports.Fail))
+		Expect(second.Report.Verdict).To(Equal(analysis.Fail))
 		Expect(judge(history)).To(Equal(museum.Seen))
 	})
 	It("does not show the bug in v1.12.4", func(ctx SpecContext) {
 		result, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.4")
-		Expect(result.Report.Verdict).To(Equal(reports.Pass), "%v", result.Report.Reasons)
+		Expect(result.Report.Verdict).To(Equal(analysis.Pass), "%v", result.Report.Reasons)
 		Expect(judge(history)).To(Equal(museum.NotSeen))
 	})
 })

@@ -11,9 +11,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -56,11 +56,11 @@ func begin(scenario string, targets map[string]target, more map[string]string) m
 	return runs
 }
 
-func reportOf(f *suites.Future) *reports.Report {
+func reportOf(f *suites.Future) *analysis.Report {
 	GinkgoHelper()
 	result, _, err := f.Wait()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(result.Report.Verdict).NotTo(Equal(reports.Invalid), "%v", result.Report.Reasons)
+	Expect(result.Report.Verdict).NotTo(Equal(analysis.Invalid), "%v", result.Report.Reasons)
 	return result.Report
 }
 
@@ -75,11 +75,11 @@ var _ = Describe("a restart of each proxy", Ordered, func() {
 	})
 
 	It("drops no connection from a node to a cluster IP with the bundled proxier", suites.Smoke, func() {
-		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(reports.Pass))
+		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(analysis.Pass))
 	})
 
 	It("drops no connection from outside to a node port with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
-		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(reports.Pass))
+		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(analysis.Pass))
 	})
 })
 
@@ -92,9 +92,9 @@ var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, Conti
 	})
 
 	// outage returns the outage of new connections, which must be on node-1 and as long as the fault.
-	outage := func(r *reports.Report) reports.OutageReport {
+	outage := func(r *analysis.Report) analysis.OutageReport {
 		GinkgoHelper()
-		Expect(r.Verdict).To(Equal(reports.Fail))
+		Expect(r.Verdict).To(Equal(analysis.Fail))
 		for _, l := range r.Lanes {
 			if l.Name != "tcp-new" {
 				continue
@@ -108,7 +108,7 @@ var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, Conti
 			return o
 		}
 		Fail("the report has no lane tcp-new")
-		return reports.OutageReport{}
+		return analysis.OutageReport{}
 	}
 
 	It("drops connections from outside to its node port", func() { outage(reportOf(runs["bundled"])) })

@@ -12,10 +12,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -51,7 +51,7 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-func report(name string) *reports.Report {
+func report(name string) *analysis.Report {
 	GinkgoHelper()
 	r, err := runs[name].Report()
 	Expect(err).NotTo(HaveOccurred())
@@ -76,7 +76,7 @@ var _ = Describe("an upgrade of each node's proxy, one after the other", func() 
 var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has no pod", func() {
 	It("has a node refuse that Service for ever, when the old rules are not cleaned up", func() {
 		r := report("left")
-		Expect(r.Verdict).To(Equal(reports.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		gone, again := podless(r)
 		end, err := suites.EventTime(r, again, record.KindPhase, "", "phase end")
 		Expect(err).NotTo(HaveOccurred())
@@ -106,9 +106,9 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 var nodes = []string{"node-1", "node-2", "node-3"}
 
 // only is the one outage over the node.
-func only(l reports.LaneReport, node string) reports.OutageReport {
+func only(l analysis.LaneReport, node string) analysis.OutageReport {
 	GinkgoHelper()
-	var found []reports.OutageReport
+	var found []analysis.OutageReport
 	for _, o := range l.Outages {
 		if o.Node == node {
 			found = append(found, o)
@@ -119,7 +119,7 @@ func only(l reports.LaneReport, node string) reports.OutageReport {
 }
 
 // podless is when the first pod ended at the scaling to zero, and when the first was ready again.
-func podless(r *reports.Report) (gone, again float64) {
+func podless(r *analysis.Report) (gone, again float64) {
 	GinkgoHelper()
 	scaled, err := suites.EventTime(r, 0, record.KindStep, "", "scale to 0")
 	Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,217 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// Candidate is an event that can take traffic away, with the weight of its kind.
+type Candidate struct {
+	at      time.Duration
+	until   time.Duration // for faults: the end; 0 when unknown or when the effect has no end of its own
+	weight  float64       // 0 to 1: how likely such an event by itself costs connections
+	event   string        // kind and state: "pod terminating"
+	what    string        // a clause in the past tense, without the time
+	node    string        // where it happened; empty when it is not about one node
+	service string        // the service that it concerns; empty when it concerns all
+	lane    string        // for faults meant for one lane
+	pod     string
+	kind    record.Kind
+	backend bool // it is about a pod that is known to serve something
+	// standing says that it goes on to take traffic away until its end, and explains what fails as late as that.
+	standing bool
+}
+
+// The weights of the kinds: what ends a backend or breaks the proxy weighs most, then what announces it, then what only
+// follows from it. They decide between events of about the same age; see suspects.best.
+var (
+	podWeights = map[string]float64{"terminating": 0.95, "exited": 0.88, "unready": 0.85, "sigterm": 0.8, "removed": 0.5}
+	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
+		"sigterm": "got SIGTERM", "removed": "was removed"}
+	endpointWeights = map[string]float64{"serving-terminating": 0.7, "terminating": 0.7, "unready": 0.7, "removed": 0.6}
+	proxyWeights    = map[string]float64{"flushed": 0.97, "cleanup": 0.97, "killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5,
+		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
+	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
+		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
+	serviceWeights = map[string]float64{"deleted": 0.96, "changed": 0.6, "created": 0.4}
+	kernelWeights  = map[string]float64{"removed": 0.55, "weight": 0.45}
+)
+
+const (
+	weightInjected = 1.0
+	weightPower    = 0.99
+	weightForeign  = 0.98
+	weightNoNodes  = 0.95
+	weightReloaded = 0.6
+	weightEntered  = 0.4
+	weightHealth   = 0.3
+)
+
+// suspectsOf lists the suspects among the events by the node they happened on, each list in order of time, and those that
+// stand apart. What ends because its node lost power is no suspect beside that loss.
+func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candidate) {
+	byNode = map[string][]Candidate{}
+	last := map[record.Frontend][]string{} // the load balancer's members
+	dark := map[string]bool{}              // the nodes without power
+	for _, e := range a.Events {
+		var found []Candidate
+		switch body := e.Body.(type) {
+		case record.Node:
+			dark[e.Node] = body.State == "off"
+		case record.Proxy, record.Pod:
+			if dark[NodeOf(e)] {
+				continue
+			}
+		case record.Membership:
+			key := record.NewFrontend(body.Address, body.Port, body.Protocol)
+			if before, known := last[key]; known {
+				found = membershipSuspects(e, body, before)
+			}
+			last[key] = body.Nodes
+		}
+		if s := a.suspectOf(e); s.standing {
+			standing = append(standing, s)
+		} else if s.weight > 0 {
+			found = []Candidate{s}
+		}
+		for _, s := range found {
+			byNode[s.node] = append(byNode[s.node], s)
+		}
+	}
+	return byNode, standing
+}
+
+func membershipSuspects(e record.Event, body record.Membership, before []string) []Candidate {
+	s, now := Candidate{at: e.At, kind: e.Kind(), service: body.Service}, body.Nodes
+	if len(now) == 0 && len(before) > 0 {
+		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer removed its last node"
+		return []Candidate{s}
+	}
+	var found []Candidate
+	if body.Reloaded {
+		again := s
+		again.weight, again.event = weightReloaded, "balancer reloaded"
+		again.what = "the load balancer restarted, with every node considered healthy until its first check,"
+		found = append(found, again)
+	}
+	for _, node := range now {
+		if !slices.Contains(before, node) {
+			s.weight, s.event, s.node = weightEntered, "balancer entered", node
+			s.what = "the load balancer added " + node
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// suspectOf weighs an event. Kinds that explain nothing by themselves have no weight.
+func (a *Analysis) suspectOf(e record.Event) Candidate {
+	s := Candidate{at: e.At, kind: e.Kind(), node: NodeOf(e)}
+	on := ""
+	if s.node != "" {
+		on = " on " + s.node
+	}
+	switch body := e.Body.(type) {
+	case record.Pod:
+		s.pod, s.weight, s.event = PodOf(e), podWeights[body.State], "pod "+body.State
+		s.what = "pod " + s.pod + on + " " + podPhrases[body.State]
+		s.backend = a.servesSomething(s.pod)
+	case record.Endpoint:
+		a.endpointSuspect(e, body, &s)
+	case record.Service:
+		s.service, s.weight, s.event, s.what = body.Service, serviceWeights[body.State], "service "+body.State, e.Text
+		if body.State == "deleted" {
+			s.standing, s.backend = true, true
+			s.until = a.after(e, func(later record.Event) bool { return later.Body.(record.Service).State == "created" })
+		}
+	case record.Proxy:
+		s.weight, s.event = proxyWeights[body.State], "proxy "+body.State
+		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+body.State)
+	case record.KernelChange:
+		s.service, s.weight, s.event = body.Service, kernelWeights[body.Change], "kernel "+body.Change
+		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", body.Backend, body.Table, on, body.Change)
+	case record.Fault:
+		a.faultSuspect(e, body, &s, on)
+	case record.Node:
+		if body.State == "off" {
+			s.weight, s.event, s.what, s.standing, s.backend = weightPower, nodeOff, s.node+" lost power", true, true
+			s.until = a.after(e, func(later record.Event) bool { return later.Node == e.Node && later.Body.(record.Node).State == "on" })
+		}
+	case record.Interference:
+		if body.State == "begin" {
+			s.weight, s.event, s.what, s.standing, s.backend = weightForeign, "foreign begin", body.What, true, true
+			s.until = a.after(e, func(later record.Event) bool {
+				end := later.Body.(record.Interference)
+				return end.ID == body.ID && end.State == "end"
+			})
+		}
+	case record.HealthCheck:
+		if body.Result == "fail" {
+			s.weight, s.event, s.what = weightHealth, "health fail", "the health check"+on+" failed"
+		}
+	}
+	return s
+}
+
+func (a *Analysis) endpointSuspect(e record.Event, body record.Endpoint, s *Candidate) {
+	s.service, s.pod = body.Service, cmp.Or(body.Pod, a.pods.podAt(body.Address, e.At))
+	if life := a.pods.byName[s.pod]; life != nil {
+		s.node = cmp.Or(life.node, s.node)
+	}
+	s.weight, s.event = endpointWeights[body.State], "endpoint "+body.State
+	s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " became " + body.State
+	if body.State == "removed" {
+		s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " was removed"
+	}
+	s.backend = a.servesSomething(s.pod)
+}
+
+// servesSomething reports whether a pod is known to be an endpoint of any Service.
+func (a *Analysis) servesSomething(pod string) bool {
+	life := a.pods.byName[pod]
+	return life != nil && len(life.services) > 0
+}
+
+// after is when the first event of the same kind after e fits, 0 when none does.
+func (a *Analysis) after(e record.Event, fits func(later record.Event) bool) time.Duration {
+	for _, later := range a.Events {
+		if later.Kind() == e.Kind() && later.At >= e.At && fits(later) {
+			return later.At
+		}
+	}
+	return 0
+}
+
+func (a *Analysis) faultSuspect(e record.Event, body record.Fault, s *Candidate, on string) {
+	if body.Control || body.State != "begin" {
+		return
+	}
+	s.weight, s.lane, s.event = weightInjected, body.Lane, "injected "+body.Fault
+	s.what = "a known fault (" + body.Fault + ") was injected" + on
+	s.until = a.after(e, func(later record.Event) bool {
+		end := later.Body.(record.Fault)
+		return end.ID == body.ID && end.State == "end"
+	})
+}
+
+// concerns reports whether the suspect can have to do with a lane behind the given service.
+func (s *Candidate) concerns(l *Lane, service string, known pods) bool {
+	if s.lane != "" && s.lane != l.Name {
+		return false
+	}
+	if s.service != "" {
+		if address, err := netip.ParseAddrPort(s.service); err == nil {
+			return !l.Address.IsValid() || address == l.Address
+		}
+		return service == "" || sameService(s.service, service)
+	}
+	if life := known.byName[s.pod]; s.pod != "" && service != "" && life != nil && len(life.services) > 0 {
+		return life.serves(service)
+	}
+	return true
+}

@@ -1,0 +1,195 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// The limits beyond which the record of a fleet has lost too much to be judged.
+const (
+	gapShare   = 0.10 // of the time that the wanted workers had together, from the baseline to the end
+	heardLeast = 0.5  // of the wanted workers, at each instant
+)
+
+// worker is what is known of the worker whose history a lane has.
+type worker struct {
+	name    string        // empty for a lane of this machine
+	wanted  int           // how many workers were
+	joined  bool          // it was to begin later than the others
+	clock   time.Duration // how far its clock was off at most
+	clocked bool          // whether anything says so
+	gaps    []gap         // in order of their events
+}
+
+// gap is a time of which the record says that attempts of it may be missing.
+type gap struct {
+	from, to time.Duration
+	seq      uint64 // every number below is in the record
+	text     string
+}
+
+// addClockBound stores how far a worker's clock was off.
+func (a *Analysis) addClockBound(e record.Event, b record.ClockBound) {
+	w := a.workerOf(e, b.Lane)
+	switch {
+	case w == nil:
+	case !plausible(b.Bound):
+		a.damaged("a clock event at %v has the impossible bound %v", e.At, b.Bound)
+	default:
+		w.clock, w.clocked = max(w.clock, b.Bound), true
+	}
+}
+
+// addMissing stores a time of which attempts may be missing.
+func (a *Analysis) addMissing(e record.Event, m record.MissingRecord) {
+	w := a.workerOf(e, m.Lane)
+	switch {
+	case w == nil:
+	case !plausible(m.From) || !plausible(m.To) || m.From > m.To:
+		a.damaged("an event at %v states an impossible missing record, from %v to %v", e.At, m.From, m.To)
+	default:
+		w.gaps = append(w.gaps, gap{m.From, m.To, m.Seq, e.Text})
+	}
+}
+
+// workerOf is the worker of a lane; nil, and damage, when that is no declared lane of a fleet.
+func (a *Analysis) workerOf(e record.Event, id uint16) *worker {
+	i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.fleet.name != "" && l.ID == id })
+	if i < 0 {
+		a.damaged("an event (%s) at %v is about lane %d, which is no declared lane of a fleet", e.Kind(), e.At, id)
+		return nil
+	}
+	return &a.Lanes[i].fleet
+}
+
+// lost reports whether a part of the worker's history never came.
+func (w *worker) lost() bool { return len(w.gaps) > 0 }
+
+// gapBefore is how many of the numbers from one up to another a stated gap may have.
+func (w *worker) gapBefore(from, to uint64) int {
+	n := 0
+	for _, g := range w.gaps {
+		if first := max(from, g.seq); first < to {
+			n = max(n, int(to-first))
+		}
+	}
+	return n
+}
+
+// until is an instant, or the end of the last gap when that is later: what was so before it may have been so all the while.
+func (w *worker) until(at time.Duration) time.Duration {
+	for _, g := range w.gaps {
+		at = max(at, g.to)
+	}
+	return at
+}
+
+func (w *worker) report(node string) *FleetReport {
+	if w.name == "" {
+		return nil
+	}
+	r := &FleetReport{Worker: w.name, Node: node, ClockMs: units.MillisUp(w.clock), Gaps: []GapReport{}}
+	for _, g := range w.gaps {
+		r.Gaps = append(r.Gaps, GapReport{units.Seconds(g.from), units.Seconds(g.to), g.text})
+	}
+	return r
+}
+
+// fleet are the lanes of workers that count as the subject's.
+func (a *Analysis) fleet() []*Lane {
+	return slices.DeleteFunc(a.Measured(), func(l *Lane) bool { return l.fleet.name == "" })
+}
+
+// gaps states what is missing from the histories of workers: it is no success, and no loss of the subject's.
+func (a *Analysis) gaps() []string {
+	const most = 20
+	var told []string
+	n := 0
+	for _, l := range a.fleet() {
+		for _, g := range l.fleet.gaps {
+			if n++; n <= most {
+				told = append(told, fmt.Sprintf("a gap in the record of worker %s from %s to %s: %s", l.fleet.name, units.At(units.Seconds(g.from)),
+					units.At(units.Seconds(g.to)), FirstOf(g.text)))
+			}
+		}
+	}
+	if n > most {
+		told = append(told, fmt.Sprintf("%s more in the record of workers", units.Plural(n-most, "gap")))
+	}
+	return told
+}
+
+// badFleet tells when the workers' histories are too incomplete, or their clocks too unknown, for a verdict.
+func (a *Analysis) badFleet() []string {
+	lanes := a.fleet()
+	if len(lanes) == 0 {
+		return nil
+	}
+	var why []string
+	wanted := 0
+	for _, l := range lanes {
+		wanted = max(wanted, l.fleet.wanted)
+		if !l.fleet.clocked && len(l.Records) > 0 {
+			why = append(why, fmt.Sprintf("nothing says how far the clock of worker %s was off", l.fleet.name))
+		}
+	}
+	baseline, began := a.Phase("baseline")
+	end, ended := a.Phase("end")
+	if !began || !ended || end.From <= baseline.From {
+		return why // told by badPhases
+	}
+	c := coverageOf(lanes, baseline.From, end.From)
+	if share := 1 - float64(c.whole)/(float64(wanted)*float64(end.From-baseline.From)); share > gapShare {
+		why = append(why, fmt.Sprintf("%.1f %% of the time of %s is not in the record, %.0f %% is the limit", 100*share, units.Plural(wanted, "worker"), 100*gapShare))
+	}
+	if float64(c.least) < heardLeast*float64(wanted) {
+		why = append(why, fmt.Sprintf("at %s only %d of %s have a record, half of them is the least", units.At(units.Seconds(c.at)), c.least, units.Plural(wanted, "worker")))
+	}
+	return why
+}
+
+// coverage is how much of a time the records of a fleet's lanes cover.
+type coverage struct {
+	whole time.Duration // over all lanes
+	least int           // lanes at the instant at which they were fewest
+	at    time.Duration
+}
+
+func coverageOf(lanes []*Lane, from, to time.Duration) coverage {
+	type edge struct {
+		at time.Duration
+		by int
+	}
+	edges := []edge{{from, 0}}
+	var c coverage
+	for _, l := range lanes {
+		if len(l.Records) == 0 {
+			continue
+		}
+		// As much may lie between the phases and any lane's first and last attempts.
+		slack := coverageSlack + l.Interval
+		begin, end := l.Begin-slack, l.end+slack+l.Deadline
+		for _, g := range l.fleet.gaps {
+			end = min(end, g.from)
+		}
+		if begin, end = max(begin, from), min(end, to); begin < end {
+			c.whole += end - begin
+			edges = append(edges, edge{begin, 1}, edge{end, -1})
+		}
+	}
+	slices.SortFunc(edges, func(x, y edge) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(y.by, x.by)) })
+	now := 0
+	c.least = len(lanes) + 1
+	for i, e := range edges {
+		now += e.by
+		if last := i+1 == len(edges) || edges[i+1].at > e.at; last && e.at < to && now < c.least {
+			c.least, c.at = now, e.at
+		}
+	}
+	return c
+}

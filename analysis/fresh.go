@@ -1,0 +1,131 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// The words for what a lane is for; see LaneReport.
+const (
+	roleMeasured = "measured"
+	roleProof    = "proof"
+)
+
+func (l *Lane) roleWord() string {
+	switch {
+	case l.Role != "":
+		return l.Role
+	case l.Control:
+		return roleProof
+	}
+	return roleMeasured
+}
+
+// looks are the new connections that were tried because established ones failed in the course of an outage.
+type looks struct {
+	tried   int
+	classes map[record.Class]int
+}
+
+// lookSlack bounds what passes between a failure and the start of the new connection, and between two readings of the clock.
+const lookSlack = 5 * time.Millisecond
+
+// freshBeside finds the new connections of an outage. One that dies while nobody waits on it is told by the next attempt
+// that is due on it, and the new one was tried when it died; so the time begins as much before the outage as a connection
+// waits for its next turn. When some went over the outage's own node only these count: others are of other connections.
+func (a *Analysis) freshBeside(o *Outage) looks {
+	i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.Role == record.RoleFresh && l.Beside == o.Lane.Name })
+	if i < 0 {
+		return looks{}
+	}
+	from := min(o.before, o.from-o.Lane.Interval*time.Duration(max(1, o.Lane.Connections))) - lookSlack
+	var all, own looks
+	fresh := a.Lanes[i]
+	for _, r := range fresh.Records[fresh.RecordAt(from):] {
+		if r.Start() > o.told+lookSlack {
+			break
+		}
+		if r.Class == record.Probe {
+			continue
+		}
+		all.add(r.Class)
+		if r.Node == o.node {
+			own.add(r.Class)
+		}
+	}
+	if own.tried > 0 {
+		return own
+	}
+	return all
+}
+
+func (s *looks) add(c record.Class) {
+	if s.classes == nil {
+		s.classes = map[record.Class]int{}
+	}
+	s.tried++
+	s.classes[c]++
+}
+
+func (s looks) report() FreshReport {
+	r := FreshReport{Tried: s.tried, Classes: map[string]int{}}
+	for c, n := range s.classes {
+		r.Classes[c.String()] = n
+	}
+	return r
+}
+
+// losses say in the past tense how established connections failed.
+var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly"}
+
+// text tells a loss of what was open from one of the way: a clause without the time.
+func (s looks) text(o *Outage) string {
+	var how []string
+	for _, c := range record.Classes() {
+		if word := losses[c]; word != "" && o.classes[c] > 0 {
+			how = append(how, word)
+		}
+	}
+	what, news := "the established connection", "a new one at that moment"
+	if s.tried > 1 {
+		what, news = "established connections", fmt.Sprintf("%d new ones at those moments", s.tried)
+	}
+	if len(how) > 0 {
+		verb := " was "
+		if s.tried > 1 {
+			verb = " were "
+		}
+		what += verb + strings.Join(how, " or ")
+	} else {
+		what += " failed"
+	}
+	good, late := s.classes[record.OK], s.classes[record.Delayed]
+	switch {
+	case good == s.tried && s.tried == 1:
+		return what + ", and " + news + " was answered at once"
+	case good == s.tried:
+		return what + ", and all of " + news + " were answered at once"
+	case good+late == 0:
+		return what + ", and nothing answered " + news + " either" + s.failures()
+	case s.tried == 1:
+		return what + ", and " + news + " got an answer late" + s.failures()
+	case good == 0:
+		return what + ", and none of " + news + " got an answer at once" + s.failures()
+	}
+	return fmt.Sprintf("%s, and only %d of %s got an answer at once%s", what, good, news, s.failures())
+}
+
+// failures lists the classes other than ok, in brackets.
+func (s looks) failures() string {
+	var parts []string
+	for _, c := range record.Classes() {
+		if n := s.classes[c]; n > 0 && c != record.OK {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}

@@ -1,0 +1,324 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// kernelTable is a virtual server of a node's kernel, of IPVS or as the rules of nftables make it, as looks at it found it from
+// some time on.
+type kernelTable struct {
+	from, at time.Duration // the last look that found it otherwise, and the first that found it so
+	absent   bool
+	backends record.BackendList
+}
+
+// kernelKey is where a virtual server stands.
+type kernelKey struct {
+	table string // the attribute
+	node  string
+	record.Frontend
+}
+
+func kernelTableOf(e record.Event, body record.KernelTable) (kernelKey, kernelTable) {
+	key := kernelKey{cmp.Or(body.Table, modeIPVS), e.Node, record.NewFrontend(body.Address, body.Port, body.Protocol)}
+	t := kernelTable{from: e.At, at: e.At, absent: body.State == "absent", backends: body.Backends}
+	if body.From != nil {
+		t.from = min(max(*body.From, 0), e.At)
+	}
+	return key, t
+}
+
+// weight is what a real server has in the table; -1 when it is not in it.
+func (t kernelTable) weight(address netip.AddrPort) int {
+	for _, s := range t.backends {
+		if s.Address == address {
+			return s.Weight
+		}
+	}
+	return -1
+}
+
+// takes reports whether new connections go to any real server.
+func (t kernelTable) takes() bool {
+	return slices.ContainsFunc(t.backends, func(s record.Backend) bool { return s.Weight > 0 })
+}
+
+// kernelTables are the states of one virtual server on one node, in order of time.
+type kernelTables []kernelTable
+
+// inForce is the number of the state at an instant, -1 before the first look.
+func (ts kernelTables) inForce(at time.Duration) int {
+	i, _ := slices.BinarySearchFunc(ts, at, func(t kernelTable, at time.Duration) int {
+		if t.at <= at {
+			return -1
+		}
+		return 1
+	})
+	return i - 1
+}
+
+// seenAround reports whether a look found the state number i while an outage lasted, or not long before. Else nobody knows
+// whether it was still so: in a soak days lie between two looks.
+func (ts kernelTables) seenAround(i int, o *Outage) bool {
+	last, _, ended := ts.until(i)
+	return !ended || max(last, ts[i].at) >= o.from-causeWindow
+}
+
+// until bounds when the state number i ended; it has not when ended is false.
+func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
+	if i+1 >= len(ts) {
+		return 0, 0, false
+	}
+	return ts[i+1].from, ts[i+1].at, true
+}
+
+// kernelOf is what is known of the virtual server that an outage's attempts met on their node, if they met one.
+func (a *Analysis) kernelOf(o *Outage) kernelTables {
+	mode := a.proxyMode(o)
+	if a.Paths.Of(o.Lane.Frontend()).Logged() || modeNames[mode] == "" {
+		return nil // such a balancer goes to the nodes' own ports; and other proxies have tables elsewhere
+	}
+	table := modeNFTables
+	if mode == modeIPVS {
+		table = modeIPVS
+	}
+	return a.kernel[kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}]
+}
+
+// modeChange is a proxy that a node has from then on.
+type modeChange struct {
+	at   time.Duration
+	mode string
+}
+
+// addMode takes note of a kube-proxy's mode: only those change in a run, others have one, the run's.
+func (a *Analysis) addMode(e record.Event) {
+	if !strings.HasPrefix(e.Object, "kube-proxy@") {
+		return
+	}
+	mode, changes := e.Object[strings.LastIndex(e.Object, "/")+1:], a.modes[e.Node]
+	if n := len(changes); n == 0 || changes[n-1].mode != mode {
+		a.modes[e.Node] = append(changes, modeChange{e.At, mode})
+	}
+}
+
+// proxyMode is the mode of the proxy that an outage's node had when it began.
+func (a *Analysis) proxyMode(o *Outage) string {
+	for _, c := range slices.Backward(a.modes[a.Nodes[o.node]]) {
+		if c.at <= o.from {
+			return c.mode
+		}
+	}
+	return a.Run.Subject.Mode
+}
+
+// modeNames are the modes whose tables are watched, as sentences call them. The rules of iptables are in nftables, too.
+var modeNames = map[string]string{modeIPVS: "IPVS", modeNFTables: "nftables", modeIPTables: "iptables"}
+
+const (
+	modeIPVS     = "ipvs"
+	modeNFTables = "nftables"
+	modeIPTables = "iptables"
+)
+
+// keptServer is a real server that got new connections after its process had exited.
+type keptServer struct {
+	address      netip.AddrPort
+	exited       time.Duration
+	lower, upper time.Duration // how long after that it was still in the table
+	still        bool          // it was there at the last look
+}
+
+// keptAfterExit finds the real server that a node's table kept after its process had exited, as the outage met it: the one
+// that exited last before it ended.
+func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
+	ts := a.kernelOf(o)
+	var found keptServer
+	ok := false
+	for i := max(0, ts.inForce(o.from)-1); i < len(ts) && ts[i].from <= o.to; i++ {
+		for _, s := range ts[i].backends {
+			pod := a.pods.podAt(s.Address.Addr().String(), o.to)
+			exited, has := a.pods.exitOf(s.Address.Addr(), pod, o.to)
+			if s.Weight <= 0 || !has || !o.gave(s.Address) || (ok && exited <= found.exited) {
+				continue
+			}
+			k := i
+			for k+1 < len(ts) && ts[k+1].weight(s.Address) > 0 {
+				k++
+			}
+			last, gone, ended := ts.until(k)
+			if ended && (gone < o.from || last <= exited || !ts.seenAround(k, o)) {
+				continue // it was out before anything failed, or may have been
+			}
+			if !ended {
+				last, gone = a.End, a.End
+			}
+			found, ok = keptServer{s.Address, exited, max(0, last-exited), gone - exited, !ended}, true
+		}
+	}
+	return found, ok
+}
+
+// ruleText tells what the node's kernel did with the connections of an outage, empty when its table explains nothing.
+func (a *Analysis) ruleText(o *Outage) string {
+	node, mode := a.Nodes[o.node], a.proxyMode(o)
+	if k, ok := a.keptAfterExit(o); ok {
+		long := "for " + units.Range(units.MillisDown(k.lower), units.MillisUp(k.upper))
+		if k.still {
+			long = "until the end of the record"
+		}
+		return fmt.Sprintf("%s kept %s in %s %s after its process exited; %s", node, k.address.Addr(), modeNames[mode], long, o.fateText())
+	}
+	ts := a.kernelOf(o)
+	i := ts.inForce(max(o.from, o.struck))
+	if k := i + 1; i >= 0 && ts[i].takes() && k < len(ts) && ts[k].at <= o.to && !ts[k].takes() {
+		i = k // it was found so as soon as failures had it looked at
+	}
+	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
+		return ""
+	}
+	what := "no real server that takes new connections to "
+	if ts[i].absent && mode == modeIPVS {
+		what = "no virtual server for "
+	} else if ts[i].absent {
+		what = "no rule to a backend for "
+	}
+	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.Lane.Address, modeNames[mode])
+	if lower, upper, ended := ts.until(i); ended {
+		from := ts[i].from
+		if o.Lane.Opens() { // what was connected over the node before and after had a real server
+			from = max(from, o.before)
+			if !o.open && o.left == 0 {
+				upper = min(upper, o.after)
+			}
+		}
+		text += " for " + units.Range(units.MillisDown(max(0, lower-ts[i].at)), units.MillisUp(max(upper-from, lower-ts[i].at)))
+	}
+	return text + "; " + o.fateText()
+}
+
+// fateText tells what became of an outage's attempts: 31 new connections were refused.
+func (o *Outage) fateText() string {
+	noun := "attempt"
+	if o.Lane.Opens() {
+		noun = "new connection"
+	}
+	var words []string
+	for _, c := range record.Classes() {
+		n := o.classes[c]
+		if n == 0 {
+			continue
+		}
+		was := "were"
+		if n == 1 {
+			was = "was"
+		}
+		switch c {
+		case record.Refused, record.Rejected, record.Delayed, record.Reset, record.Closed, record.Stalled, record.Misrouted:
+			words = append(words, fmt.Sprintf("%s %s %s", units.Plural(n, noun), was, c))
+		default:
+			words = append(words, fmt.Sprintf("%s ended as %s", units.Plural(n, noun), c))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// KernelView is a virtual server before, at and after an outage.
+type KernelView struct {
+	Caption string
+	Backend string // what the table has, as the head of its column
+	Columns []string
+	Rows    []kernelRow
+}
+
+type kernelRow struct {
+	Address, Pod string
+	Cells        []string
+}
+
+// KernelView shows the table that an outage's attempts met; nil when nobody looked at it.
+func (a *Analysis) KernelView(o *Outage) *KernelView {
+	ts := a.kernelOf(o)
+	if len(ts) == 0 {
+		return nil
+	}
+	mode := a.proxyMode(o)
+	v := &KernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.Lane.Address, a.Nodes[o.node]), Backend: "real server"}
+	if mode != modeIPVS {
+		v.Caption, v.Backend = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.Lane.Address, modeNames[mode], a.Nodes[o.node]), "backend"
+	}
+	first := max(o.from, o.struck)
+	var shown []int
+	for _, moment := range [...]struct {
+		name string
+		at   time.Duration
+	}{{"before", o.before}, {"first failure", first}, {"last failure", max(first, o.to)}, {"2 s later", o.to + EvidenceSpan}} {
+		v.Columns = append(v.Columns, moment.name+", "+units.At(units.Seconds(moment.at)))
+		shown = append(shown, ts.inForce(moment.at))
+	}
+	var all []netip.AddrPort
+	for _, i := range shown {
+		if i >= 0 {
+			for _, s := range ts[i].backends {
+				if !slices.Contains(all, s.Address) {
+					all = append(all, s.Address)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	if len(all) == 0 {
+		all = []netip.AddrPort{{}}
+	}
+	for _, address := range all {
+		row := kernelRow{Address: "none"}
+		if address.IsValid() {
+			row.Address = address.String()
+			row.Pod = a.podText(address.Addr(), a.pods.podAt(address.Addr().String(), o.to), o.to)
+		}
+		for _, i := range shown {
+			row.Cells = append(row.Cells, ts.cell(i, address, mode))
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
+	switch {
+	case i < 0:
+		return "not looked at"
+	case ts[i].absent && mode == modeIPVS:
+		return "no virtual server"
+	case ts[i].absent:
+		return "no rule"
+	}
+	switch w := ts[i].weight(address); {
+	case w < 0:
+		return "–"
+	case mode != modeIPVS:
+		return "in the rules"
+	case w == 0:
+		return "weight 0: no new connections"
+	default:
+		return "weight " + strconv.Itoa(w)
+	}
+}
+
+// podText names a pod at an address, and when its process exited if it had by then.
+func (a *Analysis) podText(address netip.Addr, pod string, by time.Duration) string {
+	text := cmp.Or(pod, "no known pod")
+	if at, exited := a.pods.exitOf(address, pod, by); exited {
+		text += ", exited at " + units.At(units.Seconds(at))
+	}
+	return text
+}

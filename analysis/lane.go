@@ -1,0 +1,131 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// Lane is a declared lane with all that the record has of it.
+type Lane struct {
+	*record.DeclaredLane
+	fleet      worker        // of a fleet's worker; without a name for lanes of this machine
+	Records    []Sample      // ordered by actual start, then number
+	attempts   int           // in records
+	folded     folded        // buckets of records
+	connect    time.Duration // median time to connect of good attempts; to the answer for datagrams
+	Begin, end time.Duration // first intended start; last intended start and one interval
+	unlogged   int           // answered, but not in the log of the load balancer that chose the node
+	Outages    []*Outage     // ordered by start
+}
+
+// Sample is one attempt, or a bucket's attempts on one path to one backend, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
+// 4.29 s, which is beyond everything that they are used for.
+type Sample struct {
+	Intended    time.Duration
+	late        uint32 // ns
+	connect     uint32 // ns, for datagrams to the answer; 0 when it was never established, or only after a retransmission
+	total       uint32 // µs
+	Seq         uint32
+	N           uint32 // how many attempts it is; a bucket's are good, and their numbers and times stand in lane.folded
+	Backend     uint32 // index of analysis.backends; 0 when none answered
+	epoch       int32  // index of the balancer's table that applied; -1 when none did
+	Node        uint16 // index of analysis.nodes: the node of the path
+	Class       record.Class
+	Terminating bool // the backend said that it was shutting down
+}
+
+func (r *Sample) Start() time.Duration { return r.Intended + time.Duration(r.late) }
+
+// bucket reports whether it is of a bucket, whose numbers and times stand elsewhere.
+func (r *Sample) bucket() bool { return r.Seq == ofBucket }
+
+func (r *Sample) failed() bool { return r.Class != record.OK && r.Class != record.Probe }
+
+func saturate(d time.Duration) uint32 {
+	return uint32(min(max(d, 0), math.MaxUint32))
+}
+
+// laneOf reads the declaration of a lane. One that cannot be read is an error, because no verdict may rest on a guess.
+func laneOf(at time.Duration, declared record.Lane) (*Lane, error) {
+	d, err := record.Declare(at, declared)
+	if err != nil {
+		return nil, err
+	}
+	return &Lane{DeclaredLane: d, fleet: worker{name: d.Worker, wanted: d.Workers, joined: d.Joined}}, nil
+}
+
+// settle orders the records and computes what depends on all of them.
+func (l *Lane) settle() {
+	byStart := func(a, b Sample) int { return cmp.Or(cmp.Compare(a.Start(), b.Start()), cmp.Compare(a.Seq, b.Seq)) }
+	if !slices.IsSortedFunc(l.Records, byStart) {
+		slices.SortFunc(l.Records, byStart)
+	}
+	connects := record.Bins{}
+	connects.Merge(l.folded.connect)
+	l.attempts = 0
+	for i := range l.Records {
+		r := &l.Records[i]
+		l.attempts += int(r.N)
+		if i == 0 {
+			l.Begin = min(r.Intended, r.Start())
+		}
+		l.Begin = min(l.Begin, r.Intended)
+		l.end = max(l.end, r.Intended+l.Interval, r.Start()+time.Duration(r.connect))
+		if r.Class == record.OK && r.connect > 0 {
+			connects.Add(time.Duration(r.connect), 1)
+		}
+	}
+	l.end = max(l.end, l.folded.to+l.Interval*time.Duration(min(1, l.folded.attempts)))
+	// Of bins, so that a thinned record has the same: bounds of outages rest on it.
+	l.connect = record.QuantileOf(connects.Append(nil), 0.5)
+}
+
+// reach is how long after its start the first packet of an attempt had certainly reached the node.
+func (l *Lane) reach(r *Sample) time.Duration {
+	if r.connect > 0 {
+		return time.Duration(r.connect)
+	}
+	return l.connect
+}
+
+// lost counts the numbers missing from the lane's sequence and those that stand in it more than once. What a stated gap has
+// is missing with notice, and counted apart.
+func (l *Lane) lost() (missing, stated, twice int) {
+	spans := slices.Clone(l.folded.spans)
+	for i := range l.Records {
+		if r := &l.Records[i]; !r.bucket() {
+			spans = addSpan(spans, record.Span{First: uint64(r.Seq), Count: 1})
+		}
+	}
+	slices.SortFunc(spans, func(a, b record.Span) int { return cmp.Compare(a.First, b.First) })
+	var next uint64
+	for _, s := range spans {
+		if s.First > next {
+			known := l.fleet.gapBefore(next, s.First)
+			missing, stated = missing+int(s.First-next)-known, stated+known
+		}
+		twice += int(min(s.First+s.Count, max(next, s.First)) - s.First)
+		next = max(next, s.First+s.Count)
+	}
+	return missing, stated, twice
+}
+
+// Quantile returns the q-quantile (0 to 1) of ordered values: the smallest value with at least that share at or below it.
+func Quantile[T any](ordered []T, q float64) T {
+	var none T
+	if len(ordered) == 0 {
+		return none
+	}
+	at := int(math.Ceil(q*float64(len(ordered)))) - 1
+	return ordered[min(max(at, 0), len(ordered)-1)]
+}
+
+// RecordAt is the number of the first record that started at or after an instant.
+func (l *Lane) RecordAt(at time.Duration) int {
+	i, _ := slices.BinarySearchFunc(l.Records, at, func(r Sample, t time.Duration) int { return cmp.Compare(r.Start(), t) })
+	return i
+}

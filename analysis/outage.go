@@ -1,0 +1,195 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// Outage is a maximal interval on one path (a lane and the node that the balancer chose) with failed attempts only.
+type Outage struct {
+	Lane  *Lane
+	node  uint16
+	epoch int32 // number of the balancer's table when it began
+
+	from, to     time.Duration // intended starts of the first and the last failed attempt
+	lower, upper time.Duration // bounds of the true duration
+	before       time.Duration // start of the last good attempt before, or the beginning of the path
+	struck       time.Duration // when the first failed attempt had certainly met the fault
+	after        time.Duration // when the path was good again for certain, or its end
+	told         time.Duration // when the last outcome of the failed attempts was known
+	classes      map[record.Class]int
+	failed       int
+	backends     map[uint32]int // of the failed attempts that were answered
+	lastBackend  uint32         // that answered the last good attempt before
+	left         time.Duration  // when the balancer left the path while it was failing; 0 when it did not
+	open         bool           // it lasted until the end of the lane
+	cause        cause
+	chosen       []chosen // what the kernel gave those of the failed attempts that it was asked about
+	met          []string // the pods among them
+}
+
+// pathKey tells the paths of a lane apart. A node that left the balancer's table and came back is another path: what
+// happened to it meanwhile was not measured. Behind a balancer that terminates connections, what it gave to no node is
+// a path of its own, with every other attempt as a proof that the way to the balancer was good.
+type pathKey struct {
+	node   uint16
+	tenure int
+}
+
+// pathState is what has been seen of a path so far.
+type pathState struct {
+	good        *Sample
+	first, last *Sample // of the failed attempts since
+	current     *Outage
+	tenure      *record.Tenure // nil when no balancer chose
+}
+
+// outagesOf finds the outages of a lane. Attempts are taken in the order of their actual starts, because that is the
+// order in which they met the system; an outage is dated by the intended starts.
+//
+// The bounds contain the true duration even when attempts start late by more than a gap:
+// lower = last failed - first failed, upper = first good after - last good before, each taken between intended and
+// between actual starts, whichever is the safer, and allowing for the time that a first packet needs to the node.
+func outagesOf(l *Lane, ts record.Memberships, nodes []string) []*Outage {
+	paths := map[pathKey]*pathState{}
+	var found []*Outage
+	var order []*pathState
+	var front *pathState // the way to a balancer that terminates connections, which all paths share
+	if ts.Logged() {
+		front = &pathState{}
+		paths[pathKey{0, -1}], order = front, append(order, front)
+	}
+	for i := range l.Records {
+		r := &l.Records[i]
+		if r.Class == record.Probe {
+			continue
+		}
+		node := nodes[r.Node]
+		key := pathKey{r.Node, ts.MemberSince(node, r.epoch)}
+		if front != nil && node == "" {
+			key.tenure = -1
+		} else if front != nil {
+			front.pass(l, r)
+		}
+		p := paths[key]
+		if p == nil {
+			p = &pathState{tenure: ts.Tenure(node, key.tenure)}
+			paths[key], order = p, append(order, p)
+		}
+		if o := p.take(l, r); o != nil {
+			found = append(found, o)
+		}
+	}
+	for _, p := range order {
+		if p.current != nil {
+			p.close(l, nil)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *Outage) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(nodes[a.node], nodes[b.node]))
+	})
+	return found
+}
+
+// take adds an attempt to its path, and returns the outage that begins with it, if one does.
+func (p *pathState) take(l *Lane, r *Sample) *Outage {
+	if !r.failed() {
+		p.pass(l, r)
+		return nil
+	}
+	var begun *Outage
+	if p.current == nil {
+		begun = &Outage{Lane: l, node: r.Node, epoch: r.epoch, from: r.Intended, to: r.Intended, classes: map[record.Class]int{}, backends: map[uint32]int{}}
+		if p.good != nil {
+			begun.lastBackend = p.good.Backend
+		}
+		begun.struck = r.Start() + l.reach(r)
+		p.current, p.first = begun, r
+	}
+	o := p.current
+	o.from, o.to = min(o.from, r.Intended), max(o.to, r.Intended)
+	o.told = max(o.told, r.Start()+time.Duration(r.total)*time.Microsecond)
+	o.classes[r.Class]++
+	o.failed++
+	if r.Backend != 0 {
+		o.backends[r.Backend]++
+	}
+	p.last = r
+	return begun
+}
+
+// pass takes an attempt that found the path good, whatever became of it beyond.
+func (p *pathState) pass(l *Lane, r *Sample) {
+	if p.current != nil {
+		p.close(l, r)
+	}
+	p.good = r
+}
+
+// close ends the current outage, with the good attempt that ended it, or without one: then the path ends where the
+// balancer left the node, or with the lane.
+func (p *pathState) close(l *Lane, good *Sample) {
+	o, first, last := p.current, p.first, p.last
+	p.current = nil
+	o.lower = max(0, min(last.Intended-first.Intended, last.Start()-first.Start()-l.reach(first)))
+
+	beforeIntended, beforeStart := p.opening(l)
+	afterIntended, afterStart := l.end, l.end
+	switch {
+	case good != nil:
+		afterIntended, afterStart = good.Intended, good.Start()+l.reach(good)
+	case p.tenure != nil && p.tenure.Left:
+		// What was sent just before the balancer left the node arrived there a little later.
+		end := max(p.tenure.Until+l.connect, last.Start()+l.reach(last))
+		afterIntended, afterStart, o.left = end, end, p.tenure.Until
+	default:
+		o.open = true
+		afterIntended, afterStart = l.fleet.until(afterIntended), l.fleet.until(afterStart)
+	}
+	o.before, o.after = beforeStart, afterStart
+	o.upper = max(afterIntended-beforeIntended, afterStart-beforeStart)
+	// The clock of a worker was compared again between the two ends, so each may be off, and to either side.
+	o.lower, o.upper = max(0, o.lower-2*l.fleet.clock), o.upper+2*l.fleet.clock
+}
+
+// opening is the last instant before the outage that is known to be good, by intended and by actual start; without one
+// it is when the balancer began to use the path, or the lane's beginning.
+func (p *pathState) opening(l *Lane) (intended, start time.Duration) {
+	if p.good != nil {
+		return p.good.Intended, p.good.Start()
+	}
+	from := l.Begin
+	if p.tenure != nil {
+		from = max(from, p.tenure.From)
+	}
+	return min(from, p.first.Intended), min(from, p.first.Start())
+}
+
+// backend is the backend that answered most of the failed attempts; when none was answered, the one that answered the
+// last good attempt before.
+func (o *Outage) backend() uint32 {
+	best := o.lastBackend
+	for _, b := range slices.Sorted(maps.Keys(o.backends)) {
+		if o.backends[b] > o.backends[best] {
+			best = b
+		}
+	}
+	return best
+}
+
+// EvidenceSpan is how long before and after an outage what happened is its evidence.
+const EvidenceSpan = 2 * time.Second
+
+// EachFailed visits the outage's failed attempts.
+func (o *Outage) EachFailed(visit func(*Sample)) {
+	l := o.Lane
+	for i := l.RecordAt(o.from); i < len(l.Records) && l.Records[i].Start() <= o.to+time.Second; i++ {
+		if r := &l.Records[i]; r.failed() && r.Node == o.node && r.Intended >= o.from && r.Intended <= o.to {
+			visit(r)
+		}
+	}
+}

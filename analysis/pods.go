@@ -1,0 +1,167 @@
+package analysis
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// pods is what the events tell of the pods: where they run, what they serve, and when they were ready.
+type pods struct {
+	byName    map[string]*podLife
+	processes map[string][]processChange // by the pod's address, in order of time
+}
+
+// processChange is when the process of a pod behind an address began or exited. An address goes from pod to pod.
+type processChange struct {
+	at     time.Duration
+	pod    string
+	exited bool
+}
+
+type podLife struct {
+	node     string
+	services []string
+	changes  []podChange
+}
+
+type podChange struct {
+	at    time.Duration
+	ready bool
+}
+
+func podsOf(events []record.Event) pods {
+	p := pods{byName: map[string]*podLife{}, processes: map[string][]processChange{}}
+	for _, e := range events {
+		switch body := e.Body.(type) {
+		case record.Pod:
+			p.addPod(e, body)
+		case record.Endpoint:
+			name := cmp.Or(body.Pod, p.podAt(body.Address, e.At))
+			if name == "" || body.Service == "" {
+				continue
+			}
+			if life := p.life(name); !slices.Contains(life.services, body.Service) {
+				life.services = append(life.services, body.Service)
+			}
+		}
+	}
+	return p
+}
+
+func (p pods) addPod(e record.Event, body record.Pod) {
+	name := PodOf(e)
+	life := p.life(name)
+	life.node = cmp.Or(NodeOf(e), life.node)
+	if body.IP != "" {
+		p.addAddress(body, name, e.At)
+	}
+	switch body.State {
+	case "ready", "unready", "terminating", "exited", "removed":
+		life.changes = append(life.changes, podChange{e.At, body.State == "ready"})
+	}
+}
+
+// addAddress stores the begin or exit of a pod's process behind an address. The late event of a pod's end does not take the
+// address from its successor.
+func (p pods) addAddress(body record.Pod, name string, at time.Duration) {
+	changes, state := p.processes[body.IP], body.State
+	switch n := len(changes); {
+	case state == "created", state == "started", state == "ready", n == 0, state == "exited" && changes[n-1].pod == name:
+		p.processes[body.IP] = append(changes, processChange{at, name, state == "exited"})
+	}
+}
+
+// podAt is the pod that had an address at an instant: the last one that began there by then; if none had, the first that is known
+// there, as an event may come before the one that names its pod.
+func (p pods) podAt(address string, at time.Duration) (name string) {
+	for i, c := range p.processes[address] {
+		if i > 0 && c.at > at {
+			break
+		}
+		name = c.pod
+	}
+	return name
+}
+
+func (p pods) life(name string) *podLife {
+	if p.byName[name] == nil {
+		p.byName[name] = &podLife{}
+	}
+	return p.byName[name]
+}
+
+// onlyReady reports whether the pod was the only one on its node that was ready for any of its services just before at.
+func (p pods) onlyReady(name string, at time.Duration) bool {
+	life := p.byName[name]
+	if life == nil || life.node == "" || len(life.services) == 0 {
+		return false
+	}
+	for other, l := range p.byName {
+		if other != name && l.node == life.node && l.readyBefore(at) && slices.ContainsFunc(l.services, life.serves) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *podLife) serves(service string) bool {
+	return slices.ContainsFunc(l.services, func(s string) bool { return sameService(s, service) })
+}
+
+func (l *podLife) readyBefore(at time.Duration) bool {
+	ready := false
+	for _, c := range l.changes {
+		if c.at >= at {
+			break
+		}
+		ready = c.ready
+	}
+	return ready
+}
+
+// exitOf is when the process of a pod behind an address exited, if it had by then and has not begun again.
+func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time.Duration, exited bool) {
+	for _, c := range p.processes[address.String()] {
+		if c.at > by {
+			break
+		}
+		if c.pod == name {
+			at, exited = c.at, c.exited
+		}
+	}
+	return at, exited
+}
+
+// PodOf is the pod that an event is about; empty when it is about none.
+func PodOf(e record.Event) string {
+	switch body := e.Body.(type) {
+	case record.Pod:
+		return cmp.Or(body.Pod, e.Object)
+	case record.Endpoint:
+		return body.Pod
+	}
+	return ""
+}
+
+// NodeOf is the node of an event; empty when it has none.
+func NodeOf(e record.Event) string {
+	if pod, is := e.Body.(record.Pod); is {
+		return cmp.Or(e.Node, pod.Node)
+	}
+	return e.Node
+}
+
+// sameService compares names of Services of which one may lack the namespace; a port behind a colon does not count.
+func sameService(a, b string) bool {
+	a, _, _ = strings.Cut(a, ":")
+	b, _, _ = strings.Cut(b, ":")
+	if strings.Contains(a, "/") != strings.Contains(b, "/") {
+		a, b = a[strings.Index(a, "/")+1:], b[strings.Index(b, "/")+1:]
+	}
+	return a == b
+}

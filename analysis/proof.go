@@ -1,0 +1,162 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// injection is a known fault that one lane must see: the proof that the detector works.
+type injection struct {
+	id, fault string
+	node      string // the only node that it was put on; empty for all
+	lane      *Lane
+	from, to  time.Duration
+	found     *Outage
+}
+
+// classesOfFault are the classes that a known fault makes of the attempts that meet it, by its kind.
+var classesOfFault = map[string][]record.Class{
+	"drop":     {record.Delayed, record.ConnectTimeout, record.ReplyTimeout},
+	"refuse":   {record.Refused, record.Rejected},
+	"reset":    {record.Reset},
+	"misroute": {record.Misrouted},
+}
+
+// shows reports whether most of an outage's attempts failed as the fault makes them fail.
+func (i *injection) shows(o *Outage) bool {
+	classes, known := classesOfFault[i.fault]
+	if !known {
+		return true
+	}
+	n := 0
+	for _, c := range classes {
+		n += o.classes[c]
+	}
+	return 2*n > o.failed
+}
+
+func (i *injection) text() string {
+	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, units.MsText(units.Millis(i.to-i.from)), i.lane.Name, units.At(units.Seconds(i.from)))
+}
+
+// proof is what the injected faults have shown.
+type proof struct {
+	injections []injection
+	broken     []string  // injections that cannot be judged, as sentences
+	missed     []string  // injections that were not found
+	alarms     []*Outage // control outages before the scenario that nobody injected
+	floor      time.Duration
+	proved     bool
+}
+
+// prove looks for every injected fault in the outages of the lane that must see it. It uses the same outages as
+// everything else, which know nothing of what was injected.
+func (a *Analysis) prove() proof {
+	var p proof
+	p.pair(a)
+	for i := range p.injections {
+		in := &p.injections[i]
+		if in.found = a.seen(in); in.found == nil {
+			p.missed = append(p.missed, in.text()+" was not found")
+		}
+	}
+	p.alarms = p.falseAlarms(a)
+	var smallest time.Duration
+	for _, in := range p.injections {
+		if d := in.to - in.from; in.found != nil && (!p.proved || d < smallest) {
+			smallest, p.proved = d, true
+		}
+	}
+	var slowest time.Duration
+	for _, l := range a.Measured() {
+		slowest = max(slowest, l.Interval)
+	}
+	p.floor = max(smallest, 2*slowest)
+	return p
+}
+
+// pair joins the begin and the end of each injected fault by its id.
+func (p *proof) pair(a *Analysis) {
+	open := map[string]injection{}
+	for _, e := range a.Events {
+		f, is := e.Body.(record.Fault)
+		if !is || !f.Control || f.Lane == "" {
+			continue
+		}
+		id := f.ID + " " + f.Lane
+		switch f.State {
+		case "begin":
+			i := slices.IndexFunc(a.Lanes, func(l *Lane) bool {
+				return l.Name == f.Lane || strconv.Itoa(int(l.ID)) == f.Lane
+			})
+			if i < 0 {
+				p.broken = append(p.broken, fmt.Sprintf("a fault was injected for lane %q, which does not exist", f.Lane))
+				continue
+			}
+			open[id] = injection{id: f.ID, fault: f.Fault, node: NodeOf(e), lane: a.Lanes[i], from: e.At}
+		case "end":
+			if in, begun := open[id]; begun {
+				in.to = e.At
+				p.injections = append(p.injections, in)
+				delete(open, id)
+			}
+		}
+	}
+	if len(open) > 0 {
+		p.broken = append(p.broken, units.Plural(len(open), "injected fault")+" never ended")
+	}
+	slices.SortStableFunc(p.injections, func(x, y injection) int { return cmp.Compare(x.from, y.from) })
+}
+
+// seen returns an outage of the lane within the injected time whose bounds hold the injected duration, and whose classes are
+// those of the fault. One gap of
+// slack: the fault was put in and taken out a little after and before the recorded instants.
+func (a *Analysis) seen(in *injection) *Outage {
+	gap, length := in.lane.Interval, in.to-in.from
+	for _, o := range in.lane.Outages {
+		if in.node != "" && a.Nodes[o.node] != in.node {
+			continue
+		}
+		inside := o.to >= in.from-gap && o.from <= in.to+gap
+		if inside && in.shows(o) && o.lower <= length+gap && o.upper+gap >= length {
+			return o
+		}
+	}
+	return nil
+}
+
+// falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began. An
+// attempt that was intended well before a fault, but started late and so met it, is not outside; and one that was still on its way when
+// the scenario began may have met what that did first, as a node that lost its power.
+// Later ones may be the subject's doing and are only reported: they must not turn a failed run into an invalid one.
+func (p *proof) falseAlarms(a *Analysis) []*Outage {
+	until := a.End
+	if s, ok := a.Phase("scenario"); ok {
+		until = s.From
+	}
+	var alarms []*Outage
+	for _, l := range a.controls() {
+		var own []injection
+		for _, in := range p.injections {
+			if in.lane == l {
+				own = append(own, in)
+			}
+		}
+		for _, o := range l.Outages {
+			explained := slices.ContainsFunc(own, func(in injection) bool {
+				return max(o.from, o.struck) >= in.from-l.Interval && o.to <= in.to+l.Interval
+			})
+			before := max(o.from, o.struck)+l.connect < until // there and back again once more
+			if len(own) > 0 && !explained && before {
+				alarms = append(alarms, o)
+			}
+		}
+	}
+	return alarms
+}

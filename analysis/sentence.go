@@ -1,0 +1,191 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// Sentence tells the run in one sentence: who, what, how many of how many, the worst gap with its bounds, where, when,
+// and how long after which event.
+func (r *Report) Sentence() string {
+	failed := r.Totals.Dropped + r.Totals.Delayed
+	head := fmt.Sprintf("%s, %s", r.SubjectText(), r.Run.Scenario)
+	if n := r.nodeCount(); n > 0 {
+		head += ", " + units.Plural(n, "node")
+	}
+	if r.Verdict == Skipped {
+		return head + ": skipped"
+	}
+	text := fmt.Sprintf("%s: %s of %s connections failed", head, units.Thousands(failed), units.Thousands(r.Totals.Attempts))
+	if failed == 0 {
+		if r.DetectionFloor.Ms != nil {
+			text += fmt.Sprintf("; an outage of %s or more would have been seen", units.MsText(*r.DetectionFloor.Ms))
+		}
+		return text + "."
+	}
+	text += " (" + ClassesText(r.Totals.ByClass) + ")"
+	if o := r.Worst(); o != nil {
+		text += fmt.Sprintf("; worst gap %s", units.Range(o.LowerMs, o.UpperMs))
+		if o.Node != "" {
+			text += " on " + o.Node
+		}
+		text += " at " + units.At(o.From)
+		if o.Cause.Event != "" {
+			text += ": " + o.Cause.Text
+		}
+	}
+	return text + "."
+}
+
+// Headline is what a reader must know first: the sentence, or why there is nothing to believe.
+func (r *Report) Headline() string {
+	switch r.Verdict {
+	case Invalid:
+		return "Not to be trusted: " + FirstOf(r.Reasons...)
+	case Skipped:
+		return "Skipped: " + FirstOf(r.Reasons...)
+	}
+	return r.Sentence()
+}
+
+// Notes are the other reasons; of an invalid run also what it measured all the same.
+func (r *Report) Notes() []string {
+	var notes []string
+	if r.Verdict == Invalid {
+		notes = append(notes, "measured all the same: "+r.Sentence())
+	}
+	if len(r.Reasons) > 1 {
+		notes = append(notes, r.Reasons[1:]...)
+	}
+	return notes
+}
+
+func (r *Report) SubjectText() string {
+	s := r.Subject
+	text := strings.Join(slices.DeleteFunc([]string{s.Name, s.Version, s.Mode}, func(t string) bool { return t == "" }), " ")
+	if text == "" {
+		return "unknown subject"
+	}
+	return text
+}
+
+// nodeCount is how many nodes the measured lanes went over.
+func (r *Report) nodeCount() int {
+	var nodes []string
+	for _, l := range r.Lanes {
+		for _, p := range l.Paths {
+			if p.Node != "" && !slices.Contains(nodes, p.Node) {
+				nodes = append(nodes, p.Node)
+			}
+		}
+	}
+	return len(nodes)
+}
+
+// Worst is the outage of the measured lanes that may have been the longest; the first of equals.
+func (r *Report) Worst() *OutageReport {
+	var worst *OutageReport
+	for i := range r.Lanes {
+		for k := range r.Lanes[i].Outages {
+			if o := &r.Lanes[i].Outages[k]; worst == nil || o.UpperMs > worst.UpperMs {
+				worst = o
+			}
+		}
+	}
+	return worst
+}
+
+// WorstGapMs is the upper bound of the longest outage of the measured lanes; 0 when there was none.
+func (r *Report) WorstGapMs() float64 {
+	if o := r.Worst(); o != nil {
+		return o.UpperMs
+	}
+	return 0
+}
+
+// ClassesText lists the classes of failure in their fixed order: 31 rejected, 6 delayed.
+func ClassesText(byClass map[string]int) string {
+	var parts []string
+	for _, c := range record.Classes() {
+		if n := byClass[c.String()]; n > 0 && c != record.OK && c != record.Probe {
+			parts = append(parts, units.Thousands(n)+" "+c.String())
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// LostSecond is a second with dropped connections.
+type LostSecond struct{ Second, Dropped int }
+
+// drops lists the seconds that dropped anything on any measured lane.
+func (r *Report) LostSeconds() (seconds []LostSecond, most int) {
+	for i := 0; ; i++ {
+		sum, more := 0, false
+		for _, l := range r.Lanes {
+			if i < len(l.DroppedPerSecond) {
+				sum, more = sum+l.DroppedPerSecond[i], true
+			}
+		}
+		if !more {
+			return seconds, most
+		}
+		if sum > 0 {
+			seconds, most = append(seconds, LostSecond{i, sum}), max(most, sum)
+		}
+	}
+}
+
+// LaneOutage is an outage with the lane that saw it.
+type LaneOutage struct {
+	Lane string
+	OutageReport
+}
+
+// AllOutages lists the outages of the measured lanes.
+func (r *Report) AllOutages() []LaneOutage {
+	var all []LaneOutage
+	for _, l := range r.Lanes {
+		for _, o := range l.Outages {
+			all = append(all, LaneOutage{l.Name, o})
+		}
+	}
+	return all
+}
+
+func NodeText(node string) string {
+	if node == "" {
+		return "no node"
+	}
+	return node
+}
+
+func (r *Report) FloorText() string {
+	if r.DetectionFloor.Ms == nil {
+		return "not proved"
+	}
+	return fmt.Sprintf("%s (%d of %d known faults found)", units.MsText(*r.DetectionFloor.Ms), len(r.DetectionFloor.Found), len(r.DetectionFloor.Injected))
+}
+
+func (r *Report) UnexplainedText() string {
+	failed := r.Totals.Dropped + r.Totals.Delayed
+	if failed == 0 {
+		return "nothing to explain"
+	}
+	return fmt.Sprintf("%s of %s failed connections (%.1f %%)", units.Thousands(r.Unexplained.Count), units.Thousands(failed), r.Unexplained.Share*100)
+}
+
+// TitleOf is a scenario with the parameters that the command of the run set: runs with the same title can be compared.
+func TitleOf(scenario, command string) string {
+	words := []string{scenario}
+	fields := strings.Fields(command)
+	for i, f := range fields[:max(0, len(fields)-1)] {
+		if f == "--set" {
+			words = append(words, fields[i+1])
+		}
+	}
+	return strings.Join(words, " ")
+}

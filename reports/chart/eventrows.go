@@ -1,0 +1,149 @@
+package chart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// eventRow says which events share a row of the time line.
+type eventRow struct {
+	name  string
+	kinds []record.Kind
+	class string
+}
+
+var eventRows = [...]eventRow{
+	{"steps", []record.Kind{record.KindStep}, "step"},
+	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
+	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
+	{"lost workers", []record.Kind{record.KindMissingRecord}, "fault"},
+	{"nodes", []record.Kind{record.KindNode}, "fault"},
+	{"foreign", []record.Kind{record.KindInterference}, "fault"},
+	{"Service", []record.Kind{record.KindService}, "step"},
+	{"proxy", []record.Kind{record.KindProxy}, "proxy"},
+	{"pods", []record.Kind{record.KindPod}, "pod"},
+	{"endpoints", []record.Kind{record.KindEndpoint}, "endpoint"},
+	{"kernel tables", []record.Kind{record.KindKernelChange, record.KindKernelTable}, "kernel"},
+	{"health checks", []record.Kind{record.KindHealthCheck}, "health"},
+	{"load balancer", []record.Kind{record.KindMembership}, "balancer"},
+	{"log lines", []record.Kind{record.KindLog}, "log"},
+}
+
+// addEvents adds a row for each group of kinds that occurred: bars for what has a beginning and an end, marks for the
+// rest. Marks that would hide each other become one that says how many they are.
+func (t *Timeline) addEvents(a *analysis.Analysis) {
+	for _, row := range eventRows {
+		var own []record.Event
+		for _, e := range a.Events {
+			if slices.Contains(row.kinds, e.Kind()) && e.At >= t.Axis.From {
+				own = append(own, e)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		bars, marks := Spans(own, a.End)
+		r := Row{Name: row.name, Kind: "events"}
+		for _, b := range bars {
+			x := t.Axis.X(b.From)
+			width := max(2, units.Tenth(t.Axis.X(b.To)-x))
+			bar := Shape{X: x, Y: 2, Width: width, Height: EventHeight - 4, Class: row.class + " bar", Text: b.Text, Label: Fitting(b.Name, width)}
+			r.Shapes = AppendUnhidden(r.Shapes, bar)
+		}
+		r.Shapes = append(r.Shapes, t.marks(marks, row.class)...)
+		t.Add(r, EventHeight)
+	}
+}
+
+// Span is something that lasted.
+type Span struct {
+	From, To   time.Duration
+	Name, Text string
+}
+
+// Spans joins begins with their ends; what has neither is left as a mark.
+func Spans(events []record.Event, end time.Duration) (bars []Span, marks []record.Event) {
+	open := map[string]int{}
+	for _, e := range events {
+		id, state := spanOf(e)
+		key := string(e.Kind()) + " " + e.Object + " " + id
+		switch state {
+		case "begin":
+			open[key] = len(bars)
+			bars = append(bars, Span{e.At, end, analysis.FirstOf(e.Object, string(e.Kind())), EventText(e)})
+		case "end", "failed":
+			i, begun := open[key]
+			if !begun {
+				marks = append(marks, e)
+				continue
+			}
+			bars[i].To = e.At
+			bars[i].Text += fmt.Sprintf(", %s until %s", state, units.At(units.Seconds(e.At)))
+			delete(open, key)
+		default:
+			marks = append(marks, e)
+		}
+	}
+	return bars, marks
+}
+
+// spanOf returns the state of an event that begins or ends something, and what tells it from others of its kind.
+func spanOf(e record.Event) (id, state string) {
+	switch body := e.Body.(type) {
+	case record.Step:
+		return "", body.State
+	case record.Rollout:
+		return "", body.State
+	case record.Fault:
+		return body.ID, body.State
+	case record.Interference:
+		return body.ID, body.State
+	}
+	return "", ""
+}
+
+func (t *Timeline) marks(events []record.Event, class string) []Shape {
+	var shapes []Shape
+	for _, e := range events {
+		mark := Shape{X: units.Tenth(t.Axis.X(e.At) - 1.5), Y: 2, Width: 3, Height: EventHeight - 4, Class: class + " mark", Text: EventText(e)}
+		shapes = AppendUnhidden(shapes, mark)
+	}
+	return shapes
+}
+
+// AppendUnhidden appends a shape, or only its text to that of the one before when they would hide each other.
+func AppendUnhidden(shapes []Shape, s Shape) []Shape {
+	const apart, most = 3.0, 6
+	n := len(shapes)
+	if n == 0 || s.Width > apart || shapes[n-1].Width > apart || s.X-shapes[n-1].X >= apart {
+		return append(shapes, s)
+	}
+	last := &shapes[n-1]
+	last.hidden++
+	last.Label = ""
+	if last.hidden < most {
+		last.Text += "\n" + s.Text
+		return shapes
+	}
+	shown, _, _ := strings.Cut(last.Text, "\n… ")
+	last.Text = fmt.Sprintf("%s\n… %d more", shown, last.hidden-most+1)
+	return shapes
+}
+
+// EventText tells an event in one line.
+func EventText(e record.Event) string {
+	text := units.Clipped(e.Text)
+	if text == "" {
+		text = strings.TrimSpace(fmt.Sprintf("%s %s", e.Kind(), e.Object))
+	}
+	if e.Node != "" && !strings.Contains(text, e.Node) {
+		text += " (" + e.Node + ")"
+	}
+	return units.At(units.Seconds(e.At)) + " " + text
+}

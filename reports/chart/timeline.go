@@ -1,0 +1,406 @@
+package chart
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// Timeline is the drawing below the first screen: events on top, then a row for each path and for each backend.
+type Timeline struct {
+	Axis   Axis
+	Height int
+	Ticks  []Tick
+	Bands  []Shape // the phases
+	Rows   []Row
+	More   string // what was left out
+}
+
+// Row is one row of the drawing, with its numbers by bucket for the linked cursor.
+type Row struct {
+	Name, Detail string
+	Kind         string // events, path or backend
+	Node         string // empty when it is about none or several
+	Y, Height    int
+	Shapes       []Shape
+	Areas        []Area
+	Numbers      map[string][]int
+}
+
+// Shape is a rectangle of the drawing.
+type Shape struct {
+	X, Y, Width, Height float64
+	Class, Text         string
+	Label               string // drawn inside when it has room
+	hidden              int    // how many others its text tells of, because they would hide each other
+}
+
+// Area is a stepped outline, or many rectangles in one: much smaller than its rectangles would be.
+type Area struct{ Class, Outline string }
+
+// AreasOf joins the rectangles of each class, in the order of the classes' first ones. top is where their row begins.
+// Each begins relative to the one before, in tenths that add up exactly.
+func AreasOf(shapes []Shape, top float64) []Area {
+	type outline struct {
+		strings.Builder
+		x, y int // where the last rectangle began
+	}
+	var order []string
+	byClass := map[string]*outline{}
+	tenths := func(v float64) int { return int(math.Round(v * 10)) }
+	for _, s := range shapes {
+		o := byClass[s.Class]
+		if o == nil {
+			o = &outline{}
+			byClass[s.Class], order = o, append(order, s.Class)
+		}
+		x, y := tenths(s.X), tenths(s.Y+top)
+		fmt.Fprintf(o, "m%v %vh%vv%vh-%vz", float64(x-o.x)/10, float64(y-o.y)/10, s.Width, s.Height, s.Width)
+		o.x, o.y = x, y
+	}
+	var all []Area
+	for _, class := range order {
+		all = append(all, Area{class, byClass[class].String()})
+	}
+	return all
+}
+
+const (
+	HeadHeight   = 34
+	EventHeight  = 18
+	RowHeight    = 28
+	rowGap       = 4
+	mostBackends = 40
+)
+
+func NewTimeline(a *analysis.Analysis) *Timeline {
+	from, to := a.End, a.End
+	for _, l := range a.Lanes {
+		if len(l.Records) > 0 {
+			from = min(from, l.Begin)
+		}
+	}
+	if len(a.Phases) > 0 {
+		from = min(from, a.Phases[0].From)
+	}
+	t := &Timeline{Axis: NewAxis(from, to, 100*time.Millisecond, MaxBuckets), Height: HeadHeight}
+	t.Ticks = t.Axis.Ticks()
+	t.addEvents(a)
+	for _, l := range a.Measured() {
+		t.addPaths(a, l)
+	}
+	t.addBackends(a)
+	t.Bands = t.Phases(a)
+	return t
+}
+
+func (t *Timeline) Add(r Row, height int) {
+	r.Y, r.Height = t.Height, height
+	for i := range r.Shapes {
+		r.Shapes[i].Y += float64(t.Height)
+	}
+	t.Rows = append(t.Rows, r)
+	t.Height += height + rowGap
+}
+
+// Phases are bands behind everything.
+func (t *Timeline) Phases(a *analysis.Analysis) []Shape {
+	var bands []Shape
+	for i, p := range a.Phases {
+		if p.To > p.From {
+			x := t.Axis.X(p.From)
+			width := units.Tenth(t.Axis.X(p.To) - x)
+			bands = append(bands, Shape{X: x, Width: width, Height: float64(t.Height), Class: "phase-" + strconv.Itoa(i%2), Label: Fitting(p.Name, width)})
+		}
+	}
+	return bands
+}
+
+// Tally counts attempts by bucket.
+type Tally struct{ Attempts, Delayed, Dropped, Probe []int }
+
+func NewTally(n int) *Tally {
+	return &Tally{make([]int, n), make([]int, n), make([]int, n), make([]int, n)}
+}
+
+func (t *Tally) Add(bucket int, r *analysis.Sample) {
+	n := int(r.N)
+	t.Attempts[bucket] += n
+	switch {
+	case r.Class == record.Delayed:
+		t.Delayed[bucket] += n
+	case r.Class == record.Probe:
+		t.Probe[bucket] += n
+	case r.Class.Dropped():
+		t.Dropped[bucket] += n
+	}
+}
+
+// addPaths adds a row for each node that the lane's attempts went over.
+func (t *Timeline) addPaths(a *analysis.Analysis, l *analysis.Lane) {
+	tallies := make([]*Tally, len(a.Nodes))
+	for i := range l.Records {
+		r := &l.Records[i]
+		if tallies[r.Node] == nil {
+			tallies[r.Node] = NewTally(t.Axis.Buckets)
+		}
+		tallies[r.Node].Add(t.Axis.Bucket(r.Intended), r)
+	}
+	var nodes []int
+	for i := range tallies {
+		if tallies[i] != nil {
+			nodes = append(nodes, i)
+		}
+	}
+	slices.SortFunc(nodes, func(x, y int) int { return cmp.Compare(a.Nodes[x], a.Nodes[y]) })
+	for _, node := range nodes {
+		row := Row{Name: l.Name + " over " + analysis.NodeText(a.Nodes[node]), Detail: l.Client + " to " + l.Target, Kind: "path", Node: a.Nodes[node],
+			Numbers: map[string][]int{"attempts": tallies[node].Attempts, "delayed": tallies[node].Delayed, "dropped": tallies[node].Dropped}}
+		row.Areas = AreasOf(t.PathShapes(tallies[node], l.DrawnGap()), float64(t.Height))
+		row.Shapes = t.memberShapes(a.Paths.Of(l.Frontend()), a.Nodes[node], a.End)
+		t.Add(row, RowHeight)
+	}
+}
+
+// PathShapes draws a path: long bars while all attempts had one fate, and for each bucket with several their shares
+// from the top.
+func (t *Timeline) PathShapes(n *Tally, gap time.Duration) []Shape {
+	const height = RowHeight - 5
+	var shapes []Shape
+	bridge := max(3, int(30*gap/t.Axis.Step)) // random gaps between attempts of a path are no gaps in its service
+	for i := 0; i < t.Axis.Buckets; i++ {
+		fate := n.fate(i)
+		switch fate {
+		case "":
+			continue
+		case mixed:
+			shapes = append(shapes, t.lossShapes(n, i, height)...)
+			continue
+		}
+		end := i
+		for k := i + 1; k < t.Axis.Buckets && k-end <= bridge && (n.fate(k) == fate || n.fate(k) == ""); k++ {
+			if n.Attempts[k] > 0 {
+				end = k
+			}
+		}
+		x := t.Axis.X(t.Axis.Start(i))
+		shapes = append(shapes, Shape{X: x, Width: max(1.5, units.Tenth(t.Axis.X(t.Axis.Start(end+1))-x)), Height: height, Class: fate})
+		i = end
+	}
+	return shapes
+}
+
+const mixed = "mixed"
+
+// fate is the one class that all attempts of a bucket share, empty without any, or mixed.
+func (t *Tally) fate(i int) string {
+	all := t.Attempts[i]
+	switch {
+	case all == 0:
+		return ""
+	case t.Dropped[i] == all:
+		return "dropped"
+	case t.Delayed[i] == all:
+		return "delayed"
+	case t.Probe[i] == all:
+		return "probe"
+	case t.Dropped[i]+t.Delayed[i]+t.Probe[i] == 0:
+		return "ok"
+	}
+	return mixed
+}
+
+// lossShapes draws a bucket with several fates: each loss is tall enough to be seen, however many others were well.
+func (t *Timeline) lossShapes(n *Tally, i int, height float64) []Shape {
+	const least = 0.3
+	x := t.Axis.X(t.Axis.Start(i))
+	s := Shape{X: x, Width: max(2, units.Tenth(t.Axis.X(t.Axis.Start(i+1))-x))}
+	var shapes []Shape
+	left := height
+	for _, part := range [...]struct {
+		class string
+		n     int
+	}{{"dropped", n.Dropped[i]}, {"delayed", n.Delayed[i]}, {"probe", n.Probe[i]}} {
+		if part.n > 0 {
+			s.Class, s.Height = part.class, units.Tenth(min(left, height*max(least, float64(part.n)/float64(n.Attempts[i]))))
+			shapes = append(shapes, s)
+			s.Y, left = units.Tenth(s.Y+s.Height), left-s.Height
+		}
+	}
+	if n.Attempts[i] > n.Dropped[i]+n.Delayed[i]+n.Probe[i] && left > 0 {
+		s.Class, s.Height = "ok", units.Tenth(left)
+		shapes = append(shapes, s)
+	}
+	return shapes
+}
+
+// memberShapes draws a thin line below a path while its node was in the load balancer's table.
+func (t *Timeline) memberShapes(ts record.Memberships, node string, end time.Duration) []Shape {
+	var shapes []Shape
+	for i := 0; i < len(ts); i++ {
+		if !slices.Contains(ts[i].Nodes, node) {
+			continue
+		}
+		until := end
+		k := i + 1
+		for ; k < len(ts) && slices.Contains(ts[k].Nodes, node); k++ {
+		}
+		if k < len(ts) {
+			until = ts[k].At
+		}
+		x := t.Axis.X(ts[i].At)
+		if w := units.Tenth(t.Axis.X(until) - x); w > 0 {
+			shapes = append(shapes, Shape{X: x, Y: RowHeight - 4, Width: w, Height: 3, Class: "member", Text: node + " in the load balancer"})
+		}
+		i = k
+	}
+	return shapes
+}
+
+// answers is what one backend answered.
+type answers struct {
+	id                int
+	total             int
+	plain, terminated []int // by bucket
+}
+
+// addBackends adds a row for each pod that answered, in the order of their first answers.
+func (t *Timeline) addBackends(a *analysis.Analysis) {
+	byBackend := make([]*answers, len(a.Backends))
+	for _, l := range a.Measured() {
+		for i := range l.Records {
+			r := &l.Records[i]
+			if r.Backend == 0 {
+				continue
+			}
+			b := byBackend[r.Backend]
+			if b == nil {
+				b = &answers{id: int(r.Backend), plain: make([]int, t.Axis.Buckets), terminated: make([]int, t.Axis.Buckets)}
+				byBackend[r.Backend] = b
+			}
+			k := t.Axis.Bucket(r.Intended)
+			b.total += int(r.N)
+			if r.Terminating {
+				b.terminated[k] += int(r.N)
+			} else {
+				b.plain[k] += int(r.N)
+			}
+		}
+	}
+	byBackend = slices.DeleteFunc(byBackend, func(b *answers) bool { return b == nil })
+	if more := len(byBackend) - mostBackends; more > 0 {
+		slices.SortStableFunc(byBackend, func(x, y *answers) int { return cmp.Compare(y.total, x.total) })
+		byBackend = byBackend[:mostBackends]
+		slices.SortFunc(byBackend, func(x, y *answers) int { return cmp.Compare(x.id, y.id) })
+		t.More = fmt.Sprintf("%s with fewer answers not drawn.", units.Plural(more, "backend"))
+	}
+	slices.SortStableFunc(byBackend, func(x, y *answers) int { return cmp.Compare(x.first(), y.first()) })
+	most := 1
+	for _, b := range byBackend {
+		plain, terminated := t.coarse(b.plain), t.coarse(b.terminated)
+		for i := range plain {
+			most = max(most, plain[i], terminated[i])
+		}
+	}
+	for _, b := range byBackend {
+		t.addBackend(a, b, most)
+	}
+}
+
+func (b *answers) first() int {
+	for i := range b.plain {
+		if b.plain[i]+b.terminated[i] > 0 {
+			return i
+		}
+	}
+	return len(b.plain)
+}
+
+func (t *Timeline) addBackend(a *analysis.Analysis, b *answers, most int) {
+	pod := a.Backends[b.id]
+	row := Row{Name: pod.Name, Detail: strings.Trim(pod.Node+" · "+pod.Generation, " ·"), Kind: "backend", Node: pod.Node,
+		Numbers: map[string][]int{"answers": b.plain, "while terminating": b.terminated}}
+	if from, until, ok := terminated(a, pod.Name); ok {
+		x := t.Axis.X(from)
+		row.Shapes = append(row.Shapes, Shape{X: x, Width: max(1, units.Tenth(t.Axis.X(until)-x)), Height: RowHeight, Class: "terminating",
+			Text: pod.Name + " was terminating"})
+	}
+	row.Areas = []Area{t.outline("answers", t.coarse(b.plain), most), t.outline("last-answers", t.coarse(b.terminated), most)}
+	t.Add(row, RowHeight)
+}
+
+// terminated is when a pod began to terminate and when it was gone, as the events tell.
+func terminated(a *analysis.Analysis, pod string) (from, until time.Duration, ok bool) {
+	until = a.End
+	for _, e := range a.Events {
+		body, is := e.Body.(record.Pod)
+		if !is || analysis.PodOf(e) != pod {
+			continue
+		}
+		switch state := body.State; {
+		case state == "terminating" && !ok:
+			from, ok = e.At, true
+		case ok && (state == "exited" || state == "removed"):
+			return from, e.At, true
+		}
+	}
+	return from, until, ok
+}
+
+// coarseAxis is the axis of the answers: no finer than a second.
+func (t *Timeline) coarseAxis() Axis {
+	x := t.Axis
+	x.Step = max(x.Step, time.Second)
+	x.Buckets = int((x.To - x.From + x.Step - 1) / x.Step)
+	return x
+}
+
+// coarse adds up numbers by bucket into the buckets of the coarse axis.
+func (t *Timeline) coarse(numbers []int) []int {
+	x := t.coarseAxis()
+	sums := make([]int, x.Buckets)
+	for i, n := range numbers {
+		sums[x.Bucket(t.Axis.Start(i))] += n
+	}
+	return sums
+}
+
+// outline draws numbers of the coarse axis as steps that stand on the bottom of the row which is added next.
+func (t *Timeline) outline(class string, numbers []int, most int) Area {
+	x, bottom := t.coarseAxis(), float64(t.Height+RowHeight)
+	var b strings.Builder
+	for i := 0; i < len(numbers); i++ {
+		if numbers[i] == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "M%v %v", x.X(x.Start(i)), bottom)
+		for ; i < len(numbers) && numbers[i] > 0; i++ {
+			height := units.Tenth(max(1.5, float64(numbers[i])/float64(most)*(RowHeight-3)))
+			fmt.Fprintf(&b, "V%vH%v", units.Tenth(bottom-height), x.X(x.Start(i+1)))
+		}
+		fmt.Fprintf(&b, "V%vZ", bottom)
+	}
+	return Area{class, b.String()}
+}
+
+// Fitting cuts a label to the room that it has; nothing is better than two letters.
+func Fitting(label string, width float64) string {
+	const letter, least = 6.2, 4
+	room := int((width - 6) / letter)
+	letters := []rune(label)
+	switch {
+	case len(letters) <= room:
+		return label
+	case room < least:
+		return ""
+	}
+	return string(letters[:room-1]) + "…"
+}

@@ -1,0 +1,161 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/units"
+)
+
+// FailureKind is what failures of several runs have in common: they were seen by the same lane, failed in the same way,
+// and are explained by the same kind of event.
+type FailureKind struct {
+	Lane, Class string
+	Event       string // as in CauseReport; empty when nothing explains them
+}
+
+// Failures are the failures of one kind in one run.
+type Failures struct {
+	Lane        string `json:"lane"`
+	Class       string `json:"class"`
+	Event       string `json:"event"`
+	Connections int    `json:"connections"`
+}
+
+func (f Failures) kind() FailureKind { return FailureKind{f.Lane, f.Class, f.Event} }
+
+func (k FailureKind) compare(other FailureKind) int {
+	return cmp.Or(cmp.Compare(k.Lane, other.Lane), cmp.Compare(k.Class, other.Class), cmp.Compare(k.Event, other.Event))
+}
+
+// String tells the kind in words.
+func (k FailureKind) String() string {
+	if k.Event == "" {
+		return k.Class + ", unexplained, on " + k.Lane
+	}
+	return k.Class + " after \"" + k.Event + "\" on " + k.Lane
+}
+
+// failuresOf counts the failures of a run's measured lanes by their kinds.
+func failuresOf(r *analysis.Report) []Failures {
+	counted := map[FailureKind]int{}
+	for _, o := range r.AllOutages() {
+		for class, n := range o.Classes {
+			counted[FailureKind{o.Lane, class, o.Cause.Event}] += n
+		}
+	}
+	var all []Failures
+	for _, k := range slices.SortedFunc(maps.Keys(counted), FailureKind.compare) {
+		all = append(all, Failures{k.Lane, k.Class, k.Event, counted[k]})
+	}
+	return all
+}
+
+// Change says of one kind of failure how often each subject had it.
+type Change struct {
+	Kind FailureKind
+	Seen []Seen // by subject, in their order
+}
+
+// Seen is how much of a kind of failure the runs of one subject had.
+type Seen struct{ Connections, Runs, Of int }
+
+// Changes lists every kind of failure that any run had. What only the last subject had is new, what only the first had is
+// gone; new ones come first, then those that are gone, then the others.
+func (c *Comparison) Changes() []Change {
+	byKind := map[FailureKind]*Change{}
+	for i, s := range c.Subjects {
+		for _, r := range s.Runs {
+			for _, f := range r.Failures {
+				k := f.kind()
+				if byKind[k] == nil {
+					byKind[k] = c.unseen(k)
+				}
+				seen := &byKind[k].Seen[i]
+				seen.Connections += f.Connections
+				seen.Runs++
+			}
+		}
+	}
+	var all []Change
+	for _, k := range slices.SortedFunc(maps.Keys(byKind), FailureKind.compare) {
+		all = append(all, *byKind[k])
+	}
+	rank := map[string]int{changeNew: 0, changeGone: 1}
+	slices.SortStableFunc(all, func(a, b Change) int {
+		in := func(c Change) int {
+			if r, ranked := rank[c.Word()]; ranked {
+				return r
+			}
+			return len(rank)
+		}
+		return cmp.Compare(in(a), in(b))
+	})
+	return all
+}
+
+func (c *Comparison) unseen(k FailureKind) *Change {
+	change := &Change{Kind: k}
+	for _, s := range c.Subjects {
+		change.Seen = append(change.Seen, Seen{Of: len(s.Runs)})
+	}
+	return change
+}
+
+const (
+	changeNew  = "new"
+	changeGone = "gone"
+)
+
+// Word is new, gone, or stays, for the last subject against the first; between when only others had it.
+func (c Change) Word() string {
+	first, last := c.Seen[0].Runs > 0, c.Seen[len(c.Seen)-1].Runs > 0
+	switch {
+	case first && last:
+		return "stays"
+	case last:
+		return changeNew
+	case first:
+		return changeGone
+	}
+	return "between"
+}
+
+// String tells how much there was of it: 843 in 4 of 4 runs.
+func (s Seen) String() string {
+	if s.Runs == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s in %d of %s", units.Thousands(s.Connections), s.Runs, units.Plural(s.Of, "run"))
+}
+
+// changeTexts tell what is new and what is gone in a sentence each.
+func (c *Comparison) changeTexts() []string {
+	const most = 8
+	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject
+	var texts []string
+	more := 0
+	for _, change := range c.Changes() {
+		text := ""
+		switch change.Word() {
+		case changeNew:
+			text = fmt.Sprintf("new with %s: %s: %s.", last, change.Kind, change.Seen[len(change.Seen)-1])
+		case changeGone:
+			text = fmt.Sprintf("gone with %s: %s: %s had %s.", last, change.Kind, first, change.Seen[0])
+		default:
+			continue
+		}
+		if len(texts) == most {
+			more++
+			continue
+		}
+		texts = append(texts, text)
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("… %d more that are new or gone.", more))
+	}
+	return texts
+}

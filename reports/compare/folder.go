@@ -1,0 +1,106 @@
+package compare
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
+)
+
+// The files of a comparison.
+const (
+	File        = "compare.json"
+	PageFile    = "compare.html"
+	SummaryFile = "compare.md"
+)
+
+// IsComparison reports whether a folder holds a comparison.
+func IsComparison(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, File))
+	return err == nil
+}
+
+// Write writes compare.json, compare.html and compare.md into dir, the folder that holds the compared runs; the
+// runs' paths in the comparison are relative to it. All three are functions of the comparison and the runs' histories; they
+// are written together or not at all.
+func Write(dir string, c *Comparison) error {
+	subjects := make([][]runCourse, len(c.Subjects))
+	for i, s := range c.Subjects {
+		for _, r := range s.Runs {
+			a, err := analysisOf(dir, s.Subject, r)
+			if err != nil {
+				return err
+			}
+			subjects[i] = append(subjects[i], runCourse{r, courseOf(a)})
+		}
+	}
+	var files []cache.File
+	for _, form := range [...]struct {
+		file  string
+		write func(io.Writer) error
+	}{
+		{File, func(w io.Writer) error { return WriteJSON(w, c) }},
+		{PageFile, func(w io.Writer) error { return c.writePage(w, subjects) }},
+		{SummaryFile, func(w io.Writer) error { return WriteMarkdown(w, c) }},
+	} {
+		var b bytes.Buffer
+		if err := form.write(&b); err != nil {
+			return fmt.Errorf("making %s: %w", form.file, err)
+		}
+		files = append(files, cache.File{Name: form.file, Data: b.Bytes()})
+	}
+	return cache.WriteFiles(dir, files)
+}
+
+func analysisOf(dir, subject string, r Run) (*analysis.Analysis, error) {
+	h, err := record.OpenHistory(filepath.Join(dir, filepath.Dir(r.Report)))
+	if err != nil {
+		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
+	}
+	a, err := analysis.New(h)
+	if err != nil {
+		return nil, analysis.Unreadable(h, err)
+	}
+	return a, nil
+}
+
+// Again computes a comparison and the reports of its runs again from the runs' histories, and writes all of their files.
+// Of the compare.json that stands in dir it takes what was compared, and where the runs are.
+func Again(dir string) (*Comparison, error) {
+	before, err := Read(filepath.Join(dir, File))
+	if err != nil {
+		return nil, err
+	}
+	subjects := make([]Subject, len(before.Subjects))
+	for i, s := range before.Subjects {
+		subjects[i].Subject = s.Subject
+		for _, r := range s.Runs {
+			folder := filepath.Join(dir, filepath.Dir(r.Report))
+			h, err := record.OpenHistory(folder)
+			if err != nil {
+				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
+			}
+			report, err := reports.WriteAll(folder, h)
+			if err != nil {
+				return nil, err
+			}
+			sum, err := record.HistorySha256(folder)
+			if err != nil {
+				return nil, err
+			}
+			subjects[i].Runs = append(subjects[i].Runs, RunOf(report, r.Report, sum))
+		}
+	}
+	c, err := New(before.Scenario, subjects)
+	if err != nil {
+		return nil, err
+	}
+	c.Command = before.Command
+	return c, Write(dir, c)
+}

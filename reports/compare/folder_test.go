@@ -1,0 +1,272 @@
+package compare
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/chart"
+)
+
+// comparedFolder is the folder of a comparison: rollouts without the fallback, then with it but with a fault of its own.
+func comparedFolder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	var subjects []Subject
+	for _, name := range []string{"old/iptables", "new/ipvs"} {
+		s := Subject{Subject: name}
+		for seed := range uint64(4) {
+			o := recordtest.Rollout{Seed: seed + 1, Fallback: name != "old/iptables", Rollouts: 1}
+			l := o.Lab()
+			if o.Fallback {
+				at := recordtest.ScenarioAt + 8*time.Second
+				l.Event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
+				l.Faults = append(l.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: at + time.Millisecond, To: at + 300*time.Millisecond, Class: record.Refused})
+			}
+			s.Runs = append(s.Runs, writeCompared(t, dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), seed+1), o.Start(l)))
+		}
+		subjects = append(subjects, s)
+	}
+	c, err := New("rollout", subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Command = "hitless compare rollout --subject old/iptables --subject new/ipvs --runs 4 --set rollouts=1"
+	if err := Write(dir, c); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeCompared puts a run with its reports into the folder of a comparison.
+func writeCompared(t testing.TB, dir, name string, l *recordtest.Lab) Run {
+	t.Helper()
+	h := l.Write(t)
+	folder := filepath.Join(dir, name)
+	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(h.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reports.WriteAll(folder, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := record.HistorySha256(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return RunOf(r, filepath.Join(name, reports.ReportFile), sum)
+}
+
+func comparisonFiles(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{File, PageFile, SummaryFile} {
+		files[name] = string(testfiles.Read(t, dir, name)[0])
+	}
+	return files
+}
+
+func TestComparisonForms(t *testing.T) {
+	dir := comparedFolder(t)
+	files := comparisonFiles(t, dir)
+	c, err := Read(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testfiles.ValidateJSON(t, Schema, []byte(files[File])); err != nil {
+		t.Errorf("the comparison breaks its schema: %v", err)
+	}
+	var terminal bytes.Buffer
+	if err := WriteTerminal(&terminal, c); err != nil {
+		t.Fatal(err)
+	}
+	testfiles.Golden(t, "compare.terminal.txt", terminal.Bytes())
+	testfiles.Golden(t, "compare.md", []byte(files[SummaryFile]))
+	page := files[PageFile]
+	testfiles.Golden(t, "compare.page.txt", []byte(testfiles.Outline(page)))
+	if found := regexp.MustCompile(`(?i)(https?:|//[a-z]|src=|@import|url\([^#]|<link [^>]*href="[^d])[^\n]{0,60}`).FindString(page); found != "" {
+		t.Errorf("the page asks for something from outside: %s", found)
+	}
+	for _, s := range c.Subjects {
+		for _, r := range s.Runs {
+			if !strings.Contains(page, `href="`+pageOf(r.Report)+`"`) || !strings.Contains(page, `>`+units.Thousands(r.Dropped)+`</td>`) {
+				t.Errorf("the page lacks the run %+v", r)
+			}
+		}
+	}
+}
+
+// A copied folder gives the same files again, those of the runs too; the twin: a run that was another gives others.
+func TestAComparisonCanBeComputedAgain(t *testing.T) {
+	dir := comparedFolder(t)
+	before := comparisonFiles(t, dir)
+	copied := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(copied, "new-ipvs-2", reports.ReportFile)
+	if err := os.Remove(report); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Again(copied); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range comparisonFiles(t, copied) {
+		if text != before[name] {
+			t.Errorf("%s is another in the copied folder", name)
+		}
+	}
+	if _, err := os.Stat(report); err != nil {
+		t.Errorf("the run's reports were not made again: %v", err)
+	}
+	other := recordtest.Rollout{Seed: 2, Rollouts: 1}
+	writeCompared(t, copied, "other", other.Start(other.Lab()))
+	if err := os.Rename(filepath.Join(copied, "new-ipvs-2", "history"), filepath.Join(copied, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(copied, "other", "history"), filepath.Join(copied, "new-ipvs-2", "history")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Again(copied); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range comparisonFiles(t, copied) {
+		if text == before[name] {
+			t.Errorf("%s does not show that a run is another", name)
+		}
+	}
+}
+
+func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
+	dir := comparedFolder(t)
+	before := comparisonFiles(t, dir)
+	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-3", "history")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Again(dir); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
+		t.Errorf("%v", err)
+	}
+	for name, text := range comparisonFiles(t, dir) {
+		if text != before[name] {
+			t.Errorf("%s was changed by a computation that failed", name)
+		}
+	}
+	if IsComparison(filepath.Join(dir, "new-ipvs-1")) || !IsComparison(dir) {
+		t.Error("a folder of a comparison is not told from a run's")
+	}
+}
+
+// How long a subject took to start does not move its losses on the shared axis.
+func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
+	o := recordtest.Rollout{Seed: 3, Rollouts: 1}
+	draw := func(delay time.Duration) ([]chart.Row, *course) {
+		l := o.Start(o.Lab())
+		for i := range l.Events {
+			l.Events[i].At += delay
+		}
+		for i := range l.Attempts {
+			l.Attempts[i].Intended += delay
+			l.Attempts[i].Start += delay
+		}
+		a, err := analysis.New(l.Write(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Comparison{Subjects: []Subject{subject("a", 1)}}
+		line, _ := c.comparedTimeline([][]runCourse{{{c.Subjects[0].Runs[0], courseOf(a)}}})
+		return line.Rows, courseOf(a)
+	}
+	early, course := draw(0)
+	late, _ := draw(7300 * time.Millisecond)
+	for i := range early {
+		if !slices.EqualFunc(early[i].Areas, late[i].Areas, func(a, b chart.Area) bool { return a == b }) {
+			t.Errorf("the row %s moved:\n%+v\n%+v", early[i].Name, early[i].Areas, late[i].Areas)
+		}
+	}
+	if course.from >= 0 || course.cut {
+		t.Errorf("the run begins at %v and its scenario never began (%v)", course.from, course.cut)
+	}
+	dropped := 0
+	for at, n := range course.counts {
+		if dropped += n.dropped; n.dropped > 0 && at < 0 {
+			t.Errorf("%d dropped at %v, before the scenario", n.dropped, at)
+		}
+	}
+	if dropped == 0 {
+		t.Error("the run dropped nothing")
+	}
+}
+
+func TestChanges(t *testing.T) {
+	with := func(name string, kinds ...FailureKind) Subject {
+		s := subject(name, 0, 0)
+		for _, k := range kinds {
+			s.Runs[1].Failures = append(s.Runs[1].Failures, Failures{k.Lane, k.Class, k.Event, 7})
+		}
+		return s
+	}
+	kinds := map[string]FailureKind{"new": {"b", "reset", "proxy killed"}, "gone": {"a", "refused", ""}, "stays": {"a", "reset", "pod exited"}, "between": {"a", "stalled", "x"}}
+	c, err := New("rollout", []Subject{with("first", kinds["gone"], kinds["stays"]), with("other", kinds["between"]), with("last", kinds["stays"], kinds["new"])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, change := range c.Changes() {
+		words = append(words, change.Word())
+		if change.Kind != kinds[change.Word()] {
+			t.Errorf("%s is %s", change.Kind, change.Word())
+		}
+	}
+	if !slices.Equal(words, []string{"new", "gone", "stays", "between"}) {
+		t.Errorf("the order of changes: %v", words)
+	}
+	for _, write := range []func(io.Writer, *Comparison) error{WriteTerminal, WriteMarkdown} {
+		var b bytes.Buffer
+		if err := write(&b, c); err != nil || !strings.Contains(b.String(), `new with last: reset after "proxy killed" on b: 7 in 1 of 2 runs.`) ||
+			!strings.Contains(b.String(), "gone with last: refused, unexplained, on a: first had 7 in 1 of 2 runs.") || strings.Contains(b.String(), "stalled") {
+			t.Errorf("%v:\n%s", err, b.String())
+		}
+	}
+}
+
+// Many long runs stay readable, and below five megabytes: what is not drawn is said.
+func TestThePageOfAComparisonStaysSmall(t *testing.T) {
+	const length = 990
+	c := &Comparison{Scenario: "soak"}
+	var subjects [][]runCourse
+	for _, name := range []string{"a", "b"} {
+		s := subject(name, make([]int, 50)...)
+		var runs []runCourse
+		for _, r := range s.Runs {
+			one := &course{to: length * time.Second, counts: map[time.Duration]*courseCount{}}
+			for i := range length {
+				at := time.Duration(i) * time.Second
+				one.counts[at] = &courseCount{attempts: 5000, dropped: 2000 + i, delayed: 1000 + i}
+				one.steps = append(one.steps, chart.Span{From: at, To: at + time.Second/2, Name: "step", Text: "a step of very many"})
+				one.events = append(one.events, record.Event{At: at, LegacyKind: record.KindStep, Text: strings.Repeat("text ", 20)})
+			}
+			runs = append(runs, runCourse{r, one})
+		}
+		c.Subjects, subjects = append(c.Subjects, s), append(subjects, runs)
+	}
+	var page bytes.Buffer
+	if err := c.writePage(&page, subjects); err != nil {
+		t.Fatal(err)
+	}
+	if page.Len() >= 5e6 || !strings.Contains(page.String(), "The first 40 runs are drawn") {
+		t.Errorf("the page of %d runs has %d bytes, or does not say what it leaves out", 2*len(subjects[0]), page.Len())
+	}
+}
