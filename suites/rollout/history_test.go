@@ -13,11 +13,11 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// seen is what the history shows of one rollout.
-type seen struct {
+// rollout is one rollout in the history.
+type rollout struct {
 	from, to           time.Duration
 	terminatingAnswers int
-	left, entered      []string // nodes, of the balancer's table
+	removed, added     []string // nodes of the load balancer's membership
 }
 
 func events(h *record.History) []record.Event {
@@ -30,7 +30,7 @@ func events(h *record.History) []record.Event {
 	return all
 }
 
-// attempts are those of the measured lane.
+// attempts returns the attempts of the measured lane.
 func attempts(h *record.History) []record.Attempt {
 	GinkgoHelper()
 	var lane uint16
@@ -39,7 +39,7 @@ func attempts(h *record.History) []record.Attempt {
 			lane = b.ID
 		}
 	}
-	Expect(lane).To(BeEquivalentTo(1), "the measured lane is the first")
+	Expect(lane).To(BeEquivalentTo(1), "the id of the measured lane must be 1")
 	var all []record.Attempt
 	for a, err := range h.Attempts() {
 		Expect(err).NotTo(HaveOccurred())
@@ -50,15 +50,15 @@ func attempts(h *record.History) []record.Attempt {
 	return all
 }
 
-func rolloutsOf(h *record.History) []seen {
+func rolloutsOf(h *record.History) []rollout {
 	GinkgoHelper()
-	var all []seen
-	var table []string
+	var all []rollout
+	var membership []string
 	for _, e := range events(h) {
 		switch b := e.Body.(type) {
 		case record.Rollout:
 			if b.State == "begin" {
-				all = append(all, seen{from: e.At})
+				all = append(all, rollout{from: e.At})
 			} else {
 				all[len(all)-1].to = e.At
 			}
@@ -68,10 +68,10 @@ func rolloutsOf(h *record.History) []seen {
 			}
 			if len(all) > 0 {
 				r := &all[len(all)-1]
-				r.left = append(r.left, without(table, b.Nodes)...)
-				r.entered = append(r.entered, without(b.Nodes, table)...)
+				r.removed = append(r.removed, without(membership, b.Nodes)...)
+				r.added = append(r.added, without(b.Nodes, membership)...)
 			}
-			table = b.Nodes
+			membership = b.Nodes
 		}
 	}
 	for _, a := range attempts(h) {
@@ -99,7 +99,7 @@ func generations(h *record.History) int {
 	return len(set)
 }
 
-// window is the time of the first and the last event of the scenario.
+// window returns the times of the first and the last rollout event.
 func window(h *record.History) (first, last time.Duration) {
 	GinkgoHelper()
 	for _, e := range events(h) {
@@ -122,9 +122,9 @@ func attemptsPerSecond(h *record.History) map[int]int {
 	return counts
 }
 
-// detection is when, around an outage that begins at a time, the node's pod starts terminating and when the balancer
-// takes the node out, in seconds.
-func detection(h *record.History, node string, from float64) (began, ended float64) {
+// terminationAndRemoval returns when a node's pod started terminating before an outage that begins at from, and when the load balancer
+// then removed the node, in seconds.
+func terminationAndRemoval(h *record.History, node string, from float64) (began, ended float64) {
 	GinkgoHelper()
 	for _, e := range events(h) {
 		at := e.At.Seconds()

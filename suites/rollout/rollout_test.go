@@ -1,7 +1,6 @@
 //go:build lab
 
-// Package rollout promises what a rolling update behind externalTrafficPolicy: Local does to connections, on a real
-// kernel with an unmodified control plane.
+// Package rollout tests what a rolling update behind externalTrafficPolicy: Local does to connections, with an unmodified control plane.
 package rollout
 
 import (
@@ -27,11 +26,10 @@ func TestRollout(t *testing.T) {
 	RunSpecs(t, "rollout")
 }
 
-// The runs go on side by side, one on each CPU; the specs only look at them. The second half waits for the first, so that
-// the repeated run really runs beside a CPU hog and not beside nothing.
+// The runs are parallel. The repeated run starts after the first has ended, so that it runs concurrently with a CPU hog.
 var withFallback, withoutFallback, repeated, otherSeed *suites.Future
 
-// rate is in attempts a second, such that a run has at least 5,000: its time is that of its attempts.
+// rate is in attempts per second, and gives a run at least 5,000 attempts.
 const rate = 50
 
 func options(seed int64, fallback string) run.Options {
@@ -77,19 +75,19 @@ var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() 
 		Expect(r.Totals.Delayed).To(BeZero())
 	})
 
-	It("really rolls: three generations answer, a terminating one in each rollout, and the balancer follows", func() {
+	It("replaces pods: three generations answer, terminating pods answer in each rollout, and the load balancer's membership changes", func() {
 		_, history := finished(withFallback)
 		rollouts := rolloutsOf(history)
 		Expect(rollouts).To(HaveLen(2))
 		Expect(generations(history)).To(BeNumerically(">=", 3))
 		for _, r := range rollouts {
 			Expect(r.terminatingAnswers).To(BeNumerically(">", 0), "%+v", r)
-			Expect(r.left).NotTo(BeEmpty(), "%+v", r)
-			Expect(r.entered).NotTo(BeEmpty(), "%+v", r)
+			Expect(r.removed).NotTo(BeEmpty(), "%+v", r)
+			Expect(r.added).NotTo(BeEmpty(), "%+v", r)
 		}
 	})
 
-	It("is watched in every second from 10 s before the first event to 20 s after the last", func() {
+	It("has attempts in every second from 10 s before the first event to 20 s after the last", func() {
 		_, history := finished(withFallback)
 		first, last := window(history)
 		counts := attemptsPerSecond(history)
@@ -98,24 +96,24 @@ var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() 
 		}
 	})
 
-	It("drops connections until the health check takes the node out when they are not (kubernetes#85643)", func() {
+	It("drops connections until the health check removes the node when terminating endpoints are not used (kubernetes#85643)", func() {
 		result, history := finished(withoutFallback)
 		r := result.Report
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		outages := r.Lanes[0].Outages
 		Expect(outages).To(HaveLen(2))
 		for i, o := range outages {
-			began, ended := detection(history, o.Node, o.From)
+			began, ended := terminationAndRemoval(history, o.Node, o.From)
 			Expect(o.From).To(BeNumerically("~", began, 0.5), "outage %d begins when the only local pod starts terminating", i)
-			Expect(o.To).To(BeNumerically("~", ended, 0.5), "outage %d ends when the balancer takes %s out", i, o.Node)
+			Expect(o.To).To(BeNumerically("~", ended, 0.5), "outage %d ends when the load balancer removes %s", i, o.Node)
 			Expect(o.LowerMs).To(BeNumerically(">=", 9_500))
 			Expect(o.UpperMs).To(BeNumerically("<=", 15_500))
 		}
 	})
 })
 
-var _ = Describe("the same plan", func() {
-	It("gives the same history and report byte for byte, also beside a CPU hog", func() {
+var _ = Describe("a repeated run", func() {
+	It("gives the same history and report byte for byte, also concurrently with a CPU hog", func() {
 		first, _ := finished(withFallback)
 		second, _ := finished(repeated)
 		Expect(second.InputsSha256).To(Equal(first.InputsSha256))
@@ -125,13 +123,13 @@ var _ = Describe("the same plan", func() {
 		}
 	})
 
-	It("gives another history and the same verdict with another seed", func() {
+	It("gives a different history and the same verdict with another seed", func() {
 		first, _ := finished(withFallback)
 		other, history := finished(otherSeed)
 		Expect(other.Report.Verdict).To(Equal(first.Report.Verdict))
 		Expect(same(first.Dir, other.Dir, "history/attempts.bin")).To(BeFalse())
 		_, one := finished(withFallback)
-		Expect(latencies(history)).NotTo(Equal(latencies(one)), "the seed reaches the timing of connections")
+		Expect(latencies(history)).NotTo(Equal(latencies(one)), "the seed must change the timing of connections")
 	})
 })
 

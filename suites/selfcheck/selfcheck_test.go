@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package selfcheck holds reports against the truth: the bundled proxier runs with known faults, and each report must name
-// class, node, backend and bounds of every one, and nothing else.
+// Package selfcheck compares reports with known faults. The bundled proxier injects the faults, and the report must have an outage for
+// each, with its class, node, backend and bounds, and no other outage.
 package selfcheck
 
 import (
@@ -29,8 +29,8 @@ func TestSelfcheck(t *testing.T) {
 	RunSpecs(t, "selfcheck")
 }
 
-// restarted has the faults that come and go, lied the health check that lies, and left what is never taken out.
-var restarted, lied, left *suites.Future
+// restarted has faults after a restart, wrongHealth a wrong health check, and stale real servers that are never deleted.
+var restarted, wrongHealth, stale *suites.Future
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,15 +47,15 @@ var _ = BeforeSuite(func() {
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	left = begin("left", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
+	stale = begin("stale", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
 		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
 		"node-2:stale-endpoint", "*:udp-left")
-	lied = begin("lied", "soak", 20, map[string]string{"for": "1m", "rolloutsPerHour": "61", "restartsPerHour": "0", "scalesPerHour": "0",
+	wrongHealth = begin("wrong-health", "soak", 20, map[string]string{"for": "1m", "rolloutsPerHour": "61", "restartsPerHour": "0", "scalesPerHour": "0",
 		"replicas": "1", "readinessPeriod": "1s", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "30s"},
 		"*:lying-health")
 })
 
-// build makes the faulty proxier.
+// build builds the faulty proxier.
 func build(dir string) string {
 	GinkgoHelper()
 	program := filepath.Join(dir, "faulty")
@@ -63,7 +63,7 @@ func build(dir string) string {
 	return program
 }
 
-// describe writes the file of the subject with these faults.
+// describe writes a subject file with these faults and returns its name.
 func describe(dir, name, program string, faults []string) string {
 	GinkgoHelper()
 	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
@@ -77,7 +77,7 @@ func describe(dir, name, program string, faults []string) string {
 	return file
 }
 
-// finished returns a run that must have failed, and be in agreement with itself.
+// finished waits for a run with verdict fail, and checks that its report and history agree.
 func finished(f *suites.Future) (*run.Result, *record.History) {
 	GinkgoHelper()
 	result, history, err := f.Wait()
@@ -89,63 +89,63 @@ func finished(f *suites.Future) (*run.Result, *record.History) {
 	return result, history
 }
 
-// classOf is the class of what each fault does to new flows.
-var classOf = map[string]record.Class{
+// faultClass is the class of new flows during each fault.
+var faultClass = map[string]record.Class{
 	"flush tcp": record.Refused, "flush udp": record.Rejected,
 	"drop tcp": record.Delayed, "drop udp": record.ReplyTimeout,
 	"half-sync tcp": record.Rejected, "half-sync udp": record.Rejected,
 	"wrong-backend tcp": record.Misrouted, "wrong-backend udp": record.Misrouted,
 }
 
-var _ = Describe("a proxier that flushes, drops, stops half-way and takes the wrong pod, each for a moment on a node of its own", func() {
-	It("did all of it, for both protocols", func() {
+var _ = Describe("a proxier that flushes, drops, syncs partly and uses a wrong pod, each for a short time on one node", func() {
+	It("logs all faults, for both protocols", func() {
 		result, history := finished(restarted)
 		var done []string
-		for _, t := range truths(result, history) {
+		for _, t := range loggedFaults(result, history) {
 			done = append(done, t.kind+" "+t.protocol)
 		}
-		Expect(done).To(ConsistOf(slices.Collect(maps.Keys(classOf))))
+		Expect(done).To(ConsistOf(slices.Collect(maps.Keys(faultClass))))
 	})
 
 	for protocol, name := range map[string]string{"tcp": "tcp-new", "udp": "udp-fresh"} {
-		It("is one outage each on lane "+name+", with class, node, backend and bounds, and nothing else", func() {
+		It("has one outage per fault on lane "+name+", with class, node, backend and bounds, and no others", func() {
 			result, history := finished(restarted)
 			l := lane(result.Report, name)
 			found := 0
-			for _, t := range truths(result, history) {
+			for _, t := range loggedFaults(result, history) {
 				if t.protocol != protocol {
 					continue
 				}
 				met := slices.DeleteFunc(slices.Clone(l.Outages), func(o analysis.OutageReport) bool { return !t.meets(o) })
 				Expect(met).To(HaveLen(1), "%s; the outages are %+v", t, l.Outages)
 				found++
-				expectTruth(t, met[0], history, l)
+				expectOutage(t, met[0], history, l)
 			}
-			Expect(l.Outages).To(HaveLen(found), "no outage without a fault")
+			Expect(l.Outages).To(HaveLen(found), "the other outages have no fault")
 		})
 	}
 
-	It("leaves a flow of datagrams alone on nodes that it does not use", func() {
+	It("has no outage of a UDP flow for faults on other nodes", func() {
 		result, history := finished(restarted)
 		l := lane(result.Report, "udp-sticky")
 		Expect(l.Paths).To(HaveLen(1))
 		for _, o := range l.Outages {
-			Expect(slices.ContainsFunc(truths(result, history), func(t truth) bool { return t.protocol == "udp" && t.meets(o) })).To(BeTrue(), "%+v", o)
+			Expect(slices.ContainsFunc(loggedFaults(result, history), func(t fault) bool { return t.protocol == "udp" && t.meets(o) })).To(BeTrue(), "%+v", o)
 		}
 	})
 })
 
-// edges is how many attempts of an outage may have met the fault's begin or end, and failed in another way.
+// edges is the number of attempts of an outage that may have another class, because they met the fault's begin or end.
 const edges = 2
 
-func expectTruth(t truth, o analysis.OutageReport, history *record.History, l analysis.LaneReport) {
+func expectOutage(t fault, o analysis.OutageReport, history *record.History, l analysis.LaneReport) {
 	GinkgoHelper()
 	Expect(o.LowerMs).To(BeNumerically("<=", t.most), "%s", t)
 	Expect(o.UpperMs).To(BeNumerically(">=", t.least), "%s", t)
 	Expect(o.UpperMs-o.LowerMs).To(BeNumerically("<=", 12*1000/l.Rate), "%s: bounds %v to %v", t, o.LowerMs, o.UpperMs)
 	Expect(o.Cause.Event).To(Equal("proxy exited"), "%s: %+v", t, o.Cause)
 	Expect(o.Cause.Text).To(HavePrefix("the proxy on "+t.node+" "), "%s", t)
-	class := classOf[t.kind+" "+t.protocol]
+	class := faultClass[t.kind+" "+t.protocol]
 	Expect(o.Classes[class.String()]).To(BeNumerically(">=", max(1, o.Failed()-edges)), "%s: %v", t, o.Classes)
 	if class == record.Misrouted {
 		Expect(o.Backend).To(HavePrefix("canary-"), "%s", t)
@@ -155,58 +155,58 @@ func expectTruth(t truth, o analysis.OutageReport, history *record.History, l an
 }
 
 var _ = Describe("the proof of the detector", func() {
-	It("puts in each kind of fault that the lanes can meet, and finds it with class, node and bounds", suites.Smoke, func() {
+	It("injects each kind of fault that the lanes can meet, and finds it with class, node and bounds", suites.Smoke, func() {
 		result, _ := finished(restarted)
-		var told []string
+		var faults []string
 		for _, f := range result.Report.DetectionFloor.Faults {
 			Expect(f.Found).To(BeTrue(), "%+v", f)
-			told = append(told, strings.TrimSpace(f.Fault+" "+f.Lane+" "+f.Node))
+			faults = append(faults, strings.TrimSpace(f.Fault+" "+f.Lane+" "+f.Node))
 		}
-		Expect(told).To(Equal([]string{"drop canary", "drop canary", "refuse canary", "reset canary", "drop canary node-1",
+		Expect(faults).To(Equal([]string{"drop canary", "drop canary", "refuse canary", "reset canary", "drop canary node-1",
 			"drop canary-udp", "misroute canary-misrouted"}))
 	})
 })
 
-var _ = Describe("a proxier that keeps what is gone", func() {
-	It("fails new connections on the node with the stale endpoint, from the end of the first pod on, and names that pod", func() {
-		result, history := finished(left)
-		first := ended(history)[0]
+var _ = Describe("a proxier that does not delete real servers", func() {
+	It("drops new connections on the node with the stale backend, from when the first pod exits, and the report names that pod", func() {
+		result, history := finished(stale)
+		first := exits(history)[0]
 		outages := lane(result.Report, "tcp-new").Outages
 		Expect(outages).NotTo(BeEmpty())
-		asked := 0
+		known := 0
 		for _, o := range outages {
 			Expect(o.Node).To(Equal("node-2"))
 			Expect(o.From).To(BeNumerically(">=", first.at-0.1))
 			Expect(o.Cause.Text).To(ContainSubstring(" kept "), "%+v", o)
-			if len(o.Chosen) > 0 { // the last attempt of a run can end when the kernel cannot be asked any more whom it gave it to
-				asked++
+			if len(o.Chosen) > 0 { // the backend of the last attempts is unknown when the run ends before conntrack is read
+				known++
 				Expect(o.Cause.Event).To(Equal("pod exited"), "%+v", o)
 			}
 		}
-		Expect(asked).To(BeNumerically(">", len(outages)/2))
+		Expect(known).To(BeNumerically(">", len(outages)/2))
 		Expect(outages[0].Cause.Text).To(ContainSubstring(first.pod))
 	})
 
-	It("leaves the flow of datagrams with the pod that ended, until the lane ends", func() {
-		result, history := finished(left)
+	It("keeps sending the UDP flow to the exited pod, until the lane ends", func() {
+		result, history := finished(stale)
 		l := lane(result.Report, "udp-sticky")
 		Expect(l.Paths).To(HaveLen(1))
 		Expect(l.Outages).To(HaveLen(1), "%+v", l.Outages)
 		o := l.Outages[0]
 		Expect(o.Node).To(Equal(l.Paths[0].Node))
-		pods := ended(history)
-		i := slices.IndexFunc(pods, func(p end) bool { return p.pod == o.Backend })
-		Expect(i).To(BeNumerically(">=", 0), "the backend %s is one of those that ended: %+v", o.Backend, pods)
+		pods := exits(history)
+		i := slices.IndexFunc(pods, func(p exit) bool { return p.pod == o.Backend })
+		Expect(i).To(BeNumerically(">=", 0), "the backend %s must be an exited pod: %+v", o.Backend, pods)
 		Expect(o.From).To(BeNumerically("~", pods[i].at, 0.2))
 		Expect(o.Cause.Text).To(ContainSubstring("it lasted until the lane ended"))
 	})
 })
 
-var _ = Describe("a health check that lies", func() {
-	It("keeps the node of the pod that ended in the balancer: one outage there until the lane ends", func() {
-		result, history := finished(lied)
+var _ = Describe("a health check that still passes without a local endpoint", func() {
+	It("keeps the node of the exited pod in the load balancer: one outage there until the lane ends", func() {
+		result, history := finished(wrongHealth)
 		l := lane(result.Report, "tcp-new")
-		pods := ended(history)
+		pods := exits(history)
 		Expect(pods).To(HaveLen(1), "one rollout of one pod")
 		Expect(l.Outages).To(HaveLen(1), "%+v", l.Outages)
 		o := l.Outages[0]
@@ -220,18 +220,18 @@ var _ = Describe("a health check that lies", func() {
 	})
 })
 
-// end is a pod of the measured Service that exited.
-type end struct {
+// exit is the exit of a pod of the measured Service; at is in seconds.
+type exit struct {
 	pod, node string
 	at        float64
 }
 
-func ended(history *record.History) (all []end) {
+func exits(history *record.History) (all []exit) {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
 		if b, is := e.Body.(record.Pod); is && b.State == "exited" && strings.HasPrefix(b.Pod, "web-") {
-			all = append(all, end{b.Pod, b.Node, e.At.Seconds()})
+			all = append(all, exit{b.Pod, b.Node, e.At.Seconds()})
 		}
 	}
 	return all

@@ -1,6 +1,6 @@
 //go:build lab
 
-// Package upgrade promises what becomes of connections when another version or mode takes the place of each node's proxy.
+// Package upgrade tests what happens to connections when another version or mode replaces each node's proxy.
 package upgrade
 
 import (
@@ -42,10 +42,10 @@ var _ = BeforeSuite(func() {
 	}
 	begin("itself", "bundled", "itself", nil)
 	if suites.RunsUnlabeled() {
-		empty("left", "off")
+		empty("without cleanup", "off")
 	}
 	if suites.Selected(suites.Nightly) {
-		empty("cleaned up", "on")
+		empty("with cleanup", "on")
 		begin("ipvs", "kube-proxy@v1.36.1/ipvs", "kube-proxy@v1.37.1/ipvs", nil)
 		begin("iptables", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.26.0/iptables", nil)
 	}
@@ -59,31 +59,31 @@ func report(name string) *analysis.Report {
 }
 
 var _ = Describe("an upgrade of each node's proxy, one after the other", func() {
-	It("costs no connection, new or open, from the bundled proxier to itself", suites.Smoke, func() {
+	It("drops no new or open connection from the bundled proxier to itself", suites.Smoke, func() {
 		Expect(suites.CheckLossless(report("itself"))).To(Succeed())
 	})
 
-	It("costs none from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
+	It("drops no new or open connection from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
 		Expect(suites.CheckLossless(report("ipvs"))).To(Succeed())
 	})
 
-	It("costs none from kube-proxy v1.25.3 to v1.26.0 in mode iptables", suites.Nightly, func() {
+	It("drops no new or open connection from kube-proxy v1.25.3 to v1.26.0 in mode iptables", suites.Nightly, func() {
 		Expect(suites.CheckLossless(report("iptables"))).To(Succeed())
 	})
 })
 
-// There is no pod while the proxies change, so that all is refused, and that is right. What is wrong begins when there are pods again.
+// While the proxies change there is no pod, so that rejected connections are correct. They are wrong once there are pods again.
 var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has no pod", func() {
-	It("has a node refuse that Service for ever, when the old rules are not cleaned up", func() {
-		r := report("left")
+	It("makes nodes reject connections to that Service to the end of the run, without a cleanup of the old rules", func() {
+		r := report("without cleanup")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		gone, again := podless(r)
 		end, err := suites.EventTime(r, again, record.KindPhase, "", "phase end")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(end-again).To(BeNumerically(">", 9), "long enough for a proxy that is merely late")
-		// Those of the other nodes had longer to come to refuse than that of node-1, which is the first to end.
+		Expect(end-again).To(BeNumerically(">", 9), "long enough for a late proxy to apply the change")
+		// node-1 is excluded: its proxy is changed first, soon after the scale-down, and may not have written the reject rule.
 		for _, node := range nodes[1:] {
-			o := only(r.Lanes[0], node)
+			o := onlyOutage(r.Lanes[0], node)
 			Expect(o.From).To(BeNumerically("~", gone, 1), "%+v", o)
 			Expect(o.To).To(BeNumerically("~", end, 0.5), "%+v", o)
 			Expect(float64(o.Classes[record.Rejected.String()])/float64(o.Failed())).To(BeNumerically(">", 0.9), "%+v", o)
@@ -92,21 +92,21 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 		}
 	})
 
-	It("has every node serve it as soon as there are pods, after the old proxy's --cleanup", suites.Nightly, func() {
-		r := report("cleaned up")
+	It("makes every node serve the Service once there are pods, after the old proxy's --cleanup", suites.Nightly, func() {
+		r := report("with cleanup")
 		gone, again := podless(r)
 		for _, node := range nodes {
-			o := only(r.Lanes[0], node)
+			o := onlyOutage(r.Lanes[0], node)
 			Expect(o.From).To(BeNumerically(">", gone-0.5), "%+v", o)
-			Expect(o.To).To(BeNumerically("<", again+4), "a proxy of this kind writes once a second: %+v", o)
+			Expect(o.To).To(BeNumerically("<", again+4), "kube-proxy in this mode syncs at most once per second: %+v", o)
 		}
 	})
 })
 
 var nodes = []string{"node-1", "node-2", "node-3"}
 
-// only is the one outage over the node.
-func only(l analysis.LaneReport, node string) analysis.OutageReport {
+// onlyOutage returns the node's outage, which must be the only one.
+func onlyOutage(l analysis.LaneReport, node string) analysis.OutageReport {
 	GinkgoHelper()
 	var found []analysis.OutageReport
 	for _, o := range l.Outages {
@@ -118,7 +118,7 @@ func only(l analysis.LaneReport, node string) analysis.OutageReport {
 	return found[0]
 }
 
-// podless is when the first pod ended at the scaling to zero, and when the first was ready again.
+// podless returns when the first pod exited after the scaling to zero, and when the first pod was ready again, in seconds.
 func podless(r *analysis.Report) (gone, again float64) {
 	GinkgoHelper()
 	scaled, err := suites.EventTime(r, 0, record.KindStep, "", "scale to 0")
@@ -130,7 +130,7 @@ func podless(r *analysis.Report) (gone, again float64) {
 				at = min(at, t)
 			}
 		}
-		Expect(math.IsInf(at, 1)).To(BeFalse(), "no pod did: %s", words)
+		Expect(math.IsInf(at, 1)).To(BeFalse(), "no pod event has the text %s", words)
 		return at
 	}
 	gone = first(scaled, " exited")

@@ -14,41 +14,41 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// The addresses of the measured Service and of the one that the detector is proved on, as the lab's balancer counts them.
+// The addresses that the lab's load balancer gives the measured Service and the canary.
 var (
 	web    = netip.MustParseAddr("203.0.113.10")
 	canary = netip.MustParseAddr("203.0.113.11")
 )
 
-// port is that of both Services; pods answer datagrams on udpPort.
+// port is the port of both Services; pods serve UDP on udpPort.
 const (
 	port    = 80
 	udpPort = 8081
 )
 
-// faulty is a kernel that does not always do what it is told, and sometimes what it is not.
+// faulty is a kernel with injected faults.
 type faulty struct {
 	kernel.Kernel
 	began            time.Duration
 	keepTCP, keepUDP bool
 	readds           bool
 
-	mu      sync.Mutex // faults come from goroutines of their own
+	mu      sync.Mutex // each fault has its own goroutine
 	flushed map[kernel.Key]window
 }
 
-// window is when a fault was put in or taken out: it was done for certain at done, and not before asked.
+// window is when a fault was injected or removed: not before asked, and not after done.
 type window struct{ asked, done time.Duration }
 
-// monotonic is the time that all programs of a kernel share.
+// monotonic returns the kernel's monotonic clock, which all programs share.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
 	return time.Duration(ts.Nano())
 }
 
-// tell says the truth: the fault began at since after the program's start, and lasted at least and at most so long.
-func (k *faulty) tell(kind string, protocol kernel.Protocol, begin, end window) {
+// log logs a fault: its begin since the start of the program, and its shortest and longest duration, in nanoseconds.
+func (k *faulty) log(kind string, protocol kernel.Protocol, begin, end window) {
 	fmt.Fprintf(os.Stderr, "fault %s %s since=%d least=%d most=%d\n", kind, protocol, (begin.asked - k.began).Nanoseconds(),
 		(end.asked - begin.done).Nanoseconds(), (end.done - begin.asked).Nanoseconds())
 }
@@ -77,11 +77,11 @@ func (k *faulty) Elements() ([]kernel.Element, error) {
 	return k.Kernel.Elements()
 }
 
-// Apply leaves out what the faults forbid, and says that it was done.
+// Apply reports success without applying the operations that the faults suppress.
 func (k *faulty) Apply(op kernel.Op) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.forbidden(op) {
+	if k.suppressed(op) {
 		return nil
 	}
 	if o, is := op.(kernel.SetWeight); is && k.readds && o.Weight > 0 && o.Key.Addr == web {
@@ -92,16 +92,16 @@ func (k *faulty) Apply(op kernel.Op) error {
 	if add, is := op.(kernel.AddReal); is && err == nil {
 		if begin, was := k.flushed[add.Key]; was {
 			delete(k.flushed, add.Key)
-			k.tell(flushAtStart, add.Key.Protocol, begin, window{asked, monotonic()})
+			k.log(flushAtStart, add.Key.Protocol, begin, window{asked, monotonic()})
 		}
 	}
 	return err
 }
 
-// readdAfter is a few hundred times what kube-proxy needs from the one to the other, so that each connection meets it soon.
+// readdAfter is several hundred times kube-proxy's time between the two operations, so that open connections meet it soon.
 const readdAfter = 20 * time.Millisecond
 
-// readd is what kube-proxy does in the place of a change of weight.
+// readd deletes and adds a real server, as kube-proxy does instead of changing its weight.
 func (k *faulty) readd(o kernel.SetWeight) error {
 	if err := k.Kernel.Apply(kernel.DeleteReal{Key: o.Key, Real: o.Real}); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (k *faulty) readd(o kernel.SetWeight) error {
 	return k.Kernel.Apply(kernel.AddReal(o))
 }
 
-func (k *faulty) forbidden(op kernel.Op) bool {
+func (k *faulty) suppressed(op kernel.Op) bool {
 	switch o := op.(type) {
 	case kernel.DeleteReal:
 		return k.keeps(o.Key)
@@ -126,7 +126,7 @@ func (k *faulty) keeps(key kernel.Key) bool {
 	return key.Addr == web && (key.Protocol == kernel.TCP && k.keepTCP || key.Protocol == kernel.UDP && k.keepUDP)
 }
 
-// flush deletes the measured Service's virtual servers before the proxier has begun, and lets it begin later.
+// flush deletes the measured Service's virtual servers before the proxier starts, and delays that start.
 func (k *faulty) flush(f fault) error {
 	k.flushed = map[kernel.Key]window{}
 	for _, protocol := range []kernel.Protocol{kernel.TCP, kernel.UDP} {
@@ -142,7 +142,7 @@ func (k *faulty) flush(f fault) error {
 	return nil
 }
 
-// once does a fault at its time and undoes it again, for each protocol.
+// once injects a fault at its time and removes it again, for each protocol.
 func (k *faulty) once(f fault) {
 	time.Sleep(k.began + f.after - monotonic())
 	begun := map[kernel.Protocol]window{}
@@ -151,31 +151,31 @@ func (k *faulty) once(f fault) {
 	for _, p := range protocols {
 		do, back, err := k.operations(f.kind, kernel.Key{Addr: web, Protocol: p, Port: port})
 		if err == nil {
-			begun[p], err = k.carryOut(do)
+			begun[p], err = k.applyAll(do)
 		}
 		if err != nil {
-			k.give(f, p, err)
+			k.logError(f, p, err)
 			return
 		}
 		undo[p] = back
 	}
 	time.Sleep(f.lasts)
 	for _, p := range protocols {
-		end, err := k.carryOut(undo[p])
+		end, err := k.applyAll(undo[p])
 		if err != nil {
-			k.give(f, p, err)
+			k.logError(f, p, err)
 			return
 		}
-		k.tell(f.kind, p, begun[p], end)
+		k.log(f.kind, p, begun[p], end)
 	}
 }
 
-// give says why a fault could not be done; the spec misses its truth then.
-func (k *faulty) give(f fault, p kernel.Protocol, err error) {
+// logError logs a failed fault; its line makes the spec fail.
+func (k *faulty) logError(f fault, p kernel.Protocol, err error) {
 	fmt.Fprintf(os.Stderr, "faulty: %s of %s: %v\n", f.kind, p, err)
 }
 
-func (k *faulty) carryOut(ops []kernel.Op) (window, error) {
+func (k *faulty) applyAll(ops []kernel.Op) (window, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := window{asked: monotonic()}
@@ -188,7 +188,7 @@ func (k *faulty) carryOut(ops []kernel.Op) (window, error) {
 	return w, nil
 }
 
-// operations are what does a fault, and what undoes it.
+// operations returns the operations that inject and remove a fault.
 func (k *faulty) operations(kind string, key kernel.Key) (do, undo []kernel.Op, err error) {
 	server, found, err := k.Server(key)
 	if err != nil || !found || len(server.Reals) == 0 {
@@ -207,7 +207,7 @@ func (k *faulty) operations(kind string, key kernel.Key) (do, undo []kernel.Op, 
 		if key.Protocol == kernel.UDP {
 			wrong = netip.AddrPortFrom(wrong.Addr(), udpPort)
 		}
-		// With policy Local clients' addresses are kept, and answers of a pod on another node would not come back this way.
+		// With policy Local there is no masquerading, and replies of a pod on another node would take another path.
 		masquerade := []kernel.Element{{Set: kernel.Masquerade, Key: key}}
 		do = []kernel.Op{kernel.ChangeSets{Add: masquerade}, kernel.AddReal{Key: key, Real: wrong, Weight: 1}}
 		undo = []kernel.Op{kernel.DeleteReal{Key: key, Real: wrong}, kernel.ChangeSets{Remove: masquerade}}
@@ -219,13 +219,13 @@ func (k *faulty) operations(kind string, key kernel.Key) (do, undo []kernel.Op, 
 	return do, undo, nil
 }
 
-// lying says for every Service that had a local endpoint once that it still has one.
-type lying struct {
+// passing is a health check that still passes for Services whose local endpoints were removed.
+type passing struct {
 	proxier.HealthChecks
 	had map[types.NamespacedName]bool
 }
 
-func (l lying) Set(name types.NamespacedName, port uint16, local int) {
+func (l passing) Set(name types.NamespacedName, port uint16, local int) {
 	l.had[name] = l.had[name] || local > 0
 	if l.had[name] {
 		local = max(1, local)

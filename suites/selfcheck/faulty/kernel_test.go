@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// A real server that is wanted again loses its connections, and is there again.
+// The fault re-add closes the connections of a real server whose weight is raised, and the real server exists afterwards.
 func TestReadd(t *testing.T) {
 	key := kernel.Key{Addr: web, Protocol: kernel.TCP, Port: port}
 	real := netip.MustParseAddrPort("10.244.1.2:8080")

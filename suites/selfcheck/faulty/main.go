@@ -1,5 +1,5 @@
-// Faulty is the bundled proxier with known faults: a subject whose truth is known, so that the self-check can hold each
-// report against it. The flags are those of `hitless proxier`, and --fault; the truth goes to standard error.
+// Faulty is the bundled proxier with injected faults. The suite selfcheck compares reports with them. The flags are those of
+// `hitless proxier`, and --fault. The faults are logged to standard error with their times.
 package main
 
 import (
@@ -24,36 +24,36 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return spoil(parts, node, texts)
+		return inject(parts, node, texts)
 	})
-	c.Flags().StringArrayVar(&texts, "fault", nil, "NODE:KIND for what is always wrong; NODE:KIND:AFTER:FOR for what "+
-		"happens once, after the proxier was started again; NODE is * for all")
+	c.Flags().StringArrayVar(&texts, "fault", nil, "NODE:KIND for a permanent fault; NODE:KIND:AFTER:FOR for a fault "+
+		"that happens once, after a restart of the proxier; NODE is * for all")
 	if err := c.Execute(); err != nil {
 		os.Exit(1)
 	}
 }
 
-// fault is one that this node has.
+// fault is a fault of this node.
 type fault struct {
 	kind   string
 	after  time.Duration // since the start of the program
-	lasts  time.Duration // 0 for ever
+	lasts  time.Duration // 0 for a permanent fault
 	always bool
 }
 
-// The kinds of fault.
+// The kinds of faults.
 const (
-	flushAtStart = "flush"          // all virtual servers are deleted at a restart, and come back with the first pass
-	dropNew      = "drop"           // new connections are dropped without a word
-	halfSync     = "half-sync"      // the real servers are deleted; those that should replace them come later
-	wrongBackend = "wrong-backend"  // another Service's pod instead of its own
-	staleTCP     = "stale-endpoint" // TCP: no real server is ever taken out
-	staleUDP     = "udp-left"       // UDP: no real server is ever taken out, no flow ever forgotten
-	readds       = "re-add"         // TCP: a real server that is wanted again is deleted and, a moment later, added
-	lyingHealth  = "lying-health"   // the health check goes on saying that a local endpoint is there
+	flushAtStart = "flush"          // deletes all virtual servers at a restart; the first pass adds them again
+	dropNew      = "drop"           // drops new connections without a reply
+	halfSync     = "half-sync"      // deletes the real servers, and adds their replacements later
+	wrongBackend = "wrong-backend"  // replaces the real servers with another Service's pod
+	staleTCP     = "stale-endpoint" // TCP: never deletes a real server
+	staleUDP     = "udp-left"       // UDP: never deletes a real server or a conntrack entry
+	readds       = "re-add"         // TCP: deletes and adds a real server instead of raising its weight
+	wrongHealth  = "lying-health"   // the health check passes after the last local endpoint is removed
 )
 
-// faultsOf reads those of a node.
+// faultsOf returns the faults of a node.
 func faultsOf(node string, texts []string) (all []fault, err error) {
 	for _, text := range texts {
 		words := strings.Split(text, ":")
@@ -66,7 +66,7 @@ func faultsOf(node string, texts []string) (all []fault, err error) {
 		f := fault{kind: words[1], always: len(words) == 2}
 		once := []string{flushAtStart, dropNew, halfSync, wrongBackend}
 		if slices.Contains(once, f.kind) == f.always {
-			return nil, fmt.Errorf("--fault %q: %s happen once, all others always", text, strings.Join(once, ", "))
+			return nil, fmt.Errorf("--fault %q: %s need AFTER and FOR, and the other kinds have neither", text, strings.Join(once, ", "))
 		}
 		if !f.always {
 			if f.after, err = time.ParseDuration(words[2]); err == nil {
@@ -81,8 +81,8 @@ func faultsOf(node string, texts []string) (all []fault, err error) {
 	return all, nil
 }
 
-// spoil puts the node's faults into the proxier.
-func spoil(parts *proxier.Config, node string, texts []string) error {
+// inject adds the node's faults to the proxier.
+func inject(parts *proxier.Config, node string, texts []string) error {
 	faults, err := faultsOf(node, texts)
 	if err != nil {
 		return err
@@ -95,8 +95,8 @@ func spoil(parts *proxier.Config, node string, texts []string) error {
 	parts.Kernel = k
 	for _, f := range faults {
 		switch {
-		case f.kind == lyingHealth:
-			parts.HealthChecks = lying{parts.HealthChecks, map[types.NamespacedName]bool{}}
+		case f.kind == wrongHealth:
+			parts.HealthChecks = passing{parts.HealthChecks, map[types.NamespacedName]bool{}}
 		case f.kind == readds:
 			k.readds = true
 		case f.kind == staleTCP:
@@ -104,7 +104,7 @@ func spoil(parts *proxier.Config, node string, texts []string) error {
 		case f.kind == staleUDP:
 			k.keepUDP = true
 		case f.always:
-			return fmt.Errorf("--fault: no fault is called %q", f.kind)
+			return fmt.Errorf("--fault: unknown kind of fault %q", f.kind)
 		case again && f.kind == flushAtStart:
 			if err := k.flush(f); err != nil {
 				return err
@@ -116,7 +116,7 @@ func spoil(parts *proxier.Config, node string, texts []string) error {
 	return nil
 }
 
-// startedBefore reports whether a proxier has run on this node before, and remembers that one has.
+// startedBefore reports whether a proxier has run on this node before, and stores that in a file.
 func startedBefore(node string) (bool, error) {
 	mark := filepath.Join(os.TempDir(), "faulty-"+node)
 	if _, err := os.Stat(mark); err == nil {

@@ -19,19 +19,18 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// truth is a fault as the faulty proxier tells of it: on which node, from when on in seconds of the run, and how long at
-// least and at most, in ms.
-type truth struct {
+// fault is a fault as the faulty proxier logged it: its begin in seconds of the run, and its shortest and longest duration in ms.
+type fault struct {
 	node, kind, protocol string
 	from, least, most    float64
 }
 
-func (t truth) String() string {
+func (t fault) String() string {
 	return fmt.Sprintf("%s of %s on %s at +%.3f s for %.2f to %.2f ms", t.kind, t.protocol, t.node, t.from, t.least, t.most)
 }
 
-// truths reads what the proxiers that were started again say of their faults.
-func truths(result *run.Result, history *record.History) (all []truth) {
+// loggedFaults reads the faults from the logs of the restarted proxiers.
+func loggedFaults(result *run.Result, history *record.History) (all []fault) {
 	GinkgoHelper()
 	again := secondStarts(history)
 	for _, node := range slices.Sorted(maps.Keys(again)) {
@@ -39,11 +38,11 @@ func truths(result *run.Result, history *record.History) (all []truth) {
 		Expect(err).NotTo(HaveOccurred())
 		defer file.Close()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
-			Expect(lines.Text()).NotTo(HavePrefix("faulty:"), "a fault could not be done")
+			Expect(lines.Text()).NotTo(HavePrefix("faulty:"), "a fault failed")
 			if !strings.HasPrefix(lines.Text(), "fault ") {
 				continue
 			}
-			t := truth{node: node}
+			t := fault{node: node}
 			var since, least, most int64
 			_, err := fmt.Sscanf(lines.Text(), "fault %s %s since=%d least=%d most=%d", &t.kind, &t.protocol, &since, &least, &most)
 			Expect(err).NotTo(HaveOccurred(), lines.Text())
@@ -54,7 +53,7 @@ func truths(result *run.Result, history *record.History) (all []truth) {
 	return all
 }
 
-// secondStarts is when the proxier of each node was started again, in seconds of the run.
+// secondStarts returns when the proxier of each node was restarted, in seconds of the run.
 func secondStarts(history *record.History) map[string]float64 {
 	GinkgoHelper()
 	seen, again := map[string]bool{}, map[string]float64{}
@@ -70,16 +69,15 @@ func secondStarts(history *record.History) map[string]float64 {
 	return again
 }
 
-// slack is what the start of a proxier's program takes, in seconds: the truth is told from there on, the history from the
-// moment when the program was asked for.
+// slack is the start time of the program in seconds. The log's times count from its start, the history's from the request to start it.
 const slack = 0.5
 
 // meets reports whether an outage may be this fault: same node, begun and ended together, up to the slack.
-func (t truth) meets(o analysis.OutageReport) bool {
+func (t fault) meets(o analysis.OutageReport) bool {
 	return o.Node == t.node && o.From <= t.from+t.most/1000+slack && o.To >= t.from-slack
 }
 
-// podOn is the pod of the measured Service that answered over a node.
+// podOn returns the pod of the measured Service that answered over a node.
 func podOn(history *record.History, node string) string {
 	GinkgoHelper()
 	for a, err := range history.Attempts() {
@@ -99,6 +97,6 @@ func lane(r *analysis.Report, name string) analysis.LaneReport {
 			return l
 		}
 	}
-	Fail("no lane " + name)
+	Fail("the report has no lane " + name)
 	return analysis.LaneReport{}
 }
