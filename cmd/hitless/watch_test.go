@@ -105,7 +105,7 @@ func stopped(t *testing.T, out string, want analysis.Verdict) (*analysis.Report,
 		t.Errorf("exit %d with verdict %s:\n%s", code, r.Verdict, text)
 	}
 	busy := func(reason string) bool {
-		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "stood still")
+		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "did not run")
 	}
 	if r.Verdict == analysis.Invalid && want != analysis.Invalid && slices.ContainsFunc(r.Reasons, busy) {
 		t.Logf("the machine is too busy to measure: %q", r.Reasons)
@@ -276,7 +276,7 @@ func TestWatchThatCannotStart(t *testing.T) {
 	if data, err := os.ReadFile(kept); err != nil || string(data) != "an older run" {
 		t.Errorf("a watch that did not start spoilt an older report: %q, %v", data, err)
 	}
-	if code, text := call(t, "watch", "worker", "127.0.0.1:1"); code != exitUsage || !strings.Contains(text, "calls it itself") {
+	if code, text := call(t, "watch", "worker", "127.0.0.1:1"); code != exitUsage || !strings.Contains(text, "hitless watch start") {
 		t.Errorf("the worker alone: exit %d:\n%s", code, text)
 	}
 }

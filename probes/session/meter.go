@@ -17,21 +17,20 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// standStill is how much later than a second the next may end. A lane of a few attempts a second would not notice more by
-// the lateness of its starts.
+// maxTickDelay is the longest delay of a tick. A lane with few attempts per second does not show a longer stop by its lateness.
 const maxTickDelay = 250 * time.Millisecond
 
-// forever is an instant that no measurement reaches.
+// noEnd is the end of a measurement without a duration.
 const noEnd = time.Duration(math.MaxInt64)
 
-// Second is what became known within one second of the measured lane.
+// Second holds the outcomes of the measured lane that became known within one second.
 type Second struct {
-	At      time.Duration // when it ended, from the start of the run
+	At      time.Duration // its end, since the start of the run
 	Classes map[record.Class]int
-	Slowest time.Duration // from start to answer, of good attempts
+	Slowest time.Duration // longest time from start to answer of an ok attempt
 }
 
-// Failed is how many attempts were not ok.
+// Failed returns the number of attempts that are not ok.
 func (s Second) Failed() int {
 	n := 0
 	for class, k := range s.Classes {
@@ -42,7 +41,7 @@ func (s Second) Failed() int {
 	return n
 }
 
-// String is the second in one line.
+// String returns the counts of the second in one line.
 func (s Second) String() string {
 	text := fmt.Sprintf("+%5.0f s  %5d ok", s.At.Seconds(), s.Classes[record.OK])
 	if s.Classes[record.OK] > 0 {
@@ -60,18 +59,18 @@ func (s Second) String() string {
 	return text
 }
 
-// meter runs a probe worker within this process and records what it does.
+// meter runs a probe worker within this process and records its attempts.
 type meter struct {
 	record     *record.HistoryWriter
 	orders     *probes.Orders
 	input      *io.PipeWriter
 	base       int64
-	copyDone   chan error    // the end of the attempts
+	copyDone   chan error    // has the result of copy
 	workerDone chan struct{} // closed when the worker has ended
-	workerErr  error         // with which it ended; read it only then
+	workerErr  error         // of the worker; valid once workerDone is closed
 	broken     chan struct{} // closed when the record can no longer be written
-	stopTicker chan struct{} // closed to end the ticking
-	tickerDone chan struct{} // closed when that has ended
+	stopTicker chan struct{} // closed to end tick
+	tickerDone chan struct{} // closed when tick has ended
 
 	guards *probes.Guards
 
@@ -94,10 +93,10 @@ func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, erro
 		broken: make(chan struct{}), stopTicker: make(chan struct{}), tickerDone: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
 	go func() {
 		defer close(m.workerDone)
-		// Not the caller's context: its end is an orderly one, which lets attempts come to theirs.
+		// The caller's context must not end the worker: attempts in flight are awaited.
 		m.workerErr = probes.Work(context.Background(), in, out)
 		_ = in.CloseWithError(io.ErrClosedPipe) // never fails
-		_ = out.Close()                         // likewise
+		_ = out.Close()                         // never fails
 	}()
 	go func() { m.copyDone <- m.copy(attempts) }()
 	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, recorder.Event)
@@ -106,10 +105,10 @@ func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, erro
 	return m, err
 }
 
-// now is the offset of this instant from the start of the run.
+// now returns the time since the start of the run.
 func (m *meter) now() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // startMeter has done it before
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // startMeter has checked that it works
 	return time.Duration(ts.Nano() - m.base)
 }
 
@@ -140,7 +139,7 @@ func (m *meter) count(a *record.Attempt) {
 	}
 }
 
-// tick hands out each second, and what is recorded to the operating system, so that a killed measurement can be read.
+// tick reports each second, and flushes the record so that the record of a killed measurement is readable.
 func (m *meter) tick(each func(Second)) {
 	defer close(m.tickerDone)
 	ticker := time.NewTicker(time.Second)
@@ -152,13 +151,13 @@ func (m *meter) tick(each func(Second)) {
 		case <-m.stopTicker:
 			return
 		}
-		if err := m.record.Flush(); err != nil && !unwritable { // the error sticks, and Close returns it
+		if err := m.record.Flush(); err != nil && !unwritable { // Close returns the same error
 			unwritable = true
 			close(m.broken)
 		}
 		s := m.nextSecond()
 		m.guards.Check(s.At)
-		if e, stood := checkTick(s.At - last); stood {
+		if e, late := checkTick(s.At - last); late {
 			e.At = s.At
 			m.record.Event(e)
 		}
@@ -169,14 +168,14 @@ func (m *meter) tick(each func(Second)) {
 	}
 }
 
-// stoodStill judges how long a second took.
+// checkTick returns the event of a guard, and true, if a second took too long.
 func checkTick(second time.Duration) (record.Event, bool) {
 	late := second - time.Second
-	return record.Event{Body: record.Guard{}, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, stood still for %v: "+
-		"answers may have come earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
+	return record.Event{Body: record.Guard{}, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, did not run for %v: "+
+		"answers may have arrived earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
 }
 
-// take returns what was counted since it was last taken.
+// nextSecond returns the counts since the last call.
 func (m *meter) nextSecond() Second {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,9 +201,8 @@ func (m *meter) step(name, state string) {
 		Body: record.Step{State: state}})
 }
 
-// sleep lets time pass up to an offset, and returns false when the context ended before, or when what is measured cannot
-// be recorded any more (a full disk): the record's end tells why. The end of the worker is an error: nothing is measured
-// any more.
+// sleep waits until a time of the run. It returns false when the context ends first, or when the record cannot be written any more;
+// closing the record then returns the error. It returns an error when the worker ends early.
 func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 	timer := time.NewTimer(until - m.now())
 	defer timer.Stop()
@@ -220,7 +218,7 @@ func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 	}
 }
 
-// end stops all lanes, waits for the attempts under way and for their record, and returns what went wrong with that.
+// end stops all lanes, and waits for the attempts in flight and their record. It returns the errors of the worker and of reading attempts.
 func (m *meter) end() error {
 	err := m.input.Close() // never fails
 	read := <-m.copyDone

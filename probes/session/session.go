@@ -1,8 +1,7 @@
-// Package session measures one target from here while something changes it: an undisturbed baseline with a proof of the
-// detector, then for as long as it is told to, and at the end the same history and reports as every other run.
+// Package session measures one target from this machine while somebody else changes it: a baseline with a proof of the detector, then
+// the measurement, and at the end the history and reports of every other run.
 //
-// It knows nothing of what it measures and disturbs nothing: who changes the target, and when, is not its business. It
-// needs no privilege, runs by the real clock, and adds load only at the rate that it is told.
+// A session changes nothing and needs no privileges. It uses the real clock, and its load is the rate of its lanes.
 package session
 
 import (
@@ -19,33 +18,33 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Scenario is the name under which the measurement stands in reports.
+// Scenario is the scenario's name in reports.
 const Scenario = "probe"
 
-// Options is what to measure. Zero values take the lane's defaults.
+// Options has the target and the lane of a session. Zero values mean the lane's defaults.
 type Options struct {
 	Target       string        // HOST:PORT; a name is looked up once, at the start
 	Protocol     string        // see probes.Lane
-	Policy       string        // likewise
-	Close        string        // likewise
-	Path         string        // likewise
+	Policy       string        // see probes.Lane
+	Close        string        // see probes.Lane
+	Path         string        // see probes.Lane
 	Rate         float64       // attempts per second; default 100
 	DelayedAfter time.Duration // see probes.Lane
 	Source       netip.Prefix  // see probes.Lane.SourcePrefix
-	Duration     time.Duration // of the measurement, after baseline and proof; 0 is until the context ends
+	Duration     time.Duration // of the measurement, after baseline and proof; 0 means until the context ends
 	Record       string        // RecordAll (default) or record.RecordThinned
-	Out          string        // folder for the results; what an earlier run left there is replaced
-	Command      string        // the call that this is, for the record
-	EndHint      string        // what ends it, in words for who reads the progress; default Ctrl-C
-	Progress     func(string)  // takes a line of progress
-	OnMeasuring  func()        // is called when the target may be changed, unless nil
-	OnSecond     func(Second)  // takes each second's outcomes, unless nil; from a goroutine of its own
+	Out          string        // folder for the results; results of an earlier run are replaced
+	Command      string        // command line, for the record
+	EndHint      string        // how the user ends the session, for progress; default Ctrl-C
+	Progress     func(string)  // receives lines of progress
+	OnMeasuring  func()        // called when the target may be changed, unless nil
+	OnSecond     func(Second)  // receives each second's outcomes in another goroutine, unless nil
 }
 
-// RecordAll records every attempt by itself.
+// RecordAll is the record that keeps single attempts.
 const RecordAll = "all"
 
-// defaultRate is that of `hitless run`.
+// defaultRate is the default rate of `hitless run`.
 const defaultRate = 100
 
 // Lane ids and names of a session.
@@ -53,28 +52,27 @@ const (
 	measuredID = 1
 	canaryID   = 2
 	canaryName = "canary"
-	freshID    = 3 // of the new connections beside a lane that keeps some
+	freshID    = 3 // control lane of new connections, for a lane with lasting ones
 )
 
-// The proof: the canary begins with the measured lane, on the same engine to the same target, and is made deaf twice.
-// The second fault begins after the SYNs that the first cost were sent again, a second later.
+// proof has the reply drops of the canary, which runs on the same engine to the same target. The second begins after the retransmission
+// of the SYNs that met the first, which is 1 s later.
 var proof = []struct{ at, long time.Duration }{
 	{500 * time.Millisecond, 20 * time.Millisecond},
 	{1800 * time.Millisecond, 200 * time.Millisecond},
 }
 
 const (
-	// The canary's slowest rate, so that the shortest fault meets an attempt for certain.
+	// canaryRate is the canary's lowest rate, so that the shortest fault always meets an attempt.
 	canaryRate = 100
-	baseline   = 3500 * time.Millisecond // the canary's time, and more than a second after the last fault
-	lead       = 200 * time.Millisecond  // how far ahead of its first attempt a lane is ordered
+	baseline   = 3500 * time.Millisecond // more than 1 s longer than the end of the last fault
+	lead       = 200 * time.Millisecond  // time between the order of a lane and its first attempt
 )
 
-// Run measures until the duration is over or the context ends, whichever comes first, and writes the reports. The end of
-// the context is an orderly one: attempts under way are awaited, and the verdict stands. Before the proof is over there
-// is nothing that a verdict could rest on, so such a run is invalid.
+// Run measures until the duration is over or the context ends, whichever is first, and writes the reports. When the context ends, Run
+// waits for attempts in flight, and the verdict is valid. Without a complete proof the run is invalid.
 //
-// An error means that nothing was measured, or that the record could not be written.
+// Run returns an error when nothing was measured or the record could not be written.
 func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -97,7 +95,7 @@ func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := probes.ShortTimeSlices(); err != nil { // starts are later then on a busy machine, which the report judges
+	if err := probes.ShortTimeSlices(); err != nil { // increases lateness on a busy machine, which a guard checks
 		o.Progress(err.Error())
 	}
 	m, err := startMeter(r, o.OnSecond)
@@ -115,8 +113,8 @@ func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	return reports.WriteAll(o.Out, h)
 }
 
-// canaryOf is the lane that proves the detector on the same target. Lanes that keep a socket are proved by new ones: what
-// is proved lies below both.
+// canaryLane returns the lane that proves the detector on the same target. It uses new sockets also for lanes with lasting ones, because
+// the proved code is common to both.
 func canaryLane(l probes.Lane) probes.Lane {
 	if overUDP(l) {
 		l.Protocol = probes.ProtocolUDPFresh
@@ -130,13 +128,13 @@ func canaryLane(l probes.Lane) probes.Lane {
 	return l
 }
 
-// preflight refuses what would make the probe itself cause failures.
+// preflight returns an error if the probe itself would cause failures on this machine.
 func preflight(lane, canary probes.Lane) error {
 	limits, err := probes.LocalLimits()
 	if err != nil {
 		return err
 	}
-	// The canary is soon over: over the time for which five-tuples are kept apart, this is its rate.
+	// The canary runs for the baseline only: this is its average rate over the time in which five-tuples are not reused.
 	canary.Rate *= baseline.Seconds() / probes.FreshFor.Seconds()
 	var refused []error
 	for _, reason := range probes.Preflight([]probes.Lane{lane, canary}, limits) {
@@ -148,7 +146,7 @@ func preflight(lane, canary probes.Lane) error {
 	return nil
 }
 
-// measure runs the lanes and records what they do. It returns early, without an error, when the context ends.
+// measure runs the lanes and records phases and proof. It returns early, without an error, when the context ends.
 func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane) error {
 	m.phase("setup")
 	begin := m.now() + lead
@@ -166,7 +164,7 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 	if err == nil && proved {
 		err = o.measureChange(ctx, m, begin+baseline)
 	} else if err == nil {
-		o.Progress("ended before the detector was proved: there will be no verdict")
+		o.Progress("ended before the detector was proved: the run is invalid")
 	}
 	if err != nil {
 		return err
@@ -176,7 +174,7 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 	return m.orders.Stop(lane.ID, at)
 }
 
-// watch is the time in which the target may be changed.
+// measureChange runs the phase in which the target may be changed.
 func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duration) error {
 	m.phase("scenario")
 	step := "watch " + o.Target
@@ -186,7 +184,7 @@ func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duratio
 	if o.Duration > 0 {
 		until, text = begin+o.Duration, fmt.Sprintf("measuring for %v: make your change now; %s ends it earlier", o.Duration, endBy)
 	}
-	// What the change meets must not be an attempt of the baseline that was late.
+	// Late attempts of the baseline must not meet the change.
 	if _, err := m.sleep(ctx, m.now()+lead); err != nil {
 		return err
 	}
@@ -201,14 +199,14 @@ func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duratio
 	return nil
 }
 
-// prove puts the known faults on the canary, and returns false when the context ended before all of them were over.
+// prove injects the reply drops into the canary, and returns false when the context ends before the last is over.
 func (m *meter) prove(ctx context.Context, begin time.Duration) (bool, error) {
 	for i, fault := range proof {
 		from := begin + fault.at
 		if err := m.orders.DropReplies(canaryID, from, from+fault.long); err != nil {
 			return false, err
 		}
-		// The next fault is ordered only when this one can no longer meet an attempt, see probes.Engine.Deafen.
+		// The next fault is ordered once this one can no longer meet an attempt, see probes.Engine.DropReplies.
 		over, err := m.sleep(ctx, from+fault.long+time.Second)
 		if err != nil || !over {
 			return false, err

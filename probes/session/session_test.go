@@ -18,9 +18,8 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// judged demands the verdict. A machine that is too busy for the test makes a run invalid, and the run says so: that is
-// the one other thing that may be found, and then false is returned, because nothing else can be demanded either.
-func judged(t *testing.T, r *analysis.Report, want analysis.Verdict) bool {
+// checkVerdict checks the verdict. It returns false when a busy machine made the run invalid, because other checks would fail too.
+func checkVerdict(t *testing.T, r *analysis.Report, want analysis.Verdict) bool {
 	t.Helper()
 	if r.Verdict == analysis.Invalid && slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.Contains(reason, "fell behind") }) {
 		t.Logf("the machine is too busy to measure: %q", r.Reasons)
@@ -32,18 +31,18 @@ func judged(t *testing.T, r *analysis.Report, want analysis.Verdict) bool {
 	return true
 }
 
-func quickly(target string, t *testing.T) Options {
+func shortOptions(target string, t *testing.T) Options {
 	return Options{Target: target, Duration: time.Second, Out: t.TempDir(), Command: "hitless probe"}
 }
 
 func good(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }
 
-// A session proves its detector on the target itself, and its verdict claims no more than what was proved.
+// A session proves its detector on the target, and its detection floor is that of the proof.
 func TestUndisturbedTargetPasses(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
 	defer server.Close()
-	o := quickly(server.Listener.Addr().String(), t)
+	o := shortOptions(server.Listener.Addr().String(), t)
 	var mu sync.Mutex
 	counted := 0
 	o.OnSecond = func(s Second) {
@@ -55,7 +54,7 @@ func TestUndisturbedTargetPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !judged(t, r, analysis.Pass) {
+	if !checkVerdict(t, r, analysis.Pass) {
 		return
 	}
 	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || len(r.DetectionFloor.Found) != len(proof) {
@@ -65,14 +64,14 @@ func TestUndisturbedTargetPasses(t *testing.T) {
 		t.Errorf("%+v, want at least 400 attempts in 4.5 s and no loss", r.Totals)
 	}
 	if counted == 0 || counted > r.Totals.OK {
-		t.Errorf("the seconds tell of %d good attempts of %d", counted, r.Totals.OK)
+		t.Errorf("the seconds have %d ok attempts of %d", counted, r.Totals.OK)
 	}
 	if _, err := analysis.Read(filepath.Join(o.Out, reports.ReportFile)); err != nil {
 		t.Error(err)
 	}
 }
 
-// The red twin: a target that goes away for a while fails, and the outage's bounds hold the truth.
+// The red twin: a target that is closed for 200 ms fails, and the outage's bounds contain its length.
 func TestOutageIsFoundAndBounded(t *testing.T) {
 	t.Parallel()
 	server := &http.Server{Handler: http.HandlerFunc(good)}
@@ -85,8 +84,8 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var away time.Duration
-	o := quickly(address, t)
-	o.Duration = time.Minute // the end of the context comes first
+	o := shortOptions(address, t)
+	o.Duration = time.Minute // the context ends earlier
 	o.Record = record.RecordThinned
 	changed := make(chan struct{})
 	o.Progress = func(text string) {
@@ -98,7 +97,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 			defer time.AfterFunc(300*time.Millisecond, cancel)
 			begin := time.Now()
 			listener.Close()
-			time.Sleep(200 * time.Millisecond) // the length of the outage
+			time.Sleep(200 * time.Millisecond) // length of the outage
 			again, err := net.Listen("tcp", address)
 			away = time.Since(begin)
 			if err != nil {
@@ -114,7 +113,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	}
 	<-changed
 	server.Close()
-	judged(t, r, analysis.Fail)
+	checkVerdict(t, r, analysis.Fail)
 	if len(r.Lanes) != 1 || len(r.Lanes[0].Outages) != 1 {
 		t.Fatalf("%+v, want one lane with one outage", r.Lanes)
 	}
@@ -124,7 +123,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 	}
 }
 
-// Every protocol has its proof.
+// The proof works with every protocol.
 func TestEveryProtocol(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
@@ -149,7 +148,7 @@ func TestEveryProtocol(t *testing.T) {
 	targets := map[bool]string{false: server.Listener.Addr().String(), true: conn.LocalAddr().String()}
 	var all sync.WaitGroup
 	for _, protocol := range probes.Protocols() {
-		o := quickly(targets[strings.HasPrefix(protocol, "udp")], t)
+		o := shortOptions(targets[strings.HasPrefix(protocol, "udp")], t)
 		o.Protocol = protocol
 		all.Go(func() {
 			r, err := Run(context.Background(), o)
@@ -157,7 +156,7 @@ func TestEveryProtocol(t *testing.T) {
 				t.Errorf("%s: %v", protocol, err)
 				return
 			}
-			if !judged(t, r, analysis.Pass) {
+			if !checkVerdict(t, r, analysis.Pass) {
 				return
 			}
 			if len(r.DetectionFloor.Found) != len(proof) || r.Totals.Dropped > 0 || r.Lanes[0].Protocol != protocol {
@@ -168,13 +167,13 @@ func TestEveryProtocol(t *testing.T) {
 	all.Wait()
 }
 
-// A machine that stood still is not trusted, also by a lane whose own starts would not show it.
+// A machine that did not run trips a guard, also with a lane whose lateness would not show it.
 func TestStalledMachineTripsAGuard(t *testing.T) {
-	if _, stood := checkTick(1200 * time.Millisecond); stood {
+	if _, late := checkTick(1200 * time.Millisecond); late {
 		t.Error("200 ms tripped the guard")
 	}
-	if e, stood := checkTick(1300 * time.Millisecond); !stood || e.Kind() != record.KindGuard || !strings.Contains(e.Text, "300ms") {
-		t.Errorf("%v, %+v", stood, e)
+	if e, late := checkTick(1300 * time.Millisecond); !late || e.Kind() != record.KindGuard || !strings.Contains(e.Text, "300ms") {
+		t.Errorf("%v, %+v", late, e)
 	}
 }
 
@@ -184,7 +183,7 @@ func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
 	defer cancel()
-	r, err := Run(ctx, quickly(server.Listener.Addr().String(), t))
+	r, err := Run(ctx, shortOptions(server.Listener.Addr().String(), t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +192,7 @@ func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	}
 }
 
-// Any target will do, if it answers the same way throughout.
+// A target with unknown answers is measured: its first status is ok, another one misrouted.
 func TestTargetWithUnknownBackend(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
@@ -206,7 +205,7 @@ func TestTargetWithUnknownBackend(t *testing.T) {
 		_, _ = w.Write(make([]byte, 100_000))
 	}))
 	defer server.Close()
-	r, err := Run(context.Background(), quickly(server.Listener.Addr().String(), t))
+	r, err := Run(context.Background(), shortOptions(server.Listener.Addr().String(), t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,19 +228,19 @@ func TestTargetsThatCannotBeMeasuredAreRejected(t *testing.T) {
 		want   string
 	}{
 		"a broken target":     {func(o *Options) { o.Target = broken.Listener.Addr().String() }, "broken before"},
-		"nobody there":        {func(o *Options) { o.Target = gone.Listener.Addr().String() }, "cannot be measured"},
+		"a closed port":       {func(o *Options) { o.Target = gone.Listener.Addr().String() }, "cannot be measured"},
 		"no port":             {func(o *Options) { o.Target = "203.0.113.1" }, "HOST:PORT"},
 		"port 0":              {func(o *Options) { o.Target = "203.0.113.1:0" }, "1 to 65535"},
 		"an empty host":       {func(o *Options) { o.Target = ":80" }, "looking up"},
-		"every address":       {func(o *Options) { o.Target = "0.0.0.0:80" }, "not an address"},
-		"every address of 6":  {func(o *Options) { o.Target = "[::]:80" }, "not an address"},
+		"0.0.0.0":             {func(o *Options) { o.Target = "0.0.0.0:80" }, "not an address"},
+		"::":                  {func(o *Options) { o.Target = "[::]:80" }, "not an address"},
 		"an unknown protocol": {func(o *Options) { o.Protocol = "sctp" }, "unknown"},
-		"a negative duration": {func(o *Options) { o.Duration = -1 }, "past"},
+		"a negative duration": {func(o *Options) { o.Duration = -1 }, "negative"},
 		"an unknown record":   {func(o *Options) { o.Record = "some" }, "all and thinned"},
 		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "28229 five-tuples"},
 		"a silent UDP port":   {func(o *Options) { o.Protocol = probes.ProtocolUDPFresh }, "attempt NUMBER"},
 	} {
-		o := quickly(broken.Listener.Addr().String(), t)
+		o := shortOptions(broken.Listener.Addr().String(), t)
 		if name == "too many ports" {
 			server := httptest.NewServer(http.HandlerFunc(good))
 			defer server.Close()

@@ -26,13 +26,13 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// lane makes the measured lane of the options: it looks the target up and asks it once.
+// lane returns the measured lane. It looks up the target and sends it one request.
 func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	address, err := resolve(ctx, o.Target)
 	if err != nil {
 		return probes.Lane{}, err
 	}
-	host, _, _ := net.SplitHostPort(o.Target) // resolve has seen it
+	host, _, _ := net.SplitHostPort(o.Target) // resolve has checked it
 	l := probes.Lane{ID: measuredID, Client: "here", Target: address, Protocol: o.Protocol, Policy: o.Policy, Close: o.Close,
 		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter, SourcePrefix: o.Source}
 	if _, err := netip.ParseAddr(host); err != nil {
@@ -50,7 +50,7 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 		return l, err
 	}
 	if o.Duration < 0 {
-		return l, fmt.Errorf("a duration of %v is in the past; give 0 for a measurement without an end of its own", o.Duration)
+		return l, fmt.Errorf("the duration %v is negative; give 0 to measure until Ctrl-C", o.Duration)
 	}
 	if o.Record != "" && o.Record != RecordAll && o.Record != record.RecordThinned {
 		return l, fmt.Errorf("record %q is unknown; known are %s and %s", o.Record, RecordAll, record.RecordThinned)
@@ -58,7 +58,7 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 	return l, checkTarget(ctx, &l)
 }
 
-// resolve turns HOST:PORT into one address, which stays the target even if the name moves on.
+// resolve looks up HOST:PORT. The address stays the target if the name's address changes later.
 func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(target)
 	if err != nil {
@@ -78,9 +78,8 @@ func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(found[0].Unmap(), uint16(port)), nil
 }
 
-// ask makes one request, on a connection of its own, to learn what the target's right answer looks like: the strict one
-// of a known backend, or else any with the status of this one. A target that gives no answer is not measured: its
-// baseline could not be clean.
+// checkTarget sends one request on a separate connection and sets the lane's expected answer: that of a known backend, or any with the
+// same status. It returns an error if the target does not answer, because then the baseline would have failures.
 func checkTarget(ctx context.Context, l *probes.Lane) error {
 	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
 	defer cancel()
@@ -89,21 +88,21 @@ func checkTarget(ctx context.Context, l *probes.Lane) error {
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Target.String())
 	if err != nil {
-		return fmt.Errorf("asking the target once before measuring: %w; a target that does not answer cannot be measured", err)
+		return fmt.Errorf("sending the target a request before measuring: %w; a target that does not answer cannot be measured", err)
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline) // fails only on a closed connection, which the next call tells
+	_ = conn.SetDeadline(deadline) // fails only on a closed connection, like the next call
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", l.Path, l.Host); err != nil {
-		return fmt.Errorf("asking the target once before measuring: %w", err)
+		return fmt.Errorf("sending the target a request before measuring: %w", err)
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return fmt.Errorf("asking the target once before measuring: %w; lanes of %s speak HTTP", err, l.Protocol)
+		return fmt.Errorf("reading the target's answer before measuring: %w; lanes of %s use HTTP", err, l.Protocol)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode >= 500 {
-		return fmt.Errorf("the target answers GET %s with %s: it is broken before anything has changed; see --path", l.Path, answer.Status)
+		return fmt.Errorf("the target answers GET %s with %s: it is broken before any change; give a path that it serves with --path", l.Path, answer.Status)
 	}
 	if !isBackendAnswer(answer) {
 		l.Status = answer.StatusCode
@@ -113,11 +112,11 @@ func checkTarget(ctx context.Context, l *probes.Lane) error {
 
 func overUDP(l probes.Lane) bool { return strings.HasPrefix(l.Protocol, "udp-") }
 
-// askDatagrams sends the words that a lane can use until one is answered, and a few times, because a datagram may be lost.
+// checkUDPTarget sends the requests that a lane can use until one is answered. It repeats them, because a datagram may be lost.
 func checkUDPTarget(ctx context.Context, l *probes.Lane) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "udp", l.Target.String())
 	if err != nil {
-		return fmt.Errorf("asking the target once before measuring: %w", err)
+		return fmt.Errorf("connecting a UDP socket to the target: %w", err)
 	}
 	defer conn.Close()
 	var last error
@@ -134,7 +133,7 @@ func checkUDPTarget(ctx context.Context, l *probes.Lane) error {
 			last = err
 		}
 	}
-	return fmt.Errorf("asking the target before measuring: %w; it must answer `attempt NUMBER`, as the lab's backend does, "+
+	return fmt.Errorf("sending the target requests before measuring: %w; it must answer `attempt NUMBER`, as the lab's backend does, "+
 		"or `echo NUMBER`, as agnhost netexec does", cmp.Or(last, ctx.Err()))
 }
 
@@ -149,9 +148,9 @@ func exchangeDatagram(conn net.Conn, word string, patience time.Duration) (bool,
 	return err == nil && strings.Contains(string(answer[:n]), number), err
 }
 
-// strict reports whether an answer has the form that known backends give, see probes.Lane.
+// isBackendAnswer reports whether an answer has the form of known backends, see probes.Lane.
 func isBackendAnswer(answer *http.Response) bool {
-	const most = 256 // the longest name of a pod and some more
+	const most = 256 // more than the longest name of a pod
 	if answer.StatusCode != http.StatusOK || len(answer.TransferEncoding) > 0 || answer.ContentLength < 0 || answer.ContentLength > most {
 		return false
 	}
@@ -159,7 +158,7 @@ func isBackendAnswer(answer *http.Response) bool {
 	return err == nil && (answer.Header.Get("X-Hitless-Pod") != "" || !strings.ContainsAny(strings.TrimSpace(string(body)), " \t\r\n<>{}"))
 }
 
-// clearOut makes the folder and removes what an earlier run left in it, so that no old report stands beside a new history.
+// clearOut creates the folder and removes the results of an earlier run, so that it never has an old report with a new history.
 func clearOut(dir string) error {
 	if dir == "" {
 		return errors.New("no folder for the results was given; name one with --out")
@@ -175,7 +174,7 @@ func clearOut(dir string) error {
 	return nil
 }
 
-// writeHost writes host.json: what the history does not depend on.
+// writeHost writes host.json, which has the facts that must not change the history.
 func (o Options) writeHost(started time.Time) error {
 	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339)}, "", "  ")
 	if err == nil {
@@ -187,11 +186,11 @@ func (o Options) writeHost(started time.Time) error {
 	return nil
 }
 
-// record opens the history.
+// record creates the history.
 func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return nil, fmt.Errorf("asking for the kernel's release: %w", err)
+		return nil, fmt.Errorf("reading the kernel's release: %w", err)
 	}
 	run := record.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
 		Kernel:  record.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},

@@ -16,30 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Worker is the process that measures: a call of Work with the same options.
+// Worker is the command of the process that measures. It must call Work with the same options.
 type Worker struct {
-	Program string   // its file
+	Program string   // path
 	Args    []string // without the program's name
 }
 
 // The descriptors that a worker inherits.
 const (
 	stateFd   = 3 // the locked state file
-	messageFd = 4 // a pipe for words
+	messageFd = 4 // the pipe for messages
 )
 
-// word is a line that the worker tells to who started it.
+// message is a line that the worker sends to the process that called Start.
 type message struct {
 	Progress string `json:"say,omitempty"`
-	Ready    bool   `json:"ready,omitempty"` // the change may be made
-	Error    string `json:"error,omitempty"` // it ends without having got that far
+	Ready    bool   `json:"ready,omitempty"` // the target may be changed
+	Error    string `json:"error,omitempty"` // the worker ends before it is ready
 }
 
-// Start starts a watch of target with its results in dir, and returns when the change may be made: baseline and proof
-// are over. say takes lines of progress. An error means that nothing is left running, and what was wrong: a target that
-// does not answer, a watch that is running there already, one that was killed and whose record is still there. When ctx
-// ends first, the watch is ended and the error is ctx's.
-func Start(ctx context.Context, target, dir string, w Worker, say func(string)) error {
+// Start starts a watch of target with its results in dir, and returns when the target may be changed, after baseline and proof. progress
+// receives lines of progress. After an error no process is left. Errors are a target that does not answer, a running watch in dir, and
+// the record of a killed watch in dir. When ctx ends first, Start ends the watch and returns the error of ctx.
+func Start(ctx context.Context, target, dir string, w Worker, progress func(string)) error {
 	f, err := open(dir, true)
 	if err != nil {
 		return err
@@ -52,20 +51,20 @@ func Start(ctx context.Context, target, dir string, w Worker, say func(string)) 
 	if err := f.write(s); err != nil {
 		return err
 	}
-	words, c, err := f.launch(w)
+	messages, c, err := f.launch(w)
 	if err != nil {
 		s.Phase, s.Error = Failed, err.Error()
 		return errors.Join(err, f.write(s))
 	}
-	defer words.Close()
+	defer messages.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })() // fails only when it has ended
-	if err := awaitReady(ctx, words, c, dir, say); err != nil {
+	if err := awaitReady(ctx, messages, c, dir, progress); err != nil {
 		return errors.Join(err, f.recordFailure(err))
 	}
-	return nil // from here on the lock is the worker's alone
+	return nil // only the worker holds the lock now
 }
 
-// failed notes why a watch did not start, unless its process could do that itself.
+// recordFailure writes why a watch did not start, unless its process has written it.
 func (f *file) recordFailure(err error) error {
 	s, unreadable := f.read()
 	if unreadable != nil || !s.running() {
@@ -75,7 +74,7 @@ func (f *file) recordFailure(err error) error {
 	return f.write(s)
 }
 
-// claim takes the lock for a new watch, unless there is one, or one that was killed and left its record.
+// lockForStart takes the lock for a new watch. It returns an error if a watch is running, or if a killed one left its record.
 func (f *file) lockForStart() error {
 	free, err := f.lock()
 	if err != nil {
@@ -88,60 +87,60 @@ func (f *file) lockForStart() error {
 	case err != nil:
 		return err
 	case s.running():
-		return fmt.Errorf("the last watch in %s (%v) did not end in order: it was killed, or the machine went down at about %s; "+
+		return fmt.Errorf("the last watch in %s (%v) was killed, or the machine went down, at about %s; "+
 			"`hitless watch stop --out %s` makes a report of what it recorded, or give another folder with --out",
 			f.dir, s, s.Changed.Local().Format(time.DateTime), f.dir)
 	}
 	return nil
 }
 
-// launch starts the worker in a session of its own.
-func (f *file) launch(w Worker) (words *os.File, c *exec.Cmd, err error) {
+// launch starts the worker in a new session (setsid).
+func (f *file) launch(w Worker) (messages *os.File, c *exec.Cmd, err error) {
 	log, err := os.Create(filepath.Join(f.dir, LogFile))
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the log of the watch: %w; give another folder with --out", err)
+		return nil, nil, fmt.Errorf("creating the log of the watch: %w; give another folder with --out", err)
 	}
 	defer log.Close()
-	words, tell, err := os.Pipe()
+	messages, sender, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a pipe to the watch: %w", err)
+		return nil, nil, fmt.Errorf("creating the pipe for the watch's messages: %w", err)
 	}
-	defer tell.Close()
+	defer sender.Close()
 	c = exec.Command(w.Program, w.Args...)
-	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{f.File, tell}
+	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{f.File, sender}
 	c.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
-		_ = words.Close()
+		_ = messages.Close()
 		return nil, nil, fmt.Errorf("starting the process that measures: %w", err)
 	}
-	return words, c, nil
+	return messages, c, nil
 }
 
-// listen takes the worker's words until it is ready or has ended.
-func awaitReady(ctx context.Context, words io.Reader, c *exec.Cmd, dir string, say func(string)) error {
-	told := ""
-	for d := json.NewDecoder(words); ; {
-		var w message
-		if err := d.Decode(&w); err != nil { // the pipe ends with the worker
+// awaitReady reads the worker's messages until it is ready or has ended.
+func awaitReady(ctx context.Context, messages io.Reader, c *exec.Cmd, dir string, progress func(string)) error {
+	failure := ""
+	for d := json.NewDecoder(messages); ; {
+		var m message
+		if err := d.Decode(&m); err != nil { // the worker's end closes the pipe
 			break
 		}
 		switch {
-		case w.Ready:
+		case m.Ready:
 			return c.Process.Release()
-		case w.Error != "":
-			told = w.Error
+		case m.Error != "":
+			failure = m.Error
 		default:
-			say(w.Progress)
+			progress(m.Progress)
 		}
 	}
 	ended := c.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case told != "":
-		return errors.New(told)
+	case failure != "":
+		return errors.New(failure)
 	}
-	return fmt.Errorf("the process that measures ended before it could: %v; its last words: %s", ended, lastLine(filepath.Join(dir, LogFile)))
+	return fmt.Errorf("the process that measures ended before the measurement: %v; the last line of its log: %s", ended, lastLine(filepath.Join(dir, LogFile)))
 }
 
 func lastLine(file string) string {

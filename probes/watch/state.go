@@ -1,10 +1,9 @@
-// Package watch lets a session go on without the terminal that started it: `hitless watch start` returns when the
-// detector is proved and the change may be made, `hitless watch stop` ends the measurement and has its report.
+// Package watch runs a session without a terminal: `hitless watch start` returns once the detector is proved, and `hitless watch stop`
+// ends the measurement and prints its report.
 //
-// What is between them is one process in a session of its own (setsid(2)), without a controlling terminal and deaf to
-// SIGHUP. It holds a lock on its state file for as long as it lives, and the kernel lets go of that however the process
-// ends. So nobody has to guess from a number whether a watch is running, also not after a kill -9 or a restart of the
-// machine: the state says what the watch was doing, and the lock whether it still does.
+// The watch is a process in a new session (setsid(2)) that ignores SIGHUP. It holds a lock on its state file, which the kernel releases
+// when the process ends in any way. So the lock shows whether a watch is running, also after a SIGKILL or a reboot, when a process
+// number would not.
 package watch
 
 import (
@@ -20,37 +19,37 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// The files of a watch in its folder, beside the results.
+// The files of a watch in the folder of its results.
 const (
 	StateFile = "watch.json"
-	LogFile   = "watch.log" // what the process that measures says, and each second with failures
+	LogFile   = "watch.log" // output of the process that measures, and each second with failures
 )
 
-// Phase is how far a watch has come.
+// Phase is the phase of a watch.
 type Phase string
 
-// The phases. A watch in one of the first two whose process is gone did not end in order.
+// The phases of a watch. In phase starting or measuring without a process, the watch was killed.
 const (
 	Starting  Phase = "starting"  // baseline and proof of the detector
-	Measuring Phase = "measuring" // the change may be made
-	Ended     Phase = "ended"     // in order: the reports are written
-	Failed    Phase = "failed"    // Error says why there is no report
-	Collected Phase = "collected" // its report was handed out by Stop
+	Measuring Phase = "measuring" // the target may be changed
+	Ended     Phase = "ended"     // the reports are written
+	Failed    Phase = "failed"    // there is no report, see State.Error
+	Collected Phase = "collected" // Stop has returned the report
 )
 
-// State is watch.json.
+// State is the content of watch.json.
 type State struct {
 	Phase    Phase     `json:"phase"`
-	Pid      int       `json:"pid"` // of the process that measures; 0 before it has begun
+	Pid      int       `json:"pid"` // of the process that measures; 0 before it has started
 	Target   string    `json:"target"`
 	Started  time.Time `json:"started"`
-	Changed  time.Time `json:"changed"`  // when this was written; each second while it runs
-	Attempts int       `json:"attempts"` // of the measured lane, whose outcomes are known
-	Failures int       `json:"failures"` // those of them that are not ok
+	Changed  time.Time `json:"changed"`  // when the state was written, each second while the watch runs
+	Attempts int       `json:"attempts"` // attempts of the measured lane with known outcomes
+	Failures int       `json:"failures"` // those that are not ok
 	Error    string    `json:"error,omitempty"`
 }
 
-// running reports whether a process is meant to measure.
+// running reports whether the watch is in a phase that has a process.
 func (s State) running() bool { return s.Phase == Starting || s.Phase == Measuring }
 
 func (s State) String() string {
@@ -61,22 +60,22 @@ func (s State) String() string {
 	return text
 }
 
-// stateRoom is what the state takes, always: its end can then be told on a full disk, too.
+// stateSize is the fixed size of the file in bytes, so that the state can be written on a full disk.
 const stateSize = 4096
 
-// file is an open state file. Its lock belongs to the open file, and to whoever inherits that.
+// file is an open state file. Processes that inherit the open file share its lock.
 type file struct {
 	*os.File
 	dir string
 }
 
-// open opens the state of a folder; create makes both.
+// open opens the state file of a folder; create creates both if they do not exist.
 func open(dir string, create bool) (*file, error) {
 	flags := os.O_RDWR
 	if create {
 		flags |= os.O_CREATE
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("making the folder for the results: %w; give another with --out", err)
+			return nil, fmt.Errorf("creating the folder for the results: %w; give another with --out", err)
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(dir, StateFile), flags, 0o644)
@@ -89,18 +88,18 @@ func open(dir string, create bool) (*file, error) {
 	return &file{f, dir}, nil
 }
 
-// lock takes the lock, and returns false when a watch has it.
+// lock takes the lock, and returns false when a watch holds it.
 func (f *file) lock() (bool, error) {
 	taken, err := cache.TryLockRange(f.File)
 	return taken, f.lockError(err)
 }
 
-// await takes the lock as soon as the watch that has it is gone.
+// lockWait waits until no watch holds the lock, and takes it.
 func (f *file) lockWait() error {
 	return f.lockError(cache.LockRange(f.File))
 }
 
-// held reports whether a watch has the lock, without taking it.
+// isLocked reports whether a watch holds the lock, without taking it.
 func (f *file) isLocked() (bool, error) {
 	locked, err := cache.IsLocked(f.File)
 	return locked, f.lockError(err)
@@ -110,12 +109,12 @@ func (f *file) lockError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("locking %s: %w; name a folder on a file system that has locks with --out", f.Name(), err)
+	return fmt.Errorf("locking %s: %w; give a folder on a file system with locks with --out", f.Name(), err)
 }
 
-// read returns the state; the zero one before anything was written.
+// read returns the state, or the zero State from an empty file.
 func (f *file) read() (State, error) {
-	const tries = 100 // who reads may meet who writes
+	const tries = 100 // a concurrent write can make the text incomplete
 	var s State
 	var err error
 	for range tries {
@@ -139,8 +138,8 @@ func (f *file) read() (State, error) {
 // write replaces the state in place.
 func (f *file) write(s State) error {
 	s.Changed = time.Now().Round(0)
-	const longest = stateSize / 2 // of the error; the rest is short
-	s.Error = s.Error[:min(len(s.Error), longest)]
+	const maxError = stateSize / 2 // the other fields are short
+	s.Error = s.Error[:min(len(s.Error), maxError)]
 	data, err := json.Marshal(s)
 	if err == nil {
 		_, err = f.WriteAt(append(data, bytes.Repeat([]byte{'\n'}, max(0, stateSize-len(data)))...), 0)

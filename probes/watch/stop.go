@@ -15,9 +15,9 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Stop ends the watch in dir in order, waits for that, and returns its report. A watch that has ended by itself has its
-// report, too. One that was killed, or whose machine went down, gets one here, of what it had recorded: killed is then
-// true, and the verdict is invalid. An error means that there is no report: no watch is running, or it could not measure.
+// Stop ends the watch in dir, waits for its end and returns its report. It also returns the report of a watch whose duration is over. For
+// a killed watch it writes the report from the record; killed is then true and the verdict invalid. It returns an error if there is no
+// report: no watch was running, or it failed.
 func Stop(ctx context.Context, dir string) (r *analysis.Report, killed bool, err error) {
 	f, err := open(dir, false)
 	if err != nil {
@@ -38,25 +38,25 @@ func Stop(ctx context.Context, dir string) (r *analysis.Report, killed bool, err
 	return f.collect(s)
 }
 
-// end tells the watch to end and takes the lock when it has.
+// end sends the watch SIGTERM, and takes the lock when it has ended.
 func (f *file) end(ctx context.Context) error {
 	s, err := f.read()
 	if err != nil {
 		return err
 	}
 	if s.Pid == 0 {
-		return fmt.Errorf("a watch is just being started in %s: wait until `hitless watch start` has returned", f.dir)
+		return fmt.Errorf("a watch is starting in %s: wait until `hitless watch start` has returned", f.dir)
 	}
-	p, err := os.FindProcess(s.Pid) // stays this process, also when the number is another's later (pidfd_open(2))
+	p, err := os.FindProcess(s.Pid) // refers to this process even if its number is reused later (pidfd_open(2))
 	if err != nil {
-		return fmt.Errorf("looking for the watch %v: %w", s, err)
+		return fmt.Errorf("finding the process of the watch (%v): %w", s, err)
 	}
 	defer p.Release()
 	if held, err := f.isLocked(); err != nil {
 		return err
-	} else if held { // otherwise the number may be another's already
+	} else if held { // otherwise the process has ended, and its number may be reused
 		if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("telling the watch to end (%v): %w; who has started it can", s, err)
+			return fmt.Errorf("sending SIGTERM to the watch (%v): %w; run this as the user who started it", s, err)
 		}
 	}
 	over := make(chan error, 1)
@@ -65,11 +65,11 @@ func (f *file) end(ctx context.Context) error {
 	case err := <-over:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the watch (%v) was told to end and has not yet: %w", s, context.Cause(ctx))
+		return fmt.Errorf("the watch (%v) got SIGTERM and has not ended yet: %w", s, context.Cause(ctx))
 	}
 }
 
-// collect has the report of a watch that is over.
+// collect returns the report of a watch that has ended.
 func (f *file) collect(s State) (r *analysis.Report, killed bool, err error) {
 	switch s.Phase {
 	case Ended:
@@ -93,8 +93,7 @@ func (f *file) collect(s State) (r *analysis.Report, killed bool, err error) {
 	return r, killed, f.write(s)
 }
 
-// salvage makes the report of a watch that did not come to its end. Where there is nothing to make it of, the watch has
-// failed, and the next one may start.
+// recover writes the report of a killed watch. Without a readable record the watch has failed, and the next one may start.
 func (f *file) recover(s State) (*analysis.Report, error) {
 	h, err := record.OpenHistory(f.dir)
 	var r *analysis.Report
@@ -102,13 +101,13 @@ func (f *file) recover(s State) (*analysis.Report, error) {
 		r, err = reports.WriteAll(f.dir, h)
 	}
 	if err != nil {
-		s.Phase, s.Error = Failed, fmt.Sprintf("it was killed, or the machine went down, and left no record: %v", err)
+		s.Phase, s.Error = Failed, fmt.Sprintf("the watch was killed, or the machine went down, and its record cannot be read: %v", err)
 		return nil, errors.Join(errors.New(s.Error), f.write(s))
 	}
 	return r, nil
 }
 
-// Status returns the state of the watch that runs in dir; an error says what is there instead.
+// Status returns the state of the watch that runs in dir. Its error describes the last watch if none is running.
 func Status(dir string) (State, error) {
 	f, err := open(dir, false)
 	if err != nil {
@@ -131,6 +130,6 @@ func Status(dir string) (State, error) {
 		return s, fmt.Errorf("no watch is running in %s: the last one, of %s, ended by itself at %s; `hitless watch stop --out %s` gives its verdict",
 			f.dir, s.Target, s.Changed.Local().Format(time.DateTime), f.dir)
 	}
-	_, _, err = f.collect(s) // says what there is, and has nothing to collect
+	_, _, err = f.collect(s) // returns an error in all other phases
 	return s, err
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Work is what the process that Start has started does: the session, until ctx ends, and its state. What it has to say
-// goes to log. It fails when the process was not started by Start.
+// Work runs the session until ctx ends, and writes the state, in the process that Start has started. Progress goes to log. It returns an
+// error if the process was not started by Start.
 func Work(ctx context.Context, o session.Options, log io.Writer) error {
 	var kind unix.Stat_t
 	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(messageFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return errors.New("`hitless watch start` calls it itself: it inherits the state of the watch")
+		return errors.New("this command needs the inherited state of a watch: run `hitless watch start`, which starts it")
 	}
 	unix.CloseOnExec(stateFd)
 	unix.CloseOnExec(messageFd)
 	signal.Ignore(unix.SIGHUP)
 	f := &file{os.NewFile(stateFd, StateFile), o.Out}
 	defer f.Close()
-	w := &worker{file: f, messages: os.NewFile(messageFd, "words"), log: log}
+	w := &worker{file: f, messages: os.NewFile(messageFd, "messages"), log: log}
 	defer w.messages.Close()
 	var err error
 	if w.state, err = f.read(); err != nil {
@@ -41,7 +41,7 @@ func Work(ctx context.Context, o session.Options, log io.Writer) error {
 	return w.run(ctx, o)
 }
 
-// worker is a watch that runs.
+// worker is a running watch.
 type worker struct {
 	file     *file
 	messages *os.File
@@ -55,7 +55,7 @@ func (w *worker) run(ctx context.Context, o session.Options) error {
 	o.EndHint = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
 	o.Progress, o.OnSecond, o.OnMeasuring = w.progress, w.onSecond, w.onMeasuring
 	_, err := session.Run(ctx, o)
-	if err == nil && w.state.Phase == Starting { // nobody waits for a report of that
+	if err == nil && w.state.Phase == Starting { // ended before the proof
 		err = errors.New("ended before the detector was proved: nothing was measured")
 	}
 	if err != nil {
@@ -65,16 +65,16 @@ func (w *worker) run(ctx context.Context, o session.Options) error {
 	return w.file.write(w.state)
 }
 
-// fail tells why there is no measurement to everybody who may ask: who waits for the start, who stops later, the log.
+// fail reports an error in a message to Start, in the state for Stop, and in its result.
 func (w *worker) fail(err error) error {
 	w.state.Phase, w.state.Error = Failed, err.Error()
 	w.send(message{Error: err.Error()})
 	return errors.Join(err, w.file.write(w.state))
 }
 
-// tell says something to who started the watch. Nobody there is no error: the watch goes on without them.
-func (w *worker) send(line message) {
-	data, _ := json.Marshal(line) // strings and a bool: cannot fail
+// send sends a message to Start. It ignores errors, because the watch continues without its caller.
+func (w *worker) send(m message) {
+	data, _ := json.Marshal(m) // strings and a bool: cannot fail
 	_, _ = w.messages.Write(append(data, '\n'))
 }
 
@@ -83,7 +83,7 @@ func (w *worker) progress(text string) {
 	w.send(message{Progress: text})
 }
 
-// measuring lets who started the watch go.
+// onMeasuring lets Start return.
 func (w *worker) onMeasuring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *worker) onSecond(s session.Second) {
 	w.writeState()
 }
 
-// note writes the state as far as it has come. It is for who asks meanwhile; what the verdict rests on is the history.
+// writeState writes the state for Status. It only logs errors, because the verdict depends on the history alone.
 func (w *worker) writeState() {
 	if err := w.file.write(w.state); err != nil {
 		fmt.Fprintln(w.log, err)
