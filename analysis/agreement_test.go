@@ -72,7 +72,7 @@ func TestDisagreementIsFound(t *testing.T) {
 func TestAWrongBalancerSeedIsFound(t *testing.T) {
 	s := checkedRuns()["pass"]
 	for i := range s.Events {
-		if e := &s.Events[i]; e.Kind() == record.KindMembership {
+		if e := &s.Events[i]; e.Kind == record.KindMembership {
 			e.Attrs["seed"] = "8"
 		}
 	}

@@ -32,7 +32,7 @@ func explainedShare(t *testing.T, change func(seed uint64, s *recordtest.Lab)) f
 }
 
 func TestTheExplainedShareNeedsTheRightEvents(t *testing.T) {
-	watched := func(e record.Event) bool { return slices.Contains(watchedKinds, e.Kind()) }
+	watched := func(e recordtest.Event) bool { return slices.Contains(watchedKinds, e.Kind) }
 	shifted := func(by time.Duration) func(uint64, *recordtest.Lab) {
 		return func(_ uint64, s *recordtest.Lab) {
 			for i := range s.Events {
@@ -50,7 +50,7 @@ func TestTheExplainedShareNeedsTheRightEvents(t *testing.T) {
 		"10 s earlier": shifted(-10 * time.Second),
 		"of another run": func(seed uint64, s *recordtest.Lab) {
 			other := recordtest.Broken(seed + 1000)
-			s.Events = append(slices.DeleteFunc(s.Events, watched), slices.DeleteFunc(other.Events, func(e record.Event) bool { return !watched(e) })...)
+			s.Events = append(slices.DeleteFunc(s.Events, watched), slices.DeleteFunc(other.Events, func(e recordtest.Event) bool { return !watched(e) })...)
 		},
 		"none": func(_ uint64, s *recordtest.Lab) { s.Events = slices.DeleteFunc(s.Events, watched) },
 	} {

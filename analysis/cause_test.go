@@ -52,7 +52,7 @@ func TestEventsShiftedByTenSecondsExplainNothing(t *testing.T) {
 			o := recordtest.Failing()
 			s := o.Start(o.Lab())
 			for i := range s.Events {
-				if e := &s.Events[i]; slices.Contains(watched, e.Kind()) || (withBalancer && e.Kind() == record.KindMembership) {
+				if e := &s.Events[i]; slices.Contains(watched, e.Kind) || (withBalancer && e.Kind == record.KindMembership) {
 					e.At = max(0, e.At+shift)
 				}
 			}
@@ -206,14 +206,14 @@ func TestACauseIsNotCarriedForEver(t *testing.T) {
 // With somebody else's balancer nobody knows an attempt's node: the ends of pods explain what was lost all the same. Ten seconds
 // off they explain half of it at most, because the loss in a rollout lasts longer than that; and a stranger's pods none.
 func TestWithoutABalancersTableTheAPIExplains(t *testing.T) {
-	of := func(change func(e *record.Event)) *Report {
+	of := func(change func(e *recordtest.Event)) *Report {
 		o := recordtest.Failing()
 		s := o.Start(o.Lab())
-		s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool {
-			return e.Kind() == record.KindMembership || e.Kind() == record.KindHealthCheck
+		s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool {
+			return e.Kind == record.KindMembership || e.Kind == record.KindHealthCheck
 		})
 		for i := range s.Events {
-			switch e := &s.Events[i]; e.Kind() {
+			switch e := &s.Events[i]; e.Kind {
 			case record.KindLane:
 				e.Attrs["service"] = "default/" + e.Object
 			case record.KindPod, record.KindEndpoint:
@@ -222,14 +222,14 @@ func TestWithoutABalancersTableTheAPIExplains(t *testing.T) {
 		}
 		return reportOf(t, s)
 	}
-	r := of(func(*record.Event) {})
+	r := of(func(*recordtest.Event) {})
 	if first := outages(t, r)[0]; r.Unexplained.Share > 0.05 || first.Cause.Event != "pod terminating" {
 		t.Errorf("%.2f of the losses are unexplained; the first outage is by %+v", r.Unexplained.Share, first.Cause)
 	}
-	if off := of(func(e *record.Event) { e.At = max(0, e.At-10*time.Second) }); off.Unexplained.Share < 0.4 {
+	if off := of(func(e *recordtest.Event) { e.At = max(0, e.At-10*time.Second) }); off.Unexplained.Share < 0.4 {
 		t.Errorf("10 s off, %.2f are unexplained", off.Unexplained.Share)
 	}
-	if other := of(func(e *record.Event) {
+	if other := of(func(e *recordtest.Event) {
 		if e.Attrs["service"] != "" {
 			e.Attrs["service"] = "shop/other"
 		}

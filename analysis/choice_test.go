@@ -16,14 +16,14 @@ import (
 // The twins: what was chosen for other attempts is not an outage's, and no rule's age is told of a table that nobody looked at.
 func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
 	s := recordtest.StaleLab(10*time.Second, 5*time.Millisecond)
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable })
+	s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable })
 	first, asked := true, 0
 	s.Choose(func(int) (string, string, bool) {
 		defer func() { first = false }()
 		return "node-2", "10.244.2.7:8080", first
 	})
 	for i := range s.Events {
-		if s.Events[i].Kind() == record.KindChoice {
+		if s.Events[i].Kind == record.KindChoice {
 			asked++
 		}
 	}
@@ -38,7 +38,7 @@ func TestWhatWasChosenForOthersIsNotTold(t *testing.T) {
 		damaged := recordtest.StaleLab(10*time.Second, 5*time.Millisecond)
 		damaged.Choose(func(int) (string, string, bool) { return "node-2", "10.244.2.7:8080", true })
 		for i := range damaged.Events {
-			if damaged.Events[i].Kind() == record.KindChoice {
+			if damaged.Events[i].Kind == record.KindChoice {
 				damaged.Events[i].Attrs[key] = "x"
 			}
 		}
@@ -54,7 +54,7 @@ func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
 	died, goesOn := 8*time.Second, 20*time.Second
 	stale := func(asked bool) *Report {
 		s := recordtest.StaleLab(died, 5*time.Millisecond)
-		s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
+		s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable || e.Kind == record.KindLane })
 		s.Attempts, s.Faults = nil, nil
 		for from := died; from < died+goesOn; from += 400 * time.Millisecond {
 			s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: from, To: from + 30*time.Millisecond, Class: record.ConnectTimeout})
@@ -86,7 +86,7 @@ func TestTheDeadPodThatTheKernelChoseIsTheCause(t *testing.T) {
 func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
 	const died, parted = 8 * time.Second, 20 * time.Second
 	s := recordtest.StaleLab(died, 5*time.Millisecond)
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
+	s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable || e.Kind == record.KindLane })
 	s.Attempts, s.Faults = nil, nil
 	for from := died; from < parted; from += 400 * time.Millisecond {
 		s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: from, To: from + 30*time.Millisecond, Class: record.ConnectTimeout})
@@ -122,7 +122,7 @@ func TestEachDeadPodThatTheKernelChoseGoesOn(t *testing.T) {
 func TestThePodThatHadTheAddressWhenTheKernelChoseIt(t *testing.T) {
 	died, goesOn := 10*time.Second, 8*time.Second
 	s := recordtest.StaleLab(died, 5*time.Millisecond)
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
+	s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable || e.Kind == record.KindLane })
 	s.Attempts, s.Faults = nil, nil
 	for from := died; from < died+goesOn; from += 400 * time.Millisecond {
 		s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: from, To: from + 30*time.Millisecond, Class: record.ConnectTimeout})

@@ -47,7 +47,7 @@ func TestAFleetThatCannotBeTrusted(t *testing.T) {
 			}
 		}, "of the time of 20 workers"},
 		"a clock that nobody compared": {func(s *recordtest.Lab) {
-			s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindClockBound && e.Attrs["lane"] == "104" })
+			s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindClockBound && e.Attrs["lane"] == "104" })
 		}, "how far the clock of worker fleet-104 was off"},
 		"a gap of no worker":               {func(s *recordtest.Lab) { s.State(0, record.Attempt{}, end) }, "no declared lane of a fleet"},
 		"a gap that ends before it begins": {func(s *recordtest.Lab) { s.State(100, record.Attempt{Intended: end}, time.Second) }, "impossible missing record"},

@@ -61,7 +61,7 @@ func TestALogWithHolesMakesARunInvalid(t *testing.T) {
 func TestAWrongLogIsFound(t *testing.T) {
 	s := recordtest.DropBehindHAProxy()
 	for i := range s.Events {
-		if e := &s.Events[i]; e.Kind() == record.KindFlows {
+		if e := &s.Events[i]; e.Kind == record.KindFlows {
 			e.Attrs["flows"] = strings.ReplaceAll(e.Attrs["flows"], "node-2", "node-3")
 		}
 	}
@@ -73,7 +73,7 @@ func TestAWrongLogIsFound(t *testing.T) {
 // What is lost before the balancer chose a node is lost on the way to it: each good attempt bounds it, on whatever node.
 func TestALossBeforeTheBalancerIsNoNodes(t *testing.T) {
 	s := recordtest.DropOnNode2(false)
-	s.Events, s.Log = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindMembership }), &recordtest.BalancerLog{}
+	s.Events, s.Log = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindMembership }), &recordtest.BalancerLog{}
 	s.Balance(recordtest.WebAddress, 3*time.Second, recordtest.NodeNames...)
 	s.Faults = []recordtest.Fault{{AnyLane: true, From: recordtest.LossAt, To: recordtest.LossAt + 300*time.Millisecond, Class: record.Refused},
 		{AnyLane: true, From: recordtest.LossAt + 10*time.Second, To: recordtest.LossAt + 10200*time.Millisecond, Class: record.Delayed}}

@@ -110,7 +110,7 @@ func TestAFreshConnectionBeforeItsOutageCounts(t *testing.T) {
 	s := recordtest.LosingLong(record.Reset)
 	s.Fresh(recordtest.LostAt-80*time.Millisecond, record.OK)
 	for i := range s.Events {
-		if s.Events[i].Kind() == record.KindLane && s.Events[i].Object == "tcp-long" {
+		if s.Events[i].Kind == record.KindLane && s.Events[i].Object == "tcp-long" {
 			s.Events[i].Attrs["connections"] = "12"
 		}
 	}

@@ -17,7 +17,7 @@ func TestARuleThatWasNotKeptIsNotNamed(t *testing.T) {
 	for _, shift := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		s := recordtest.StaleRules("nftables")
 		for i := range s.Events {
-			switch e := &s.Events[i]; e.Kind() {
+			switch e := &s.Events[i]; e.Kind {
 			case record.KindKernelTable:
 				from, err := strconv.ParseInt(e.Attrs["fromNs"], 10, 64)
 				if err != nil {
@@ -37,7 +37,7 @@ func TestARuleThatWasNotKeptIsNotNamed(t *testing.T) {
 	for mode, table := range map[string]string{"ipvs": "nftables", "nftables": "ipvs", "iptables": "ipvs", "exec": "nftables"} {
 		s := recordtest.StaleRules(mode)
 		for _, e := range s.Events {
-			if e.Kind() == record.KindKernelTable {
+			if e.Kind == record.KindKernelTable {
 				e.Attrs["table"] = table
 			}
 		}
@@ -69,7 +69,7 @@ func TestAMissingRuleIsNamed(t *testing.T) {
 		s.Pods[i].Gone = 0
 	}
 	for _, e := range s.Events {
-		if e.Kind() == record.KindKernelTable {
+		if e.Kind == record.KindKernelTable {
 			e.Attrs["table"] = "nftables"
 		}
 	}
@@ -84,7 +84,7 @@ func TestAMissingRuleIsNamed(t *testing.T) {
 func TestTheKernelsTableIsShownInOrderOfTime(t *testing.T) {
 	s := recordtest.StaleRules("nftables")
 	s.Attempts, s.Faults = nil, []recordtest.Fault{{AnyLane: true, Node: "node-2", From: 11 * time.Second, To: 11*time.Second + 9*time.Millisecond, Class: record.Refused}}
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindLane })
+	s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindLane })
 	s.Probe(recordtest.Lane{ID: 0, Name: "web", Target: recordtest.WebAddress, Rate: 100, From: 3 * time.Second, To: 30 * time.Second})
 	a, err := New(s.Write(t))
 	if err != nil || len(a.Lanes[0].Outages) != 1 {

@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,29 +36,29 @@ func TestAKeptBackendIsNamed(t *testing.T) {
 // stood in the table of another node, or whose address another pod had got.
 func TestABackendThatWasNotKeptIsNotNamed(t *testing.T) {
 	died := 10 * time.Second
-	for name, change := range map[string]func(e *record.Event){
-		"it lives": func(e *record.Event) {
+	for name, change := range map[string]func(e *recordtest.Event){
+		"it lives": func(e *recordtest.Event) {
 			if e.Attrs["state"] == "exited" {
 				e.Attrs["state"] = "unready"
 			}
 		},
-		"weight 0": func(e *record.Event) {
+		"weight 0": func(e *recordtest.Event) {
 			e.Attrs["backends"] = strings.Replace(e.Attrs["backends"], "2.7:8080=1", "2.7:8080=0", 1)
 		},
-		"out before": func(e *record.Event) {
-			if e.Attrs["fromNs"] != "0" && e.Kind() == record.KindKernelTable {
+		"out before": func(e *recordtest.Event) {
+			if e.Attrs["fromNs"] != "0" && e.Kind == record.KindKernelTable {
 				e.At, e.Attrs["fromNs"] = died-time.Second, strconv.FormatInt(int64(died-2*time.Second), 10)
 			}
 		},
-		"another node": func(e *record.Event) {
-			if e.Kind() == record.KindKernelTable {
+		"another node": func(e *recordtest.Event) {
+			if e.Kind == record.KindKernelTable {
 				e.Node = "node-3"
 			}
 		},
-		"another pod": func(e *record.Event) {
+		"another pod": func(e *recordtest.Event) {
 			if e.Attrs["state"] == "exited" {
 				e.At = 2100 * time.Millisecond
-			} else if e.Attrs["state"] == "ready" && e.Attrs["pod"] == "web-1" && e.Kind() == record.KindPod {
+			} else if e.Attrs["state"] == "ready" && e.Attrs["pod"] == "web-1" && e.Kind == record.KindPod {
 				e.At = 2200 * time.Millisecond
 			}
 		},
@@ -112,7 +111,7 @@ func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
 	} {
 		s := recordtest.StaleLab(died, 5*time.Millisecond)
 		s.Attempts, s.Faults = nil, []recordtest.Fault{{AnyLane: true, From: failed, To: failed + 500*time.Millisecond, Class: record.Refused}}
-		s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindKernelTable || e.Kind() == record.KindLane })
+		s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable || e.Kind == record.KindLane })
 		first := 2500 * time.Millisecond
 		if c.before == "looked" {
 			s.Look("node-2", 0, first, "10.244.2.7:8080=1,10.244.3.7:8080=1")
@@ -157,19 +156,12 @@ func TestDamagedLooksAreTold(t *testing.T) {
 	for key, value := range map[string]string{"address": "x", "fromNs": "soon", "backends": "10.244.2.7:8080"} {
 		s := recordtest.StaleLab(10*time.Second, time.Millisecond)
 		for i := range s.Events {
-			if s.Events[i].Kind() == record.KindKernelTable {
+			if s.Events[i].Kind == record.KindKernelTable {
 				s.Events[i].Attrs[key] = value
 			}
 		}
 		if r := reportOf(t, s); r.Verdict != Invalid {
 			t.Errorf("%s=%s: verdict %s", key, value, r.Verdict)
 		}
-	}
-}
-
-func TestBackendsAreWrittenInOrder(t *testing.T) {
-	got := record.FormatBackends(map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.2:1"): 0, netip.MustParseAddrPort("10.0.0.1:2"): 7})
-	if got != "10.0.0.1:2=7,10.0.0.2:1=0" || record.FormatBackends(nil) != "" {
-		t.Errorf("%q", got)
 	}
 }

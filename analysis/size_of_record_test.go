@@ -38,8 +38,8 @@ func soakHour(dir string) (grown int64, n int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	w.Event(record.Event{At: day, LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
-		"target": recordtest.WebAddress.String(), "protocol": "tcp-new", "dialMs": "3000", "replyMs": "1000"}})
+	w.Event(record.Event{At: day, Object: "web", Body: record.Lane{ID: 1, Name: "web", Rate: soakRate, Target: recordtest.WebAddress.String(), Protocol: "tcp-new",
+		Dial: 3 * time.Second, Reply: time.Second}})
 	before := held()
 	for n < 3600*soakRate {
 		at := day + time.Duration(n)*time.Second/soakRate

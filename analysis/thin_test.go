@@ -222,8 +222,8 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Event(record.Event{LegacyKind: record.KindLane, Object: "web", Attrs: map[string]string{"id": "1", "name": "web", "rate": fmt.Sprint(soakRate),
-			"target": recordtest.WebAddress.String(), "protocol": "tcp-new", "dialMs": "3000", "replyMs": "1000"}})
+		w.Event(record.Event{Object: "web", Body: record.Lane{ID: 1, Name: "web", Rate: soakRate, Target: recordtest.WebAddress.String(), Protocol: "tcp-new",
+			Dial: 3 * time.Second, Reply: time.Second}})
 		var early, grown int64
 		const n = 3600 * soakRate
 		every := n

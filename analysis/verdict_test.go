@@ -60,7 +60,9 @@ func TestLossBeyondTheBudgetFails(t *testing.T) {
 // Each way in which a measurement cannot be trusted has a run that is made untrustworthy in exactly that way; the same
 // run without the change passes (TestARolloutWithoutLossPasses).
 func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
-	dropEvents := func(s *recordtest.Lab, drop func(record.Event) bool) { s.Events = slices.DeleteFunc(s.Events, drop) }
+	dropEvents := func(s *recordtest.Lab, drop func(recordtest.Event) bool) {
+		s.Events = slices.DeleteFunc(s.Events, drop)
+	}
 	web := func(s *recordtest.Lab, change func(*record.Attempt)) {
 		for i := range s.Attempts {
 			if s.Attempts[i].Lane == 0 {
@@ -97,11 +99,11 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 			s.Event(40*time.Second, record.KindStep, "", "restart", "restart fails", "state", "failed", "error", "no such pod")
 		}, nil, "step restart failed at +40.000 s: no such pod"},
 		{"no step completed", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindStep && e.Attrs["state"] == "end" })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindStep && e.Attrs["state"] == "end" })
 		}, "the event never happened"},
 		{"steps only before the scenario", nil, func(s *recordtest.Lab) {
 			for i := range s.Events {
-				if s.Events[i].Kind() == record.KindStep {
+				if s.Events[i].Kind == record.KindStep {
 					s.Events[i].At = 3 * time.Second
 				}
 			}
@@ -111,17 +113,17 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 		}, nil,
 			"a guard of the measurement tripped at +40.000 s: the conntrack table is 51 % full"},
 		{"no end", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindPhase && e.Object == "end" })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindPhase && e.Object == "end" })
 		}, `no phase "end"`},
 		{"no baseline", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindPhase && e.Object == "baseline" })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindPhase && e.Object == "baseline" })
 		}, `no phase "baseline"`},
 		{"no proof", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindFault })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindFault })
 			s.Attempts = slices.DeleteFunc(s.Attempts, func(a record.Attempt) bool { return a.Lane == 1 && a.Seq > 1500 })
 		}, "the detector was not proved"},
 		{"a proof that never ended", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Object == "proof-200" && e.Attrs["state"] == "end" })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Object == "proof-200" && e.Attrs["state"] == "end" })
 		}, "1 injected fault never ended"},
 		{"a proof for no lane", func(s *recordtest.Lab) {
 			s.Event(21*time.Second, record.KindFault, "", "x", "x", "state", "begin", "id", "x", "lane", "nowhere", "control", "true")
@@ -161,7 +163,7 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 			s.Event(time.Second, record.KindLane, "", "idle", "lane idle", "id", "9", "name", "idle", "rate", "10", "target", "203.0.113.10:80")
 		}, "lane idle made no attempt"},
 		{"no measured lane", nil, func(s *recordtest.Lab) {
-			dropEvents(s, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == "0" })
+			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindLane && e.Attrs["id"] == "0" })
 		}, "no lane measured the subject"},
 		{"attempts of an undeclared lane", nil, func(s *recordtest.Lab) { s.Attempts[5].Lane = 77 }, "1 attempt of 11000 belong to no declared lane"},
 		{"a lane without a rate", nil, func(s *recordtest.Lab) {
@@ -209,7 +211,7 @@ func TestAPartialLaneMayEndEarly(t *testing.T) {
 		o.Start(s)
 		s.Probe(recordtest.Lane{ID: 5, Name: "long", Target: recordtest.WebAddress, Rate: 20, From: recordtest.BaselineAt + c.from, To: c.to})
 		for i := range s.Events {
-			if e := &s.Events[i]; e.Kind() == record.KindLane && e.Attrs["id"] == "5" {
+			if e := &s.Events[i]; e.Kind == record.KindLane && e.Attrs["id"] == "5" {
 				e.Attrs["partial"] = c.partial
 			}
 		}
@@ -261,7 +263,7 @@ func TestAControlLaneMayFailWithTheSubject(t *testing.T) {
 	s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, From: 40 * time.Second, To: 40300 * time.Millisecond, Class: record.ConnectTimeout})
 	o.Start(s)
 	s.Attempts = slices.DeleteFunc(s.Attempts, func(a record.Attempt) bool { return a.Lane == 1 })
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == "1" })
+	s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindLane && e.Attrs["id"] == "1" })
 	s.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt, To: o.EndAt(), Control: true})
 	if r := reportOf(t, s); r.Verdict != Fail || r.Controls[0].Dropped == 0 {
 		t.Fatalf("%s: %q; the control lane dropped %d", r.Verdict, r.Reasons, r.Controls[0].Dropped)

@@ -58,6 +58,3 @@ func (bs *BackendList) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
-
-// FormatBackends is the text of a BackendList.
-func FormatBackends(weights map[netip.AddrPort]int) string { return NewBackendList(weights).String() }

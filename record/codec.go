@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -42,16 +43,16 @@ func (e *EventError) Error() string { return fmt.Sprintf("%s event at %v: %v", e
 // Unwrap returns the reason.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// MarshalJSON writes the event as one line of events.ndjson, without its newline.
+// MarshalJSON writes the event as one line of events.ndjson, without its newline. An event without a body is an error.
 func (e Event) MarshalJSON() ([]byte, error) {
-	l := line{At: e.At, Kind: e.Kind(), Node: e.Node, Object: e.Object, Text: e.Text, Attrs: e.Attrs}
-	if e.Body != nil {
-		attrs, err := attrsOf(e.Body)
-		if err != nil {
-			return nil, &EventError{e.At, e.Kind(), err}
-		}
-		l.Attrs = attrs
+	if e.Body == nil {
+		return nil, &EventError{e.At, "", errors.New("it has no body, and so no kind")}
 	}
+	attrs, err := attrsOf(e.Body)
+	if err != nil {
+		return nil, &EventError{e.At, e.Kind(), err}
+	}
+	l := line{At: e.At, Kind: e.Kind(), Node: e.Node, Object: e.Object, Text: e.Text, Attrs: attrs}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -75,7 +76,7 @@ func decodeLine(data []byte) (Event, error) {
 		return Event{}, err
 	}
 	e := Event{At: l.At, Node: l.Node, Object: l.Object, Text: l.Text}
-	body, err := ParseBody(l.Kind, l.Attrs)
+	body, err := parseBody(l.Kind, l.Attrs)
 	if err != nil {
 		return e, &EventError{l.At, l.Kind, err}
 	}
@@ -134,9 +135,9 @@ func attrsOf(b Body) (map[string]string, error) {
 	return attrs, nil
 }
 
-// ParseBody returns the body of a kind from its attributes in events.ndjson. The error names a kind that is unknown, or an attribute that
-// is missing or cannot be read. Only tests and readers of foreign text need it: UnmarshalJSON reads whole events.
-func ParseBody(kind Kind, attrs map[string]string) (Body, error) {
+// parseBody returns the body of a kind from its attributes. The error names an unknown kind, or an attribute that is missing or
+// cannot be read.
+func parseBody(kind Kind, attrs map[string]string) (Body, error) {
 	i := slices.IndexFunc(bodies, func(b Body) bool { return b.Kind() == kind })
 	if i < 0 {
 		return nil, fmt.Errorf("unknown kind %q", kind)

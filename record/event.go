@@ -15,16 +15,13 @@ type Event struct {
 	Node   string        // where it happened; empty when it is not about one node
 	Object string        // what it is about, such as the name of a pod or of a step
 	Text   string        // one sentence for people
-	Body   Body          // what the kind adds
-
-	LegacyKind Kind              // used while Body is nil
-	Attrs      map[string]string // likewise
+	Body   Body          // what the kind adds; never nil in a record
 }
 
 // Kind returns the kind of the event's body; empty without a body.
 func (e Event) Kind() Kind {
 	if e.Body == nil {
-		return e.LegacyKind
+		return ""
 	}
 	return e.Body.Kind()
 }
@@ -38,12 +35,4 @@ type Body interface {
 type Recorder interface {
 	Event(Event)
 	Attempt(Attempt)
-}
-
-// typed returns the event with its body.
-func (e Event) typed() Event {
-	if e.Body == nil {
-		e.Body, _ = ParseBody(e.LegacyKind, e.Attrs)
-	}
-	return e
 }

@@ -99,9 +99,3 @@ func (fs flowLog) find(a *Attempt, opens bool) (Flow, bool) {
 	}
 	return fs[i], true
 }
-
-// FormatFlows is the text of a FlowList.
-func FormatFlows(flows []Flow) string {
-	text, _ := FlowList(flows).MarshalText()
-	return string(text)
-}

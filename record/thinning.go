@@ -68,7 +68,6 @@ type openGood struct {
 
 // Event learns of lanes and memberships, and keeps what is near the event.
 func (t *Thinner) Event(e Event) {
-	e = e.typed()
 	switch body := e.Body.(type) {
 	case Flows, Choice, Log:
 		return

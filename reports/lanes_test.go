@@ -73,7 +73,7 @@ func TestTheLanesOfAThinnedRecordAreThoseOfTheWhole(t *testing.T) {
 		o := recordtest.Rollout{Seed: seed, Fallback: true, Rollouts: 2, Rate: 12}
 		s := o.Lab()
 		for i := range s.Events {
-			if e := &s.Events[i]; e.Kind() == record.KindPhase && e.Object == "scenario" {
+			if e := &s.Events[i]; e.Kind == record.KindPhase && e.Object == "scenario" {
 				e.At += time.Duration(seed) * 220 * time.Millisecond
 			}
 		}

@@ -28,7 +28,7 @@ func (s *Lab) AddWorker(id, workers int, from, to time.Duration) {
 
 // Declared is the declaration of a lane.
 func (s *Lab) Declared(id int) map[string]string {
-	i := slices.IndexFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindLane && e.Attrs["id"] == strconv.Itoa(id) })
+	i := slices.IndexFunc(s.Events, func(e Event) bool { return e.Kind == record.KindLane && e.Attrs["id"] == strconv.Itoa(id) })
 	return s.Events[i].Attrs
 }
 

@@ -34,7 +34,7 @@ func (b *BalancerLog) take(s *Lab, svc *Service, a *record.Attempt, at time.Dura
 func (b *BalancerLog) tell(s *Lab, target netip.AddrPort) {
 	for part := range slices.Chunk(b.flows, 50) {
 		s.Event(part[len(part)-1].At+time.Second, record.KindFlows, "", "web", "flows", "address", target.Addr().String(), "port", "80", "protocol", "tcp",
-			"flows", record.FormatFlows(part))
+			"flows", flowsText(part))
 	}
 	b.flows = nil
 }
@@ -82,4 +82,12 @@ func DropBehindHAProxy() *Lab {
 	o := Failing()
 	o.Log = &BalancerLog{}
 	return o.Start(o.Lab())
+}
+
+func flowsText(flows []record.Flow) string {
+	text, err := record.FlowList(flows).MarshalText()
+	if err != nil {
+		panic(err) // FlowList formats every list
+	}
+	return string(text)
 }

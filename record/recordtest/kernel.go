@@ -60,7 +60,7 @@ func StaleRules(mode string) *Lab {
 	s := StaleLab(10*time.Second, 5*time.Millisecond)
 	s.Run.Subject.Mode = mode
 	for _, e := range s.Events {
-		if e.Kind() == record.KindKernelTable {
+		if e.Kind == record.KindKernelTable {
 			e.Attrs["table"] = "nftables"
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ import (
 type Lab struct {
 	Run       record.Run
 	Random    *rand.Rand
-	Events    []record.Event
+	Events    []Event
 	Attempts  []record.Attempt
 	Services  map[netip.AddrPort]*Service
 	Pods      []*Pod
@@ -89,7 +90,7 @@ func NewLab(seed uint64) *Lab {
 }
 
 func (s *Lab) Event(at time.Duration, kind record.Kind, node, object, text string, attrs ...string) {
-	e := record.Event{At: at, LegacyKind: kind, Node: node, Object: object, Text: text}
+	e := Event{At: at, Kind: kind, Node: node, Object: object, Text: text}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		if e.Attrs == nil {
 			e.Attrs = map[string]string{}
@@ -292,15 +293,15 @@ func (s *Lab) Write(t testing.TB) *record.History {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(s.Events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(s.Attempts, func(a, b record.Attempt) int { return cmp.Compare(a.Start+a.Total, b.Start+b.Total) })
-	for _, e := range s.Events {
-		w.Event(e)
-	}
 	for _, a := range s.Attempts {
 		w.Attempt(a)
 	}
 	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "history", record.EventsFile), linesOf(t, s.Events), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h, err := record.OpenHistory(dir)

@@ -21,7 +21,7 @@ func (s *Lab) Thinned(t testing.TB, late time.Duration) *record.History {
 	}
 	var all []told
 	for _, e := range s.Events {
-		all = append(all, told{e.At + late, func(w *record.HistoryWriter) { w.Event(e) }})
+		all = append(all, told{e.At + late, func(w *record.HistoryWriter) { w.Event(e.typed(t)) }})
 	}
 	for _, a := range s.Attempts {
 		all = append(all, told{a.Start + a.Total, func(w *record.HistoryWriter) { w.Attempt(a) }})
@@ -51,7 +51,7 @@ func (s *Lab) Thinned(t testing.TB, late time.Duration) *record.History {
 func (s *Lab) Remake() {
 	l := Lane{ID: 0, Name: "web", Target: WebAddress}
 	for i := range s.Events {
-		if e := &s.Events[i]; e.Kind() == record.KindLane {
+		if e := &s.Events[i]; e.Kind == record.KindLane {
 			l.Protocol = e.Attrs["protocol"]
 			_, _ = fmt.Sscan(e.Attrs["rate"], &l.Rate)
 		}
@@ -60,7 +60,7 @@ func (s *Lab) Remake() {
 		return
 	}
 	l.From, l.To = s.Attempts[0].Intended, s.Attempts[len(s.Attempts)-1].Intended+1
-	s.Events = slices.DeleteFunc(s.Events, func(e record.Event) bool { return e.Kind() == record.KindLane || e.Kind() == record.KindFlows })
+	s.Events = slices.DeleteFunc(s.Events, func(e Event) bool { return e.Kind == record.KindLane || e.Kind == record.KindFlows })
 	s.Attempts, s.stuck = nil, nil
 	if s.Log != nil {
 		s.Log = &BalancerLog{}

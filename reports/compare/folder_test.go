@@ -256,7 +256,7 @@ func TestThePageOfAComparisonStaysSmall(t *testing.T) {
 				at := time.Duration(i) * time.Second
 				one.counts[at] = &courseCount{attempts: 5000, dropped: 2000 + i, delayed: 1000 + i}
 				one.steps = append(one.steps, chart.Span{From: at, To: at + time.Second/2, Name: "step", Text: "a step of very many"})
-				one.events = append(one.events, record.Event{At: at, LegacyKind: record.KindStep, Text: strings.Repeat("text ", 20)})
+				one.events = append(one.events, record.Event{At: at, Body: record.Step{}, Text: strings.Repeat("text ", 20)})
 			}
 			runs = append(runs, runCourse{r, one})
 		}

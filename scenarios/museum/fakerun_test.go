@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,37 +44,28 @@ var (
 	canaryAddress = netip.MustParseAddrPort("203.0.113.11:80")
 )
 
-func (s *fakeRun) event(at time.Duration, kind record.Kind, node, object string, attrs ...string) {
-	words := map[string]string{}
-	for i := 0; i+1 < len(attrs); i += 2 {
-		words[attrs[i]] = attrs[i+1]
-	}
-	body, err := record.ParseBody(kind, words)
-	if err != nil {
-		panic(err)
-	}
+func (s *fakeRun) event(at time.Duration, node, object string, body record.Body) {
 	s.events = append(s.events, record.Event{At: at, Node: node, Object: object, Text: object, Body: body})
 }
 
 // pod adds the events of a pod's new state and of its endpoint.
 func (s *fakeRun) pod(at time.Duration, pod, node, state string) {
-	s.event(at, record.KindPod, node, pod, "pod", pod, "node", node, "state", state)
+	s.event(at, node, pod, record.Pod{Pod: pod, Node: node, State: state})
 	if endpoint := map[string]string{"ready": "ready", "terminating": "serving-terminating", "removed": "removed"}[state]; endpoint != "" {
-		s.event(at+10*time.Millisecond, record.KindEndpoint, node, pod, "service", "web", "pod", pod, "state", endpoint)
+		s.event(at+10*time.Millisecond, node, pod, record.Endpoint{Service: "web", Pod: pod, State: endpoint})
 	}
 }
 
 // balance sets a Service's membership.
 func (s *fakeRun) balance(at time.Duration, service string, address netip.AddrPort, nodes ...string) {
-	s.event(at, record.KindMembership, "", "default/"+service, "service", "default/"+service, "address", address.Addr().String(),
-		"port", strconv.Itoa(int(address.Port())), "protocol", "tcp", "nodes", strings.Join(nodes, ","), "all", strings.Join(nodes, ","),
-		"policy", "sticky", "seed", "1", "fromNs", strconv.FormatInt(int64(at), 10))
+	seed := uint32(1)
+	s.event(at, "", "default/"+service, record.Membership{Service: "default/" + service, Address: address.Addr(), Port: address.Port(), Protocol: "tcp",
+		Nodes: nodes, All: nodes, Policy: "sticky", Seed: &seed, From: &at})
 }
 
-func (s *fakeRun) lane(id int, name, service string, address netip.AddrPort, control bool) {
-	s.event(time.Second, record.KindLane, "", name, "id", strconv.Itoa(id), "name", name, "service", service, "client", "client",
-		"target", address.String(), "protocol", "tcp-new", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000",
-		"local", "true", "control", strconv.FormatBool(control))
+func (s *fakeRun) lane(id uint16, name, service string, address netip.AddrPort, control bool) {
+	s.event(time.Second, "", name, record.Lane{ID: id, Name: name, Service: service, Client: "client", Target: address.String(), Protocol: "tcp-new",
+		Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Local: true, Control: control})
 }
 
 // record writes the history, with the phases, steps, lanes and proof of a valid run, and opens it.
@@ -84,26 +73,26 @@ func (s *fakeRun) record(t *testing.T) *Record {
 	t.Helper()
 	s.end = cmp.Or(s.end, 90*time.Second)
 	for name, at := range map[string]time.Duration{"setup": 0, "baseline": time.Second, "scenario": scenarioAt, "end": s.end} {
-		s.event(at, record.KindPhase, "", name)
+		s.event(at, "", name, record.Phase{})
 	}
-	s.event(scenarioAt, record.KindStep, "", "the step", "state", "begin")
-	s.event(s.end-time.Second, record.KindStep, "", "the step", "state", "end")
+	s.event(scenarioAt, "", "the step", record.Step{State: "begin"})
+	s.event(s.end-time.Second, "", "the step", record.Step{State: "end"})
 	s.lane(0, "tcp-new", "web", webAddress, false)
 	s.lane(1, "canary", "canary", canaryAddress, true)
 	if s.long > 0 {
-		s.event(time.Second, record.KindLane, "", "tcp-long", "id", "2", "name", "tcp-long", "service", "web", "target", webAddress.String(),
-			"protocol", "tcp-long", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000", "partial", "true")
+		s.event(time.Second, "", "tcp-long", record.Lane{ID: 2, Name: "tcp-long", Service: "web", Target: webAddress.String(), Protocol: "tcp-long",
+			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Partial: true})
 	}
 	if s.flow != nil {
-		s.event(time.Second, record.KindLane, "", "udp-sticky", "id", "3", "name", "udp-sticky", "service", "web", "target", webAddress.String(),
-			"protocol", "udp-sticky", "policy", "fresh", "rate", "50", "dialMs", "3000", "replyMs", "1000")
+		s.event(time.Second, "", "udp-sticky", record.Lane{ID: 3, Name: "udp-sticky", Service: "web", Target: webAddress.String(), Protocol: "udp-sticky",
+			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
 	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
 		s.losses = append(s.losses, loss{"node-9", from, to, record.Delayed})
-		s.event(from, record.KindFault, "", "proof", "fault", "drop", "state", "begin", "id", "proof", "lane", "canary", "control", "true")
-		s.event(to, record.KindFault, "", "proof", "fault", "drop", "state", "end", "id", "proof", "lane", "canary", "control", "true")
+		s.event(from, "", "proof", record.Fault{Fault: "drop", State: "begin", ID: "proof", Lane: "canary", Control: true})
+		s.event(to, "", "proof", record.Fault{Fault: "drop", State: "end", ID: "proof", Lane: "canary", Control: true})
 	}
 	slices.SortStableFunc(s.events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
 	return s.write(t)

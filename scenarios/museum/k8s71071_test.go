@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +23,10 @@ func churned(times int, quiet time.Duration, losses ...loss) *fakeRun {
 	maps.Copy(s.params, k8s71071().Set)
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	for i := range times {
-		s.event(scenarioAt+ms(i), record.KindStep, "", fmt.Sprintf("churn %d", i+1), "state", "end")
+		s.event(scenarioAt+ms(i), "", fmt.Sprintf("churn %d", i+1), record.Step{State: "end"})
 	}
-	s.event(rolledOutAt, record.KindRollout, "", "web", "state", "end", "generation", "1")
-	s.event(restartAt, record.KindLog, "node-1", "proxy", "program", "proxy", "quietNs", strconv.FormatInt(int64(quiet), 10))
+	s.event(rolledOutAt, "", "web", record.Rollout{State: "end", Generation: "1"})
+	s.event(restartAt, "node-1", "proxy", record.Log{Program: "proxy", Quiet: &quiet})
 	return s
 }
 

@@ -19,7 +19,7 @@ func flapped(losses ...loss) *fakeRun {
 		s.pod(ms(15_000+10_000*i), pod, "node-1", "unready")
 		s.pod(ms(20_000+10_000*i), pod, "node-1", "ready")
 	}
-	s.event(ms(40_000), record.KindStep, "", "watch", "state", "begin")
+	s.event(ms(40_000), "", "watch", record.Step{State: "begin"})
 	return s
 }
 

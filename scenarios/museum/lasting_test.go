@@ -20,8 +20,8 @@ func newRun(e Entry, losses ...loss) *fakeRun {
 }
 
 func (s *fakeRun) step(name, node string, begin, end int) *fakeRun {
-	s.event(ms(begin), record.KindStep, node, name, "state", "begin")
-	s.event(ms(end), record.KindStep, node, name, "state", "end")
+	s.event(ms(begin), node, name, record.Step{State: "begin"})
+	s.event(ms(end), node, name, record.Step{State: "end"})
 	return s
 }
 
