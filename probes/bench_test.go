@@ -106,7 +106,7 @@ func benchmarkLane(b *testing.B, l Lane) error {
 		return err
 	}
 	counts := engine.Stats()[0]
-	m.report(b, time.Duration(counts.Lateness.ValueAtQuantile(50)), time.Duration(counts.Lateness.ValueAtQuantile(99)))
+	m.report(b, counts.Lateness.Quantile(0.5), counts.Lateness.Quantile(0.99))
 	if good := counts.Classes[record.OK]; good != counts.Attempts {
 		b.Logf("%d of %d attempts were not ok: %v", counts.Attempts-good, counts.Attempts, counts.Classes)
 	}

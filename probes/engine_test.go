@@ -359,7 +359,7 @@ func TestLatenessIsCounted(t *testing.T) {
 	trial.host.late = func(time.Duration) time.Duration { return 3 * time.Millisecond }
 	trial.run(t, testLane(10), time.Second, 3*time.Second)
 	counts := trial.Stats()[0]
-	p99 := time.Duration(counts.Lateness.ValueAtQuantile(99))
+	p99 := counts.Lateness.Quantile(0.99)
 	if p99 < 2950*time.Microsecond || p99 > 3050*time.Microsecond || counts.Attempts != 20 || counts.Classes[record.OK] != 20 {
 		t.Errorf("lateness p99 %v of %d attempts (%v), want 3 ms of 20", p99, counts.Attempts, counts.Classes)
 	}

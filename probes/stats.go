@@ -1,19 +1,10 @@
 package probes
 
 import (
+	"maps"
 	"sync"
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hitless/hitless/record"
-)
-
-// Range of the lateness histogram: 1 us to a minute, with two digits.
-const (
-	lateMin    = int64(time.Microsecond)
-	lateMax    = int64(time.Minute)
-	lateDigits = 2
 )
 
 // LaneStats has the counts of a lane.
@@ -23,7 +14,7 @@ type LaneStats struct {
 	mu         sync.Mutex
 	attempts   uint64
 	classes    [record.Probe + 1]uint64
-	lateness   *hdrhistogram.Histogram
+	lateness   record.Bins
 	peakFlight int
 }
 
@@ -32,12 +23,12 @@ type Counts struct {
 	Lane         Lane
 	Attempts     uint64                  // with a known outcome
 	Classes      map[record.Class]uint64 // without zero counts
-	Lateness     *hdrhistogram.Histogram // of starts, in nanoseconds, to 1 %; at most a minute
+	Lateness     record.Bins             // of starts
 	PeakInFlight int
 }
 
 func newLaneStats(l Lane) *LaneStats {
-	return &LaneStats{lane: l, lateness: hdrhistogram.New(lateMin, lateMax, lateDigits)}
+	return &LaneStats{lane: l, lateness: record.Bins{}}
 }
 
 func (s *LaneStats) count(a *record.Attempt) {
@@ -45,7 +36,7 @@ func (s *LaneStats) count(a *record.Attempt) {
 	defer s.mu.Unlock()
 	s.attempts++
 	s.classes[a.Class]++
-	_ = s.lateness.RecordValue(min(max(int64(a.Lateness()), 0), lateMax)) // no error: the value is in range
+	s.lateness.Add(a.Lateness(), 1)
 }
 
 func (s *LaneStats) peak(inFlight int) {
@@ -61,7 +52,7 @@ func (s *LaneStats) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := Counts{Lane: s.lane, Attempts: s.attempts, Classes: map[record.Class]uint64{}, PeakInFlight: s.peakFlight,
-		Lateness: hdrhistogram.Import(s.lateness.Export())}
+		Lateness: maps.Clone(s.lateness)}
 	for class, n := range s.classes {
 		if n > 0 {
 			c.Classes[record.Class(class)] = n
