@@ -129,7 +129,7 @@ func (u *udp) cancel(f *flight) {
 	}
 }
 
-// leave closes the socket of a sticky lane.
+// closeLane closes the socket of a sticky lane.
 func (u *udp) closeLane(n *lane) {
 	if s := u.sticky[n]; s != nil && s.fd >= 0 {
 		sysClose(s.fd)

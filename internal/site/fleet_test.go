@@ -249,7 +249,7 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 		if l, is := e.Body.(record.Lane); is && (l.Service != "web" || l.Local || l.Node != "worker-1" || l.Target != "127.0.0.1:"+port) {
 			t.Errorf("declared %+v", l)
 		}
-		if e.Kind() == record.KindMissingRecord && (e.Object != "fleet-1" || !strings.Contains(e.Text, "it is gone")) {
+		if e.Kind() == record.KindMissingRecord && (e.Object != "fleet-1" || !strings.Contains(e.Text, "the worker is gone")) {
 			t.Errorf("the gap is told as %+v", e)
 		}
 	}

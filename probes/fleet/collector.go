@@ -1,15 +1,13 @@
-// Package fleet is many probes that run by themselves, such as pods of a cluster, and the one record that is made of them.
+// Package fleet runs many probe workers, such as pods of a cluster, and collects their attempts into one record.
 //
-// A worker (Serve) probes one lane, keeps each attempt in a journal of its own until somebody has it, and answers questions
-// over HTTP; it opens no connection but its probes. A collector (Collector) asks each worker again and again for what comes
-// next. A question acknowledges all that came before it, so that a lost question, a lost answer, an answer that comes twice
-// and a partition cost nothing but time. What it cannot get it states as a gap: every attempt that a worker made is in the
-// record once, or within a gap that is told.
+// A worker (Serve) probes one lane, keeps each attempt in a journal until a collector has acknowledged it, and answers HTTP requests. A
+// Collector polls each worker for its next attempts. A request acknowledges all earlier attempts, so lost requests, lost or duplicate
+// answers and partitions only delay collection. Each attempt is in the record once, or within the recorded missing record of its worker.
 //
-// A process that starts anew is another worker (its incarnation), and never goes on with the numbers of the one before. Its clock is
-// its own; every exchange tells within which bounds it is off (offset), and the record says so.
+// A restarted process is a new incarnation with its own numbers. Each worker has its own clock; every exchange bounds its offset, and
+// the record has that bound.
 //
-// How a question reaches a worker is the business of a Way.
+// A Transport carries the requests.
 package fleet
 
 import (
@@ -30,59 +28,59 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Member is a worker as whoever runs it names it. No other one ever has its name; a process that starts anew does.
+// Member is a worker of a transport. Its name is unique; a restarted process keeps it.
 type Member struct {
 	Name string
-	Node string // that it runs on
+	Node string // the node that it runs on
 }
 
-// Way is how to find workers and to ask them. It is safe for concurrent use.
+// Transport finds workers and sends them requests. It is safe for concurrent use.
 type Transport interface {
-	// Workers are those that should be there now. Beside them an error may say what is wrong with others.
+	// Workers returns the workers that should exist now. With them it may return an error about others.
 	Workers(ctx context.Context) ([]Member, error)
-	// Ask sends a question and returns the body of its answer. An error says that none came, whatever became of the question.
+	// Send sends a request and returns the body of its answer. After an error the worker may have received the request.
 	Send(ctx context.Context, worker string, r Request) ([]byte, error)
 }
 
-// ErrGone is the error, or within the error, of a Way that knows that nobody of that name will ever answer again. It is not waited
-// for; as it may go on unseen, its gap lasts until the end.
-var ErrGone = errors.New("it is gone")
+// ErrGone is in the error of a Transport when no worker with that name will ever answer again. The collector then does not wait for it.
+// The worker may still run, so its missing record lasts until the end.
+var ErrGone = errors.New("the worker is gone")
 
-// Config says whose attempts are collected, and how.
+// Config configures a Collector.
 type Config struct {
 	Transport Transport
 	Record    record.Recorder
 	Now       func() time.Duration // the run's clock
-	Lane      probes.Lane          // of each worker, but for its id and name
-	Service   string               // behind the lane, for its declaration; empty for none
-	Wanted    int                  // workers, at least 1
-	// FirstLane is the first of the run's lane numbers that workers take; all above it are theirs.
+	Lane      probes.Lane          // of each worker, without id and name
+	Service   string               // Service of the lane, for the record; empty for none
+	Wanted    int                  // number of workers, at least 1
+	// FirstLane is the first lane id of workers; all ids from it on are reserved for workers.
 	FirstLane uint16
-	OnAttempt func(record.Attempt) // takes each attempt, one at a time, unless nil
+	OnAttempt func(record.Attempt) // called with each attempt, one at a time, unless nil
 
-	// Every is how often each worker is asked, and Within how long an answer may take; see Pace and askWithin when 0.
+	// Interval is the time between two polls of a worker, default PollInterval. Timeout is that of a request, default 5 s.
 	Interval, Timeout time.Duration
-	// AtOnce is how many are asked at once; 16 when 0.
+	// Parallel is the number of concurrent requests, default 16.
 	Parallel int
 }
 
 const (
 	defaultTimeout  = 5 * time.Second
 	defaultParallel = 16
-	// unreached is for how long a worker that joins later may wait for its target to answer once, as the network of a new pod
-	// may take a while; then it begins all the same, and what it loses counts.
+	// joinTimeout is how long a worker that joins later waits for a first answer of its target, because the network of a new pod can be
+	// late. After that it starts without an answer.
 	joinTimeout = 10 * time.Second
-	// hurry lies between two workers that are asked while all are waited for: a hundred of them a second are enough for a
-	// thousand to begin and to end in time, and no burden for an API server that has so many nodes.
+	// minSpacing is the time between requests while Begin and Finish wait. At 100 requests per second, a thousand workers start and end in
+	// time, and the load of the API server is small.
 	minSpacing = 10 * time.Millisecond
 )
 
-// Pace is how often each of so many workers is asked: ten questions a second in all, and none more than once in two seconds.
+// PollInterval returns the time between two polls of a worker: at least 2 s, and at most ten requests per second to all workers.
 func PollInterval(workers int) time.Duration {
 	return max(2*time.Second, time.Duration(workers)*100*time.Millisecond)
 }
 
-// Collector makes one record of the workers' histories. It is safe for concurrent use.
+// Collector collects the attempts of all workers into one record. It is safe for concurrent use.
 type Collector struct {
 	cfg      Config
 	interval time.Duration // between two attempts of a lane
@@ -90,40 +88,40 @@ type Collector struct {
 
 	mu       sync.Mutex
 	command  string
-	number   uint64              // of the last question
-	lanes    uint16              // declared so far
+	number   uint64              // of the last request
+	lanes    uint16              // number of declared lanes
 	current  map[string]*history // by the worker's name
-	all      []*history          // in the order in which they were heard
-	launched bool                // the wanted ones were told to run: who comes now joins
-	listErr  error               // with which the last question for the workers failed
+	all      []*history          // in the order of their first answers
+	launched bool                // the wanted workers run; later ones join
+	listErr  error               // of the last Transport.Workers
 }
 
-// New makes a collector that has asked nobody yet.
+// New returns a collector that has not sent a request.
 func New(cfg Config) (*Collector, error) {
 	cfg.Lane.ID = laneID
 	if err := cfg.Lane.Validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Wanted < 1 || cfg.FirstLane < 1 {
-		return nil, fmt.Errorf("a fleet of %d workers with lanes from %d on: at least one worker is needed, and lane 0 is none", cfg.Wanted, cfg.FirstLane)
+		return nil, fmt.Errorf("a fleet of %d workers with lane ids from %d on: it needs at least 1 worker and ids from 1 on", cfg.Wanted, cfg.FirstLane)
 	}
 	cfg.Interval, cfg.Timeout, cfg.Parallel = cmp.Or(cfg.Interval, PollInterval(cfg.Wanted)), cmp.Or(cfg.Timeout, defaultTimeout), cmp.Or(cfg.Parallel, defaultParallel)
 	return &Collector{cfg: cfg, interval: cfg.Lane.Interval(), sleep: clock.Sleep, command: commandWait, current: map[string]*history{}}, nil
 }
 
-// Begin waits until as many workers as are wanted are there and have had an answer of their target, and has all of them run. It
-// returns when each has said that it does.
+// Begin waits until the wanted number of workers exists and each has had an answer of its target. It then starts them, and returns when
+// all have started.
 func (c *Collector) Begin(ctx context.Context) error {
 	if err := c.waitUntil(ctx, (*history).ready, func() string {
-		return c.shortfall((*history).ready, "have had an answer of "+c.cfg.Lane.Target.String())
+		return c.shortfall((*history).ready, "have had an answer from "+c.cfg.Lane.Target.String())
 	}); err != nil {
 		return err
 	}
 	c.launch()
-	return c.waitUntil(ctx, (*history).running, func() string { return c.shortfall((*history).running, "have begun") })
+	return c.waitUntil(ctx, (*history).running, func() string { return c.shortfall((*history).running, "have started") })
 }
 
-// launch has the workers run that are ready; who comes later joins.
+// launch starts the workers that are ready. Later workers join.
 func (c *Collector) launch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,11 +151,11 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// Finish has the workers end, collects until everything of each has come or the context ends, and then states what is missing.
-// It is to be called once, with nothing else under way.
+// Finish ends the workers, collects until it has all attempts or the context ends, and then records missing records. It must be called
+// once, after Run has returned.
 func (c *Collector) Finish(ctx context.Context) {
 	c.setCommand(commandEnd)
-	_ = c.waitUntil(ctx, (*history).finished, c.unfinished) // what is missing is stated
+	_ = c.waitUntil(ctx, (*history).finished, c.unfinished) // recordMissing records what could not be fetched
 	c.recordMissing()
 }
 
@@ -167,7 +165,7 @@ func (c *Collector) setCommand(do string) {
 	c.command = do
 }
 
-// state states what is missing.
+// recordMissing records the missing record of each worker that has one.
 func (c *Collector) recordMissing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +177,7 @@ func (c *Collector) recordMissing() {
 	}
 }
 
-// unfinished says of which workers something is still to come; empty when of none.
+// unfinished names a worker that has not finished; empty for none.
 func (c *Collector) unfinished() string {
 	for _, h := range c.all {
 		if h.lane > 0 && !h.finished() {
@@ -189,12 +187,12 @@ func (c *Collector) unfinished() string {
 	return ""
 }
 
-// missing says how many of the wanted workers are not yet so; empty when none. What was wrong with one of them is told.
-func (c *Collector) shortfall(so func(*history) bool, words string) string {
+// shortfall returns how many of the wanted workers satisfy a condition, with the error of one that does not; empty when all do.
+func (c *Collector) shortfall(satisfied func(*history) bool, words string) string {
 	n := 0
 	why := c.listErr
 	for _, name := range slices.Sorted(maps.Keys(c.current)) {
-		if h := c.current[name]; so(h) {
+		if h := c.current[name]; satisfied(h) {
 			n++
 		} else if !h.finished() && h.lastErr != nil {
 			why = fmt.Errorf("%s: %w", name, h.lastErr)
@@ -210,12 +208,12 @@ func (c *Collector) shortfall(so func(*history) bool, words string) string {
 	return text
 }
 
-// until asks round after round until nothing is missing. Workers that are so as they should be are asked no more often than ever.
-func (c *Collector) waitUntil(ctx context.Context, so func(*history) bool, missing func() string) error {
-	// Each round lists the workers' pods, some kilobytes of each, so that of many the pause is longer.
+// waitUntil polls until missing returns nothing. Workers that satisfy the condition are polled at the normal interval.
+func (c *Collector) waitUntil(ctx context.Context, satisfied func(*history) bool, missing func() string) error {
+	// The pause grows with the number of workers, because each round lists their pods, with some kilobytes per pod.
 	pause := max(min(c.cfg.Interval/4, 500*time.Millisecond), c.cfg.Interval/20, time.Millisecond)
 	for {
-		c.pollAll(ctx, so, 0)
+		c.pollAll(ctx, satisfied, 0)
 		c.mu.Lock()
 		text := missing()
 		c.mu.Unlock()
@@ -228,10 +226,10 @@ func (c *Collector) waitUntil(ctx context.Context, so func(*history) bool, missi
 	}
 }
 
-// round asks each worker once, and more often as long as it has more; but none that is so already and was asked lately. The
-// questions are spread over a time, unless it is 0: then they come one soon after the other.
-func (c *Collector) pollAll(ctx context.Context, so func(*history) bool, over time.Duration) {
-	names := c.workersToPoll(ctx, so)
+// pollAll polls each worker until it has no more attempts. It skips workers that satisfy the condition and were polled within the
+// interval. It spreads the polls over a time, or by minSpacing if that is 0.
+func (c *Collector) pollAll(ctx context.Context, satisfied func(*history) bool, over time.Duration) {
+	names := c.workersToPoll(ctx, satisfied)
 	spread := minSpacing
 	if over > 0 {
 		spread = over / time.Duration(max(1, len(names)))
@@ -257,9 +255,9 @@ func (c *Collector) pollAll(ctx context.Context, so func(*history) bool, over ti
 	asking.Wait()
 }
 
-// members are the names of the workers to be asked: those that should be there, and those of whom something is to come; less
-// those that are so, until their turn comes.
-func (c *Collector) workersToPoll(ctx context.Context, so func(*history) bool) []string {
+// workersToPoll returns the names of the workers that the transport lists and of unfinished ones. It omits workers that satisfy the
+// condition until their interval is over.
+func (c *Collector) workersToPoll(ctx context.Context, satisfied func(*history) bool) []string {
 	asking, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	found, err := c.cfg.Transport.Workers(asking)
@@ -270,11 +268,11 @@ func (c *Collector) workersToPoll(ctx context.Context, so func(*history) bool) [
 	for _, m := range found {
 		names[m.Name] = true
 		if c.current[m.Name] == nil {
-			c.current[m.Name] = &history{Member: m} // nobody yet: no incarnation has this name
+			c.current[m.Name] = &history{Member: m} // the incarnation is unknown until the first answer
 		}
 	}
 	for name, h := range c.current {
-		h.gone = h.gone || len(found) > 0 && !names[name] && h.lane == 0 // it was never told to run, so there is nothing to ask for
+		h.gone = h.gone || len(found) > 0 && !names[name] && h.lane == 0 // never started, so it has no attempts
 	}
 	for name, h := range c.current {
 		names[name] = names[name] || h.lane > 0 && !h.finished()
@@ -282,15 +280,15 @@ func (c *Collector) workersToPoll(ctx context.Context, so func(*history) bool) [
 	now := c.cfg.Now()
 	maps.DeleteFunc(names, func(name string, ask bool) bool {
 		h := c.current[name]
-		return !ask || so(h) && now-h.lastRequest < c.cfg.Interval
+		return !ask || satisfied(h) && now-h.lastRequest < c.cfg.Interval
 	})
-	// Who is new comes first: until it has its first order it measures nothing.
+	// New workers are first, because they make no attempts until they are started.
 	return slices.SortedFunc(maps.Keys(names), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(c.current[a].incarnation), len(c.current[b].incarnation)), strings.Compare(a, b))
 	})
 }
 
-// ask puts one question to a worker, and reports whether there is more to be asked at once.
+// poll sends a worker one request, and reports whether it has more attempts.
 func (c *Collector) poll(ctx context.Context, name string) (more bool) {
 	h, r := c.nextRequest(name)
 	asking, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -303,7 +301,7 @@ func (c *Collector) poll(ctx context.Context, name string) (more bool) {
 		a, err = decode(body)
 	}
 	if err == nil && a.Number != r.Number {
-		err = errors.New("the answer is one to another question")
+		err = fmt.Errorf("the answer is to request %d, not %d", a.Number, r.Number)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +314,7 @@ func (c *Collector) poll(ctx context.Context, name string) (more bool) {
 	return c.handleAnswer(h, a, asked, answered)
 }
 
-// question is what to ask a worker now. Whom nobody told to run is not told to end.
+// nextRequest returns the next request to a worker. A worker that was not started is not ended either.
 func (c *Collector) nextRequest(name string) (*history, Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -330,14 +328,14 @@ func (c *Collector) nextRequest(name string) (*history, Request) {
 	return h, h.request(c.number, do)
 }
 
-// hear takes an answer.
+// handleAnswer records the attempts of an answer, and reports whether the worker must be polled again at once.
 func (c *Collector) handleAnswer(h *history, a answer, asked, answered time.Duration) (more bool) {
 	if a.Incarnation != h.incarnation {
 		c.switchIncarnation(h, a, asked, answered)
 		return true
 	}
 	h.update(a, asked, answered)
-	if h.lane == 0 { // nothing is expected of it yet
+	if h.lane == 0 { // not started
 		join := c.launched && c.command == commandRun && c.lanes < math.MaxUint16-c.cfg.FirstLane && (h.reached || answered-h.firstHeard > joinTimeout)
 		if join {
 			c.declareLane(h, true)
@@ -357,11 +355,11 @@ func (c *Collector) handleAnswer(h *history, a answer, asked, answered time.Dura
 			c.cfg.OnAttempt(attempt)
 		}
 	}
-	// The last question of all acknowledges what has come.
+	// When the worker is done, one more request acknowledges the last attempts.
 	return len(fresh) > 0 && (h.done || h.next < a.Total)
 }
 
-// meet makes the acquaintance of the process that answers where another one was asked, or none.
+// switchIncarnation makes the process that answered the worker's current one.
 func (c *Collector) switchIncarnation(before *history, a answer, asked, answered time.Duration) {
 	if before.incarnation != "" && !before.finished() {
 		before.replacedAt = answered
@@ -371,12 +369,12 @@ func (c *Collector) switchIncarnation(before *history, a answer, asked, answered
 		i, c.all = len(c.all), append(c.all, &history{Member: before.Member, incarnation: a.Incarnation, firstHeard: answered})
 	}
 	h := c.all[i]
-	h.replacedAt = 0 // it was not gone, if it was known
+	h.replacedAt = 0 // a known incarnation can answer again
 	h.update(a, asked, answered)
 	c.current[h.Name] = h
 }
 
-// declare gives a worker a lane of its own in the record, and has it run from now on.
+// declareLane gives a worker a lane in the record, so that the next request starts it.
 func (c *Collector) declareLane(h *history, joined bool) {
 	h.lane, h.declared = c.cfg.FirstLane+c.lanes, c.cfg.Now()
 	c.lanes++
@@ -393,7 +391,7 @@ func (c *Collector) declareLane(h *history, joined bool) {
 	c.cfg.Record.Event(e)
 }
 
-// processes is how many of a worker's processes have a lane.
+// incarnations returns the number of a worker's incarnations with a lane.
 func (c *Collector) incarnations(name string) int {
 	n := 0
 	for _, h := range c.all {

@@ -7,44 +7,44 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// history is what a collector has of one incarnation of a worker.
+// history is a collector's state of one incarnation of a worker. Times are those of the run's clock.
 type history struct {
 	Member
 	incarnation string
-	firstHeard  time.Duration // when it was heard for the first time
-	lastRequest time.Duration // when it was asked last
+	firstHeard  time.Duration // time of the first answer
+	lastRequest time.Duration // time of the last request
 
-	lane        uint16 // its number in the record; 0 until it was to run
+	lane        uint16 // lane id in the record; 0 until it is started
 	declared    time.Duration
 	clock       offset
-	statedBound time.Duration // bound of the clock, as the record has it; 0 for none
+	statedBound time.Duration // bound of the clock in the record; 0 for none
 	began       bool
-	begin       time.Duration // of its lane, by its own clock
+	begin       time.Duration // of its lane, by the worker's clock
 
-	next          uint64              // the first of its records that has not come
-	nextSeq       uint64              // the first of the lane's numbers that has not come
-	receivedAbove map[uint64]struct{} // numbers above that have
+	next          uint64              // number of the first record that was not received
+	nextSeq       uint64              // first sequence number of the lane that was not received
+	receivedAbove map[uint64]struct{} // received sequence numbers above nextSeq
 
 	state            string
-	reached          bool
-	done             bool          // it has ended, and everything of it has come
-	endReason        string        // it ended before it was to
-	replacedAt       time.Duration // when another process stood in its place; 0 while none does
-	fetchedElsewhere bool          // somebody else has acknowledged what we did not have
-	gone             bool          // nobody of its name will ever answer again
-	lastErr          error         // with which the last question failed
-	silentSince      time.Duration // since when it has not answered; 0 while it does
+	reached          bool          // its target has answered
+	done             bool          // it has ended, and all its records were received
+	endReason        string        // why it ended early; empty if it did not
+	replacedAt       time.Duration // when another incarnation answered; 0 for none
+	fetchedElsewhere bool          // another collector has acknowledged records that this one has not received
+	gone             bool          // see ErrGone
+	lastErr          error         // of the last request
+	silentSince      time.Duration // time of the first request without an answer; 0 if the last one was answered
 }
 
-// over reports whether nothing more is to be expected of it.
+// finished reports whether the collector expects no more records.
 func (h *history) finished() bool { return h.done || h.fetchedElsewhere || h.replacedAt > 0 || h.gone }
 
-// request is the next question to it.
+// request returns the next request.
 func (h *history) request(number uint64, do string) Request {
 	return Request{Incarnation: h.incarnation, Number: number, From: h.next, Command: do}
 }
 
-// see takes note of what an answer says of the worker and its clock.
+// update stores the worker's state and clock from an answer.
 func (h *history) update(a answer, asked, answered time.Duration) {
 	h.clock.update(asked, answered, a.Now)
 	h.state, h.lastErr, h.silentSince, h.gone = a.State, nil, 0, false
@@ -57,7 +57,7 @@ func (h *history) update(a answer, asked, answered time.Duration) {
 	}
 }
 
-// take returns the records of an answer that are new, by the run's clock, and how far that may be off.
+// accept returns the new records of an answer with times of the run's clock, and the largest error of these times.
 func (h *history) accept(a answer) (fresh []record.Attempt, bound time.Duration) {
 	if a.First != h.next {
 		h.fetchedElsewhere = true
@@ -75,7 +75,7 @@ func (h *history) accept(a answer) (fresh []record.Attempt, bound time.Duration)
 	return fresh, bound
 }
 
-// mark notes that one of the lane's numbers has come.
+// markReceived stores that a sequence number of the lane was received.
 func (h *history) markReceived(seq uint64) {
 	if seq < h.nextSeq {
 		return
@@ -85,7 +85,7 @@ func (h *history) markReceived(seq uint64) {
 	}
 	h.receivedAbove[seq] = struct{}{}
 	for {
-		if _, come := h.receivedAbove[h.nextSeq]; !come {
+		if _, received := h.receivedAbove[h.nextSeq]; !received {
 			return
 		}
 		delete(h.receivedAbove, h.nextSeq)
@@ -93,8 +93,8 @@ func (h *history) markReceived(seq uint64) {
 	}
 }
 
-// gap states what is missing of it, if anything may be: from the first attempt that has not come, by its schedule, until the
-// process was certainly gone, or the end.
+// missingRecord returns the missing record, and false if none is possible. It lasts from the scheduled time of the first attempt that was
+// not received until another incarnation answered, or until the end.
 func (h *history) missingRecord(every, end time.Duration) (record.Event, bool) {
 	if h.lane == 0 || h.done && h.endReason == "" {
 		return record.Event{}, false
@@ -102,7 +102,7 @@ func (h *history) missingRecord(every, end time.Duration) (record.Event, bool) {
 	from := h.declared
 	if h.began {
 		from = h.begin + time.Duration(h.nextSeq)*every + h.clock.best()
-		from -= h.clock.bound((from - h.clock.at).Abs()) // its last exchange may be long after that attempt, or before
+		from -= h.clock.bound((from - h.clock.at).Abs()) // the last exchange may be long before or after that attempt
 	}
 	to := end
 	if h.replacedAt > 0 {
@@ -113,51 +113,51 @@ func (h *history) missingRecord(every, end time.Duration) (record.Event, bool) {
 		Body: record.MissingRecord{Lane: h.lane, From: from, To: to, Seq: h.nextSeq}}, true
 }
 
-// fate says what became of it.
+// missingReason returns why records are missing.
 func (h *history) missingReason() string {
 	switch {
 	case h.done:
-		return "it ended by itself (" + h.endReason + "), with everything recorded until then"
+		return "it ended early (" + h.endReason + "), with all its attempts recorded"
 	case h.fetchedElsewhere:
 		return "another collector has fetched attempts that this one has not"
 	case h.replacedAt > 0:
-		return "its process ended, and another began in its place"
+		return "its process ended, and another process replaced it"
 	case h.lastErr != nil:
 		return fmt.Sprintf("it has not answered since %.1f s: %v", h.silentSince.Seconds(), h.lastErr)
 	case h.state == stateEnded:
 		return "not all of its attempts were fetched in time"
 	default:
-		return "it did not come to its end in time"
+		return "it did not end in time"
 	}
 }
 
-// clockEvent states how far the clock is off, if that is more than what was stated.
+// clockEvent returns an event with the clock's bound if it is larger than the recorded one.
 func (h *history) clockEvent(at, bound time.Duration) (record.Event, bool) {
 	if bound <= h.statedBound {
 		return record.Event{}, false
 	}
-	h.statedBound = bound + bound/8 // so that a bound that grows slowly is not told each time
+	h.statedBound = bound + bound/8 // fewer events for a bound that grows slowly
 	return record.Event{At: at, Node: h.Node, Object: h.Name,
 		Text: fmt.Sprintf("the clock of %s is known to within %.3f ms", h.Name, float64(h.statedBound)/1e6),
 		Body: record.ClockBound{Lane: h.lane, Bound: h.statedBound}}, true
 }
 
-// drift is how fast two clocks may part at most, as a share of the time: a kernel that follows NTP slews CLOCK_MONOTONIC by
-// at most 500 ppm (adjtimex(2)), quartz is off by less than 100.
+// drift is the largest relative drift of two clocks: NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex(2)), and the error of a
+// quartz is less than 100 ppm.
 const drift = 600e-6
 
-// offset is what is known of the difference between the run's clock and a worker's: run = worker + offset.
+// offset bounds the difference between the run's clock and a worker's clock: run = worker + offset.
 //
-// A worker reads its clock after it was asked and before its answer is there, so each exchange gives an interval that holds the
-// difference, as wide as the exchange took. Intervals are joined as the clocks may have parted meanwhile.
+// A worker reads its clock between the request and the answer, so each exchange bounds the difference by its duration. The bounds of two
+// exchanges are intersected after widening by the possible drift.
 type offset struct {
-	low, high time.Duration // holds the difference at the instant at
+	low, high time.Duration // bounds of the difference at time at
 	at        time.Duration // of the run's clock
-	jump      time.Duration // by how much the clocks parted beyond all reason since the exchange before, or 0
+	jump      time.Duration // change of the difference beyond drift since the previous exchange; 0 for none
 	known     bool
 }
 
-// compare takes an exchange: the worker's clock stood at now between the instants asked and answered of the run's.
+// update adds an exchange: the worker's clock was now at a time between asked and answered of the run's clock.
 func (o *offset) update(asked, answered, now time.Duration) {
 	low, high := asked-now, answered-now
 	if !o.known {
@@ -166,20 +166,20 @@ func (o *offset) update(asked, answered, now time.Duration) {
 	}
 	since := maxDrift(answered - o.at)
 	joined := offset{low: max(low, o.low-since), high: min(high, o.high+since), at: asked, known: true}
-	if joined.low > joined.high { // one of the machines stood still: its clock, too
+	if joined.low > joined.high { // the clock of a suspended machine has stopped
 		joined = offset{low: low, high: high, at: asked, known: true,
 			jump: max(high, o.high+since) - min(low, o.low-since)}
 	}
 	*o = joined
 }
 
-// parted is by how much two clocks may part in a time.
+// maxDrift returns the largest drift of two clocks in a time.
 func maxDrift(d time.Duration) time.Duration { return time.Duration(float64(d)*drift) + 1 }
 
-// best is the difference that is wrong by the least at most.
+// best returns the middle of the bounds, which has the smallest maximum error.
 func (o *offset) best() time.Duration { return o.low + (o.high-o.low)/2 }
 
-// bound is how far best may be off for an instant that lies so long before the last exchange.
+// bound returns the largest error of best for a time that is age before the last exchange.
 func (o *offset) bound(age time.Duration) time.Duration {
 	return (o.high-o.low)/2 + 1 + maxDrift(max(0, age)) + o.jump
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// A clock that stood still, as that of a machine that was suspended, is known for what it is: what was recorded before may be off by
-// all that it stood still, and what comes after is not.
+// A clock can stop, as that of a suspended machine. The bound of earlier records then contains the stop, that of later ones does not.
 func TestClockThatStopped(t *testing.T) {
 	var o offset
 	o.update(10*time.Second, 10*time.Second+4*time.Millisecond, 1*time.Second)
@@ -17,7 +16,7 @@ func TestClockThatStopped(t *testing.T) {
 	}
 	o.update(20*time.Second, 20*time.Second+4*time.Millisecond, 6*time.Second)
 	if off := (o.best() - 9*time.Second).Abs(); o.bound(0) < off {
-		t.Errorf("after 5 s without time the difference is taken for %v, and what was before may be off by %v only", o.best(), o.bound(0))
+		t.Errorf("after a stop of 5 s the difference is %v, and the bound of earlier times only %v", o.best(), o.bound(0))
 	}
 	o.update(30*time.Second, 30*time.Second+4*time.Millisecond, 16*time.Second)
 	if o.bound(0) > 5*time.Millisecond || (o.best()-14*time.Second).Abs() > o.bound(0) {
@@ -25,7 +24,7 @@ func TestClockThatStopped(t *testing.T) {
 	}
 }
 
-// Short exchanges tell more than long ones, and are not forgotten, but for what the clocks may have parted since.
+// A long exchange does not widen the bounds of a short one, except by the drift since then.
 func TestShortExchangeNarrowsClockBounds(t *testing.T) {
 	var o offset
 	o.update(time.Second, time.Second+time.Millisecond, 0)
@@ -34,11 +33,11 @@ func TestShortExchangeNarrowsClockBounds(t *testing.T) {
 		t.Errorf("%v, off by %v at most", o.best(), o.bound(0))
 	}
 	if o.bound(time.Hour) < 2*time.Second {
-		t.Errorf("an hour before, the clocks may have parted by %v only", o.bound(time.Hour))
+		t.Errorf("the bound for an hour before is only %v", o.bound(time.Hour))
 	}
 }
 
-// A gap begins before the first attempt that is missing, also when the clocks were last compared long after it.
+// A missing record begins before the first missing attempt, also when the last exchange was long after it.
 func TestMissingRecordCoversMissingAttempts(t *testing.T) {
 	truly := func(own time.Duration) time.Duration { return own + own/2000 } // the worker's clock is slow by 500 ppm
 	h := &history{lane: 100, began: true, begin: 0, nextSeq: 5}

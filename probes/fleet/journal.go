@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// journalLimit is how many attempts a worker keeps for a collector that does not come: almost three hours at ten a
-	// second, in some 25 MB. One that is full makes no more, so that none is lost.
+	// journalLimit is the number of attempts that a worker keeps without a collector: almost three hours at 10 per second, in some 25 MB. A
+	// worker with a full journal ends, so that no attempt is lost.
 	journalLimit = 100_000
-	// batchLimit is how many records one answer has: about a megabyte.
+	// batchLimit is the number of records in an answer, about a megabyte.
 	batchLimit = 20_000
 )
 
-// journal is a worker's own history: its attempts, numbered from 0 without a hole, until they are acknowledged. It is safe
-// for concurrent use.
+// journal has a worker's attempts, numbered from 0 without interruption, until they are acknowledged. It is safe for concurrent use.
 type journal struct {
 	incarnation string
-	batch       int // records in an answer, at most
+	batch       int // most records in an answer
 
 	mu          sync.Mutex
 	state       string
@@ -29,14 +28,14 @@ type journal struct {
 	endReason   string
 	first       uint64 // number of records[0]
 	records     []record.Attempt
-	lastRequest time.Duration // when it last heard of a collector
+	lastRequest time.Duration // time of the last request
 }
 
 func newJournal(incarnation string) *journal {
 	return &journal{incarnation: incarnation, batch: batchLimit, state: stateWaiting}
 }
 
-// add takes an attempt, and returns false when there should be no more: they would still be taken.
+// add stores an attempt. It returns false when the journal is full, but later attempts are stored too.
 func (j *journal) add(a record.Attempt) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -44,7 +43,7 @@ func (j *journal) add(a record.Attempt) bool {
 	return len(j.records) < journalLimit
 }
 
-// answer obeys a question at an instant of the worker's clock: it forgets what is acknowledged and hands out what follows.
+// answer removes acknowledged attempts and returns the following ones; now is the time of the worker's clock.
 func (j *journal) answer(r Request, now time.Duration) answer {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -55,14 +54,14 @@ func (j *journal) answer(r Request, now time.Duration) answer {
 	}
 	j.lastRequest = now
 	if r.From > j.first {
-		j.records = slices.Clone(j.records[r.From-j.first:]) // what is forgotten is let go of
+		j.records = slices.Clone(j.records[r.From-j.first:]) // releases the memory of the others
 		j.first, a.First = r.From, r.From
 	}
 	a.records = slices.Clone(j.records[:min(len(j.records), j.batch)])
 	return a
 }
 
-// run notes when attempt 0 is intended, unless that is known, or the worker has ended.
+// run sets the time of attempt 0, and returns false if the worker has started or ended before.
 func (j *journal) run(begin time.Duration) (first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -73,14 +72,14 @@ func (j *journal) run(begin time.Duration) (first bool) {
 	return true
 }
 
-// end notes that no attempt is to come.
+// end sets the state in which no more attempts are added.
 func (j *journal) end() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state = stateEnded
 }
 
-// blame notes why the worker is about to end by itself; the first reason stays.
+// setEndReason sets why the worker ends early, unless a reason is set.
 func (j *journal) setEndReason(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,7 +94,7 @@ func (j *journal) setReached() {
 	j.reached = true
 }
 
-// silence is for how long no collector has asked.
+// sinceLastRequest returns the time since the last request.
 func (j *journal) sinceLastRequest(now time.Duration) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

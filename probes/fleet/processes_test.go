@@ -29,7 +29,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The workers of the test are processes of its own program.
+// The test binary is also the worker program.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == fleet.WorkerName {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -44,24 +44,24 @@ func init() {
 	}
 }
 
-// patience is for what happens sooner or later, however busy the machine is.
-const patience = 2 * time.Minute
+// waitTimeout is long enough for a busy machine.
+const waitTimeout = 2 * time.Minute
 
-// world is twenty processes on this machine, a target that knows what reached it, and what is recorded of it.
-type world struct {
+// testFleet has worker processes on this machine, a target that records the received attempts, and the collected record.
+type testFleet struct {
 	t       *testing.T
 	target  *httptest.Server
 	workers []*process
 
 	mu      sync.Mutex
-	reached map[string]map[uint64]bool // the target's own truth: by worker, the numbers of its attempts
+	reached map[string]map[uint64]bool // attempts that the target received: numbers by worker
 	cut     map[string]bool
-	came    map[uint16]map[uint64]int // recorded, by lane and number
+	came    map[uint16]map[uint64]int // recorded attempts by lane and number
 	lanes   map[uint16]string         // the worker of each
-	gaps    map[uint16]uint64         // the first number that may be missing
+	missing map[uint16]uint64         // the first number that may be missing, by lane
 	history *record.HistoryWriter
 
-	refused func() // is called when one that is cut off is asked, unless nil
+	refused func() // called at a request to a partitioned worker, unless nil
 }
 
 type process struct {
@@ -77,11 +77,11 @@ func (p *process) kill() {
 	p.dead.Store(true)
 }
 
-func newWorld(t *testing.T, workers int, lane probes.Lane) *world {
-	w := &world{t: t, reached: map[string]map[uint64]bool{}, cut: map[string]bool{}, came: map[uint16]map[uint64]int{},
-		lanes: map[uint16]string{}, gaps: map[uint16]uint64{}}
+func newTestFleet(t *testing.T, workers int, lane probes.Lane) *testFleet {
+	w := &testFleet{t: t, reached: map[string]map[uint64]bool{}, cut: map[string]bool{}, came: map[uint16]map[uint64]int{},
+		lanes: map[uint16]string{}, missing: map[uint16]uint64{}}
 	w.target = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		if _, number, is := strings.Cut(in.Header.Get("X-Hitless-Attempt"), "/"); is { // else it only looks whether we answer
+		if _, number, is := strings.Cut(in.Header.Get("X-Hitless-Attempt"), "/"); is { // without the header it is a check whether the target answers
 			seq, _ := strconv.ParseUint(number, 10, 64)
 			w.mu.Lock()
 			if w.reached[in.Host] == nil {
@@ -101,8 +101,8 @@ func newWorld(t *testing.T, workers int, lane probes.Lane) *world {
 	return w
 }
 
-// spawn starts a worker and learns where it is asked.
-func (w *world) spawn(lane probes.Lane) *process {
+// spawn starts a worker and reads its address.
+func (w *testFleet) spawn(lane probes.Lane) *process {
 	w.t.Helper()
 	text, err := json.Marshal(lane)
 	if err != nil {
@@ -120,23 +120,23 @@ func (w *world) spawn(lane probes.Lane) *process {
 	}
 	p := &process{name: lane.Host, cmd: cmd}
 	w.t.Cleanup(p.kill)
-	said, err := bufio.NewReader(out).ReadString('\n')
-	_, address, found := strings.Cut(strings.TrimSpace(said), "asked at ")
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_, address, found := strings.Cut(strings.TrimSpace(line), "listens on ")
 	if err != nil || !found {
-		w.t.Fatalf("the worker said %q (%v)", said, err)
+		w.t.Fatalf("the worker printed %q (%v)", line, err)
 	}
 	p.address = address
 	return p
 }
 
-func (w *world) Workers(context.Context) (all []fleet.Member, err error) {
+func (w *testFleet) Workers(context.Context) (all []fleet.Member, err error) {
 	for _, p := range w.workers {
 		all = append(all, fleet.Member{Name: p.name, Node: "node-1"})
 	}
 	return all, nil
 }
 
-func (w *world) Send(ctx context.Context, name string, r fleet.Request) ([]byte, error) {
+func (w *testFleet) Send(ctx context.Context, name string, r fleet.Request) ([]byte, error) {
 	w.mu.Lock()
 	cut := w.cut[name]
 	w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *world) Send(ctx context.Context, name string, r fleet.Request) ([]byte,
 		if w.refused != nil {
 			w.refused()
 		}
-		return nil, errors.New("no route to it")
+		return nil, errors.New("no route to the worker")
 	}
 	p := w.workers[slices.IndexFunc(w.workers, func(p *process) bool { return p.name == name })]
 	if p.dead.Load() {
@@ -162,19 +162,19 @@ func (w *world) Send(ctx context.Context, name string, r fleet.Request) ([]byte,
 	return io.ReadAll(out.Body)
 }
 
-func (w *world) Event(e record.Event) {
+func (w *testFleet) Event(e record.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch b := e.Body.(type) {
 	case record.Lane:
 		w.lanes[b.ID] = b.Worker
 	case record.MissingRecord:
-		w.gaps[b.Lane] = b.Seq
+		w.missing[b.Lane] = b.Seq
 	}
 	w.history.Event(e)
 }
 
-func (w *world) Attempt(a record.Attempt) {
+func (w *testFleet) Attempt(a record.Attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.came[a.Lane] == nil {
@@ -184,8 +184,8 @@ func (w *world) Attempt(a record.Attempt) {
 	w.history.Attempt(a)
 }
 
-// lane is the number of a worker's lane in the record.
-func (w *world) lane(name string) uint16 {
+// lane returns the id of a worker's lane in the record.
+func (w *testFleet) lane(name string) uint16 {
 	for id, worker := range w.lanes {
 		if worker == name {
 			return id
@@ -194,10 +194,10 @@ func (w *world) lane(name string) uint16 {
 	return 0
 }
 
-// await waits until something holds; the world is locked while it is looked at.
-func (w *world) await(what string, holds func() bool) {
+// await waits for a condition, which is checked with the lock.
+func (w *testFleet) await(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); ; time.Sleep(10 * time.Millisecond) {
 		w.mu.Lock()
 		so := holds()
 		w.mu.Unlock()
@@ -205,16 +205,16 @@ func (w *world) await(what string, holds func() bool) {
 			return
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("waited %v in vain until %s", patience, what)
+			w.t.Fatalf("after %v the condition is still false: %s", waitTimeout, what)
 		}
 	}
 }
 
-// Twenty workers, of which two are killed and one is cut off for a while: what reached the target is in the record once, or in the
-// gap that is told of its worker; the two have one, nobody else does, and the report says so.
+// Of twenty workers two are killed and one is partitioned for a time. Each attempt that reached the target is in the record once, or in
+// the missing record of its worker. Only the killed workers have a missing record, and the report names it.
 func TestTwentyWorkersWithTwoKilledAndOnePartitioned(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 10, Protocol: probes.ProtocolTCPNew}
-	w := newWorld(t, 20, lane)
+	w := newTestFleet(t, 20, lane)
 	dir := t.TempDir()
 	var err error
 	if w.history, err = record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "fleet", Clock: "real"}); err != nil {
@@ -230,7 +230,7 @@ func TestTwentyWorkersWithTwoKilledAndOnePartitioned(t *testing.T) {
 	phase := func(name string) {
 		w.Event(record.Event{At: now(), Object: name, Text: name, Body: record.Phase{}})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := c.Begin(ctx); err != nil {
 		t.Fatal(err)
@@ -268,11 +268,11 @@ func TestTwentyWorkersWithTwoKilledAndOnePartitioned(t *testing.T) {
 	sofar := len(w.reached[cut])
 	w.mu.Unlock()
 	w.await("the others have ten more", each(10))
-	w.await("the one that is cut off goes on all the while", func() bool { return len(w.reached[cut]) > sofar+5 })
+	w.await("the partitioned worker has five more attempts at the target", func() bool { return len(w.reached[cut]) > sofar+5 })
 	w.mu.Lock()
 	w.cut[cut] = false
 	w.mu.Unlock()
-	w.await("the one that was cut off has caught up", func() bool { return len(w.came[w.lane(cut)]) > sofar+5 })
+	w.await("the partitioned worker has caught up", func() bool { return len(w.came[w.lane(cut)]) > sofar+5 })
 	stop()
 	<-ran
 	c.Finish(ctx)
@@ -283,8 +283,8 @@ func TestTwentyWorkersWithTwoKilledAndOnePartitioned(t *testing.T) {
 	w.judge(dir, killed)
 }
 
-// judge holds the record against what reached the target.
-func (w *world) judge(dir string, killed []string) {
+// judge compares the record with the attempts that reached the target.
+func (w *testFleet) judge(dir string, killed []string) {
 	t := w.t
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,19 +293,19 @@ func (w *world) judge(dir string, killed []string) {
 	}
 	attempts := 0
 	for id, name := range w.lanes {
-		first, lost := w.gaps[id]
+		first, lost := w.missing[id]
 		if lost != slices.Contains(killed, name) {
-			t.Errorf("%s has a gap: %v; killed were %v", name, lost, killed)
+			t.Errorf("%s has a missing record: %v; killed were %v", name, lost, killed)
 		}
 		for seq, times := range w.came[id] {
 			attempts += times
 			if times != 1 {
-				t.Errorf("attempt %d of %s stands %d times in the record", seq, name, times)
+				t.Errorf("attempt %d of %s is %d times in the record", seq, name, times)
 			}
 		}
 		for seq := range w.reached[name] {
 			if w.came[id][seq] == 0 && !(lost && seq >= first) {
-				t.Errorf("attempt %d of %s reached the target, and neither is it in the record nor in a gap", seq, name)
+				t.Errorf("attempt %d of %s reached the target, and is neither in the record nor in a missing record", seq, name)
 			}
 		}
 		if n := uint64(len(w.came[id])); !lost && (w.came[id][0] != 1 || w.came[id][n-1] != 1) {
@@ -323,7 +323,7 @@ func (w *world) judge(dir string, killed []string) {
 	why := strings.Join(r.Reasons, "\n")
 	if r.Totals.Attempts != attempts || strings.Contains(why, "lost records") || strings.Contains(why, "damaged") ||
 		strings.Count(why, "a gap in the record of worker") != len(killed) {
-		t.Errorf("a report of %d attempts, of %d that were recorded; it says:\n%s", r.Totals.Attempts, attempts, why)
+		t.Errorf("the report has %d attempts, the record %d; the reasons are:\n%s", r.Totals.Attempts, attempts, why)
 	}
 	for _, l := range r.Lanes {
 		if l.Fleet == nil || l.Fleet.Node != "node-1" || l.Fleet.ClockMs <= 0 {
@@ -332,10 +332,10 @@ func (w *world) judge(dir string, killed []string) {
 	}
 }
 
-// A worker that is told to go, as a drain does, makes no more attempts and hands out all that it has made before it goes.
+// A stopped worker, as in a drain, makes no more attempts, and ends after all its attempts were fetched.
 func TestStoppedWorkerIsDrained(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 50}
-	w := newWorld(t, 1, lane)
+	w := newTestFleet(t, 1, lane)
 	dir := t.TempDir()
 	var err error
 	if w.history, err = record.NewHistoryWriter(filepath.Join(dir, "history"), record.Run{Scenario: "fleet", Clock: "real"}); err != nil {
@@ -348,7 +348,7 @@ func TestStoppedWorkerIsDrained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := c.Begin(ctx); err != nil {
 		t.Fatal(err)
@@ -358,12 +358,12 @@ func TestStoppedWorkerIsDrained(t *testing.T) {
 	if err := w.workers[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// It goes when all was fetched, and nobody orders it to end.
+	// It ends after all attempts were fetched, without a command to end.
 	running, stop := context.WithCancel(ctx)
 	ran := make(chan struct{})
 	go func() { defer close(ran); c.Run(running) }()
 	if err := w.workers[0].cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the worker ended with %v", err)
 	}
 	stop()
 	<-ran
@@ -371,12 +371,12 @@ func TestStoppedWorkerIsDrained(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.lane(name)
-	if _, told := w.gaps[id]; !whole(w.came[id], w.reached[name]) || !told {
-		t.Errorf("%d attempts of %d have come; that it ended early is told: %v", len(w.came[id]), len(w.reached[name]), told)
+	if _, told := w.missing[id]; !whole(w.came[id], w.reached[name]) || !told {
+		t.Errorf("%d attempts of %d were fetched; the early end is recorded: %v", len(w.came[id]), len(w.reached[name]), told)
 	}
 }
 
-// whole reports whether everything that reached the target has come.
+// whole reports whether all attempts that reached the target were fetched.
 func whole(came map[uint64]int, reached map[uint64]bool) bool {
 	for seq := range reached {
 		if came[seq] == 0 {
@@ -386,10 +386,10 @@ func whole(came map[uint64]int, reached map[uint64]bool) bool {
 	return len(reached) > 0
 }
 
-// A fleet that does not come says who is missing, and why.
+// The error of an incomplete fleet has the number of workers and the reason.
 func TestMissingFleetIsAnError(t *testing.T) {
 	lane := probes.Lane{ID: 1, Name: "fleet", Rate: 10}
-	w := newWorld(t, 2, lane)
+	w := newTestFleet(t, 2, lane)
 	w.cut["worker-01"] = true
 	lane.Target = netip.MustParseAddrPort(w.target.Listener.Addr().String())
 	c, err := fleet.New(fleet.Config{Transport: w, Record: w, Now: func() time.Duration { return 0 }, Lane: lane, Wanted: 2, FirstLane: 1, Interval: time.Millisecond})
@@ -399,7 +399,7 @@ func TestMissingFleetIsAnError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w.refused = func() { cancel() }
 	err = c.Begin(ctx)
-	if err == nil || !strings.Contains(err.Error(), "of 2 workers have had an answer of "+lane.Target.String()) || !strings.Contains(err.Error(), "worker-01: no route to it") {
-		t.Errorf("%v, want how many of the workers there are, and why not all", err)
+	if err == nil || !strings.Contains(err.Error(), "of 2 workers have had an answer from "+lane.Target.String()) || !strings.Contains(err.Error(), "worker-01: no route to the worker") {
+		t.Errorf("%v, want the number of workers and the reason", err)
 	}
 }

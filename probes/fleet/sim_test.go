@@ -19,16 +19,15 @@ import (
 
 const simRate = 10
 
-// sim is a fleet in a world of its own: workers with clocks that are wrong, that are killed, start anew and are told to go, and a
-// network that loses questions and answers, cuts them short, and delivers old ones. What really happened is known. The
-// workers' journals and the collector are the real ones.
+// sim simulates a fleet: workers with wrong clocks that are killed, restarted and stopped, and a network that loses, cuts off and delays
+// requests and answers. The journals and the collector are real.
 type sim struct {
 	rt      *rapid.T
-	random  *rand.Rand // for what goroutines of the collector ask for
+	random  *rand.Rand // for the collector's goroutines
 	clock   time.Duration
-	workers []*simWorker // one for each process that ever was
-	old     [][]byte     // answers that were given
-	calm    bool         // nothing is lost any more
+	workers []*simWorker // all processes so far
+	old     [][]byte     // previous answers
+	calm    bool         // the network loses nothing any more
 
 	collector *Collector
 
@@ -36,20 +35,20 @@ type sim struct {
 	attempts []record.Attempt
 }
 
-// simWorker is a process.
+// simWorker is a simulated process.
 type simWorker struct {
 	*journal
 	name    string
 	born    time.Duration
-	was     time.Duration // its clock when it was born
+	was     time.Duration // its clock at its start
 	rate    float64       // of its clock
-	cut     bool          // from everybody
-	dead    time.Duration // 0 while it lives
+	cut     bool          // partitioned from the network
+	dead    time.Duration // time of its end; 0 while it runs
 	closing bool
 	closed  time.Duration // of its clock
 	seq     uint64
 	flying  []flying
-	made    map[uint64]time.Duration // by number: when it was intended, by the true clock
+	made    map[uint64]time.Duration // scheduled times by number, of the true clock
 }
 
 type flying struct {
@@ -80,7 +79,7 @@ func (s *sim) spawn(name string) {
 	w.setReached()
 }
 
-// pass lets time pass: the workers make their attempts, and learn what becomes of them.
+// pass advances the time: the workers make attempts and record outcomes.
 func (s *sim) pass(d time.Duration) {
 	s.clock += d
 	for _, w := range s.workers {
@@ -119,7 +118,7 @@ func (w *simWorker) stop(now time.Duration) {
 	}
 }
 
-// living is the process behind a name; nil when there is none.
+// living returns the running process of a worker; nil for none.
 func (s *sim) living(name string) *simWorker {
 	for _, w := range slices.Backward(s.workers) {
 		if w.name == name && w.dead == 0 {
@@ -142,7 +141,7 @@ func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 	trip := func() { s.pass(time.Duration(s.random.IntN(40)) * time.Millisecond) }
 	fate := "arrives"
 	if !s.calm {
-		fate = pick(s.random, []string{"arrives", "arrives", "arrives", "no question", "no answer", "half", "an old answer"})
+		fate = pick(s.random, []string{"arrives", "arrives", "arrives", "no request", "no answer", "half", "an old answer"})
 	}
 	trip()
 	w := s.living(name)
@@ -178,16 +177,16 @@ func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 	return body, nil
 }
 
-// disturb does something to the fleet.
+// disturb applies a random change to the fleet.
 func (s *sim) disturb() {
 	w := pick(s.random, s.workers)
 	if w.dead > 0 {
 		return
 	}
-	switch pick(s.random, []string{"kill", "kill and start anew", "replace", "cut", "heal", "tell to go", "nothing"}) {
+	switch pick(s.random, []string{"kill", "restart", "replace", "cut", "heal", "stop", "nothing"}) {
 	case "kill":
 		w.dead = s.clock
-	case "kill and start anew":
+	case "restart":
 		w.dead = s.clock
 		s.pass(time.Duration(s.random.IntN(3000)) * time.Millisecond)
 		s.spawn(w.name)
@@ -198,8 +197,8 @@ func (s *sim) disturb() {
 		w.cut = true
 	case "heal":
 		w.cut = false
-	case "tell to go":
-		w.setEndReason("it was told to go")
+	case "stop":
+		w.setEndReason("it was stopped")
 		w.stop(w.at(s.clock))
 	}
 }
@@ -214,13 +213,13 @@ func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	c.sleep = func(context.Context, time.Duration) error { return nil } // the world's time passes on the way of questions
+	c.sleep = func(context.Context, time.Duration) error { return nil } // Send advances the simulated time
 	s.collector = c
 	return s, c
 }
 
-// Whatever happens to workers and to the network: every attempt that a worker made is in the record once, or within a gap that is told
-// of its lane; nothing else is in the record; and no time in it is wrong by more than what is told of the clock.
+// With any failures of workers and network, each attempt is in the record once or within its lane's missing record. The record has no
+// other attempts, and no time is wrong by more than the recorded bound of the clock.
 func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s, c := newSim(rt, rapid.IntRange(1, 4).Draw(rt, "workers"))
@@ -252,19 +251,19 @@ func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
 	})
 }
 
-// told is what the record says of a lane.
-type told struct {
+// laneRecord is a lane in the record.
+type laneRecord struct {
 	from, to, bound time.Duration
 	seq             uint64
 	gap             bool
 }
 
-func (s *sim) lanes() map[uint16]*told {
-	lanes := map[uint16]*told{}
+func (s *sim) lanes() map[uint16]*laneRecord {
+	lanes := map[uint16]*laneRecord{}
 	for _, e := range s.events {
 		switch b := e.Body.(type) {
 		case record.Lane:
-			lanes[b.ID] = &told{}
+			lanes[b.ID] = &laneRecord{}
 		case record.ClockBound:
 			lanes[b.Lane].bound = b.Bound
 		case record.MissingRecord:
@@ -275,7 +274,7 @@ func (s *sim) lanes() map[uint16]*told {
 	return lanes
 }
 
-// wrong compares the record with what happened.
+// wrong returns the differences between the record and the simulation.
 func (s *sim) wrong() (all []string) {
 	lanes := s.lanes()
 	lane := map[string]uint16{}
@@ -288,7 +287,7 @@ func (s *sim) wrong() (all []string) {
 			come[a.Lane] = map[uint64]record.Attempt{}
 		}
 		if _, twice := come[a.Lane][a.Seq]; twice {
-			all = append(all, fmt.Sprintf("attempt %d of lane %d stands twice", a.Seq, a.Lane))
+			all = append(all, fmt.Sprintf("attempt %d of lane %d is in the record twice", a.Seq, a.Lane))
 		}
 		come[a.Lane][a.Seq] = a
 	}
@@ -306,10 +305,10 @@ func (s *sim) wrong() (all []string) {
 		for seq, intended := range w.made {
 			a, there := come[id][seq]
 			if !there && !(l.gap && seq >= l.seq && l.from <= intended && intended <= l.to) {
-				all = append(all, fmt.Sprintf("attempt %d of lane %d at %v is lost unnoticed: %+v", seq, id, intended, *l))
+				all = append(all, fmt.Sprintf("attempt %d of lane %d at %v is neither in the record nor in the missing record: %+v", seq, id, intended, *l))
 			}
 			if there && (a.Intended-intended).Abs() > l.bound+time.Microsecond {
-				all = append(all, fmt.Sprintf("attempt %d of lane %d at %v stands at %v, and the clock at %v", seq, id, intended, a.Intended, l.bound))
+				all = append(all, fmt.Sprintf("attempt %d of lane %d at %v is recorded at %v, with a bound of the clock of %v", seq, id, intended, a.Intended, l.bound))
 			}
 		}
 		for seq := range come[id] {
@@ -318,7 +317,7 @@ func (s *sim) wrong() (all []string) {
 			}
 		}
 		if lived := w.dead == 0 && w.endReason == "" && s.calm; lived && l.gap {
-			all = append(all, fmt.Sprintf("lane %d has a gap, and its worker did what it was told: %+v", id, *l))
+			all = append(all, fmt.Sprintf("lane %d has a missing record without a failure of its worker: %+v", id, *l))
 		}
 	}
 	if known != len(s.attempts) {

@@ -14,36 +14,36 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Path is where a worker is asked, and PathAlive where a kubelet may ask whether it lives.
+// Path is the URL path of requests, and PathAlive that of the liveness probe.
 const (
 	Path      = "/records"
 	PathAlive = "/alive"
 )
 
-// The words for what a worker is to do.
+// The commands to a worker.
 const (
 	commandWait = "wait"
 	commandRun  = "run"
 	commandEnd  = "end"
 )
 
-// The words for what a worker does.
+// The states of a worker.
 const (
-	stateWaiting = "waiting" // for its first order
+	stateWaiting = "waiting" // not started
 	stateRunning = "running"
-	stateEnded   = "ended" // it makes no more attempts, and all of them are in its journal
+	stateEnded   = "ended" // all attempts have ended and are in the journal
 )
 
-// Request is one question to a worker. Asking it again changes nothing.
+// Request is a request to a worker. It is idempotent.
 type Request struct {
-	// Incarnation is the process that is meant. Any other one tells who it is, and takes neither order nor acknowledgement.
+	// Incarnation is the addressed process. Another process only answers with its own incarnation.
 	Incarnation string
-	Number      uint64 // of the question, which the answer repeats
-	From        uint64 // the first record that is wanted; all before it are acknowledged
-	Command     string // what the worker is to do from now on
+	Number      uint64 // of the request; the answer has the same
+	From        uint64 // number of the first wanted record; all before it are acknowledged
+	Command     string
 }
 
-// Query is the question as the query of a URL.
+// Query returns the request as the query of a URL.
 func (r Request) Query() url.Values {
 	return url.Values{"incarnation": {r.Incarnation}, "number": {strconv.FormatUint(r.Number, 10)},
 		"from": {strconv.FormatUint(r.From, 10)}, "do": {r.Command}}
@@ -53,16 +53,16 @@ func parseRequest(q url.Values) (r Request, err error) {
 	r.Incarnation, r.Command = q.Get("incarnation"), q.Get("do")
 	for key, into := range map[string]*uint64{"number": &r.Number, "from": &r.From} {
 		if *into, err = strconv.ParseUint(q.Get(key), 10, 64); err != nil {
-			return r, fmt.Errorf("%s=%q is no number", key, q.Get(key))
+			return r, fmt.Errorf("%s=%q is not a whole number of 0 or more", key, q.Get(key))
 		}
 	}
 	if r.Command != commandWait && r.Command != commandRun && r.Command != commandEnd {
-		return r, fmt.Errorf("do=%q; %s, %s and %s are known", r.Command, commandWait, commandRun, commandEnd)
+		return r, fmt.Errorf("do=%q is unknown; known are %s, %s and %s", r.Command, commandWait, commandRun, commandEnd)
 	}
 	return r, nil
 }
 
-// answer is what a worker says. Its times are since its own start.
+// answer is a worker's answer. Its times are those of the worker's clock, from its start.
 type answer struct {
 	head
 	records []record.Attempt // numbered from head.First on, in the order in which their outcomes became known
@@ -77,13 +77,13 @@ type head struct {
 	Begin       time.Duration `json:"beginNs"` // when attempt 0 was intended, once it runs
 	First       uint64        `json:"first"`
 	Count       int           `json:"count"`
-	Total       uint64        `json:"total"`         // records there are; the last word once it has ended
-	EndReason   string        `json:"why,omitempty"` // it ended, if it did so by itself
+	Total       uint64        `json:"total"`         // number of records so far; final in state ended
+	EndReason   string        `json:"why,omitempty"` // why it ended early
 }
 
-const sumLen = 8 // hex digits of the checksum that ends an answer
+const sumLen = 8 // hex digits of the checksum at the end of an answer
 
-// encode writes the head as a line, the records as record.AttemptWriter does, and a checksum of both.
+// encode returns the head as a line of JSON, the records in the format of record.AttemptWriter, and a checksum of both.
 func (a answer) encode() ([]byte, error) {
 	a.Count = len(a.records)
 	line, err := json.Marshal(a.head)
@@ -105,13 +105,13 @@ func (a answer) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decode reads an answer; one that is not whole is an error.
+// decode reads an answer. An incomplete answer is an error.
 func decode(data []byte) (answer, error) {
 	var a answer
 	body, sum := data[:max(0, len(data)-sumLen)], data[max(0, len(data)-sumLen):]
 	line, rest, found := bytes.Cut(body, []byte("\n"))
 	if !found || string(sum) != fmt.Sprintf("%0*x", sumLen, crc32.ChecksumIEEE(body)) {
-		return a, fmt.Errorf("the answer of %d bytes is not whole: %.80q", len(data), data)
+		return a, fmt.Errorf("the answer of %d bytes is incomplete: %.80q", len(data), data)
 	}
 	if err := json.Unmarshal(line, &a.head); err != nil {
 		return a, fmt.Errorf("reading the head of an answer: %w", err)
@@ -127,7 +127,7 @@ func decode(data []byte) (answer, error) {
 		a.records = append(a.records, attempt)
 	}
 	if len(a.records) != a.Count || a.Incarnation == "" {
-		return a, fmt.Errorf("an answer with %d records tells of %d, from the incarnation %q", len(a.records), a.Count, a.Incarnation)
+		return a, fmt.Errorf("the answer has %d records, its head has count %d and incarnation %q", len(a.records), a.Count, a.Incarnation)
 	}
 	return a, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// An answer is whole or an error, wherever it breaks off and whatever is changed in it.
+// An answer that is cut off or changed anywhere is an error.
 func TestIncompleteAnswerIsNotAnAnswer(t *testing.T) {
 	a := answer{head: head{Incarnation: "x", Number: 7, State: stateRunning, First: 3, Total: 5},
 		records: []record.Attempt{{Seq: 3, Class: record.OK, Backend: "web-1"}, {Seq: 4, Class: record.Refused}}}
@@ -21,12 +21,12 @@ func TestIncompleteAnswerIsNotAnAnswer(t *testing.T) {
 	}
 	for n := range body {
 		if _, err := decode(body[:n]); err == nil {
-			t.Errorf("the first %d bytes of %d are taken for an answer", n, len(body))
+			t.Errorf("the first %d bytes of %d were accepted", n, len(body))
 		}
 		damaged := append([]byte(nil), body...)
 		damaged[n] ^= 0x20
 		if _, err := decode(damaged); err == nil {
-			t.Errorf("an answer with another byte %d is taken for one", n)
+			t.Errorf("an answer with a changed byte %d was accepted", n)
 		}
 	}
 }
@@ -42,14 +42,14 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r, err := parseRequest(q); err == nil {
-			t.Errorf("%q was taken for %+v", bad, r)
+			t.Errorf("%q was accepted as %+v", bad, r)
 		} else if strings.Contains(bad, "dance") && !strings.Contains(err.Error(), "run") {
-			t.Errorf("%v names nothing that is known", err)
+			t.Errorf("%v does not name the known commands", err)
 		}
 	}
 }
 
-// A journal that nobody fetches from is full some day; it takes all the same what was under way.
+// A journal without a collector becomes full, and still stores attempts in flight.
 func TestFullJournalKeepsEveryAttempt(t *testing.T) {
 	j := newJournal("x")
 	for i := range journalLimit + 5 {
@@ -61,11 +61,11 @@ func TestFullJournalKeepsEveryAttempt(t *testing.T) {
 	for next < journalLimit+5 {
 		a := j.answer(Request{Incarnation: "x", From: next}, 0)
 		if a.First != next || len(a.records) == 0 || a.records[0].Seq != next {
-			t.Fatalf("from %d come %d from %d", next, len(a.records), a.First)
+			t.Fatalf("a request from %d gave %d records from %d", next, len(a.records), a.First)
 		}
 		next += uint64(len(a.records))
 	}
 	if j.answer(Request{Incarnation: "x", From: next}, 0); !j.empty() {
-		t.Error("it keeps what was acknowledged")
+		t.Error("the journal keeps acknowledged records")
 	}
 }

@@ -21,36 +21,37 @@ import (
 )
 
 const (
-	// lead is how far ahead of its first attempt a lane is ordered.
+	// lead is the time between the start of a lane and its first attempt.
 	lead = 50 * time.Millisecond
-	// orphaned is after how long without a question a worker makes no more attempts: whoever started it is gone.
+	// orphanTimeout is the time without a request after which a worker ends, because its collector is gone.
 	orphanTimeout = 15 * time.Minute
-	// linger is how long a worker that was told to go waits for what it has to be fetched.
+	// drainTimeout is how long a stopped worker waits until its attempts are fetched.
 	drainTimeout = 20 * time.Second
-	// again is how often a worker looks whether its target answers. Whether anybody asks it looks every 30 s.
+	// targetCheckInterval is the time between two checks whether the target answers. After the first answer, supervise checks for requests
+	// every 30 s.
 	targetCheckInterval = 250 * time.Millisecond
 )
 
-// Engine makes the attempts of a worker: a probes.Engine, or what plays one where no connection is to be opened.
+// Engine makes the attempts of a worker. It is a probes.Engine, or a simulation that opens no connections.
 type Engine interface {
-	Now() time.Duration // since it was made
+	Now() time.Duration // since its creation
 	Start(lane probes.Lane, at time.Duration) error
 	Close()
 	Run(context.Context) error
-	// Answers looks whether the lane's target answers, on a connection that is no attempt.
+	// Answers reports whether the lane's target answers, on a connection that is not an attempt.
 	Answers(ctx context.Context, lane probes.Lane) bool
 }
 
-// NewEngine makes the engine of a process whose name no other has. The attempts that it makes are to be recorded.
+// NewEngine creates the engine of a process with a unique name. The engine calls recorder with each attempt.
 type NewEngine func(process string, recorder func(record.Attempt)) (Engine, error)
 
-// Serve is a worker: it answers questions on the listener and probes the lane when it is told to. When the context ends it makes no more attempts,
-// answers until everything was fetched, or for 20 s, and returns.
+// Serve is a worker: it answers requests on the listener and starts the lane on request. When the context ends it makes no more attempts,
+// answers until all were fetched, or for 20 s, and returns.
 func Serve(ctx context.Context, listener net.Listener, lane probes.Lane) error {
 	return ServeWith(ctx, listener, lane, newSocketEngine)
 }
 
-// ServeBy is Serve with another engine.
+// ServeWith is Serve with another engine.
 func ServeWith(ctx context.Context, listener net.Listener, lane probes.Lane, with NewEngine) error {
 	lane.ID = laneID
 	if err := lane.Validate(); err != nil {
@@ -72,11 +73,11 @@ func ServeWith(ctx context.Context, listener net.Listener, lane probes.Lane, wit
 	var failed error
 	select {
 	case <-ctx.Done():
-		w.journal.setEndReason("it was told to go")
+		w.journal.setEndReason("it was stopped")
 		w.engine.Close()
 		w.drain(ran)
 	case failed = <-ran:
-		// What it has is fetched all the same, until it is told to go.
+		// A collector can still fetch the attempts until the context ends.
 		select {
 		case <-ctx.Done():
 			w.drain(nil)
@@ -92,7 +93,7 @@ func ServeWith(ctx context.Context, listener net.Listener, lane probes.Lane, wit
 // laneID is the only lane of a worker.
 const laneID = 1
 
-// worker probes, and keeps what it saw.
+// worker probes a lane and keeps the attempts in its journal.
 type worker struct {
 	lane    probes.Lane
 	engine  Engine
@@ -100,17 +101,17 @@ type worker struct {
 }
 
 func newWorker(lane probes.Lane, with NewEngine) (*worker, error) {
-	// A name that no other process has, so that nobody takes this one for the one before.
+	// The incarnation is unique, so that collectors distinguish restarted processes.
 	w := &worker{lane: lane, journal: newJournal(rand.Text())}
 	var err error
 	w.engine, err = with(w.journal.incarnation, w.record)
 	return w, err
 }
 
-// sockets is the engine that opens connections.
+// socketEngine is the engine that opens connections.
 type socketEngine struct{ *probes.Engine }
 
-// newSockets makes one. The process's name is the seed of its ports, too.
+// newSocketEngine returns an engine whose seed for ports comes from the process's name.
 func newSocketEngine(process string, recorder func(record.Attempt)) (Engine, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -124,7 +125,7 @@ func newSocketEngine(process string, recorder func(record.Attempt)) (Engine, err
 	return socketEngine{engine}, err
 }
 
-// run makes the attempts that are ordered.
+// run runs the engine until it ends.
 func (w *worker) run(ctx context.Context) error {
 	err := w.engine.Run(ctx)
 	if err != nil {
@@ -136,12 +137,12 @@ func (w *worker) run(ctx context.Context) error {
 
 func (w *worker) record(a record.Attempt) {
 	if !w.journal.add(a) {
-		w.journal.setEndReason(fmt.Sprintf("nobody fetched its last %d attempts, and more it does not keep", journalLimit))
+		w.journal.setEndReason(fmt.Sprintf("no collector fetched its last %d attempts, the most that it keeps", journalLimit))
 		w.engine.Close()
 	}
 }
 
-// reach looks whether the target answers, until it does, and then whether anybody asks.
+// supervise checks whether the target answers until it does. It ends the worker after orphanTimeout without a request.
 func (w *worker) supervise(ctx context.Context) {
 	pause, reached := targetCheckInterval, false
 	for ctx.Err() == nil {
@@ -150,15 +151,15 @@ func (w *worker) supervise(ctx context.Context) {
 			w.journal.setReached()
 		}
 		if w.journal.sinceLastRequest(w.engine.Now()) > orphanTimeout {
-			w.journal.setEndReason(fmt.Sprintf("nobody asked for its attempts for %v", orphanTimeout))
+			w.journal.setEndReason(fmt.Sprintf("no collector requested its attempts for %v", orphanTimeout))
 			w.engine.Close()
 			return
 		}
-		_ = clock.Sleep(ctx, pause) // an end of the context ends the loop
+		_ = clock.Sleep(ctx, pause) // the loop checks the context
 	}
 }
 
-// Answers asks the target once.
+// Answers sends the target one request.
 func (socketEngine) Answers(ctx context.Context, lane probes.Lane) bool {
 	ctx, cancel := context.WithTimeout(ctx, lane.DialDeadline+lane.ReplyDeadline)
 	defer cancel()
@@ -192,12 +193,12 @@ func (w *worker) handler() http.Handler {
 		}
 		out.Header().Set("Content-Type", "application/octet-stream")
 		out.Header().Set("Cache-Control", "no-store")
-		_, _ = out.Write(body) // who did not get it asks again
+		_, _ = out.Write(body) // a collector without the answer repeats its request
 	})
 	return mux
 }
 
-// obey does what a question that is meant for this process says.
+// apply performs the command of a request to this incarnation.
 func (w *worker) apply(r Request) {
 	if r.Incarnation != w.journal.incarnation {
 		return
@@ -213,7 +214,7 @@ func (w *worker) apply(r Request) {
 	}
 }
 
-// await waits until the attempts have ended and were fetched, for as long as linger says.
+// drain waits until the attempts have ended and were fetched, for at most drainTimeout.
 func (w *worker) drain(ran <-chan error) {
 	late := time.After(drainTimeout)
 	for {
@@ -230,18 +231,18 @@ func (w *worker) drain(ran <-chan error) {
 	}
 }
 
-// WorkerName is the name of the worker's (hidden) subcommand, and LaneVariable the variable of its environment that has the lane.
+// WorkerName is the name of the worker's hidden subcommand. LaneVariable is the environment variable with its lane as JSON.
 const (
 	WorkerName   = "fleet-worker"
 	LaneVariable = "HITLESS_LANE"
 )
 
-// Command is a worker as a program.
+// Command returns the worker's subcommand.
 func Command() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use:    WorkerName,
-		Short:  "probe the lane in $" + LaneVariable + " when asked over HTTP to, and keep the attempts until they are fetched",
+		Short:  "probe the lane in $" + LaneVariable + " on an HTTP request, and keep the attempts until they are fetched",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -251,12 +252,12 @@ func Command() *cobra.Command {
 			}
 			listener, err := new(net.ListenConfig).Listen(c.Context(), "tcp", listen)
 			if err != nil {
-				return fmt.Errorf("listening for questions: %w; with the network of its node another program may have that port", err)
+				return fmt.Errorf("listening for requests: %w; in the network of a node another program may use that port, so give another --listen", err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s asked at %s\n", WorkerName, listener.Addr())
+			fmt.Fprintf(c.OutOrStdout(), "%s listens on %s\n", WorkerName, listener.Addr())
 			return Serve(c.Context(), listener, lane)
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", ":7707", "`ADDRESS` to be asked at")
+	c.Flags().StringVar(&listen, "listen", ":7707", "`ADDRESS` to listen on")
 	return c
 }
