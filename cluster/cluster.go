@@ -1,6 +1,6 @@
-// Package cluster accesses live clusters: permissions and facts, a namespace for each run, addresses of Services, and the removal of
-// everything that runs made. It changes objects in the namespaces of runs only, and marks and restores changes of other objects that
-// the user has permitted. It is not for steps of scenarios and for measurement.
+// Package cluster accesses live clusters: permissions and facts, a namespace for each run, addresses of Services, and the removal of all
+// objects of runs. It changes objects in the namespaces of runs only. Changes of other objects need the user's permission, and are
+// marked and restored. It has no scenario steps and no measurement.
 package cluster
 
 import (
@@ -60,7 +60,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 25, 50
 	config.UserAgent = "hitless"
-	// Both clients share what is known of the server.
+	// Both clients share the record of the server's silences.
 	p := &retrier{limit: silenceLimit, pause: retryPause, timeout: answerTimeout, clock: RealClock{}}
 	transport, err := rest.TransportFor(config)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 func TestOutsideOfAPodThereIsNoClusterOfIt(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := OpenInPod(); err == nil || !strings.Contains(err.Error(), "--kubeconfig FILE") {
-		t.Errorf("%v, want what to do elsewhere", err)
+		t.Errorf("%v, want advice for use outside a pod", err)
 	}
 }
 
-// A configuration as a pod has it, a token in a file and the cluster's own certificate, reaches the API server with both clients.
+// Both clients reach the API server with the configuration of a pod: a token file and the cluster's certificate.
 func TestATokenInAFileIsShown(t *testing.T) {
 	var shown []string
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +41,6 @@ func TestATokenInAFileIsShown(t *testing.T) {
 	}
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil || version.GitVersion != "v1.37.1" || len(shown) != 1 || shown[0] != "Bearer of-the-pod" {
-		t.Errorf("%v, %v; shown was %q", version, err, shown)
+		t.Errorf("%v, %v; the credentials were %q", version, err, shown)
 	}
 }

@@ -33,7 +33,7 @@ const FleetName = "fleet"
 var restricted = &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
 	SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 
-// MakeFleet creates the workers in a run's namespace. It does not wait for their start.
+// MakeFleet creates the workers in a run's namespace, and does not wait for their start.
 func (c *Cluster) MakeFleet(ctx context.Context, namespace string, f Fleet) error {
 	labels := map[string]string{"app": FleetName}
 	meta := metav1.ObjectMeta{Name: FleetName, Namespace: namespace, Labels: labels}
@@ -121,7 +121,7 @@ func (c *Cluster) CallWorker(ctx context.Context, namespace, pod string, port in
 func (c *Cluster) ClusterAddress(ctx context.Context, namespace, service string) (string, error) {
 	s, err := c.Client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for the cluster IP of the Service %s: %w", service, Explain(err))
+		return "", fmt.Errorf("reading the cluster IP of the Service %s: %w", service, Explain(err))
 	}
 	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
 		return "", fmt.Errorf("the Service %s has no cluster IP with a port that a fleet could measure", service)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What a fleet makes obeys the Pod Security Standard restricted, but for the network of the node when that was asked for.
+// The objects of a fleet obey the Pod Security Standard restricted, except with the network of the node.
 func TestAFleetIsRestricted(t *testing.T) {
 	for _, f := range []Fleet{{Workers: 20, Image: "registry.example/hitless:1", Port: 7707}, {Image: "hitless", HostNetwork: true, Port: 7707}} {
 		c := &Cluster{Client: fake.NewClientset()}
@@ -39,7 +39,7 @@ func TestAFleetIsRestricted(t *testing.T) {
 		pod, own := spec.SecurityContext, spec.Containers[0].SecurityContext
 		if !*pod.RunAsNonRoot || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || *own.AllowPrivilegeEscalation ||
 			own.Capabilities.Drop[0] != "ALL" || *spec.AutomountServiceAccountToken || len(spec.Volumes) > 0 || spec.HostPID || spec.HostIPC {
-			t.Errorf("%+v is more than restricted", spec)
+			t.Errorf("%+v violates restricted", spec)
 		}
 		if spec.HostNetwork != f.HostNetwork || spec.Containers[0].Resources.Requests.Memory().IsZero() || len(spec.TopologySpreadConstraints) != 1 {
 			t.Errorf("%+v", spec)
@@ -59,7 +59,7 @@ func TestTheNamespaceOfAFleetInTheNetworkOfNodes(t *testing.T) {
 	}
 }
 
-// Workers are the pods that run; one that has not started, or has ended, is none.
+// Workers lists running pods only, not pods that have not started or have ended.
 func TestWorkersArePodsThatRun(t *testing.T) {
 	pod := func(name, app string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "run", Labels: map[string]string{"app": app}},
@@ -76,11 +76,11 @@ func TestWorkersArePodsThatRun(t *testing.T) {
 		Reason: "ErrImagePull", Message: "no such image"}}}}
 	c = &Cluster{Client: fake.NewClientset(pod("fleet-a", FleetName, corev1.PodRunning), waiting)}
 	if all, err := c.Workers(t.Context(), "run"); len(all) != 1 || err == nil || !strings.Contains(err.Error(), "fleet-d waits: ErrImagePull: no such image") {
-		t.Errorf("%v, %v, want the one that runs, and what the other waits for", all, err)
+		t.Errorf("%v, %v, want the running pod, and the reason why the other waits", all, err)
 	}
 }
 
-// A worker is asked by way of the API server, and a pod that is not there is told from one that does not answer.
+// Requests go through the API server, and the errors distinguish a missing pod from one that does not answer.
 func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,21 +106,21 @@ func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
 		t.Errorf("%q, %v", body, err)
 	}
 	if _, err := ask("gone"); !apierrors.IsNotFound(err) {
-		t.Errorf("%v, want that the pod is not there", err)
+		t.Errorf("%v, want an error that the pod does not exist", err)
 	}
 	c.ReportSilences(func(from, to time.Time) {
-		t.Errorf("the API server is told to have been away for %v, and only a pod was", to.Sub(from))
+		t.Errorf("a silence of the API server of %v was reported, but only a pod was unreachable", to.Sub(from))
 	})
 	if _, err := ask("silent"); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("%v, want that it does not answer", err)
+		t.Errorf("%v, want an error that the pod does not answer", err)
 	}
 	if _, err := c.Client.CoreV1().Services("run").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
-		t.Error("a Service that is no object")
+		t.Error("a Service that does not exist was accepted")
 	}
 	if len(asked) != 4 {
-		t.Errorf("asked %q, want each question once", asked)
+		t.Errorf("requests %q, want each once", asked)
 	}
 	if want := "GET /api/v1/namespaces/run/pods/http:fleet-a:7707/proxy/records?from=7"; asked[0] != want {
-		t.Errorf("asked %s, want %s", asked[0], want)
+		t.Errorf("request %s, want %s", asked[0], want)
 	}
 }

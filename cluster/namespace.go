@@ -19,7 +19,7 @@ const (
 	enforce   = "pod-security.kubernetes.io/enforce"
 )
 
-// MakeNamespace makes the namespace of a run. It contains all objects of the run, so its deletion removes them. Its Pod Security is
+// MakeNamespace creates the namespace of a run. It contains all objects of the run, so its deletion removes them. Its Pod Security is
 // restricted, or privileged for pods in the network of their nodes.
 func (c *Cluster) MakeNamespace(ctx context.Context, scenario string, onHost bool) (name string, err error) {
 	security := "restricted"
@@ -30,7 +30,7 @@ func (c *Cluster) MakeNamespace(ctx context.Context, scenario string, onHost boo
 		Labels: map[string]string{ManagedBy: Managed, RunLabel: scenario, enforce: security}}}
 	made, err := c.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("making the run's namespace: %w", Explain(err))
+		return "", fmt.Errorf("creating the run's namespace: %w", Explain(err))
 	}
 	return made.Name, nil
 }

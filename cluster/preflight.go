@@ -91,7 +91,7 @@ func (c *Cluster) Facts(ctx context.Context) (Facts, error) {
 	var f Facts
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
-		return f, fmt.Errorf("asking the API server at %s for its version: %w", c.Server, Explain(err))
+		return f, fmt.Errorf("reading the version of the API server at %s: %w", c.Server, Explain(err))
 	}
 	f.Version = version.GitVersion
 	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

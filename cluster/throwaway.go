@@ -21,10 +21,10 @@ import (
 func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
 	program, err := exec.LookPath("kind")
 	if err != nil {
-		return nil, fmt.Errorf("looking for the program kind: %w; --kind makes its clusters with it and a container engine: install both, or name a cluster that there is with --kubeconfig FILE", err)
+		return nil, fmt.Errorf("looking for the program kind: %w; --kind creates clusters with it and a container engine: install both, or name an existing cluster with --kubeconfig FILE", err)
 	}
 	if said, err := exec.CommandContext(ctx, program, "get", "clusters").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("asking %s for its clusters: %w: %s; it needs a container engine (Docker, Podman or nerdctl) that this user may use",
+		return nil, fmt.Errorf("listing the clusters of %s: %w: %s; it needs a container engine (Docker, Podman or nerdctl) that this user may use",
 			program, err, strings.TrimSpace(string(said)))
 	}
 	return kind.NewProvider().SetDefaults().WithPath(program), nil
@@ -33,7 +33,7 @@ func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
 // kindVersion matches the tags of kind's images.
 var kindVersion = regexp.MustCompile(`^v1\.\d+\.\d+$`)
 
-// CheckKindVersion refuses versions without an image of kind.
+// CheckKindVersion returns an error for text that is not a tag of kind's images.
 func CheckKindVersion(version string) error {
 	if !kindVersion.MatchString(version) {
 		return fmt.Errorf("--kind %q: give a version of Kubernetes that kind has an image of, such as v1.26.0", version)
@@ -62,7 +62,7 @@ func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, ver
 	defer os.Remove(file.Name())
 	_, err = file.WriteString(kindConfig(version, workers))
 	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with room", err)
+		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with free space", err)
 	}
 	if t.Kubeconfig, err = t.provider.CreateWithConfig(ctx, file.Name()); err != nil {
 		err = fmt.Errorf("making the cluster %s: %w", name, err)

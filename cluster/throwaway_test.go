@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/e2e-framework/support"
 )
 
-// made is a provider that makes no cluster, and remembers what was asked of it.
+// made is a provider that creates no cluster and stores its calls.
 type made struct {
 	support.E2EClusterProvider
 	name, config string
 	create       func() error
 	destroy      error
 	destroyed    []string
-	late         error // of the context that Destroy was given
+	late         error // of the context of Destroy
 }
 
 func (m *made) WithName(name string) support.E2EClusterProvider { m.name = name; return m }
@@ -61,7 +61,7 @@ func TestAThrowawayClusterIsMadeAndDeleted(t *testing.T) {
 	}
 }
 
-// What was half made is deleted, also for somebody who has been interrupted, and the error says what went wrong.
+// An incomplete cluster is deleted, also after an interrupt, and the error has the reason.
 func TestAThrowawayClusterThatCannotBeMade(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestAThrowawayClusterThatStaysIsNamed(t *testing.T) {
 	}
 }
 
-// play puts a program kind in front of all others: a script.
+// play puts a script named kind first in PATH.
 func play(t *testing.T, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -110,11 +110,11 @@ func play(t *testing.T, script string) (dir string) {
 	return dir
 }
 
-// Without kind, or without what it makes containers with, nothing is begun, and both are told apart.
+// Without kind or a container engine nothing is started, and the errors distinguish the two.
 func TestKindIsLookedForFirst(t *testing.T) {
 	play(t, "echo 'ERROR: failed to list clusters: is the docker daemon running?' >&2; exit 1")
 	if _, err := Kind(t.Context()); err == nil || !strings.Contains(err.Error(), "is the docker daemon running?") || !strings.Contains(err.Error(), "container engine") {
-		t.Errorf("%v, want kind's own words and what it needs", err)
+		t.Errorf("%v, want kind's output and what it needs", err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Kind(t.Context()); err == nil || !strings.Contains(err.Error(), "install both") {
@@ -122,8 +122,8 @@ func TestKindIsLookedForFirst(t *testing.T) {
 	}
 }
 
-// The framework's provider calls kind as kind wants to be called: it makes the cluster with our nodes, gives its kubeconfig, and
-// deletes that cluster and no other.
+// The framework's provider calls kind correctly: it creates the cluster with our nodes, returns its kubeconfig, and deletes only that
+// cluster.
 func TestKindsProvider(t *testing.T) {
 	const kubeconfig = `apiVersion: v1
 kind: Config
@@ -164,10 +164,10 @@ esac
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 	if err != nil || !strings.Contains(string(calls), "delete cluster --name "+c.Name+"\n") {
-		t.Errorf("kind was called so (%v):\n%s", err, calls)
+		t.Errorf("kind was called with (%v):\n%s", err, calls)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "clusters")); !os.IsNotExist(err) {
-		t.Errorf("the cluster is still there: %v", err)
+		t.Errorf("the cluster still exists: %v", err)
 	}
 	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
 		t.Errorf("%v is left in the folder for temporary files", left[0].Name())

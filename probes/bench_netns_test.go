@@ -8,8 +8,7 @@ import (
 )
 
 // BenchmarkVeth is BenchmarkLoopback through two veth pairs and a router that translates the address with nftables,
-// like a real probe. Most of the router's and the backend's work runs in the client's context, so the figures are of
-// the whole path.
+// like a real probe. Most work of the router and the backend runs in the client's context, so the results include the whole path.
 func BenchmarkVeth(b *testing.B) {
 	for _, rate := range []float64{1000, 5000} {
 		for _, end := range []string{CloseFIN, CloseRST} {

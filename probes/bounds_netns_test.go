@@ -15,10 +15,10 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// fault is something that the router does to what it forwards, for a time.
+// fault is a rule of the router for forwarded packets.
 type fault []expr.Any
 
-// What can be done: throw away, or answer in the ways of a firewall (include/uapi/linux/netfilter/nf_tables.h).
+// The faults: drop, and the ways of a firewall to reject (include/uapi/linux/netfilter/nf_tables.h).
 var (
 	dropping    = fault{&expr.Verdict{Kind: expr.VerdictDrop}}
 	rejecting   = fault{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 3}}
@@ -28,7 +28,7 @@ var (
 		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 )
 
-// disturb puts the fault on from an offset on for a time, and returns the least and the most that it can have lasted.
+// injectFault injects the fault at a time of the run, and returns its shortest and longest possible duration.
 func (w *network) injectFault(base int64, from, length time.Duration, what fault) (least, most time.Duration, err error) {
 	began, ended, err := w.withRules(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
 		chain := n.AddChain(&nftables.Chain{Name: "all", Table: table, Type: nftables.ChainTypeFilter,
@@ -38,8 +38,7 @@ func (w *network) injectFault(base int64, from, length time.Duration, what fault
 	return ended[0] - began[1], ended[1] - began[0], err
 }
 
-// during gives the router a table of rules from an offset on for a time, and returns between which offsets they began to
-// hold and between which they ended.
+// withRules gives the router rules for a time, and returns the times of the run between which they began and between which they ended.
 func (w *network) withRules(base int64, from, length time.Duration, lay func(*nftables.Conn, *nftables.Table)) (began, ended [2]time.Duration, err error) {
 	c, err := newClock(base)
 	if err != nil {
@@ -68,13 +67,13 @@ func (w *network) withRules(base int64, from, length time.Duration, lay func(*nf
 	return began, ended, err
 }
 
-// judgedOutages has attempts judged as those of a run, and returns the outages of their lane.
+// judgedOutages analyses attempts as those of a run, and returns the outages of their lane.
 func judgedOutages(t *testing.T, l Lane, attempts []record.Attempt) []analysis.OutageReport {
 	t.Helper()
 	return judged(t, []Lane{l}, attempts).Lanes[0].Outages
 }
 
-// judged has attempts of some lanes judged as those of a run.
+// judged returns the report of a run with these attempts.
 func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *analysis.Report {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,15 +103,14 @@ func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *analysis.Rep
 	return r
 }
 
-// Whatever the router does for a while, on every protocol there is one outage, of the class that it must have, and its
-// bounds hold the truth.
+// Each fault of the router gives one outage on each protocol, with the expected class and with bounds that contain its length.
 func TestOutageBoundsContainTheFault(t *testing.T) {
 	for _, test := range []struct {
 		name, protocol string
 		what           fault
 		class          record.Class
-		offends        bool // somebody sends the ICMP error
-		// TCP sends again after 200 ms, and then after ever longer pauses: a stall takes a longer fault, and lasts longer.
+		offends        bool // the fault sends an ICMP error
+		// TCP retransmits after 200 ms and then at growing intervals, so that a stall needs a longer fault, and lasts longer.
 		longer bool
 	}{
 		{name: "drop", protocol: ProtocolTCPNew, what: dropping, class: record.Delayed},
@@ -161,16 +159,16 @@ func TestOutageBoundsContainTheFault(t *testing.T) {
 			}
 			o := outages[0]
 			upper := o.UpperMs
-			if test.longer { // the last of the answers to come were not late enough to be stalled
+			if test.longer { // the last late answers were faster than the stall threshold
 				upper += float64(DefaultStallAfter.Milliseconds())
 			}
 			if upper < truth.least.Seconds()*1e3 || (!test.longer && o.LowerMs > truth.most.Seconds()*1e3) {
 				t.Errorf("%v to %v were injected, the bounds are %v to %v ms", truth.least, truth.most, o.LowerMs, o.UpperMs)
 			}
-			// What is under way when the fault begins meets it on the way back, and fails in another way. A busy backend has
-			// some of that.
+			// Answers in flight when the fault begins meet it on their way back, and fail with another class. A busy backend has
+			// some of them.
 			if n := o.Classes[test.class.String()]; n < 10 || n < o.Failed()/2 {
-				t.Errorf("classes %v, want all but what was under way to be %v", o.Classes, test.class)
+				t.Errorf("classes %v, want %v except for attempts in flight at the begin", o.Classes, test.class)
 			}
 			for _, a := range attempts {
 				if a.Class == test.class && a.Offender.IsValid() != test.offends {

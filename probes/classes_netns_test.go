@@ -21,7 +21,7 @@ func wiredLane(rate float64) Lane {
 		SourcePrefix: netip.MustParsePrefix("10.200.0.0/16"), DialDeadline: 5 * time.Second, ReplyDeadline: 5 * time.Second}
 }
 
-// impatient is for lanes that are meant to reach their deadlines.
+// shortDeadlines is for lanes whose attempts reach their deadlines.
 func shortDeadlines(l *Lane) {
 	l.DialDeadline, l.ReplyDeadline = 400*time.Millisecond, 400*time.Millisecond
 }
@@ -37,7 +37,7 @@ func (w *network) probe(t *testing.T, base int64, from time.Duration, l Lane, n 
 // afterConnect are the classes of connections that were established.
 var afterConnect = []record.Class{record.OK, record.Delayed, record.Reset, record.Closed, record.ReplyTimeout, record.Misrouted}
 
-// The outcome that each kind of trouble must be given, produced by a real kernel.
+// The classes of failures that a real kernel produces.
 func TestOutcomes(t *testing.T) {
 	web := func(l net.Listener) { serve(l, answer("web-1", "node-1")) }
 	do := func(then func(c *net.TCPConn)) func(net.Listener) { return func(l net.Listener) { serveOnce(l, then) } }
@@ -137,7 +137,7 @@ func TestNoRouteHasClassProbe(t *testing.T) {
 	}
 }
 
-// While the target is silent, attempts pile up to the cap; those beyond are the probe's.
+// Without answers the number of attempts in flight grows to its limit; further attempts have class probe.
 func TestInFlightCap(t *testing.T) {
 	w := newNetwork(t)
 	w.router.nft(t, "chain raw { type filter hook prerouting priority raw; policy drop; }")
@@ -153,9 +153,8 @@ func TestInFlightCap(t *testing.T) {
 	}
 }
 
-// Each five-tuple of a reuse lane is dialled again after the interval, and its age is told. In TIME_WAIT, after a close
-// with FIN, it may be used again thanks to TCP timestamps; without them the client's own kernel refuses, which is no
-// fault of the proxy.
+// Each five-tuple of a reuse lane is used again after the interval, and its age is recorded. In TIME_WAIT, after a close with FIN, that
+// needs TCP timestamps; without them the client's kernel refuses, and the class is probe.
 func TestReuse(t *testing.T) {
 	for _, test := range []struct{ name, timestamps, close, prefix, again string }{
 		{"fin", "1", CloseFIN, "10.200.0.0/16", ""},
@@ -230,8 +229,8 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// blackout makes the router drop everything from an offset on for a time, and returns between which offsets it began and
-// between which it ended. The drop comes before connection tracking.
+// blackout makes the router drop all packets for a time, before connection tracking. It returns the times of the run between which it
+// began and between which it ended.
 func (w *network) blackout(base int64, from, length time.Duration) (began, ended [2]time.Duration, err error) {
 	drop := nftables.ChainPolicyDrop
 	return w.withRules(base, from, length, func(n *nftables.Conn, table *nftables.Table) {
@@ -303,17 +302,17 @@ func TestBlackoutHitsExactlyItsWindow(t *testing.T) {
 	}
 }
 
-// A connection that meets the rest of an earlier one from the same address and port is sent again at once, and was never lost.
-// Without timestamps, and with more data in the earlier one than its sequence numbers would have passed by themselves, the
-// server cannot take the new SYN for a new one (RFC 6191), as it cannot when a proxy has put another client's connection there.
+// A SYN that meets an earlier connection in TIME_WAIT with the same five-tuple is retransmitted at once, and the attempt is ok. The server
+// does not accept the SYN without timestamps when the earlier connection had more data than its sequence clock advances (RFC 6191). A
+// proxy that maps another client to the same five-tuple has the same effect.
 func TestServerInTimeWaitIsNotALoss(t *testing.T) {
-	const much = 64 << 20 // bytes; at 64 ns each, the clock of sequence numbers takes 4.3 s for them
+	const much = 64 << 20 // bytes; the sequence clock advances by one each 64 ns, so it takes 4.3 s for them
 	w := newNetwork(t)
 	w.client.sysctl(t, "net.ipv4.tcp_timestamps", "0")
 	w.serve(t, func(l net.Listener) {
 		if c, err := l.Accept(); err == nil {
 			_, _ = io.CopyN(io.Discard, c, much)
-			_ = c.Close() // before the client does, so that it is the server that has the connection in TIME_WAIT
+			_ = c.Close() // before the client, so that the server has the connection in TIME_WAIT
 		}
 		serve(l, answer("web-1", "node-1"))
 	})
@@ -327,7 +326,7 @@ func TestServerInTimeWaitIsNotALoss(t *testing.T) {
 	}
 }
 
-// upload sends so many bytes from the address and waits until the server has closed the connection.
+// upload sends that many bytes from the address, and waits until the server has closed the connection.
 func upload(from netip.AddrPort, to string, bytes int) error {
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
 	c, err := dialer.Dial("tcp", to)

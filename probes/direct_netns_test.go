@@ -20,7 +20,7 @@ func probeTogether(base int64, from, length time.Duration, lanes ...Lane) (got [
 	if err != nil {
 		return nil, err
 	}
-	engine.lateLimit = time.Minute // the classes are tested here, also on a machine that stands still now and then
+	engine.lateLimit = time.Minute // a slow machine must not change the classes
 	for _, l := range lanes {
 		if err := errors.Join(engine.Start(l, from), engine.Stop(l.ID, from+length)); err != nil {
 			return nil, err
@@ -32,8 +32,7 @@ func probeTogether(base int64, from, length time.Duration, lanes ...Lane) (got [
 	return got, err
 }
 
-// The same loss for a client of the Service, whose fault it is once the proxy's and once the backend's: the lane to the pod's
-// own address, past the translation, tells which.
+// The proxy and the backend cause the same loss for a client of the Service. The lane to the pod's own address distinguishes them.
 func TestDirectLaneSeparatesProxyFromBackend(t *testing.T) {
 	const drop = " prerouting priority raw; "
 	for _, test := range []struct {
@@ -66,7 +65,7 @@ func TestDirectLaneSeparatesProxyFromBackend(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				time.Sleep(1100*time.Millisecond - c.Now()) // the schedule of the fault, not a wait for something
+				time.Sleep(1100*time.Millisecond - c.Now()) // the scheduled time of the fault
 				test.lose(t, w)
 			}()
 			var got []record.Attempt

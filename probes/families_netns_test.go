@@ -11,14 +11,14 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// wired6 is a lane to the IPv6 address.
+// wired6 returns a lane to the IPv6 address.
 func wired6(protocol string) Lane {
 	l := wiredLane(50)
 	l.Protocol, l.Target, l.SourcePrefix = protocol, netip.MustParseAddrPort(vip6), netip.Prefix{}
 	return l
 }
 
-// outcomes demands the same of all attempts.
+// outcomes checks that all attempts have the same outcome.
 func outcomes(t *testing.T, attempts []record.Attempt, class record.Class, detail string, offender netip.Addr) {
 	t.Helper()
 	if len(attempts) != 10 {
@@ -141,7 +141,7 @@ func TestOutcomesOfDatagrams(t *testing.T) {
 	}
 }
 
-// A kept HTTP connection that a rule resets, or goes deaf, on its way.
+// A rule resets an established HTTP connection, or drops its packets.
 func TestOutcomesOfReuse(t *testing.T) {
 	for _, test := range []struct {
 		name, rule string
@@ -155,8 +155,7 @@ func TestOutcomesOfReuse(t *testing.T) {
 			t.Parallel()
 			w := newNetwork(t)
 			w.serve(t, func(l net.Listener) { serveKeepAlive(l, func(c *net.TCPConn, _ int) bool { return writeAnswer(c) }) })
-			// The third request of a connection, and what comes after it, meets the rule: the handshake, the requests and the
-			// answers' acknowledgements are counted.
+			// The third request of a connection and later packets meet the rule, which counts handshake, requests and acknowledgements.
 			w.router.nft(t, translate+"chain forward { type filter hook forward priority filter; "+
 				"tcp dport 8080 tcp flags & psh != 0 ct original packets > 6 "+test.rule+"; }")
 			w.router.sysctl(t, "net.netfilter.nf_conntrack_acct", "1")
@@ -180,7 +179,7 @@ func TestOutcomesOfReuse(t *testing.T) {
 	}
 }
 
-// An answer in pieces over a real network, with the rest after the lane's patience: nothing is half a success.
+// An answer whose second part arrives after the reply deadline is a failure.
 func TestIncompleteAnswerIsNotAnAnswer(t *testing.T) {
 	w := newNetwork(t)
 	w.serve(t, func(l net.Listener) {

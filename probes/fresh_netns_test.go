@@ -13,8 +13,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// forget has the router lose what it knows of every connection, and no longer take up those that it sees in the middle: what
-// becomes of them when a proxy is restarted that keeps their state.
+// forgetConnections deletes the router's conntrack entries and disables the pickup of established connections, like the restart of a
+// proxy that keeps connection state.
 func (w *network) forgetConnections(t *testing.T, base int64, at time.Duration) {
 	t.Helper()
 	w.router.sysctl(t, "net.netfilter.nf_conntrack_tcp_loose", "0")
@@ -22,12 +22,12 @@ func (w *network) forgetConnections(t *testing.T, base int64, at time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(at - c.Now()) // the schedule of the fault, not a wait for something
+	time.Sleep(at - c.Now()) // the scheduled time of the fault
 	w.router.must(t, func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 }
 
-// An established connection fails in four ways, two of which look alike to it each time. Only the fresh connection beside it
-// tells whether the connection was lost or the way, and the report says so.
+// An established connection can fail in four ways, which give two classes only. The fresh connection shows whether only the connection
+// failed or the path, and the report has that in its cause.
 func TestFreshConnectionSeparatesConnectionFromPath(t *testing.T) {
 	const at = 1100 * time.Millisecond
 	for _, test := range []struct {
@@ -85,7 +85,7 @@ func TestFreshConnectionSeparatesConnectionFromPath(t *testing.T) {
 				t.Errorf("the first attempt that failed is %v (%s), want %v", first.Class, first.Detail, test.class)
 			}
 			if len(fresh) == 0 {
-				t.Fatal("no fresh connection was tried")
+				t.Fatal("there was no fresh connection")
 			}
 			for _, f := range fresh {
 				if f.Class != test.fresh {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space is a network namespace that lives as long as its test.
+// testNamespace is a network namespace that exists until the end of its test.
 type testNamespace struct {
 	name   string
 	handle netns.NsHandle
@@ -36,13 +36,13 @@ func newTestNamespace(t testing.TB, name string) *testNamespace {
 		if err == nil {
 			err = up("lo")
 		}
-		if err == nil { // else link-local addresses cannot be used for a second or two, and neighbours are not found
+		if err == nil { // otherwise link-local addresses are unusable for up to two seconds, and neighbours are not found
 			err = os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0)
 		}
 		made <- err
 	}()
 	if err := <-made; err != nil {
-		t.Fatalf("making namespace %s: %v (run as root or with `unshare -rnm`)", name, err)
+		t.Fatalf("creating namespace %s: %v (run as root or with `unshare -rnm`)", name, err)
 	}
 	t.Cleanup(func() { s.handle.Close() })
 	return s
@@ -92,13 +92,13 @@ func (s *testNamespace) nftables(t testing.TB, family, body string) {
 		c.Stdin = strings.NewReader(strings.ReplaceAll("table F test {}\ndelete table F test\ntable F test {\n", "F", family) + body + "\n}\n")
 		out, err := c.CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("nft: %w: %s (it is in the package nftables)", err, out)
+			return fmt.Errorf("nft: %w: %s (install the package nftables)", err, out)
 		}
 		return nil
 	})
 }
 
-// prepare makes the machine ready for the tests: in a namespace that `unshare -rnm` just made, loopback is down.
+// prepare brings up loopback, which is down in a new namespace of `unshare -rnm`.
 func prepare() error { return up("lo") }
 
 func up(link string) error {
@@ -109,7 +109,7 @@ func up(link string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// connect makes a veth pair between two namespaces; each end is named after the other and has the given address.
+// connect creates a veth pair between two namespaces. Each end has the other's name and the given address.
 func connect(t testing.TB, a *testNamespace, addressA string, b *testNamespace, addressB string) {
 	t.Helper()
 	a.must(t, func() error {
@@ -134,8 +134,7 @@ func connect(t testing.TB, a *testNamespace, addressA string, b *testNamespace, 
 	}
 }
 
-// addAddress gives a link an address that can be used at once, which for IPv6 means without asking around for another
-// owner (RFC 4862, 5.4).
+// addAddress gives a link an address that is usable at once: for IPv6 without duplicate address detection (RFC 4862, 5.4).
 func addAddress(l netlink.Link, text string) error {
 	address, err := netlink.ParseAddr(text)
 	if err != nil {
@@ -179,8 +178,8 @@ func prefixNet(text string) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// wires is client - router - backend. The external address 203.0.113.10:80 is the router's, which translates it to the
-// backend's 10.0.0.11:8080; the client has 10.200.0.0/16 to probe from.
+// network connects client, router and backend. The router translates the external address 203.0.113.10:80 to the backend's
+// 10.0.0.11:8080. The client probes from 10.200.0.0/16.
 type network struct{ client, router, backend *testNamespace }
 
 const (
@@ -205,10 +204,10 @@ func newNetwork(t testing.TB) *network {
 	w.client.route(t, "0.0.0.0/0", routerSide)
 	w.client.route(t, "10.200.0.0/16", "")
 	w.router.route(t, "10.200.0.0/16", "198.51.100.2")
-	w.router.route(t, "203.0.113.0/24", "10.0.0.11") // where untranslated packets go, past the forward hook
+	w.router.route(t, "203.0.113.0/24", "10.0.0.11") // for untranslated packets, so that they reach the forward hook
 	w.backend.route(t, "0.0.0.0/0", "10.0.0.1")
 	w.router.sysctl(t, "net.ipv4.ip_forward", "1")
-	w.router.sysctl(t, "net.ipv4.icmp_ratelimit", "0") // else a reject now and then is no answer at all
+	w.router.sysctl(t, "net.ipv4.icmp_ratelimit", "0") // otherwise some rejects have no answer
 	w.router.nft(t, translate)
 	w.client.awaitLink(t, "router")
 	w.router.awaitLink(t, "client")
@@ -217,7 +216,7 @@ func newNetwork(t testing.TB) *network {
 	return w
 }
 
-// six adds IPv6 to the wires.
+// addIPv6 adds IPv6 to the network.
 func (w *network) addIPv6(t testing.TB) {
 	t.Helper()
 	w.client.address(t, "router", "2001:db8:51::2/64")
@@ -233,8 +232,8 @@ func (w *network) addIPv6(t testing.TB) {
 	w.router.nft6(t, translate6)
 }
 
-// awaitLink waits until a link passes packets: the kernel notices a new carrier up to a second late (link_watch.c), and
-// drops everything until then.
+// awaitLink waits until a link forwards packets. The kernel detects a new carrier up to a second late (link_watch.c), and drops all
+// packets until then.
 func (s *testNamespace) awaitLink(t testing.TB, name string) {
 	t.Helper()
 	s.must(t, func() error {
@@ -259,7 +258,7 @@ func (w *network) serve(t testing.TB, run func(net.Listener)) {
 	w.serveOn(t, "10.0.0.11:8080", run)
 }
 
-// serveDatagrams answers UDP there, on both families that the wires have.
+// serveDatagrams answers UDP in the backend's namespace, with both families of the network.
 func (w *network) serveDatagrams(t testing.TB, address string, answer func(number string, say func(string))) {
 	t.Helper()
 	w.backend.must(t, func() error {

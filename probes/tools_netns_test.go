@@ -24,11 +24,11 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The bench is bounded in time and count: each run takes benchTime at a rate below, and there are three a tool.
+// Each run takes benchTime at one of the rates, and each tool has three runs.
 const (
 	benchTime  = 4 * time.Second
 	blackRate  = 1000
-	slow       = 500 * time.Millisecond // an answer later than this is not a good one, whoever measures
+	slow       = 500 * time.Millisecond // a later answer counts as failed with each tool
 	blackAfter = 1500 * time.Millisecond
 )
 
@@ -40,14 +40,14 @@ type benchRow struct {
 	Rate       float64   `json:"rate"` // asked for, new connections per second
 	Achieved   float64   `json:"achievedRate"`
 	CPU        float64   `json:"cpuMicrosPerConnection"` // of the client's process, user and system
-	Late       *float64  `json:"latenessP99Ms"`          // of the starts; null where the tool does not tell
+	Late       *float64  `json:"latenessP99Ms"`          // of the starts; null if the tool does not report it
 	Failed     int       `json:"failed"`                 // in the undisturbed run, later than 500 ms included
 	Blackhole  *float64  `json:"blackholeReportedMs"`    // of the injected second: attempts that the tool tells as failed or late, over the rate
 	BoundsMs   []float64 `json:"blackholeBoundsMs,omitempty"`
 	InjectedMs float64   `json:"blackholeInjectedMs,omitempty"`
 }
 
-// measured is what a tool said of one run.
+// measured has the results that a tool reports for one run.
 type measured struct {
 	count, bad int
 	achieved   float64
@@ -55,7 +55,7 @@ type measured struct {
 	bounds     []float64
 }
 
-// benchTool runs one tool in the client's namespace; it hands the process to start, so that the CPU can be told.
+// benchTool runs one tool in the client's namespace. It passes its process to start, which measures the CPU time.
 type benchTool struct {
 	name string
 	run  func(t *testing.T, w *network, base int64, rate float64) (measured, *os.ProcessState)
@@ -83,11 +83,10 @@ func TestBenchProbes(t *testing.T) {
 	writeBench(t, out, rows)
 }
 
-// benchWires gives every run namespaces of its own, so that nobody inherits anybody's TIME_WAIT.
+// newBenchNetwork returns new namespaces for a run, so that runs do not share connections in TIME_WAIT.
 func newBenchNetwork(t *testing.T) *network {
 	w := newNetwork(t)
-	// The tools that let the kernel choose their ports get all there are: a run stays below the half that connect(2)
-	// searches first.
+	// Tools whose ports the kernel chooses get the whole port range: a run uses less than the half that connect(2) searches first.
 	w.client.sysctl(t, "net.ipv4.ip_local_port_range", "1024 65535")
 	server := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), "backend", "netexec", "--http-port", "8080", "--udp-port", "-1")
 	server.Env = append(os.Environ(), "HITLESS_POD=web-1", "HITLESS_NODE=node-1", "HITLESS_GENERATION=abc")
@@ -126,13 +125,13 @@ func (r *benchRow) blackhole(t *testing.T, tool benchTool) {
 	}
 	if least, most := f.ended[0]-f.began[1], f.ended[1]-f.began[0]; tool.name == "hitless" &&
 		(len(m.bounds) != 2 || m.bounds[0] > most.Seconds()*1e3 || m.bounds[1] < least.Seconds()*1e3) {
-		t.Errorf("hitless tells of an outage of %v ms, %v to %v were injected", m.bounds, least, most)
+		t.Errorf("hitless reports an outage of %v ms, %v to %v were injected", m.bounds, least, most)
 	}
 	told := float64(m.bad) / r.Rate * 1e3
 	r.Blackhole, r.BoundsMs, r.InjectedMs = &told, m.bounds, (f.ended[0]-f.began[1]).Seconds()*1e3
 }
 
-// runHitless runs the probe worker, as every run of hitless by the real clock does, and has its record judged.
+// runHitless runs the probe worker with the options of a run with the real clock, and analyses its record.
 func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *os.ProcessState) {
 	c := exec.Command(os.Getenv("HITLESS_BENCH_PROGRAM"), WorkerName, "--short-turns")
 	c.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=128MiB")
@@ -167,7 +166,7 @@ func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *
 		if a.Class != record.OK {
 			m.bad++
 		}
-		if a.Class != record.Probe { // those were not made
+		if a.Class != record.Probe { // attempts of class probe were not made
 			m.count++
 		}
 	}
@@ -200,7 +199,7 @@ func pipes(t *testing.T, c *exec.Cmd) (io.WriteCloser, io.Reader) {
 	return in, out
 }
 
-// runFortio uses its own HTTP client, a connection per request and 64 loops: the way in which it makes its rate best.
+// runFortio runs fortio with its own HTTP client, a connection per request and 64 loops, which reach the rate best.
 func runFortio(t *testing.T, w *network, _ int64, rate float64) (measured, *os.ProcessState) {
 	result := filepath.Join(t.TempDir(), "fortio.json")
 	state, _ := inClient(t, w, filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "fortio"), "load", "-quiet", "-keepalive=false", "-uniform",
@@ -238,7 +237,7 @@ func runFortio(t *testing.T, w *network, _ int64, rate float64) (measured, *os.P
 	return m, state
 }
 
-// runVegeta lets it add workers as it likes.
+// runVegeta runs vegeta without a limit of workers.
 func runVegeta(t *testing.T, w *network, _ int64, rate float64) (measured, *os.ProcessState) {
 	vegeta := filepath.Join(os.Getenv("HITLESS_BENCH_TOOLS"), "vegeta")
 	result := filepath.Join(t.TempDir(), "vegeta.bin")

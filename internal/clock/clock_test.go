@@ -16,6 +16,6 @@ func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(over)
 	if err := Sleep(ctx, time.Hour); !errors.Is(err, over) {
-		t.Errorf("%v, want what ended the context", err)
+		t.Errorf("%v, want the context's cause", err)
 	}
 }

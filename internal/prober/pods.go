@@ -28,7 +28,7 @@ type Pods struct {
 	err     error
 }
 
-// NewPods makes a recorder that starts lanes like the given one, to the port, for the endpoints of the lane's Service.
+// NewPods returns a recorder that starts lanes like the given one, to the port, for the endpoints of the lane's Service.
 func NewPods(ctx context.Context, p *Prober, like scenarios.LaneSpec, port int) *Pods {
 	return &Pods{prober: p, like: like, port: port, ctx: ctx, stops: map[string]func() error{}, started: map[string]int{}}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// tape is a recorder that keeps everything.
+// tape is a recorder that stores events and counts attempts.
 type tape struct {
 	mu       sync.Mutex
 	lanes    []record.Event
-	attempts map[string]int // by the lane's number
+	attempts map[string]int // by lane id
 }
 
 func (r *tape) Event(e record.Event) {
@@ -43,7 +43,7 @@ func (r *tape) Attempt(a record.Attempt) {
 	}
 }
 
-// good is how many attempts of the lane were answered so far.
+// good returns the number of ok attempts of the lane so far.
 func (r *tape) good(lane string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,18 +82,18 @@ func startHere(t *testing.T, recorder record.Recorder) *Prober {
 	return p
 }
 
-// awaitMore waits until the lane has had more good attempts.
+// awaitMore waits until the lane has more ok attempts.
 func awaitMore(t *testing.T, r *tape, lane string) {
 	t.Helper()
 	before := r.good(lane)
 	for deadline := time.Now().Add(time.Minute); r.good(lane) == before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute the lane %s has no more than %d good attempts", lane, before)
+			t.Fatalf("after a minute the lane %s still has %d ok attempts", lane, before)
 		}
 	}
 }
 
-// A lane to a pod lasts as long as its endpoint is ready, has a name of its own each time, and says whose it is.
+// A lane to a pod lasts while its endpoint is ready. Each such lane has a unique name, and its event names the pod.
 func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "web-1") }))
 	defer server.Close()
@@ -142,14 +142,14 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	}
 }
 
-// A lane that keeps connections brings the lane of its fresh ones with it, and neither that nor a pod's counts as a failure.
+// A lane with lasting connections starts the lane of its fresh connections. Failures of that lane and of pods' lanes do not count.
 func TestOnlyMeasuredLanesFail(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	target := listener.Addr().String()
-	listener.Close() // nobody answers
+	listener.Close() // all attempts are refused
 	recorder := &tape{}
 	p := startHere(t, recorder)
 	for _, l := range []scenarios.LaneSpec{
@@ -172,12 +172,12 @@ func TestOnlyMeasuredLanesFail(t *testing.T) {
 		t.Errorf("lanes %s, want %s", got, want)
 	}
 	if p.Failures() == 0 {
-		t.Error("nobody answers, and no attempt of tcp-long failed")
+		t.Error("without a listener no attempt of tcp-long failed")
 	}
 	measured := p.Failures()
 	p.count(record.Attempt{Lane: 2, Class: record.Reset})
 	p.count(record.Attempt{Lane: 3, Class: record.Reset})
 	if p.Failures() != measured {
-		t.Error("an attempt on a lane that is evidence counts as a failure")
+		t.Error("an attempt of a control lane counts as a failure")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// ReplyDrops injects faults without a load balancer of ours: the client's own kernel drops the replies to a lane, see
-// probes.Engine.Deafen.
+// ReplyDrops injects faults without the lab's load balancer: the client's kernel drops the replies to a lane, see
+// probes.Engine.DropReplies.
 type ReplyDrops struct{ *Prober }
 
 // Inject drops the replies to the lane of the fault. It returns when the fault is over.
@@ -20,7 +20,7 @@ func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 	id, runs := d.lanes[f.Lane]
 	d.mu.Unlock()
 	if f.Kind != "drop" || f.Node != "" || !runs {
-		return fmt.Errorf("the fault %s (%s, node %q, lane %q): only replies to a lane that runs can be dropped without a load balancer of ours", f.ID, f.Kind, f.Node, f.Lane)
+		return fmt.Errorf("the fault %s (%s, node %q, lane %q): without the lab's load balancer, only replies to a running lane can be dropped", f.ID, f.Kind, f.Node, f.Lane)
 	}
 	from := d.cfg.Now() + lead
 	until := from + f.For

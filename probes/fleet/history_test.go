@@ -44,9 +44,9 @@ func TestMissingRecordCoversMissingAttempts(t *testing.T) {
 	for own := time.Second; own <= 100*time.Second; own += 33 * time.Second {
 		h.clock.update(truly(own), truly(own), own)
 	}
-	e, told := h.missingRecord(100*time.Millisecond, truly(100*time.Second))
+	e, found := h.missingRecord(100*time.Millisecond, truly(100*time.Second))
 	body, _ := e.Body.(record.MissingRecord)
-	if missing := truly(500 * time.Millisecond); !told || body.From > missing || missing-body.From > 200*time.Millisecond {
+	if missing := truly(500 * time.Millisecond); !found || body.From > missing || missing-body.From > 200*time.Millisecond {
 		t.Errorf("the missing record is %+v, the first missing attempt was at %v", body, missing)
 	}
 }

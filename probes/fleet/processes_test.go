@@ -371,8 +371,8 @@ func TestStoppedWorkerIsDrained(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.lane(name)
-	if _, told := w.missing[id]; !whole(w.came[id], w.reached[name]) || !told {
-		t.Errorf("%d attempts of %d were fetched; the early end is recorded: %v", len(w.came[id]), len(w.reached[name]), told)
+	if _, found := w.missing[id]; !whole(w.came[id], w.reached[name]) || !found {
+		t.Errorf("%d attempts of %d were fetched; the early end is recorded: %v", len(w.came[id]), len(w.reached[name]), found)
 	}
 }
 

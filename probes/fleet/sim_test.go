@@ -149,7 +149,7 @@ func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 		return nil, fmt.Errorf("no such pod: %w", ErrGone)
 	}
 	if w == nil || w.cut || fate == "no question" {
-		return nil, errors.New("nobody there")
+		return nil, errors.New("no running process")
 	}
 	now := w.at(s.clock)
 	if r.Incarnation == w.incarnation {
@@ -255,7 +255,7 @@ func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
 type laneRecord struct {
 	from, to, bound time.Duration
 	seq             uint64
-	gap             bool
+	missing         bool
 }
 
 func (s *sim) lanes() map[uint16]*laneRecord {
@@ -268,7 +268,7 @@ func (s *sim) lanes() map[uint16]*laneRecord {
 			lanes[b.Lane].bound = b.Bound
 		case record.MissingRecord:
 			l := lanes[b.Lane]
-			l.from, l.to, l.seq, l.gap = b.From, b.To, b.Seq, true
+			l.from, l.to, l.seq, l.missing = b.From, b.To, b.Seq, true
 		}
 	}
 	return lanes
@@ -304,7 +304,7 @@ func (s *sim) wrong() (all []string) {
 		known += len(come[id])
 		for seq, intended := range w.made {
 			a, there := come[id][seq]
-			if !there && !(l.gap && seq >= l.seq && l.from <= intended && intended <= l.to) {
+			if !there && !(l.missing && seq >= l.seq && l.from <= intended && intended <= l.to) {
 				all = append(all, fmt.Sprintf("attempt %d of lane %d at %v is neither in the record nor in the missing record: %+v", seq, id, intended, *l))
 			}
 			if there && (a.Intended-intended).Abs() > l.bound+time.Microsecond {
@@ -316,7 +316,7 @@ func (s *sim) wrong() (all []string) {
 				all = append(all, fmt.Sprintf("attempt %d of lane %d was never made", seq, id))
 			}
 		}
-		if lived := w.dead == 0 && w.endReason == "" && s.calm; lived && l.gap {
+		if lived := w.dead == 0 && w.endReason == "" && s.calm; lived && l.missing {
 			all = append(all, fmt.Sprintf("lane %d has a missing record without a failure of its worker: %+v", id, *l))
 		}
 	}
