@@ -1,10 +1,11 @@
-// Package balancer is the lab's external load balancer: it gives Services of type LoadBalancer an address, checks the
-// health of the nodes and forwards what clients send. Two kinds exist: passthrough (nothing terminates between client
-// and node, and the choice of the node is a function that anyone can compute) and haproxy (the real HAProxy).
+// Package balancer is the lab's external load balancer. It gives Services of type LoadBalancer an address, runs health
+// checks of the nodes and forwards client traffic to them.
 //
-// It is not a cloud provider: it adds no finalizer, keeps no state between two runs but what it finds in the status of
-// Services, ignores session affinity and source ranges, knows IPv4 only, and leaves Services with a loadBalancerClass
-// to others.
+// Kind passthrough forwards packets unchanged and picks the node with a public hash function (record.PickNode). Kind
+// haproxy runs HAProxy, which terminates connections.
+//
+// Limits: it adds no finalizer and keeps no state between runs except the status of Services. It ignores session
+// affinity and source ranges, supports IPv4 only, and ignores Services with a loadBalancerClass.
 package balancer
 
 import (
@@ -24,7 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The words that Config takes.
+// Values of Config.Kind, Config.CheckTarget and Config.Flows.
 const (
 	KindPassthrough = "passthrough"
 	KindHAProxy     = "haproxy"
@@ -38,29 +39,29 @@ const (
 	FlowsRehash = "rehash"
 )
 
-// Config says what the balancer is and where it lives. Zero values mean the defaults that are named here.
+// Config configures a load balancer. Zero values select the defaults.
 type Config struct {
 	Kind string // passthrough (default) or haproxy
 	Net  *topology.Network
 	// Client reaches the cluster. Its QPS limit delays only addresses in the status of Services, never forwarding.
 	Client   kubernetes.Interface
 	Recorder record.Recorder
-	// Now is the time since the start of the run, on the clock of the history.
+	// Now returns the time since the start of the run.
 	Now func() time.Duration
-	// Seed of the hash that chooses nodes. The kernel takes 0 as "make one up", so 0 stands for 1.
+	// Seed of the hash that picks nodes; 0 means 1, because the kernel replaces a seed of 0 with a random one.
 	Seed uint32
 
-	// CheckTarget is where health is asked: auto (default: healthCheckNodePort for externalTrafficPolicy Local, healthz
-	// otherwise), healthz, healthCheckNodePort (Services without one are asked at healthz) or nodePort (the port of the
-	// first TCP port of the Service accepts a connection, as classic cloud balancers did).
+	// CheckTarget is the endpoint of health checks. auto (default) selects healthCheckNodePort for
+	// externalTrafficPolicy Local, otherwise healthz. healthCheckNodePort falls back to healthz for a Service without
+	// such a port. nodePort opens a connection to the node port of the Service's first TCP port.
 	CheckTarget string
 	Interval    time.Duration // between two checks of a node, default 5 s
-	Fall        int           // failed checks in a row that take a node out, default 3
-	Rise        int           // passed checks in a row that bring a node in, default 1
+	Fall        int           // consecutive failed checks until a node is down, default 3
+	Rise        int           // consecutive passed checks until a node is up, default 1
 	HealthzPort int           // of the proxy on each node, default 10256
 
-	// Flows says what an established flow does when the set of healthy nodes changes: sticky (default: it keeps its
-	// node) or rehash (it is chosen anew, as plain ECMP does). Passthrough only.
+	// Flows controls established flows when the membership changes: sticky (default) keeps the node, rehash picks a new
+	// one as plain ECMP does. Passthrough only.
 	Flows string
 
 	HAProxy string            // path of the program, default /usr/sbin/haproxy; haproxy only
@@ -68,41 +69,41 @@ type Config struct {
 	Log     *slog.Logger      // default slog.Default()
 }
 
-// Balancer is one external load balancer.
+// Balancer is a running external load balancer.
 type Balancer struct {
 	cfg    Config
 	log    *slog.Logger
 	path   forwarder
 	faults *faultTable
-	mail   *mailbox
+	work   *workQueue
 	status *announcer
 	dial   dialer // of health checks
 
-	// Below: owned by the goroutine of Run.
+	// The fields below are owned by the goroutine of Run.
 	ctx      context.Context
-	begun    bool
-	early    map[string]*corev1.Service // seen before both lists were complete
+	started  bool
+	initial  map[string]*corev1.Service // received before both lists were complete
 	pool     *pool
 	services map[string]*service
-	pending  []*corev1.Service // without an address, in the order in which they came
+	pending  []*corev1.Service // waiting for an address, oldest first
 	members  map[string]*topology.Node
 	checks   sync.WaitGroup
 }
 
-// forwarder moves packets or bytes from clients to nodes.
+// forwarder forwards packets or connections from clients to nodes.
 type forwarder interface {
-	// set makes a service's forwarding what the table says. It returns when new connections follow it.
+	// set applies a table; new connections follow it once set returns.
 	set(t table) error
-	// remove ends the forwarding of a service.
+	// remove stops forwarding a service.
 	remove(t table) error
-	// judges reports whether the forwarder decides itself which nodes are healthy (haproxy). A forwarder that does takes
-	// every node of a table as healthy when the table is set, and tells each later change with a posted function.
-	judges() bool
-	// close takes away everything that the forwarder made.
+	// checksHealth reports whether the forwarder runs the health checks itself (haproxy). Such a forwarder starts with
+	// every node up and posts each later change.
+	checksHealth() bool
+	// close removes everything that the forwarder created.
 	close() error
 }
 
-// New makes a balancer and lays what its namespace needs. Call Run to start it; Run also takes all of it away.
+// New creates a balancer and sets up its network namespace. Run starts the balancer and cleans the namespace up.
 func New(cfg Config) (*Balancer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -126,12 +127,12 @@ func New(cfg Config) (*Balancer, error) {
 }
 
 func newBalancer(cfg Config) *Balancer {
-	return &Balancer{cfg: cfg, log: cfg.Log, status: newAnnouncer(cfg.Client, cfg.Log), mail: newMailbox(),
-		early: map[string]*corev1.Service{}, pool: newPool(), services: map[string]*service{},
+	return &Balancer{cfg: cfg, log: cfg.Log, status: newAnnouncer(cfg.Client, cfg.Log), work: newWorkQueue(),
+		initial: map[string]*corev1.Service{}, pool: newPool(), services: map[string]*service{},
 		members: map[string]*topology.Node{}}
 }
 
-// Run makes a balancer and runs it until ctx ends.
+// Run creates a balancer and runs it until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	b, err := New(cfg)
 	if err != nil {
@@ -140,16 +141,17 @@ func Run(ctx context.Context, cfg Config) error {
 	return b.Run(ctx)
 }
 
-// Run serves until ctx ends, which is no error, and leaves its namespace as New found it. When forwarding cannot be
-// changed it returns at once: a balancer whose table is not what it recorded would make every verdict wrong. Run can be
-// called once.
+// Run serves until ctx ends, which is not an error, and removes what New created. It can be called once.
+//
+// Run returns an error as soon as forwarding cannot be changed, because the record would no longer match the
+// forwarding.
 func (b *Balancer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	b.ctx = ctx
 	var helpers sync.WaitGroup
 	helpers.Go(func() { b.watch(ctx) })
 	helpers.Go(func() { b.status.run(ctx) })
-	err := b.mail.serve(ctx)
+	err := b.work.serve(ctx)
 	cancel()
 	b.checks.Wait()
 	helpers.Wait()
@@ -162,16 +164,17 @@ func (b *Balancer) Run(ctx context.Context) error {
 	return nil
 }
 
-// post has f called by the goroutine of Run, after everything that was posted before. An error ends Run.
-// HashSeed is the seed of the hash that chooses nodes (record.FlowHash), or 0 when no such hash chooses: HAProxy counts.
+// HashSeed returns the seed of the hash that picks nodes (record.FlowHash), or 0 for HAProxy, which picks them
+// round-robin.
 func (b *Balancer) HashSeed() uint32 {
-	if b.path.judges() {
+	if b.path.checksHealth() {
 		return 0
 	}
 	return b.cfg.Seed
 }
 
-func (b *Balancer) post(f func() error) { b.mail.post(f) }
+// post queues f for the goroutine of Run. An error from f ends Run.
+func (b *Balancer) post(f func() error) { b.work.post(f) }
 
 func (c Config) withDefaults() (Config, error) {
 	c.Kind, c.CheckTarget, c.Flows = or(c.Kind, KindPassthrough), or(c.CheckTarget, TargetAuto), or(c.Flows, FlowsSticky)
@@ -188,13 +191,13 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) check() error {
 	switch {
 	case c.Net == nil || c.Client == nil || c.Recorder == nil || c.Now == nil:
-		return errors.New("Net, Client, Recorder and Now must be given")
+		return errors.New("Config.Net, Client, Recorder and Now are required")
 	case c.Interval < time.Millisecond || c.Fall < 1 || c.Rise < 1:
-		return fmt.Errorf("checks every %s, fall %d, rise %d: give at least 1ms, 1 and 1", c.Interval, c.Fall, c.Rise)
+		return fmt.Errorf("health checks every %s, fall %d, rise %d: the minimum is 1ms, 1 and 1", c.Interval, c.Fall, c.Rise)
 	case c.Kind == KindHAProxy && c.Procs == nil:
-		return errors.New("kind haproxy needs Procs, which starts its programs")
+		return errors.New("kind haproxy requires Config.Procs, which starts HAProxy")
 	case c.Kind == KindHAProxy && c.Flows == FlowsRehash:
-		return errors.New("flows rehash is for kind passthrough: haproxy terminates connections, so a flow keeps its node")
+		return errors.New("flows rehash requires kind passthrough: with haproxy a connection always keeps its node")
 	}
 	return nil
 }

@@ -26,22 +26,22 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// notes is a recorder that keeps everything.
-type notes struct {
+// fakeRecorder keeps all events.
+type fakeRecorder struct {
 	mu     sync.Mutex
 	events []record.Event
 }
 
-func (n *notes) Event(e record.Event) {
+func (n *fakeRecorder) Event(e record.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, e)
 }
 
-func (n *notes) Attempt(record.Attempt) {}
+func (n *fakeRecorder) Attempt(record.Attempt) {}
 
-// of returns one line for each event of a kind: its time in milliseconds and the given attributes, as on disk.
-func (n *notes) of(kind record.Kind, attrs ...string) []string {
+// eventLines returns one line for each event of a kind: its time in milliseconds and the given attributes, as on disk.
+func (n *fakeRecorder) eventLines(kind record.Kind, attrs ...string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []string
@@ -62,41 +62,41 @@ func (n *notes) of(kind record.Kind, attrs ...string) []string {
 	return all
 }
 
-func (n *notes) forget() {
+func (n *fakeRecorder) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = nil
 }
 
-// paper is a forwarder that only notes what it is told.
-type paper struct {
-	tables  map[string]table
-	refuses error
-	closed  bool
-	judging bool
+// fakeForwarder stores the tables that it is given.
+type fakeForwarder struct {
+	tables    map[string]table
+	refuses   error
+	closed    bool
+	ownChecks bool
 }
 
-func (p *paper) set(t table) error    { p.tables[t.service] = t; return p.refuses }
-func (p *paper) remove(t table) error { delete(p.tables, t.service); return nil }
-func (p *paper) judges() bool         { return p.judging }
-func (p *paper) close() error         { p.closed = true; return nil }
+func (p *fakeForwarder) set(t table) error    { p.tables[t.service] = t; return p.refuses }
+func (p *fakeForwarder) remove(t table) error { delete(p.tables, t.service); return nil }
+func (p *fakeForwarder) checksHealth() bool   { return p.ownChecks }
+func (p *fakeForwarder) close() error         { p.closed = true; return nil }
 
-// world is a balancer on paper: an API server, three nodes whose health a test decides, and virtual time.
-type world struct {
-	t      *testing.T
-	client *fake.Clientset
-	notes  *notes
-	path   *paper
-	b      *Balancer
-	start  time.Time
-	mu     sync.Mutex
-	sick   map[string]int // status that a node answers instead of 200, by address; -1 refuses
-	stop   func() error
+// testBalancer is a balancer with a fake API server, a fake forwarder and three fake nodes, in virtual time.
+type testBalancer struct {
+	t        *testing.T
+	client   *fake.Clientset
+	recorder *fakeRecorder
+	path     *fakeForwarder
+	b        *Balancer
+	start    time.Time
+	mu       sync.Mutex
+	sick     map[string]int // HTTP status by node address, 200 if absent; -1 refuses connections
+	stop     func() error
 }
 
-func (w *world) now() time.Duration { return time.Since(w.start) }
+func (w *testBalancer) now() time.Duration { return time.Since(w.start) }
 
-func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
+func (w *testBalancer) dial(_ context.Context, _, address string) (net.Conn, error) {
 	host, _, _ := strings.Cut(address, ":")
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
 	return (&server{status: or(w.sick[host], 200)}).dial(context.Background(), "", "")
 }
 
-func (w *world) make(node string, status int) {
+func (w *testBalancer) make(node string, status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sick[node] = status
@@ -121,11 +121,11 @@ func labNodes() *topology.Network {
 	return lab
 }
 
-// start runs a balancer on paper in virtual time; at 100 ms the lists have been read.
-func start(t *testing.T, judging bool, objects ...runtime.Object) *world {
-	w := &world{t: t, client: fake.NewClientset(objects...), notes: &notes{}, start: time.Now(), sick: map[string]int{},
-		path: &paper{tables: map[string]table{}, judging: judging}}
-	cfg, err := Config{Net: labNodes(), Client: w.client, Recorder: w.notes, Now: w.now, Seed: 7,
+// start runs a balancer with fakes in virtual time. The informers have synced when it returns, at 100 ms.
+func start(t *testing.T, ownChecks bool, objects ...runtime.Object) *testBalancer {
+	w := &testBalancer{t: t, client: fake.NewClientset(objects...), recorder: &fakeRecorder{}, start: time.Now(), sick: map[string]int{},
+		path: &fakeForwarder{tables: map[string]table{}, ownChecks: ownChecks}}
+	cfg, err := Config{Net: labNodes(), Client: w.client, Recorder: w.recorder, Now: w.now, Seed: 7,
 		Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -141,13 +141,13 @@ func start(t *testing.T, judging bool, objects ...runtime.Object) *world {
 	return w
 }
 
-// until lets virtual time pass until that moment of the run.
-func (w *world) until(at time.Duration) {
+// until advances virtual time to a time of the run.
+func (w *testBalancer) until(at time.Duration) {
 	time.Sleep(at - w.now())
 	synctest.Wait()
 }
 
-func (w *world) create(svc *corev1.Service) {
+func (w *testBalancer) create(svc *corev1.Service) {
 	w.t.Helper()
 	if _, err := w.client.CoreV1().Services(svc.Namespace).Create(w.t.Context(), svc, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -155,7 +155,7 @@ func (w *world) create(svc *corev1.Service) {
 	synctest.Wait()
 }
 
-func (w *world) update(svc *corev1.Service) {
+func (w *testBalancer) update(svc *corev1.Service) {
 	w.t.Helper()
 	if _, err := w.client.CoreV1().Services(svc.Namespace).Update(w.t.Context(), svc, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -163,7 +163,7 @@ func (w *world) update(svc *corev1.Service) {
 	synctest.Wait()
 }
 
-func (w *world) remove(name string) {
+func (w *testBalancer) remove(name string) {
 	w.t.Helper()
 	if err := w.client.CoreV1().Services("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -171,8 +171,8 @@ func (w *world) remove(name string) {
 	synctest.Wait()
 }
 
-// address is what the Service's status says.
-func (w *world) address(name string) string {
+// address returns the external addresses in the Service's status.
+func (w *testBalancer) address(name string) string {
 	w.t.Helper()
 	svc, err := w.client.CoreV1().Services("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *world) address(name string) string {
 	return strings.Join(all, ",")
 }
 
-func (w *world) expect(what string, want []string, got []string) {
+func (w *testBalancer) expect(what string, want []string, got []string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -213,34 +213,34 @@ func nodeObjects(count int) []runtime.Object {
 	return all
 }
 
-func TestANodeIsTakenOutAfterThreeFailedChecksAndBackAfterOne(t *testing.T) {
+func TestMembershipFollowsFallAndRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, false, append(nodeObjects(3), lb("web"))...)
-		first := w.notes.of(record.KindMembership, "address", "port", "protocol", "nodes", "all", "policy", "seed")
-		if len(first) != 4 { // the three answers come in any order
+		first := w.recorder.eventLines(record.KindMembership, "address", "port", "protocol", "nodes", "all", "policy", "seed")
+		if len(first) != 4 { // the order of the three results is not fixed
 			t.Fatalf("the first tables are %q", first)
 		}
-		w.expect("the first checks are made at once, and nodes start down", []string{
+		w.expect("the first checks run at once, and nodes start down", []string{
 			"0 203.0.113.10 80 tcp  node-1,node-2,node-3 sticky 7",
 			"0 203.0.113.10 80 tcp node-1,node-2,node-3 node-1,node-2,node-3 sticky 7"}, []string{first[0], first[3]})
-		w.notes.forget()
+		w.recorder.reset()
 		w.make("10.0.0.12", 503)
 		w.until(59 * time.Second)
 		// node-2 has the phase 1.25 s of 5 s; its check at 1.25 s is nearer than half an interval to the first one.
 		w.expect("checks", []string{"6250 fail 503 healthCheckNodePort 1", "16250 fail 503 healthCheckNodePort 3"},
-			w.notes.of(record.KindHealthCheck, "result", "status", "target", "count"))
-		w.expect("tables", []string{"16250 node-1,node-3 16250000000"}, w.notes.of(record.KindMembership, "nodes", "fromNs"))
+			w.recorder.eventLines(record.KindHealthCheck, "result", "status", "target", "count"))
+		w.expect("tables", []string{"16250 node-1,node-3 16250000000"}, w.recorder.eventLines(record.KindMembership, "nodes", "fromNs"))
 		if got := names(w.path.tables["default/web"].nodes); got != "node-1,node-3" {
 			t.Errorf("packets go to %s", got)
 		}
-		w.notes.forget()
+		w.recorder.reset()
 		w.make("10.0.0.12", 200)
 		w.until(70 * time.Second)
-		w.expect("tables", []string{"61250 node-1,node-2,node-3"}, w.notes.of(record.KindMembership, "nodes"))
+		w.expect("tables", []string{"61250 node-1,node-2,node-3"}, w.recorder.eventLines(record.KindMembership, "nodes"))
 	})
 }
 
-func TestAddressesFollowCreation(t *testing.T) {
+func TestServicesGetAddressesInOrderOfCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		born := func(second int64) func(*corev1.Service) {
 			return func(s *corev1.Service) { s.CreationTimestamp = metav1.Unix(second, 0) }
@@ -251,7 +251,7 @@ func TestAddressesFollowCreation(t *testing.T) {
 		w := start(t, false, append(nodeObjects(1), lb("b", born(5)), lb("a", born(9)), lb("c", born(5)), lb("kept", born(10), held))...)
 		for name, want := range map[string]string{"kept": "203.0.113.11", "b": "203.0.113.10", "c": "203.0.113.12", "a": "203.0.113.13"} {
 			if name == "kept" {
-				continue // its status is as it was
+				continue // its status is not written
 			}
 			if got := w.address(name); got != want {
 				t.Errorf("%s has %s, want %s", name, got, want)
@@ -266,14 +266,14 @@ func TestAddressesFollowCreation(t *testing.T) {
 				t.Errorf("%s has %q, want %q", name, got, want)
 			}
 		}
-		w.remove("wish") // and the one that waited for its address has it
+		w.remove("wish") // "same" was waiting for this address
 		if got := w.address("same"); got != "203.0.113.10" {
 			t.Errorf("same has %q, want the address that was given back", got)
 		}
 	})
 }
 
-func TestServicesThatAreNotOurs(t *testing.T) {
+func TestIgnoredServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class, now := "example.com/other", metav1.Now()
 		w := start(t, false, append(nodeObjects(1), lb("web"),
@@ -286,7 +286,7 @@ func TestServicesThatAreNotOurs(t *testing.T) {
 				t.Errorf("%s was given %s", name, got)
 			}
 		}
-		w.notes.forget()
+		w.recorder.reset()
 		svc, _ := w.client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 		svc = svc.DeepCopy()
 		svc.Spec.Type = corev1.ServiceTypeClusterIP
@@ -294,36 +294,36 @@ func TestServicesThatAreNotOurs(t *testing.T) {
 		if got := w.address("web"); got != "" || len(w.path.tables) != 0 {
 			t.Errorf("a Service that is no longer of type LoadBalancer has %q, tables %v", got, w.path.tables)
 		}
-		w.expect("the withdrawal", []string{"100 203.0.113.10 80  "}, w.notes.of(record.KindMembership, "address", "port", "nodes", "all"))
+		w.expect("the withdrawal", []string{"100 203.0.113.10 80  "}, w.recorder.eventLines(record.KindMembership, "address", "port", "nodes", "all"))
 		w.until(time.Minute)
-		if got := w.notes.of(record.KindHealthCheck, "result"); len(got) != 0 {
-			t.Errorf("nodes are still asked for it: %v", got)
+		if got := w.recorder.eventLines(record.KindHealthCheck, "result"); len(got) != 0 {
+			t.Errorf("health checks continue after the withdrawal: %v", got)
 		}
 	})
 }
 
-func TestPortsNodesAndTheQuestionFollowTheCluster(t *testing.T) {
+func TestChangesOfPortsHealthChecksAndNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, false, append(nodeObjects(2), lb("web"))...)
 		svc := lb("web")
 		svc.Spec.Ports = append(svc.Spec.Ports[:0:0], corev1.ServicePort{Port: 443, NodePort: 30443, Protocol: "TCP"})
 		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
-		w.notes.forget()
+		w.recorder.reset()
 		w.update(svc)
-		w.expect("another port", []string{"100 80  ", "100 443 node-1,node-2 node-1,node-2"}, w.notes.of(record.KindMembership, "port", "nodes", "all"))
+		w.expect("changed port", []string{"100 80  ", "100 443 node-1,node-2 node-1,node-2"}, w.recorder.eventLines(record.KindMembership, "port", "nodes", "all"))
 
-		w.notes.forget()
+		w.recorder.reset()
 		w.make("10.0.0.11", -1)
 		local := svc.DeepCopy()
 		svc = svc.DeepCopy()
 		svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = "Cluster", 0
 		w.update(svc)
-		w.expect("another question keeps the state", nil, w.notes.of(record.KindMembership, "nodes"))
-		w.expect("and is asked at once", []string{"100 fail refused healthz 1", "100 pass 200 healthz 1"},
-			sorted(w.notes.of(record.KindHealthCheck, "result", "status", "target", "count")))
+		w.expect("a changed health check keeps the state", nil, w.recorder.eventLines(record.KindMembership, "nodes"))
+		w.expect("a changed health check runs at once", []string{"100 fail refused healthz 1", "100 pass 200 healthz 1"},
+			sorted(w.recorder.eventLines(record.KindHealthCheck, "result", "status", "target", "count")))
 		w.update(local)
 
-		w.notes.forget()
+		w.recorder.reset()
 		nodes := w.client.CoreV1().Nodes()
 		for name, change := range map[string]func(*corev1.Node){
 			"node-1": func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""} },
@@ -338,16 +338,16 @@ func TestPortsNodesAndTheQuestionFollowTheCluster(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		got := w.notes.of(record.KindMembership, "nodes", "all")
+		got := w.recorder.eventLines(record.KindMembership, "nodes", "all")
 		if len(got) != 1 || !strings.HasSuffix(got[0], " node-2") {
-			t.Errorf("got %q: the excluded node has to go, the one that is marked stays until its health checks fail (KEP-3836)", got)
+			t.Errorf("got %q: the excluded node must be removed, the tainted one stays until its health checks fail (KEP-3836)", got)
 		}
 	})
 }
 
 func sorted(lines []string) []string { slices.Sort(lines); return lines }
 
-func TestTheStatusIsWrittenAgainWhenTheServerFails(t *testing.T) {
+func TestFailedStatusWritesAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, false, nodeObjects(1)...)
 		failures := 3
@@ -359,7 +359,7 @@ func TestTheStatusIsWrittenAgainWhenTheServerFails(t *testing.T) {
 		})
 		w.create(lb("web"))
 		if len(w.path.tables) != 1 {
-			t.Error("forwarding waits for the status")
+			t.Error("forwarding must not wait for the status write")
 		}
 		w.until(4 * time.Second)
 		if got := w.address("web"); got != "203.0.113.10" {
@@ -368,32 +368,32 @@ func TestTheStatusIsWrittenAgainWhenTheServerFails(t *testing.T) {
 	})
 }
 
-func TestAForwarderThatRefusesEndsTheBalancer(t *testing.T) {
+func TestForwarderErrorEndsTheBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, false, nodeObjects(1)...)
 		w.path.refuses = errors.New("the kernel says no")
 		w.create(lb("web"))
 		if err := w.stop(); !errors.Is(err, w.path.refuses) || !w.path.closed {
-			t.Errorf("Run returned %v; forwarding taken away: %t", err, w.path.closed)
+			t.Errorf("Run returned %v; forwarder closed: %t", err, w.path.closed)
 		}
-		if got := w.notes.of(record.KindMembership); len(got) != 0 {
-			t.Errorf("a table that was refused is in the history: %v", got)
+		if got := w.recorder.eventLines(record.KindMembership); len(got) != 0 {
+			t.Errorf("a table that the forwarder rejected was recorded: %v", got)
 		}
 	})
 }
 
-func TestAJudgingForwarder(t *testing.T) {
+func TestForwarderWithOwnHealthChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, true, append(nodeObjects(2), lb("web", func(s *corev1.Service) {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 443, NodePort: 30443})
 		}))...)
-		w.expect("every node is up at first", []string{"0 80 node-1,node-2 roundrobin ", "0 443 node-1,node-2 roundrobin "},
-			w.notes.of(record.KindMembership, "port", "nodes", "policy", "seed"))
-		w.notes.forget()
+		w.expect("every node starts up", []string{"0 80 node-1,node-2 roundrobin ", "0 443 node-1,node-2 roundrobin "},
+			w.recorder.eventLines(record.KindMembership, "port", "nodes", "policy", "seed"))
+		w.recorder.reset()
 		say := func(pass, up bool) {
 			w.b.post(func() error {
-				return w.b.serverChanged(verdict{service: "default/web", node: "node-2", port: 443, up: up,
-					answer: answer{at: w.now(), pass: pass, status: "503"}, from: w.now() - time.Millisecond})
+				return w.b.serverChanged(serverCheck{service: "default/web", node: "node-2", port: 443, up: up,
+					checkResult: checkResult{at: w.now(), pass: pass, status: "503"}, from: w.now() - time.Millisecond})
 			})
 			synctest.Wait()
 		}
@@ -401,30 +401,30 @@ func TestAJudgingForwarder(t *testing.T) {
 		say(false, true)
 		say(false, true)
 		say(false, false)
-		w.expect("results", []string{"100 pass 1", "100 fail 1", "100 fail 3"}, w.notes.of(record.KindHealthCheck, "result", "count"))
-		w.expect("tables", []string{"100 443 node-1 99000000"}, w.notes.of(record.KindMembership, "port", "nodes", "fromNs"))
-		w.notes.forget()
+		w.expect("results", []string{"100 pass 1", "100 fail 1", "100 fail 3"}, w.recorder.eventLines(record.KindHealthCheck, "result", "count"))
+		w.expect("tables", []string{"100 443 node-1 99000000"}, w.recorder.eventLines(record.KindMembership, "port", "nodes", "fromNs"))
+		w.recorder.reset()
 		w.update(lb("web", func(s *corev1.Service) { s.Spec.HealthCheckNodePort++ }))
-		w.expect("a new start, which forgets health", []string{"100 443   true", "100 80 node-1,node-2 node-1,node-2 true"},
-			w.notes.of(record.KindMembership, "port", "nodes", "all", "reloaded"))
+		w.expect("a reload resets health", []string{"100 443   true", "100 80 node-1,node-2 node-1,node-2 true"},
+			w.recorder.eventLines(record.KindMembership, "port", "nodes", "all", "reloaded"))
 		if err := w.stop(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestConfigurationsThatCannotBe(t *testing.T) {
+func TestInvalidConfigurations(t *testing.T) {
 	good := func() Config {
-		return Config{Net: labNodes(), Client: fake.NewClientset(), Recorder: &notes{}, Now: func() time.Duration { return 0 }}
+		return Config{Net: labNodes(), Client: fake.NewClientset(), Recorder: &fakeRecorder{}, Now: func() time.Duration { return 0 }}
 	}
 	for problem, change := range map[string]func(*Config){
 		`kind "nginx" is not known; give one of passthrough, haproxy`: func(c *Config) { c.Kind = "nginx" },
 		`check target "node" is not known; give one of auto, healthz`: func(c *Config) { c.CheckTarget = "node" },
 		`flows "hash" is not known; give one of sticky, rehash`:       func(c *Config) { c.Flows = "hash" },
-		`fall -1`:           func(c *Config) { c.Fall = -1 },
-		`must be given`:     func(c *Config) { c.Now = nil },
-		`needs Procs`:       func(c *Config) { c.Kind = KindHAProxy },
-		"every 1ns, fall 3": func(c *Config) { c.Interval = 1 },
+		`fall -1`:               func(c *Config) { c.Fall = -1 },
+		`are required`:          func(c *Config) { c.Now = nil },
+		`requires Config.Procs`: func(c *Config) { c.Kind = KindHAProxy },
+		"every 1ns, fall 3":     func(c *Config) { c.Interval = 1 },
 	} {
 		c := good()
 		change(&c)

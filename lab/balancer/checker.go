@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// dialer opens a connection from where the balancer stands.
+// dialer opens a connection from the balancer's namespace.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// checker asks one node for one service: at once, then at a fixed phase of each interval. A check without an answer
-// after an interval has failed, as with HAProxy, whose `timeout check` is `inter` unless set; only the first has
-// between a half and a whole interval, because checks do not overlap and the second is in phase.
+// checker runs the health check of one service on one node: once at the start, then at a fixed phase of each interval.
+//
+// A check without a response after one interval has failed, as with HAProxy's default `timeout check`. Checks do not
+// overlap, so the first one may time out after half an interval.
 type checker struct {
-	question
+	checkSpec
 	node     netip.Addr
 	interval time.Duration
 	phase    time.Duration
@@ -26,8 +27,8 @@ type checker struct {
 	dial     dialer
 }
 
-// run checks until ctx ends and tells each answer.
-func (c checker) run(ctx context.Context, tell func(answer)) {
+// run checks until ctx ends and reports each result.
+func (c checker) run(ctx context.Context, report func(checkResult)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -36,30 +37,30 @@ func (c checker) run(ctx context.Context, tell func(answer)) {
 			return
 		case <-timer.C:
 		}
-		// The next place of the grid that is not too near: the first check lies off the grid, and any may begin late.
+		// The first check is out of phase and any check may start late: the next one is at least half an interval away.
 		now := c.now()
 		due := after(now+c.interval/2, c.phase, c.interval)
-		got := c.ask(ctx, min(c.interval, due-now))
+		got := c.check(ctx, min(c.interval, due-now))
 		if ctx.Err() != nil {
 			return
 		}
-		tell(got)
+		report(got)
 		timer.Reset(max(0, due-c.now()))
 	}
 }
 
-// ask does one check.
-func (c checker) ask(ctx context.Context, timeout time.Duration) answer {
+// check runs one health check.
+func (c checker) check(ctx context.Context, timeout time.Duration) checkResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	status, err := c.exchange(ctx)
-	got := answer{at: c.now(), status: status}
+	got := checkResult{at: c.now(), status: status}
 	if err != nil {
 		got.status = statusOf(err)
 		return got
 	}
 	code, _ := strconv.Atoi(status)
-	got.pass = c.path == "" || code >= 200 && code < 400 // what HAProxy's httpchk takes as alive
+	got.pass = c.path == "" || code >= 200 && code < 400 // the range that HAProxy's httpchk accepts
 	return got
 }
 

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// server is what a checked node does; it can be changed at any time.
+// server is a fake node; its fields may change at any time.
 type server struct {
-	status int // HTTP status; 0: accepts and never answers; -1: refuses
+	status int // HTTP status; 0 accepts and never responds; -1 refuses connections
 	asked  []time.Duration
-	path   string // asked for by anything else, it answers 404
+	path   string // other paths get 404; empty accepts all
 	start  time.Time
 }
 
@@ -38,7 +38,7 @@ func (s *server) dial(context.Context, string, string) (net.Conn, error) {
 			status = http.StatusNotFound
 		}
 		if status == 0 {
-			there.Read(make([]byte, 1)) // until the other end gives up
+			there.Read(make([]byte, 1)) // until the client closes
 			return
 		}
 		fmt.Fprintf(there, "HTTP/1.1 %d word\r\nContent-Length: 2\r\n\r\n{}", status)
@@ -58,9 +58,9 @@ func TestChecks(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{status: c.status, path: c.path, start: time.Now()}
-			ask := checker{question: question{port: 1, path: c.path}, node: netip.MustParseAddr("10.0.0.11"),
+			check := checker{checkSpec: checkSpec{port: 1, path: c.path}, node: netip.MustParseAddr("10.0.0.11"),
 				interval: 5 * time.Second, now: func() time.Duration { return time.Since(s.start) }, dial: s.dial}
-			got := ask.ask(t.Context(), 5*time.Second)
+			got := check.check(t.Context(), 5*time.Second)
 			if got.pass != c.pass || got.status != c.word {
 				t.Errorf("status %d, path %q: pass %t (%s), want %t (%s)", c.status, c.path, got.pass, got.status, c.pass, c.word)
 			}
@@ -71,26 +71,26 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// Whether a node answers at once or never, it is asked at once and then once in each interval, at its phase.
+// The phase of checks does not depend on whether and how fast the node responds.
 func TestChecksKeepTheirPhase(t *testing.T) {
 	for _, status := range []int{200, 0, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{status: status, start: time.Now()}
-			c := checker{question: question{port: 1, path: "/"}, interval: 5 * time.Second, phase: 3750 * time.Millisecond,
+			c := checker{checkSpec: checkSpec{port: 1, path: "/"}, interval: 5 * time.Second, phase: 3750 * time.Millisecond,
 				now: func() time.Duration { return time.Since(s.start) + 20*time.Second }, dial: s.dial}
 			ctx, cancel := context.WithCancel(t.Context())
-			go c.run(ctx, func(answer) {})
+			go c.run(ctx, func(checkResult) {})
 			time.Sleep(22 * time.Second)
 			cancel()
 			synctest.Wait()
 			want := []time.Duration{0, 3750, 8750, 13750, 18750}
 			var got []time.Duration
-			// The clock of the run reads 20 s when the first check is made: its own phase counts, not that of the start.
+			// The clock of the run reads 20 s at the first check: the phase counts from the start of the run.
 			for _, at := range s.asked {
 				got = append(got, at.Truncate(time.Millisecond)/time.Millisecond)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("status %d: asked at %d ms, want %d ms", status, got, want)
+				t.Errorf("status %d: checks at %d ms, want %d ms", status, got, want)
 			}
 		})
 	}

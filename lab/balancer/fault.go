@@ -16,25 +16,25 @@ import (
 
 // The kinds of fault.
 const (
-	FaultDrop   = "drop"   // new connections get no answer: their SYN is dropped (UDP: every packet)
-	FaultRefuse = "refuse" // new connections are refused: their SYN is answered by RST (UDP: ICMP port unreachable)
-	FaultReset  = "reset"  // open TCP connections are reset when the client sends data; new ones open first
+	FaultDrop   = "drop"   // drops the SYN of new connections (UDP: every packet)
+	FaultRefuse = "refuse" // answers the SYN of new connections with RST (UDP: ICMP port unreachable)
+	FaultReset  = "reset"  // resets TCP connections when the client sends data; new ones open first
 )
 
-// Fault is a known disturbance between clients and nodes, put in on purpose.
+// Fault is a disturbance that is injected between clients and nodes.
 type Fault struct {
-	ID       string         // names the fault in the history; unique among those in force
+	ID       string         // identifies the fault in the record; unique among the active faults
 	Kind     string         // drop, refuse or reset
 	Target   netip.AddrPort // external address and port
 	Protocol string         // tcp (default) or udp
-	Source   netip.Prefix   // only clients with these addresses; zero for all
-	Node     string         // only flows of that node (passthrough only); empty for all
-	For      time.Duration  // how long; above 0
-	Lane     string         // name of the lane that must detect it, for the record; empty for none
-	Control  bool           // it proves the detector
+	Source   netip.Prefix   // addresses of the affected clients; zero for all
+	Node     string         // node of the affected flows (passthrough only); empty for all
+	For      time.Duration  // duration, more than 0
+	Lane     string         // the lane that must detect the fault; empty for none
+	Control  bool           // the fault proves the detector
 }
 
-// faultTable puts faults in, in the balancer's namespace, ahead of every other filter on the way to a node.
+// faultTable is an nftables table in the balancer's namespace that runs before every other filter.
 type faultTable struct {
 	cfg   Config
 	rules *ruleset
@@ -51,7 +51,7 @@ func newFaultTable(cfg Config) (*faultTable, error) {
 	f := &faultTable{cfg: cfg, active: map[string]bool{}, ended: make(chan struct{})}
 	hook := nftables.ChainHookForward
 	if cfg.Kind == KindHAProxy {
-		hook = nftables.ChainHookInput // connections of clients end here
+		hook = nftables.ChainHookInput // HAProxy terminates client connections here
 	}
 	var err error
 	f.rules, err = newRuleset(cfg.Net.Balancer, "faults", func(c *nftables.Conn, t *nftables.Table) error {
@@ -62,13 +62,12 @@ func newFaultTable(cfg Config) (*faultTable, error) {
 	return f, err
 }
 
-// Inject puts the fault in, waits for its time and takes it out again; it returns when it is out. It can be called from
-// New's return until Run ends, from several goroutines. When ctx or the balancer ends early, so does the fault, and
-// Inject says so in its error.
+// Inject adds the fault, waits for its duration and removes it. It may be called from several goroutines, until Run
+// ends. If ctx or the balancer ends early, Inject removes the fault and returns an error.
 //
-// The history gets two events. The begin's At is just after the fault was in force and its fromNs just before; the
-// end's At is just before it was taken out and its untilNs just after. So from At to At every packet met the fault, and
-// none did before fromNs or after untilNs.
+// Two events are recorded. The begin event has fromNs just before and At just after the rule is added; the end event
+// has At just before and untilNs just after the rule is removed. So every packet between the two At times meets the
+// fault, and no packet before fromNs or after untilNs does.
 func (b *Balancer) Inject(ctx context.Context, fault Fault) error {
 	if err := b.faults.inject(ctx, fault); err != nil {
 		return fmt.Errorf("injecting fault %q: %w", fault.ID, err)
@@ -106,18 +105,18 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 	}
 	at := f.cfg.Now()
 	if gone := f.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
-		return errors.Join(err, fmt.Errorf("removing its rule, which is still in force: %w", gone))
+		return errors.Join(err, fmt.Errorf("removing its rule, which is still active: %w", gone))
 	}
 	f.record(fault, at, record.Fault{State: "end", Until: new(f.cfg.Now())})
 	return err
 }
 
-// find learns the kernel's handle of a rule that was added.
+// find reads the kernel's handle of an added rule.
 func (f *faultTable) find(rule *nftables.Rule) error {
 	return f.rules.with(func(c *nftables.Conn) error {
 		rules, err := c.GetRules(f.rules.table, f.chain)
 		if err != nil {
-			return fmt.Errorf("reading back its rule, which is in force: %w", err)
+			return fmt.Errorf("reading back its rule, which is active: %w", err)
 		}
 		for _, r := range rules {
 			if string(r.UserData) == string(rule.UserData) {
@@ -125,7 +124,7 @@ func (f *faultTable) find(rule *nftables.Rule) error {
 				return nil
 			}
 		}
-		return errors.New("reading back its rule: the kernel does not have it")
+		return errors.New("reading back its rule: the kernel does not list it")
 	})
 }
 
@@ -136,7 +135,7 @@ func (f *faultTable) enter(id string) error {
 	case f.closed:
 		return errors.New("the balancer has ended")
 	case f.active[id]:
-		return errors.New("a fault of that id is in force")
+		return errors.New("a fault with this id is active")
 	}
 	f.active[id] = true
 	f.all.Add(1)
@@ -150,7 +149,7 @@ func (f *faultTable) leave(id string) {
 	f.all.Done()
 }
 
-// close ends the faults in force and removes the table.
+// close ends the active faults and removes the table.
 func (f *faultTable) close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -160,14 +159,14 @@ func (f *faultTable) close() error {
 	return f.rules.close()
 }
 
-// record records the begin or the end of a fault; the caller sets the state and its bound.
+// record records the begin or the end of a fault; the caller sets body.State and the time bound.
 func (f *faultTable) record(fault Fault, at time.Duration, body record.Fault) {
 	body.Fault, body.ID, body.Target, body.Lane, body.Control = fault.Kind, fault.ID, fault.Target.String(), fault.Lane, fault.Control
 	f.cfg.Recorder.Event(record.Event{At: at, Node: fault.Node, Object: fault.ID,
 		Text: fmt.Sprintf("injected %s of %s to %s: %s", fault.Kind, fault.For, fault.Target, body.State), Body: body})
 }
 
-// rule is the one rule that does the fault.
+// rule returns the nftables expressions of the fault.
 func (f *faultTable) rule(fault Fault) ([]expr.Any, error) {
 	protocol := or(fault.Protocol, "tcp")
 	if err := f.check(fault, protocol); err != nil {
@@ -192,7 +191,7 @@ func (f *faultTable) rule(fault Fault) ([]expr.Any, error) {
 	if protocol == "tcp" {
 		mask, want := byte(flagSYN|flagACK), byte(flagSYN) // the first packet of a connection
 		if fault.Kind == FaultReset {
-			mask, want = flagPSH, flagPSH // what a program has sent; a handshake and an orderly end have no PSH
+			mask, want = flagPSH, flagPSH // data segments; SYN and FIN segments of the kernel have no PSH
 		}
 		exprs = append(exprs, transport(regA, tcpFlags, 1), masked(mask), equals(want))
 	}
@@ -221,17 +220,17 @@ func (f *faultTable) check(fault Fault, protocol string) error {
 	errs := []error{oneOf("kind", fault.Kind, FaultDrop, FaultRefuse, FaultReset), oneOf("protocol", protocol, "tcp", "udp")}
 	switch {
 	case fault.ID == "" || len(fault.ID) > 100:
-		errs = append(errs, errors.New("its id has no text, or more than 100 bytes"))
+		errs = append(errs, errors.New("its id must have 1 to 100 bytes"))
 	case !fault.Target.Addr().Is4() || fault.Target.Port() == 0:
 		errs = append(errs, fmt.Errorf("target %s: give an IPv4 address and a port", fault.Target))
 	case fault.Source.IsValid() && !fault.Source.Addr().Is4():
 		errs = append(errs, fmt.Errorf("source %s: give an IPv4 prefix", fault.Source))
 	case fault.For <= 0:
-		errs = append(errs, fmt.Errorf("it lasts %s: give more than 0", fault.For))
+		errs = append(errs, fmt.Errorf("its duration is %s: give more than 0", fault.For))
 	case fault.Kind == FaultReset && protocol != "tcp":
 		errs = append(errs, errors.New("only TCP connections can be reset"))
 	case fault.Node != "" && f.cfg.Kind == KindHAProxy:
-		errs = append(errs, errors.New("flows have no node in front of haproxy, which chooses it later; leave Node empty"))
+		errs = append(errs, errors.New("haproxy picks the node after this filter; leave Node empty"))
 	}
 	return errors.Join(errs...)
 }

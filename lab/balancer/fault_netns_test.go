@@ -14,8 +14,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// inject starts a fault and returns when it is in force; the result is Inject's error, at its end.
-func (g *ground) inject(ctx context.Context, f Fault) <-chan error {
+// inject starts a fault and returns when it is active; the channel gets Inject's error.
+func (g *testLab) inject(ctx context.Context, f Fault) <-chan error {
 	g.t.Helper()
 	result := make(chan error, 1)
 	go func() { result <- g.b.Inject(ctx, f) }()
@@ -25,7 +25,7 @@ func (g *ground) inject(ctx context.Context, f Fault) <-chan error {
 			g.t.Fatalf("fault %s: %v", f.ID, err)
 		default:
 		}
-		for _, line := range g.notes.of(record.KindFault, "id", "state") {
+		for _, line := range g.recorder.eventLines(record.KindFault, "id", "state") {
 			if strings.HasSuffix(line, " "+f.ID+" begin") {
 				return true
 			}
@@ -36,7 +36,7 @@ func (g *ground) inject(ctx context.Context, f Fault) <-chan error {
 }
 
 func TestFaults(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	target := netip.AddrPortFrom(vip, 80)
 	open, err := g.open("tcp4", source(0), 80, time.Second)
@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 		fault := Fault{ID: "same", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 443), For: time.Minute}
 		ctx, cancel := context.WithCancel(t.Context())
 		end := g.inject(ctx, fault)
-		if err := g.b.Inject(t.Context(), fault); err == nil || !strings.Contains(err.Error(), "in force") {
+		if err := g.b.Inject(t.Context(), fault); err == nil || !strings.Contains(err.Error(), "active") {
 			t.Errorf("the same id twice: %v", err)
 		}
 		cancel()
@@ -113,15 +113,15 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-func TestFaultsAreBoundedInTheHistory(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+func TestFaultEventsBoundTheFault(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	for _, size := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
-		g.notes.forget()
+		g.recorder.reset()
 		g.must(g.b.Inject(t.Context(), Fault{ID: "f", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: size,
 			Lane: "4", Control: true}))
 		var found []record.Fault
 		var at []time.Duration
-		for _, e := range g.notes.events {
+		for _, e := range g.recorder.events {
 			if b, is := e.Body.(record.Fault); is {
 				found, at = append(found, b), append(at, e.At)
 			}
@@ -131,9 +131,9 @@ func TestFaultsAreBoundedInTheHistory(t *testing.T) {
 		}
 		inner, outer := at[1]-at[0], *found[1].Until-*found[0].From
 		if inner < size || outer < inner || outer > size+50*time.Millisecond {
-			t.Errorf("a fault of %s was in force for %s to %s", size, inner, outer)
+			t.Errorf("a fault of %s was active for %s to %s", size, inner, outer)
 		}
-		t.Logf("%s: in force for %s to %s", size, inner, outer)
+		t.Logf("%s: active for %s to %s", size, inner, outer)
 		for _, e := range found {
 			if e.Lane != "4" || !e.Control || e.Fault != "drop" || e.ID != "f" {
 				t.Errorf("recorded %+v", e)
@@ -142,8 +142,8 @@ func TestFaultsAreBoundedInTheHistory(t *testing.T) {
 	}
 }
 
-func TestFaultsThatCannotBe(t *testing.T) {
-	g := lay(t, Config{})
+func TestInvalidFaults(t *testing.T) {
+	g := newTestLab(t, Config{})
 	target := netip.AddrPortFrom(vip, 80)
 	for problem, f := range map[string]Fault{
 		"its id":                 {Kind: FaultDrop, Target: target, For: 1},

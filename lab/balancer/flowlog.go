@@ -8,10 +8,10 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// flowBatch is how many connections one event of the history tells of.
+// flowBatch is the maximum number of connections in one event.
 const flowBatch = 256
 
-// flowLog gathers what a forwarder says about the connections to one service, and tells the history in batches.
+// flowLog collects the forwarder's reports of connections to one service and records them in batches.
 type flowLog struct {
 	cfg     Config
 	table   table
@@ -25,18 +25,18 @@ func newFlowLog(cfg Config, t table) *flowLog {
 func (l *flowLog) add(port uint16, f record.Flow) {
 	l.waiting[port] = append(l.waiting[port], f)
 	if len(l.waiting[port]) >= flowBatch {
-		l.tell(port)
+		l.recordBatch(port)
 	}
 }
 
-// flush tells what is still waiting.
+// flush records the waiting connections.
 func (l *flowLog) flush() {
 	for _, port := range slices.Sorted(maps.Keys(l.waiting)) {
-		l.tell(port)
+		l.recordBatch(port)
 	}
 }
 
-func (l *flowLog) tell(port uint16) {
+func (l *flowLog) recordBatch(port uint16) {
 	flows := l.waiting[port]
 	delete(l.waiting, port)
 	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), Object: l.table.service,

@@ -21,28 +21,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long HAProxy may take to start, and to end after SIGTERM.
+// Time limits for the start of HAProxy and for its end after SIGTERM.
 const (
 	haproxyStart = 20 * time.Second
 	haproxyGrace = 2 * time.Second
 )
 
-// haproxy runs one HAProxy for each service, as cloud-provider-kind ran one container for each. A changed
-// configuration starts a new process that takes over (-sf): the old one stops listening and ends when its connections
-// have. That is what the SIGHUP of cloud-provider-kind led to: its image had HAProxy 2.2 in master-worker mode, which hands
-// its sockets over only since 2.6. A reload cost it connections: those that waited in the backlog of the old process, and
-// those that this one took while its backends were stopped already, which the rule against empty backends then reset
-// (5 to 15 of 12,000 in 20 reloads at 1,000 connections a second). The lab is to lose none itself, so the kernel gives the
-// backlog to the new process, and the rule spares a process that stops. As there, every server counts as up until its
-// first check; the history charges that to the balancer.
+// haproxy runs one HAProxy process per service, as cloud-provider-kind ran one container. A changed configuration
+// starts a new process that takes over the listening socket (-sf); the old one ends with its connections.
+//
+// A reload of cloud-provider-kind lost connections: 5 to 15 of 12,000 in 20 reloads at 1,000 connections a second. Its
+// HAProxy 2.2 in master-worker mode did not pass sockets on, and its rule against empty backends reset connections of a
+// stopping process. Here the kernel moves the backlog to the new process, and the rule exempts a stopping process.
+//
+// After a reload every server counts as up until its first check. The analysis attributes the resulting loss to the
+// balancer.
 type haproxy struct {
 	cfg     Config
 	post    func(func() error)
-	tell    func(verdict) error
+	report  func(serverCheck) error
 	handle  *netlink.Handle
 	lo      netlink.Link
 	serving map[string]*haproxyService
-	started int // processes so far
+	started int // processes started so far
 }
 
 type haproxyService struct {
@@ -54,13 +55,13 @@ type haproxyService struct {
 type haproxyProcess struct {
 	*procs.Process
 	log        *os.File
-	superseded bool     // read and written by the goroutine of Run only
-	flows      *flowLog // written by the goroutine that reads its log, until that ends with it
+	superseded bool     // owned by the goroutine of Run
+	flows      *flowLog // owned by the goroutine that reads the log, until the process ends
 }
 
-func newHAProxy(cfg Config, post func(func() error), tell func(verdict) error) (*haproxy, error) {
+func newHAProxy(cfg Config, post func(func() error), report func(serverCheck) error) (*haproxy, error) {
 	if _, err := os.Stat(cfg.HAProxy); err != nil {
-		return nil, fmt.Errorf("looking for HAProxy: %w (the package is named haproxy)", err)
+		return nil, fmt.Errorf("looking for HAProxy: %w (install the package haproxy)", err)
 	}
 	handle, err := netlink.NewHandleAt(netns.NsHandle(cfg.Net.Balancer.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
@@ -71,22 +72,22 @@ func newHAProxy(cfg Config, post func(func() error), tell func(verdict) error) (
 		handle.Close()
 		return nil, fmt.Errorf("finding lo in the balancer's namespace: %w", err)
 	}
-	// Since Linux 5.14; without it a reload loses what waits in the backlog.
+	// Since Linux 5.14; without it a reload loses the connections in the backlog.
 	if err := sysctl(cfg.Net.Balancer, "net/ipv4/tcp_migrate_req", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		handle.Close()
-		return nil, fmt.Errorf("having connections survive a reload: %w", err)
+		return nil, fmt.Errorf("enabling net.ipv4.tcp_migrate_req: %w", err)
 	}
-	return &haproxy{cfg: cfg, post: post, tell: tell, handle: handle, lo: lo, serving: map[string]*haproxyService{}}, nil
+	return &haproxy{cfg: cfg, post: post, report: report, handle: handle, lo: lo, serving: map[string]*haproxyService{}}, nil
 }
 
-func (h *haproxy) judges() bool { return true }
+func (h *haproxy) checksHealth() bool { return true }
 
 func (h *haproxy) set(t table) error {
 	s := h.serving[t.service]
 	if s == nil {
 		s = &haproxyService{addr: t.addr}
 		if err := h.handle.AddrReplace(h.lo, loopback(t.addr)); err != nil {
-			return fmt.Errorf("giving the balancer the address %s: %w", t.addr, err)
+			return fmt.Errorf("adding the address %s to the balancer: %w", t.addr, err)
 		}
 		h.serving[t.service] = s
 	}
@@ -117,7 +118,7 @@ func (h *haproxy) set(t table) error {
 	return nil
 }
 
-// start starts HAProxy for a service and waits until it serves in the place of old (nil at first).
+// start starts HAProxy for a service and waits until it has replaced old (nil at first).
 func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
 	h.started++
 	socket := fmt.Sprintf("hitless-balancer-%d", h.started)
@@ -136,7 +137,7 @@ func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
 	}
 	p := &haproxyProcess{log: log, flows: newFlowLog(h.cfg, t)}
 	p.Process, err = h.cfg.Procs.Start(procs.Spec{Name: name, Path: h.cfg.HAProxy, Args: args,
-		Enter: h.cfg.Net.Balancer.Enter, Stdout: &lineReader{line: func(text string) { h.heard(t.service, p, text) }}})
+		Enter: h.cfg.Net.Balancer.Enter, Stdout: &lineReader{line: func(text string) { h.logLine(t.service, p, text) }}})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -147,8 +148,8 @@ func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
 	return p, nil
 }
 
-// await returns when the process answers on its socket. By then it listens, and has told the old one to stop: HAProxy
-// does both before it serves its first request.
+// await returns when the process answers on its socket. HAProxy listens and has stopped the old process before it
+// serves its first request.
 func (h *haproxy) await(p *haproxyProcess, socket string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), haproxyStart)
 	defer cancel()
@@ -159,11 +160,11 @@ func (h *haproxy) await(p *haproxyProcess, socket string) error {
 	for {
 		conn, err := h.cfg.Net.Balancer.DialContext(ctx, "unix", name)
 		if err == nil {
-			return errors.Join(answers(ctx, conn), conn.Close())
+			return errors.Join(awaitReply(ctx, conn), conn.Close())
 		}
 		select {
 		case <-p.Done():
-			return fmt.Errorf("it ended at once: %s", p.ExitText())
+			return fmt.Errorf("it ended during its start: %s", p.ExitText())
 		case <-ctx.Done():
 			return fmt.Errorf("it was not ready within %s: %w", haproxyStart, err)
 		case <-tick.C:
@@ -171,8 +172,8 @@ func (h *haproxy) await(p *haproxyProcess, socket string) error {
 	}
 }
 
-// answers returns when HAProxy has answered one command.
-func answers(ctx context.Context, conn net.Conn) error {
+// awaitReply returns when HAProxy has answered one command.
+func awaitReply(ctx context.Context, conn net.Conn) error {
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
@@ -186,7 +187,7 @@ func answers(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// watch ends the balancer when a process ends that should not.
+// watch ends the balancer when a process ends that was not replaced.
 func (h *haproxy) watch(service string, p *haproxyProcess) {
 	<-p.Done()
 	h.post(func() error {
@@ -198,8 +199,8 @@ func (h *haproxy) watch(service string, p *haproxyProcess) {
 	})
 }
 
-// heard takes a line of a process's log.
-func (h *haproxy) heard(service string, p *haproxyProcess, text string) {
+// logLine handles a line of a process's log.
+func (h *haproxy) logLine(service string, p *haproxyProcess, text string) {
 	now := h.cfg.Now()
 	if port, f, ok := readFlowLine(text, now); ok {
 		p.flows.add(port, f)
@@ -215,7 +216,7 @@ func (h *haproxy) heard(service string, p *haproxyProcess, text string) {
 		if p.superseded {
 			return nil
 		}
-		return h.tell(v)
+		return h.report(v)
 	})
 }
 
@@ -228,7 +229,7 @@ func (h *haproxy) remove(t table) error {
 	return h.drop(s)
 }
 
-// drop ends all processes of a service, with their connections.
+// drop kills all processes of a service, which closes their connections.
 func (h *haproxy) drop(s *haproxyService) error {
 	var errs error
 	for _, p := range append(s.old, s.current) {
@@ -238,7 +239,7 @@ func (h *haproxy) drop(s *haproxyService) error {
 		}
 	}
 	if err := h.handle.AddrDel(h.lo, loopback(s.addr)); err != nil {
-		errs = errors.Join(errs, fmt.Errorf("taking the address %s from the balancer: %w", s.addr, err))
+		errs = errors.Join(errs, fmt.Errorf("removing the address %s from the balancer: %w", s.addr, err))
 	}
 	return errs
 }
@@ -271,7 +272,7 @@ func loopback(addr netip.Addr) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}}
 }
 
-// lineReader calls line for each line that is written to it.
+// lineReader is a writer that calls line for each line of its input.
 type lineReader struct {
 	mu   sync.Mutex
 	rest []byte

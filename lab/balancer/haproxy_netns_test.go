@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func layHAProxy(t *testing.T) *ground {
+func newHAProxyLab(t *testing.T) *testLab {
 	t.Helper()
 	const path = "/usr/sbin/haproxy"
 	if _, err := os.Stat(path); err != nil {
@@ -34,13 +34,13 @@ func layHAProxy(t *testing.T) *ground {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { supervisor.StopAll(time.Second) })
-	g := lay(t, Config{Kind: KindHAProxy, HAProxy: path, Procs: supervisor}, lb("web"))
+	g := newTestLab(t, Config{Kind: KindHAProxy, HAProxy: path, Procs: supervisor}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	return g
 }
 
-// answers counts which nodes answer new connections.
-func (g *ground) answers(first, count int, port uint16) map[string]int {
+// answers counts new connections by the node that answers.
+func (g *testLab) answers(first, count int, port uint16) map[string]int {
 	g.t.Helper()
 	seen := map[string]int{}
 	for i := first; i < first+count; i++ {
@@ -54,20 +54,20 @@ func (g *ground) answers(first, count int, port uint16) map[string]int {
 }
 
 func TestHAProxyFollowsHealth(t *testing.T) {
-	g := layHAProxy(t)
+	g := newHAProxyLab(t)
 	if got := g.answers(0, 30, 80); fmt.Sprint(got) != "map[node-1:10 node-2:10 node-3:10]" {
 		t.Errorf("30 connections were answered by %v, want each node alike", got)
 	}
 	g.await("a first pass of each check", func() bool {
-		return len(g.notes.of(record.KindHealthCheck, "result")) == 3
+		return len(g.recorder.eventLines(record.KindHealthCheck, "result")) == 3
 	})
-	g.notes.forget()
+	g.recorder.reset()
 	g.sick[2].Store(true)
 	g.awaitNodes("80", "node-1,node-3")
 	if got := g.answers(100, 20, 80); got["node-2"] != 0 {
 		t.Errorf("node-2 is out and answers: %v", got)
 	}
-	health := g.notes.of(record.KindHealthCheck, "result", "status", "target", "count")
+	health := g.recorder.eventLines(record.KindHealthCheck, "result", "status", "target", "count")
 	words := []string{}
 	for _, line := range health {
 		_, rest, _ := strings.Cut(line, " ")
@@ -91,8 +91,8 @@ func TestHAProxyFollowsHealth(t *testing.T) {
 	g.answers(400, 5, 80)
 }
 
-func TestHAProxyTakesANewConfiguration(t *testing.T) {
-	g := layHAProxy(t)
+func TestHAProxyReloadsAChangedConfiguration(t *testing.T) {
+	g := newHAProxyLab(t)
 	open, err := g.open("tcp4", source(0), 80, time.Second)
 	g.must(err)
 	defer open.Close()
@@ -115,9 +115,9 @@ func TestHAProxyTakesANewConfiguration(t *testing.T) {
 	}
 }
 
-// A new configuration costs no connection, and the history says that the balancer started anew.
-func TestHAProxyReloadsLoseNothing(t *testing.T) {
-	g := layHAProxy(t)
+// A reload drops no connection, and the membership event says that the balancer was reloaded.
+func TestHAProxyReloadsDropNoConnection(t *testing.T) {
+	g := newHAProxyLab(t)
 	var workers sync.WaitGroup
 	stop := make(chan struct{})
 	asked := make([]int, 4)
@@ -152,7 +152,7 @@ func TestHAProxyReloadsLoseNothing(t *testing.T) {
 		t.Errorf("only %d connections met %d reloads", total, reloads)
 	}
 	again := 0
-	for _, line := range g.notes.of(record.KindMembership, "port", "nodes", "reloaded") {
+	for _, line := range g.recorder.eventLines(record.KindMembership, "port", "nodes", "reloaded") {
 		if strings.HasSuffix(line, " 80 "+everyNode+" true") {
 			again++
 		}
@@ -162,8 +162,8 @@ func TestHAProxyReloadsLoseNothing(t *testing.T) {
 	}
 }
 
-// silence takes a node off the network.
-func (g *ground) silence(name string) {
+// disconnect removes a node from the network.
+func (g *testLab) disconnect(name string) {
 	g.t.Helper()
 	i := slices.IndexFunc(g.net.Nodes, func(n *topology.Node) bool { return n.Name == name })
 	g.must(g.net.Nodes[i].Do(func() error {
@@ -175,10 +175,9 @@ func (g *ground) silence(name string) {
 	}))
 }
 
-// Of each connection the history says which node HAProxy gave it to and when it came, also of one that asked nothing and
-// of one whose node is silent.
-func TestHAProxyTellsItsChoices(t *testing.T) {
-	g := layHAProxy(t)
+// Each connection is recorded with its node and time, also one without data and one whose node does not respond.
+func TestHAProxyFlowsAreRecorded(t *testing.T) {
+	g := newHAProxyLab(t)
 	type visit struct {
 		node string
 		at   time.Duration
@@ -190,7 +189,7 @@ func TestHAProxyTellsItsChoices(t *testing.T) {
 		g.must(err)
 		made[source(i)] = visit{got, at}
 	}
-	g.silence("node-2")
+	g.disconnect("node-2")
 	for i := 300; i < 303; i++ { // one for each node
 		at := time.Since(g.start)
 		conn, err := g.open("tcp4", source(i), 80, time.Second)
@@ -207,11 +206,11 @@ func TestHAProxyTellsItsChoices(t *testing.T) {
 	g.await("what is told of the silent connection", func() bool {
 		g.ask(source(next), 80)
 		next++
-		return strings.Contains(strings.Join(g.notes.of(record.KindFlows, "flows"), "\n"), source(302).String())
+		return strings.Contains(strings.Join(g.recorder.eventLines(record.KindFlows, "flows"), "\n"), source(302).String())
 	})
 	g.cancel()
 	g.must(<-g.ended)
-	for _, line := range g.notes.of(record.KindFlows, "flows") {
+	for _, line := range g.recorder.eventLines(record.KindFlows, "flows") {
 		for _, text := range strings.Fields(line)[1:] {
 			word := strings.Split(text, "/")
 			source, ns := netip.MustParseAddrPort(word[0]), word[2]
@@ -233,7 +232,7 @@ func TestHAProxyTellsItsChoices(t *testing.T) {
 }
 
 func TestHAProxyFaultsAndEnd(t *testing.T) {
-	g := layHAProxy(t)
+	g := newHAProxyLab(t)
 	target := netip.AddrPortFrom(vip, 80)
 	end := g.inject(t.Context(), Fault{ID: "d", Kind: FaultDrop, Target: target, For: 300 * time.Millisecond})
 	if _, err := g.open("tcp4", source(1), 80, 100*time.Millisecond); !isTimeout(err) {
@@ -259,8 +258,8 @@ func TestHAProxyFaultsAndEnd(t *testing.T) {
 	}))
 }
 
-func TestADeadHAProxyEndsTheBalancer(t *testing.T) {
-	g := layHAProxy(t)
+func TestHAProxyExitEndsTheBalancer(t *testing.T) {
+	g := newHAProxyLab(t)
 	for _, s := range g.b.path.(*haproxy).serving {
 		g.must(s.current.Signal(syscall.SIGKILL))
 	}

@@ -14,13 +14,13 @@ import (
 func TestHAProxyConfiguration(t *testing.T) {
 	nodes := []node{{"node-1", 1, netip.MustParseAddr("10.0.0.11")}, {"node-2", 2, netip.MustParseAddr("10.0.0.12")}}
 	for _, c := range []struct {
-		golden   string
-		question question
+		golden    string
+		checkSpec checkSpec
 	}{
-		{"testdata/local.cfg", question{target: TargetHealthCheckNodePort, port: 31000, path: "/"}},
-		{"testdata/nodeport.cfg", question{target: TargetNodePort, port: 30080}},
+		{"testdata/local.cfg", checkSpec{target: TargetHealthCheckNodePort, port: 31000, path: "/"}},
+		{"testdata/nodeport.cfg", checkSpec{target: TargetNodePort, port: 30080}},
 	} {
-		got := haproxyConfig(table{service: "default/web", addr: netip.MustParseAddr("203.0.113.10"), all: nodes, question: c.question,
+		got := haproxyConfig(table{service: "default/web", addr: netip.MustParseAddr("203.0.113.10"), all: nodes, checkSpec: c.checkSpec,
 			ports: []port{{"TCP", 80, 30080}, {"UDP", 53, 30053}, {"TCP", 81, 0}, {"TCP", 443, 30443}}},
 			Config{Interval: 5 * time.Second, Fall: 3, Rise: 1}, "hitless-balancer-1")
 		want, err := os.ReadFile(c.golden)
@@ -58,9 +58,9 @@ func TestHealthLines(t *testing.T) {
 		{`backend IPv4_80-backend has no server available!`, false, "", "", false, false, 0},
 	} {
 		v, known := readHealthLine(c.line, now)
-		want := verdict{}
+		want := serverCheck{}
 		if c.known {
-			want = verdict{port: 80, node: c.node, answer: answer{at: now, pass: c.pass, status: c.status}, up: c.up, from: c.from}
+			want = serverCheck{port: 80, node: c.node, checkResult: checkResult{at: now, pass: c.pass, status: c.status}, up: c.up, from: c.from}
 		}
 		if known != c.known || v != want {
 			t.Errorf("%s\ngot  %+v, %t\nwant %+v, %t", c.line, v, known, want, c.known)

@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// haproxyConfig is the configuration for one service, as cloud-provider-kind wrote it until May 2024 (its
-// pkg/loadbalancer/proxy.go before commit dde86341), with these differences: no Docker resolver and no daemon, the
-// external address in place of every address, a socket that tells when the program is ready, and another log: on
-// standard output, with each change of a health check in it, and with the server of every connection, also of those
-// without data. TCP only, as there.
+// haproxyConfig returns the configuration for one service, as cloud-provider-kind wrote it until May 2024
+// (pkg/loadbalancer/proxy.go before commit dde86341).
+//
+// Differences: no Docker resolver and no daemon mode; it binds the external address only; a socket shows when HAProxy
+// is ready; the log on standard output has each change of a health check and the server of each connection. TCP only.
 func haproxyConfig(t table, cfg Config, socket string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `global
@@ -47,9 +47,9 @@ frontend %[1]s-frontend
 backend %[1]s-backend
 `, name, netip.AddrPortFrom(t.addr, p.number), p.number)
 		check := "check"
-		if t.question.path != "" {
+		if t.checkSpec.path != "" {
 			b.WriteString("  option httpchk GET /healthz\n")
-			check = fmt.Sprintf("check port %d", t.question.port)
+			check = fmt.Sprintf("check port %d", t.checkSpec.port)
 		}
 		for _, n := range t.all {
 			fmt.Fprintf(&b, "  server %s %s %s inter %dms fall %d rise %d\n", n.name, netip.AddrPortFrom(n.addr, p.nodePort),
@@ -59,7 +59,7 @@ backend %[1]s-backend
 	return b.String()
 }
 
-// servable are the ports that HAProxy can serve: TCP with a node port.
+// servable returns the ports that HAProxy can serve: TCP ports with a node port.
 func servable(ports []port) []port {
 	var some []port
 	for _, p := range ports {
@@ -74,27 +74,27 @@ func servable(ports []port) []port {
 var healthLine = regexp.MustCompile(`^Health check for server IPv4_(\d+)-backend/(\S+) (succeeded|failed), reason: ([^,]+)` +
 	`(?:, code: (\d+))?(?:, info: "(.*?)")?(?:, check duration: (\d+)ms)?, status: \d+/\d+ (UP|DOWN)`)
 
-// readHealthLine reads a line of HAProxy's log that was written just before now. The change that it tells of lies
-// between the start of that check and now.
-func readHealthLine(text string, now time.Duration) (verdict, bool) {
+// readHealthLine parses a line of HAProxy's log about a health check, read at time now. The change happened between the
+// start of that check and now.
+func readHealthLine(text string, now time.Duration) (serverCheck, bool) {
 	m := healthLine.FindStringSubmatch(text)
 	if m == nil {
-		return verdict{}, false
+		return serverCheck{}, false
 	}
 	number, err := strconv.ParseUint(m[1], 10, 16)
 	if err != nil {
-		return verdict{}, false
+		return serverCheck{}, false
 	}
-	took, _ := strconv.Atoi(m[7]) // absent: nothing is known, the margin has to do
-	v := verdict{port: uint16(number), node: m[2], up: m[8] == "UP"}
-	v.answer = answer{at: now, pass: m[3] == "succeeded", status: haproxyStatus(m[4], m[5], m[6])}
+	took, _ := strconv.Atoi(m[7]) // absent: only the margin bounds the change
+	v := serverCheck{port: uint16(number), node: m[2], up: m[8] == "UP"}
+	v.checkResult = checkResult{at: now, pass: m[3] == "succeeded", status: haproxyStatus(m[4], m[5], m[6])}
 	v.from = max(0, now-time.Duration(took)*time.Millisecond-logMargin)
 	return v, true
 }
 
-// readFlowLine reads a line of HAProxy's log that was written just before now, about a connection to the port. With
-// `option logasap` that is when its server has accepted it (the time has a plus sign then), else when it
-// ended. A connection that was given to no server has no node.
+// readFlowLine parses a line of HAProxy's log about a connection, read at time now. With `option logasap` HAProxy logs
+// when the server has accepted (plus sign before the time), otherwise at the end of the connection. A connection
+// without a server has no node.
 func readFlowLine(text string, now time.Duration) (port uint16, f record.Flow, ok bool) {
 	words := strings.Fields(text)
 	if len(words) != 5 || words[0] != "flow" {
@@ -110,11 +110,10 @@ func readFlowLine(text string, now time.Duration) (port uint16, f record.Flow, o
 		At: max(0, now-time.Duration(lasted)*time.Millisecond)}, true
 }
 
-// logMargin is what a line may take from HAProxy to here, and the millisecond to which it rounds.
+// logMargin bounds the delay of a log line, including HAProxy's rounding to milliseconds.
 const logMargin = 10 * time.Millisecond
 
-// haproxyStatus is the word of record.KindHealthCheck's status for HAProxy's words (its management guide, show stat,
-// check_status).
+// haproxyStatus maps HAProxy's check_status (management guide, show stat) to the status of a health check event.
 func haproxyStatus(reason, code, info string) string {
 	switch {
 	case code != "":

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Results are + and -; the wanted state after each is U or D; the wanted word is t for turned, f for flipped.
+// Results are + and -. The expected state after each is U (up) or D (down); t marks a changed result, f a changed
+// state.
 func TestRiseAndFall(t *testing.T) {
 	for _, c := range []struct {
 		name, results, states, words string
@@ -29,9 +30,9 @@ func TestRiseAndFall(t *testing.T) {
 		h := health{up: c.up}
 		var states, words []string
 		for _, r := range c.results {
-			turned, flipped := h.observe(r == '+', c.fall, c.rise)
+			resultChanged, stateChanged := h.observe(r == '+', c.fall, c.rise)
 			states = append(states, map[bool]string{true: "U", false: "D"}[h.up])
-			word := strings.Repeat("t", btoi(turned)) + strings.Repeat("f", btoi(flipped))
+			word := strings.Repeat("t", btoi(resultChanged)) + strings.Repeat("f", btoi(stateChanged))
 			words = append(words, or(word, "."))
 		}
 		if diff := cmp.Diff([]string{c.states, c.words}, []string{strings.Join(states, ""), strings.Join(words, " ")}); diff != "" {
@@ -47,7 +48,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-func TestChecksAreSpreadOverTheInterval(t *testing.T) {
+func TestPhasesAreSpreadOverTheInterval(t *testing.T) {
 	const interval = 5 * time.Second
 	want := []time.Duration{2500 * time.Millisecond, 1250 * time.Millisecond, 3750 * time.Millisecond, 625 * time.Millisecond}
 	for i, w := range want {
@@ -64,7 +65,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 	}
 }
 
-func TestTheNextCheckIsOnTheGrid(t *testing.T) {
+func TestNextCheckIsInPhase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval := time.Duration(rapid.Int64Range(1e6, 1e10).Draw(t, "interval"))
 		ph := phase(rapid.IntRange(1, 200).Draw(t, "node"), interval)
@@ -76,22 +77,22 @@ func TestTheNextCheckIsOnTheGrid(t *testing.T) {
 	})
 }
 
-func TestWhereHealthIsAsked(t *testing.T) {
+func TestCheckSpecFor(t *testing.T) {
 	local := corev1.ServiceSpec{ExternalTrafficPolicy: "Local", HealthCheckNodePort: 31000,
 		Ports: []corev1.ServicePort{{Protocol: "UDP", NodePort: 30001}, {NodePort: 30002}}}
 	cluster := corev1.ServiceSpec{ExternalTrafficPolicy: "Cluster", Ports: local.Ports[:1]}
-	healthz := question{target: "healthz", port: 10256, path: "/healthz"}
-	special := question{target: "healthCheckNodePort", port: 31000, path: "/"}
+	healthz := checkSpec{target: "healthz", port: 10256, path: "/healthz"}
+	special := checkSpec{target: "healthCheckNodePort", port: 31000, path: "/"}
 	for _, c := range []struct {
 		spec corev1.ServiceSpec
 		wish string
-		want question
+		want checkSpec
 	}{
 		{local, TargetAuto, special}, {local, TargetHealthCheckNodePort, special}, {local, TargetHealthz, healthz},
-		{local, TargetNodePort, question{target: "nodePort", port: 30002}},
+		{local, TargetNodePort, checkSpec{target: "nodePort", port: 30002}},
 		{cluster, TargetAuto, healthz}, {cluster, TargetHealthCheckNodePort, healthz}, {cluster, TargetNodePort, healthz},
 	} {
-		if got := questionFor(&corev1.Service{Spec: c.spec}, c.wish, 10256); got != c.want {
+		if got := checkSpecFor(&corev1.Service{Spec: c.spec}, c.wish, 10256); got != c.want {
 			t.Errorf("policy %s, target %s: asked at %+v, want %+v", c.spec.ExternalTrafficPolicy, c.wish, got, c.want)
 		}
 	}

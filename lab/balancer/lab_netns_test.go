@@ -32,35 +32,35 @@ var vip = netip.MustParseAddr("203.0.113.10")
 // healthPort is the Service's healthCheckNodePort.
 const healthPort = 31000
 
-// ground is the lab's network on real namespaces, in a namespace of its own, with a balancer and an API server on paper.
-// On every node something serves: health on its address, and its name on the external address.
-type ground struct {
-	t      *testing.T
-	net    *topology.Network
-	client *fake.Clientset
-	notes  *notes
-	b      *Balancer
-	start  time.Time
-	sick   [4]atomic.Bool // by number of the node: answers 503
-	cancel func()
-	ended  chan error
+// testLab is the lab's network in its own namespaces, with a balancer and a fake API server. Each node serves health
+// checks on its address and its name on the external address.
+type testLab struct {
+	t        *testing.T
+	net      *topology.Network
+	client   *fake.Clientset
+	recorder *fakeRecorder
+	b        *Balancer
+	start    time.Time
+	sick     [4]atomic.Bool // by number of the node: answers 503
+	cancel   func()
+	ended    chan error
 }
 
-func lay(t *testing.T, cfg Config, objects ...runtime.Object) *ground {
+func newTestLab(t *testing.T, cfg Config, objects ...runtime.Object) *testLab {
 	t.Helper()
 	home, err := topology.NewNamespace("lab")
 	if err != nil {
 		t.Skipf("no namespaces here: %v", err)
 	}
 	t.Cleanup(func() { home.Close() })
-	g := &ground{t: t, client: fake.NewClientset(append(nodeObjects(3), objects...)...), notes: &notes{}, start: time.Now(),
+	g := &testLab{t: t, client: fake.NewClientset(append(nodeObjects(3), objects...)...), recorder: &fakeRecorder{}, start: time.Now(),
 		ended: make(chan error, 1)}
 	g.must(home.Do(func() (err error) { g.net, err = topology.New(3); return err }))
 	t.Cleanup(g.net.Close)
 	for _, n := range g.net.Nodes {
-		g.furnish(n)
+		g.startServers(n)
 	}
-	cfg.Net, cfg.Client, cfg.Recorder, cfg.Now = g.net, g.client, g.notes, func() time.Duration { return time.Since(g.start) }
+	cfg.Net, cfg.Client, cfg.Recorder, cfg.Now = g.net, g.client, g.recorder, func() time.Duration { return time.Since(g.start) }
 	cfg.Seed, cfg.Log = 0xc0ffee, slog.New(slog.DiscardHandler)
 	cfg.Interval = or(cfg.Interval, 300*time.Millisecond)
 	g.b, err = New(cfg)
@@ -72,15 +72,15 @@ func lay(t *testing.T, cfg Config, objects ...runtime.Object) *ground {
 	return g
 }
 
-func (g *ground) must(err error) {
+func (g *testLab) must(err error) {
 	g.t.Helper()
 	if err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-// furnish puts the external address on the node's lo and starts what serves there.
-func (g *ground) furnish(n *topology.Node) {
+// startServers adds the external address to the node's lo and starts the node's servers.
+func (g *testLab) startServers(n *topology.Node) {
 	g.must(n.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
@@ -104,8 +104,8 @@ func (g *ground) furnish(n *topology.Node) {
 	g.t.Cleanup(func() { server.Close() })
 }
 
-// serveName answers every line with the name of the node.
-func (g *ground) serveName(n *topology.Node, address string) {
+// serveName answers every line with the node's name.
+func (g *testLab) serveName(n *topology.Node, address string) {
 	l, err := n.Listen(context.Background(), "tcp4", address)
 	g.must(err)
 	g.t.Cleanup(func() { l.Close() })
@@ -125,7 +125,7 @@ func (g *ground) serveName(n *topology.Node, address string) {
 	}()
 }
 
-func (g *ground) serveUDP(n *topology.Node, port uint16) {
+func (g *testLab) serveUDP(n *topology.Node, port uint16) {
 	var conn net.PacketConn
 	g.must(n.Do(func() (err error) {
 		conn, err = net.ListenPacket("udp4", netip.AddrPortFrom(vip, port).String())
@@ -151,7 +151,7 @@ type flow struct {
 }
 
 // open opens a connection from a source of the client's range to the external address.
-func (g *ground) open(network string, source netip.AddrPort, port uint16, deadline time.Duration) (*flow, error) {
+func (g *testLab) open(network string, source netip.AddrPort, port uint16, deadline time.Duration) (*flow, error) {
 	var conn net.Conn
 	err := g.net.Client.Do(func() (err error) {
 		d := net.Dialer{Timeout: deadline, LocalAddr: net.TCPAddrFromAddrPort(source)}
@@ -167,7 +167,7 @@ func (g *ground) open(network string, source netip.AddrPort, port uint16, deadli
 	return &flow{Conn: conn, source: source, lines: bufio.NewReader(conn)}, nil
 }
 
-// name asks who is at the other end.
+// name asks for the name of the node.
 func (f *flow) name() (string, error) {
 	f.SetDeadline(time.Now().Add(time.Second))
 	if _, err := fmt.Fprintln(f); err != nil {
@@ -177,8 +177,8 @@ func (f *flow) name() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// ask opens a connection, asks who is there, and closes.
-func (g *ground) ask(source netip.AddrPort, port uint16) (string, error) {
+// ask opens a connection, asks for the name of the node, and closes.
+func (g *testLab) ask(source netip.AddrPort, port uint16) (string, error) {
 	f, err := g.open("tcp4", source, port, time.Second)
 	if err != nil {
 		return "", err
@@ -187,14 +187,14 @@ func (g *ground) ask(source netip.AddrPort, port uint16) (string, error) {
 	return f.name()
 }
 
-// source is the i-th of many different client addresses and ports.
+// source returns the i-th client address and port.
 func source(i int) netip.AddrPort {
 	addr := netip.AddrFrom4([4]byte{10, 200, byte(i * 7), byte(1 + i%250)})
 	return netip.AddrPortFrom(addr, uint16(2000+i*37%60000))
 }
 
 // await waits until the condition holds, for 10 s at most.
-func (g *ground) await(what string, holds func() bool) {
+func (g *testLab) await(what string, holds func() bool) {
 	g.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		select {
@@ -204,19 +204,19 @@ func (g *ground) await(what string, holds func() bool) {
 		}
 		if time.Now().After(deadline) {
 			g.t.Fatalf("%s: not within 10 s; tables so far:\n%s", what,
-				strings.Join(g.notes.of(record.KindMembership, "port", "nodes", "all"), "\n"))
+				strings.Join(g.recorder.eventLines(record.KindMembership, "port", "nodes", "all"), "\n"))
 		}
 	}
 }
 
-// awaitNodes waits until the history says that new connections to the port go to exactly these nodes.
-func (g *ground) awaitNodes(port string, nodes string) {
+// awaitNodes waits until the recorded membership of the port is exactly these nodes.
+func (g *testLab) awaitNodes(port string, nodes string) {
 	g.t.Helper()
 	g.await("nodes "+nodes, func() bool {
-		g.notes.mu.Lock()
-		defer g.notes.mu.Unlock()
+		g.recorder.mu.Lock()
+		defer g.recorder.mu.Unlock()
 		last := "none"
-		for _, e := range g.notes.events {
+		for _, e := range g.recorder.events {
 			if b, is := e.Body.(record.Membership); is && strconv.Itoa(int(b.Port)) == port {
 				last = strings.Join(b.Nodes, ",")
 			}
@@ -225,7 +225,7 @@ func (g *ground) awaitNodes(port string, nodes string) {
 	})
 }
 
-func (g *ground) patchService(svc *corev1.Service) {
+func (g *testLab) patchService(svc *corev1.Service) {
 	g.t.Helper()
 	if _, err := g.client.CoreV1().Services("default").Update(g.t.Context(), svc, metav1.UpdateOptions{}); err != nil {
 		g.t.Fatal(err)

@@ -11,49 +11,47 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fabricWire is the balancer's interface on the side of the nodes; every other one is on the side of clients.
-const fabricWire = "eth0"
+// fabricInterface is the balancer's interface to the nodes; all others lead to clients.
+const fabricInterface = "eth0"
 
-// passthrough forwards packets unchanged: a packet from a client gets the number of its node as mark, and a routing
-// rule sends each mark to its node. In nftables' words, with the services in a map so that their number costs nothing:
+// passthrough forwards packets unchanged. nftables marks a packet from a client with the number of its node, and a routing
+// rule sends each mark to its node. Services are in a map, so that the cost does not depend on their number:
 //
 //	chain prerouting {
 //	  type filter hook prerouting priority mangle
-//	  ct state                                                       # hooks conntrack for good: see below
+//	  ct state                                                       # keeps conntrack active: see below
 //	  iifname != eth0 ip daddr . meta l4proto . th dport vmap @services
 //	  iifname != eth0 ct state related meta mark set ct mark accept  # ICMP errors follow their flow; sticky only
 //	  ip daddr 203.0.113.0/24 drop
 //	}
 //	chain NAMESPACE/NAME {                                           # one for each Service
-//	  meta l4proto udp ct mark OUT ct mark set 0                     # sticky only, with UDP, for each node that is out
+//	  meta l4proto udp ct mark OUT ct mark set 0                     # sticky only, with UDP, for each removed node
 //	  ct mark != 0 meta mark set ct mark accept                      # sticky only
 //	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S offset PLACES
-//	  meta mark PLACES meta mark set NODE ct mark set NODE accept    # one for each place; ct mark: sticky only
+//	  meta mark PLACES meta mark set NODE ct mark set NODE accept    # one for each node; ct mark: sticky only
 //	  …
 //	}
 //
-// The places are rules, not elements of a map: while a transaction begins to hold, a packet on another CPU may still walk the
-// old rules and find the elements of an old map gone already (a rule's generation is read once for a packet, a set's at each
-// lookup), and so keep no mark at all.
+// The nodes are rules, not elements of a map. The kernel reads the generation of rules once per packet, but that of a
+// set at each lookup. So during a transaction a packet could run the old rules with the new map and get no mark.
 //
-// Without a healthy node the chain drops what is new, as cloud balancers do. Dropped as well is what goes to an
-// external address from the side of the nodes: a node that has no rules for it sends it back, and without this it
-// would travel round until its TTL ends (a cloud's check of source addresses drops it, too).
+// Without a healthy node the chain drops new flows, as cloud load balancers do. Packets from a node to an external address
+// are dropped too: a node without rules for the address would return them, and they would loop until their TTL ends.
 //
-// The rule that only looks at the connection state stays for the life of the namespace: conntrack leaves a namespace
-// with the last rule that uses it, and flows lose their node.
+// The rule `ct state` keeps conntrack active in the namespace: it stops with the last rule that uses it, and then flows
+// lose their node.
 //
-// A datagram's flow has no end that a node could wait for: it leaves a node that leaves the table, as those of cloud
-// balancers do that keep TCP flows on a failed backend but never UDP ones.
+// A UDP flow has no end that a drain could wait for. It moves when its node leaves the membership, as with cloud load
+// balancers, which keep only TCP flows on a failed node.
 //
-// A flow is what conntrack takes for one: a five-tuple that is used again within the life of its entry keeps its
-// node, unless the earlier connection had ended (a SYN in TIME_WAIT or CLOSE makes a new entry).
+// A flow is a conntrack entry: a five-tuple that is used again within the life of its entry keeps its node. A SYN in
+// TIME_WAIT or CLOSE makes a new entry.
 type passthrough struct {
 	cfg      Config
 	rules    *ruleset
 	routes   *routes
 	services *nftables.Set
-	chains   map[string]table // what each service's chain says
+	chains   map[string]table // the table that each service's chain implements
 }
 
 func newPassthrough(cfg Config) (*passthrough, error) {
@@ -62,20 +60,20 @@ func newPassthrough(cfg Config) (*passthrough, error) {
 	if p.routes, err = newRoutes(cfg.Net); err != nil {
 		return nil, err
 	}
-	if p.rules, err = newRuleset(cfg.Net.Balancer, "balancer", p.lay); err != nil {
+	if p.rules, err = newRuleset(cfg.Net.Balancer, "balancer", p.create); err != nil {
 		return nil, errors.Join(err, p.routes.close())
 	}
-	// Balancers do not check TCP windows; a packet that conntrack finds odd must still follow its flow.
+	// Load balancers do not check TCP windows: a packet that conntrack calls invalid must still follow its flow.
 	if err := sysctl(cfg.Net.Balancer, "net/netfilter/nf_conntrack_tcp_be_liberal", "1"); err != nil {
-		cfg.Log.Warn("packets outside of a TCP window follow the hash, not their flow", "reason", err)
+		cfg.Log.Warn("packets outside of the TCP window will follow the hash, not their flow", "reason", err)
 	}
 	return p, nil
 }
 
-func (p *passthrough) judges() bool { return false }
+func (p *passthrough) checksHealth() bool { return false }
 
-// lay makes what does not depend on services.
-func (p *passthrough) lay(c *nftables.Conn, t *nftables.Table) error {
+// create adds the rules that do not depend on services.
+func (p *passthrough) create(c *nftables.Conn, t *nftables.Table) error {
 	key, err := nftables.ConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService)
 	if err != nil {
 		return err
@@ -88,7 +86,7 @@ func (p *passthrough) lay(c *nftables.Conn, t *nftables.Table) error {
 	}
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle})
-	fromClient := []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: regA}, differs(wire(fabricWire)...)}
+	fromClient := []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: regA}, differs(interfaceName(fabricInterface)...)}
 	state := &expr.Ct{Key: expr.CtKeySTATE, Register: regA}
 	rules := [][]expr.Any{
 		{state},
@@ -107,7 +105,7 @@ func (p *passthrough) lay(c *nftables.Conn, t *nftables.Table) error {
 	return nil
 }
 
-// verdictRegister is where verdicts go (NFT_REG_VERDICT).
+// verdictRegister is NFT_REG_VERDICT.
 const verdictRegister = 0
 
 // takeFlowMark copies the mark of the flow to the packet.
@@ -123,8 +121,8 @@ func (p *passthrough) set(t table) error {
 		} else {
 			c.AddChain(chain)
 		}
-		p.fill(c, chain, t)
-		return p.point(c, old, t)
+		p.writeChain(c, chain, t)
+		return p.updateServiceMap(c, old, t)
 	})
 	if err != nil {
 		return fmt.Errorf("changing the balancer's table of %s to %q: %w", t.service, names(t.nodes), err)
@@ -133,8 +131,8 @@ func (p *passthrough) set(t table) error {
 	return nil
 }
 
-// point leads a service's addresses and ports to its chain.
-func (p *passthrough) point(c *nftables.Conn, old, t table) error {
+// updateServiceMap maps a service's addresses and ports to its chain.
+func (p *passthrough) updateServiceMap(c *nftables.Conn, old, t table) error {
 	if old.addr == t.addr && slices.Equal(old.ports, t.ports) {
 		return nil
 	}
@@ -159,8 +157,8 @@ func (p *passthrough) elements(t table) []nftables.SetElement {
 	return all
 }
 
-// fill writes a service's chain. record.PickNode computes what its hash does.
-func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) {
+// writeChain writes a service's chain. record.PickNode computes the same hash.
+func (p *passthrough) writeChain(c *nftables.Conn, chain *nftables.Chain, t table) {
 	add := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs}) }
 	sticky := p.cfg.Flows == FlowsSticky
 	if sticky {
@@ -194,7 +192,7 @@ func (p *passthrough) fill(c *nftables.Conn, chain *nftables.Chain, t table) {
 // firstPlace is the mark of place 0 in a table, while a packet looks for its node: above the number of any node.
 const firstPlace = 1 << 16
 
-// leaving are the nodes whose datagrams must go elsewhere; none where a service has no UDP port.
+// leaving returns the nodes that lose their datagram flows; none for a service without a UDP port.
 func (p *passthrough) leaving(t table) []*topology.Node {
 	if !slices.ContainsFunc(t.ports, func(pt port) bool { return pt.protocol == corev1.ProtocolUDP }) {
 		return nil

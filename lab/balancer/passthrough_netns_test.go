@@ -22,14 +22,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// picked is the node that the history's reader computes for a new flow.
+// picked returns the node that the analysis computes for a new flow.
 func picked(source netip.AddrPort, port uint16, nodes string) string {
 	list := strings.Split(nodes, ",")
 	return list[record.PickNode(source, netip.AddrPortFrom(vip, port), 0xc0ffee, len(list))]
 }
 
-// compare asks from count sources and checks each answer against the computed choice.
-func (g *ground) compare(first, count int, nodes string) {
+// compare opens connections from count sources and compares each node with the computed one.
+func (g *testLab) compare(first, count int, nodes string) {
 	g.t.Helper()
 	seen := map[string]int{}
 	for i := first; i < first+count; i++ {
@@ -37,7 +37,7 @@ func (g *ground) compare(first, count int, nodes string) {
 		want := picked(source(i), 80, nodes)
 		if err != nil || got != want {
 			g.t.Fatalf("the flow from %s was answered by %q (%v); PickNode of %s says %s; tables %q", source(i), got, err, nodes,
-				want, g.notes.of(record.KindMembership, "port", "nodes"))
+				want, g.recorder.eventLines(record.KindMembership, "port", "nodes"))
 		}
 		seen[got]++
 	}
@@ -49,8 +49,8 @@ func (g *ground) compare(first, count int, nodes string) {
 	}
 }
 
-func TestTheKernelChoosesAsPickNodeSays(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+func TestKernelHashMatchesPickNode(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	g.compare(0, 600, everyNode)
 	g.sick[2].Store(true)
@@ -66,7 +66,7 @@ func TestTheKernelChoosesAsPickNodeSays(t *testing.T) {
 }
 
 func TestStickyFlowsKeepTheirNode(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	var flows []*flow
 	for i := range 60 {
@@ -102,9 +102,9 @@ func TestStickyFlowsKeepTheirNode(t *testing.T) {
 	}
 }
 
-// A flow of datagrams leaves a node that leaves, keeps the next one, and does not come back by itself.
-func TestUDPFlowsLeaveWithTheirNode(t *testing.T) {
-	g := lay(t, Config{}, lb("dns", func(s *corev1.Service) {
+// A UDP flow moves when its node is removed, stays on the new node, and does not return.
+func TestUDPFlowsMoveWhenTheirNodeIsRemoved(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("dns", func(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, NodePort: 30053, Protocol: "UDP"})
 	}))
 	g.awaitNodes("53", everyNode)
@@ -140,7 +140,7 @@ func TestUDPFlowsLeaveWithTheirNode(t *testing.T) {
 }
 
 func TestRehashMovesFlows(t *testing.T) {
-	g := lay(t, Config{Flows: FlowsRehash}, lb("web"))
+	g := newTestLab(t, Config{Flows: FlowsRehash}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	var staying, moving *flow
 	for i := 0; staying == nil || moving == nil; i++ {
@@ -164,8 +164,8 @@ func TestRehashMovesFlows(t *testing.T) {
 	g.compare(500, 100, "node-1,node-3")
 }
 
-func TestUDPFollowsTheSameFunction(t *testing.T) {
-	g := lay(t, Config{}, lb("dns", func(s *corev1.Service) {
+func TestUDPHashMatchesPickNode(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("dns", func(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, NodePort: 30053, Protocol: "UDP"})
 	}))
 	g.awaitNodes("53", everyNode)
@@ -176,14 +176,14 @@ func TestUDPFollowsTheSameFunction(t *testing.T) {
 		f.Close()
 		if want := picked(source(i), 53, everyNode); err != nil || got != want {
 			t.Fatalf("the datagram from %s was answered by %q (%v), want %s; tables %q", source(i), got, err, want,
-				g.notes.of(record.KindMembership, "port", "nodes"))
+				g.recorder.eventLines(record.KindMembership, "port", "nodes"))
 		}
 	}
 }
 
-// What the balancer cannot place gets no answer at all, and a packet that a node sends back does not travel round.
-func TestWhatGoesNowhereIsDropped(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+// Packets without a node are dropped, and packets that a node sends back do not loop.
+func TestPacketsWithoutANodeAreDropped(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	if _, err := g.open("tcp4", source(1), 81, 200*time.Millisecond); !isTimeout(err) {
 		t.Errorf("a port that the Service does not have: %v, want a time-out", err)
@@ -206,8 +206,8 @@ func TestWhatGoesNowhereIsDropped(t *testing.T) {
 	}
 }
 
-func TestPortsAndServicesComeAndGo(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+func TestPortsAndServicesAreAddedAndRemoved(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	svc := lb("web")
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: vip.String()}}
@@ -234,14 +234,14 @@ func TestPortsAndServicesComeAndGo(t *testing.T) {
 	g.compare(10, 30, everyNode)
 }
 
-// fromNs and At bound the change: a flow that began before fromNs followed the old table, one after At the new one.
-func TestTheHistoryBoundsEachChange(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+// fromNs and At bound a change: a flow from before fromNs follows the old table, one from after At the new table.
+func TestMembershipEventsBoundTheChange(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	g.sick[3].Store(true)
 	g.awaitNodes("80", "node-1,node-2")
 	var fail, out record.Event
-	for _, e := range g.notes.events {
+	for _, e := range g.recorder.events {
 		switch b := e.Body.(type) {
 		case record.HealthCheck:
 			if b.Result == "fail" && fail.Body == nil {
@@ -260,8 +260,8 @@ func TestTheHistoryBoundsEachChange(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
-	g := lay(t, Config{}, lb("web"))
+func TestCloseRemovesEverything(t *testing.T) {
+	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	g.cancel()
 	g.must(<-g.ended)
@@ -291,10 +291,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// While the table changes, each packet goes to one of its nodes: none is told that there is no way, which the client would
-// take for a failure of the proxy's.
+// While the table changes, every packet goes to one of its nodes; none is answered with ICMP unreachable, which would
+// look like a failure of the proxy.
 func TestEachPacketHasANodeWhileTheTableChanges(t *testing.T) {
-	g := lay(t, Config{Flows: FlowsRehash}, lb("dns", func(s *corev1.Service) {
+	g := newTestLab(t, Config{Flows: FlowsRehash}, lb("dns", func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{{Port: 53, NodePort: 30053, Protocol: "UDP"}}
 	}))
 	g.awaitNodes("53", everyNode)

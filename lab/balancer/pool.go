@@ -7,12 +7,12 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// pool gives out the external addresses: from .10 upward in the order of the asking, then those that were given back,
-// the longest unused one first. Two runs that ask alike get the same addresses.
+// pool allocates external addresses: from .10 upward in the order of requests, then released ones, the least recently
+// used first. The same requests get the same addresses in every run.
 type pool struct {
-	next, last netip.Addr // never given out yet; next is past last when all were
+	next, last netip.Addr // never allocated so far; next is past last when all were
 	returned   []netip.Addr
-	used       map[netip.Addr]string // by whom
+	used       map[netip.Addr]string // owner by address
 }
 
 func newPool() *pool {
@@ -22,7 +22,7 @@ func newPool() *pool {
 	return &pool{next: netip.AddrFrom4(first), last: netip.AddrFrom4(last), used: map[netip.Addr]string{}}
 }
 
-// take gives out the next address.
+// take allocates the next address.
 func (p *pool) take(owner string) (netip.Addr, error) {
 	for !p.last.Less(p.next) {
 		addr := p.next
@@ -42,7 +42,7 @@ func (p *pool) take(owner string) (netip.Addr, error) {
 	return addr, nil
 }
 
-// claim gives out the address that was asked for, in text as it stands in a Service.
+// claim allocates the given address; text is as in a Service.
 func (p *pool) claim(owner, text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -65,13 +65,13 @@ func (p *pool) claim(owner, text string) (netip.Addr, error) {
 	return addr, nil
 }
 
-// release takes an address back.
+// release frees an address.
 func (p *pool) release(addr netip.Addr) {
 	if _, known := p.used[addr]; !known {
 		return
 	}
 	delete(p.used, addr)
-	if addr.Less(p.next) { // otherwise it was claimed ahead of its turn, which is still to come
+	if addr.Less(p.next) { // an address from next on will be allocated in order
 		p.returned = append(p.returned, addr)
 	}
 }

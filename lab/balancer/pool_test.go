@@ -17,7 +17,7 @@ func mustTake(t *testing.T, p *pool, want string) netip.Addr {
 	return addr
 }
 
-func TestAddressesGoUpwardAndReturnedOnesComeLast(t *testing.T) {
+func TestNewAddressesComeBeforeReleasedOnes(t *testing.T) {
 	p := newPool()
 	first := mustTake(t, p, "203.0.113.10")
 	mustTake(t, p, "203.0.113.11")
@@ -55,7 +55,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// An address has at most one owner, every free address can be had, and none is lost or doubled, whatever the order.
+// In any order of operations an address has at most one owner, and every free address can be allocated.
 func TestNoAddressHasTwoOwners(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, owned := newPool(), map[netip.Addr]bool{}

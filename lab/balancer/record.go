@@ -11,68 +11,68 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// startChecks has a node asked for a service, when it is this program that asks.
+// startChecks starts the health checks of a node for a service, unless the forwarder runs them.
 func (b *Balancer) startChecks(s *service, n *topology.Node, t *target) {
-	if b.path.judges() {
+	if b.path.checksHealth() {
 		return
 	}
 	ctx, stop := context.WithCancel(b.ctx)
 	t.stop = stop
-	c := checker{question: t.question, node: n.Addr, interval: b.cfg.Interval, phase: phase(n.Number, b.cfg.Interval),
+	c := checker{checkSpec: t.checkSpec, node: n.Addr, interval: b.cfg.Interval, phase: phase(n.Number, b.cfg.Interval),
 		now: b.cfg.Now, dial: b.dial}
 	b.checks.Go(func() {
-		c.run(ctx, func(got answer) {
+		c.run(ctx, func(got checkResult) {
 			b.post(func() error {
-				if ctx.Err() != nil { // the target left, or is asked something else by now
+				if ctx.Err() != nil { // the node was removed, or its health check has changed
 					return nil
 				}
-				return b.checked(s, n.Name, t, got)
+				return b.checkDone(s, n.Name, t, got)
 			})
 		})
 	})
 }
 
-// checked takes the answer of one check.
-func (b *Balancer) checked(s *service, name string, t *target, got answer) error {
-	turned, flipped := t.health.observe(got.pass, b.cfg.Fall, b.cfg.Rise)
-	if turned || flipped {
-		b.recordHealth(s.key, name, t.question.target, got, t.health.streak)
+// checkDone applies the result of one health check.
+func (b *Balancer) checkDone(s *service, name string, t *target, got checkResult) error {
+	resultChanged, stateChanged := t.health.observe(got.pass, b.cfg.Fall, b.cfg.Rise)
+	if resultChanged || stateChanged {
+		b.recordHealth(s.key, name, t.checkSpec.target, got, t.health.streak)
 	}
-	if !flipped {
+	if !stateChanged {
 		return nil
 	}
 	return b.apply(s)
 }
 
-// verdict is the answer of a health check that a judging forwarder made, and what it made of it.
-type verdict struct {
+// serverCheck is the result of a health check by a forwarder that runs its own, and the state of the node after it.
+type serverCheck struct {
 	service, node string
 	port          uint16 // of the service
-	answer
-	up   bool          // the node takes new connections
-	from time.Duration // if that is new: not later than it became so
+	checkResult
+	up   bool          // the node receives new connections
+	from time.Duration // lower bound of the time of a change of up
 }
 
-// serverChanged takes what a judging forwarder saw. It is called by the goroutine of Run.
-func (b *Balancer) serverChanged(v verdict) error {
+// serverChanged applies a check result of a forwarder that runs its own health checks. The goroutine of Run calls it.
+func (b *Balancer) serverChanged(v serverCheck) error {
 	s := b.services[v.service]
-	if s == nil || s.set == nil || s.judged[judgedKey{v.port, v.node}] == nil {
-		return nil // a late word about what is no more
+	if s == nil || s.set == nil || s.serverHealth[serverKey{v.port, v.node}] == nil {
+		return nil // the service or node has been removed
 	}
-	h := s.judged[judgedKey{v.port, v.node}]
-	flipped := h.up != v.up
-	turned := h.count(v.pass)
+	h := s.serverHealth[serverKey{v.port, v.node}]
+	stateChanged := h.up != v.up
+	resultChanged := h.count(v.pass)
 	h.up = v.up
-	if turned || flipped {
-		b.recordHealth(s.key, v.node, s.question.target, v.answer, h.streak)
+	if resultChanged || stateChanged {
+		b.recordHealth(s.key, v.node, s.checkSpec.target, v.checkResult, h.streak)
 	}
-	if flipped {
+	if stateChanged {
 		b.record(s, *s.set, change{from: v.from, at: v.at})
 	}
 	return nil
 }
 
-func (b *Balancer) recordHealth(service, node, target string, got answer, count int) {
+func (b *Balancer) recordHealth(service, node, target string, got checkResult, count int) {
 	result := "fail"
 	if got.pass {
 		result = "pass"
@@ -82,39 +82,39 @@ func (b *Balancer) recordHealth(service, node, target string, got answer, count 
 		Body: record.HealthCheck{Result: result, Status: got.status, Target: target, Count: count}})
 }
 
-// change is when a table changed, and how.
+// change is the time and kind of a change of a table.
 type change struct {
-	from, at time.Duration // it began and was complete
-	reloaded bool          // the forwarder started anew: it knows nothing of the health of nodes
+	from, at time.Duration // before and after the change
+	reloaded bool          // the forwarder restarted: every node is up until its first check
 }
 
-// record tells the history what has changed in a table, port by port. The zero table is that of a withdrawn service.
+// record records the changes of a table for each port. A withdrawn service has the zero table.
 func (b *Balancer) record(s *service, t table, c change) {
 	now := make([]line, len(t.ports))
 	for i, p := range t.ports {
 		now[i] = line{protocol: p.protocol, port: p.number, nodes: names(b.open(s, t, p)), all: names(t.all)}
 	}
-	for _, old := range s.written {
+	for _, old := range s.recorded {
 		kept := slices.ContainsFunc(now, func(l line) bool { return l.protocol == old.protocol && l.port == old.port })
 		if !kept {
 			b.recordLine(s, line{protocol: old.protocol, port: old.port}, c)
 		}
 	}
 	for _, l := range now {
-		if c.reloaded || !slices.Contains(s.written, l) {
+		if c.reloaded || !slices.Contains(s.recorded, l) {
 			b.recordLine(s, l, c)
 		}
 	}
-	s.written = now
+	s.recorded = now
 }
 
-// open are the nodes to which new connections to the port go.
+// open returns the nodes that receive new connections to the port.
 func (b *Balancer) open(s *service, t table, p port) []node {
-	if !b.path.judges() {
+	if !b.path.checksHealth() {
 		return t.nodes
 	}
 	return slices.DeleteFunc(slices.Clone(t.all), func(n node) bool {
-		h := s.judged[judgedKey{p.number, n.name}]
+		h := s.serverHealth[serverKey{p.number, n.name}]
 		return h == nil || !h.up
 	})
 }
@@ -122,7 +122,7 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 func (b *Balancer) recordLine(s *service, l line, c change) {
 	body := record.Membership{Service: s.key, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
 		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), From: new(c.from), Reloaded: c.reloaded}
-	if b.path.judges() {
+	if b.path.checksHealth() {
 		body.Policy, body.Seed = "roundrobin", nil // HAProxy's default; not a function of the five-tuple
 	}
 	b.cfg.Recorder.Event(record.Event{At: c.at, Object: s.key, Body: body,

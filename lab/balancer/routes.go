@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstTable is the routing table of node 0, which does not exist: node N has firstTable+N. It lies above 255, the last
-// of the tables that the kernel numbers itself.
+// firstTable+N is the routing table of node N. It is above 255, the last of the tables that the kernel reserves.
 const firstTable = 1000
 
-// routes leads each mark to the node of that number: `ip rule fwmark N lookup 1000+N`, and there a default route.
+// routes routes each mark to the node of that number: `ip rule fwmark N lookup 1000+N`, and a default route in that
+// table.
 type routes struct {
 	handle *netlink.Handle
 	nodes  []*topology.Node
@@ -28,16 +28,16 @@ func newRoutes(lab *topology.Network) (*routes, error) {
 		return nil, fmt.Errorf("opening netlink in the balancer's namespace: %w", err)
 	}
 	r := &routes{handle: handle, nodes: lab.Nodes}
-	if err := errors.Join(r.clear(), r.lay()); err != nil {
+	if err := errors.Join(r.clear(), r.create()); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *routes) lay() error {
-	link, err := r.handle.LinkByName(fabricWire)
+func (r *routes) create() error {
+	link, err := r.handle.LinkByName(fabricInterface)
 	if err != nil {
-		return fmt.Errorf("finding the balancer's wire to the nodes: %w", err)
+		return fmt.Errorf("finding the balancer's interface to the nodes: %w", err)
 	}
 	for _, n := range r.nodes {
 		if err := r.handle.RouteAdd(route(n, link.Attrs().Index)); err != nil {
@@ -50,7 +50,7 @@ func (r *routes) lay() error {
 	return nil
 }
 
-// clear removes the rules and routes; missing ones are no error.
+// clear removes the rules and routes; missing ones are not an error.
 func (r *routes) clear() error {
 	var errs error
 	for _, n := range r.nodes {

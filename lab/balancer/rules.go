@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ruleset is one nftables table in the balancer's namespace. Each commit is one netlink transaction: packets see all of
-// it or nothing.
+// ruleset is an nftables table in the balancer's namespace. Each commit is one netlink transaction, which is atomic for
+// packets.
 type ruleset struct {
 	ns    *topology.Namespace
 	table *nftables.Table
@@ -23,23 +23,23 @@ type ruleset struct {
 	conn  *nftables.Conn // nil until used, and after an error
 }
 
-// newRuleset makes the table anew; lay fills it in the same transaction.
-func newRuleset(ns *topology.Namespace, name string, lay func(*nftables.Conn, *nftables.Table) error) (*ruleset, error) {
+// newRuleset creates the table; create fills it in the same transaction.
+func newRuleset(ns *topology.Namespace, name string, create func(*nftables.Conn, *nftables.Table) error) (*ruleset, error) {
 	r := &ruleset{ns: ns, table: &nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}}
 	err := r.commit(func(c *nftables.Conn) error {
-		c.AddTable(r.table) // so that the removal of a table that was left behind cannot fail
+		c.AddTable(r.table) // DelTable fails without a table
 		c.DelTable(r.table)
 		c.AddTable(r.table)
-		return lay(c, r.table)
+		return create(c, r.table)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("laying the nftables table %s of the balancer: %w (the kernel needs nf_tables, nft_ct, nft_hash, "+
+		return nil, fmt.Errorf("creating the nftables table %s of the balancer: %w (the kernel needs nf_tables, nft_ct, nft_hash, "+
 			"nft_reject and nf_conntrack)", name, err)
 	}
 	return r, nil
 }
 
-// commit sends what build adds as one transaction and returns when it is in force.
+// commit sends the operations of build as one transaction and returns when they are in force.
 func (r *ruleset) commit(build func(*nftables.Conn) error) error {
 	return r.with(func(c *nftables.Conn) error {
 		if err := build(c); err != nil {
@@ -49,9 +49,9 @@ func (r *ruleset) commit(build func(*nftables.Conn) error) error {
 	})
 }
 
-// with lends the connection. It stays open, because closing one waits for the kernel to free what was deleted (about
-// 10 ms), which would blur when a change happened; but one that has met an error is not used again, since it may keep
-// the error, or answers that belong to it.
+// with calls use with the netlink connection. The connection stays open, because closing one waits about 10 ms for the
+// kernel to free deleted objects, which would blur the time of a change. After an error it is replaced, since it may
+// hold responses to the failed request.
 func (r *ruleset) with(use func(*nftables.Conn) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,12 +64,12 @@ func (r *ruleset) with(use func(*nftables.Conn) error) error {
 	}
 	err := use(r.conn)
 	if err != nil {
-		err = errors.Join(err, r.hangUp())
+		err = errors.Join(err, r.closeConn())
 	}
 	return err
 }
 
-func (r *ruleset) hangUp() error {
+func (r *ruleset) closeConn() error {
 	c := r.conn
 	r.conn = nil
 	if c == nil {
@@ -82,13 +82,13 @@ func (r *ruleset) close() error {
 	err := r.commit(func(c *nftables.Conn) error { c.DelTable(r.table); return nil })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err = errors.Join(err, r.hangUp()); err != nil {
+	if err = errors.Join(err, r.closeConn()); err != nil {
 		return fmt.Errorf("removing the nftables table %s of the balancer: %w", r.table.Name, err)
 	}
 	return nil
 }
 
-// Registers: 4-byte registers count from 8 (linux/netfilter/nf_tables.h, NFT_REG32_00); the old 16-byte ones from 1
+// 4-byte registers count from 8 (linux/netfilter/nf_tables.h, NFT_REG32_00); the old 16-byte registers from 1
 // share the same space, 1 being 8 to 11.
 const (
 	regA   = 8  // scratch
@@ -133,14 +133,14 @@ func within(offset uint32, p netip.Prefix) []expr.Any {
 	return []expr.Any{network(regA, offset, 4), masked(mask...), equals(addr4(p.Masked().Addr())...)}
 }
 
-// wire is the interface's name as the kernel compares it.
-func wire(name string) []byte {
+// interfaceName returns the name as the kernel compares it.
+func interfaceName(name string) []byte {
 	data := make([]byte, 16)
 	copy(data, name)
 	return data
 }
 
-// protocolNumber is IANA's, as in the IPv4 header.
+// protocolNumber returns the protocol number of the IPv4 header.
 func protocolNumber(p corev1.Protocol) byte {
 	switch p {
 	case corev1.ProtocolUDP:

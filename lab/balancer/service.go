@@ -11,37 +11,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// service is one Service that has an external address.
+// service is a Service with an external address.
 type service struct {
-	key      string // namespace/name
-	uid      types.UID
-	addr     netip.Addr
-	ports    []port
-	question question
-	targets  map[string]*target // by name of the node
-	judged   map[judgedKey]*health
-	set      *table // what the forwarder was given last
-	written  []line // what the history was told last
+	key          string // namespace/name
+	uid          types.UID
+	addr         netip.Addr
+	ports        []port
+	checkSpec    checkSpec
+	targets      map[string]*target // by node name
+	serverHealth map[serverKey]*health
+	set          *table // the table that the forwarder has
+	recorded     []line // the lines of the last membership events
 }
 
-// judgedKey is what a forwarder that judges health itself judges: a node for one port.
-type judgedKey struct {
+// serverKey identifies a server of a forwarder that runs its own health checks: a node and a port.
+type serverKey struct {
 	port uint16
 	node string
 }
 
-// line is a table for one port as it stands in the history.
+// line is the membership of one port, as recorded.
 type line struct {
 	protocol   corev1.Protocol
 	port       uint16
 	nodes, all string
 }
 
-// target is one node as a service sees it.
+// target is a node and its health for one service.
 type target struct {
-	question question
-	health   health
-	stop     context.CancelFunc
+	checkSpec checkSpec
+	health    health
+	stop      context.CancelFunc
 }
 
 // port is one port of a service.
@@ -53,12 +53,12 @@ type port struct {
 
 // table is the forwarding of one service: new connections to addr:port go to one of nodes.
 type table struct {
-	service  string
-	addr     netip.Addr
-	ports    []port // in the order of the Service
-	nodes    []node // healthy, sorted by name
-	all      []node // sorted by name
-	question question
+	service   string
+	addr      netip.Addr
+	ports     []port // in the order of the Service
+	nodes     []node // healthy, sorted by name
+	all       []node // sorted by name
+	checkSpec checkSpec
 }
 
 type node struct {
@@ -72,8 +72,8 @@ func (t table) equal(o *table) bool {
 		slices.Equal(t.all, o.all)
 }
 
-// wanted reports whether the Service is this balancer's.
-func wanted(svc *corev1.Service) bool {
+// isManaged reports whether the balancer serves the Service.
+func isManaged(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil &&
 		svc.DeletionTimestamp == nil && len(svc.Spec.Ports) > 0 &&
 		(len(svc.Spec.IPFamilies) == 0 || slices.Contains(svc.Spec.IPFamilies, corev1.IPv4Protocol))
@@ -83,12 +83,12 @@ func keyOf(svc *corev1.Service) string { return svc.Namespace + "/" + svc.Name }
 
 func protocolOf(p corev1.ServicePort) corev1.Protocol { return or(p.Protocol, corev1.ProtocolTCP) }
 
-// changed takes a Service as it is now.
-func (b *Balancer) changed(svc *corev1.Service) error {
+// serviceChanged handles a new or changed Service.
+func (b *Balancer) serviceChanged(svc *corev1.Service) error {
 	key := keyOf(svc)
 	s := b.services[key]
-	if s != nil && (s.uid != svc.UID || !wanted(svc)) {
-		if !wanted(svc) {
+	if s != nil && (s.uid != svc.UID || !isManaged(svc)) {
+		if !isManaged(svc) {
 			b.status.announce(key, netip.Addr{})
 		}
 		if err := b.withdraw(s); err != nil {
@@ -96,35 +96,35 @@ func (b *Balancer) changed(svc *corev1.Service) error {
 		}
 		s = nil
 	}
-	b.forget(key)
-	if !wanted(svc) {
+	b.removePending(key)
+	if !isManaged(svc) {
 		return nil
 	}
 	if s == nil {
-		if s = b.admit(svc); s == nil {
+		if s = b.addService(svc); s == nil {
 			return nil
 		}
 	}
 	return b.update(s, svc)
 }
 
-// gone takes the deletion of a Service.
-func (b *Balancer) gone(key string) error {
-	b.forget(key)
-	b.status.forget(key)
+// serviceDeleted handles the deletion of a Service.
+func (b *Balancer) serviceDeleted(key string) error {
+	b.removePending(key)
+	b.status.removePending(key)
 	if s := b.services[key]; s != nil {
 		return b.withdraw(s)
 	}
 	return nil
 }
 
-// forget takes a Service from those that wait for an address.
-func (b *Balancer) forget(key string) {
+// removePending removes a Service from those that wait for an address.
+func (b *Balancer) removePending(key string) {
 	b.pending = slices.DeleteFunc(b.pending, func(p *corev1.Service) bool { return keyOf(p) == key })
 }
 
-// admit gives a Service its address, or has it wait for one (nil).
-func (b *Balancer) admit(svc *corev1.Service) *service {
+// addService allocates an address for a Service. Without a free address it returns nil and the Service waits.
+func (b *Balancer) addService(svc *corev1.Service) *service {
 	addr, err := b.allocate(svc)
 	if err != nil {
 		b.log.Warn("a Service waits for an external address", "service", keyOf(svc), "reason", err)
@@ -136,12 +136,12 @@ func (b *Balancer) admit(svc *corev1.Service) *service {
 	return s
 }
 
-// allocate takes the address that the Service asks for; else the one that its status still names, so that a restarted
-// balancer changes none; else the next one.
+// allocate allocates the requested address, else the one in the status, which a restarted balancer must keep, else the
+// next one.
 func (b *Balancer) allocate(svc *corev1.Service) (netip.Addr, error) {
 	key := keyOf(svc)
-	if wish := svc.Spec.LoadBalancerIP; wish != "" {
-		return b.pool.claim(key, wish)
+	if requested := svc.Spec.LoadBalancerIP; requested != "" {
+		return b.pool.claim(key, requested)
 	}
 	for _, in := range svc.Status.LoadBalancer.Ingress {
 		if addr, err := b.pool.claim(key, in.IP); err == nil {
@@ -151,24 +151,24 @@ func (b *Balancer) allocate(svc *corev1.Service) (netip.Addr, error) {
 	return b.pool.take(key)
 }
 
-// update makes forwarding, checks and status follow the Service.
+// update applies the Service to forwarding, health checks and status.
 func (b *Balancer) update(s *service, svc *corev1.Service) error {
 	s.ports = nil
 	for _, p := range svc.Spec.Ports {
 		s.ports = append(s.ports, port{protocol: protocolOf(p), number: uint16(p.Port), nodePort: uint16(p.NodePort)})
 	}
-	s.question = questionFor(svc, b.cfg.CheckTarget, b.cfg.HealthzPort)
+	s.checkSpec = checkSpecFor(svc, b.cfg.CheckTarget, b.cfg.HealthzPort)
 	if err := b.follow(s); err != nil {
 		return err
 	}
-	// Only now, so that nobody reads an address that forwards nothing yet.
+	// The status is written last: a published address must forward.
 	if in := svc.Status.LoadBalancer.Ingress; len(in) != 1 || in[0].IP != s.addr.String() {
 		b.status.announce(s.key, s.addr)
 	}
 	return nil
 }
 
-// withdraw takes a service's address back, and gives it to one that waits.
+// withdraw removes a service and offers its address to the waiting ones.
 func (b *Balancer) withdraw(s *service) error {
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		s.targets[name].stop()
@@ -183,15 +183,15 @@ func (b *Balancer) withdraw(s *service) error {
 	waiting := b.pending
 	b.pending = nil
 	for _, svc := range waiting {
-		if err := b.changed(svc); err != nil {
+		if err := b.serviceChanged(svc); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// member takes that a node joins (node not nil) or leaves those behind the balancer.
-func (b *Balancer) member(name string, n *topology.Node) error {
+// nodeChanged adds a node to the members, or removes it if n is nil.
+func (b *Balancer) nodeChanged(name string, n *topology.Node) error {
 	if b.members[name] == n {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (b *Balancer) member(name string, n *topology.Node) error {
 	return nil
 }
 
-// follow brings a service's targets and table to the present members, ports and question.
+// follow applies the current members, ports and health check to a service.
 func (b *Balancer) follow(s *service) error {
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		t := s.targets[name]
@@ -223,19 +223,19 @@ func (b *Balancer) follow(s *service) error {
 			t = &target{stop: func() {}}
 			s.targets[name] = t
 		}
-		if t.question != s.question {
+		if t.checkSpec != s.checkSpec {
 			t.stop()
-			// What was known of the node stays true until the new question has its answers.
-			t.question, t.health.streak = s.question, 0
+			// The state of the node holds until the results of the new health check.
+			t.checkSpec, t.health.streak = s.checkSpec, 0
 			b.startChecks(s, b.members[name], t)
 		}
 	}
 	return b.apply(s)
 }
 
-// table is what the service's forwarding must be.
+// table returns the desired forwarding of a service.
 func (b *Balancer) table(s *service) table {
-	t := table{service: s.key, addr: s.addr, ports: s.ports, question: s.question}
+	t := table{service: s.key, addr: s.addr, ports: s.ports, checkSpec: s.checkSpec}
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		m := b.members[name]
 		n := node{name: name, number: m.Number, addr: m.Addr}
@@ -247,11 +247,11 @@ func (b *Balancer) table(s *service) table {
 	return t
 }
 
-// apply gives the forwarder the service's table when it has changed, and records that.
+// apply passes a changed table to the forwarder and records the change.
 func (b *Balancer) apply(s *service) error {
 	t := b.table(s)
-	if b.path.judges() {
-		return b.applyUnjudged(s, t)
+	if b.path.checksHealth() {
+		return b.applyAllUp(s, t)
 	}
 	if t.equal(s.set) {
 		return nil
@@ -265,24 +265,24 @@ func (b *Balancer) apply(s *service) error {
 	return nil
 }
 
-// applyUnjudged is apply for a forwarder that judges health itself: each new configuration starts with every node up.
-func (b *Balancer) applyUnjudged(s *service, t table) error {
+// applyAllUp is apply for a forwarder with its own health checks: every node is up in a new configuration.
+func (b *Balancer) applyAllUp(s *service, t table) error {
 	t.nodes = t.all
-	if t.equal(s.set) && t.question == s.set.question {
+	if t.equal(s.set) && t.checkSpec == s.set.checkSpec {
 		return nil
 	}
 	from := b.cfg.Now()
 	if err := b.path.set(t); err != nil {
 		return err
 	}
-	s.judged = map[judgedKey]*health{}
+	s.serverHealth = map[serverKey]*health{}
 	for _, p := range t.ports {
 		for _, n := range t.all {
-			s.judged[judgedKey{p.number, n.name}] = &health{up: true}
+			s.serverHealth[serverKey{p.number, n.name}] = &health{up: true}
 		}
 	}
-	again := s.set != nil
+	reloaded := s.set != nil
 	s.set = &t
-	b.record(s, t, change{from: from, at: b.cfg.Now(), reloaded: again})
+	b.record(s, t, change{from: from, at: b.cfg.Now(), reloaded: reloaded})
 	return nil
 }

@@ -18,18 +18,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// retryStatus is how long the announcer waits after an API server has refused or not answered.
+// retryStatus is the wait after a failed status write.
 const retryStatus = time.Second
 
-// announcer writes addresses into the status of Services. It works beside the balancer's own goroutine, so that an API
-// server that is down or slow never delays a decision about forwarding.
+// announcer writes addresses into the status of Services. It has its own goroutine, so that a slow API server does not
+// delay forwarding.
 type announcer struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 	wake   chan struct{}
 
 	mu    sync.Mutex
-	order []string // keys that wait, the oldest first
+	order []string // waiting keys, oldest first
 	addrs map[string]netip.Addr
 }
 
@@ -37,7 +37,7 @@ func newAnnouncer(client kubernetes.Interface, log *slog.Logger) *announcer {
 	return &announcer{client: client, log: log, wake: make(chan struct{}, 1), addrs: map[string]netip.Addr{}}
 }
 
-// announce has the address written; the zero address takes it out.
+// announce queues a write of the address; the zero address removes it.
 func (a *announcer) announce(key string, addr netip.Addr) {
 	a.mu.Lock()
 	if !slices.Contains(a.order, key) {
@@ -51,8 +51,8 @@ func (a *announcer) announce(key string, addr netip.Addr) {
 	}
 }
 
-// forget drops what waits for a Service that is gone.
-func (a *announcer) forget(key string) {
+// removePending drops the queued write of a deleted Service.
+func (a *announcer) removePending(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.order = slices.DeleteFunc(a.order, func(k string) bool { return k == key })
@@ -72,8 +72,8 @@ func (a *announcer) next() (key string, addr netip.Addr, ok bool) {
 	return key, addr, true
 }
 
-// again puts a failed write back, unless a newer one waits.
-func (a *announcer) again(key string, addr netip.Addr) {
+// requeue queues a failed write again, unless a newer one is queued.
+func (a *announcer) requeue(key string, addr netip.Addr) {
 	a.mu.Lock()
 	_, newer := a.addrs[key]
 	a.mu.Unlock()
@@ -101,7 +101,7 @@ func (a *announcer) run(ctx context.Context) {
 			return
 		}
 		a.log.Warn("writing a Service's external address", "service", key, "error", err, "again in", retryStatus)
-		a.again(key, addr)
+		a.requeue(key, addr)
 		select {
 		case <-ctx.Done():
 			return
