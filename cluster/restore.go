@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RestoreAnnotation marks each object that a run has changed and that is not the run's own. One write has the change and the
-// annotation, so the cluster itself knows how to restore the object even if the run was killed.
+// RestoreAnnotation marks each changed object outside the run's namespace. The change and the annotation are one write, so that the
+// object can be restored even if the run was killed.
 const RestoreAnnotation = "hitless/put-back"
 
 // Restore describes how to restore an object: the value of RestoreAnnotation, as JSON.
@@ -28,13 +28,13 @@ type Restore struct {
 	Images   map[string]Image `json:"images,omitempty"`  // by container of the pod template
 }
 
-// Image is the image of a container before and after a change. It is restored only if nobody has changed it since.
+// Image is the image of a container before and after a change. It is restored only if its value is still Set.
 type Image struct {
 	Was string `json:"was"`
 	Set string `json:"set"`
 }
 
-// Annotations are the annotations for the change.
+// Annotations returns the annotations of the changed object.
 func (d Restore) Annotations() map[string]string {
 	text, _ := json.Marshal(d) // never fails
 	return map[string]string{RestoreAnnotation: string(text)}
@@ -45,8 +45,8 @@ type Changed struct {
 	Kind            string // Node or DaemonSet
 	Namespace, Name string
 	Restore         Restore
-	images          map[string]string // present ones, by container
-	taints          []corev1.Taint    // present ones, of a node at the version
+	images          map[string]string // current images, by container
+	taints          []corev1.Taint    // current taints of a node at the version
 	version         string
 }
 
@@ -60,7 +60,7 @@ func (o Changed) String() string {
 		what = append(what, "tainted with "+o.Restore.Untaint)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Restore.Images)) {
-		what = append(what, fmt.Sprintf("given the image %s in the place of %s", o.Restore.Images[name].Set, o.Restore.Images[name].Was))
+		what = append(what, fmt.Sprintf("given the image %s instead of %s", o.Restore.Images[name].Set, o.Restore.Images[name].Was))
 	}
 	return fmt.Sprintf("the %s %s, %s by %s", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), strings.Join(what, " and "), o.Restore.Run)
 }
@@ -118,7 +118,7 @@ func changedDaemonSets(sets ...appsv1.DaemonSet) (all []Changed, err error) {
 	return all, errors.Join(wrong...)
 }
 
-// readAnnotation reads the annotation of an object, if it has one.
+// readAnnotation reads the annotation of an object, and returns false if the object has none.
 func readAnnotation(kind string, m *metav1.ObjectMeta) (o Changed, owes bool, err error) {
 	text, owes := m.Annotations[RestoreAnnotation]
 	if !owes {
@@ -142,7 +142,7 @@ func (c *Cluster) Restore(ctx context.Context, o Changed) (err error) {
 		err = c.restoreDaemonSet(ctx, o)
 	}
 	if err != nil {
-		return fmt.Errorf("putting back %s: %w; `hitless clean` tries again", o, Explain(err))
+		return fmt.Errorf("restoring %s: %w; `hitless clean` tries again", o, Explain(err))
 	}
 	return nil
 }
@@ -200,17 +200,17 @@ func (c *Cluster) restoreDaemonSet(ctx context.Context, o Changed) error {
 	}
 	d, err := c.Client.AppsV1().DaemonSets(o.Namespace).Patch(ctx, o.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err == nil && d.Annotations[RestoreAnnotation] != "" {
-		err = errors.New("its annotation is still there")
+		err = errors.New("the annotation was not removed")
 	}
 	return err
 }
 
-// setSpec is the part of a strategic merge patch that restores a DaemonSet's images.
+// setSpec returns the part of a strategic merge patch that restores a DaemonSet's images.
 func (o Changed) setSpec() map[string]any {
 	spec := map[string]any{}
 	var containers []map[string]any
 	for _, name := range slices.Sorted(maps.Keys(o.Restore.Images)) {
-		if i := o.Restore.Images[name]; o.images[name] == i.Set { // else it was changed since
+		if i := o.Restore.Images[name]; o.images[name] == i.Set { // otherwise the image was changed later
 			containers = append(containers, map[string]any{"name": name, "image": i.Was})
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// absent is the way to a server that is not there until it is back.
+// absent is a transport to a server that is unreachable until it is back.
 type absent struct {
 	back  chan struct{}
-	tries chan struct{} // told of the first
+	tries chan struct{} // receives at the first request
 	done  atomic.Int32  // requests that the server answered
 }
 
@@ -33,12 +33,12 @@ func (a *absent) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 }
 
-// An API server that comes back is asked once, whatever it is asked for, and the time without it is told.
+// An API server that comes back receives each request once, and the silence is reported.
 func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
-		told := 0
-		p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{}, report: func(from, to time.Time) { told++ }}
+		reported := 0
+		p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{}, report: func(from, to time.Time) { reported++ }}
 		r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
 		if err != nil {
 			t.Fatal(err)
@@ -51,23 +51,23 @@ func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
 			}
 			done <- err
 		}()
-		<-a.tries // in vain
+		<-a.tries // the first request has failed
 		close(a.back)
-		if err := <-done; err != nil || a.done.Load() != 1 || told != 1 {
-			t.Errorf("%s: %v, answered %d times, told %d times; want once", method, err, a.done.Load(), told)
+		if err := <-done; err != nil || a.done.Load() != 1 || reported != 1 {
+			t.Errorf("%s: %v, answered %d times, reported %d times; want once", method, err, a.done.Load(), reported)
 		}
 	}
 }
 
-// A server that is away for a minute is waited for, and the minute is told; one that stays away is tried for the limit, which the
-// error names. Both are late by the pause between two questions at most.
+// A silence of a minute is survived and reported. A longer one is an error after the limit, which the error names. Both times may be
+// longer by one pause.
 func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
 	for away, want := range map[time.Duration]string{time.Minute: "", time.Hour: "tried for 1m31s: "} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
 			time.AfterFunc(away, func() { close(a.back) })
-			told := time.Duration(0)
-			p := &retrier{next: a, limit: silenceLimit, pause: retryPause, timeout: answerTimeout, clock: RealClock{}, report: func(from, to time.Time) { told = to.Sub(from) }}
+			reported := time.Duration(0)
+			p := &retrier{next: a, limit: silenceLimit, pause: retryPause, timeout: answerTimeout, clock: RealClock{}, report: func(from, to time.Time) { reported = to.Sub(from) }}
 			r, err := http.NewRequest(http.MethodGet, "http://192.0.2.1", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -79,14 +79,14 @@ func TestHowLongAnAPIServerIsWaitedFor(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || answer.Body.Close() != nil || told < away || told > away+retryPause {
-				t.Errorf("away for %s: %v, told of %s", away, err, told)
+			if err != nil || answer.Body.Close() != nil || reported < away || reported > away+retryPause {
+				t.Errorf("away for %s: %v, reported %s", away, err, reported)
 			}
 		})
 	}
 }
 
-// breaking loses the connection after the request was sent.
+// breaking is a transport whose connections are reset after the request was sent.
 type breaking struct{ sent int }
 
 func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
@@ -94,7 +94,7 @@ func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
 }
 
-// What may have been done is not asked for twice; what reads is asked for until the limit.
+// A write that may have happened is not repeated. A read is repeated until the limit.
 func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	for method, most := range map[string]int{http.MethodPost: 1, http.MethodGet: 1 << 20} {
 		b := &breaking{}
@@ -109,7 +109,7 @@ func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A server that takes a request and says nothing is not waited for without end.
+// A server that accepts a request and does not answer causes an error.
 func TestASilentAPIServerIsAnError(t *testing.T) {
 	quiet := make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

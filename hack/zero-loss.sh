@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the bundled proxier through everything that must cost no connection, for docs/results/zero-loss.md. On the same seeds run kube-proxy
-# in IPVS mode and a red twin: the bundled proxier with a fault, or kube-proxy where it has the fault itself. Each zero must stand
-# beside a loss of the twin. RUNS=8 takes half an hour for each row on two idle cores, and more than an hour for busy. Fewer
+# Runs the bundled proxier through all disruptions that must drop no connection, for docs/results/zero-loss.md. On the same seeds it runs
+# kube-proxy in IPVS mode and a red twin: the bundled proxier with a fault, or kube-proxy if it has the fault itself. Each zero needs a
+# loss of the red twin. RUNS=8 takes half an hour for each row on two idle cores, and more than an hour for busy. Fewer
 # RUNS do not change docs. ROWS=restart,kill runs only these rows.
 set -euo pipefail
 results=docs/results/zero-loss out=out/zero-loss

@@ -86,7 +86,7 @@ func restricted(t *testing.T, pod *corev1.PodTemplateSpec) string {
 	return strings.Join(broken, ", ")
 }
 
-// Pod Security `restricted` admits every pod, and not one that could become root.
+// Pod Security `restricted` admits every pod of the manifests, and rejects one that could become root.
 func TestPodsAreRestricted(t *testing.T) {
 	pods := podsOf(kustomized(t, base))
 	if len(pods) != 2 {
@@ -118,14 +118,14 @@ nodeSelector: {pool: probes}
 tolerations: [{operator: Exists}]
 `)
 	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, []string{"CronJob/soak-a", "CronJob/soak-b", "Deployment/soak-reports"}) {
-		t.Fatalf("it makes %q", names)
+		t.Fatalf("the chart renders %q", names)
 	}
 	a, b := all["CronJob/soak-a"].(*batchv1.CronJob), all["CronJob/soak-b"].(*batchv1.CronJob)
 	if a.Spec.Schedule != "@daily" || *a.Spec.JobTemplate.Spec.ActiveDeadlineSeconds != 60 || a.Spec.Suspend != nil || b.Spec.Suspend == nil || !*b.Spec.Suspend {
 		t.Errorf("%+v\n%+v", a.Spec, b.Spec)
 	}
 	if *b.Spec.JobTemplate.Spec.ActiveDeadlineSeconds != 3000 {
-		t.Error("a run without a deadline has not the default one")
+		t.Error("a run without a deadline does not have the default")
 	}
 	args := b.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
 	if want := []string{"run", "quiet", "--in-cluster", "--openmetrics", "--out=/data/$(POD_NAME)", `--context="x" y`}; !slices.Equal(args, want) {
@@ -147,7 +147,7 @@ tolerations: [{operator: Exists}]
 		t.Errorf("the rules are %+v", rules)
 	}
 	if all, _ := rendered(t, "soak", "runs: []\nreports: {enabled: false}"); len(all) != 4 {
-		t.Errorf("without runs and reports %d objects are made: %q", len(all), slices.Sorted(maps.Keys(all)))
+		t.Errorf("without runs and reports the chart renders %d objects: %q", len(all), slices.Sorted(maps.Keys(all)))
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"report: {enabled: false}":                                        "report",
 	} {
 		if _, err := render("hitless", values); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want a word of %s", values, err, want)
+			t.Errorf("%s: %v, want an error with %s", values, err, want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestReadersOfBothFormats(t *testing.T) {
 	one, err := image.ConfigName()
 	other, err2 := saved.ConfigName()
 	if errors.Join(err, err2) != nil || one != other {
-		t.Errorf("the layout leads to the image %s, Docker's file to %s (%v)", one, other, errors.Join(err, err2))
+		t.Errorf("the layout has the image %s, Docker's manifest %s (%v)", one, other, errors.Join(err, err2))
 	}
 }
 

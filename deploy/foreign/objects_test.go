@@ -37,7 +37,7 @@ func parse(t *testing.T, text string) objects {
 		meta := object.(interface{ GetName() string })
 		name := kind.Kind + "/" + meta.GetName()
 		if all[name] != nil {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("the manifest has %s twice", name)
 		}
 		all[name] = object
 	}

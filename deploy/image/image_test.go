@@ -122,7 +122,7 @@ func untar(t *testing.T, r io.Reader) map[string][]byte {
 	}
 }
 
-// The layout leads from its index to the program, and the user is not root.
+// The index of the layout refers to an image with the program, and the user is not root.
 func TestLayoutLeadsToTheProgram(t *testing.T) {
 	program := build(t, "testdata/tiny", t.TempDir(), once, ".", static...)
 	l := open(t, makeImage(t, program, "tiny:v1"))

@@ -15,7 +15,7 @@ import (
 
 const top = "../.."
 
-// The pages and pictures hold exactly the committed results.
+// The pages and pictures contain exactly the committed results.
 func TestGeneratedPagesAreUpToDate(t *testing.T) {
 	pages, err := generate(top)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestGenerateNeedsMarkersAndResults(t *testing.T) {
 	}
 }
 
-// Every committed run has the hash of its history, so that it can be repeated.
+// Every committed run has the hash of its history, so that a repetition can be compared.
 func TestCommittedRunsHaveTheirHash(t *testing.T) {
 	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "zero-loss/*.json"} {
 		all, err := comparisons(top, pattern)
@@ -91,7 +91,7 @@ func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
 	}
 }
 
-// README.md shows a failed rollout behind the subject that comparisons.md begins with, with its proof and its cause.
+// README.md shows a failed rollout with the first subject of comparisons.md, with its proof and its cause.
 func TestThePictureShowsACommittedRun(t *testing.T) {
 	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {

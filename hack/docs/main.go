@@ -1,5 +1,5 @@
 // Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results. It is run from
-// the top of the tree, by `make docs`. The tests beside it fail when a page is out of date.
+// the top of the tree, by `make docs`. Its tests fail when a page is out of date.
 package main
 
 import (
@@ -33,7 +33,7 @@ type page struct {
 	text []byte
 }
 
-// A part is what stands between two markers of a page.
+// A part is the text between two markers of a page.
 type part struct {
 	file, name string // the markers name it
 	text       func(top string) (string, error)
@@ -58,7 +58,7 @@ func (p part) markers() (begin, end string) {
 	return "<!-- begin " + p.name + ": written by `make docs` -->\n", "<!-- end " + p.name + " -->\n"
 }
 
-// generate returns all pages with generated parts, and the pictures, as they must be.
+// generate returns all pages with generated parts, and the pictures, with their current content.
 func generate(top string) ([]page, error) {
 	var pages []page
 	for _, p := range parts {
@@ -82,7 +82,7 @@ func generate(top string) ([]page, error) {
 	return append(pages, pictures...), err
 }
 
-// write writes the pages that differ from what is there, and prints their names.
+// write writes the pages that differ from their files, and prints their names.
 func write(top string, pages []page) error {
 	for _, p := range pages {
 		file := filepath.Join(top, p.file)
@@ -165,7 +165,7 @@ func lanesPicture(top string) (string, error) {
 	return "```\n" + string(text) + "```\n", err
 }
 
-// pictures are those of README.md.
+// pictures returns the pictures of README.md.
 func pictures(top string) (all []page, err error) {
 	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {

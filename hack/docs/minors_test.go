@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/reports/compare"
 )
 
-// There is a run of each minor version in each of its modes. Those before 1.26 must lose connections (KEP-1669), later ones none.
+// Each minor version has a run in each of its modes. Versions before 1.26 must drop connections (KEP-1669), later ones none.
 func TestEachMinorVersionHasItsRuns(t *testing.T) {
 	files, err := committed(top, "minors/*.json")
 	if err != nil {
@@ -65,7 +65,7 @@ func minorsToRun(t *testing.T) []string {
 	versions := strings.Fields(string(list[1]))
 	for i, version := range versions {
 		if !strings.HasPrefix(version, fmt.Sprintf("1.%d.", 11+i)) {
-			t.Fatalf("version %s stands where one of minor %d belongs", version, 11+i)
+			t.Fatalf("version %s is in the place of minor version %d", version, 11+i)
 		}
 	}
 	if last := versions[len(versions)-1]; !strings.HasPrefix(last, "1.37.") {

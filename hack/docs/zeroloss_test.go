@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/reports/compare"
 )
 
-// Each committed zero of the bundled proxier stands beside a loss of its red twin, and comes from the command that the script has today.
+// Each committed zero of the bundled proxier has a loss of its red twin in the same comparison, and the command is that of the script.
 func TestZerosAreCommittedBesideLosses(t *testing.T) {
 	files, err := committed(top, "zero-loss/*.json")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 		}
 		delete(rows, name)
 		if diff := cmp.Diff(row, comparisonOf(t, strings.Fields(c.Command))); diff != "" {
-			t.Errorf("%s is not of the command that make zero-loss has (-it +the file): %s", file, diff)
+			t.Errorf("the command of %s differs from that of make zero-loss (-script +file): %s", file, diff)
 		}
 		if err := zeroBesideLosses(c, row.names()); err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -50,11 +50,11 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 // comparison is a command of `hitless compare`, independent of the order of its flags.
 type comparison struct {
 	Scenario   string
-	Subjects   []string // the twin last
+	Subjects   []string // the red twin is the last
 	Set, Flags map[string]string
 }
 
-// comparisonOf parses a command. Of a repeated flag the last one counts.
+// comparisonOf parses a command. The last of repeated flags counts.
 func comparisonOf(t *testing.T, words []string) comparison {
 	t.Helper()
 	if len(words) < 3 || words[1] != "compare" || len(words)%2 == 0 {

@@ -28,17 +28,17 @@ import (
 
 const patience = time.Minute
 
-// eventually asks until something holds.
+// eventually waits for a condition.
 func eventually(t tb, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", patience, what)
+			t.Fatalf("after %s still waiting for %s", patience, what)
 		}
 	}
 }
 
-// recording is one that runs.
+// recording is a running recording.
 type recording struct {
 	file string
 	stop context.CancelFunc
@@ -47,7 +47,7 @@ type recording struct {
 	err  error
 }
 
-// recorded begins to record a plane and returns when all is listed.
+// recorded starts to record a plane, and returns after the first complete list.
 func recorded(t tb, client kubernetes.Interface, o Options) *recording {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -66,12 +66,12 @@ func recorded(t tb, client kubernetes.Interface, o Options) *recording {
 	select {
 	case <-begun:
 	case <-r.done:
-		t.Fatalf("the recording ended before it began: %v", r.err)
+		t.Fatalf("the recording ended before the first complete list: %v", r.err)
 	}
 	return r
 }
 
-// sees waits until the recording has these words.
+// sees waits until the recording contains these words.
 func (r *recording) sees(t tb, words ...string) {
 	t.Helper()
 	eventually(t, "the recording to have "+strings.Join(words, ", "), func() bool {
@@ -85,7 +85,7 @@ func (r *recording) sees(t tb, words ...string) {
 	})
 }
 
-// ended ends the recording as Ctrl-C does, and returns it.
+// ended ends the recording like Ctrl-C, and returns it.
 func (r *recording) ended(t tb) string {
 	t.Helper()
 	r.stop()
@@ -97,7 +97,7 @@ func (r *recording) ended(t tb) string {
 	return string(text)
 }
 
-// mark makes one object of each kind, after everything that was done before.
+// mark creates one object of each kind, which marks the end of earlier changes.
 func (p plane) mark(t tb) (names []string) {
 	t.Helper()
 	last := metav1.ObjectMeta{Name: "z-last", Namespace: "z"}
@@ -115,7 +115,7 @@ func (p plane) mark(t tb) (names []string) {
 	return names
 }
 
-// Over the wire, too: watches are cut and answered with 410 while things change, and what was missed is found by lists.
+// Over HTTP, with watches that are cut or answered with 410 during changes: new lists contain the missed changes.
 func TestARecordingSurvivesItsWatches(t *testing.T) {
 	relists := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,15 +143,15 @@ func TestARecordingSurvivesItsWatches(t *testing.T) {
 		again := newPlane(t)
 		again.do(t, text)
 		if diff := cmp.Diff(live.shown(t), again.shown(t)); diff != "" {
-			t.Fatalf("(-was there +replayed)\n%s\n%s", diff, text)
+			t.Fatalf("(-recorded +replayed)\n%s\n%s", diff, text)
 		}
 	})
 	if relists == 0 {
-		t.Error("no recording had to list anything again: nothing was shown of lost watches")
+		t.Error("no recording had a second list, so lost watches are not tested")
 	}
 }
 
-// The steps stand where they happened, to the millisecond, counted from when all was listed; and the end where the recording ended.
+// Steps and end have their times in milliseconds since the first complete list.
 func TestStepsStandAtTheirTime(t *testing.T) {
 	live := newPlane(t)
 	var now atomic.Int64
@@ -182,11 +182,11 @@ func TestStepsStandAtTheirTime(t *testing.T) {
 		t.Errorf("(-happened +recorded)\n%s\n%s", diff, line)
 	}
 	if line.Length() != 4*time.Hour || r.sum.Length != line.Length() || r.sum.Steps != len(at) {
-		t.Errorf("recorded for 4h, told %+v:\n%s", r.sum, line)
+		t.Errorf("recorded for 4h, the summary is %+v:\n%s", r.sum, line)
 	}
 }
 
-// A recording without an end is never taken for a whole one: it has another name, and says so when it is replayed.
+// An incomplete recording has another name, and a replay refuses it.
 func TestWhatAKillLeavesIsCutOff(t *testing.T) {
 	live := newPlane(t)
 	r := recorded(t, live.client, Options{})
@@ -196,24 +196,24 @@ func TestWhatAKillLeavesIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(r.file); err == nil {
-		t.Error("the recording has its name before its end")
+		t.Error("the recording has its final name before its end")
 	}
 	if _, err := timeline.Parse("f", text); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("f:%d: the timeline is cut off", strings.Count(string(text), "\n"))) {
-		t.Errorf("what is there before the end is read: %v", err)
+		t.Errorf("the incomplete recording was accepted: %v", err)
 	}
 	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "another recording writes it, or was killed") {
-		t.Errorf("a second recording of the name: %v", err)
+		t.Errorf("a second recording with the same name: %v", err)
 	}
 	r.ended(t)
 	if _, err := Record(t.Context(), live.client, Options{File: r.file}); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("a recording over another: %v", err)
 	}
 	if _, err := os.Stat(r.file + partSuffix); err == nil {
-		t.Error("an ended recording leaves its part")
+		t.Error("an ended recording leaves FILE.part")
 	}
 }
 
-// It ends by itself when its time is over.
+// A recording ends after its duration.
 func TestARecordingEndsByItself(t *testing.T) {
 	live := newPlane(t)
 	r := recorded(t, live.client, Options{For: time.Millisecond})
@@ -223,7 +223,7 @@ func TestARecordingEndsByItself(t *testing.T) {
 	}
 }
 
-// What may not be read is no recording; what may not be read any more ends one, with what was recorded until then.
+// Without read permission there is no recording. A recording that loses it ends with the changes so far.
 func TestWhatMayNotBeRead(t *testing.T) {
 	live := newPlane(t)
 	forbid := make(chan struct{})
@@ -249,11 +249,11 @@ func TestWhatMayNotBeRead(t *testing.T) {
 	select {
 	case <-r.done:
 	case <-time.After(patience):
-		t.Fatal("the recording goes on without its pods")
+		t.Fatal("the recording continued without permission for pods")
 	}
 	text, err := os.ReadFile(r.file)
 	if !apierrors.IsForbidden(r.err) || err != nil || !strings.HasSuffix(string(text), " end\n") {
-		t.Errorf("%v, left is %q, %v", r.err, text, err)
+		t.Errorf("%v, the file is %q, %v", r.err, text, err)
 	}
 	other := filepath.Join(t.TempDir(), "f")
 	if _, err := Record(t.Context(), client, Options{File: other}); !apierrors.IsForbidden(errors.Unwrap(err)) {
@@ -264,7 +264,7 @@ func TestWhatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// A disk that is full ends the recording, with an error and what was written.
+// A full disk ends the recording with an error, and the written part stays.
 func TestAFullDisk(t *testing.T) {
 	s := newTimelineWriter(&full{room: 4096}, func() time.Duration { return 0 }, false)
 	for _, kind := range kinds {
@@ -276,7 +276,7 @@ func TestAFullDisk(t *testing.T) {
 	select {
 	case <-s.failed:
 	default:
-		t.Error("the recording goes on")
+		t.Error("the recording continued")
 	}
 	if _, err := s.end(); !errors.Is(err, errFull) {
 		t.Errorf("it ended with %v", err)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tb is what *testing.T and *rapid.T have in common here.
+// tb is the common part of *testing.T and *rapid.T.
 type tb interface {
 	rapid.TB
 	Cleanup(func())
@@ -59,7 +59,7 @@ func newPlane(t tb) plane {
 	return p
 }
 
-// instant is a world's clock in which every time has come, and a recorder that keeps nothing.
+// instant is a clock without waiting, and a recorder that stores nothing.
 type instant struct{}
 
 func (instant) Now() time.Duration                               { return 1000 * time.Hour }
@@ -67,7 +67,7 @@ func (instant) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Er
 func (instant) Event(record.Event)                               {}
 func (instant) Attempt(record.Attempt)                           {}
 
-// do does to the plane what a timeline says, as a replay does.
+// do performs a timeline on the plane, as a replay does.
 func (p plane) do(t tb, text string) {
 	t.Helper()
 	line, err := timeline.Parse("recording", []byte(text))
@@ -88,7 +88,7 @@ func (p plane) do(t tb, text string) {
 	}
 }
 
-// shown is what is recorded of each object of the plane, as it is there: what a recording has to lead to.
+// shown returns the recorded fields of each object of the plane. A replay of the recording must give the same.
 func (p plane) shown(t tb) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -110,7 +110,7 @@ func (p plane) shown(t tb) map[string]string {
 	return all
 }
 
-// items are the objects of a list.
+// items returns the objects of a list.
 func items(list runtime.Object) (all []metav1.Object) {
 	switch l := list.(type) {
 	case *corev1.ServiceList:
@@ -135,10 +135,10 @@ func items(list runtime.Object) (all []metav1.Object) {
 
 func ptr[T any](value T) *T { return &value }
 
-// secret stands in everything that must not be recorded.
+// secret is in every field that must not be recorded.
 const secret = "s3cr3t"
 
-// anyService draws a Service with much that is recorded and much that must not be.
+// anyService draws a Service with fields that are recorded and fields that must not be.
 func anyService(t *rapid.T, name string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: drawn(t, "namespace", "default", "shop"), Annotations: map[string]string{secret: secret},
 		Labels: map[string]string{"app": secret}},

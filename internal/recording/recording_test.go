@@ -20,7 +20,7 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// disturb does one random thing to what is in the plane.
+// disturb makes a random change to the plane.
 func (p plane) disturb(t *rapid.T) {
 	kind, name := drawn(t, "kind", kinds...), drawn(t, "name", "a", "b", "c")
 	object := map[string]func() client{
@@ -60,8 +60,7 @@ func (p plane) tell(t tb, s *timelineWriter) {
 	}
 }
 
-// Whatever happens to a cluster, and however much of it is seen only in lists after a lost watch, the recording leads to the
-// objects that were there in the end, and has nothing of what it must not keep.
+// After any changes, with any of them in lists after lost watches, a replay gives the final objects. The recording has no secret field.
 func TestARecordingLeadsToWhatWasThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		live := newPlane(t)
@@ -78,25 +77,24 @@ func TestARecordingLeadsToWhatWasThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(text.String(), secret) {
-			t.Fatalf("the recording has what it must not keep:\n%s", &text)
+			t.Fatalf("the recording contains the secret:\n%s", &text)
 		}
 		again := newPlane(t)
 		again.do(t, text.String())
 		if diff := cmp.Diff(live.shown(t), again.shown(t)); diff != "" {
-			t.Fatalf("(-was there +replayed)\n%s\n%s", diff, &text)
+			t.Fatalf("(-recorded +replayed)\n%s\n%s", diff, &text)
 		}
 	})
 }
 
-// leaving is a pod whose deletion is under way, on a node and with an identity of its own.
+// leaving returns a pod with a deletion timestamp, on a node, with the uid.
 func leaving(uid string, phase corev1.PodPhase) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: phase}}
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1000, 0)}, ptr(int64(30))
 	return p
 }
 
-// What ends a pod: its deletion begins once, and takes no time for one that runs no more. One of the same name that came
-// while nobody looked is another.
+// The deletion of a pod is recorded once, without a grace period for an ended pod. A pod with another uid is another pod.
 func TestPodsLeave(t *testing.T) {
 	there := leaving("1", corev1.PodRunning)
 	there.DeletionTimestamp, there.DeletionGracePeriodSeconds = nil, nil

@@ -23,7 +23,7 @@ func describe(t *testing.T, files map[string]string) string {
 
 const ready = "ready: {url: 'http://127.0.0.1:10256/healthz'}\n"
 
-// The plan and the command say nothing of where the description stands: equal inputs, equal history.
+// Plan and command do not contain the folder of the subject file, so that equal inputs give an equal history.
 func TestExecPlanHasNoHostPath(t *testing.T) {
 	var plans, commands []string
 	for range 2 {
@@ -43,9 +43,9 @@ func TestExecPlanHasNoHostPath(t *testing.T) {
 		plans, commands = append(plans, string(data)), append(commands, o.command())
 	}
 	if plans[0] != plans[1] || commands[0] != commands[1] {
-		t.Errorf("the same description in two folders gave two plans or commands:\n%q\n%q", plans, commands)
+		t.Errorf("the same subject file in two folders gave different plans or commands:\n%q\n%q", plans, commands)
 	}
 	if !strings.Contains(plans[0], "/opt/subject/proxy") {
-		t.Errorf("the plan does not carry the description: %s", plans[0])
+		t.Errorf("the plan does not contain the subject file: %s", plans[0])
 	}
 }

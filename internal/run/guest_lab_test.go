@@ -23,7 +23,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// program is a fresh build of hitless that has the guest programs for tests too.
+// program is a new build of hitless with the guest programs for tests.
 var program string
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func TestSamePlanSameHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.InputsSha256 != second.InputsSha256 || first.HistorySha256 != second.HistorySha256 {
-		t.Errorf("equal plans gave unequal histories: %s and, beside a CPU hog, %s", first.HistorySha256, second.HistorySha256)
+		t.Errorf("equal plans gave unequal histories: %s and, concurrently with a CPU hog, %s", first.HistorySha256, second.HistorySha256)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestAnotherSeedAnotherHistory(t *testing.T) {
 	}
 }
 
-// The twin of TestSamePlanSameHistory: where nothing makes runs repeat, the comparison must see it.
+// The red twin of TestSamePlanSameHistory: with the real clock histories differ.
 func TestRealClockDoesNotRepeat(t *testing.T) {
 	_, one, err := toy(t, func(o *run.Options) { o.Kernel, o.Clock = "vm", "real" })
 	if err != nil {
@@ -98,7 +98,7 @@ func TestRealClockDoesNotRepeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(one, two) {
-		t.Error("two real-clock runs gave the same events: this comparison cannot see a difference")
+		t.Error("two runs with the real clock gave the same events, so the comparison proves nothing")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestInterruptEndsTheGuest(t *testing.T) {
 	running := make(chan string, 1)
 	go func() {
 		defer cancel()
-		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // a CPU may have to come free
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // a CPU may be busy
 			if seen := left(t); strings.Contains(seen, "qemu") && strings.Contains(seen, "/hitless-vm-") {
 				running <- seen
 				return
@@ -136,15 +136,14 @@ func TestInterruptEndsTheGuest(t *testing.T) {
 		t.Fatalf("an interrupted run gave %v", err)
 	}
 	if <-running == "" {
-		t.Fatal("no guest was seen to run: there was nothing to interrupt")
+		t.Fatal("no running guest was found to interrupt")
 	}
 	if after := left(t); after != before {
-		t.Errorf("an interrupted run left something behind: before\n%s\nafter\n%s", before, after)
+		t.Errorf("an interrupted run left processes or files: before\n%s\nafter\n%s", before, after)
 	}
 }
 
-// left lists what this process, and no other run beside it, has of guests: QEMU's processes, files in guests' folders, and
-// folders that nobody owns any more.
+// left lists the resources of this process's guests: processes of QEMU, files in guests' folders, and folders without an owner.
 func left(t *testing.T) string {
 	t.Helper()
 	children, _ := exec.Command("pgrep", "-P", strconv.Itoa(os.Getpid()), "-x", "qemu-system-x86").Output()
@@ -180,12 +179,12 @@ func spin(ctx context.Context, t *testing.T) {
 	}
 }
 
-// A commit that changes no source must not change what runs come to, and the program is one of a run's inputs.
+// The program has no commit stamp, because it is an input of the history: a commit without changes of sources must not change it.
 func TestTheProgramHasNoStampOfACommit(t *testing.T) {
-	for _, file := range []string{program, "../../bin/hitless"} { // the latter is what `make build` makes
+	for _, file := range []string{program, "../../bin/hitless"} { // the second one is that of `make build`
 		info, err := buildinfo.ReadFile(file)
 		if err != nil {
-			t.Fatalf("%v; `make build` comes first", err)
+			t.Fatalf("%v; run `make build` first", err)
 		}
 		for _, s := range info.Settings {
 			if strings.HasPrefix(s.Key, "vcs") {

@@ -23,7 +23,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// hostToy is toy in namespaces of this machine's kernel; it skips the test where the machine grants none.
+// hostToy is toy in namespaces of this machine's kernel. It skips the test when the machine grants none.
 func hostToy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, error) {
 	t.Helper()
 	result, events, err := toy(t, func(o *run.Options) { o.Kernel = "host"; change(o) })
@@ -49,7 +49,7 @@ func TestHostRunSaysWhereItWas(t *testing.T) {
 	var u unix.Utsname
 	_ = unix.Uname(&u)
 	if want := (record.Kernel{Kind: "host", Release: unix.ByteSliceToString(u.Release[:])}); err != nil || head.Kernel != want || head.Clock != "real" {
-		t.Errorf("the run says %+v, clock %q, %v; want %+v with the real clock", head.Kernel, head.Clock, err, want)
+		t.Errorf("the run has %+v, clock %q, %v; want %+v with the real clock", head.Kernel, head.Clock, err, want)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestHostBadEndsAreInvalid(t *testing.T) {
 	}
 }
 
-// Whether or not this machine has IPVS, its sysctls are hidden in a user namespace: a subject that needs it is refused.
+// A subject that needs IPVS is refused on every machine, because user namespaces hide the sysctls of IPVS.
 func TestHostRefusesWhatItCannotRun(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	_, err := run.Run(t.Context(), run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Kernel: "host"}, Program: program, Out: out})
@@ -70,15 +70,14 @@ func TestHostRefusesWhatItCannotRun(t *testing.T) {
 		t.Skip(refused)
 	}
 	if !run.IsUsage(err) || !strings.Contains(err.Error(), "--kernel vm") || !strings.Contains(strings.ToLower(err.Error()), "ipvs") {
-		t.Errorf("a subject that needs IPVS gave %v, want a usage error that says so", err)
+		t.Errorf("a subject that needs IPVS gave %v, want a usage error that names IPVS", err)
 	}
 	if _, err := os.Stat(out); err == nil {
-		t.Error("the folder for the results was made")
+		t.Error("the folder for the results was created")
 	}
 }
 
-// A system that grants namespaces, but no rights in them, is told from a defect: here /proc is partly hidden, as containers
-// have it.
+// A system that grants namespaces without rights in them is a usage error, not a defect. Here /proc is partly hidden, as in containers.
 func TestHostSaysWhatIsRefused(t *testing.T) {
 	if _, _, err := hostToy(t, func(*run.Options) {}); err != nil { // skips
 		t.Fatal(err)
@@ -87,11 +86,11 @@ func TestHostSaysWhatIsRefused(t *testing.T) {
 	out, err := exec.Command("unshare", "-Urm", "sh", "-c", script, program, t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "mounting /proc") || !strings.Contains(string(out), "privileged mode") {
-		t.Errorf("%v, want exit code 2 and what to do:\n%s", err, out)
+		t.Errorf("%v, want exit code 2 and advice:\n%s", err, out)
 	}
 }
 
-// Interrupted or killed, a run on the host leaves no process behind.
+// An interrupted or killed run on the host leaves no process.
 func TestHostLeavesNoProcess(t *testing.T) {
 	if _, _, err := hostToy(t, func(*run.Options) {}); err != nil { // skips
 		t.Fatal(err)
@@ -134,7 +133,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// descendants are the processes that came from this one, in every process namespace below.
+// descendants returns the descendants of this process, in all process namespaces below.
 func descendants(pid int) []int {
 	var all []int
 	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")

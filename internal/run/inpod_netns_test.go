@@ -50,8 +50,8 @@ func pod(t *testing.T, api *httptest.Server, token string) {
 	}
 }
 
-// A run in a pod finds its cluster, shows the token of its account over TLS, and asks what it may do and what the cluster is. A
-// token that the cluster does not know is told as such.
+// A run in a pod finds its cluster, uses its account's token over TLS, and checks permissions and facts. An unknown token is an error
+// that says so.
 func TestARunInAPodFindsItsCluster(t *testing.T) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
@@ -78,13 +78,13 @@ func TestARunInAPodFindsItsCluster(t *testing.T) {
 	t.Run("its token", func(t *testing.T) {
 		pod(t, api, "of-the-pod")
 		if said, err := try(); err != nil || !strings.Contains(said, api.URL) || !strings.Contains(said, "2 nodes that take pods") {
-			t.Errorf("%v, said was:\n%s", err, said)
+			t.Errorf("%v, the output was:\n%s", err, said)
 		}
 	})
 	t.Run("another token", func(t *testing.T) {
 		pod(t, api, "of-nobody")
 		if _, err := try(); !run.IsUsage(err) || !strings.Contains(err.Error(), "expired") {
-			t.Errorf("%v, want a token that the cluster does not know", err)
+			t.Errorf("%v, want an error about the unknown token", err)
 		}
 	})
 }

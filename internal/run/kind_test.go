@@ -18,7 +18,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// ready is a provider whose cluster is there already.
+// ready is a provider whose cluster exists already.
 type ready struct {
 	support.E2EClusterProvider
 	kubeconfig string
@@ -37,7 +37,7 @@ func (r *ready) Destroy(ctx context.Context) error {
 
 func (r *ready) provide(context.Context) (support.E2EClusterProvider, error) { return r, nil }
 
-// A cluster that was made for a run is deleted whatever becomes of the run, also of an interrupted one; if it stays, it is named.
+// The cluster of a run is deleted after any result and after an interrupt. If it cannot be deleted, the output names it.
 func TestTheClusterOfARunIsDeleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool
@@ -52,7 +52,7 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+			_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 				quota := refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team")), func(r *http.Request) bool { return posts(r, "namespaces") })(next)
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if c.refused {
@@ -60,7 +60,7 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 						return
 					}
 					next.ServeHTTP(w, r)
-					if posts(r, "namespaces") { // it has begun
+					if posts(r, "namespaces") { // the run has started
 						cancel()
 					}
 				})
@@ -77,13 +77,13 @@ func TestTheClusterOfARunIsDeleted(t *testing.T) {
 			}
 			last := said[len(said)-1]
 			if named := strings.Contains(last, "kind delete cluster --name hitless-v1-26-0-"); named != (c.stays != nil) {
-				t.Errorf("the last word was %q", last)
+				t.Errorf("the last message was %q", last)
 			}
 		})
 	}
 }
 
-// What is wrong with the call is told before a cluster is made.
+// A wrong call is an error before a cluster is created.
 func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
 	for what, o := range map[string]run.Options{
 		"a version":  {Scenario: "quiet", Live: &site.LiveOptions{Kind: "1.26"}},
@@ -93,7 +93,7 @@ func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
 	} {
 		o.Live.Provider = func(context.Context) (support.E2EClusterProvider, error) {
 			if what != "an engine" {
-				t.Errorf("%s: a provider was asked for", what)
+				t.Errorf("%s: a provider was requested", what)
 			}
 			return nil, errors.New("there is no engine")
 		}
@@ -103,9 +103,9 @@ func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
 	}
 }
 
-// Nodes that do not come are told of, with how many there are.
+// The error about missing nodes has the number of nodes.
 func TestNodesThatDoNotCome(t *testing.T) {
-	_, kubeconfig := stranger(t, 2, nil)
+	_, kubeconfig := newLiveCluster(t, 2, nil)
 	c, err := cluster.Open(kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +114,6 @@ func TestNodesThatDoNotCome(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.Settle(t.Context(), 3, time.Millisecond); err == nil || !strings.Contains(err.Error(), "there are 2") || !strings.Contains(err.Error(), "--nodes") {
-		t.Errorf("%v, want what there is and what to do", err)
+		t.Errorf("%v, want the number of nodes and advice", err)
 	}
 }

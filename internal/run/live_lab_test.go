@@ -15,7 +15,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// labUp brings a lab up in a process of its own, until the test ends, and returns its kubeconfig.
+// labUp starts a lab in a separate process until the test ends, and returns its kubeconfig.
 func labUp(t *testing.T, subject string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -47,7 +47,7 @@ func labUp(t *testing.T, subject string) string {
 	return file
 }
 
-// output is what a program has said so far.
+// output is the output of a program so far.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -65,7 +65,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// judged runs a scenario with short windows, by way of the words if there are any, and returns its report and exit code.
+// judged runs a scenario with short phases, with the words before its command if there are any, and returns its report and exit code.
 func judged(t *testing.T, scenario string, way ...string) (*analysis.Report, int) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
@@ -84,9 +84,8 @@ func judged(t *testing.T, scenario string, way ...string) (*analysis.Report, int
 	return r, run.ProcessState.ExitCode()
 }
 
-// A process that knows nothing of the lab but its kubeconfig finds what a run inside finds: a rollout that loses nothing, and one
-// behind a proxy without the fallback to terminating endpoints, whose losses come from the old pod's end. The probe
-// runs by the real clock, so a machine that is too busy for its low rate cannot tell: then the run itself says so.
+// A run with only the lab's kubeconfig has the verdict of a run inside: pass for a rollout, and fail for a proxy without the fallback to
+// terminating endpoints, with the old pod's termination as cause. With the real clock, a run on a busy machine can be invalid.
 func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
 	for subject, want := range map[string]analysis.Verdict{"kube-proxy@v1.26.0/iptables": analysis.Pass, "kube-proxy@v1.25.3/iptables": analysis.Fail} {
 		t.Run(subject, func(t *testing.T) {
@@ -99,7 +98,7 @@ func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
 				t.Fatalf("%s with exit code %d, want %s: %s", r.Verdict, exit, want, strings.Join(r.Reasons, "; "))
 			}
 			if want == analysis.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
-				t.Errorf("%.0f %% of the losses are not explained, and the worst is told so: %s", 100*r.Unexplained.Share, r.Sentence())
+				t.Errorf("%.0f %% of the losses are unexplained; the report says: %s", 100*r.Unexplained.Share, r.Sentence())
 			}
 			left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
 			if err != nil || !strings.Contains(string(left), "nothing is left") {
@@ -109,7 +108,7 @@ func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
 	}
 }
 
-// A run that is killed leaves its namespace, which `hitless clean` finds and deletes with all that is in it.
+// A killed run leaves its namespace, which `hitless clean` deletes.
 func TestCleanAfterAKill(t *testing.T) {
 	kubeconfig := labUp(t, "kube-proxy@v1.37.1/nftables")
 	run := exec.Command(program, "run", "quiet", "--kubeconfig", kubeconfig, "--out", t.TempDir())
@@ -121,7 +120,7 @@ func TestCleanAfterAKill(t *testing.T) {
 	for end := time.Now().Add(time.Minute); !strings.Contains(said.String(), "deploy web"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = run.Process.Kill()
-			t.Fatalf("the run did not begin:\n%s", said.String())
+			t.Fatalf("the run did not start:\n%s", said.String())
 		}
 	}
 	_ = run.Process.Kill()

@@ -20,9 +20,9 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// stranger is a cluster of the replay control plane with the nodes; wrap, if not nil, stands before its API server. It returns
-// its kubeconfig.
-func stranger(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (server *replay.Server, kubeconfig string) {
+// newLiveCluster starts a cluster of the replay control plane with these nodes, and returns its kubeconfig. wrap, if not nil, wraps the
+// handler of its API server.
+func newLiveCluster(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (server *replay.Server, kubeconfig string) {
 	t.Helper()
 	server = replay.New()
 	addNodes(t, server, []string{"worker-1", "worker-2", "worker-3"}[:nodes], "192.0.2.1")
@@ -35,7 +35,7 @@ func stranger(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (se
 	return server, writeKubeconfig(t, api.URL)
 }
 
-// addNodes gives a cluster nodes that take pods, all at one address.
+// addNodes adds schedulable nodes to a cluster, all with one address.
 func addNodes(t *testing.T, server *replay.Server, names []string, address string) {
 	t.Helper()
 	for _, name := range names {
@@ -48,7 +48,7 @@ func addNodes(t *testing.T, server *replay.Server, names []string, address strin
 	}
 }
 
-// writeKubeconfig writes one that leads to the address, and returns its name.
+// writeKubeconfig writes a kubeconfig for the address, and returns its name.
 func writeKubeconfig(t *testing.T, address string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -79,9 +79,9 @@ func runOn(t *testing.T, kubeconfig, scenario string, change func(*run.Options))
 	return out, r, err
 }
 
-// What a cluster cannot do is refused before it is asked anything, in words that say what to do.
+// A call that no cluster can run is refused before any request, with advice.
 func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
-	_, kubeconfig := stranger(t, 1, nil)
+	_, kubeconfig := newLiveCluster(t, 1, nil)
 	for name, c := range map[string]struct {
 		scenario string
 		set      map[string]string
@@ -109,7 +109,7 @@ func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
 
 func TestADryRunMakesNothing(t *testing.T) {
 	var wrote []string
-	_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews") {
 				wrote = append(wrote, r.Method+" "+r.URL.Path)
@@ -123,7 +123,7 @@ func TestADryRunMakesNothing(t *testing.T) {
 	})
 	all := strings.Join(said, "\n")
 	if err != nil || len(wrote) > 0 || !strings.Contains(all, "patch pods/status") || !strings.Contains(all, "hitless-flap-") {
-		t.Errorf("%v, wrote %v, said:\n%s", err, wrote, all)
+		t.Errorf("%v, wrote %v, printed:\n%s", err, wrote, all)
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("the folder for the results was made")

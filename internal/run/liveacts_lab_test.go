@@ -15,10 +15,9 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// The real controllers of DaemonSets and budgets are followed as those that the unit tests play: a DaemonSet is restarted and gets
-// another image and its own again, a node is drained, and all is put back. The lab's own proxies are programs of its nodes and no
-// DaemonSet's, so that this one's pods stand in: what is shown is what is done to the cluster, and that no connection is lost by it.
-func TestAStrangerRestartsUpgradesAndDrains(t *testing.T) {
+// The scenarios work with the real controllers: a DaemonSet is restarted and gets another image, a node is drained, and everything is
+// restored. The lab's proxies are programs without a DaemonSet, so the test creates one, whose pods do not change the traffic.
+func TestRestartUpgradeAndDrainWithRealControllers(t *testing.T) {
 	kubeconfig := labUp(t, "kube-proxy@v1.37.1/nftables")
 	client := clientOf(t, kubeconfig)
 	labels := map[string]string{"k8s-app": "kube-proxy"}
@@ -35,7 +34,7 @@ func TestAStrangerRestartsUpgradesAndDrains(t *testing.T) {
 		args := append([]string{"lab", "shell", "--kubeconfig", kubeconfig, "--", program, "run"}, strings.Fields(words)...)
 		run := exec.Command(program, append(args, "--kubeconfig", kubeconfig, "--allow-disruption", "--rate", "10",
 			"--set", "baseline=15s", "--set", "settle=5s", "--set", "shutdownDelay=10s", "--set", "gracePeriod=20s", "--out", out)...)
-		said, _ := run.CombinedOutput() // what came of it stands in the report
+		said, _ := run.CombinedOutput() // the report has the result
 		r, err := analysis.Read(filepath.Join(out, "report.json"))
 		if err != nil {
 			t.Fatalf("%s: %v:\n%s", words, err, said)
@@ -52,7 +51,7 @@ func TestAStrangerRestartsUpgradesAndDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.Generation != 4 || d.Spec.Template.Spec.Containers[0].Image != "registry.example/agnhost:1" || d.Annotations["hitless/put-back"] != "" {
-		t.Errorf("the DaemonSet is of generation %d with the image %s and the annotations %v; want one that was changed three times and put back",
+		t.Errorf("the DaemonSet is of generation %d with the image %s and the annotations %v; want one that was changed three times and restored",
 			d.Generation, d.Spec.Template.Spec.Containers[0].Image, d.Annotations)
 	}
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})

@@ -25,7 +25,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// disrupts allows a run to change what is not its own, with these parameters.
+// disrupts permits a run with these parameters to change objects outside its namespace.
 func disrupts(set map[string]string) func(*run.Options) {
 	return func(o *run.Options) {
 		o.Live.AllowDisruption = true
@@ -33,7 +33,7 @@ func disrupts(set map[string]string) func(*run.Options) {
 	}
 }
 
-// A restart counts when every node has another pod that is ready, and the record has the life of each.
+// After a restart every node has another ready pod of the proxy, and the record has the start and exit of each.
 func TestALiveRestartReplacesThePodsOfTheProxy(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
@@ -42,7 +42,7 @@ func TestALiveRestartReplacesThePodsOfTheProxy(t *testing.T) {
 	e.finished(t)
 	for node, uid := range s.proxies(t) {
 		if uid == before[node] {
-			t.Errorf("%s has the proxy that it had", node)
+			t.Errorf("%s has the same proxy pod as before", node)
 		}
 	}
 	seen := map[string]bool{}
@@ -73,7 +73,7 @@ func (s *stand) awaitProxies(t *testing.T) (uids map[string]string) {
 	}
 }
 
-// hurryOn skips all sleeps from the first request of that kind on.
+// hurryOn skips all sleeps after the first request of that kind.
 func hurryOn(request string) func(s *stand) func(http.Handler) http.Handler {
 	return func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
@@ -87,8 +87,8 @@ func hurryOn(request string) func(s *stand) func(http.Handler) http.Handler {
 	}
 }
 
-// A restart that nobody follows, or that a controller claims to have done while the pods are those that were there, did not
-// happen: the run is invalid and says what it saw last.
+// A restart is invalid when no controller acts, or when the controller reports it as done without replacing pods. The error has the last
+// observed state.
 func TestALiveRestartThatDoesNotHappenIsInvalid(t *testing.T) {
 	t.Parallel()
 	for does, seen := range map[int32]string{idles: "its controller has seen generation", claims: "worker-1 has kube-proxy-1, as before; worker-2 has kube-proxy-2, as before"} {
@@ -106,7 +106,7 @@ func TestALiveRestartThatDoesNotHappenIsInvalid(t *testing.T) {
 	}
 }
 
-// What is not the run's own is changed only by a user who allowed it, who is told before what that is.
+// Objects outside the run's namespace are changed only with permission, and the dry run names them.
 func TestALiveRunDisruptsOnlyWhatItMay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -139,18 +139,18 @@ func TestALiveRunDisruptsOnlyWhatItMay(t *testing.T) {
 				e.want(t, code, words...)
 				for _, word := range c.told {
 					if !strings.Contains(strings.Join(e.said, "\n"), word) {
-						t.Errorf("%q was not told:\n%s", word, strings.Join(e.said, "\n"))
+						t.Errorf("the output lacks %q:\n%s", word, strings.Join(e.said, "\n"))
 					}
 				}
 				if wrote.Load() {
-					t.Error("something was changed")
+					t.Error("an object was changed")
 				}
 			})
 		}
 	}
 }
 
-// addPod puts a pod of somebody's on a node, which a controller of that kind would make again; none for an empty kind.
+// addPod creates a foreign pod on a node, owned by a controller of that kind; no owner for an empty kind.
 func (s *stand) addPod(t *testing.T, namespace, name, node, owner string) {
 	t.Helper()
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
@@ -164,7 +164,7 @@ func (s *stand) addPod(t *testing.T, namespace, name, node, owner string) {
 	}
 }
 
-// What cannot be done to the cluster is refused before anything is made, in words that say what to do.
+// A change that the cluster does not permit is refused before anything is created, with advice.
 func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
@@ -203,7 +203,7 @@ func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
 	}
 }
 
-// An upgrade leaves the image that it was asked for, or puts back the one that was there when it was asked to.
+// An upgrade leaves the new image, or restores the old one if its parameter says so.
 func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
 	t.Parallel()
 	for back, image := range map[string]string{"off": nextImage, "on": firstImage} {
@@ -216,7 +216,7 @@ func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
 			s.wantProxy(t, image)
 			for node, uid := range s.proxies(t) {
 				if uid == before[node] {
-					t.Errorf("%s has the proxy that it had", node)
+					t.Errorf("%s has the same proxy pod as before", node)
 				}
 			}
 			var steps []string
@@ -231,7 +231,7 @@ func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
 	}
 }
 
-// An image that does not come up makes the run invalid, and the one that was there comes back.
+// An image whose pods do not become ready makes the run invalid, and the old image is restored.
 func TestALiveUpgradeThatFailsIsPutBack(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, hurryOn("patch daemonsets.apps"))
@@ -240,11 +240,11 @@ func TestALiveUpgradeThatFailsIsPutBack(t *testing.T) {
 	e.want(t, 3, "put "+badImage+" in the place of "+firstImage, "waited 12m", "which is not ready")
 	s.wantProxy(t, firstImage)
 	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "put back the DaemonSet kube-system/kube-proxy") {
-		t.Errorf("it was not told that the image was put back:\n%s", said)
+		t.Errorf("the output does not say that the image was restored:\n%s", said)
 	}
 }
 
-// interruptedAt ends a run by Ctrl-C when it says that.
+// interruptedAt interrupts a run when it prints the text.
 func interruptedAt(ctx context.Context, t *testing.T, s *stand, scenario, word string, set map[string]string) ended {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -259,7 +259,7 @@ func interruptedAt(ctx context.Context, t *testing.T, s *stand, scenario, word s
 	})
 }
 
-// Ctrl-C puts back what the run has changed.
+// An interrupted run restores the objects that it has changed.
 func TestALiveDisruptionThatIsInterruptedIsPutBack(t *testing.T) {
 	t.Parallel()
 	t.Run("an image", func(t *testing.T) {
@@ -286,8 +286,8 @@ func TestALiveDisruptionThatIsInterruptedIsPutBack(t *testing.T) {
 	})
 }
 
-// Of a run that can no longer put back what it changed (as after kill -9) the cluster itself knows what that is: another run keeps
-// off, and `hitless clean` puts it back, but not what somebody else has made of it since.
+// Objects of a run that could not restore them, as after SIGKILL, have its annotation: another run refuses to start, and `hitless clean`
+// restores them, except for fields that were changed later.
 func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
@@ -308,10 +308,10 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage}))
 	e.want(t, 3, "connection refused")
 	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "changes of the run hitless-upgrade-") || !strings.Contains(said, "hitless clean") {
-		t.Errorf("it was not told that the proxy is still changed:\n%s", said)
+		t.Errorf("the output does not say that the proxy is still changed:\n%s", said)
 	}
 
-	other := standing(t, nil) // a cluster that is left like that
+	other := standing(t, nil) // a cluster with unrestored objects
 	other.awaitProxies(t)
 	other.owes(t, cluster.Restore{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, nextImage)
 	other.owesNode(t, "worker-2", cluster.Restore{Run: "hitless-drain-abcde", Uncordon: true, Untaint: "hitless/taint"})
@@ -328,28 +328,28 @@ func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
 	}
 	clean(true)
 	if all := strings.Join(said, "\n"); !strings.Contains(all, "worker-2") || !strings.Contains(all, firstImage) || other.proxy(t).Annotations[cluster.RestoreAnnotation] == "" {
-		t.Errorf("a dry run said\n%s", all)
+		t.Errorf("a dry run printed\n%s", all)
 	}
 	clean(false)
 	other.wantProxy(t, firstImage)
 	other.wantNode(t, "worker-2", "team/slow")
 	clean(false)
 	if all := strings.Join(said, "\n"); all != "nothing is left of any run" {
-		t.Errorf("the second time it said %q", all)
+		t.Errorf("the second run printed %q", all)
 	}
 	other.owes(t, cluster.Restore{Run: "hitless-upgrade-abcde", Images: map[string]cluster.Image{"kube-proxy": {Was: firstImage, Set: nextImage}}}, "registry.example/kube-proxy:v3")
 	clean(false)
 	other.wantProxy(t, "registry.example/kube-proxy:v3")
 }
 
-// owes leaves the proxy's DaemonSet as a run that was killed would.
-func (s *stand) owes(t *testing.T, debt cluster.Restore, image string) {
+// owes gives the proxy's DaemonSet the state that a killed run leaves.
+func (s *stand) owes(t *testing.T, restore cluster.Restore, image string) {
 	t.Helper()
-	s.patchProxy(t, map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
+	s.patchProxy(t, map[string]any{"metadata": map[string]any{"annotations": restore.Annotations()},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []map[string]any{{"name": "kube-proxy", "image": image}}}}}})
 }
 
-// patchProxy changes the proxy's DaemonSet. It is no update of what was read, for the controller writes its status meanwhile.
+// patchProxy patches the proxy's DaemonSet. An update could conflict with the controller, which writes the status.
 func (s *stand) patchProxy(t *testing.T, change map[string]any) {
 	t.Helper()
 	patch, err := json.Marshal(change)
@@ -361,17 +361,17 @@ func (s *stand) patchProxy(t *testing.T, change map[string]any) {
 	}
 }
 
-// owesNode leaves a node as a run that was killed would; it has a taint of somebody else's too.
-func (s *stand) owesNode(t *testing.T, name string, debt cluster.Restore) {
+// owesNode gives a node the state that a killed run leaves, with a foreign taint.
+func (s *stand) owesNode(t *testing.T, name string, restore cluster.Restore) {
 	t.Helper()
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": debt.Annotations()},
-		"spec": corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "team/slow", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: debt.Untaint, Effect: corev1.TaintEffectNoSchedule}}}})
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": restore.Annotations()},
+		"spec": corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "team/slow", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: restore.Untaint, Effect: corev1.TaintEffectNoSchedule}}}})
 	if _, err := s.direct.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A drain evicts the pods of a node as their budgets allow, leaves those of DaemonSets, and gives the node back.
+// A drain evicts the pods of a node as their budgets allow, except those of DaemonSets, and makes the node schedulable again.
 func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
 	t.Parallel()
 	var ordered atomic.Int32
@@ -380,7 +380,7 @@ func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				next.ServeHTTP(w, r)
 				if asked(r) == "create pods/eviction" && strings.Contains(r.URL.Path, "/cart-1/") && ordered.Add(1) == 1 {
-					// After the first refusal there is a pod to spare.
+					// After the first refusal the budget allows a disruption.
 					if err := s.direct.PolicyV1().PodDisruptionBudgets("shop").Delete(context.Background(), "b", metav1.DeleteOptions{}); err != nil {
 						t.Error(err)
 					}
@@ -398,7 +398,7 @@ func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
 	e.finished(t)
 	s.wantNode(t, "worker-1")
 	if ordered.Load() < 2 {
-		t.Errorf("the eviction was asked for %d times, want once more after it was forbidden", ordered.Load())
+		t.Errorf("the eviction was requested %d times, want one repetition after the refusal", ordered.Load())
 	}
 	var names []string
 	pods, err := s.direct.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
@@ -409,14 +409,14 @@ func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
 		names = append(names, pod.Name)
 	}
 	if got := strings.Join(names, " "); got != "agent cart-2" {
-		t.Errorf("of the others' pods %s are left, want agent cart-2", got)
+		t.Errorf("of the foreign pods %s are left, want agent cart-2", got)
 	}
 	if now := s.proxies(t); now["worker-1"] != proxies["worker-1"] {
 		t.Error("the proxy's pod was evicted")
 	}
 }
 
-// budget makes a PodDisruptionBudget b for the pods of a namespace.
+// budget creates a PodDisruptionBudget b for the pods of a namespace.
 func (s *stand) budget(t *testing.T, namespace string, least int) {
 	t.Helper()
 	available := intstr.FromInt(least)
@@ -427,7 +427,7 @@ func (s *stand) budget(t *testing.T, namespace string, least int) {
 	}
 }
 
-// A budget that never allows it ends the run as invalid after as long as was asked for, and the node takes pods again.
+// A budget that never allows the eviction makes the run invalid after the time of its parameter, and the node becomes schedulable again.
 func TestALiveDrainThatABudgetForbids(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, hurryOn("create pods/eviction"))
@@ -441,7 +441,7 @@ func TestALiveDrainThatABudgetForbids(t *testing.T) {
 	}
 }
 
-// A cordon and a taint are seen on the node while they last, beside the taints of others, and are gone in the end.
+// During the scenario the node has cordon and taint together with foreign taints. Afterwards it has only the foreign ones.
 func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string]string{"cordon": "unschedulable", "taint": "hitless/taint"} {
@@ -449,7 +449,7 @@ func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 			t.Parallel()
 			s := standing(t, nil)
 			s.owesNode(t, "worker-2", cluster.Restore{Run: "x", Uncordon: true, Untaint: "x"})
-			if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // so that only a taint of others is left
+			if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil { // only the foreign taint stays
 				t.Fatal(err)
 			}
 			var during string
@@ -467,7 +467,7 @@ func TestALiveCordonAndTaintArePutBack(t *testing.T) {
 			e.finished(t)
 			for _, word := range []string{want, "team/slow", "hitless/put-back", "hitless-drain-"} {
 				if !strings.Contains(during, word) {
-					t.Errorf("while it lasted the node lacked %q: %s", word, during)
+					t.Errorf("during the scenario the node lacked %q: %s", word, during)
 				}
 			}
 			s.wantNode(t, "worker-2", "team/slow")

@@ -25,7 +25,7 @@ import (
 	"github.com/hitless/hitless/probes"
 )
 
-// A live run starts its probe worker from the program that it is: here, from the test.
+// A live run starts its own program as the probe worker, which is the test binary here.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == probes.WorkerName {
 		if err := probes.Work(context.Background(), os.Stdin, os.Stdout); err != nil {
@@ -35,7 +35,7 @@ func init() {
 	}
 }
 
-// refuse answers those requests with an error of the API for which when holds.
+// refuse answers requests with an API error if when returns true.
 func refuse(why *apierrors.StatusError, when func(r *http.Request) bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func posts(r *http.Request, what string) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+what)
 }
 
-// spacesOf are the names of the namespaces that runs have left.
+// spacesOf returns the names of the namespaces that runs have left.
 func spacesOf(t *testing.T, kubeconfig string) []string {
 	t.Helper()
 	list, err := clientOf(t, kubeconfig).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -85,7 +85,7 @@ func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// What stands in the way before anything was made is a usage error that says what to do, and nothing is left.
+// An obstacle before the first write is a usage error with advice, and nothing is left.
 func TestALiveRunThatCannotBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		wrap func(http.Handler) http.Handler
@@ -94,7 +94,7 @@ func TestALiveRunThatCannotBegin(t *testing.T) {
 		"an expired token": {refuse(expired, func(*http.Request) bool { return true }), []string{"expired", "log in again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, kubeconfig := stranger(t, 3, c.wrap)
+			_, kubeconfig := newLiveCluster(t, 3, c.wrap)
 			_, _, err := runOn(t, kubeconfig, "rollout", nil)
 			if !run.IsUsage(err) {
 				t.Fatalf("%v, want a usage error", err)
@@ -108,10 +108,10 @@ func TestALiveRunThatCannotBegin(t *testing.T) {
 	}
 }
 
-// A token that expires on the way ends the run as invalid, and what can no longer be deleted is named.
+// A token that expires during the run makes it invalid, and the output names the namespace that could not be deleted.
 func TestATokenThatExpiresOnTheWay(t *testing.T) {
 	var over atomic.Bool
-	_, kubeconfig := stranger(t, 3, func(next http.Handler) http.Handler {
+	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 		late := refuse(expired, func(*http.Request) bool { return true })(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if over.Load() {
@@ -127,15 +127,15 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 	var said []string
 	out, _, err := runOn(t, kubeconfig, "rollout", func(o *run.Options) { o.Progress = progress.Lines(func(text string) { said = append(said, text) }) })
 	if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), "log in again") || !strings.Contains(err.Error(), "Service web") {
-		t.Errorf("%v, want an invalid run that says what it did last and what to do", err)
+		t.Errorf("%v, want an invalid run whose error has its last action and advice", err)
 	}
 	last := said[len(said)-1]
 	if !strings.Contains(last, "hitless-rollout-") || !strings.Contains(last, "hitless clean") {
-		t.Errorf("the last word was %q, want the namespace that is left and what deletes it", last)
+		t.Errorf("the last message was %q, want the namespace that is left and the command that deletes it", last)
 	}
 	over.Store(false)
 	if names := spacesOf(t, kubeconfig); len(names) != 1 || !strings.Contains(last, names[0]) {
-		t.Errorf("%v are left, said was %q", names, last)
+		t.Errorf("%v are left, the last message was %q", names, last)
 	}
 	host, err := os.ReadFile(filepath.Join(out, "host.json"))
 	if err != nil || !strings.Contains(string(host), "hitless-rollout-") {
@@ -149,9 +149,9 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 	}
 }
 
-// A namespace that does not go is named with what keeps it, in the cluster's words.
+// The error about a namespace that is not deleted has its name and the cluster's reason.
 func TestANamespaceThatIsStuck(t *testing.T) {
-	server, kubeconfig := stranger(t, 1, refuse(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}},
+	server, kubeconfig := newLiveCluster(t, 1, refuse(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}},
 		func(r *http.Request) bool { return r.Method == http.MethodDelete }))
 	for name, labels := range map[string]map[string]string{"hitless-rollout-abcde": {"app.kubernetes.io/managed-by": "hitless"}, "shop": nil} {
 		ns := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -164,6 +164,6 @@ func TestANamespaceThatIsStuck(t *testing.T) {
 	}
 	err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: kubeconfig}, 10*time.Millisecond, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "hitless-rollout-abcde") || !strings.Contains(err.Error(), "load-balancer-cleanup") || strings.Contains(err.Error(), "shop") {
-		t.Errorf("%v, want the namespace of the run alone, and what keeps it", err)
+		t.Errorf("%v, want only the namespace of the run, and the reason", err)
 	}
 }

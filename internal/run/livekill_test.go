@@ -17,7 +17,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// drains is what this program is called with to drain worker-1 of a kubeconfig's cluster, in a process that can be killed.
+// drains is the argument with which this program drains worker-1 of a kubeconfig's cluster, in a process that can be killed.
 const drains = "drain-for-a-test"
 
 func init() {
@@ -43,11 +43,11 @@ func init() {
 	os.Exit(1)
 }
 
-// cordoned is what a run says in the middle of a drain.
+// cordoned is a message in the middle of a drain.
 const cordoned = "cordon worker-1 done"
 
-// A run that is killed in the middle of a drain says nothing and puts nothing back: the node says whose it is, and `hitless clean`
-// gives it back and deletes the run's namespace.
+// A run that is killed in the middle of a drain restores nothing. The node has its annotation, and `hitless clean` restores the node and
+// deletes the run's namespace.
 func TestCleanPutsBackWhatAKilledRunChanged(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
@@ -75,7 +75,7 @@ func TestCleanPutsBackWhatAKilledRunChanged(t *testing.T) {
 	left := s.left(t)
 	n, err := s.direct.CoreV1().Nodes().Get(t.Context(), "worker-1", metav1.GetOptions{})
 	if err != nil || len(left) != 1 || !n.Spec.Unschedulable || !strings.Contains(n.Annotations["hitless/put-back"], left[0]) {
-		t.Fatalf("the run left %v and a node with %v (%v); it said\n%s", left, n.Annotations, err, strings.Join(said, "\n"))
+		t.Fatalf("the run left %v and a node with %v (%v); it printed\n%s", left, n.Annotations, err, strings.Join(said, "\n"))
 	}
 	if err := site.Clean(t.Context(), site.LiveOptions{Kubeconfig: s.kubeconfig}, time.Minute, func(string) {}); err != nil {
 		t.Error(err)

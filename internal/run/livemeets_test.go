@@ -33,8 +33,7 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// The twin of every fault: the same run without one comes to its end and leaves nothing. It asks for just what the
-// preflight asks whether it may: no verb is missing there, and none is there that nothing needs.
+// The twin of every fault: the same run without a fault completes and leaves nothing. It uses exactly the verbs that the preflight checks.
 func TestALiveRunThatMeetsNothing(t *testing.T) {
 	t.Parallel()
 	for _, scenario := range scenarios.All() {
@@ -64,13 +63,13 @@ func TestALiveRunThatMeetsNothing(t *testing.T) {
 	}
 }
 
-// asks are the requests that were made, as RBAC has them.
+// asks has the requests as verbs of RBAC.
 type asks struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// note notes what is asked for.
+// note stores the verb of a request.
 func (a *asks) note(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
@@ -83,12 +82,12 @@ func (a *asks) note(next http.Handler) http.Handler {
 	})
 }
 
-// just fails the test unless what was asked for is what the preflight of the scenario asks about.
+// just fails the test unless the used verbs are those of the scenario's preflight.
 func (a *asks) just(t *testing.T, s scenarios.Scenario) {
 	t.Helper()
-	want := []string{"create selfsubjectaccessreviews.authorization.k8s.io", "get configmaps"} // what anybody may, and what a run can do without
+	want := []string{"create selfsubjectaccessreviews.authorization.k8s.io", "get configmaps"} // permitted to all users; optional
 	for _, v := range cluster.Needs() {
-		// Servers before 1.32 have to be asked for a list before a watch; newer ones send it with the watch.
+		// Servers before 1.32 need a list before a watch; newer ones send it with the watch.
 		if v.String() != "list endpointslices.discovery.k8s.io" {
 			want = append(want, v.String())
 		}
@@ -104,12 +103,11 @@ func (a *asks) just(t *testing.T, s scenarios.Scenario) {
 	delete(a.seen, "")
 	got := slices.Sorted(maps.Keys(a.seen))
 	if !slices.Equal(got, want) {
-		t.Errorf("the run asked for\n%s\nand the preflight knows\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the run used\n%s\nand the preflight checks\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// awayOnce shuts the door of a cluster when its Deployment has begun to roll, and opens it again after the given time by the
-// cluster's clock; never when that is 0.
+// awayOnce makes the API server unreachable once its Deployment rolls, for the given time of the cluster's clock; forever for 0.
 func awayOnce(t *testing.T, s *stand, away time.Duration) func(http.Handler) http.Handler {
 	var rolling, gone atomic.Bool
 	return func(next http.Handler) http.Handler {
@@ -138,7 +136,7 @@ func awayOnce(t *testing.T, s *stand, away time.Duration) func(http.Handler) htt
 	}
 }
 
-// faulty is a stand whose fault needs to know it.
+// faulty returns a stand for a fault that needs the stand.
 func faulty(t *testing.T, fault func(s *stand) func(http.Handler) http.Handler) *stand {
 	var made atomic.Pointer[stand]
 	var once sync.Once
@@ -153,7 +151,7 @@ func faulty(t *testing.T, fault func(s *stand) func(http.Handler) http.Handler) 
 	return s
 }
 
-// An API server that is away for a minute in the middle of a rollout is waited for, and the record says how long it was away.
+// A run survives an API server that is unreachable for a minute during a rollout, and the record has the duration.
 func TestALiveRunOutlastsAnAPIServerThatIsAwayForAMinute(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, time.Minute) })
@@ -161,21 +159,21 @@ func TestALiveRunOutlastsAnAPIServerThatIsAwayForAMinute(t *testing.T) {
 	e.finished(t)
 	logs := e.events(t, record.KindLog)
 	if !slices.ContainsFunc(logs, func(e record.Event) bool { return saidAtLeast(t, time.Minute, saidAway, e.Text) }) {
-		t.Errorf("the record says of the minute: %v", logs)
+		t.Errorf("the log events about the API server are %v", logs)
 	}
 	if left := s.left(t); len(left) != 0 {
 		t.Errorf("%v are left", left)
 	}
 }
 
-// How long the record says that the API server was away, and the error that it was tried.
+// The duration of the silence in the record, and of the tries in the error.
 var (
 	saidAway  = regexp.MustCompile(`did not answer for ([0-9]+\.[0-9]) s`)
 	saidTried = regexp.MustCompile(`tried for ([0-9hms]+):`)
 )
 
-// saidAtLeast says whether a text names that long a time or a longer one: by the skipping clock those that wait side by side do so one
-// after the other, so more may have passed than the one waited who says so. How late it may be at most is held by the patience's own test.
+// saidAtLeast reports whether a text has a duration of at least that. With the skipping clock, concurrent waits are consecutive, so the
+// duration can be longer. The tests of the retrier check the upper limit.
 func saidAtLeast(t *testing.T, least time.Duration, said *regexp.Regexp, text string) bool {
 	t.Helper()
 	found := said.FindStringSubmatch(text)
@@ -189,7 +187,7 @@ func saidAtLeast(t *testing.T, least time.Duration, said *regexp.Regexp, text st
 	return got >= least
 }
 
-// One that does not come back ends the run as invalid, and says what it did, what it found, and what is left.
+// An API server that stays unreachable makes the run invalid. The error has the last action and its result, and names what is left.
 func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, 0) })
@@ -210,8 +208,8 @@ func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
 	}
 }
 
-// named fails the test unless the run's last word and its host.json name the namespace that is left, and its last word says why
-// and what deletes it.
+// named fails the test unless the run's last message and host.json name the namespace that is left. The message must have the reason and
+// the command that deletes it.
 func (s *stand) named(t *testing.T, e ended, why string) {
 	t.Helper()
 	left := s.left(t)
@@ -220,7 +218,7 @@ func (s *stand) named(t *testing.T, e ended, why string) {
 	}
 	for _, word := range []string{left[0], why, "hitless clean"} {
 		if !strings.Contains(e.last(), word) {
-			t.Errorf("the last word lacks %q: %s", word, e.last())
+			t.Errorf("the last message lacks %q: %s", word, e.last())
 		}
 	}
 	host, err := os.ReadFile(filepath.Join(e.out, "host.json"))
@@ -229,7 +227,7 @@ func (s *stand) named(t *testing.T, e ended, why string) {
 	}
 }
 
-// A load balancer that answers in the server's place says that the server is away, which is outlasted too.
+// Answers of a load balancer (502, 503, 504) count as silence, which the run survives too.
 func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int32
@@ -239,11 +237,11 @@ func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
 	e := s.run(t.Context(), t, "quiet", nil)
 	e.finished(t)
 	if logs := e.events(t, record.KindLog); len(logs) == 0 || !strings.Contains(logs[0].Text, "did not answer") {
-		t.Errorf("the record says nothing of it: %v", logs)
+		t.Errorf("the record has no event about the silence: %v", logs)
 	}
 }
 
-// A token that expires while the Deployment rolls ends the run as invalid, and what can no longer be deleted is named.
+// A token that expires during the rollout makes the run invalid, and the output names the namespace that could not be deleted.
 func TestALiveRunWhoseTokenExpiresInTheMiddle(t *testing.T) {
 	t.Parallel()
 	var over atomic.Bool
@@ -261,7 +259,7 @@ func TestALiveRunWhoseTokenExpiresInTheMiddle(t *testing.T) {
 	s.named(t, e, "log in again")
 }
 
-// A namespace that does not go takes nothing from the verdict, and is named with what keeps it, in the cluster's words.
+// A namespace that is not deleted does not change the verdict. The output has its name and the cluster's reason.
 func TestALiveRunWhoseNamespaceIsStuck(t *testing.T) {
 	t.Parallel()
 	const keeps = "Some content in the namespace has finalizers remaining: service.kubernetes.io/load-balancer-cleanup in 1 resource instances"
@@ -288,8 +286,8 @@ func TestALiveRunWhoseNamespaceIsStuck(t *testing.T) {
 	s.named(t, e, keeps)
 }
 
-// A quota that leaves no room for a namespace ends the run before anything is made, one for pods while it sets up: both are told in
-// the cluster's words with what to do, and leave nothing.
+// A quota can forbid the namespace, before anything is created, or pods, during setup. Both errors have the cluster's message and advice,
+// and nothing is left.
 func TestALiveRunThatMeetsAQuota(t *testing.T) {
 	t.Parallel()
 	t.Run("of namespaces", func(t *testing.T) {
@@ -297,7 +295,7 @@ func TestALiveRunThatMeetsAQuota(t *testing.T) {
 		s := standing(t, refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
 			func(r *http.Request) bool { return asked(r) == "create namespaces" }))
 		e := s.run(t.Context(), t, "rollout", nil)
-		e.want(t, 2, "making the run's namespace", "exceeded quota: team", "raise it")
+		e.want(t, 2, "creating the run's namespace", "exceeded quota: team", "raise it")
 		if left := s.left(t); len(left) != 0 {
 			t.Errorf("%v are left", left)
 		}
@@ -315,7 +313,7 @@ func TestALiveRunThatMeetsAQuota(t *testing.T) {
 				})
 			}
 		})
-		s.idle() // what would make the pods
+		s.idle() // stops the controllers that would create the pods
 		e := s.run(t.Context(), t, "rollout", nil)
 		e.want(t, 3, "deploy web", "waited 2m", `exceeded quota: compute, requested: pods=1`, "raise it")
 		if left := s.left(t); len(left) != 0 {
@@ -324,7 +322,7 @@ func TestALiveRunThatMeetsAQuota(t *testing.T) {
 	})
 }
 
-// noPods gives a Deployment the condition of one whose pods a quota forbids.
+// noPods sets the condition of a Deployment whose pods a quota forbids.
 func (s *stand) noPods(t *testing.T, path string) {
 	parts := strings.Split(path, "/")
 	status, _ := json.Marshal(map[string]any{"status": appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
@@ -335,7 +333,7 @@ func (s *stand) noPods(t *testing.T, path string) {
 	}
 }
 
-// A Service that gets no address leaves its lanes skipped, with exit code 2, after as long as was asked for; and nothing is left.
+// A Service without an address makes the run skipped, with exit code 2, after the time of the option. Nothing is left.
 func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
@@ -366,7 +364,7 @@ func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 	}
 }
 
-// Each verb of a run that RBAC withholds is named before anything is made.
+// The error names each verb that RBAC does not grant, before anything is created.
 func TestALiveRunWithoutOneVerb(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]map[string]string{"flap": nil, "restart": {"proxy": proxySet}, "drain": {"node": "worker-1"}} {
@@ -387,7 +385,7 @@ func TestALiveRunWithoutOneVerb(t *testing.T) {
 					e := s.run(t.Context(), t, name, disrupts(set))
 					e.want(t, 2, "lacks what this run needs: "+lacks+";", "docs/clusters.md")
 					if made.Load() {
-						t.Error("something was made")
+						t.Error("an object was created")
 					}
 				})
 			}
@@ -395,7 +393,7 @@ func TestALiveRunWithoutOneVerb(t *testing.T) {
 	}
 }
 
-// notes whether something is written.
+// notes whether an object is written.
 func notes(wrote *atomic.Bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && !posts(r, "selfsubjectaccessreviews") {
@@ -405,7 +403,7 @@ func notes(wrote *atomic.Bool, next http.Handler) http.Handler {
 	})
 }
 
-// withhold is RBAC without one verb, as an access review tells it.
+// withhold answers access reviews like RBAC without one verb.
 func withhold(lacks string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -427,8 +425,8 @@ func withhold(lacks string) func(http.Handler) http.Handler {
 	}
 }
 
-// A verb that is withheld although the review granted it, as a policy engine may, ends the run with the step that needed it and
-// what the cluster says; and what was made is deleted.
+// A policy engine can refuse a request that the access review granted. The error then has the step and the cluster's message, and
+// everything is deleted.
 func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
 	t.Parallel()
 	for verb, step := range map[string]string{"create deployments.apps": "deploy web", "create services": "deploy web", "update deployments.apps": "rollout 1"} {
@@ -445,13 +443,13 @@ func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
 	}
 }
 
-// Someone who writes the same Deployment or node at the same time is no reason to give up: the answer 409 means that nothing was done.
+// Conflicts with concurrent writes (409) are retried, because the write did not happen.
 func TestALiveRunThatMeetsAConflict(t *testing.T) {
 	t.Parallel()
 	for request, scenario := range map[string]string{"update deployments.apps": "rollout", "patch nodes": "drain"} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
-			var asks atomic.Int32 // the first of two is refused, of a drain also that which puts the node back
+			var asks atomic.Int32 // every second request is refused, so in a drain also the one that restores the node
 			s := standing(t, refuse(apierrors.NewConflict(schema.GroupResource{}, "it", errors.New("the object has been modified")),
 				func(r *http.Request) bool { return asked(r) == request && asks.Add(1)%2 == 1 }))
 			s.run(t.Context(), t, scenario, disrupts(map[string]map[string]string{"drain": {"node": "worker-1"}}[scenario])).finished(t)
@@ -460,7 +458,7 @@ func TestALiveRunThatMeetsAConflict(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a run with exit code 130, and takes everything away.
+// Ctrl-C ends a run with exit code 130, and everything is deleted.
 func TestALiveRunThatIsInterrupted(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)

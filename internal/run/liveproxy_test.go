@@ -16,15 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The proxy of the clusters that stand for a test.
+// The proxy of test clusters.
 const (
 	proxySet   = "kube-system/ds/kube-proxy"
 	firstImage = "registry.example/kube-proxy:v1"
 	nextImage  = "registry.example/kube-proxy:v2"
-	badImage   = "registry.example/kube-proxy:broken" // no pod of it becomes ready
+	badImage   = "registry.example/kube-proxy:broken" // its pods do not become ready
 )
 
-// addProxy gives a cluster a DaemonSet kube-system/kube-proxy.
+// addProxy creates the DaemonSet kube-system/kube-proxy.
 func (s *stand) addProxy(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"k8s-app": "kube-proxy"}
@@ -36,7 +36,7 @@ func (s *stand) addProxy(t *testing.T) {
 	}
 }
 
-// playProxySet plays the controller of DaemonSets: it keeps a pod on each node, and replaces those of an old template one at a time.
+// playProxySet simulates the controller of DaemonSets: one pod on each node, and pods of an old template are replaced one at a time.
 func playProxySet(ctx context.Context, client kubernetes.Interface, nodes []string, does *atomic.Int32) error {
 	made := 0
 	return every(ctx, func() error {
@@ -58,14 +58,14 @@ func playProxySet(ctx context.Context, client kubernetes.Interface, nodes []stri
 
 const templateLabel = "pod-template-hash"
 
-// What the controller of DaemonSets does.
+// The behaviours of the simulated controller.
 const (
-	_      int32 = iota // what it should
-	idles               // nothing
-	claims              // writes that all is done, and does nothing
+	_      int32 = iota // correct
+	idles               // does nothing
+	claims              // writes a status of a complete rollout, and does nothing
 )
 
-// stepProxySet makes a pod or ends one, and writes the status.
+// stepProxySet creates or deletes a pod, and writes the status.
 func stepProxySet(ctx context.Context, client kubernetes.Interface, d *appsv1.DaemonSet, nodes []string, made *int, claims bool) error {
 	text, _ := json.Marshal(d.Spec.Template)
 	h := fnv.New32a()
@@ -115,7 +115,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// proxies are the uids of the proxy's pods by node.
+// proxies returns the uids of the proxy's pods by node.
 func (s *stand) proxies(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := s.direct.CoreV1().Pods("kube-system").List(context.Background(), metav1.ListOptions{})
@@ -129,7 +129,7 @@ func (s *stand) proxies(t *testing.T) map[string]string {
 	return uids
 }
 
-// proxy is the proxy's DaemonSet.
+// proxy returns the proxy's DaemonSet.
 func (s *stand) proxy(t *testing.T) *appsv1.DaemonSet {
 	t.Helper()
 	d, err := s.direct.AppsV1().DaemonSets("kube-system").Get(context.Background(), "kube-proxy", metav1.GetOptions{})
@@ -139,7 +139,7 @@ func (s *stand) proxy(t *testing.T) *appsv1.DaemonSet {
 	return d
 }
 
-// wantProxy fails the test unless the proxy's DaemonSet has the image and owes nothing.
+// wantProxy fails the test unless the proxy's DaemonSet has the image and no restore annotation.
 func (s *stand) wantProxy(t *testing.T, image string) {
 	t.Helper()
 	d := s.proxy(t)
@@ -153,7 +153,7 @@ func (s *stand) wantProxy(t *testing.T, image string) {
 	}
 }
 
-// wantNode fails the test unless the node takes pods, has just these taints, and owes nothing.
+// wantNode fails the test unless the node is schedulable, has exactly these taints, and no restore annotation.
 func (s *stand) wantNode(t *testing.T, name string, taints ...string) {
 	t.Helper()
 	n, err := s.direct.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})

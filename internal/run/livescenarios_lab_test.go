@@ -9,9 +9,9 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// byTheAPI are the scenarios that need only the API, as short as they can be, and how each ends. kube-proxy v1.25.3 is the twin that loses
-// connections when the only pod of a node terminates; scale loses them by any proxy while no pod is there. Who comes from outside has to allow
-// a drain, and to name the node.
+// byTheAPI has the scenarios that need only the API, as short as possible, with their verdicts. kube-proxy v1.25.3 is the red twin that
+// drops connections when the only pod of a node terminates; scale drops them with any proxy while there is no pod. A live cluster needs
+// permission for a drain, and the node's name.
 var byTheAPI = []struct {
 	scenario, outside, subject string
 	verdict                    analysis.Verdict
@@ -27,9 +27,8 @@ var byTheAPI = []struct {
 	{"scale --set away=10s", "", "kube-proxy@v1.26.0/iptables", analysis.Fail},
 }
 
-// Every scenario that needs only the API comes to the same verdict from outside, in a process that has nothing of the lab but its kubeconfig,
-// as inside, where the same proxy in a lab of its own is measured by the lab itself; and where connections are lost, allowed or not, both
-// name the same cause. By the real clock, so nothing else may run beside it: a run that cannot be trusted is red here.
+// Each scenario that needs only the API has the same verdict and cause as a live cluster, with only the lab's kubeconfig, and in a lab.
+// The real clock needs an idle machine: an invalid run fails the test.
 func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
 	for _, s := range byTheAPI {
 		t.Run(strings.Fields(s.scenario)[0]+" "+s.subject, func(t *testing.T) {
@@ -43,14 +42,14 @@ func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
 				}
 			}
 			if mostlyBy(outside) != mostlyBy(inside) {
-				t.Errorf("outside most losses come from %q, inside from %q", mostlyBy(outside), mostlyBy(inside))
+				t.Errorf("most losses of the live run have the cause %q, of the lab's run %q", mostlyBy(outside), mostlyBy(inside))
 			}
 		})
 	}
 }
 
-// mostlyBy is the event that most failed connections come from. From outside, where attempts of other nodes stand between those that fail, an
-// outage is told in pieces. That a process exited only its node knows: the API tells that its pod is no longer ready.
+// mostlyBy returns the event that causes most failed connections. On a live cluster attempts over other nodes split an outage. The API
+// reports only that the pod of an exited process is unready.
 func mostlyBy(r *analysis.Report) (most string) {
 	failed := map[string]int{}
 	for _, l := range r.Lanes {

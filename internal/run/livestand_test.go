@@ -31,19 +31,19 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// stand is a cluster on which a run can come to its end: the replay control plane with its controllers, and kubelets and node
-// ports that are played. What the run asks goes through a door of its own, which faults stand in and which can be shut.
+// stand is a cluster on which a run can complete: the replay control plane with controllers, and simulated kubelets and node ports. The
+// run's requests go through a door, which can have faults and can be shut.
 type stand struct {
 	server     *replay.Server
-	direct     kubernetes.Interface // past the door
+	direct     kubernetes.Interface // not through the door
 	kubeconfig string
 	door       *door
 	clock      *skipping
-	idle       func()       // ends what the cluster does by itself
-	controller atomic.Int32 // what that of the proxy's DaemonSet does
+	idle       func()       // stops controllers and kubelets
+	controller atomic.Int32 // behaviour of the proxy's DaemonSet controller
 }
 
-// standing brings a cluster up until the test ends. The fault, if not nil, stands in the door.
+// standing starts a cluster until the test ends. The fault, if not nil, is in its door.
 func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 	t.Helper()
 	s := &stand{server: replay.New(), clock: &skipping{}}
@@ -69,7 +69,7 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 	return s
 }
 
-// play plays what a cluster does by itself, until the test ends.
+// play simulates kubelets and node ports until the test ends.
 func (s *stand) play(t *testing.T, nodes []string, host string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -90,7 +90,7 @@ func (s *stand) play(t *testing.T, nodes []string, host string) {
 	t.Cleanup(s.idle)
 }
 
-// ownHost is a loopback address that no other test has, so that its ports are free.
+// ownHost returns a loopback address that no other test uses, so that its ports are free.
 func ownHost() string {
 	n := hosts.Add(1)
 	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff, 1+n%250)
@@ -98,7 +98,7 @@ func ownHost() string {
 
 var hosts atomic.Uint32
 
-// door is a way to an API server that can be shut: then a connection is refused, and those that were open end.
+// door is a proxy to an API server. When it is shut, connections are refused and open ones are closed.
 type door struct {
 	handler http.Handler
 
@@ -128,20 +128,20 @@ func (d *door) shut() {
 	}
 }
 
-// waits is the shortest of the pauses that are there to let time pass; what is shorter lies between two questions.
+// waits is the shortest sleep that is skipped; shorter ones are between two polls.
 const waits = 5 * time.Second
 
-// skipping is a clock whose long sleeps pass at once, so that a test of minutes takes none. The short ones are real.
+// skipping is a clock that skips long sleeps, so that a test of minutes is short. Short sleeps are real.
 type skipping struct {
 	shortest atomic.Int64 // of the sleeps that are skipped
 	skipped  atomic.Int64
-	after    atomic.Pointer[func(now time.Time)] // told of each skip; nil for nobody
+	after    atomic.Pointer[func(now time.Time)] // called at each skip; nil for none
 }
 
-// Now is the time of day, with all that was skipped.
+// Now returns the time of day plus all skipped time.
 func (c *skipping) Now() time.Time { return time.Now().Add(time.Duration(c.skipped.Load())) }
 
-// Sleep lets time pass.
+// Sleep skips or waits d.
 func (c *skipping) Sleep(ctx context.Context, d time.Duration) error {
 	if d >= time.Duration(c.shortest.Load()) {
 		c.skipped.Add(int64(max(d, 0)))
@@ -164,7 +164,7 @@ func (c *skipping) hurry() { c.shortest.Store(0) }
 // rest skips only long ones again.
 func (c *skipping) rest() { c.shortest.Store(int64(waits)) }
 
-// ended is how a run came to its end.
+// ended is the result of a run.
 type ended struct {
 	out    string
 	said   []string
@@ -172,7 +172,7 @@ type ended struct {
 	err    error
 }
 
-// run runs a scenario on the cluster over a node port, by the skipping clock.
+// run runs a scenario on the cluster over a node port, with the skipping clock.
 func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change func(*run.Options)) ended {
 	t.Helper()
 	program, err := os.Executable()
@@ -199,7 +199,7 @@ func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change f
 	return e
 }
 
-// code is the exit code of a run; cmd/hitless makes it of the same.
+// code returns the exit code of a run, as cmd/hitless does.
 func (e ended) code() int {
 	switch {
 	case e.err == nil && e.result.Report != nil:
@@ -228,19 +228,19 @@ func (e ended) want(t *testing.T, code int, words ...string) {
 	}
 }
 
-// finished fails the test unless the run came to the end of its scenario and was judged. The verdict itself is left
-// open: the pauses are skipped that the lanes, which live by the real clock, would need.
+// finished fails the test unless the run completed its scenario and has a report. It does not check the verdict, because the lanes use
+// the real clock and miss the skipped pauses.
 func (e ended) finished(t *testing.T) {
 	t.Helper()
 	if e.err != nil || e.result == nil || e.result.Report == nil {
-		t.Fatalf("the run did not come to its end: %v\n%s", e.err, strings.Join(e.said, "\n"))
+		t.Fatalf("the run did not complete: %v\n%s", e.err, strings.Join(e.said, "\n"))
 	}
 	if last := e.events(t, record.KindPhase); len(last) == 0 || last[len(last)-1].Object != "end" {
 		t.Errorf("the record ends with %v", last)
 	}
 }
 
-// events are those of a kind in the run's record.
+// events returns the events of a kind in the run's record.
 func (e ended) events(t *testing.T, kind record.Kind) (all []record.Event) {
 	t.Helper()
 	h, err := record.OpenHistory(filepath.Join(e.out, "history"))
@@ -258,7 +258,7 @@ func (e ended) events(t *testing.T, kind record.Kind) (all []record.Event) {
 	return all
 }
 
-// last is the last thing that the run said.
+// last returns the run's last message.
 func (e ended) last() string {
 	if len(e.said) == 0 {
 		return ""
@@ -266,7 +266,7 @@ func (e ended) last() string {
 	return e.said[len(e.said)-1]
 }
 
-// left are the names of the namespaces of runs.
+// left returns the names of the namespaces of runs.
 func (s *stand) left(t *testing.T) (names []string) {
 	t.Helper()
 	list, err := s.direct.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
@@ -279,7 +279,7 @@ func (s *stand) left(t *testing.T) (names []string) {
 	return names
 }
 
-// playKubelet makes pods ready, and lets go those that are to end.
+// playKubelet makes pods ready, and removes terminating ones.
 func playKubelet(ctx context.Context, client kubernetes.Interface) error {
 	none := int64(0)
 	return every(ctx, func() error {
@@ -300,7 +300,7 @@ func playKubelet(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// setReady makes a pod that runs as ready as its gates are, and reports whether that is news.
+// setReady sets the readiness of a running pod from its gates, and reports whether it changed.
 func setReady(pod *corev1.Pod) (changed bool) {
 	is := func(kind corev1.PodConditionType) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
@@ -323,7 +323,7 @@ func setReady(pod *corev1.Pod) (changed bool) {
 	return true
 }
 
-// every does something every 50 ms until ctx ends.
+// every calls a function every 50 ms until ctx ends.
 func every(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		if err := do(); err != nil {
@@ -337,7 +337,7 @@ func every(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// nodePorts answers on the node ports of all Services, as one of a Service's pods would.
+// nodePorts answers on the node ports of all Services like one of their pods.
 type nodePorts struct {
 	host string
 	open map[int32]io.Closer
@@ -379,7 +379,7 @@ func (p *nodePorts) serve(service string, port int32) error {
 	return nil
 }
 
-// asked is a request to an API server as RBAC would have it: a verb and a resource.
+// asked returns the verb and the resource of a request, as in RBAC.
 func asked(r *http.Request) string {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	group := ""
@@ -389,7 +389,7 @@ func asked(r *http.Request) string {
 	case len(path) > 3 && path[0] == "apis":
 		group, path = path[1], path[3:]
 	default:
-		return "" // what the server is, which anybody may ask
+		return "" // the server's version, permitted to all users
 	}
 	if len(path) > 2 && path[0] == "namespaces" {
 		path = path[2:]

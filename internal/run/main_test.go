@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain has more tests run side by side than there are processors: those of live runs spend their time in the pauses of the probes.
+// TestMain runs more tests in parallel than there are processors, because tests of live runs mostly wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {

@@ -39,11 +39,10 @@ func shipped(t *testing.T) (verbs []string) {
 	return verbs
 }
 
-// anybody may ask what it may do, and a run can do without the configuration of kube-proxy.
+// All users may create access reviews, and the configuration of kube-proxy is optional.
 var anybody = []string{"", "create selfsubjectaccessreviews.authorization.k8s.io"}
 
-// The scheduled run comes to its end with just the rights that are shipped, and uses all of them: the API server of this test
-// forbids everything else.
+// The scheduled run completes with exactly the shipped rights, and uses all of them. The API server of this test forbids all others.
 func TestTheShippedRoleIsWhatTheScheduledRunUses(t *testing.T) {
 	t.Parallel()
 	may := shipped(t)
@@ -64,15 +63,15 @@ func TestTheShippedRoleIsWhatTheScheduledRunUses(t *testing.T) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, verb := range may {
-		// Servers before 1.32 have to be asked for a list before a watch; newer ones send it with the watch.
+		// Servers before 1.32 need a list before a watch; newer ones send it with the watch.
 		if !seen.seen[verb] && verb != "list endpointslices.discovery.k8s.io" {
-			t.Errorf("nothing needs to %s", verb)
+			t.Errorf("the run does not use the right to %s", verb)
 		}
 	}
 	delete(seen.seen, "get configmaps") // refused, and done without
 	for verb := range seen.seen {
 		if !slices.Contains(may, verb) && !slices.Contains(anybody, verb) {
-			t.Errorf("the run asked to %s, which it may not", verb)
+			t.Errorf("the run needs the right to %s, which the role lacks", verb)
 		}
 	}
 }

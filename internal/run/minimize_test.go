@@ -52,7 +52,7 @@ func TestTheSubjectOfARun(t *testing.T) {
 	}
 }
 
-// The command has what the trials had and the timeline has not.
+// The command has the options of the trials that the timeline does not contain.
 func TestTheCommandOfAShorterTimeline(t *testing.T) {
 	line := &Timeline{Timeline: &timeline.Timeline{Nodes: 2, Rate: 20}}
 	for want, o := range map[string]Options{
@@ -66,7 +66,7 @@ func TestTheCommandOfAShorterTimeline(t *testing.T) {
 	}
 }
 
-// A folder without a run that failed is a usage error.
+// A folder without a failed run is a usage error.
 func TestOpenFailureNeedsARun(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
@@ -77,7 +77,7 @@ func TestOpenFailureNeedsARun(t *testing.T) {
 	}
 }
 
-// failedRun writes the folder of a run of 6 s in which ten attempts were of the class, with the timeline of what was done.
+// failedRun writes the folder of a run of 6 s with ten attempts of the class, and its timeline.
 func failedRun(t *testing.T, run record.Run, class record.Class) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -126,7 +126,7 @@ func aRun() record.Run {
 		Parameters: map[string]string{"terminatingFallback": "off"}, InputsSha256: strings.Repeat("ab", 32), Command: "hitless soak --seed 7"}
 }
 
-// What a failed run's folder tells is what its trials run with; the folder of the history itself tells the same.
+// Trials have the options in the folder of the failed run. The folder of its history gives the same options.
 func TestOpenFailureReadsTheRun(t *testing.T) {
 	dir := failedRun(t, aRun(), record.Rejected)
 	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
@@ -144,7 +144,7 @@ func TestOpenFailureReadsTheRun(t *testing.T) {
 	}
 }
 
-// A run that lost nothing, or whose timeline is gone, cannot be made shorter.
+// A run without loss, or without its timeline, cannot be minimized.
 func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 	if _, err := OpenFailure(failedRun(t, aRun(), record.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
 		t.Errorf("a run that passed gave %v", err)
@@ -158,7 +158,7 @@ func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 	}
 }
 
-// A trial that cannot be run is an error, not one that does not fail; it leaves nothing behind, and the failure as it was.
+// A trial that cannot be run is an error. It leaves no files, and does not change the Failure.
 func TestATrialThatCannotBeRun(t *testing.T) {
 	f, err := OpenFailure(failedRun(t, aRun(), record.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if err != nil {
@@ -171,14 +171,14 @@ func TestATrialThatCannotBeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fails, err := f.Fails(t.Context(), bad); fails || !IsUsage(err) || !strings.Contains(err.Error(), "to=cilium") {
-		t.Errorf("a proxy that there is none of: %t, %v", fails, err)
+		t.Errorf("an unknown proxy gave %t, %v", fails, err)
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 || f.Options.Out != "" || f.Options.Timeline != nil {
 		t.Errorf("left behind: %v, %v; %+v", left, err, f.Options)
 	}
 }
 
-// A trial gives both subjects the terminatingFallback that they had in the run that failed.
+// In a trial both subjects have the terminatingFallback of the failed run.
 func TestTrialsKeepTheFallback(t *testing.T) {
 	const first, change = "kube-proxy@v1.25.3/iptables", "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
 	file := func(set string) *Timeline {

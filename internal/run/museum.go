@@ -28,11 +28,11 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Re
 	if err != nil {
 		return museum.Finding{}, result, err
 	}
-	recorder, err := museum.Open(h)
+	r, err := museum.Open(h)
 	if err != nil {
 		return museum.Finding{}, result, err
 	}
-	return e.Judge(recorder), result, nil
+	return e.Judge(r), result, nil
 }
 
 // applyEntry sets the scenario and parameters of an entry, which the call cannot change.

@@ -10,7 +10,7 @@ import (
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
-// What an entry names must exist: a scenario, and parameters that it takes.
+// The scenario of each entry exists and has the entry's parameters.
 func TestEntriesCanBeRun(t *testing.T) {
 	for _, e := range museum.All() {
 		if _, _, err := scenarios.Select(e.Scenario, guest.Offers("replay"), e.Set); err != nil {
@@ -19,7 +19,7 @@ func TestEntriesCanBeRun(t *testing.T) {
 	}
 }
 
-func TestVisit(t *testing.T) {
+func TestMuseum(t *testing.T) {
 	e, err := museum.Find("k8s-85643")
 	if err != nil {
 		t.Fatal(err)

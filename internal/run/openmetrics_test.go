@@ -13,9 +13,9 @@ import (
 	"github.com/hitless/hitless/lab/controllers"
 )
 
-// A run that was judged has its samples beside its reports, when it was asked for them; what it says is what the report says.
+// A run with option OpenMetrics writes samples into its folder, with the values of its report.
 func TestARunExposesItsSamples(t *testing.T) {
-	_, kubeconfig := stranger(t, 3, nil)
+	_, kubeconfig := newLiveCluster(t, 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	client := clientOf(t, kubeconfig)
 	played := make(chan error, 2)
@@ -29,7 +29,7 @@ func TestARunExposesItsSamples(t *testing.T) {
 		}
 	}
 	if err != nil || r.Report == nil || r.Report.Verdict != analysis.Skipped {
-		t.Fatalf("%+v, %v; want a run that was skipped, for it has no address", r, err)
+		t.Fatalf("%+v, %v; want a skipped run, because the Service has no address", r, err)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "openmetrics.txt"))
 	if err != nil || !strings.Contains(string(text), `verdict="skipped"`) || !strings.HasSuffix(string(text), "# EOF\n") {

@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// Bad input is a UsageError that names what is valid, before anything is made.
+// Invalid input is a UsageError that names the valid values, before anything is created.
 func TestBadInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
@@ -49,8 +49,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// An hour at 200 attempts a second has its room, and so has a day of what `hitless soak` does by default. What is thinned
-// takes less than what is not, and what may fail for days is not thinned for certain.
+// An hour at 200 attempts per second fits into a record, and so does a day of `hitless soak` with its defaults. A thinned record takes
+// less, but not if attempts may fail for days.
 func TestSoaksHaveTheirRoom(t *testing.T) {
 	for _, c := range []struct {
 		length string
@@ -64,7 +64,7 @@ func TestSoaksHaveTheirRoom(t *testing.T) {
 		{"10h", 200, nil, true},
 		{"10h", 200, map[string]string{"record": "all"}, false},
 		{"10h", 200, map[string]string{"keepGoing": "on"}, false},
-		{"10h", 200, map[string]string{"lanes": "tcp-new,udp-sticky"}, false}, // the second is kept whole
+		{"10h", 200, map[string]string{"lanes": "tcp-new,udp-sticky"}, false}, // the record of the second lane is not thinned
 		{"24h", 50, nil, true},
 		{"24h", 50, map[string]string{"record": "all"}, false},
 		{"24h", 50, map[string]string{"direct": "on"}, false},
@@ -96,7 +96,7 @@ func TestUnwritableOut(t *testing.T) {
 	}
 }
 
-// The default of terminatingFallback is the subject's own; the plan says which.
+// The default of terminatingFallback depends on the subject, and the plan contains it.
 func TestFallbackFollowsTheSubject(t *testing.T) {
 	for subject, want := range map[string]string{"bundled": "on", "kube-proxy@v1.25.3/iptables": "off", "kube-proxy@v1.26.0/iptables": "on"} {
 		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: subject, Cache: t.TempDir()}}
@@ -110,7 +110,7 @@ func TestFallbackFollowsTheSubject(t *testing.T) {
 	}
 }
 
-// A scenario that needs another proxy for one thing only asks for it then, and refuses it otherwise.
+// A scenario that needs a second subject for one value of a parameter requires it then, and refuses it otherwise.
 func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
 	const other = "kube-proxy@v1.37.1/iptables"
 	for _, c := range []struct{ what, to, next, refused string }{
@@ -132,7 +132,7 @@ func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
 	}
 }
 
-// The default stays what it was: a VM, whatever this machine's kernel can do.
+// The default is a VM, also if this machine's kernel supports the subject.
 func TestVirtualClockNeedsTheVM(t *testing.T) {
 	for _, o := range []Options{{}, {LabOptions: site.LabOptions{Clock: "virtual"}}, {LabOptions: site.LabOptions{Kernel: "vm", Clock: "real"}}} {
 		o.Scenario, o.Cache, o.Program = "rollout", t.TempDir(), "never started"
@@ -143,7 +143,7 @@ func TestVirtualClockNeedsTheVM(t *testing.T) {
 	}
 }
 
-// Where the host cannot be tried, auto goes on with a VM and says why; asked for by name it is a usage error.
+// If the test of the host fails, kernel auto uses a VM and reports why, and kernel host is a usage error.
 func TestHostThatCannotRun(t *testing.T) {
 	for kernel, refused := range map[string]bool{"auto": false, "host": true} {
 		said := ""
@@ -165,11 +165,11 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	}
 	o.Kernel = "host"
 	if got := o.command(); !strings.Contains(got, " --kernel host") {
-		t.Errorf("command %q does not say that the host's kernel was used", got)
+		t.Errorf("command %q does not select the host's kernel", got)
 	}
 }
 
-// What a timeline file sets holds for both subjects, as what the call says does.
+// Settings of a timeline file apply to both subjects, like those of the command line.
 func TestAFilesFallbackReachesTheSecondSubject(t *testing.T) {
 	const change = "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestAFilesFallbackReachesTheSecondSubject(t *testing.T) {
 		call map[string]string
 		want string
 	}{
-		{"", nil, "on"}, // its own default, whatever the first one's is
+		{"", nil, "on"}, // its own default
 		{"set terminatingFallback=off\n", nil, "off"},
 		{"", map[string]string{"terminatingFallback": "off"}, "off"},
 		{"set terminatingFallback=off\n", map[string]string{"terminatingFallback": "on"}, "on"},
@@ -188,7 +188,7 @@ func TestAFilesFallbackReachesTheSecondSubject(t *testing.T) {
 	}
 }
 
-// planned is the plan of a timeline.
+// planned returns the plan of a timeline.
 func planned(t *testing.T, subject, text string, set map[string]string) guest.Plan {
 	t.Helper()
 	line, err := ReadTimeline(timelineFile(t, text))
@@ -206,7 +206,7 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 	return p
 }
 
-// The defaults are those that the help of hitless run names.
+// The defaults are those in the help of hitless run.
 func TestDefaults(t *testing.T) {
 	o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Cache: t.TempDir()}}
 	if err := o.fillDefaults(); err != nil {
@@ -222,7 +222,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// One function decides which site a call names.
+// Options.Site selects the site.
 func TestTheSiteOfACall(t *testing.T) {
 	for want, all := range map[Kind][]*site.LiveOptions{
 		InLab:     {nil, {}, {Context: "staging", DryRun: true}},
@@ -237,11 +237,11 @@ func TestTheSiteOfACall(t *testing.T) {
 	}
 }
 
-// The end of a run is reported, also of a run that never began.
+// The end of a run is reported, also if the run did not start.
 func TestTheEndOfARunIsReported(t *testing.T) {
 	var got []progress.Event
 	_, err := Run(t.Context(), Options{Scenario: "none", Progress: func(e progress.Event) { got = append(got, e) }})
 	if !IsUsage(err) || !slices.Equal(got, []progress.Event{{Kind: progress.End}}) {
-		t.Errorf("%v, and reported was %+v", err, got)
+		t.Errorf("%v, and the events are %+v", err, got)
 	}
 }

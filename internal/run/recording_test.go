@@ -18,7 +18,7 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// liveOf is a cluster that has these Services, and its kubeconfig.
+// liveOf starts a cluster with these Services, and returns its kubeconfig.
 func liveOf(t *testing.T, services ...*corev1.Service) site.LiveOptions {
 	t.Helper()
 	plane := replay.New()
@@ -41,7 +41,7 @@ func shop(address string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: address, Ports: []corev1.ServicePort{{Port: 80}}}}
 }
 
-// recordAll records what there is, and ends.
+// recordAll records the current objects, and ends.
 func recordAll(t *testing.T, l site.LiveOptions, o RecordOptions) (Recording, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,8 +50,8 @@ func recordAll(t *testing.T, l site.LiveOptions, o RecordOptions) (Recording, er
 	return Record(ctx, l, o)
 }
 
-// What was recorded under its own names and addresses may meet those of the lab; that is told at once, and refused with the
-// line. An anonymous recording meets nothing, and is one that a run takes.
+// Recorded names and addresses can conflict with those of the lab. The recording reports that, and a replay refuses it with the line. An
+// anonymous recording has no conflicts.
 func TestARecordingIsOneThatARunTakes(t *testing.T) {
 	live := liveOf(t, shop("10.96.0.10"))
 	file := filepath.Join(t.TempDir(), "own.timeline")
@@ -125,8 +125,8 @@ func TestRecordNeedsAClusterAndAFile(t *testing.T) {
 	}
 }
 
-// The example of the documentation: what was recorded for a day, a week or until Ctrl-C can be replayed as it is. What is too long is told
-// when it has been recorded, and with which rate it can be.
+// Recordings of a day, a week or until Ctrl-C can be replayed unchanged, as documented. For a longer one the recording reports a rate at
+// which a replay fits.
 func TestALongRecordingFits(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct{ asked, length time.Duration }{{time.Hour, time.Hour}, {day, day}, {7 * day, 7 * day}, {365 * day, 365 * day}, {0, 2 * day}} {
@@ -166,7 +166,7 @@ func TestALongRecordingFits(t *testing.T) {
 	}
 }
 
-// lengthen puts the end of a timeline off.
+// lengthen moves the end of a timeline.
 func lengthen(t *testing.T, file string, to time.Duration) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -14,7 +14,7 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// needsOf are the verbs that a scenario needs besides those of every run.
+// needsOf returns the verbs that a scenario needs in addition to those of every run.
 func needsOf(s scenarios.Scenario) (verbs []string) {
 	for _, n := range s.Access(s.Defaults()) {
 		verbs = append(verbs, cluster.Verb{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Subresource: n.Subresource}.String())
@@ -22,7 +22,7 @@ func needsOf(s scenarios.Scenario) (verbs []string) {
 	return verbs
 }
 
-// The role in the documentation has just what a run asks for, and what `hitless clean` needs.
+// The role in the documentation has exactly the rights of a run and of `hitless clean`.
 func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
 	page, err := os.ReadFile("../../docs/clusters.md")
 	if err != nil {

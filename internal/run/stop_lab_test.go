@@ -13,7 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 )
 
-// A run that stops and looks is the same run until then, and what it saw is the same each time.
+// The history of a stopped run is a prefix of that of the whole run, and each stop gives the same files.
 func TestAStopChangesNothingUntilThen(t *testing.T) {
 	text := "hitless timeline 1\nnodes 2\nrate 20\nset baseline=10s\nset settle=1s\n+0s endpoints create busy addresses=192.0.2.1,192.0.2.2\n+1s workload rollout web\n+1s expect rolled-out web within=2m\n+20s end\n"
 	file := filepath.Join(t.TempDir(), "some.timeline")
@@ -38,12 +38,12 @@ func TestAStopChangesNothingUntilThen(t *testing.T) {
 	}
 	whole, all := done(0)
 	if whole.Report == nil || whole.Stopped != "" {
-		t.Fatal("a run that is not to stop stopped")
+		t.Fatal("a run without a stop time stopped")
 	}
 	const at = 20 * time.Second
 	first, begins := done(at)
 	if len(begins) == 0 || len(begins) == len(all) || !bytes.HasPrefix(all, begins) {
-		t.Errorf("the history until %s has %d bytes of events, and is not how the whole one of %d begins", at, len(begins), len(all))
+		t.Errorf("the history until %s has %d bytes of events, and is not a prefix of the whole one of %d", at, len(begins), len(all))
 	}
 	table, err := os.ReadFile(filepath.Join(first.Stopped, "node-1", "ipvs.txt"))
 	if err != nil || !bytes.Contains(table, []byte("TCP  CB00710A:0050")) { // 203.0.113.10:80
@@ -57,6 +57,6 @@ func TestAStopChangesNothingUntilThen(t *testing.T) {
 	second, again := done(at)
 	other, err := os.ReadFile(filepath.Join(second.Stopped, "node-1", "ipvs.txt"))
 	if err != nil || !bytes.Equal(other, table) || !bytes.Equal(again, begins) {
-		t.Errorf("the same stop saw another table: %v\n%s\nand\n%s", err, table, other)
+		t.Errorf("the same stop gave another table: %v\n%s\nand\n%s", err, table, other)
 	}
 }

@@ -23,7 +23,7 @@ func timelineFile(t *testing.T, text string) string {
 	return file
 }
 
-// A timeline that cannot be replayed is a UsageError with file and line, before anything is made.
+// A timeline that cannot be replayed is a UsageError with file and line, before anything is created.
 func TestBadTimelines(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
@@ -61,7 +61,7 @@ func TestBadTimelines(t *testing.T) {
 	}
 }
 
-// What the file says holds unless the call says otherwise.
+// The command line takes precedence over the file.
 func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
 	line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\nnodes 2\nrate 25\nseed 7\nset replicas=2\nset settle=5s\n+2s end\n"))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
 	}
 }
 
-// recordingOf is a recording of Services with four endpoints each, and their pods, as `hitless record --anonymous` writes it.
+// recordingOf returns a recording of Services with four endpoints each and their pods, in the format of `hitless record --anonymous`.
 func recordingOf(services int, pods bool, noise func() string) string {
 	var text strings.Builder
 	text.WriteString("hitless timeline 1\n")
@@ -126,8 +126,8 @@ func recordingOf(services int, pods bool, noise func() string) string {
 	return text.String()
 }
 
-// 10,000 Services with four endpoints each, and 40,000 pods, are read in bounded time and memory, and fit into a plan, which says
-// how many objects there are; what does not fit is refused with figures.
+// 10,000 Services with four endpoints each, and 40,000 pods, are read within limits of time and memory, and fit into a plan, which has
+// the number of objects. A larger timeline is refused with the numbers.
 func TestARecordingOfTenThousandServices(t *testing.T) {
 	begin := time.Now()
 	var before, after runtime.MemStats
@@ -164,7 +164,7 @@ func TestARecordingOfTenThousandServices(t *testing.T) {
 	t.Logf("10,000 Services and 40,000 pods are %d bytes of plan", len(data))
 }
 
-// What has no room is refused before anything is started, with figures.
+// A timeline that does not fit is refused with the numbers, before anything is started.
 func TestATimelineWithoutRoom(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	line, err := ReadTimeline(timelineFile(t, recordingOf(3000, false, func() string { return fmt.Sprintf("%x", noise(random, 60)) })))
@@ -188,11 +188,11 @@ func TestATimelineWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", maxTimeline)) {
-		t.Errorf("what has no room in a plan gave %v", err)
+		t.Errorf("a timeline that does not fit into a plan gave %v", err)
 	}
 }
 
-// noise is text that nothing can pack.
+// noise returns incompressible text.
 func noise(random *rand.ChaCha8, n int) []byte {
 	out := make([]byte, n)
 	_, _ = random.Read(out) // never fails

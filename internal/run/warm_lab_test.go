@@ -13,7 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 )
 
-// cacheOfItsOwn is a cache whose kernel and packed files are everybody's, and whose snapshots are this test's.
+// cacheOfItsOwn returns a cache that shares kernel and packed files, and has separate snapshots.
 func cacheOfItsOwn(t *testing.T) string {
 	t.Helper()
 	shared, err := cache.Dir()
@@ -41,8 +41,8 @@ func snapshots(t *testing.T, cache string) []string {
 	return files
 }
 
-// A guest that begins from a snapshot does what it does after a boot, instruction for instruction; whoever made the snapshot, with
-// whatever seed. A damaged one is found before anything runs.
+// A guest from a snapshot has the same history as after a boot, with any seed of the snapshot's run. A damaged snapshot is detected
+// before the guest runs.
 func TestSnapshotChangesNothing(t *testing.T) {
 	cache := cacheOfItsOwn(t)
 	begin := func(name string, seed int64, cold, fromSnapshot bool) string {
@@ -59,7 +59,7 @@ func TestSnapshotChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if said != fromSnapshot {
-			t.Fatalf("%s: the guest began from a snapshot: %t, want %t", name, said, fromSnapshot)
+			t.Fatalf("%s: the guest was resumed from a snapshot: %t, want %t", name, said, fromSnapshot)
 		}
 		return result.HistorySha256
 	}
@@ -68,11 +68,11 @@ func TestSnapshotChangesNothing(t *testing.T) {
 		t.Fatalf("a cold run left %q", files)
 	}
 	if got := begin("the run that saves the guest", 1, false, false); got != one {
-		t.Errorf("saving the guest has changed its history: %s, want %s", got, one)
+		t.Errorf("saving the snapshot changed the history: %s, want %s", got, one)
 	}
 	files := snapshots(t, cache)
 	if len(files) != 1 {
-		t.Fatalf("%d snapshots were made, want 1", len(files))
+		t.Fatalf("%d snapshots were saved, want 1", len(files))
 	}
 	if got := begin("from the snapshot", 1, false, true); got != one {
 		t.Errorf("a guest from a snapshot has another history: %s, want %s", got, one)
@@ -84,7 +84,7 @@ func TestSnapshotChangesNothing(t *testing.T) {
 	if got := begin("another seed, cold", 2, true, false); got != two {
 		t.Errorf("seed 2 has another history after a boot: %s, want %s", got, two)
 	}
-	// What is in memory only the checksum tells; QEMU itself ends when it cannot read what it gets.
+	// Only the checksum detects damaged memory; QEMU ends when it cannot read the file.
 	for name, damage := range map[string]func(f *os.File, size int64) error{
 		"in its middle": func(f *os.File, size int64) error { return flip(f, size/2) },
 		"in its head":   func(f *os.File, _ int64) error { return flip(f, 1) },

@@ -45,7 +45,7 @@ func TestPackExec(t *testing.T) {
 	}
 }
 
-// What the guest would only fail at is told before it boots, with the file that says it.
+// Errors of a subject file are usage errors before the guest boots, with the file's name.
 func TestPackExecErrors(t *testing.T) {
 	for name, c := range map[string]struct{ program, more, want string }{
 		"no shell":         {"#!/bin/sh\n", "", "tools:"},
@@ -72,7 +72,7 @@ func TestPackExecErrors(t *testing.T) {
 
 func isUsage(err error) bool { return errors.As(err, new(UsageError)) }
 
-// A run can stop only where it is deterministic.
+// A stop time needs a deterministic run.
 func TestWhereARunCanStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    LabOptions
@@ -92,7 +92,7 @@ func TestWhereARunCanStop(t *testing.T) {
 	}
 }
 
-// The objects of a timeline need memory, and a machine without it is refused with figures.
+// The objects of a timeline need memory. A machine with too little is refused with the numbers.
 func TestObjectsNeedMemory(t *testing.T) {
 	l := &lab{LabOptions: LabOptions{ControlPlane: "replay"}, plan: guest.Plan{Objects: 60_000}}
 	if got := l.memoryMB(); got != 2048+60_000*100/1024 {

@@ -28,7 +28,7 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// What a fleet cannot be is refused in words that say what to do.
+// Invalid fleet options are refused with advice.
 func TestAFleetIsRefusedInPlainWords(t *testing.T) {
 	for want, f := range map[string]FleetOptions{
 		"--fleet-image":          {Workers: 20},
@@ -45,24 +45,24 @@ func TestAFleetIsRefusedInPlainWords(t *testing.T) {
 	}
 	crowd := FleetOptions{Workers: 4, OnHost: true}
 	if err := crowd.fits(3); !isUsage(err) || !strings.Contains(err.Error(), "3 nodes") || crowd.fits(4) != nil {
-		t.Errorf("%v, want that four do not fit on three nodes", err)
+		t.Errorf("%v, want an error that four do not fit on three nodes", err)
 	}
 	r, err := newCluster(Call{Scenario: "rollout"}, LiveOptions{Kubeconfig: "x", Fleet: &FleetOptions{Everywhere: true, OnHost: true, Image: "hitless"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if said := r.live.Fleet.touches(7); !strings.Contains(said, "on 7 nodes") || !strings.Contains(said, "privileged") || !strings.Contains(said, "70 in all, of which the conntrack tables of the nodes with its pods hold up to 8400") || !strings.Contains(r.command(), "--fleet-everywhere --fleet-on-host --fleet-rate 10 --fleet-image hitless") {
-		t.Errorf("it touches %q, by %q", said, r.command())
+		t.Errorf("the fleet touches %q, with command %q", said, r.command())
 	}
 }
 
-// kept are the events that were recorded.
+// kept stores the recorded events.
 type kept struct{ events []record.Event }
 
 func (k *kept) Event(e record.Event)   { k.events = append(k.events, e) }
 func (k *kept) Attempt(record.Attempt) {}
 
-// The end of a worker's pod is evidence, and never the cause of an outage: it serves nothing.
+// The end of a worker's pod is a log event, so that it cannot be the cause of an outage.
 func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
@@ -74,7 +74,7 @@ func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
 	}
 }
 
-// noLanes takes lanes and starts none.
+// noLanes counts lanes without starting them.
 type noLanes struct{ started int }
 
 func (n *noLanes) Failures() int { return 0 }
@@ -84,7 +84,7 @@ func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, 
 	return func() error { return nil }, nil
 }
 
-// Without a fleet, lanes are started as ever, and there is nothing to be collected.
+// Without a fleet, lanes start as usual, and nothing is collected.
 func TestARunWithoutAFleet(t *testing.T) {
 	var n noLanes
 	p := &fleetProber{Prober: &n, site: &Cluster{live: LiveOptions{Fleet: &FleetOptions{}}}}
@@ -94,7 +94,7 @@ func TestARunWithoutAFleet(t *testing.T) {
 	p.end(t.Context(), nil)
 }
 
-// recorded keeps what is recorded; it is safe for concurrent use.
+// recorded stores events and attempts. It is safe for concurrent use.
 type recorded struct {
 	mu sync.Mutex
 	kept
@@ -125,7 +125,7 @@ func (r *recorded) count(kind record.Kind) int {
 	return n
 }
 
-// podsOf plays the kubelet: it starts workers as the fleet's Deployment says, and takes what the API server is to pass on to them.
+// podsOf simulates the kubelet: it starts the workers of the fleet's Deployment, and receives the requests that the API server forwards.
 type podsOf struct {
 	t       *testing.T
 	server  *replay.Server
@@ -156,7 +156,7 @@ func (p *podsOf) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// start starts two workers with the environment that the Deployment gives them.
+// start starts two workers with the environment of the Deployment.
 func (p *podsOf) start() {
 	api := httptest.NewServer(p.server.Handler())
 	defer api.Close()
@@ -193,8 +193,8 @@ func (p *podsOf) start() {
 	}
 }
 
-// A run's fleet is made as a Deployment, finds its target in the Service, is collected through the API server, and tells of a pod that is
-// gone in the end.
+// A run's fleet is a Deployment, its target is the Service, and its records come through the API server. A deleted pod gives a missing
+// record.
 func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "web-1") }))
 	defer backend.Close()
@@ -224,7 +224,7 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l.Control && p.collector != nil {
-			t.Error("the fleet began with the canary")
+			t.Error("the fleet started with the canary lane")
 		}
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -235,7 +235,7 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d and %d attempts came", first, second)
+			t.Fatalf("%d and %d attempts were collected", first, second)
 		}
 	}
 	pods.mu.Lock()
@@ -243,14 +243,14 @@ func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
 	pods.mu.Unlock()
 	p.end(t.Context(), nil)
 	if recorder.count(record.KindLane) != 2 || recorder.count(record.KindMissingRecord) != 1 || recorder.count(record.KindClockBound) < 2 || recorder.count(record.KindStep) != 2 {
-		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the gap of the pod that is gone", recorder.events)
+		t.Errorf("%+v\nwant two lanes, their clocks, a step, and the missing record of the deleted pod", recorder.events)
 	}
 	for _, e := range recorder.events {
 		if l, is := e.Body.(record.Lane); is && (l.Service != "web" || l.Local || l.Node != "worker-1" || l.Target != "127.0.0.1:"+port) {
 			t.Errorf("declared %+v", l)
 		}
 		if e.Kind() == record.KindMissingRecord && (e.Object != "fleet-1" || !strings.Contains(e.Text, "the worker is gone")) {
-			t.Errorf("the gap is told as %+v", e)
+			t.Errorf("the missing record is %+v", e)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A wrong call must cost nothing: neither the results of an earlier run nor somebody else's files.
+// A wrong call must delete neither the results of an earlier run nor foreign files.
 func TestTheFolderOfResults(t *testing.T) {
 	write := func(t *testing.T, dir, name string) string {
 		t.Helper()
@@ -25,10 +25,10 @@ func TestTheFolderOfResults(t *testing.T) {
 		file := write(t, dir, "logs/mine.log")
 		err := makeFolder(dir)
 		if !isUsage(err) || !strings.Contains(err.Error(), "logs") {
-			t.Errorf("a folder with somebody's logs: %v, want a usage error that names them", err)
+			t.Errorf("a folder with foreign logs: %v, want a usage error that names them", err)
 		}
 		if _, err := os.Stat(file); err != nil {
-			t.Errorf("somebody's file is lost: %v", err)
+			t.Errorf("a foreign file was deleted: %v", err)
 		}
 	})
 	t.Run("of an earlier run is cleared only for a run that boots", func(t *testing.T) {
@@ -40,18 +40,18 @@ func TestTheFolderOfResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(report); err != nil {
-			t.Errorf("the earlier report is lost before anything ran: %v", err)
+			t.Errorf("the earlier report was deleted before the run: %v", err)
 		}
 		if err := clearFolder(dir); err != nil {
 			t.Fatal(err)
 		}
 		for _, left := range leftovers {
 			if _, err := os.Stat(left); err == nil {
-				t.Errorf("the earlier %s is still there and could be taken for the new run's", left)
+				t.Errorf("the earlier %s still exists and looks like the new run's", left)
 			}
 		}
 		if _, err := os.Stat(other); err != nil {
-			t.Errorf("a file that is no result is lost: %v", err)
+			t.Errorf("a file that is not a result was deleted: %v", err)
 		}
 	})
 	t.Run("below a file is a usage error", func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// soaking is a guest that records, without attempts.
+// soaking is a guest that records events without attempts.
 type soaking struct {
 	*lab
 	t      *testing.T
@@ -56,7 +56,7 @@ func (s soaking) record(phase string, at time.Duration) {
 
 func (s soaking) keep() error { return s.storeCheckpoint(s.region) }
 
-// What a guest has recorded until a checkpoint can be judged from the run's folder, and a later checkpoint replaces it.
+// The record of a checkpoint in the run's folder can be judged, and a later checkpoint replaces it.
 func TestACheckpointIsKept(t *testing.T) {
 	s := newSoaking(t)
 	for i, phase := range []string{"setup", "baseline"} {
@@ -86,8 +86,7 @@ func TestACheckpointIsKept(t *testing.T) {
 	}
 }
 
-// A kill may come at any instant: at each of them the folder has what the last checkpoint had, while the next one is kept and while
-// the run's end is written.
+// At each instant the folder has a complete checkpoint, also while the next one or the end of the run is written.
 func TestACheckpointStaysUntilTheNextOneIsWhole(t *testing.T) {
 	s := newSoaking(t)
 	s.record("setup", 0)

@@ -1,6 +1,5 @@
-// Package site has the places where runs take place: a VM, namespaces of this machine's kernel (host), a live cluster, and this
-// machine alone. Each prepares a run, runs its scenario in its world, and collects the record. Package run decides which site a
-// call names.
+// Package site has the sites of runs: a VM, namespaces of this machine's kernel (host), a live cluster, and this machine alone. Each site
+// prepares a run, runs its scenario and collects the record. Package run selects the site of a call.
 package site
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Site is a place for one run.
+// Site is the site of one run.
 type Site interface {
 	// Prepare checks that the run is possible here and makes what it needs. It keeps the results of earlier runs. A UsageError
 	// means that nothing was run; ErrDryRun ends a run that was to be described only.
