@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// addresses gives out the addresses of a node's pod range: from .2 upward (.1 is the node's own), the next one after the
-// last given, so that an address is not used again soon. Which pod gets which follows from the order of requests alone.
+// addresses allocates the pod addresses of a node: from .2 upward (.1 is the node), then again from .2, so that a
+// released address is not reused soon. The same requests get the same addresses.
 type addresses struct {
 	mu    sync.Mutex
 	cidr  netip.Prefix
 	first netip.Addr
-	last  netip.Addr // the broadcast address, never given
+	last  netip.Addr // the broadcast address, never allocated
 	next  netip.Addr
 	used  []netip.Addr
-	freed chan struct{} // closed and replaced when an address is given back
+	freed chan struct{} // closed and replaced when an address is released
 }
 
 func newAddresses(cidr netip.Prefix) *addresses {
@@ -30,7 +30,7 @@ func newAddresses(cidr netip.Prefix) *addresses {
 	return &addresses{cidr: cidr, first: first, next: first, last: netip.AddrFrom4(bits), freed: make(chan struct{})}
 }
 
-// take gives out the next free address; it is an error when there is none.
+// take allocates the next free address, or returns an error when there is none.
 func (a *addresses) take() (netip.Addr, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,8 +47,8 @@ func (a *addresses) take() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("no free address is left in %s", a.cidr)
 }
 
-// reserve takes a given address. It waits while another pod still has it, and is an error when the address cannot be a
-// pod's or ctx ends.
+// reserve allocates a given address and waits until it is free. It returns an error if the address is outside of the
+// pod range or ctx ends.
 func (a *addresses) reserve(ctx context.Context, addr netip.Addr) error {
 	if !a.cidr.Contains(addr) || addr.Less(a.first) || addr == a.last {
 		return fmt.Errorf("%s is not one of the pod addresses %s to %s", addr, a.first, a.last.Prev())
@@ -72,7 +72,7 @@ func (a *addresses) reserve(ctx context.Context, addr netip.Addr) error {
 	}
 }
 
-// release gives an address back.
+// release frees an address.
 func (a *addresses) release(addr netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,7 +20,7 @@ func take(t *testing.T, a *addresses) string {
 	return addr.String()
 }
 
-func TestAddressesAreNotUsedAgainSoon(t *testing.T) {
+func TestReleasedAddressesAreNotReusedSoon(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("10.244.3.0/29")) // .2 to .6
 	var got []string
 	for range 3 {
@@ -76,7 +76,7 @@ func TestReserveWaitsForTheAddress(t *testing.T) {
 	})
 }
 
-// Whatever is taken and given back, no two pods have one address, and the same requests give the same addresses.
+// In any order of requests no two pods share an address, and the same requests get the same addresses.
 func TestAddressesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cidr := netip.PrefixFrom(netip.MustParseAddr("10.244.9.0"), rapid.IntRange(22, 29).Draw(t, "bits"))

@@ -35,7 +35,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The test program plays the backend too, as the hitless binary does in a lab.
+// The test program also runs the backend, as the hitless binary does in a lab.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "backend" {
 		c := backend.Command()
@@ -105,12 +105,12 @@ func startCluster(t *testing.T) *cluster {
 	}
 	c.procs = supervisor
 	for _, n := range c.network.Nodes {
-		c.Cleanup(c.switchOn(n))
+		c.Cleanup(c.startNode(n))
 	}
 	return c
 }
 
-// clearFabric takes the bridge and its wires away, so that the next test can lay its own; with them go the routes.
+// clearFabric removes the bridge and its links, so that the next test can create its own.
 func clearFabric(t *testing.T) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -125,8 +125,8 @@ func clearFabric(t *testing.T) {
 	}
 }
 
-// switchOn runs the kubelet of a node; the function that it returns switches the node off.
-func (c *cluster) switchOn(n *topology.Node) (off func()) {
+// startNode runs the kubelet of a node; off stops it.
+func (c *cluster) startNode(n *topology.Node) (off func()) {
 	c.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *cluster) switchOn(n *topology.Node) (off func()) {
 	return c.off[len(c.off)-1]
 }
 
-// within waits until ask is satisfied; it says what it saw last when it is not in time.
-func (c *cluster) within(limit time.Duration, what string, ask func() (bool, string)) time.Duration {
+// waitFor waits until ask returns true and returns the time that took.
+func (c *cluster) waitFor(limit time.Duration, what string, ask func() (bool, string)) time.Duration {
 	c.Helper()
 	begin := time.Now()
 	ticker := time.NewTicker(20 * time.Millisecond)
@@ -231,7 +231,7 @@ func (c *cluster) deployment() *appsv1.Deployment {
 	return d
 }
 
-// rolledOut reports whether the Deployment's newest generation is available and nothing older is left.
+// rolledOut reports whether the newest generation is available and no older pod is left.
 func (c *cluster) rolledOut() (bool, string) {
 	d := c.deployment()
 	s := d.Status
@@ -239,7 +239,7 @@ func (c *cluster) rolledOut() (bool, string) {
 	return ok, fmt.Sprintf("%+v", s)
 }
 
-// endpoints are the endpoints of the Service in the real controller's words: "ready serving terminating" by address.
+// endpoints returns the Service's endpoints by address, as "ready serving terminating".
 func (c *cluster) endpoints() map[string]string {
 	c.Helper()
 	list, err := c.client.DiscoveryV1().EndpointSlices("default").List(c.Context(),
@@ -264,7 +264,7 @@ func (c *cluster) endpoints() map[string]string {
 	return seen
 }
 
-// ask asks a pod for its name from node-1, as a proxy there would.
+// ask requests a pod's name from node-1, as a proxy there would.
 func (c *cluster) ask(addr string) (http.Header, error) {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: c.network.Nodes[0].DialContext}}
@@ -275,15 +275,15 @@ func (c *cluster) ask(addr string) (http.Header, error) {
 	return resp.Header, resp.Body.Close()
 }
 
-func TestDeploymentThroughTheRealControlPlane(t *testing.T) {
+func TestDeploymentOnTheRealControlPlane(t *testing.T) {
 	c := startCluster(t)
 	c.apply()
-	t.Logf("3 replicas available after %s", c.within(60*time.Second, "the Deployment is available", c.rolledOut))
+	t.Logf("3 replicas available after %s", c.waitFor(60*time.Second, "the Deployment is available", c.rolledOut))
 	pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || len(pods.Items) != 3 {
 		t.Fatalf("%d pods, %v", len(pods.Items), err)
 	}
-	c.within(10*time.Second, "three ready endpoints", func() (bool, string) {
+	c.waitFor(10*time.Second, "three ready endpoints", func() (bool, string) {
 		return allReady(c.endpoints(), 3), fmt.Sprint(c.endpoints())
 	})
 	for _, p := range pods.Items {
@@ -296,7 +296,7 @@ func TestDeploymentThroughTheRealControlPlane(t *testing.T) {
 			t.Errorf("%s on %s says it is %v", p.Name, p.Spec.NodeName, h)
 		}
 	}
-	c.overrule(&pods.Items[1])
+	c.setUnready(&pods.Items[1])
 	c.deleteOne(&pods.Items[0])
 	c.rollOut()
 	c.deleteAll()
@@ -311,8 +311,8 @@ func allReady(endpoints map[string]string, n int) bool {
 	return len(endpoints) == n
 }
 
-// overrule marks a ready pod unready, as the node lifecycle controller does; the kubelet has the last word.
-func (c *cluster) overrule(pod *corev1.Pod) {
+// setUnready marks a ready pod unready, as the node lifecycle controller does, and expects the kubelet to correct it.
+func (c *cluster) setUnready(pod *corev1.Pod) {
 	c.Helper()
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeNotReady"}]}}`
 	changed, err := c.client.CoreV1().Pods("default").Patch(c.Context(), pod.Name, types.StrategicMergePatchType,
@@ -320,7 +320,7 @@ func (c *cluster) overrule(pod *corev1.Pod) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.within(10*time.Second, "the kubelet reports the pod ready again", func() (bool, string) {
+	c.waitFor(10*time.Second, "the kubelet reports the pod ready again", func() (bool, string) {
 		p, err := c.client.CoreV1().Pods("default").Get(c.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			c.Fatal(err)
@@ -335,8 +335,8 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// deleteOne deletes a pod that serves for 4 s after SIGTERM: its endpoint is serving and terminating as long as it
-// answers, and gone afterwards.
+// deleteOne deletes a pod that serves for 4 s after SIGTERM. Its endpoint is serving and terminating until then, and
+// gone afterwards.
 func (c *cluster) deleteOne(pod *corev1.Pod) {
 	c.Helper()
 	begin := time.Now()
@@ -344,7 +344,7 @@ func (c *cluster) deleteOne(pod *corev1.Pod) {
 		c.Fatal(err)
 	}
 	addr := pod.Status.PodIP
-	took := c.within(5*time.Second, "the endpoint is serving and terminating", func() (bool, string) {
+	took := c.waitFor(5*time.Second, "the endpoint is serving and terminating", func() (bool, string) {
 		return c.endpoints()[addr] == "serving terminating", fmt.Sprint(c.endpoints())
 	})
 	c.Logf("endpoint serving and terminating after %s", took)
@@ -352,7 +352,7 @@ func (c *cluster) deleteOne(pod *corev1.Pod) {
 	if err != nil || h.Get(backend.HeaderTerminating) == "" {
 		c.Errorf("the terminating pod answers %v, %v", h, err)
 	}
-	took = c.within(10*time.Second, "the endpoint is gone", func() (bool, string) {
+	took = c.waitFor(10*time.Second, "the endpoint is gone", func() (bool, string) {
 		conditions, there := c.endpoints()[addr]
 		if conditions != "serving terminating" && time.Since(begin) < servesOn {
 			c.Errorf("the endpoint became %q while the pod served", conditions)
@@ -363,12 +363,12 @@ func (c *cluster) deleteOne(pod *corev1.Pod) {
 	if _, err := c.ask(addr); err == nil {
 		c.Error("the removed pod still answers")
 	}
-	c.within(30*time.Second, "the Deployment has its replicas again", c.rolledOut)
-	c.wantLife(pod.Name, "created", "started", "ready", "terminating", "sigterm", "exited", "removed")
+	c.waitFor(30*time.Second, "the Deployment has its replicas again", c.rolledOut)
+	c.wantStates(pod.Name, "created", "started", "ready", "terminating", "sigterm", "exited", "removed")
 }
 
-// wantLife compares the recorded states of a pod's life. The pod becomes unready too, some time round its end.
-func (c *cluster) wantLife(pod string, want ...string) {
+// wantStates compares the recorded states of a pod. The time of "unready" near its end is not fixed.
+func (c *cluster) wantStates(pod string, want ...string) {
 	c.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -386,7 +386,7 @@ func (c *cluster) wantLife(pod string, want ...string) {
 	}
 }
 
-// rollOut changes an annotation of the template; no endpoint is lost before its successor is ready.
+// rollOut changes an annotation of the template; no endpoint is removed before its successor is ready.
 func (c *cluster) rollOut() {
 	c.Helper()
 	d := c.deployment()
@@ -394,7 +394,7 @@ func (c *cluster) rollOut() {
 	if _, err := c.client.AppsV1().Deployments("default").Update(c.Context(), d, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	took := c.within(60*time.Second, "the rollout is complete", func() (bool, string) {
+	took := c.waitFor(60*time.Second, "the rollout is complete", func() (bool, string) {
 		ready := 0
 		for _, conditions := range c.endpoints() {
 			if conditions == "ready serving" {
@@ -407,18 +407,18 @@ func (c *cluster) rollOut() {
 		return c.rolledOut()
 	})
 	c.Logf("rollout complete after %s", took)
-	c.within(30*time.Second, "only ready endpoints are left", func() (bool, string) {
+	c.waitFor(30*time.Second, "only ready endpoints are left", func() (bool, string) {
 		return allReady(c.endpoints(), 3), fmt.Sprint(c.endpoints())
 	})
 }
 
-// deleteAll deletes the Deployment: the garbage collector and the kubelets take everything of it away.
+// deleteAll deletes the Deployment; the garbage collector and the kubelets remove its pods.
 func (c *cluster) deleteAll() {
 	c.Helper()
 	if err := c.client.AppsV1().Deployments("default").Delete(c.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	took := c.within(60*time.Second, "all pods are gone", func() (bool, string) {
+	took := c.waitFor(60*time.Second, "all pods are gone", func() (bool, string) {
 		pods, err := c.client.CoreV1().Pods("default").List(c.Context(), metav1.ListOptions{})
 		if err != nil {
 			c.Fatal(err)
@@ -428,19 +428,19 @@ func (c *cluster) deleteAll() {
 	c.Logf("pods of the deleted Deployment gone after %s", took)
 }
 
-// A node without power keeps its leases from being renewed: the real controllers take its endpoint out, and put it back
-// when the node is back, while the nodes with power stay ready. It takes a minute: the lifecycle controller's patience.
+// Without lease renewals the real controllers remove the endpoint of a node, and add it again when the node is back. It
+// takes a minute, the grace period of the lifecycle controller.
 func TestNodeLosesPowerAndComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
 	c := startCluster(t)
 	c.apply()
-	c.within(60*time.Second, "three ready endpoints", func() (bool, string) {
+	c.waitFor(60*time.Second, "three ready endpoints", func() (bool, string) {
 		return allReady(c.endpoints(), 3), fmt.Sprint(c.endpoints())
 	})
 	c.off[2]()
-	took := c.within(100*time.Second, "two endpoints are ready", func() (bool, string) {
+	took := c.waitFor(100*time.Second, "two endpoints are ready", func() (bool, string) {
 		ready := 0
 		for _, conditions := range c.endpoints() {
 			if conditions == "ready serving" {
@@ -453,8 +453,8 @@ func TestNodeLosesPowerAndComesBack(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"node-1": "True", "node-2": "True", "node-3": "Unknown"}, c.nodes()); diff != "" {
 		t.Errorf("nodes' Ready condition (-want +got):\n%s", diff)
 	}
-	t.Cleanup(c.switchOn(c.network.Nodes[2]))
-	took = c.within(30*time.Second, "node and endpoint are back", func() (bool, string) {
+	t.Cleanup(c.startNode(c.network.Nodes[2]))
+	took = c.waitFor(30*time.Second, "node and endpoint are back", func() (bool, string) {
 		return c.nodes()["node-3"] == "True" && allReady(c.endpoints(), 3), fmt.Sprint(c.nodes(), c.endpoints())
 	})
 	t.Logf("node and endpoint back after %s", took)

@@ -10,59 +10,58 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refusal is why a pod or container is not run: a reason in the kubelet's words, and a sentence.
-type refusal struct{ reason, message string }
+// startError is the reason and message of a pod or container that cannot start, as in its status.
+type startError struct{ reason, message string }
 
-func (r refusal) Error() string { return r.message }
+func (r startError) Error() string { return r.message }
 
 func waitingFor(err error) *corev1.ContainerStateWaiting {
-	var r refusal
+	var r startError
 	if !errors.As(err, &r) {
-		r = refusal{reason: "CreateContainerError", message: err.Error()}
+		r = startError{reason: "CreateContainerError", message: err.Error()}
 	}
 	return &corev1.ContainerStateWaiting{Reason: r.reason, Message: r.message}
 }
 
-func notPlayed(format string, args ...any) error {
-	return refusal{reason: "CreateContainerConfigError",
-		message: fmt.Sprintf(format, args...) + " (the lab's kubelet does not play this)"}
+func unsupported(format string, args ...any) error {
+	return startError{reason: "CreateContainerConfigError",
+		message: fmt.Sprintf(format, args...) + " is not supported by the lab's kubelet; remove it from the pod"}
 }
 
-// playable says what of a pod the lab does not play and cannot ignore without lying; nil when there is nothing.
-func playable(object *corev1.Pod) error {
+// checkSupported returns an error for a field of a pod that the lab does not support and cannot ignore.
+func checkSupported(object *corev1.Pod) error {
 	if len(object.Spec.InitContainers) > 0 {
-		return notPlayed("init container %s", object.Spec.InitContainers[0].Name)
+		return unsupported("init container %s", object.Spec.InitContainers[0].Name)
 	}
 	for i := range object.Spec.Containers {
 		c := &object.Spec.Containers[i]
 		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
-			return notPlayed("postStart of container %s", c.Name)
+			return unsupported("postStart of container %s", c.Name)
 		}
 		if len(c.EnvFrom) > 0 {
-			return notPlayed("envFrom of container %s", c.Name)
+			return unsupported("envFrom of container %s", c.Name)
 		}
 		for _, probe := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
 			switch {
 			case probe == nil:
 			case probe.GRPC != nil:
-				return notPlayed("a gRPC probe of container %s", c.Name)
+				return unsupported("a gRPC probe of container %s", c.Name)
 			case probe.HTTPGet != nil && probe.HTTPGet.Scheme == corev1.URISchemeHTTPS:
-				return notPlayed("an HTTPS probe of container %s", c.Name)
+				return unsupported("an HTTPS probe of container %s", c.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// command is what to run for a container: the program that plays agnhost, with the container's arguments, and its
-// environment.
+// command returns the program, arguments and environment of a container.
 func (c *container) command() (argv, env []string, err error) {
-	if ours(c.spec.Image) {
+	if isHitlessImage(c.spec.Image) {
 		return c.fleetWorker()
 	}
 	if !strings.Contains(c.spec.Image, "agnhost") {
-		return nil, nil, refusal{reason: "ErrImagePull",
-			message: fmt.Sprintf("the lab pulls no images: it plays agnhost (netexec, pause) and hitless; %s is not known", c.spec.Image)}
+		return nil, nil, startError{reason: "ErrImagePull",
+			message: fmt.Sprintf("the lab pulls no images: use agnhost (netexec, pause) or hitless (fleet-worker) instead of %s", c.spec.Image)}
 	}
 	values, err := c.environment()
 	if err != nil {
@@ -71,17 +70,17 @@ func (c *container) command() (argv, env []string, err error) {
 	words := append(append([]string(nil), c.spec.Command...), c.spec.Args...)
 	if len(c.spec.Command) > 0 {
 		if filepath.Base(words[0]) != "agnhost" {
-			return nil, nil, refusal{reason: "RunContainerError",
-				message: fmt.Sprintf("the lab's pods have no files: the command must be agnhost, not %s", words[0])}
+			return nil, nil, startError{reason: "RunContainerError",
+				message: fmt.Sprintf("pods of the lab have no file system: the command must be agnhost, not %s", words[0])}
 		}
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		words = []string{"pause"} // the image's own default
+		words = []string{"pause"} // the default of the agnhost image
 	}
 	if words[0] != "netexec" && words[0] != "pause" {
-		return nil, nil, refusal{reason: "RunContainerError",
-			message: fmt.Sprintf("the lab plays agnhost netexec and pause, not agnhost %s", words[0])}
+		return nil, nil, startError{reason: "RunContainerError",
+			message: fmt.Sprintf("the lab supports agnhost netexec and pause, not agnhost %s", words[0])}
 	}
 	argv = append([]string{c.pod.k.Backend.Path}, c.pod.k.Backend.Args...)
 	for _, word := range words {
@@ -90,22 +89,22 @@ func (c *container) command() (argv, env []string, err error) {
 	return argv, values, nil
 }
 
-// ours reports whether an image is one of hitless: its name, without registry, folders, tag and digest, says so.
-func ours(image string) bool {
+// isHitlessImage reports whether the name of an image, without registry, path, tag and digest, is "hitless".
+func isHitlessImage(image string) bool {
 	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
 	name, _, _ = strings.Cut(name, ":")
 	return name == "hitless"
 }
 
-// fleetWorker is a container of the image of hitless: this very program, with the container's arguments. Nothing but a worker of a fleet of
-// probes is played, which does nothing that a pod may not.
+// fleetWorker returns the command of a container of the hitless image: this program with the container's arguments.
+// Only fleet-worker is supported, because it does nothing that a pod may not do.
 func (c *container) fleetWorker() (argv, env []string, err error) {
 	if env, err = c.environment(); err != nil {
 		return nil, nil, err
 	}
 	if len(c.spec.Command) > 0 || len(c.spec.Args) == 0 || c.spec.Args[0] != "fleet-worker" {
-		return nil, nil, refusal{reason: "RunContainerError",
-			message: fmt.Sprintf("the lab plays hitless fleet-worker, not %q", append(append([]string(nil), c.spec.Command...), c.spec.Args...))}
+		return nil, nil, startError{reason: "RunContainerError",
+			message: fmt.Sprintf("the lab supports hitless fleet-worker, not %q", append(append([]string(nil), c.spec.Command...), c.spec.Args...))}
 	}
 	argv = []string{c.pod.k.Backend.Path}
 	for _, word := range c.spec.Args {
@@ -114,7 +113,7 @@ func (c *container) fleetWorker() (argv, env []string, err error) {
 	return argv, env, nil
 }
 
-// environment is the container's own environment, and who the backend says it is.
+// environment returns the container's environment variables and those of backend.Identity.
 func (c *container) environment() ([]string, error) {
 	values := []string{"HOSTNAME=" + c.pod.name}
 	for i := range c.spec.Env {
@@ -122,7 +121,7 @@ func (c *container) environment() ([]string, error) {
 		value := expand(variable.Value, values)
 		if from := variable.ValueFrom; from != nil {
 			if from.FieldRef == nil {
-				return nil, notPlayed("a value for %s of container %s that is not a field of the pod", variable.Name, c.spec.Name)
+				return nil, unsupported("valueFrom of %s in container %s without fieldRef", variable.Name, c.spec.Name)
 			}
 			var err error
 			if value, err = c.pod.field(from.FieldRef.FieldPath); err != nil {
@@ -135,10 +134,10 @@ func (c *container) environment() ([]string, error) {
 		"HITLESS_GENERATION="+c.pod.generation), nil
 }
 
-// subscript is the form of a field path that names a key: metadata.labels['app'].
+// subscript matches a field path with a key: metadata.labels['app'].
 var subscript = regexp.MustCompile(`^metadata\.(labels|annotations)\['([^']+)'\]$`)
 
-// field is the value of a field of the pod (the downward API).
+// field returns the value of a field of the pod (downward API).
 func (p *pod) field(path string) (string, error) {
 	if m := subscript.FindStringSubmatch(path); m != nil {
 		if m[1] == "labels" {
@@ -162,12 +161,12 @@ func (p *pod) field(path string) (string, error) {
 	case "status.hostIP", "status.hostIPs":
 		return p.k.Node.Addr.String(), nil
 	}
-	return "", notPlayed("the field %s as a value of the environment", path)
+	return "", unsupported("the environment variable from field %s", path)
 }
 
 var reference = regexp.MustCompile(`\$\$|\$\(([^()]+)\)`)
 
-// expand replaces $(NAME) with the value that was set last; what is not set stays as it is, and $$ stands for $
+// expand replaces $(NAME) with the last value of NAME in values. Unknown names stay, and $$ becomes $
 // (https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/).
 func expand(text string, values []string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {

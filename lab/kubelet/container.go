@@ -10,26 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The kubelet's back-off of containers that end: 10 s, doubled up to 5 min, forgotten after 10 min of running. The first
-// restart comes at once.
+// The kubelet's back-off of restarts: 10 s, doubled up to 5 min, reset after 10 min of running. The first
+// restart is immediate.
 const (
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 5 * time.Minute
 	forgetAfter  = 10 * time.Minute
 )
 
-// minimumGrace is the least time between SIGTERM and SIGKILL, whatever preStop has used up (minimumGracePeriodInSeconds
+// minimumGrace is the minimum time between SIGTERM and SIGKILL, also after a long preStop (minimumGracePeriodInSeconds
 // in the kubelet's kuberuntime_container.go).
 const minimumGrace = 2 * time.Second
 
-// container is one container of a pod, over all its restarts.
+// container is a container of a pod, across its restarts.
 type container struct {
 	pod      *pod
 	spec     *corev1.Container
 	run      *containerRun // nil while no process runs
 	last     *corev1.ContainerStateTerminated
 	waiting  *corev1.ContainerStateWaiting // why no process runs
-	finished bool                          // it has ended and is not started again
+	finished bool                          // it has ended and is not restarted
 	starts   int32
 	backoff  time.Duration
 	retry    *time.Timer
@@ -41,18 +41,18 @@ type containerRun struct {
 	sandbox sandbox
 	env     []string
 	began   time.Time
-	seen    bool // the kubelet has noticed that it runs
+	seen    bool // a relist of the kubelet has seen it running
 	started bool // the startup probe has passed, or there is none
 	ready   bool
-	stop    *grace // not nil once it is told to end
+	stop    *grace // set once termination has begun
 
-	alive     context.Context // ends with the process
-	died      context.CancelFunc
-	vital     context.Context // ends when the container is told to end: no liveness or startup probes after that
-	dismissed context.CancelFunc
+	alive        context.Context // ends with the process
+	died         context.CancelFunc
+	probing      context.Context // ends when termination begins; the context of liveness and startup probes
+	cancelProbes context.CancelFunc
 }
 
-// start starts a process of the container; a failure is tried again after the back-off.
+// start starts a process of the container and retries a failed start after the back-off.
 func (c *container) start(ctx context.Context) {
 	if c.run != nil || c.pod.stop != nil {
 		return
@@ -60,17 +60,17 @@ func (c *container) start(ctx context.Context) {
 	argv, env, err := c.command()
 	if err != nil {
 		c.waiting = waitingFor(err)
-		return // it is as wrong the next time
+		return // a retry would fail too
 	}
 	proc, err := c.pod.sandbox.start(c.logName(), argv, env)
 	if err != nil {
 		c.waiting = &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: err.Error()}
-		c.again(ctx, c.nextBackoff())
+		c.restartAfter(ctx, c.nextBackoff())
 		return
 	}
 	r := &containerRun{proc: proc, sandbox: c.pod.sandbox, env: env, began: time.Now()}
 	r.alive, r.died = context.WithCancel(ctx)
-	r.vital, r.dismissed = context.WithCancel(r.alive)
+	r.probing, r.cancelProbes = context.WithCancel(r.alive)
 	c.run, c.waiting = r, nil
 	c.starts++
 	c.pod.record("started", fmt.Sprintf("container %s, start %d", c.spec.Name, c.starts))
@@ -78,21 +78,21 @@ func (c *container) start(ctx context.Context) {
 		<-proc.Done()
 		c.pod.post(func() { c.exited(ctx, r) })
 	})
-	c.pod.after(c.pod.k.Relist, func() { c.noticed(r) })
+	c.pod.after(c.pod.k.Relist, func() { c.seenRunning(r) })
 }
 
 func (c *container) logName() string {
 	return "pod-" + c.pod.namespace + "-" + c.pod.name + "-" + c.spec.Name
 }
 
-// noticed is the moment when the kubelet hears that the container runs: probing begins.
-func (c *container) noticed(r *containerRun) {
+// seenRunning starts the probes when a relist sees the container.
+func (c *container) seenRunning(r *containerRun) {
 	if c.run != r {
 		return
 	}
 	r.seen = true
 	if probe := c.spec.StartupProbe; probe != nil {
-		c.probe(r.vital, r, probe, always, func(ok bool) {
+		c.probe(r.probing, r, probe, untilFirst, func(ok bool) {
 			if ok {
 				c.hasStarted(r)
 			} else {
@@ -104,16 +104,16 @@ func (c *container) noticed(r *containerRun) {
 	c.hasStarted(r)
 }
 
-// hasStarted starts the readiness and liveness probes. Readiness goes on while the container is being ended.
+// hasStarted starts the readiness and liveness probes. The readiness probe continues during termination.
 func (c *container) hasStarted(r *containerRun) {
 	r.started = true
 	if probe := c.spec.ReadinessProbe; probe != nil {
-		c.probe(r.alive, r, probe, never, func(ok bool) { r.ready = ok })
+		c.probe(r.alive, r, probe, untilNever, func(ok bool) { r.ready = ok })
 	} else {
 		r.ready = true
 	}
 	if probe := c.spec.LivenessProbe; probe != nil {
-		c.probe(r.vital, r, probe, onFailure, func(ok bool) {
+		c.probe(r.probing, r, probe, untilFailure, func(ok bool) {
 			if !ok {
 				c.end(newGrace(r.alive, probeGrace(c.pod.object, probe)))
 			}
@@ -121,7 +121,7 @@ func (c *container) hasStarted(r *containerRun) {
 	}
 }
 
-// probe runs a probe; decided is called on the pod's goroutine whenever a threshold is reached.
+// probe runs a probe; decided runs on the pod's goroutine whenever a threshold is reached.
 func (c *container) probe(ctx context.Context, r *containerRun, spec *corev1.Probe, last until, decided func(ok bool)) {
 	check := c.check(r, spec)
 	c.pod.k.live.Go(func() {
@@ -135,7 +135,8 @@ func (c *container) probe(ctx context.Context, r *containerRun, spec *corev1.Pro
 	})
 }
 
-// end tells the container to end within the grace: preStop, SIGTERM, SIGKILL. It may be called again with less grace.
+// end terminates the container within the grace period: preStop, SIGTERM, SIGKILL. Another call may shorten the grace
+// period.
 func (c *container) end(g *grace) {
 	if c.retry != nil {
 		c.retry.Stop()
@@ -147,16 +148,16 @@ func (c *container) end(g *grace) {
 		r.stop.shorten(g.left())
 	default:
 		r.stop = g
-		r.dismissed()
+		r.cancelProbes()
 		c.pod.k.live.Go(func() { c.terminate(r, g) })
 	}
 }
 
-// terminate does what end promises and returns when the process has ended or SIGKILL was sent.
+// terminate implements end; it returns when the process has ended or SIGKILL was sent.
 func (c *container) terminate(r *containerRun, g *grace) {
 	log := c.pod.k.Log.With("pod", c.pod.name, "container", c.spec.Name)
 	if c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil {
-		if err := c.hook(g.over, r, c.spec.Lifecycle.PreStop); err != nil && r.alive.Err() == nil {
+		if err := c.hook(g.expired, r, c.spec.Lifecycle.PreStop); err != nil && r.alive.Err() == nil {
 			log.Warn("preStop did not end well; SIGTERM comes next", "error", err)
 		}
 	}
@@ -172,7 +173,7 @@ func (c *container) terminate(r *containerRun, g *grace) {
 	select {
 	case <-r.proc.Done():
 		return
-	case <-g.over.Done():
+	case <-g.expired.Done():
 	}
 	select {
 	case <-r.proc.Done():
@@ -184,7 +185,7 @@ func (c *container) terminate(r *containerRun, g *grace) {
 	}
 }
 
-// kill ends the process at once and waits for its end.
+// kill sends SIGKILL and waits for the end of the process.
 func (c *container) kill() {
 	if c.retry != nil {
 		c.retry.Stop()
@@ -198,7 +199,7 @@ func (c *container) kill() {
 	c.run.died()
 }
 
-// exited takes the end of a process and starts the next one if the pod's restart policy wants it.
+// exited handles the end of a process and restarts it if the pod's restart policy says so.
 func (c *container) exited(ctx context.Context, r *containerRun) {
 	r.died()
 	text := r.proc.ExitText()
@@ -224,17 +225,17 @@ func (c *container) exited(ctx context.Context, r *containerRun) {
 	if time.Since(r.began) >= forgetAfter {
 		c.backoff = 0
 	}
-	c.again(ctx, c.nextBackoff())
+	c.restartAfter(ctx, c.nextBackoff())
 }
 
-// nextBackoff is how long to wait before the next start.
+// nextBackoff returns the wait before the next start.
 func (c *container) nextBackoff() time.Duration {
 	wait := c.backoff
 	c.backoff = min(maxBackoff, max(firstBackoff, 2*c.backoff))
 	return wait
 }
 
-func (c *container) again(ctx context.Context, wait time.Duration) {
+func (c *container) restartAfter(ctx context.Context, wait time.Duration) {
 	if wait > 0 && c.last != nil {
 		c.waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.spec.Name)}

@@ -27,8 +27,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// bench is a kubelet on a faked host and a faked API, in a bubble of faked time.
-type bench struct {
+// testKubelet is a kubelet with a fake host and a fake API, in virtual time.
+type testKubelet struct {
 	*testing.T
 	begin  time.Time
 	client *fake.Clientset
@@ -41,19 +41,19 @@ type bench struct {
 	events []string // "second pod state"
 }
 
-func (b *bench) Event(e record.Event) {
+func (b *testKubelet) Event(e record.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	body := e.Body.(record.Pod)
 	b.events = append(b.events, fmt.Sprintf("%d %s %s", int(e.At.Seconds()), body.Pod, body.State))
 }
 
-func (b *bench) Attempt(record.Attempt) {}
+func (b *testKubelet) Attempt(record.Attempt) {}
 
-// inBubble runs test with a running kubelet, and switches it off at the end.
-func inBubble(t *testing.T, adjust func(*Config), test func(*bench)) {
+// runTest runs test with a running kubelet and stops the kubelet at the end.
+func runTest(t *testing.T, adjust func(*Config), test func(*testKubelet)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, begin: time.Now(), client: fake.NewClientset(), ended: make(chan struct{})}
+		b := &testKubelet{T: t, begin: time.Now(), client: fake.NewClientset(), ended: make(chan struct{})}
 		b.host = &fakeHost{begin: b.begin, exitAfter: map[string]time.Duration{}, onTerm: map[string]time.Duration{}}
 		node := &topology.Node{Namespace: &topology.Namespace{Name: "node-1"}, Number: 1,
 			Addr: netip.MustParseAddr("10.0.0.11"), PodCIDR: netip.MustParsePrefix("10.244.1.0/24")}
@@ -86,13 +86,13 @@ func inBubble(t *testing.T, adjust func(*Config), test func(*bench)) {
 	})
 }
 
-// at waits until the given second of the bubble's time, and for all that follows from it.
-func (b *bench) at(second int) {
+// at waits until a second of virtual time and until all goroutines are idle.
+func (b *testKubelet) at(second int) {
 	time.Sleep(time.Until(b.begin.Add(time.Duration(second) * time.Second)))
 	synctest.Wait()
 }
 
-func (b *bench) wantEvents(want ...string) {
+func (b *testKubelet) wantEvents(want ...string) {
 	b.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,7 @@ func (b *bench) wantEvents(want ...string) {
 	}
 }
 
-func (b *bench) pod(name string) *corev1.Pod {
+func (b *testKubelet) pod(name string) *corev1.Pod {
 	b.Helper()
 	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -110,8 +110,8 @@ func (b *bench) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// remove does what the API server does when a bound pod is deleted: it says so, and waits for the kubelet.
-func (b *bench) remove(name string, grace int64) {
+// remove deletes a bound pod as the API server does: it sets the deletion timestamp and waits for the kubelet.
+func (b *testKubelet) remove(name string, grace int64) {
 	b.Helper()
 	pod := b.pod(name).DeepCopy()
 	now := metav1.Now()
@@ -122,12 +122,12 @@ func (b *bench) remove(name string, grace int64) {
 	synctest.Wait()
 }
 
-func (b *bench) podExists(name string) bool {
+func (b *testKubelet) podExists(name string) bool {
 	_, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 	return err == nil
 }
 
-// webPod is a pod of one backend with a readiness probe each second.
+// webPod returns a pod of one backend with a readiness probe each second.
 func webPod(name string, adjust ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name),
@@ -145,7 +145,7 @@ func webPod(name string, adjust ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func (b *bench) create(pod *corev1.Pod) {
+func (b *testKubelet) create(pod *corev1.Pod) {
 	b.Helper()
 	if _, err := b.client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -153,15 +153,15 @@ func (b *bench) create(pod *corev1.Pod) {
 	synctest.Wait()
 }
 
-// fakeHost has processes that end when the test says: exitAfter their start, or onTerm after SIGTERM (0 when not named;
-// a negative time ignores it). Pages of a pod answer while its process lives and the page is not in unwell.
+// fakeHost has fake processes. A process ends exitAfter its start, or onTerm after SIGTERM (default 0, negative ignores
+// it). Pages of a pod answer while its process lives and the page is not in failing.
 type fakeHost struct {
 	begin     time.Time
 	exitAfter map[string]time.Duration // by pod
 	onTerm    map[string]time.Duration
 
 	mu        sync.Mutex
-	unwell    []string // pages
+	failing   []string // pages
 	live      []*fakeProcess
 	starts    []string // "second pod"
 	last      *fakeProcess
@@ -188,7 +188,7 @@ func (h *fakeHost) get(_ context.Context, url string, _ http.Header) (int, error
 	h.asked = append(h.asked, int(time.Since(h.begin).Seconds()))
 	for _, p := range h.live {
 		if strings.HasPrefix(url, "http://"+p.sandbox.addr.String()+":8080/") {
-			for _, page := range h.unwell {
+			for _, page := range h.failing {
 				if strings.HasSuffix(url, page) {
 					return http.StatusServiceUnavailable, nil
 				}
@@ -201,10 +201,10 @@ func (h *fakeHost) get(_ context.Context, url string, _ http.Header) (int, error
 
 func (h *fakeHost) connect(context.Context, string) error { return errors.New("connection refused") }
 
-func (h *fakeHost) setUnwell(pages ...string) {
+func (h *fakeHost) setFailing(pages ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unwell = pages
+	h.failing = pages
 }
 
 func (s *fakeSandbox) remove() error {
@@ -268,8 +268,8 @@ func (p *fakeProcess) exit(text string) {
 	close(p.done)
 }
 
-// failPatches makes the API refuse patches of pods until the value is false.
-func (b *bench) failPatches() *atomic.Bool {
+// failPatches makes the API refuse patches of pods while the value is true.
+func (b *testKubelet) failPatches() *atomic.Bool {
 	var down atomic.Bool
 	down.Store(true)
 	b.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

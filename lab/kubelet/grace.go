@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// grace is the time that containers are given to end; it can become shorter, never longer.
+// grace is a termination grace period; it can be shortened but not extended.
 type grace struct {
-	over   context.Context // done when the time is up
-	cancel context.CancelFunc
+	expired context.Context // done when the period has expired
+	cancel  context.CancelFunc
 
 	mu    sync.Mutex
 	end   time.Time
@@ -19,11 +19,11 @@ type grace struct {
 }
 
 func newGrace(ctx context.Context, d time.Duration) *grace {
-	over, cancel := context.WithCancel(ctx)
-	return &grace{over: over, cancel: cancel, end: time.Now().Add(d), timer: time.AfterFunc(d, cancel)}
+	expired, cancel := context.WithCancel(ctx)
+	return &grace{expired: expired, cancel: cancel, end: time.Now().Add(d), timer: time.AfterFunc(d, cancel)}
 }
 
-// shorten ends the grace d from now, if that is sooner.
+// shorten ends the period d from now, if that is earlier.
 func (g *grace) shorten(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -33,21 +33,21 @@ func (g *grace) shorten(d time.Duration) {
 	}
 }
 
-// left is how much of the grace is left.
+// left returns the rest of the period.
 func (g *grace) left() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Until(g.end)
 }
 
-// release ends the grace and its timer.
+// release ends the period and its timer.
 func (g *grace) release() {
 	g.timer.Stop()
 	g.cancel()
 }
 
-// deletionGrace is how long a pod that is deleted has: what the API server says, or what the pod asks for when it went
-// without being told, and at least a second (calculateEffectiveGracePeriod in the kubelet's pod_workers.go).
+// deletionGrace returns the grace period of a deleted pod: from the API server, or from the spec if the pod vanished,
+// at least 1 s (calculateEffectiveGracePeriod in the kubelet's pod_workers.go).
 func deletionGrace(object *corev1.Pod) time.Duration {
 	var seconds int64 = corev1.DefaultTerminationGracePeriodSeconds
 	switch {
@@ -59,7 +59,7 @@ func deletionGrace(object *corev1.Pod) time.Duration {
 	return time.Duration(max(1, seconds)) * time.Second
 }
 
-// probeGrace is how long a container has whose liveness or startup probe failed: the probe's own time or the pod's.
+// probeGrace returns the grace period after a failed liveness or startup probe: of the probe, else of the pod.
 func probeGrace(object *corev1.Pod, probe *corev1.Probe) time.Duration {
 	if probe.TerminationGracePeriodSeconds != nil {
 		return time.Duration(max(1, *probe.TerminationGracePeriodSeconds)) * time.Second

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hook runs a preStop hook until it has ended or ctx has.
+// hook runs a preStop hook until it or ctx ends.
 func (c *container) hook(ctx context.Context, r *containerRun, h *corev1.LifecycleHandler) error {
 	switch {
 	case h.Sleep != nil:
@@ -22,16 +22,17 @@ func (c *container) hook(ctx context.Context, r *containerRun, h *corev1.Lifecyc
 		}
 		return nil
 	case h.Exec != nil:
-		return c.exec(ctx, r, h.Exec.Command)
+		return c.runCommand(ctx, r, h.Exec.Command)
 	case h.HTTPGet != nil:
 		return c.get(ctx, h.HTTPGet)
 	}
 	return nil
 }
 
-// exec runs a command in the container's network and waits for its end. The pod has no files of its own: the command is
-// one of the lab's. Sleeping needs no program, so that the usual preStop works where there is none.
-func (c *container) exec(ctx context.Context, r *containerRun, argv []string) error {
+// runCommand runs a command in the container's network namespace and waits for its end. The pod has no file system, so
+// the program is one of the machine that runs the lab. Sleeping is built in, because a guest may have no program for
+// it.
+func (c *container) runCommand(ctx context.Context, r *containerRun, argv []string) error {
 	if d, ok := sleepOf(argv); ok {
 		if !pause(ctx, d) {
 			return fmt.Errorf("sleeping %s: %w", d, ctx.Err())
@@ -43,7 +44,7 @@ func (c *container) exec(ctx context.Context, r *containerRun, argv []string) er
 	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
-		return fmt.Errorf("finding the command (the lab's pods have no files of their own): %w", err)
+		return fmt.Errorf("finding the command (pods of the lab have no file system of their own): %w", err)
 	}
 	proc, err := r.sandbox.start(c.logName()+"-exec", append([]string{path}, argv[1:]...), r.env)
 	if err != nil {
@@ -64,7 +65,7 @@ func (c *container) exec(ctx context.Context, r *containerRun, argv []string) er
 	return nil
 }
 
-// sleepOf recognizes `sleep N` and `sh -c "sleep N"`, N in seconds.
+// sleepOf parses `sleep N` and `sh -c "sleep N"`, N in seconds.
 func sleepOf(argv []string) (time.Duration, bool) {
 	if len(argv) == 3 && filepath.Base(argv[0]) == "sh" && argv[1] == "-c" {
 		argv = strings.Fields(argv[2])

@@ -13,9 +13,9 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// host is the node as the kubelet needs it; nodeHost is the real one.
+// host is the kubelet's interface to its node; nodeHost implements it, tests use a fake.
 type host interface {
-	// sandbox makes the network of a pod; an invalid address stands for the node's own network.
+	// sandbox creates a pod's network; an invalid address means the node's network (hostNetwork).
 	sandbox(pod string, addr netip.Addr) (sandbox, error)
 	// get asks a URL with a literal address from the node and returns the status code.
 	get(ctx context.Context, url string, header http.Header) (int, error)
@@ -43,13 +43,13 @@ type nodeHost struct {
 
 func (h *nodeHost) sandbox(pod string, addr netip.Addr) (sandbox, error) {
 	if !addr.IsValid() {
-		return &wired{host: h, ns: h.node.Namespace}, nil
+		return &podNetwork{host: h, ns: h.node.Namespace}, nil
 	}
 	ns, err := h.node.AddPod(pod, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &wired{host: h, ns: ns, addr: addr}, nil
+	return &podNetwork{host: h, ns: ns, addr: addr}, nil
 }
 
 func (h *nodeHost) get(ctx context.Context, url string, header http.Header) (int, error) {
@@ -58,7 +58,7 @@ func (h *nodeHost) get(ctx context.Context, url string, header http.Header) (int
 		return 0, err
 	}
 	req.Header = header
-	// A new connection for each probe, as the kubelet makes; redirects are not followed and count as success.
+	// As the kubelet: a new connection for each probe; redirects count as success and are not followed.
 	client := http.Client{
 		Transport:     &http.Transport{DialContext: h.node.DialContext, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -78,14 +78,14 @@ func (h *nodeHost) connect(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// wired is a pod's namespace, or the node's own, which has no wire to remove.
-type wired struct {
+// podNetwork is a pod's namespace, or the node's, which has no link to remove.
+type podNetwork struct {
 	host *nodeHost
 	ns   *topology.Namespace
 	addr netip.Addr
 }
 
-func (w *wired) start(name string, argv, env []string) (process, error) {
+func (w *podNetwork) start(name string, argv, env []string) (process, error) {
 	p, err := w.host.procs.Start(procs.Spec{Name: name, Path: argv[0], Args: argv[1:], Env: env, Enter: w.ns.Enter})
 	if err != nil {
 		return nil, err
@@ -93,15 +93,14 @@ func (w *wired) start(name string, argv, env []string) (process, error) {
 	return p, nil
 }
 
-func (w *wired) remove() error {
+func (w *podNetwork) remove() error {
 	if !w.addr.IsValid() {
 		return nil
 	}
 	return errors.Join(w.host.node.RemovePod(w.addr), w.ns.Close())
 }
 
-// exitCode is the code in an ExitText: N of "exit status N", 128 and the signal for a program that a signal ended, as
-// container runtimes report it.
+// exitCode parses ExitText: N of "exit status N", or 128 plus the signal, as container runtimes report it.
 func exitCode(text string) int32 {
 	var code int32
 	if _, err := fmt.Sscanf(text, "exit status %d", &code); err == nil {

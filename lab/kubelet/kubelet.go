@@ -1,12 +1,12 @@
-// Package kubelet is the lab's stand-in for the kubelet: deliberately small, and honest about what it is. It runs the
-// pods that are bound to one node: a namespace with an address for each pod, a process for each container, readiness,
-// liveness and startup probes, preStop, SIGTERM, the grace period and SIGKILL, restarts, and the status reports from
-// which the real controllers conclude what they would with a real kubelet.
+// Package kubelet is the lab's replacement for the kubelet. It runs the pods that are bound to one node: a network
+// namespace and address for each pod, a process for each container, readiness, liveness and startup probes, preStop,
+// SIGTERM, the grace period, SIGKILL, restarts, and status reports for the real controllers.
 //
-// It is not a container runtime: nothing is pulled, mounted or confined. An image whose name contains "agnhost" is played
-// by the lab's backend, one that is called "hitless" by this program (fleet-worker); any other image ends in ErrImagePull. What it does not play (init containers, postStart, volumes'
-// contents, values from ConfigMaps and Secrets, gRPC and HTTPS probes, resource limits) is refused with a status that
-// says so, but for volumes and limits, which are ignored.
+// It is not a container runtime: it pulls, mounts and confines nothing. An image whose name contains "agnhost" runs the
+// lab's backend, an image named "hitless" runs this program (fleet-worker), and any other image ends in ErrImagePull.
+//
+// Init containers, postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that
+// says so. Volumes and resource limits are ignored.
 package kubelet
 
 import (
@@ -31,31 +31,31 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Program is how to start the program that plays `agnhost`: Path with Args and then the container's own arguments.
+// Program is the command that runs `agnhost`: Path with Args, followed by the container's arguments.
 type Program struct {
 	Path string
 	Args []string
 }
 
-// Config says which node to play and with what.
+// Config configures the kubelet of a node.
 type Config struct {
 	Node     *topology.Node
 	Client   kubernetes.Interface
 	Procs    *procs.Supervisor
 	Backend  Program
 	Recorder record.Recorder
-	// Now is the time since the run started, for the record.
+	// Now returns the time since the start of the run.
 	Now func() time.Duration
-	// Silent keeps the kubelet from writing to the API: no status, no lease, no deletion of ended pods. It is for replay
-	// control planes, which take no writes.
+	// Silent disables writes to the API: no status, no lease, no deletion of ended pods. It is for replay control
+	// planes whose timeline sets the status.
 	Silent bool
-	// Lease is how often the node's lease is renewed; DefaultLease when 0, never when negative: a control plane without a
-	// node lifecycle controller reads no heartbeats.
+	// Lease is the interval of lease renewals; 0 means DefaultLease, negative means never, for a control plane without
+	// a node lifecycle controller.
 	Lease time.Duration
-	// Relist is how long after its start a container is seen to run: a kubelet hears of it when it next lists the
-	// containers, once a second. Probes start then. DefaultRelist when 0.
+	// Relist is the time from a container's start until the kubelet sees it running and starts its probes; 0 means
+	// DefaultRelist. A real kubelet lists its containers once a second.
 	Relist time.Duration
-	// Log takes what goes wrong; slog.Default() when nil.
+	// Log gets warnings; slog.Default() when nil.
 	Log *slog.Logger
 }
 
@@ -66,9 +66,9 @@ const (
 	DefaultRelist = time.Second
 )
 
-// Run plays the kubelet of a node until ctx ends. The end of ctx is the node losing power: every process of its pods is
-// killed, their wires are taken away, and the API hears nothing of it, except that the lease is not renewed any more.
-// A later Run for the same node is the node coming back: pods still bound to it are started again.
+// Run runs the kubelet of a node until ctx ends. The end of ctx is a power failure of the node: all processes of its
+// pods are killed, their links are removed, and the API gets no write except that lease renewals stop. A later Run for
+// the same node starts the pods that are still bound to it.
 func Run(ctx context.Context, config Config) error {
 	k, err := newKubelet(config)
 	if err != nil {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, config Config) error {
 	return nil
 }
 
-// kubelet plays one node.
+// kubelet runs the pods of one node.
 type kubelet struct {
 	Config
 	name      string
@@ -93,13 +93,13 @@ type kubelet struct {
 
 func newKubelet(c Config) (*kubelet, error) {
 	if c.Node == nil || c.Client == nil || c.Recorder == nil || c.Now == nil {
-		return nil, errors.New("a node, a client, a recorder and a clock (Node, Client, Recorder, Now) must be given")
+		return nil, errors.New("Config.Node, Client, Recorder and Now are required")
 	}
 	if c.Backend.Path == "" {
-		return nil, errors.New("the program that plays agnhost (Backend.Path) must be given")
+		return nil, errors.New("Config.Backend.Path, the program that runs agnhost, is required")
 	}
 	if !c.Node.PodCIDR.Addr().Is4() {
-		return nil, fmt.Errorf("the pod range %s of %s is not of IPv4, the lab's only family", c.Node.PodCIDR, c.Node.Name)
+		return nil, fmt.Errorf("the pod range %s of %s must be IPv4, the lab's only address family", c.Node.PodCIDR, c.Node.Name)
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
@@ -132,7 +132,7 @@ func (k *kubelet) run(ctx context.Context) {
 	k.live.Wait()
 }
 
-// boundPods lists and watches the pods that the scheduler bound to the node.
+// boundPods lists and watches the pods that are bound to the node.
 func (k *kubelet) boundPods() cache.ListerWatcher {
 	selector := fields.OneTermEqualSelector("spec.nodeName", k.name).String()
 	api := k.Client.CoreV1().Pods(metav1.NamespaceAll)
@@ -148,25 +148,25 @@ func (k *kubelet) boundPods() cache.ListerWatcher {
 	}, k.Client)
 }
 
-// observe takes a pod's newest state. A server that does not select by field sends the pods of other nodes too.
+// observe handles a pod's newest state. A server without field selectors also sends pods of other nodes.
 func (k *kubelet) observe(ctx context.Context, o any) {
 	object, ok := o.(*corev1.Pod)
 	if !ok || object.Spec.NodeName != k.name {
 		return
 	}
 	if p := k.pods[object.UID]; p != nil {
-		p.mail.put(object, false)
+		p.updates.put(object, false)
 		return
 	}
 	if object.DeletionTimestamp == nil && ended(object.Status.Phase) {
-		return // it ended in an earlier life of the node
+		return // it ended before the node restarted
 	}
 	p := newPod(k, object)
 	k.pods[object.UID] = p
 	k.live.Go(func() { p.run(ctx) })
 }
 
-// forget takes the news that a pod is gone from the API; what is left of it is ended.
+// forget handles the deletion of a pod from the API and ends the pod.
 func (k *kubelet) forget(o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
@@ -176,7 +176,7 @@ func (k *kubelet) forget(o any) {
 		return
 	}
 	if p := k.pods[object.UID]; p != nil {
-		p.mail.put(object, true)
+		p.updates.put(object, true)
 		delete(k.pods, object.UID)
 	}
 }
@@ -185,17 +185,17 @@ func ended(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// mailbox holds the newest state of a pod; older states that were not read are dropped, as a kubelet does.
-type mailbox struct {
+// podUpdates holds the newest state of a pod; older unread states are dropped, as in a kubelet.
+type podUpdates struct {
 	mu     sync.Mutex
 	object *corev1.Pod
 	gone   bool
 	signal chan struct{}
 }
 
-func newMailbox() mailbox { return mailbox{signal: make(chan struct{}, 1)} }
+func newPodUpdates() podUpdates { return podUpdates{signal: make(chan struct{}, 1)} }
 
-func (m *mailbox) put(object *corev1.Pod, gone bool) {
+func (m *podUpdates) put(object *corev1.Pod, gone bool) {
 	m.mu.Lock()
 	m.object, m.gone = object, m.gone || gone
 	m.mu.Unlock()
@@ -205,7 +205,7 @@ func (m *mailbox) put(object *corev1.Pod, gone bool) {
 	}
 }
 
-func (m *mailbox) take() (*corev1.Pod, bool) {
+func (m *podUpdates) take() (*corev1.Pod, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.object, m.gone

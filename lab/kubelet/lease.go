@@ -16,7 +16,7 @@ import (
 // leaseSeconds is the kubelet's default nodeLeaseDurationSeconds.
 const leaseSeconds = 40
 
-// heartbeat says that the node is well, again and again where somebody reads it.
+// heartbeat renews the node's lease until ctx ends, or with a negative Lease reports the node ready once.
 func (k *kubelet) heartbeat(ctx context.Context) {
 	if k.Lease >= 0 {
 		k.keepLease(ctx)
@@ -25,8 +25,8 @@ func (k *kubelet) heartbeat(ctx context.Context) {
 	}
 }
 
-// keepLease renews the node's lease until ctx ends. The node lifecycle controller takes each renewal as a heartbeat; when
-// renewals stay away it makes the node's Ready condition Unknown, and it is the kubelet's part to make it True again.
+// keepLease renews the node's lease until ctx ends. Without renewals the node lifecycle controller sets the Ready
+// condition to Unknown; only the kubelet sets it to True again.
 func (k *kubelet) keepLease(ctx context.Context) {
 	ticker := time.NewTicker(k.Lease)
 	defer ticker.Stop()
@@ -51,7 +51,7 @@ func (k *kubelet) keepLease(ctx context.Context) {
 	}
 }
 
-// renew writes a lease; without one it is read, or made, first.
+// renew updates a lease; a nil lease is first read or created.
 func (k *kubelet) renew(ctx context.Context, lease *coordinationv1.Lease, now time.Time) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Lease)
 	defer cancel()
@@ -77,7 +77,7 @@ func (k *kubelet) renew(ctx context.Context, lease *coordinationv1.Lease, now ti
 	return write(lease)
 }
 
-// reportReady says that the node is well, at the start and after a time without heartbeats.
+// reportReady sets the node's Ready condition to True, at the start and after missed heartbeats.
 func (k *kubelet) reportReady(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultLease)
 	defer cancel()

@@ -12,75 +12,74 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// generationLabel is the label by which a Deployment's controller tells the generations of its pods apart.
+// generationLabel is the label of the ReplicaSet generation of a Deployment's pods.
 const generationLabel = "pod-template-hash"
 
-// pod runs one pod. All of its state belongs to the goroutine of run; what happens elsewhere (a process ends, a probe
-// changes its mind, a timer fires) is handed to it as a function through post.
+// pod runs one pod. The goroutine of run owns its state; other goroutines post functions to it.
 type pod struct {
 	k          *kubelet
 	namespace  string
 	name       string
 	generation string
 	object     *corev1.Pod // the newest state
-	mail       mailbox
-	happened   chan func()
+	updates    podUpdates
+	posted     chan func()
 	done       chan struct{}
 	writer     *writer // nil when the kubelet is silent
 	containers []*container
 
-	placing bool               // an address is being waited for
-	unplace context.CancelFunc // ends the wait
-	addr    netip.Addr         // the pod's address; the node's with hostNetwork
-	sandbox sandbox            // nil while the pod has no network
-	trouble error              // why the pod cannot start
+	waitingForAddr bool               // true while reserve waits for an address
+	cancelWait     context.CancelFunc // ends the wait
+	addr           netip.Addr         // the pod's address; the node's with hostNetwork
+	sandbox        sandbox            // nil while the pod has no network
+	startErr       error              // why the pod cannot start
 
 	begun      metav1.Time
 	conditions []corev1.PodCondition
 	reported   corev1.PodStatus
 	ready      bool   // as last recorded
-	stop       *grace // not nil once the pod is to end
-	gone       bool   // the API does not know the pod any more
+	stop       *grace // set once termination has begun
+	gone       bool   // the pod is deleted from the API
 }
 
 func newPod(k *kubelet, object *corev1.Pod) *pod {
 	p := &pod{k: k, namespace: object.Namespace, name: object.Name, generation: object.Labels[generationLabel],
-		object: object, mail: newMailbox(), happened: make(chan func()), done: make(chan struct{}), begun: metav1.Now()}
-	p.mail.put(object, false) // it may be deleted already
+		object: object, updates: newPodUpdates(), posted: make(chan func()), done: make(chan struct{}), begun: metav1.Now()}
+	p.updates.put(object, false) // it may be deleted already
 	for i := range object.Spec.Containers {
 		p.containers = append(p.containers, &container{pod: p, spec: &object.Spec.Containers[i]})
 	}
 	if !k.Silent {
-		// Once it is idle, the newest state may show that someone else has written since.
+		// When the writer is idle, the newest state may have writes by others.
 		p.writer = newWriter(k, object, func() { p.post(func() {}) })
 	}
 	return p
 }
 
-// post hands f to the pod's goroutine; it is dropped when that has ended.
+// post runs f on the pod's goroutine; f is dropped when that has ended.
 func (p *pod) post(f func()) {
 	select {
-	case p.happened <- f:
+	case p.posted <- f:
 	case <-p.done:
 	}
 }
 
-// run runs the pod until it has ended and is no longer wanted, or ctx ends: then everything of it is killed at once.
+// run runs the pod until it has terminated, or ctx ends, which kills it at once.
 func (p *pod) run(ctx context.Context) {
 	defer close(p.done)
 	if p.writer != nil {
 		p.k.live.Go(func() { p.writer.run(ctx) })
 	}
 	p.begin(ctx)
-	for !p.over() {
+	for !p.hasEnded() {
 		p.report()
 		select {
-		case <-p.mail.signal:
+		case <-p.updates.signal:
 			p.observe(ctx)
-		case f := <-p.happened:
+		case f := <-p.posted:
 			f()
 		case <-ctx.Done():
-			p.powerOff()
+			p.killAll()
 			return
 		}
 	}
@@ -91,26 +90,26 @@ func (p *pod) run(ctx context.Context) {
 	}
 }
 
-// begin looks for an address; the containers start when there is one.
+// begin allocates an address; the containers start once there is one.
 func (p *pod) begin(ctx context.Context) {
 	if p.object.DeletionTimestamp != nil {
 		return
 	}
-	if p.trouble = playable(p.object); p.trouble != nil {
+	if p.startErr = checkSupported(p.object); p.startErr != nil {
 		return
 	}
 	waiting, cancel := context.WithCancel(ctx)
-	p.placing, p.unplace = true, cancel
+	p.waitingForAddr, p.cancelWait = true, cancel
 	hostNetwork, text := p.object.Spec.HostNetwork, p.object.Status.PodIP
 	p.k.live.Go(func() {
 		addr, err := p.k.claim(waiting, hostNetwork, text)
 		cancel()
-		p.post(func() { p.place(ctx, addr, err) })
+		p.post(func() { p.assignAddr(ctx, addr, err) })
 	})
 }
 
-// claim takes the address that the pod already has in the API (text), as pods of a written timeline do, or the next
-// free one. With the node's own network it takes none.
+// claim returns the address in the pod's status (text), which a timeline may set, or the next free one. A pod with
+// hostNetwork gets none.
 func (k *kubelet) claim(ctx context.Context, hostNetwork bool, text string) (netip.Addr, error) {
 	if hostNetwork {
 		return netip.Addr{}, nil
@@ -125,14 +124,14 @@ func (k *kubelet) claim(ctx context.Context, hostNetwork bool, text string) (net
 	return k.addresses.take()
 }
 
-func (p *pod) place(ctx context.Context, addr netip.Addr, err error) {
-	p.placing = false
+func (p *pod) assignAddr(ctx context.Context, addr netip.Addr, err error) {
+	p.waitingForAddr = false
 	if err != nil {
-		p.trouble = err
+		p.startErr = err
 		return
 	}
 	if p.stop == nil {
-		p.sandbox, p.trouble = p.k.host.sandbox(p.name, addr)
+		p.sandbox, p.startErr = p.k.host.sandbox(p.name, addr)
 	}
 	if p.sandbox == nil {
 		if addr.IsValid() {
@@ -149,9 +148,9 @@ func (p *pod) place(ctx context.Context, addr netip.Addr, err error) {
 	}
 }
 
-// observe takes the newest state from the API.
+// observe handles the newest state from the API.
 func (p *pod) observe(ctx context.Context) {
-	p.object, p.gone = p.mail.take()
+	p.object, p.gone = p.updates.take()
 	if !p.gone && p.object.DeletionTimestamp == nil {
 		return
 	}
@@ -159,8 +158,8 @@ func (p *pod) observe(ctx context.Context) {
 	if p.stop == nil {
 		p.stop = newGrace(ctx, d)
 		p.record("terminating", fmt.Sprintf("is to end within %s", d))
-		if p.unplace != nil {
-			p.unplace()
+		if p.cancelWait != nil {
+			p.cancelWait()
 		}
 	}
 	p.stop.shorten(d)
@@ -169,9 +168,9 @@ func (p *pod) observe(ctx context.Context) {
 	}
 }
 
-// over reports whether the pod is to end and nothing of it runs any more.
-func (p *pod) over() bool {
-	if p.stop == nil || p.placing {
+// hasEnded reports whether the pod has terminated.
+func (p *pod) hasEnded() bool {
+	if p.stop == nil || p.waitingForAddr {
 		return false
 	}
 	for _, c := range p.containers {
@@ -182,7 +181,7 @@ func (p *pod) over() bool {
 	return true
 }
 
-// retire takes the pod's network away when all containers have ended for good.
+// retire removes the pod's network when all containers have ended for good.
 func (p *pod) retire() {
 	if p.stop != nil {
 		p.stop.release()
@@ -201,8 +200,8 @@ func (p *pod) retire() {
 	p.record("removed", "its network is gone")
 }
 
-// powerOff kills everything without a word to the API or the record: the node is gone, or the run is over.
-func (p *pod) powerOff() {
+// killAll kills all processes without a write to the API or the record: the node has lost power, or the run is over.
+func (p *pod) killAll() {
 	if p.stop != nil {
 		p.stop.release()
 	}
@@ -221,8 +220,7 @@ func (p *pod) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { p.post(f) })
 }
 
-// record adds an event of the pod's life to the history. It is called from several goroutines, and uses only what
-// stays as it is once containers run.
+// record records a state of the pod. Several goroutines call it, so it reads only fields that do not change.
 func (p *pod) record(state, text string) {
 	body := record.Pod{State: state, Pod: p.name, Node: p.k.name, Generation: p.generation}
 	if p.addr.IsValid() {
@@ -232,7 +230,7 @@ func (p *pod) record(state, text string) {
 		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Body: body})
 }
 
-// retireFinished takes the network away when no container will ever run again.
+// retireFinished removes the network when no container will run again.
 func (p *pod) retireFinished() {
 	for _, c := range p.containers {
 		if !c.finished {

@@ -25,7 +25,7 @@ func withPreStop(seconds int64) func(*corev1.Pod) {
 }
 
 func TestPodBecomesReady(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.create(webPod("web"))
 		b.at(3)
 		b.wantEvents("0 web created", "0 web started", "1 web ready")
@@ -34,12 +34,12 @@ func TestPodBecomesReady(t *testing.T) {
 		if !isReady(pod) || s.Phase != corev1.PodRunning || s.PodIP != "10.244.1.2" || s.HostIP != "10.0.0.11" {
 			t.Errorf("status: phase %s, pod address %s, host address %s, ready %v", s.Phase, s.PodIP, s.HostIP, isReady(pod))
 		}
-		b.host.setUnwell("/readyz")
+		b.host.setFailing("/readyz")
 		b.at(5)
 		if pod := b.pod("web"); isReady(pod) {
 			t.Error("the pod is ready while its readiness probe fails")
 		}
-		b.host.setUnwell()
+		b.host.setFailing()
 		b.at(7)
 		for _, c := range b.pod("web").Status.Conditions {
 			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionTrue || c.Reason != "" || c.Message != "") {
@@ -49,17 +49,17 @@ func TestPodBecomesReady(t *testing.T) {
 	})
 }
 
-func TestPodOfAnotherNodeIsLeftAlone(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+func TestPodOfAnotherNodeIsIgnored(t *testing.T) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.create(webPod("web", func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }))
 		b.at(5)
 		b.wantEvents()
 	})
 }
 
-// A pod that is deleted serves on, and is reported ready, until its process has ended; then it leaves the API.
-func TestTerminatingPodServesToItsEnd(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+// A deleted pod serves and is reported ready until its process ends; then it is removed from the API.
+func TestTerminatingPodServesUntilItsProcessEnds(t *testing.T) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.onTerm["web"] = 20500 * time.Millisecond // between two checks of readiness
 		b.create(webPod("web", withPreStop(5)))
 		b.at(10)
@@ -83,13 +83,13 @@ func TestTerminatingPodServesToItsEnd(t *testing.T) {
 	})
 }
 
-func TestReadinessCountsWhileTerminating(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+func TestReadinessProbeContinuesDuringTermination(t *testing.T) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.onTerm["web"] = 20 * time.Second
 		b.create(webPod("web"))
 		b.at(10)
 		b.remove("web", 60)
-		b.host.setUnwell("/readyz")
+		b.host.setFailing("/readyz")
 		b.at(15)
 		if pod := b.pod("web"); isReady(pod) || pod.Status.Phase != corev1.PodRunning {
 			t.Errorf("ready %v, phase %s; want a running pod that is not ready", isReady(pod), pod.Status.Phase)
@@ -115,7 +115,7 @@ func TestGrace(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, nil, func(b *bench) {
+			runTest(t, nil, func(b *testKubelet) {
 				b.host.onTerm["web"] = -1
 				b.create(tt.pod.DeepCopy())
 				b.at(10)
@@ -137,7 +137,7 @@ func TestGrace(t *testing.T) {
 }
 
 func TestContainerIsRestartedWithBackoff(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.exitAfter["web"] = 5 * time.Second
 		b.create(webPod("web"))
 		b.at(60)
@@ -162,7 +162,7 @@ func TestContainerIsRestartedWithBackoff(t *testing.T) {
 }
 
 func TestRestartPolicyNever(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.exitAfter["web"] = 5500 * time.Millisecond // between two checks of readiness
 		b.create(webPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }))
 		b.at(60)
@@ -174,7 +174,7 @@ func TestRestartPolicyNever(t *testing.T) {
 }
 
 func TestLivenessRestarts(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.onTerm["web"] = 3 * time.Second
 		b.create(webPod("web", func(p *corev1.Pod) {
 			live := p.Spec.Containers[0].ReadinessProbe.DeepCopy()
@@ -182,9 +182,9 @@ func TestLivenessRestarts(t *testing.T) {
 			p.Spec.Containers[0].LivenessProbe = live
 		}))
 		b.at(10)
-		b.host.setUnwell("/healthz")
+		b.host.setFailing("/healthz")
 		b.at(15) // the checks at 11, 12 and 13 fail
-		b.host.setUnwell()
+		b.host.setFailing()
 		b.at(30)
 		if want := []string{"0 web", "16 web"}; !slices.Equal(b.host.starts, want) {
 			t.Errorf("starts %v, want %v", b.host.starts, want)
@@ -195,9 +195,9 @@ func TestLivenessRestarts(t *testing.T) {
 	})
 }
 
-func TestStartupHoldsTheOtherProbesBack(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
-		b.host.setUnwell("/started")
+func TestOtherProbesWaitForTheStartupProbe(t *testing.T) {
+	runTest(t, nil, func(b *testKubelet) {
+		b.host.setFailing("/started")
 		b.create(webPod("web", func(p *corev1.Pod) {
 			c := &p.Spec.Containers[0]
 			c.StartupProbe = c.ReadinessProbe.DeepCopy()
@@ -207,7 +207,7 @@ func TestStartupHoldsTheOtherProbesBack(t *testing.T) {
 		if isReady(b.pod("web")) {
 			t.Error("ready before the startup probe has passed")
 		}
-		b.host.setUnwell()
+		b.host.setFailing()
 		b.at(12)
 		if !isReady(b.pod("web")) {
 			t.Error("not ready after the startup probe has passed")
@@ -215,7 +215,7 @@ func TestStartupHoldsTheOtherProbesBack(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotPlayedIsRefused(t *testing.T) {
+func TestUnsupportedPodsAreRefused(t *testing.T) {
 	container := func(f func(*corev1.Container)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { f(&p.Spec.Containers[0]) }
 	}
@@ -239,7 +239,7 @@ func TestWhatIsNotPlayedIsRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, nil, func(b *bench) {
+			runTest(t, nil, func(b *testKubelet) {
 				b.create(webPod("web", tt.adjust))
 				b.at(30)
 				pod := b.pod("web")
@@ -258,7 +258,7 @@ func TestWhatIsNotPlayedIsRefused(t *testing.T) {
 }
 
 func TestCommandAndEnvironment(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.create(webPod("web", func(p *corev1.Pod) {
 			c := &p.Spec.Containers[0]
 			field := func(path string) *corev1.EnvVarSource {
@@ -289,7 +289,7 @@ func TestCommandAndEnvironment(t *testing.T) {
 }
 
 func TestReadinessGate(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.create(webPod("web", func(p *corev1.Pod) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.org/lb"}}
 		}))
@@ -310,9 +310,9 @@ func TestReadinessGate(t *testing.T) {
 	})
 }
 
-// A node that loses power tells nobody: its pods stay in the API as they were.
+// A node that loses power writes nothing: its pods stay in the API unchanged.
 func TestPowerOff(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.host.onTerm["web"] = -1
 		b.create(webPod("web"))
 		b.at(5)
@@ -336,7 +336,7 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
-func (b *bench) lease() time.Time {
+func (b *testKubelet) lease() time.Time {
 	b.Helper()
 	lease, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(b.Context(), "node-1", metav1.GetOptions{})
 	if err != nil {
@@ -346,7 +346,7 @@ func (b *bench) lease() time.Time {
 }
 
 func TestLeaseIsRenewed(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	runTest(t, nil, func(b *testKubelet) {
 		b.at(35)
 		if late := time.Since(b.lease()); late > DefaultLease {
 			t.Errorf("the lease was last renewed %s ago, want at most %s", late, DefaultLease)
@@ -358,9 +358,9 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A silent kubelet obeys a timeline: the addresses are the timeline's, and the API hears nothing.
+// A silent kubelet uses the addresses of the timeline and writes nothing to the API.
 func TestSilent(t *testing.T) {
-	inBubble(t, func(c *Config) { c.Silent = true }, func(b *bench) {
+	runTest(t, func(c *Config) { c.Silent = true }, func(b *testKubelet) {
 		timeline := webPod("web", func(p *corev1.Pod) { p.Status.PodIP = "10.244.1.77" })
 		b.create(timeline)
 		b.at(5)
@@ -382,9 +382,9 @@ func TestSilent(t *testing.T) {
 	})
 }
 
-// An address that the timeline gives to the next pod while the last one still ends is waited for.
-func TestAddressOfATerminatingPodIsWaitedFor(t *testing.T) {
-	inBubble(t, func(c *Config) { c.Silent = true }, func(b *bench) {
+// A pod waits for the address that a timeline gives it until the previous owner has ended.
+func TestPodWaitsForTheAddressOfATerminatingPod(t *testing.T) {
+	runTest(t, func(c *Config) { c.Silent = true }, func(b *testKubelet) {
 		b.host.onTerm["old"] = 10 * time.Second
 		same := func(p *corev1.Pod) { p.Status.PodIP = "10.244.1.77" }
 		b.create(webPod("old", same))
@@ -398,9 +398,9 @@ func TestAddressOfATerminatingPodIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Writes that fail are tried again: the API server may be what the scenario takes away.
-func TestStatusIsWrittenWhenTheAPIComesBack(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+// Failed writes are retried, because scenarios stop the API server.
+func TestStatusIsWrittenAfterAnAPIOutage(t *testing.T) {
+	runTest(t, nil, func(b *testKubelet) {
 		down := b.failPatches()
 		b.create(webPod("web"))
 		b.at(20)

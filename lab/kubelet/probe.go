@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// until says after which decision a probe is not repeated, as in the kubelet's prober/worker.go.
+// until reports after which decision a probe stops, as in the kubelet's prober/worker.go.
 type until func(ok bool) bool
 
-func never(bool) bool        { return false } // readiness
-func always(bool) bool       { return true }  // startup
-func onFailure(ok bool) bool { return !ok }   // liveness
+func untilNever(bool) bool      { return false } // readiness
+func untilFirst(bool) bool      { return true }  // startup
+func untilFailure(ok bool) bool { return !ok }   // liveness
 
-// verdict counts results of the same kind in a row.
+// verdict counts consecutive equal results.
 type verdict struct {
-	success, failure int32 // how many in a row decide
+	success, failure int32 // thresholds
 	last             bool
 	run              int32
 }
 
-// observe takes a result and reports whether it has just been seen often enough in a row to decide.
+// observe adds a result and reports whether it has just reached its threshold.
 func (v *verdict) observe(ok bool) bool {
 	if v.run == 0 || ok != v.last {
 		v.last, v.run = ok, 0
@@ -37,8 +37,8 @@ func (v *verdict) observe(ok bool) bool {
 	return v.run == v.failure
 }
 
-// keepProbing asks check again and again, first at the initial delay after the container began, until ctx ends or the
-// last decision is made. A check that takes longer than the probe's timeout has failed.
+// keepProbing calls check periodically, first at the initial delay after the container's start, until ctx ends or the
+// last decision is made. A check that exceeds the probe's timeout has failed.
 func keepProbing(ctx context.Context, spec *corev1.Probe, began time.Time, check func(context.Context) error, last until,
 	decided func(ok bool)) {
 	v := verdict{success: orDefault(spec.SuccessThreshold, 1), failure: orDefault(spec.FailureThreshold, 3)}
@@ -70,7 +70,7 @@ func keepProbing(ctx context.Context, spec *corev1.Probe, began time.Time, check
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// orDefault fills in what the API server's defaults would have; timelines written by hand lack them.
+// orDefault applies a default of the API server, which hand-written timelines lack.
 func orDefault(n, absent int32) int32 {
 	if n <= 0 {
 		return absent
@@ -78,7 +78,7 @@ func orDefault(n, absent int32) int32 {
 	return n
 }
 
-// pause waits for d, if it is positive; false means that ctx ended first.
+// pause waits for d if it is positive; it returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -93,7 +93,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// check is the test of a probe. It dials from the node, as a kubelet does, so that a proxy on the node sees it likewise.
+// check returns the probe's check. It dials from the node, as a kubelet does, so that a proxy on the node handles it
+// the same way.
 func (c *container) check(r *containerRun, spec *corev1.Probe) func(context.Context) error {
 	switch {
 	case spec.HTTPGet != nil:
@@ -107,12 +108,12 @@ func (c *container) check(r *containerRun, spec *corev1.Probe) func(context.Cont
 			return c.pod.k.host.connect(ctx, hostPort(c.target(spec.TCPSocket.Host), number))
 		}
 	case spec.Exec != nil:
-		return func(ctx context.Context) error { return c.exec(ctx, r, spec.Exec.Command) }
+		return func(ctx context.Context) error { return c.runCommand(ctx, r, spec.Exec.Command) }
 	}
-	return func(context.Context) error { return fmt.Errorf("the probe names nothing to ask") }
+	return func(context.Context) error { return fmt.Errorf("the probe has no httpGet, tcpSocket or exec") }
 }
 
-// get asks for a page; 200 to 399 is success.
+// get requests a path; status 200 to 399 is success.
 func (c *container) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 	number, err := c.port(action.Port)
 	if err != nil {
@@ -140,7 +141,7 @@ func (c *container) target(host string) string {
 	return c.pod.addr.String()
 }
 
-// port resolves a port that may be the name of one of the container's ports.
+// port resolves a port number or the name of a container port.
 func (c *container) port(p intstr.IntOrString) (int, error) {
 	if p.Type == intstr.Int {
 		return int(p.IntVal), nil

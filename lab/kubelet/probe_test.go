@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Each letter of results is one check: + passes, - fails, t takes too long. Decisions are written as second and sign.
+// Each letter of results is one check: + passes, - fails, t times out. Decisions are a second and a sign.
 func TestKeepProbing(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -22,17 +22,17 @@ func TestKeepProbing(t *testing.T) {
 		results string
 		want    string
 	}{
-		{"first success decides", corev1.Probe{PeriodSeconds: 5}, never, "+", "0+"},
-		{"one failure is not enough", corev1.Probe{PeriodSeconds: 5}, never, "+--+", "0+ 15+"},
-		{"three failures decide", corev1.Probe{PeriodSeconds: 5}, never, "+---+", "0+ 15- 20+"},
-		{"thresholds", corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 3, FailureThreshold: 2}, never,
+		{"first success decides", corev1.Probe{PeriodSeconds: 5}, untilNever, "+", "0+"},
+		{"one failure is not enough", corev1.Probe{PeriodSeconds: 5}, untilNever, "+--+", "0+ 15+"},
+		{"three failures decide", corev1.Probe{PeriodSeconds: 5}, untilNever, "+---+", "0+ 15- 20+"},
+		{"thresholds", corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 3, FailureThreshold: 2}, untilNever,
 			"++-+++--", "5+ 7-"},
-		{"initial delay", corev1.Probe{PeriodSeconds: 2, InitialDelaySeconds: 7}, never, "-+", "9+"},
-		{"defaults are the API server's", corev1.Probe{}, never, "-+---", "10+ 40-"},
-		{"a slow check has failed", corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 3, FailureThreshold: 2}, never,
+		{"initial delay", corev1.Probe{PeriodSeconds: 2, InitialDelaySeconds: 7}, untilNever, "-+", "9+"},
+		{"defaults are the API server's", corev1.Probe{}, untilNever, "-+---", "10+ 40-"},
+		{"a slow check has failed", corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 3, FailureThreshold: 2}, untilNever,
 			"+tt", "0+ 23-"},
-		{"liveness stops at failure", corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1}, onFailure, "++-+-", "0+ 2-"},
-		{"startup stops at success", corev1.Probe{PeriodSeconds: 1}, always, "-+--", "1+"},
+		{"liveness stops at failure", corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1}, untilFailure, "++-+-", "0+ 2-"},
+		{"startup stops at success", corev1.Probe{PeriodSeconds: 1}, untilFirst, "-+--", "1+"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// report tells the API and the record what has changed.
+// report writes changes of the status to the API and the record.
 func (p *pod) report() {
 	status := p.status()
 	p.recordReadiness(status)
-	if apiequality.Semantic.DeepEqual(status, p.reported) && !p.overruled(status) {
+	if apiequality.Semantic.DeepEqual(status, p.reported) && !p.readinessOverridden(status) {
 		return
 	}
 	p.reported = status
@@ -37,14 +37,14 @@ func (p *pod) recordReadiness(status corev1.PodStatus) {
 	}
 }
 
-// overruled reports whether someone else has changed the pod's readiness in the API, as the node lifecycle controller
-// does when heartbeats stay away. The kubelet has the last word.
-func (p *pod) overruled(status corev1.PodStatus) bool {
-	return p.writer != nil && p.writer.overtakes(p.object) &&
+// readinessOverridden reports whether another writer has changed the pod's readiness in the API, as the node lifecycle
+// controller does. The kubelet then writes its own again.
+func (p *pod) readinessOverridden(status corev1.PodStatus) bool {
+	return p.writer != nil && p.writer.newerThanLastWrite(p.object) &&
 		conditionTrue(p.object.Status.Conditions, corev1.PodReady) != conditionTrue(status.Conditions, corev1.PodReady)
 }
 
-// status is what a kubelet would report now.
+// status returns the status that a kubelet would report now.
 func (p *pod) status() corev1.PodStatus {
 	s := corev1.PodStatus{Phase: p.phase(), StartTime: &p.begun, ObservedGeneration: p.object.Generation,
 		HostIP: p.k.Node.Addr.String(), HostIPs: []corev1.HostIP{{IP: p.k.Node.Addr.String()}}}
@@ -65,7 +65,7 @@ func (p *pod) status() corev1.PodStatus {
 	return s
 }
 
-// anySeen reports whether a container was ever seen to run: the kubelet learns the pod's address with it.
+// anySeen reports whether a container was ever seen running: the kubelet learns the pod's address with it.
 func (p *pod) anySeen() bool {
 	for _, c := range p.containers {
 		if c.last != nil || c.run != nil && c.run.seen {
@@ -91,7 +91,7 @@ func (p *pod) phase() corev1.PodPhase {
 		}
 	}
 	switch {
-	case p.over() || finished:
+	case p.hasEnded() || finished:
 		if failed+unstarted > 0 {
 			return corev1.PodFailed
 		}
@@ -121,8 +121,8 @@ func (c *container) status() corev1.ContainerStatus {
 	case r == nil && c.last != nil:
 		s.State.Terminated = c.last
 		return s
-	case c.pod.trouble != nil:
-		s.State.Waiting = waitingFor(c.pod.trouble)
+	case c.pod.startErr != nil:
+		s.State.Waiting = waitingFor(c.pod.startErr)
 	default:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
@@ -132,7 +132,7 @@ func (c *container) status() corev1.ContainerStatus {
 	return s
 }
 
-// newConditions are the conditions that a kubelet owns; the time of each is when its status last changed.
+// newConditions returns the conditions that a kubelet owns, with the time of each one's last change.
 func (p *pod) newConditions(phase corev1.PodPhase, unready []string) []corev1.PodCondition {
 	containers := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}
 	switch {
@@ -146,12 +146,12 @@ func (p *pod) newConditions(phase corev1.PodPhase, unready []string) []corev1.Po
 	}
 	ready := containers
 	ready.Type = corev1.PodReady
-	if missing := p.closedGates(); ready.Status == corev1.ConditionTrue && len(missing) > 0 {
+	if missing := p.falseGates(); ready.Status == corev1.ConditionTrue && len(missing) > 0 {
 		ready.Status, ready.Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
 		ready.Message = "readiness gates that are not true: " + strings.Join(missing, ", ")
 	}
 	all := []corev1.PodCondition{
-		{Type: corev1.PodReadyToStartContainers, Status: truth(p.sandbox != nil)},
+		{Type: corev1.PodReadyToStartContainers, Status: conditionStatus(p.sandbox != nil)},
 		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
 		ready, containers,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
@@ -163,7 +163,7 @@ func (p *pod) newConditions(phase corev1.PodPhase, unready []string) []corev1.Po
 	return all
 }
 
-// since is when a condition got its status: the scheduler or an earlier life of the node may have set it already.
+// since returns the time of a condition's last change, also if the scheduler or an earlier kubelet wrote it.
 func (p *pod) since(c corev1.PodCondition) metav1.Time {
 	for _, known := range [][]corev1.PodCondition{p.conditions, p.object.Status.Conditions} {
 		for _, old := range known {
@@ -175,8 +175,8 @@ func (p *pod) since(c corev1.PodCondition) metav1.Time {
 	return metav1.NewTime(time.Now())
 }
 
-// closedGates are the pod's readiness gates whose condition is not true.
-func (p *pod) closedGates() []string {
+// falseGates returns the readiness gates whose condition is not True.
+func (p *pod) falseGates() []string {
 	var closed []string
 	for _, gate := range p.object.Spec.ReadinessGates {
 		if !conditionTrue(p.object.Status.Conditions, gate.ConditionType) {
@@ -195,15 +195,15 @@ func conditionTrue(all []corev1.PodCondition, kind corev1.PodConditionType) bool
 	return false
 }
 
-func truth(b bool) corev1.ConditionStatus {
+func conditionStatus(b bool) corev1.ConditionStatus {
 	if b {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
-// statusPatch is a strategic merge patch of the status. Conditions merge by type, so a reason that is no more must be
-// named and null, or the old one would stay.
+// statusPatch returns a strategic merge patch of the status. Conditions merge by type, so a removed reason must be null
+// in the patch.
 func statusPatch(uid string, status corev1.PodStatus) ([]byte, error) {
 	text, err := json.Marshal(status)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// The writer's patience with the API.
+// Timeout and retry interval of writes.
 const (
 	writeTimeout = 10 * time.Second
 	writeAgain   = time.Second
 )
 
-// writer brings a pod's status to the API, the newest one only, and at last removes the pod. It has a goroutine of its
-// own so that a slow API never delays a SIGTERM.
+// writer writes a pod's newest status to the API and finally deletes the pod. It has its own goroutine, so that a slow
+// API does not delay a SIGTERM.
 type writer struct {
 	k         *kubelet
 	namespace string
@@ -28,10 +28,10 @@ type writer struct {
 	uid       types.UID
 
 	mu     sync.Mutex
-	status *corev1.PodStatus // to be written
-	remove bool              // to be deleted after that
-	closed bool              // nothing follows
-	busy   bool              // a write is under way or to come
+	status *corev1.PodStatus // the pending write
+	remove bool              // a deletion is pending
+	closed bool              // no more writes will come
+	busy   bool              // a write is in progress or pending
 	rv     string            // resource version of the last write
 	signal chan struct{}
 
@@ -44,7 +44,7 @@ func newWriter(k *kubelet, object *corev1.Pod, idle func()) *writer {
 		signal: make(chan struct{}, 1)}
 }
 
-// put replaces the status that is to be written.
+// put replaces the pending status.
 func (w *writer) put(status corev1.PodStatus) {
 	w.mu.Lock()
 	w.status, w.busy = &status, true
@@ -52,7 +52,7 @@ func (w *writer) put(status corev1.PodStatus) {
 	w.wake()
 }
 
-// finish says that nothing follows. The pod is removed from the API, unless it is gone from there.
+// finish ends the writes and deletes the pod from the API, unless it is gone.
 func (w *writer) finish(gone bool) {
 	w.mu.Lock()
 	w.closed, w.remove = true, !gone
@@ -78,20 +78,20 @@ func (w *writer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if !w.drain(ctx) || w.over() {
+		if !w.drain(ctx) || w.hasEnded() {
 			return
 		}
 		w.idle()
 	}
 }
 
-// drain writes until nothing is left; false means that ctx ended first.
+// drain writes until nothing is pending; false means that ctx ended first.
 func (w *writer) drain(ctx context.Context) bool {
 	for {
 		more, err := w.step(ctx)
 		switch {
 		case err != nil:
-			w.k.Log.Warn("telling the API about a pod; trying again", "pod", w.name, "error", err)
+			w.k.Log.Warn("writing a pod's status failed; retrying", "pod", w.name, "error", err)
 			if !pause(ctx, writeAgain) {
 				return false
 			}
@@ -101,8 +101,8 @@ func (w *writer) drain(ctx context.Context) bool {
 	}
 }
 
-// overtakes reports whether an object is newer than the last write, and no write is under way that will replace it.
-func (w *writer) overtakes(object *corev1.Pod) bool {
+// newerThanLastWrite reports whether an object is newer than the last write and no write is pending.
+func (w *writer) newerThanLastWrite(object *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.busy || w.closed || w.rv == "" {
@@ -112,14 +112,14 @@ func (w *writer) overtakes(object *corev1.Pod) bool {
 	return err == nil && order > 0
 }
 
-func (w *writer) over() bool {
+func (w *writer) hasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed && !w.remove && w.status == nil
 }
 
-// step does one write; more means that there may be another one to do. A pod that the API does not know any more, or
-// knows as another one of the same name, needs no writes.
+// step does one write; more means that another one may be pending. A pod that is gone from the API, or was replaced
+// under its name, needs no writes.
 func (w *writer) step(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	status, remove := w.status, w.remove
@@ -145,7 +145,7 @@ func (w *writer) step(ctx context.Context) (more bool, err error) {
 	return true, err
 }
 
-// restore puts a status back that was not written, unless a newer one has come.
+// restore makes a failed status pending again, unless a newer one is.
 func (w *writer) restore(status *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
