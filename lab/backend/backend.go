@@ -1,9 +1,9 @@
-// Package backend is the program that plays `agnhost netexec` in the lab: it answers over HTTP, UDP and TCP, and says in
-// every answer which pod it is, and whether it is shutting down and since when. It is not a web server for anything
-// else, and it leaves out what would run commands or take files (/shell, /upload) or dial others (/dial).
+// Package backend is the lab's replacement for `agnhost netexec`. It answers over HTTP, UDP and TCP; each HTTP answer
+// has the pod's name, node and generation, and how long the pod has been terminating.
 //
-// The flags and paths are those of agnhost 2.47 and later (test/images/agnhost/README.md in kubernetes/kubernetes); what
-// differs is said where it differs.
+// Flags and paths are those of agnhost 2.47 and later (test/images/agnhost/README.md in kubernetes/kubernetes);
+// differences are documented where they occur. It omits what would run commands (/shell), accept files (/upload) or
+// open connections (/dial).
 package backend
 
 import (
@@ -21,9 +21,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Identity is who the backend says it is.
+// Identity identifies the backend in its answers.
 type Identity struct {
-	Pod        string // the host name when empty, as agnhost answers
+	Pod        string // default: the host name, as in agnhost
 	Node       string
 	Generation string // pod-template-hash
 }
@@ -36,7 +36,7 @@ func IdentityFromEnvironment() (Identity, error) {
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return Identity{}, fmt.Errorf("finding the name of this backend (HITLESS_POD is not set): %w", err)
+		return Identity{}, fmt.Errorf("reading the host name for this backend, since HITLESS_POD is not set: %w", err)
 	}
 	id.Pod = name
 	return id, nil
@@ -50,12 +50,12 @@ type Options struct {
 	HTTPPort      int           // 0 to 65535; 0 lets the kernel choose
 	UDPPort       int           // likewise, or Off
 	TCPPort       int           // likewise, or Off; raw TCP, which agnhost does not have
-	DelayShutdown time.Duration // how long it goes on serving after SIGTERM
-	HTTPOverride  string        // path and query that every HTTP request is answered as; none when empty
+	DelayShutdown time.Duration // how long it keeps serving after SIGTERM
+	HTTPOverride  string        // path and query that replace those of every HTTP request; empty for none
 }
 
-// Command is the command `backend` with its subcommands netexec and pause. It ends the process with the exit code that
-// the backend was asked for.
+// Command returns the command `backend` with its subcommands netexec and pause. It ends the process with the exit code
+// of Serve.
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backend",
@@ -75,7 +75,7 @@ func netexecCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if delay < 0 {
-				return fmt.Errorf("--delay-shutdown=%d: give seconds, 0 or more", delay)
+				return fmt.Errorf("--delay-shutdown is %d: give 0 or more seconds", delay)
 			}
 			o.DelayShutdown = time.Duration(delay) * time.Second
 			id, err := IdentityFromEnvironment()
@@ -114,7 +114,7 @@ func pauseCommand() *cobra.Command {
 	}
 }
 
-// server is one running backend.
+// server is a running backend.
 type server struct {
 	id      Identity
 	options Options
@@ -124,15 +124,15 @@ type server struct {
 	exit      chan exitRequest
 }
 
-// exitRequest asks the backend to end: /exit and /shutdown.
+// exitRequest is a request to exit, from /exit or /shutdown.
 type exitRequest struct {
 	code    int
-	timeout time.Duration // how long open connections may take
+	timeout time.Duration // how long to wait for open connections
 }
 
-// Serve serves until it is told to end, and returns the exit code. A value on terminate stands for SIGTERM: the backend
-// goes on serving for DelayShutdown and then ends with 0, whatever is under way, as agnhost does. The end of ctx ends it
-// at once. It is an error when a port cannot be opened or a listener fails.
+// Serve serves until it is asked to exit or ctx ends, and returns the exit code. A value on terminate stands for
+// SIGTERM: the backend serves for DelayShutdown and then returns 0 without waiting for open requests, as agnhost does.
+// Serve returns an error when a port cannot be opened or a listener fails.
 func Serve(ctx context.Context, o Options, id Identity, terminate <-chan os.Signal) (int, error) {
 	s := newServer(o, id)
 	l, err := s.listen(ctx)
@@ -167,7 +167,7 @@ func (s *server) serve(ctx context.Context, l *listeners, terminate <-chan os.Si
 		case err := <-failed:
 			return 1, err
 		case <-terminate:
-			terminate = nil // further signals change nothing
+			terminate = nil // further signals are ignored
 			s.stoppedAt.Store(max(1, int64(time.Since(s.started))))
 			slog.Info("SIGTERM: serving on, then ending", "delay", s.options.DelayShutdown)
 			over = time.After(s.options.DelayShutdown)
@@ -177,14 +177,14 @@ func (s *server) serve(ctx context.Context, l *listeners, terminate <-chan os.Si
 			limit, cancel := context.WithTimeout(context.Background(), e.timeout)
 			defer cancel()
 			if err := web.Shutdown(limit); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				return 1, fmt.Errorf("ending on request: %w", err)
+				return 1, fmt.Errorf("exiting on request: %w", err)
 			}
 			return e.code, nil
 		}
 	}
 }
 
-// terminating is how long the backend has been shutting down, in whole milliseconds, at least 1; 0 when it is not.
+// terminating returns the time since SIGTERM in ms, at least 1; 0 before SIGTERM.
 func (s *server) terminating() int64 {
 	at := s.stoppedAt.Load()
 	if at == 0 {
@@ -193,7 +193,7 @@ func (s *server) terminating() int64 {
 	return max(1, (time.Since(s.started) - time.Duration(at)).Milliseconds())
 }
 
-// line is the identity in one line: pod, node, generation and terminating milliseconds; "-" stands for nothing.
+// line returns the identity in one line: pod, node, generation and terminating milliseconds; "-" replaces empty values.
 func (s *server) line() string {
 	word := func(v string) string {
 		if v == "" {

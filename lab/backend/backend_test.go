@@ -19,21 +19,21 @@ import (
 
 var someone = Identity{Pod: "web-1", Node: "node-2", Generation: "abc"}
 
-// running is a backend that serves on ports of the kernel's choice.
-type running struct {
+// testServer is a backend on ports that the kernel picked.
+type testServer struct {
 	web, udp, tcp string
 	terminate     chan os.Signal
 	ended         chan int
 }
 
-func run(t *testing.T, o Options) *running {
+func run(t *testing.T, o Options) *testServer {
 	t.Helper()
 	s := newServer(o, someone)
 	l, err := s.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{terminate: make(chan os.Signal, 2), ended: make(chan int, 1)}
+	r := &testServer{terminate: make(chan os.Signal, 2), ended: make(chan int, 1)}
 	r.web = local(l.http.Addr())
 	if l.udp != nil {
 		r.udp = local(l.udp.LocalAddr())
@@ -59,7 +59,7 @@ func local(a net.Addr) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-func (r *running) get(t *testing.T, path string) (int, string, http.Header) {
+func (r *testServer) get(t *testing.T, path string) (int, string, http.Header) {
 	t.Helper()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Get("http://" + r.web + path)
@@ -74,7 +74,7 @@ func (r *running) get(t *testing.T, path string) (int, string, http.Header) {
 	return resp.StatusCode, string(body), resp.Header
 }
 
-func (r *running) end(t *testing.T) int {
+func (r *testServer) end(t *testing.T) int {
 	t.Helper()
 	select {
 	case code := <-r.ended:
@@ -85,7 +85,7 @@ func (r *running) end(t *testing.T) int {
 	}
 }
 
-func TestPathsAnswerAsAgnhost(t *testing.T) {
+func TestPathsMatchAgnhost(t *testing.T) {
 	t.Setenv("SOME", "thing")
 	r := run(t, Options{HTTPPort: 0, UDPPort: Off, TCPPort: Off})
 	tests := []struct {
@@ -132,7 +132,7 @@ func TestPathsAnswerAsAgnhost(t *testing.T) {
 	}
 }
 
-func TestServesOnAfterSIGTERM(t *testing.T) {
+func TestServesDuringDelayShutdown(t *testing.T) {
 	const delay = 400 * time.Millisecond
 	r := run(t, Options{UDPPort: 0, TCPPort: Off, DelayShutdown: delay})
 	begin := time.Now()
@@ -163,16 +163,16 @@ func TestServesOnAfterSIGTERM(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
+func TestExitRequests(t *testing.T) {
 	tests := []struct {
 		name string
-		ask  func(*running)
+		ask  func(*testServer)
 		code int
 	}{
-		{"SIGTERM without a delay", func(r *running) { r.terminate <- syscall.SIGTERM }, 0},
-		{"/exit", func(r *running) { quietly(r, "/exit?code=3") }, 3},
-		{"/exit with wait and timeout", func(r *running) { quietly(r, "/exit?code=4&wait=10ms&timeout=1s") }, 4},
-		{"/shutdown", func(r *running) { quietly(r, "/shutdown") }, 0},
+		{"SIGTERM without a delay", func(r *testServer) { r.terminate <- syscall.SIGTERM }, 0},
+		{"/exit", func(r *testServer) { requestUnchecked(r, "/exit?code=3") }, 3},
+		{"/exit with wait and timeout", func(r *testServer) { requestUnchecked(r, "/exit?code=4&wait=10ms&timeout=1s") }, 4},
+		{"/shutdown", func(r *testServer) { requestUnchecked(r, "/shutdown") }, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,14 +185,14 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// quietly asks for a path whose answer may be cut off by the end.
-func quietly(r *running, path string) {
+// requestUnchecked requests a path; the backend may exit before its response.
+func requestUnchecked(r *testServer, path string) {
 	if resp, err := http.Get("http://" + r.web + path); err == nil {
 		resp.Body.Close()
 	}
 }
 
-func TestRawWords(t *testing.T) {
+func TestRawCommands(t *testing.T) {
 	t.Setenv("SOME", "Thing")
 	r := run(t, Options{UDPPort: 0, TCPPort: 0})
 	udp, err := net.Dial("udp", r.udp)
@@ -242,7 +242,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-func TestPortTaken(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	r := run(t, Options{UDPPort: Off, TCPPort: Off})
 	_, port, _ := net.SplitHostPort(r.web)
 	taken, err := strconv.Atoi(port)

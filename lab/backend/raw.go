@@ -28,11 +28,11 @@ func (l *listeners) close() {
 	}
 }
 
-// KeepAlive is how often an idle connection is asked for: often enough for IPVS, which forgets one after a quarter of an hour (ip_vs(8),
-// tcp timeout), and seldom enough not to wake the machine for it.
+// KeepAlive is the interval of TCP keep-alives: less than 15 minutes, after which IPVS drops an idle connection (ip_vs(8),
+// tcp timeout), but long enough to cause few wake-ups.
 const KeepAlive = 5 * time.Minute
 
-// listen opens all ports before the first answer, so that a backend that answers at all answers everywhere.
+// listen opens all ports before the first answer, so that a backend that answers on one port answers on all.
 func (s *server) listen(ctx context.Context) (*listeners, error) {
 	config := net.ListenConfig{KeepAlive: KeepAlive}
 	l := &listeners{}
@@ -57,8 +57,9 @@ func (s *server) listen(ctx context.Context) (*listeners, error) {
 
 func address(port int) string { return ":" + strconv.Itoa(port) }
 
-// reply answers one raw request; false means that there is no answer, as agnhost gives none to unknown words. Words are
-// taken in any case, and echo answers in lower case, as agnhost does. `identity` and `attempt`, which says the number that it is given and then the identity, are the lab's own.
+// reply answers one raw request; false means no answer, as agnhost gives to unknown commands. As in agnhost, commands
+// are case-insensitive and echo answers in lower case. The commands `identity` and `attempt N` (answer: N and the
+// identity) are not in agnhost.
 func (s *server) reply(request, client string, port int) (string, bool) {
 	text := strings.TrimSpace(request)
 	lower := strings.ToLower(text)
@@ -91,7 +92,7 @@ func (s *server) serveUDP(conn net.PacketConn) error {
 			return err
 		}
 		if answer, ok := s.reply(string(buf[:n]), client.String(), s.options.UDPPort); ok {
-			// A client that is gone makes the write fail with its ICMP error; that is no reason to stop serving others.
+			// A write fails with the ICMP error of a client that is gone; other clients must still be served.
 			if _, err := conn.WriteTo([]byte(answer), client); errors.Is(err, net.ErrClosed) {
 				return err
 			}
@@ -99,18 +100,18 @@ func (s *server) serveUDP(conn net.PacketConn) error {
 	}
 }
 
-// serveTCP answers line by line; a connection stays open until the client closes it.
+// serveTCP answers each line; a connection stays open until the client closes it.
 func (s *server) serveTCP(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go s.converse(conn)
+		go s.serveConn(conn)
 	}
 }
 
-func (s *server) converse(conn net.Conn) {
+func (s *server) serveConn(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {

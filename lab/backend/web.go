@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// The headers of every HTTP answer.
+// Headers of every HTTP response.
 const (
 	HeaderPod         = "X-Hitless-Pod"
 	HeaderNode        = "X-Hitless-Node"
 	HeaderGeneration  = "X-Hitless-Generation"
-	HeaderTerminating = "X-Hitless-Terminating-Ms" // absent while the backend is not shutting down
+	HeaderTerminating = "X-Hitless-Terminating-Ms" // absent before SIGTERM
 )
 
 func (s *server) web() *http.Server {
 	routes := s.routes()
 	return &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.introduce(w.Header())
+		s.setHeaders(w.Header())
 		if s.options.HTTPOverride != "" {
 			override, err := s.override(r)
 			if err != nil {
@@ -34,7 +34,7 @@ func (s *server) web() *http.Server {
 	})}
 }
 
-func (s *server) introduce(h http.Header) {
+func (s *server) setHeaders(h http.Header) {
 	h.Set(HeaderPod, s.id.Pod)
 	h.Set(HeaderNode, s.id.Node)
 	h.Set(HeaderGeneration, s.id.Generation)
@@ -55,7 +55,7 @@ func (s *server) override(r *http.Request) (*http.Request, error) {
 
 func (s *server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	// Any other path is answered like this, as agnhost does.
+	// As in agnhost, this handler serves all other paths too.
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "NOW: %v", time.Now()) })
 	hostname := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.id.Pod) }
 	mux.HandleFunc("/hostname", hostname)
@@ -66,11 +66,11 @@ func (s *server) routes() *http.ServeMux {
 	mux.HandleFunc("/header", header)
 	mux.HandleFunc("/envvar", variable)
 	mux.HandleFunc("/redirect", redirect)
-	// A process that shuts down is alive: only /readyz tells. agnhost's answer 412 before its UDP server has started does
-	// not exist here, because all ports are open before the first answer.
+	// Only /readyz fails during shutdown. agnhost answers 412 until its UDP server has started; this
+	// backend does not, because all ports are open before the first response.
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("/readyz", s.ready)
-	mux.HandleFunc("/exit", s.exitAsked)
+	mux.HandleFunc("/exit", s.handleExit)
 	mux.HandleFunc("/shutdown", func(http.ResponseWriter, *http.Request) { s.end(exitRequest{}) })
 	for _, path := range []string{"/dial", "/shell", "/upload"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -89,7 +89,7 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, "ok")
 }
 
-// code reads the parameter code; absent is the given default.
+// code returns the parameter code, or absent if there is none.
 func code(w http.ResponseWriter, r *http.Request, absent, low, high int) (int, bool) {
 	text := r.FormValue("code")
 	if text == "" {
@@ -142,8 +142,9 @@ func redirect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exitAsked handles /exit?code=N&wait=D&timeout=D: wait, then let connections close for timeout, then end with the code.
-func (s *server) exitAsked(w http.ResponseWriter, r *http.Request) {
+// handleExit handles /exit?code=N&wait=D&timeout=D: it waits, lets connections close for timeout, and exits with the
+// code.
+func (s *server) handleExit(w http.ResponseWriter, r *http.Request) {
 	status, ok := code(w, r, 0, 0, 127)
 	if !ok {
 		return
@@ -172,7 +173,7 @@ func (s *server) exitAsked(w http.ResponseWriter, r *http.Request) {
 	time.AfterFunc(wait, func() { s.end(request) })
 }
 
-// end asks for the end; the first to ask decides.
+// end requests the exit; later requests are ignored.
 func (s *server) end(request exitRequest) {
 	select {
 	case s.exit <- request:
