@@ -98,7 +98,7 @@ func TestImports(t *testing.T) {
 }
 
 // The rules themselves can fail: each of these imports is against the flow.
-func TestTheRulesForbidImportsAgainstTheFlow(t *testing.T) {
+func TestRulesForbidImportsAgainstDataFlow(t *testing.T) {
 	for from, to := range map[string]string{"record": "analysis", "analysis": "reports", "observers": "analysis", "probes": "analysis", "scenarios": "analysis",
 		"lab/replay": "scenarios", "proxier/engine": "lab", "reports/chart": "reports", "internal/cache": "record", "internal/guest": "reports"} {
 		if rule, ok := ruleOf(from); !ok || inTrees(rule.imports, to) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestOutsideOfAPodThereIsNoClusterOfIt(t *testing.T) {
+func TestOpenInPodFailsOutsideAPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := OpenInPod(); err == nil || !strings.Contains(err.Error(), "--kubeconfig FILE") {
 		t.Errorf("%v, want advice for use outside a pod", err)
@@ -20,7 +20,7 @@ func TestOutsideOfAPodThereIsNoClusterOfIt(t *testing.T) {
 }
 
 // Both clients reach the API server with the configuration of a pod: a token file and the cluster's certificate.
-func TestATokenInAFileIsShown(t *testing.T) {
+func TestTokenFileIsUsed(t *testing.T) {
 	var shown []string
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown = append(shown, r.Header.Get("Authorization"))

@@ -16,7 +16,7 @@ import (
 )
 
 // The objects of a fleet obey the Pod Security Standard restricted, except with the network of the node.
-func TestAFleetIsRestricted(t *testing.T) {
+func TestFleetIsRestricted(t *testing.T) {
 	for _, f := range []Fleet{{Workers: 20, Image: "registry.example/hitless:1", Port: 7707}, {Image: "hitless", HostNetwork: true, Port: 7707}} {
 		c := &Cluster{Client: fake.NewClientset()}
 		if err := c.MakeFleet(t.Context(), "run", f); err != nil {
@@ -47,7 +47,7 @@ func TestAFleetIsRestricted(t *testing.T) {
 	}
 }
 
-func TestTheNamespaceOfAFleetInTheNetworkOfNodes(t *testing.T) {
+func TestNamespaceOfFleetInHostNetwork(t *testing.T) {
 	for onHost, want := range map[bool]string{false: "restricted", true: "privileged"} {
 		c := &Cluster{Client: fake.NewClientset()}
 		if _, err := c.MakeNamespace(t.Context(), "rollout", onHost); err != nil {
@@ -60,7 +60,7 @@ func TestTheNamespaceOfAFleetInTheNetworkOfNodes(t *testing.T) {
 }
 
 // Workers lists running pods only, not pods that have not started or have ended.
-func TestWorkersArePodsThatRun(t *testing.T) {
+func TestWorkersListsRunningPods(t *testing.T) {
 	pod := func(name, app string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "run", Labels: map[string]string{"app": app}},
 			Spec: corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: phase}}
@@ -81,7 +81,7 @@ func TestWorkersArePodsThatRun(t *testing.T) {
 }
 
 // Requests go through the API server, and the errors distinguish a missing pod from one that does not answer.
-func TestAWorkerIsAskedThroughTheAPIServer(t *testing.T) {
+func TestWorkerRequestsGoThroughAPIServer(t *testing.T) {
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.String())

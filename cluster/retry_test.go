@@ -34,7 +34,7 @@ func (a *absent) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // An API server that comes back receives each request once, and the silence is reported.
-func TestARunOutlastsAnAPIServerThatIsAway(t *testing.T) {
+func TestRetriesUntilAPIServerIsBack(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
 		reported := 0
@@ -95,7 +95,7 @@ func (b *breaking) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // A write that may have happened is not repeated. A read is repeated until the limit.
-func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
+func TestWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	for method, most := range map[string]int{http.MethodPost: 1, http.MethodGet: 1 << 20} {
 		b := &breaking{}
 		p := &retrier{next: b, limit: 50 * time.Millisecond, pause: time.Millisecond, timeout: 30 * time.Second, clock: RealClock{}}
@@ -110,7 +110,7 @@ func TestAWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 }
 
 // A server that accepts a request and does not answer causes an error.
-func TestASilentAPIServerIsAnError(t *testing.T) {
+func TestSilentAPIServerIsAnError(t *testing.T) {
 	quiet := make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {

@@ -37,7 +37,7 @@ func (m *made) Destroy(ctx context.Context) error {
 	return m.destroy
 }
 
-func TestAThrowawayClusterIsMadeAndDeleted(t *testing.T) {
+func TestThrowawayClusterIsCreatedAndDeleted(t *testing.T) {
 	m := &made{}
 	c, err := MakeThrowaway(t.Context(), m, "v1.25.3", 2)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestAThrowawayClusterIsMadeAndDeleted(t *testing.T) {
 }
 
 // An incomplete cluster is deleted, also after an interrupt, and the error has the reason.
-func TestAThrowawayClusterThatCannotBeMade(t *testing.T) {
+func TestIncompleteThrowawayClusterIsDeleted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for name, c := range map[string]struct {
 		create func() error
@@ -87,7 +87,7 @@ func TestAThrowawayClusterThatCannotBeMade(t *testing.T) {
 	}
 }
 
-func TestAThrowawayClusterThatStaysIsNamed(t *testing.T) {
+func TestUndeletedThrowawayClusterIsNamed(t *testing.T) {
 	m := &made{destroy: errors.New("the engine is gone")}
 	c, err := MakeThrowaway(t.Context(), m, "v1.26.0", 3)
 	if err != nil {

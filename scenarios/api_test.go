@@ -72,7 +72,7 @@ func (a *paperAPI) Put(o k8s.Object) error {
 	return nil
 }
 
-func TestTheAPIServerIsAwayForItsTime(t *testing.T) {
+func TestAPIServerIsUnreachableForTheDuration(t *testing.T) {
 	clock, a := &paperClock{}, &paperAPI{watches: 6}
 	w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: clock, Nodes: []string{"node-1"}}
 	if err := w.apiAway(t.Context(), 5*time.Minute); err != nil {
@@ -87,7 +87,7 @@ func TestTheAPIServerIsAwayForItsTime(t *testing.T) {
 }
 
 // What did not happen to the proxies is never a green run.
-func TestAnAPIServerThatNobodyMissesIsAnError(t *testing.T) {
+func TestUnnoticedAPIOutageIsAnError(t *testing.T) {
 	for want, a := range map[string]*paperAPI{
 		"no proxy watches": {},
 		"was not away":     {watches: 6, deaf: true},
@@ -107,7 +107,7 @@ func TestAnAPIServerThatNobodyMissesIsAnError(t *testing.T) {
 }
 
 // An event that was lost is told; a step that lost none until the end is an error, with its line.
-func TestALostEventIsToldOrMissed(t *testing.T) {
+func TestLostEventIsVisibleOrMissed(t *testing.T) {
 	for name, c := range map[string]struct {
 		step    string
 		comes   bool
@@ -163,7 +163,7 @@ func (s slimmer) Change(node, subject string) error {
 }
 
 // What another version watches may be less. It is only known that it has to watch something.
-func TestAnotherProxyNeedsNotWatchAsMuch(t *testing.T) {
+func TestOtherProxyMayHaveFewerWatches(t *testing.T) {
 	parsed, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 1\n+0s api cut all\n+1s proxy stop node-1\n+1s proxy change node-1 to=new\n+2s proxy start node-1\n"+
 		"+2s expect watching all within=5s\n+3s end\n"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // The example of docs/adding-a-scenario.md compiles in package scenarios.
-func TestTheGuidesScenarioCompiles(t *testing.T) {
+func TestGuideScenarioCompiles(t *testing.T) {
 	page, err := os.ReadFile("../docs/adding-a-scenario.md")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	return names, w
 }
 
-func TestLanesAreWhatTheParameterNames(t *testing.T) {
+func TestLanesParameter(t *testing.T) {
 	for given, want := range map[string]string{
 		"":                                      "tcp-new",
 		"udp-fresh":                             "udp-fresh",
@@ -114,7 +114,7 @@ func TestNoScenarioHasALaneTwice(t *testing.T) {
 }
 
 // A lane of a timeline is as one that the parameter names: it goes where its protocol goes, and dials again when the others do.
-func TestATimelinesLaneIsAsANamedOne(t *testing.T) {
+func TestTimelineLaneEqualsNamedLane(t *testing.T) {
 	for _, protocol := range timeline.Protocols() {
 		line, err := timeline.Parse("f", []byte("hitless timeline 1\nset lanes=none-of-them\nlane "+protocol+"\n+1s end\n"))
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // The page has a section for each scenario, and none for what there is not.
-func TestThePageHasEveryScenario(t *testing.T) {
+func TestPageHasEveryScenario(t *testing.T) {
 	text, err := os.ReadFile("../docs/scenarios.md")
 	if err != nil {
 		t.Fatal(err)

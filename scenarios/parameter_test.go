@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestFillChecksWhatIsGiven(t *testing.T) {
+func TestFillChecksValues(t *testing.T) {
 	s := rollout()
 	p, err := s.Fill(map[string]string{"replicas": "3"})
 	if err != nil || p["replicas"] != "3" || p["trafficPolicy"] != "Local" || p["shutdownDelay"] != "30s" || p["rollouts"] != "2" {

@@ -24,7 +24,7 @@ func TestEveryLaneCanSeeTheProofs(t *testing.T) {
 	}
 }
 
-func TestEachRunProvesWhatItMeasuresWith(t *testing.T) {
+func TestEveryRunProvesItsDetector(t *testing.T) {
 	for _, c := range []struct {
 		name, lanes, balancer string
 		rate                  float64

@@ -39,7 +39,7 @@ func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, t
 }
 
 // What a run writes down is what it did: replayed, the same is done at the same times, and written down again.
-func TestARunIsReplayedFromItsTimeline(t *testing.T) {
+func TestRunIsReplayedFromTimeline(t *testing.T) {
 	blackouts := func(ctx context.Context, w *World) error {
 		return errors.Join(w.apiAway(ctx, time.Minute), w.relist(ctx), w.performVerb(ctx, "api delay", "node-2", "by", "250ms"), w.performVerb(ctx, "api cut", "node-1"))
 	}
@@ -77,7 +77,7 @@ func TestARunIsReplayedFromItsTimeline(t *testing.T) {
 }
 
 // The head says what the run was set up with, where that is not what a timeline has anyway, and nothing of the subject.
-func TestTheHeadOfATimeline(t *testing.T) {
+func TestTimelineHead(t *testing.T) {
 	params, err := flap().Fill(map[string]string{"replicas": "4", "terminatingFallback": "off", "flaps": "7"})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestRestartGoesOverOneEachOrAllNodes(t *testing.T) {
 }
 
 // What did not happen to the proxy is never a green run.
-func TestARestartThatDidNotHappenIsAnError(t *testing.T) {
+func TestRestartWithoutEffectIsAnError(t *testing.T) {
 	for want, p := range map[string]*restarting{
 		"was not restarted":         {changing: changing{stuck: true}},
 		"instead of standing still": {deaf: true},

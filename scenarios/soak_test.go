@@ -40,7 +40,7 @@ func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRe
 		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &paperProber{}}, recorder
 }
 
-func TestTheSeedPlansTheChurn(t *testing.T) {
+func TestSeedDeterminesChurn(t *testing.T) {
 	times := func(seed uint64) (all []time.Duration) {
 		w, _ := soaking(t, seed, map[string]string{"rolloutsPerHour": "10", "restartsPerHour": "2", "scalesPerHour": "1"})
 		for _, c := range w.planChurn(24*time.Hour, &endpointRing{size: 4}) {
@@ -92,7 +92,7 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 }
 
 // However short a soak is, each kind that is on happens; and one in which nothing can happen is refused.
-func TestAShortSoakHasItsChurnToo(t *testing.T) {
+func TestShortSoakHasChurn(t *testing.T) {
 	w, _ := soaking(t, 1, map[string]string{"for": "1m"})
 	var names []string
 	for _, d := range w.planChurn(time.Minute, &endpointRing{size: 4}) {
@@ -129,7 +129,7 @@ func TestEachKindOfChurnHasItsRoom(t *testing.T) {
 }
 
 // Only what needs them asks for pods with a gate, or for a control plane that can be told to fail.
-func TestChurnAsksForWhatItNeeds(t *testing.T) {
+func TestChurnNeedsCapabilities(t *testing.T) {
 	for _, c := range []struct {
 		set           map[string]string
 		gates, replay bool
@@ -146,7 +146,7 @@ func TestChurnAsksForWhatItNeeds(t *testing.T) {
 }
 
 // A soak whose churn had no effect has shown nothing, and one that saw a loss ends there.
-func TestASoakNeedsItsChurn(t *testing.T) {
+func TestSoakNeedsChurn(t *testing.T) {
 	plan := func(effects string) (planned []disturbance) {
 		for i, c := range effects {
 			planned = append(planned, disturbance{time.Duration(i) * time.Minute, "rollout", func(context.Context) error {
@@ -228,7 +228,7 @@ func TestASoakNeedsItsChurn(t *testing.T) {
 }
 
 // Every hour of a soak is told once, with what was reached by then, also when a disturbance takes longer than an hour.
-func TestASoakTellsEachHour(t *testing.T) {
+func TestSoakReportsEachHour(t *testing.T) {
 	w, recorder := soaking(t, 1, nil)
 	long := func(d time.Duration) func(context.Context) error {
 		return func(ctx context.Context) error { return w.Clock.Sleep(ctx, d) }

@@ -9,7 +9,7 @@ import (
 )
 
 // What does not go together is refused with what to give instead, and everything else is not.
-func TestPlacesThatDoNotGoTogether(t *testing.T) {
+func TestInvalidTargetCombinations(t *testing.T) {
 	for _, c := range []struct{ set, want string }{
 		{"target=clusterIP", "no route to a cluster IP; give --set client=node or client=pod"},
 		{"target=clusterIP trafficPolicy=Cluster", "give --set client=node or client=pod"},
@@ -73,7 +73,7 @@ func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *Wo
 
 // Each target has the type of Service that has it, which the API server takes, and only what passes the balancer by names
 // the node that all goes over.
-func TestServicesHaveWhatTheLanesGoTo(t *testing.T) {
+func TestServicesHaveTargetsOfLanes(t *testing.T) {
 	for target, want := range map[string]struct {
 		kind   corev1.ServiceType
 		policy corev1.ServiceExternalTrafficPolicy
@@ -107,7 +107,7 @@ func TestServicesHaveWhatTheLanesGoTo(t *testing.T) {
 }
 
 // close and reuse reach the lanes; what keeps its five-tuple has no policy.
-func TestLanesCloseAndComeBackAsTheParametersSay(t *testing.T) {
+func TestLanesHaveCloseAndPolicyParameters(t *testing.T) {
 	_, lane, w := shaped(t, map[string]string{"close": "rst", "reuse": "10s"})
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)

@@ -81,7 +81,7 @@ func TestUpgradeToItselfStartsTheSameSubjectAgain(t *testing.T) {
 }
 
 // An upgrade that did not happen is never a green one.
-func TestUpgradeThatChangesNothingIsAnError(t *testing.T) {
+func TestUpgradeWithoutChangeIsAnError(t *testing.T) {
 	err := runUpgrade(t, &changing{stuck: true}, map[string]string{"to": "new"})
 	if err == nil || !strings.Contains(err.Error(), "nothing took its place") {
 		t.Errorf("an upgrade that left the old process gave %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-func TestAFailedRunHasNoReport(t *testing.T) {
+func TestFailedRunHasNoReport(t *testing.T) {
 	f := &Future{done: make(chan struct{}), err: errors.New("the guest ended early")}
 	close(f.done)
 	if _, err := f.Report(); !errors.Is(err, f.err) {

@@ -45,7 +45,7 @@ func TestResultsRoundTrip(t *testing.T) {
 }
 
 // The results include runs without a report, so that the table does not hide them.
-func TestARunWithoutAReportIsInvalid(t *testing.T) {
+func TestRunWithoutReportIsInvalid(t *testing.T) {
 	if r := newRunResult(run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled"}, Seed: 7}, nil); r.Verdict != analysis.Invalid || r.Subject != "bundled" || r.Seed != 7 {
 		t.Errorf("got %+v", r)
 	}

@@ -23,7 +23,7 @@ func manifest(t *testing.T, name string, into any) {
 }
 
 // The arguments of the scheduled run parse; only the service account of a pod is missing here.
-func TestTheScheduledRunIsAGoodCall(t *testing.T) {
+func TestScheduledRunIsValidCall(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("HITLESS_CACHE", t.TempDir())
 	var job batchv1.CronJob
@@ -49,7 +49,7 @@ func TestTheScheduledRunIsAGoodCall(t *testing.T) {
 }
 
 // The report server listens on loopback only: a port-forward arrives inside its pod.
-func TestThePageOfTheReportsIsAGoodCall(t *testing.T) {
+func TestReportsPageIsValidCall(t *testing.T) {
 	var page appsv1.Deployment
 	manifest(t, "reports.yaml", &page)
 	cmd, rest, err := root().Find(page.Spec.Template.Spec.Containers[0].Args)

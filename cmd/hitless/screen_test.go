@@ -38,7 +38,7 @@ func stage(at time.Duration, text string) progress.Event {
 	return progress.Event{Kind: progress.Stage, At: at, Text: text}
 }
 
-func TestTheLastLineTellsTheRun(t *testing.T) {
+func TestLastLineShowsRun(t *testing.T) {
 	s, out, pass := shown(200)
 	s.message("booting")
 	s.report(stage(9*time.Second, "rollout 1"))
@@ -62,7 +62,7 @@ func TestTheLastLineTellsTheRun(t *testing.T) {
 	}
 }
 
-func TestTheLastLineIsDrawnOnceASecondAndFits(t *testing.T) {
+func TestLastLineIsDrawnOncePerSecondAndFits(t *testing.T) {
 	s, out, pass := shown(60)
 	report := func(name string, e progress.Event) { progress.Named(name, s.report)(e) }
 	for i := range 40 {
@@ -89,7 +89,7 @@ func TestTheLastLineIsDrawnOnceASecondAndFits(t *testing.T) {
 }
 
 // Where lines are kept, there are only those that stay, and no control characters.
-func TestWithoutATerminalThereIsNoLastLine(t *testing.T) {
+func TestNoLastLineWithoutTerminal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWithoutATerminalThereIsNoLastLine(t *testing.T) {
 }
 
 // The pace of checkpoints is counted from the first event of the guest.
-func TestCheckpointsTellThePace(t *testing.T) {
+func TestCheckpointsShowPace(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := pace{now: func() time.Time { return now }}
 	for _, step := range []struct {

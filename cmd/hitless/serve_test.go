@@ -46,7 +46,7 @@ func TestServeListensOnThisMachineAloneUntilItIsEnded(t *testing.T) {
 	}
 }
 
-func TestTheDefaultAddressIsLoopback(t *testing.T) {
+func TestDefaultAddressIsLoopback(t *testing.T) {
 	if listen := serveCommand().Flag("listen").DefValue; !strings.HasPrefix(listen, "127.0.0.1:") {
 		t.Errorf("the default is %s", listen)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // The program that `make build` makes has no tags, and so none of the guest programs for tests.
-func TestTheShippedProgramHasNoTestScaffolding(t *testing.T) {
+func TestShippedProgramHasNoTestScaffolding(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{$p := .ImportPath}}{{range .GoFiles}}{{$p}}/{{.}}
 {{end}}{{range .Imports}}{{$p}} imports {{.}}
 {{end}}{{end}}`, ".").Output()

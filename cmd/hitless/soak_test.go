@@ -11,7 +11,7 @@ import (
 )
 
 // What is known of a seed is told when it is known: an interrupt, or another seed that cannot begin, takes nothing from it.
-func TestSeedsAreToldAsTheyEnd(t *testing.T) {
+func TestSeedsAreReportedAsTheyEnd(t *testing.T) {
 	var out strings.Builder
 	ctx, interrupt := context.WithCancel(t.Context())
 	told := soakSummary{out: &out, code: exitPass}

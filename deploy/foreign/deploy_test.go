@@ -23,7 +23,7 @@ import (
 const base = "../soak"
 
 // The chart with default values renders the objects of the base, except for Helm's labels.
-func TestTheChartIsTheBase(t *testing.T) {
+func TestChartRendersBase(t *testing.T) {
 	all, notes := rendered(t, "hitless", "")
 	want := kustomized(t, base)
 	delete(want, "Namespace/hitless") // helm makes that one, or its user
@@ -104,7 +104,7 @@ func TestPodsAreRestricted(t *testing.T) {
 }
 
 // Each value of the user is in its object, and in no other.
-func TestTheValuesOfTheChart(t *testing.T) {
+func TestChartValues(t *testing.T) {
 	all, _ := rendered(t, "soak", `
 image: {repository: registry.example.com/team/hitless, tag: v1}
 imagePullSecrets: [{name: pull}]

@@ -77,7 +77,7 @@ func documented(t *testing.T) []byte {
 }
 
 // The manifest allows exactly the verbs that every run checks before it begins. The documented role has all of them.
-func TestTheRoleIsWhatEveryRunNeeds(t *testing.T) {
+func TestRoleHasRightsOfEveryRun(t *testing.T) {
 	has, all := verbs(t, document(t, "rbac.yaml", "ClusterRole")), verbs(t, documented(t))
 	var want []string
 	for _, v := range cluster.Needs() {
@@ -95,7 +95,7 @@ func TestTheRoleIsWhatEveryRunNeeds(t *testing.T) {
 }
 
 // The role is bound only to the service account of the runs, in their namespace.
-func TestTheRoleIsBoundToTheRuns(t *testing.T) {
+func TestRoleIsBoundToRuns(t *testing.T) {
 	var binding rbacv1.ClusterRoleBinding
 	var account corev1.ServiceAccount
 	for kind, into := range map[string]any{"ClusterRoleBinding": &binding, "ServiceAccount": &account} {

@@ -76,7 +76,7 @@ func TestCommittedRunsHaveTheirHash(t *testing.T) {
 }
 
 // The drawing in text is of the first run of rollout.json.
-func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
+func TestTextPictureShowsCommittedRun(t *testing.T) {
 	picture, err := os.ReadFile(filepath.Join(top, "docs/results/rollout.lanes.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestTheTextPictureIsOfTheCommittedRun(t *testing.T) {
 }
 
 // README.md shows a failed rollout with the first subject of comparisons.md, with its proof and its cause.
-func TestThePictureShowsACommittedRun(t *testing.T) {
+func TestPictureShowsCommittedRun(t *testing.T) {
 	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {
 		t.Fatal(err)

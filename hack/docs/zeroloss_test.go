@@ -168,7 +168,7 @@ func zeroBesideLosses(c *compare.Comparison, subjects []string) error {
 	return errors.Join(errs...)
 }
 
-func TestAZeroWithoutALossBesideItIsNone(t *testing.T) {
+func TestZeroNeedsLossOfRedTwin(t *testing.T) {
 	row := func(change func(bundled, twin *compare.Subject)) *compare.Comparison {
 		bundled, twin := compare.Subject{Subject: "bundled"}, compare.Subject{Subject: "exec:faulty"}
 		for seed := range int64(8) {

@@ -37,7 +37,7 @@ func measurement(second, attempts, dropped, delayed int) progress.Event {
 }
 
 // An attempt that is reported late, such as a time-out, gives no second report for an earlier interval.
-func TestALateOutcomeGivesNoReport(t *testing.T) {
+func TestLateOutcomeGivesNoReport(t *testing.T) {
 	n := 0
 	count := prober.Measurements(time.Second, func(progress.Event) { n++ })
 	for _, start := range []time.Duration{5 * time.Second, 2 * time.Second, 5900 * time.Millisecond} {

@@ -18,7 +18,7 @@ var events = map[string]progress.Event{
 	"+3.0s ":                   {Kind: progress.Measurement, At: 3 * time.Second, Counts: progress.Counts{Attempts: 17, Dropped: 2, Delayed: 1}},
 }
 
-func TestALineHoldsTheEvent(t *testing.T) {
+func TestLineHasEvent(t *testing.T) {
 	for text, e := range events {
 		var line bytes.Buffer
 		if err := progress.Write(&line, e); err != nil {

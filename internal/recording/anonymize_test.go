@@ -180,7 +180,7 @@ func TestAnonymousObjectsStillBelongTogether(t *testing.T) {
 	}
 }
 
-func TestARangeThatIsTooSmall(t *testing.T) {
+func TestTooSmallRange(t *testing.T) {
 	n := newRenamer()
 	n.assign()
 	n.counts[ranges4[outsideRange].String()] = 1<<20 - 1

@@ -116,7 +116,7 @@ func (p plane) mark(t tb) (names []string) {
 }
 
 // Over HTTP, with watches that are cut or answered with 410 during changes: new lists contain the missed changes.
-func TestARecordingSurvivesItsWatches(t *testing.T) {
+func TestRecordingSurvivesLostWatches(t *testing.T) {
 	relists := 0
 	rapid.Check(t, func(t *rapid.T) {
 		live := newPlane(t)
@@ -187,7 +187,7 @@ func TestStepsStandAtTheirTime(t *testing.T) {
 }
 
 // An incomplete recording has another name, and a replay refuses it.
-func TestWhatAKillLeavesIsCutOff(t *testing.T) {
+func TestIncompleteRecordingIsRefused(t *testing.T) {
 	live := newPlane(t)
 	r := recorded(t, live.client, Options{})
 	r.sees(t, live.mark(t)...)
@@ -214,7 +214,7 @@ func TestWhatAKillLeavesIsCutOff(t *testing.T) {
 }
 
 // A recording ends after its duration.
-func TestARecordingEndsByItself(t *testing.T) {
+func TestRecordingEndsAfterDuration(t *testing.T) {
 	live := newPlane(t)
 	r := recorded(t, live.client, Options{For: time.Millisecond})
 	<-r.done
@@ -224,7 +224,7 @@ func TestARecordingEndsByItself(t *testing.T) {
 }
 
 // Without read permission there is no recording. A recording that loses it ends with the changes so far.
-func TestWhatMayNotBeRead(t *testing.T) {
+func TestRecordingWithoutReadPermission(t *testing.T) {
 	live := newPlane(t)
 	forbid := make(chan struct{})
 	handler := live.Handler()
@@ -265,7 +265,7 @@ func TestWhatMayNotBeRead(t *testing.T) {
 }
 
 // A full disk ends the recording with an error, and the written part stays.
-func TestAFullDisk(t *testing.T) {
+func TestRecordingOnFullDisk(t *testing.T) {
 	s := newTimelineWriter(&full{room: 4096}, func() time.Duration { return 0 }, false)
 	for _, kind := range kinds {
 		s.replaceKind(kind, nil)

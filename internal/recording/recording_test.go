@@ -61,7 +61,7 @@ func (p plane) tell(t tb, s *timelineWriter) {
 }
 
 // After any changes, with any of them in lists after lost watches, a replay gives the final objects. The recording has no secret field.
-func TestARecordingLeadsToWhatWasThere(t *testing.T) {
+func TestReplayOfRecordingGivesSameObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		live := newPlane(t)
 		var text bytes.Buffer

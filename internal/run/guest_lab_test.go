@@ -180,7 +180,7 @@ func spin(ctx context.Context, t *testing.T) {
 }
 
 // The program has no commit stamp, because it is an input of the history: a commit without changes of sources must not change it.
-func TestTheProgramHasNoStampOfACommit(t *testing.T) {
+func TestProgramHasNoCommitStamp(t *testing.T) {
 	for _, file := range []string{program, "../../bin/hitless"} { // the second one is that of `make build`
 		info, err := buildinfo.ReadFile(file)
 		if err != nil {

@@ -33,7 +33,7 @@ func hostToy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, erro
 	return result, events, err
 }
 
-func TestHostRunSaysWhereItWas(t *testing.T) {
+func TestHostRunRecordsItsKernel(t *testing.T) {
 	result, events, err := hostToy(t, func(*run.Options) {})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestHostBadEndsAreInvalid(t *testing.T) {
 }
 
 // A subject that needs IPVS is refused on every machine, because user namespaces hide the sysctls of IPVS.
-func TestHostRefusesWhatItCannotRun(t *testing.T) {
+func TestHostRefusesSubjectThatNeedsIPVS(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	_, err := run.Run(t.Context(), run.Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Kernel: "host"}, Program: program, Out: out})
 	if refused := new(host.RefusedError); errors.As(err, &refused) {
@@ -78,7 +78,7 @@ func TestHostRefusesWhatItCannotRun(t *testing.T) {
 }
 
 // A system that grants namespaces without rights in them is a usage error, not a defect. Here /proc is partly hidden, as in containers.
-func TestHostSaysWhatIsRefused(t *testing.T) {
+func TestHostExplainsRefusedRights(t *testing.T) {
 	if _, _, err := hostToy(t, func(*run.Options) {}); err != nil { // skips
 		t.Fatal(err)
 	}

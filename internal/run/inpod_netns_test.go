@@ -52,7 +52,7 @@ func pod(t *testing.T, api *httptest.Server, token string) {
 
 // A run in a pod finds its cluster, uses its account's token over TLS, and checks permissions and facts. An unknown token is an error
 // that says so.
-func TestARunInAPodFindsItsCluster(t *testing.T) {
+func TestRunInAPodFindsItsCluster(t *testing.T) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
 		err = netlink.LinkSetUp(lo)

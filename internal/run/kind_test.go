@@ -38,7 +38,7 @@ func (r *ready) Destroy(ctx context.Context) error {
 func (r *ready) provide(context.Context) (support.E2EClusterProvider, error) { return r, nil }
 
 // The cluster of a run is deleted after any result and after an interrupt. If it cannot be deleted, the output names it.
-func TestTheClusterOfARunIsDeleted(t *testing.T) {
+func TestKindClusterIsDeleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool
 		stays   error
@@ -104,7 +104,7 @@ func TestNoClusterIsMadeForAWrongCall(t *testing.T) {
 }
 
 // The error about missing nodes has the number of nodes.
-func TestNodesThatDoNotCome(t *testing.T) {
+func TestMissingNodesAreReported(t *testing.T) {
 	_, kubeconfig := newLiveCluster(t, 2, nil)
 	c, err := cluster.Open(kubeconfig, "")
 	if err != nil {

@@ -86,7 +86,7 @@ func judged(t *testing.T, scenario string, way ...string) (*analysis.Report, int
 
 // A run with only the lab's kubeconfig has the verdict of a run inside: pass for a rollout, and fail for a proxy without the fallback to
 // terminating endpoints, with the old pod's termination as cause. With the real clock, a run on a busy machine can be invalid.
-func TestAStrangerJudgesALabAsAnInsiderDoes(t *testing.T) {
+func TestLiveVerdictsEqualLabVerdicts(t *testing.T) {
 	for subject, want := range map[string]analysis.Verdict{"kube-proxy@v1.26.0/iptables": analysis.Pass, "kube-proxy@v1.25.3/iptables": analysis.Fail} {
 		t.Run(subject, func(t *testing.T) {
 			kubeconfig := labUp(t, subject)

@@ -80,7 +80,7 @@ func runOn(t *testing.T, kubeconfig, scenario string, change func(*run.Options))
 }
 
 // A call that no cluster can run is refused before any request, with advice.
-func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
+func TestInvalidLiveRunIsRefusedWithAdvice(t *testing.T) {
 	_, kubeconfig := newLiveCluster(t, 1, nil)
 	for name, c := range map[string]struct {
 		scenario string
@@ -107,7 +107,7 @@ func TestALiveRunIsRefusedInPlainWords(t *testing.T) {
 	}
 }
 
-func TestADryRunMakesNothing(t *testing.T) {
+func TestDryRunCreatesNothing(t *testing.T) {
 	var wrote []string
 	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,7 @@ func disrupts(set map[string]string) func(*run.Options) {
 }
 
 // After a restart every node has another ready pod of the proxy, and the record has the start and exit of each.
-func TestALiveRestartReplacesThePodsOfTheProxy(t *testing.T) {
+func TestLiveRestartReplacesProxyPods(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
 	before := s.awaitProxies(t)
@@ -89,7 +89,7 @@ func hurryOn(request string) func(s *stand) func(http.Handler) http.Handler {
 
 // A restart is invalid when no controller acts, or when the controller reports it as done without replacing pods. The error has the last
 // observed state.
-func TestALiveRestartThatDoesNotHappenIsInvalid(t *testing.T) {
+func TestLiveRestartWithoutEffectIsInvalid(t *testing.T) {
 	t.Parallel()
 	for does, seen := range map[int32]string{idles: "its controller has seen generation", claims: "worker-1 has kube-proxy-1, as before; worker-2 has kube-proxy-2, as before"} {
 		t.Run(seen, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestALiveRestartThatDoesNotHappenIsInvalid(t *testing.T) {
 }
 
 // Objects outside the run's namespace are changed only with permission, and the dry run names them.
-func TestALiveRunDisruptsOnlyWhatItMay(t *testing.T) {
+func TestLiveRunNeedsPermissionForDisruptions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		scenario string
@@ -165,7 +165,7 @@ func (s *stand) addPod(t *testing.T, namespace, name, node, owner string) {
 }
 
 // A change that the cluster does not permit is refused before anything is created, with advice.
-func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
+func TestImpossibleLiveDisruptionIsRefusedWithAdvice(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
 	s.awaitProxies(t)
@@ -204,7 +204,7 @@ func TestALiveDisruptionIsRefusedInPlainWords(t *testing.T) {
 }
 
 // An upgrade leaves the new image, or restores the old one if its parameter says so.
-func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
+func TestLiveUpgradeChangesProxyImage(t *testing.T) {
 	t.Parallel()
 	for back, image := range map[string]string{"off": nextImage, "on": firstImage} {
 		t.Run("back="+back, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestALiveUpgradeChangesTheImageOfTheProxy(t *testing.T) {
 }
 
 // An image whose pods do not become ready makes the run invalid, and the old image is restored.
-func TestALiveUpgradeThatFailsIsPutBack(t *testing.T) {
+func TestFailedLiveUpgradeIsRestored(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, hurryOn("patch daemonsets.apps"))
 	s.awaitProxies(t)
@@ -260,7 +260,7 @@ func interruptedAt(ctx context.Context, t *testing.T, s *stand, scenario, word s
 }
 
 // An interrupted run restores the objects that it has changed.
-func TestALiveDisruptionThatIsInterruptedIsPutBack(t *testing.T) {
+func TestInterruptedLiveDisruptionIsRestored(t *testing.T) {
 	t.Parallel()
 	t.Run("an image", func(t *testing.T) {
 		t.Parallel()
@@ -288,7 +288,7 @@ func TestALiveDisruptionThatIsInterruptedIsPutBack(t *testing.T) {
 
 // Objects of a run that could not restore them, as after SIGKILL, have its annotation: another run refuses to start, and `hitless clean`
 // restores them, except for fields that were changed later.
-func TestWhatARunLeavesChangedIsFoundAndPutBack(t *testing.T) {
+func TestUnrestoredChangesAreFoundAndRestored(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 		var gone atomic.Bool
@@ -372,7 +372,7 @@ func (s *stand) owesNode(t *testing.T, name string, restore cluster.Restore) {
 }
 
 // A drain evicts the pods of a node as their budgets allow, except those of DaemonSets, and makes the node schedulable again.
-func TestALiveDrainEvictsAndPutsBack(t *testing.T) {
+func TestLiveDrainEvictsAndRestores(t *testing.T) {
 	t.Parallel()
 	var ordered atomic.Int32
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
@@ -428,7 +428,7 @@ func (s *stand) budget(t *testing.T, namespace string, least int) {
 }
 
 // A budget that never allows the eviction makes the run invalid after the time of its parameter, and the node becomes schedulable again.
-func TestALiveDrainThatABudgetForbids(t *testing.T) {
+func TestLiveDrainForbiddenByBudget(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, hurryOn("create pods/eviction"))
 	s.addPod(t, "shop", "cart-1", "worker-1", "ReplicaSet")
@@ -442,7 +442,7 @@ func TestALiveDrainThatABudgetForbids(t *testing.T) {
 }
 
 // During the scenario the node has cordon and taint together with foreign taints. Afterwards it has only the foreign ones.
-func TestALiveCordonAndTaintArePutBack(t *testing.T) {
+func TestLiveCordonAndTaintAreRestored(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string]string{"cordon": "unschedulable", "taint": "hitless/taint"} {
 		t.Run(what, func(t *testing.T) {

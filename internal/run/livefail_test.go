@@ -86,7 +86,7 @@ func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 }
 
 // An obstacle before the first write is a usage error with advice, and nothing is left.
-func TestALiveRunThatCannotBegin(t *testing.T) {
+func TestLiveObstacleBeforeStartIsUsageError(t *testing.T) {
 	for name, c := range map[string]struct {
 		wrap func(http.Handler) http.Handler
 		want []string
@@ -109,7 +109,7 @@ func TestALiveRunThatCannotBegin(t *testing.T) {
 }
 
 // A token that expires during the run makes it invalid, and the output names the namespace that could not be deleted.
-func TestATokenThatExpiresOnTheWay(t *testing.T) {
+func TestLiveRunWithExpiringToken(t *testing.T) {
 	var over atomic.Bool
 	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 		late := refuse(expired, func(*http.Request) bool { return true })(next)
@@ -150,7 +150,7 @@ func TestATokenThatExpiresOnTheWay(t *testing.T) {
 }
 
 // The error about a namespace that is not deleted has its name and the cluster's reason.
-func TestANamespaceThatIsStuck(t *testing.T) {
+func TestStuckNamespaceIsNamed(t *testing.T) {
 	server, kubeconfig := newLiveCluster(t, 1, refuse(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}},
 		func(r *http.Request) bool { return r.Method == http.MethodDelete }))
 	for name, labels := range map[string]map[string]string{"hitless-rollout-abcde": {"app.kubernetes.io/managed-by": "hitless"}, "shop": nil} {

@@ -32,7 +32,7 @@ import (
 // process is killed and begins anew, one pod is deleted and another made in its place, and one cannot be reached for as long as the rollout takes:
 // no attempt stands twice in the record, what is not in it is told as a gap of the two, and nobody else has one. Its twin: eleven cannot be
 // reached any more until the end, and the run is not to be trusted.
-func TestInTheNightAFleetInTheLabsPods(t *testing.T) {
+func TestNightlyLiveFleetInPods(t *testing.T) {
 	kubeconfig := labUp(t, "kube-proxy@v1.26.0/iptables")
 	client := clientOf(t, kubeconfig)
 	const workers = 20

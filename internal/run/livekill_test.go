@@ -48,7 +48,7 @@ const cordoned = "cordon worker-1 done"
 
 // A run that is killed in the middle of a drain restores nothing. The node has its annotation, and `hitless clean` restores the node and
 // deletes the run's namespace.
-func TestCleanPutsBackWhatAKilledRunChanged(t *testing.T) {
+func TestCleanRestoresChangesOfKilledRun(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
 	program, err := os.Executable()

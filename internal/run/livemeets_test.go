@@ -34,7 +34,7 @@ import (
 )
 
 // The twin of every fault: the same run without a fault completes and leaves nothing. It uses exactly the verbs that the preflight checks.
-func TestALiveRunThatMeetsNothing(t *testing.T) {
+func TestLiveRunWithoutFault(t *testing.T) {
 	t.Parallel()
 	for _, scenario := range scenarios.All() {
 		if len(scenario.Lacks(site.LiveOffers)) > 0 {
@@ -152,7 +152,7 @@ func faulty(t *testing.T, fault func(s *stand) func(http.Handler) http.Handler) 
 }
 
 // A run survives an API server that is unreachable for a minute during a rollout, and the record has the duration.
-func TestALiveRunOutlastsAnAPIServerThatIsAwayForAMinute(t *testing.T) {
+func TestLiveRunSurvivesAPIOutageOfAMinute(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, time.Minute) })
 	e := s.run(t.Context(), t, "rollout", nil)
@@ -188,7 +188,7 @@ func saidAtLeast(t *testing.T, least time.Duration, said *regexp.Regexp, text st
 }
 
 // An API server that stays unreachable makes the run invalid. The error has the last action and its result, and names what is left.
-func TestALiveRunWhoseAPIServerStaysAway(t *testing.T) {
+func TestLiveRunWithPermanentAPIOutage(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler { return awayOnce(t, s, 0) })
 	e := s.run(t.Context(), t, "rollout", nil)
@@ -228,7 +228,7 @@ func (s *stand) named(t *testing.T, e ended, why string) {
 }
 
 // Answers of a load balancer (502, 503, 504) count as silence, which the run survives too.
-func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
+func TestLiveRunSurvivesAnswersOfLoadBalancer(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int32
 	s := standing(t, refuse(apierrors.NewServiceUnavailable("no healthy upstream"), func(r *http.Request) bool {
@@ -242,7 +242,7 @@ func TestALiveRunOutlastsABalancerWithoutItsAPIServer(t *testing.T) {
 }
 
 // A token that expires during the rollout makes the run invalid, and the output names the namespace that could not be deleted.
-func TestALiveRunWhoseTokenExpiresInTheMiddle(t *testing.T) {
+func TestLiveTokenExpiresDuringRollout(t *testing.T) {
 	t.Parallel()
 	var over atomic.Bool
 	s := standing(t, func(next http.Handler) http.Handler {
@@ -260,7 +260,7 @@ func TestALiveRunWhoseTokenExpiresInTheMiddle(t *testing.T) {
 }
 
 // A namespace that is not deleted does not change the verdict. The output has its name and the cluster's reason.
-func TestALiveRunWhoseNamespaceIsStuck(t *testing.T) {
+func TestLiveRunWithStuckNamespace(t *testing.T) {
 	t.Parallel()
 	const keeps = "Some content in the namespace has finalizers remaining: service.kubernetes.io/load-balancer-cleanup in 1 resource instances"
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
@@ -288,7 +288,7 @@ func TestALiveRunWhoseNamespaceIsStuck(t *testing.T) {
 
 // A quota can forbid the namespace, before anything is created, or pods, during setup. Both errors have the cluster's message and advice,
 // and nothing is left.
-func TestALiveRunThatMeetsAQuota(t *testing.T) {
+func TestLiveRunWithQuota(t *testing.T) {
 	t.Parallel()
 	t.Run("of namespaces", func(t *testing.T) {
 		t.Parallel()
@@ -334,7 +334,7 @@ func (s *stand) noPods(t *testing.T, path string) {
 }
 
 // A Service without an address makes the run skipped, with exit code 2, after the time of the option. Nothing is left.
-func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
+func TestLiveRunWithoutServiceAddress(t *testing.T) {
 	t.Parallel()
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
@@ -365,7 +365,7 @@ func TestALiveRunWhoseServiceGetsNoAddress(t *testing.T) {
 }
 
 // The error names each verb that RBAC does not grant, before anything is created.
-func TestALiveRunWithoutOneVerb(t *testing.T) {
+func TestLiveRunWithoutOneVerb(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]map[string]string{"flap": nil, "restart": {"proxy": proxySet}, "drain": {"node": "worker-1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -427,7 +427,7 @@ func withhold(lacks string) func(http.Handler) http.Handler {
 
 // A policy engine can refuse a request that the access review granted. The error then has the step and the cluster's message, and
 // everything is deleted.
-func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
+func TestLiveRunForbiddenByPolicy(t *testing.T) {
 	t.Parallel()
 	for verb, step := range map[string]string{"create deployments.apps": "deploy web", "create services": "deploy web", "update deployments.apps": "rollout 1"} {
 		t.Run(verb, func(t *testing.T) {
@@ -444,7 +444,7 @@ func TestALiveRunThatIsForbiddenOnTheWay(t *testing.T) {
 }
 
 // Conflicts with concurrent writes (409) are retried, because the write did not happen.
-func TestALiveRunThatMeetsAConflict(t *testing.T) {
+func TestLiveRunRetriesConflicts(t *testing.T) {
 	t.Parallel()
 	for request, scenario := range map[string]string{"update deployments.apps": "rollout", "patch nodes": "drain"} {
 		t.Run(scenario, func(t *testing.T) {
@@ -459,7 +459,7 @@ func TestALiveRunThatMeetsAConflict(t *testing.T) {
 }
 
 // Ctrl-C ends a run with exit code 130, and everything is deleted.
-func TestALiveRunThatIsInterrupted(t *testing.T) {
+func TestLiveRunInterrupted(t *testing.T) {
 	t.Parallel()
 	s := standing(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ var byTheAPI = []struct {
 
 // Each scenario that needs only the API has the same verdict and cause as a live cluster, with only the lab's kubeconfig, and in a lab.
 // The real clock needs an idle machine: an invalid run fails the test.
-func TestInTheNightAStrangerJudgesEachScenarioAsAnInsiderDoes(t *testing.T) {
+func TestNightlyLiveVerdictsEqualLabVerdicts(t *testing.T) {
 	for _, s := range byTheAPI {
 		t.Run(strings.Fields(s.scenario)[0]+" "+s.subject, func(t *testing.T) {
 			inside, _ := judged(t, s.scenario+" --kernel host --clock real --subject "+s.subject)

@@ -43,7 +43,7 @@ func shipped(t *testing.T) (verbs []string) {
 var anybody = []string{"", "create selfsubjectaccessreviews.authorization.k8s.io"}
 
 // The scheduled run completes with exactly the shipped rights, and uses all of them. The API server of this test forbids all others.
-func TestTheShippedRoleIsWhatTheScheduledRunUses(t *testing.T) {
+func TestShippedRoleIsUsedByScheduledRun(t *testing.T) {
 	t.Parallel()
 	may := shipped(t)
 	if len(may) < 10 {

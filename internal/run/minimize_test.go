@@ -38,7 +38,7 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 	}
 }
 
-func TestTheSubjectOfARun(t *testing.T) {
+func TestSubjectOfRun(t *testing.T) {
 	for want, s := range map[string]record.Subject{
 		"bundled":                 {Name: "bundled", Version: "devel", Mode: "ipvs"},
 		"kube-proxy@v1.12.2/ipvs": {Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"},
@@ -53,7 +53,7 @@ func TestTheSubjectOfARun(t *testing.T) {
 }
 
 // The command has the options of the trials that the timeline does not contain.
-func TestTheCommandOfAShorterTimeline(t *testing.T) {
+func TestCommandOfMinimizedTimeline(t *testing.T) {
 	line := &Timeline{Timeline: &timeline.Timeline{Nodes: 2, Rate: 20}}
 	for want, o := range map[string]Options{
 		"hitless replay f --subject bundled --controlplane replay --kernel vm --set terminatingFallback=off": {LabOptions: site.LabOptions{Subject: "bundled", ControlPlane: "replay", Kernel: "vm", Clock: "virtual"}, Set: map[string]string{"terminatingFallback": "off"}},
@@ -159,7 +159,7 @@ func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 }
 
 // A trial that cannot be run is an error. It leaves no files, and does not change the Failure.
-func TestATrialThatCannotBeRun(t *testing.T) {
+func TestTrialThatCannotBeRunIsAnError(t *testing.T) {
 	f, err := OpenFailure(failedRun(t, aRun(), record.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)

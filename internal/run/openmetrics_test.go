@@ -14,7 +14,7 @@ import (
 )
 
 // A run with option OpenMetrics writes samples into its folder, with the values of its report.
-func TestARunExposesItsSamples(t *testing.T) {
+func TestRunWritesSamples(t *testing.T) {
 	_, kubeconfig := newLiveCluster(t, 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	client := clientOf(t, kubeconfig)

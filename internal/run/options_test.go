@@ -111,7 +111,7 @@ func TestFallbackFollowsTheSubject(t *testing.T) {
 }
 
 // A scenario that needs a second subject for one value of a parameter requires it then, and refuses it otherwise.
-func TestASecondProxyIsNamedWhereItIsNeeded(t *testing.T) {
+func TestSecondSubjectIsRequiredWhereNeeded(t *testing.T) {
 	const other = "kube-proxy@v1.37.1/iptables"
 	for _, c := range []struct{ what, to, next, refused string }{
 		{"flush", "", "", ""}, {"second", other, other, ""}, {"second", "", "", "what was left running"},
@@ -144,7 +144,7 @@ func TestVirtualClockNeedsTheVM(t *testing.T) {
 }
 
 // If the test of the host fails, kernel auto uses a VM and reports why, and kernel host is a usage error.
-func TestHostThatCannotRun(t *testing.T) {
+func TestHostThatCannotBeTested(t *testing.T) {
 	for kernel, refused := range map[string]bool{"auto": false, "host": true} {
 		said := ""
 		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: kernel, Clock: "real", Cache: t.TempDir()}, Program: filepath.Join(t.TempDir(), "none"),
@@ -170,7 +170,7 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 }
 
 // Settings of a timeline file apply to both subjects, like those of the command line.
-func TestAFilesFallbackReachesTheSecondSubject(t *testing.T) {
+func TestTimelineFallbackAppliesToSecondSubject(t *testing.T) {
 	const change = "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
 	for _, c := range []struct {
 		set  string // in the file
@@ -223,7 +223,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // Options.Site selects the site.
-func TestTheSiteOfACall(t *testing.T) {
+func TestSiteOfCall(t *testing.T) {
 	for want, all := range map[Kind][]*site.LiveOptions{
 		InLab:     {nil, {}, {Context: "staging", DryRun: true}},
 		InCluster: {{Kubeconfig: "file"}, {InCluster: true}},
@@ -238,7 +238,7 @@ func TestTheSiteOfACall(t *testing.T) {
 }
 
 // The end of a run is reported, also if the run did not start.
-func TestTheEndOfARunIsReported(t *testing.T) {
+func TestEndOfRunIsReported(t *testing.T) {
 	var got []progress.Event
 	_, err := Run(t.Context(), Options{Scenario: "none", Progress: func(e progress.Event) { got = append(got, e) }})
 	if !IsUsage(err) || !slices.Equal(got, []progress.Event{{Kind: progress.End}}) {

@@ -52,7 +52,7 @@ func recordAll(t *testing.T, l site.LiveOptions, o RecordOptions) (Recording, er
 
 // Recorded names and addresses can conflict with those of the lab. The recording reports that, and a replay refuses it with the line. An
 // anonymous recording has no conflicts.
-func TestARecordingIsOneThatARunTakes(t *testing.T) {
+func TestRecordingConflictsAreReported(t *testing.T) {
 	live := liveOf(t, shop("10.96.0.10"))
 	file := filepath.Join(t.TempDir(), "own.timeline")
 	r, err := recordAll(t, live, RecordOptions{File: file})
@@ -75,7 +75,7 @@ func TestARecordingIsOneThatARunTakes(t *testing.T) {
 	}
 }
 
-func TestWhatMeetsTheLab(t *testing.T) {
+func TestLabConflicts(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-2"}}`:                                                             "the lab has a node of this name",
 		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-3"}}`:                                                             "",
@@ -127,7 +127,7 @@ func TestRecordNeedsAClusterAndAFile(t *testing.T) {
 
 // Recordings of a day, a week or until Ctrl-C can be replayed unchanged, as documented. For a longer one the recording reports a rate at
 // which a replay fits.
-func TestALongRecordingFits(t *testing.T) {
+func TestLongRecordingFits(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct{ asked, length time.Duration }{{time.Hour, time.Hour}, {day, day}, {7 * day, 7 * day}, {365 * day, 365 * day}, {0, 2 * day}} {
 		file := filepath.Join(t.TempDir(), "some.timeline")

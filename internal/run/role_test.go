@@ -23,7 +23,7 @@ func needsOf(s scenarios.Scenario) (verbs []string) {
 }
 
 // The role in the documentation has exactly the rights of a run and of `hitless clean`.
-func TestTheDocumentedRoleIsWhatARunNeeds(t *testing.T) {
+func TestDocumentedRoleHasRightsOfRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/clusters.md")
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestBadTimelines(t *testing.T) {
 }
 
 // The command line takes precedence over the file.
-func TestATimelineSaysWhatTheCallDoesNot(t *testing.T) {
+func TestTimelineGivesDefaults(t *testing.T) {
 	line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\nnodes 2\nrate 25\nseed 7\nset replicas=2\nset settle=5s\n+2s end\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func recordingOf(services int, pods bool, noise func() string) string {
 
 // 10,000 Services with four endpoints each, and 40,000 pods, are read within limits of time and memory, and fit into a plan, which has
 // the number of objects. A larger timeline is refused with the numbers.
-func TestARecordingOfTenThousandServices(t *testing.T) {
+func TestRecordingOfTenThousandServices(t *testing.T) {
 	begin := time.Now()
 	var before, after runtime.MemStats
 	file := timelineFile(t, recordingOf(10_000, true, func() string { return "" }))
@@ -165,7 +165,7 @@ func TestARecordingOfTenThousandServices(t *testing.T) {
 }
 
 // A timeline that does not fit is refused with the numbers, before anything is started.
-func TestATimelineWithoutRoom(t *testing.T) {
+func TestTooLargeTimelineIsRefused(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	line, err := ReadTimeline(timelineFile(t, recordingOf(3000, false, func() string { return fmt.Sprintf("%x", noise(random, 60)) })))
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 )
 
 // Invalid fleet options are refused with advice.
-func TestAFleetIsRefusedInPlainWords(t *testing.T) {
+func TestInvalidFleetIsRefusedWithAdvice(t *testing.T) {
 	for want, f := range map[string]FleetOptions{
 		"--fleet-image":          {Workers: 20},
 		"either a number":        {Workers: 20, Everywhere: true, Image: "hitless"},
@@ -63,7 +63,7 @@ func (k *kept) Event(e record.Event)   { k.events = append(k.events, e) }
 func (k *kept) Attempt(record.Attempt) {}
 
 // The end of a worker's pod is a log event, so that it cannot be the cause of an outage.
-func TestTheFleetsOwnPodsAreNoCauses(t *testing.T) {
+func TestFleetPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
 		fleetPodFilter{&k}.Event(record.Event{Node: "node-1", Object: name, Text: name + " is terminating",
@@ -85,7 +85,7 @@ func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, 
 }
 
 // Without a fleet, lanes start as usual, and nothing is collected.
-func TestARunWithoutAFleet(t *testing.T) {
+func TestRunWithoutFleet(t *testing.T) {
 	var n noLanes
 	p := &fleetProber{Prober: &n, site: &Cluster{live: LiveOptions{Fleet: &FleetOptions{}}}}
 	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new"}); err != nil || n.started != 1 {
@@ -195,7 +195,7 @@ func (p *podsOf) start() {
 
 // A run's fleet is a Deployment, its target is the Service, and its records come through the API server. A deleted pod gives a missing
 // record.
-func TestARunsFleetIsCollectedThroughTheAPI(t *testing.T) {
+func TestFleetIsCollectedThroughAPI(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "web-1") }))
 	defer backend.Close()
 	_, port, _ := net.SplitHostPort(backend.Listener.Addr().String())

@@ -8,7 +8,7 @@ import (
 )
 
 // A wrong call must delete neither the results of an earlier run nor foreign files.
-func TestTheFolderOfResults(t *testing.T) {
+func TestResultsFolder(t *testing.T) {
 	write := func(t *testing.T, dir, name string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)

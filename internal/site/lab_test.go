@@ -57,7 +57,7 @@ func (s soaking) record(phase string, at time.Duration) {
 func (s soaking) keep() error { return s.storeCheckpoint(s.region) }
 
 // The record of a checkpoint in the run's folder can be judged, and a later checkpoint replaces it.
-func TestACheckpointIsKept(t *testing.T) {
+func TestCheckpointIsStored(t *testing.T) {
 	s := newSoaking(t)
 	for i, phase := range []string{"setup", "baseline"} {
 		s.record(phase, time.Duration(i)*time.Second)
@@ -87,7 +87,7 @@ func TestACheckpointIsKept(t *testing.T) {
 }
 
 // At each instant the folder has a complete checkpoint, also while the next one or the end of the run is written.
-func TestACheckpointStaysUntilTheNextOneIsWhole(t *testing.T) {
+func TestCheckpointStaysUntilNextIsComplete(t *testing.T) {
 	s := newSoaking(t)
 	s.record("setup", 0)
 	if err := s.keep(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 )
 
-func TestTheConsoleIsReported(t *testing.T) {
+func TestConsoleIsReported(t *testing.T) {
 	events := []progress.Event{
 		{Kind: progress.Stage, At: 2500 * time.Millisecond, Text: "scenario begins"},
 		{Kind: progress.Measurement, At: 3 * time.Second, Counts: progress.Counts{Attempts: 17, Dropped: 2, Delayed: 1}},

@@ -431,7 +431,7 @@ const (
 // A thousand workers, of which ten are lost with their nodes, ten are replaced, and a hundred are cut off for two minutes: every attempt is in the record
 // once or in a gap that is told, only the lost ones have gaps, and the API server is asked as often as the page says. The red twins are
 // those of the fleet's own tests, and the gaps of the lost: were they not told, judge would find their attempts missing.
-func TestAThousandWorkers(t *testing.T) {
+func TestThousandWorkers(t *testing.T) {
 	var s simulated
 	used := cpu(t)
 	synctest.Test(t, func(t *testing.T) { s = simulate(t, 1000) })

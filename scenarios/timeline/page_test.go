@@ -10,7 +10,7 @@ import (
 )
 
 // The page explains each verb, and Parse accepts its example.
-func TestThePageHasEveryVerb(t *testing.T) {
+func TestPageHasEveryVerb(t *testing.T) {
 	text, err := os.ReadFile("../../docs/timeline.md")
 	if err != nil {
 		t.Fatal(err)
