@@ -10,9 +10,9 @@ import (
 
 // The parameters of api alone.
 var (
-	apiAwayFor = newDuration("away", "5m", "how long the API server is away; 0s for not at all", 0, 24*time.Hour)
-	relists    = newNumber("relists", "3", "how often the watches end and expire", 0, 1000)
-	watchDelay = newDuration("delay", "0s", "how late what the first node's proxy watches reaches it while the Deployment is rolled once more; 0s for no such roll", 0, time.Hour)
+	apiAwayFor = newDuration("away", "5m", "time without the API server; 0s: none", 0, 24*time.Hour)
+	relists    = newNumber("relists", "3", "number of times that the watches end and expire", 0, 1000)
+	watchDelay = newDuration("delay", "0s", "delay of the watch events of the first node's proxy while the Deployment is rolled once more; 0s: no such rollout", 0, time.Hour)
 )
 
 // api makes the API server unavailable to the proxies and ends their watches. Programmed rules must go on serving, and
@@ -20,14 +20,14 @@ var (
 func api() Scenario {
 	return Scenario{
 		Name:    "api",
-		Summary: "takes the API server away from the proxies, ends and expires their watches, and rolls the Deployment after each",
+		Summary: "cuts the proxies off from the API server, ends and expires their watches, and rolls the Deployment after each",
 		Steps:   always([]string{"api away", "api back", "api expire", "api delay", "expect watching"}, rollSteps),
 		Parameters: []Parameter{
 			apiAwayFor.Parameter,
 			relists.Parameter,
 			watchDelay.Parameter,
 			laneParameters(),
-			Replicas.withDefault("2").withHelp("pods of the Deployment; fewer than nodes, or it cannot be rolled"),
+			Replicas.withDefault("2").withHelp("pods of the Deployment; fewer than nodes, because a rollout needs a free node for the new pod"),
 		},
 		Run: func(ctx context.Context, w *World) error {
 			if away := apiAwayFor.Of(w.Params); away > 0 {

@@ -19,8 +19,8 @@ import (
 // The parameters of churn alone.
 var (
 	drainingPorts = newNumber("ports", "100", "ports of the Service whose pod drains, with connections open to each", 1, 1000)
-	burstFrom     = newDuration("from", "150ms", "how long after each full minute of the run they begin", 0, 50*time.Second)
-	rolloutEvery  = newNumber("rolloutEvery", "3", "minutes of churn from one rollout to the next", 1, 10000)
+	burstFrom     = newDuration("from", "150ms", "time from each full minute of the run to the first change", 0, 50*time.Second)
+	rolloutEvery  = newNumber("rolloutEvery", "3", "minutes between two rollouts", 1, 10000)
 )
 
 // churn changes endpoints while a pod with open connections drains. kube-proxy's ipvs mode froze after some hours of
@@ -28,15 +28,15 @@ var (
 func churn() Scenario {
 	return Scenario{
 		Name:    "churn",
-		Summary: "changes endpoints around each full minute while a pod drains; rollouts show whether the proxies still follow",
+		Summary: "changes endpoints around each full minute while a pod with open connections drains; rollouts show whether the proxies still follow",
 		Parameters: []Parameter{
-			ChurnFor.withDefault("1h").withHelp("how long the churn lasts at most: it ends when a rollout loses connections"),
+			ChurnFor.withDefault("1h").withHelp("longest time of the churn; it ends earlier when a rollout loses connections"),
 			drainingPorts.Parameter,
 			changeRate.Parameter,
 			burstFrom.Parameter,
-			burstFor.withHelp("how long they go on"),
+			burstFor.withHelp("duration of the changes in each minute"),
 			rolloutEvery.Parameter,
-			watchFor.withHelp("when a rollout has lost connections: how long the proxies have to get over it before they are restarted"),
+			watchFor.withHelp("time that the proxies have to recover after a rollout lost connections, before they are restarted"),
 			clusterPolicy,
 			AntiAffinity.withDefault("off"),
 			readinessPeriod.withDefault("30s"),

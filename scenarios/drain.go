@@ -14,7 +14,7 @@ import (
 var (
 	drainKind = newWord("what", "drain", "drain (cordon and evict), scaledown (the autoscaler marks a node without pods, then removes it), "+
 		"poweroff (without warning) or reboot (without warning, and back)", "drain", "scaledown", "poweroff", "reboot")
-	leaveAfter = newDuration("leave", "30s", "how long a node lives on after the autoscaler marked it", 0, time.Hour)
+	leaveAfter = newDuration("leave", "30s", "time from the autoscaler's mark to the removal of the node", 0, time.Hour)
 )
 
 // drain removes a node: by eviction, as `kubectl drain` and the cluster autoscaler do (kubernetes#50977, KEP-3836), or
@@ -22,7 +22,7 @@ var (
 func drain() Scenario {
 	return Scenario{
 		Name:    "drain",
-		Summary: "takes a node away: by eviction, by the autoscaler, by a power cut, or by a reboot",
+		Summary: "removes a node: by eviction, as the autoscaler does, by a power cut, or by a reboot",
 		Steps:   always([]string{stepCordon, stepEvict, "node off", "node on", "expect rolled-out"}),
 		Parameters: []Parameter{
 			laneParametersOffNodes(),
@@ -30,7 +30,7 @@ func drain() Scenario {
 			nodeChoice.withHelp("the node; auto for the first that has a pod of the Deployment, with scaledown for the first that has none"),
 			minAvailable.Parameter,
 			leaveAfter.Parameter,
-			offFor.withHelp("how long traffic is watched without the node; with reboot, how long it has no power"),
+			offFor.withHelp("time of traffic without the node; with reboot, time without power"),
 			Replicas.withDefault("2"),
 			clusterPolicy,
 		},

@@ -19,16 +19,16 @@ const evictEveryPod = "all"
 // The parameters of drain on a live cluster alone.
 var (
 	liveDrainKind = newWord("what", "drain", "drain (cordon and evict), cordon or taint", "drain", "cordon", "taint")
-	evicted       = newWord("evict", evictEveryPod, "whose pods a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", evictEveryPod, "own")
-	evictWithin   = newDuration("evictWithin", "5m", "how long a PodDisruptionBudget may forbid the eviction of a pod", time.Second, time.Hour)
-	taintKey      = newText("taint", "hitless/taint", "key of the taint; ToBeDeletedByClusterAutoscaler is what the autoscaler marks a node with before it removes it")
-	taintEffect   = newWord("effect", string(corev1.TaintEffectNoSchedule), "of the taint: NoSchedule, PreferNoSchedule or NoExecute", "NoSchedule", "PreferNoSchedule", "NoExecute")
+	evicted       = newWord("evict", evictEveryPod, "pods that a drain evicts: all (as kubectl drain does, without those of DaemonSets) or own (those of this run)", evictEveryPod, "own")
+	evictWithin   = newDuration("evictWithin", "5m", "longest time that a PodDisruptionBudget may forbid the eviction of a pod", time.Second, time.Hour)
+	taintKey      = newText("taint", "hitless/taint", "key of the taint; the autoscaler marks a node with ToBeDeletedByClusterAutoscaler before it removes the node")
+	taintEffect   = newWord("effect", string(corev1.TaintEffectNoSchedule), "effect of the taint: NoSchedule, PreferNoSchedule or NoExecute", "NoSchedule", "PreferNoSchedule", "NoExecute")
 )
 
 // drainLive is drain on a live cluster: actions of the API that can be undone.
 func drainLive() Scenario {
 	return Scenario{
-		Name: "drain", Summary: "drains, cordons or taints a node, and puts it back",
+		Name: "drain", Summary: "drains, cordons or taints a node, and restores it",
 		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesNode(ctx) },
 		Steps:   always([]string{stepCordon, stepEvict, stepUndo}),
 		Parameters: []Parameter{
@@ -39,8 +39,8 @@ func drainLive() Scenario {
 			evictWithin.Parameter,
 			taintKey.Parameter,
 			taintEffect.Parameter,
-			minAvailable.withHelp("of the run's own PodDisruptionBudget; 0 for none"),
-			offFor.withDefault("60s").withHelp("how long traffic is watched before the node is put back"),
+			minAvailable.withHelp("minAvailable of the run's own PodDisruptionBudget; 0: no such object"),
+			offFor.withDefault("60s").withHelp("time of traffic until the node is restored"),
 			Replicas.withDefault("2"),
 			clusterPolicy,
 		},

@@ -9,14 +9,14 @@ import (
 )
 
 // faultFor is the length of the fault.
-var faultFor = newDuration("faultDuration", "700ms", "how long the fault lasts", 10*time.Millisecond, time.Minute)
+var faultFor = newDuration("faultDuration", "700ms", "duration of the fault", 10*time.Millisecond, time.Minute)
 
 // fault empties the tables of one node's proxy for a known time. A report must find that outage, its node and its
 // length, and no other.
 func fault() Scenario {
 	return Scenario{
 		Name:    "fault",
-		Summary: "empties one node's proxy tables for a known time while its proxy is stopped",
+		Summary: "suspends one node's proxy and empties its tables for a known time; tests hitless itself",
 		Parameters: []Parameter{
 			laneParameters(),
 			nodeChoice.withDefault("node-2").withHelp("the node that gets the fault"),

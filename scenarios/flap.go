@@ -15,10 +15,10 @@ import (
 
 // The parameters of flap alone.
 var (
-	flaps           = newNumber("flaps", "1", "how often each pod becomes unready", 1, 10000)
-	openConnections = newNumber("openConnections", "24", "connections that are open meanwhile; 0 for none", 0, 10000)
-	askEvery        = newDuration("askEvery", "2s", "how often each of them is asked", time.Millisecond, time.Hour)
-	stayOpen        = newDuration("stayOpen", "5s", "how long they stay open after the last flap; at least askEvery, to see them all once more", 0, 24*time.Hour)
+	flaps           = newNumber("flaps", "1", "number of times that each pod becomes unready", 1, 10000)
+	openConnections = newNumber("openConnections", "24", "connections that are open during the flaps; 0: none", 0, 10000)
+	askEvery        = newDuration("askEvery", "2s", "time between two requests on each open connection", time.Millisecond, time.Hour)
+	stayOpen        = newDuration("stayOpen", "5s", "time that the connections stay open after the last flap; at least askEvery, for one more request on each", 0, 24*time.Hour)
 )
 
 // flap makes pods unready and ready again while connections are open, and measures on afterwards. The graceful
@@ -26,16 +26,16 @@ var (
 func flap() Scenario {
 	return Scenario{
 		Name:    "flap",
-		Summary: "makes each pod unready and ready again while connections are open, and watches on",
+		Summary: "makes each pod unready and ready again while connections are open, and continues to open new ones",
 		Parameters: []Parameter{
 			flaps.Parameter,
 			unreadyFor.Parameter,
 			openConnections.Parameter,
 			askEvery.Parameter,
 			stayOpen.Parameter,
-			watchFor.withDefault("4m").withHelp("how long new connections are watched after that"),
+			watchFor.withDefault("4m").withHelp("time of new connections after the open ones are closed"),
 			Replicas.withDefault("2"),
-			readinessPeriod.withDefault("10s").withHelp("time between two readiness probes of a pod; the flaps do not wait for them"),
+			readinessPeriod.withDefault("10s").withHelp("time between two readiness probes of a pod; flaps do not depend on it"),
 			clusterPolicy,
 		},
 		Steps: always(gateSteps, []string{"lane stop"}),

@@ -11,7 +11,7 @@ import (
 )
 
 // newImage is the image that the proxies of a live cluster get.
-var newImage = newText("image", "", "the image that the proxies become, such as registry.k8s.io/kube-proxy:v1.37.1; must be given")
+var newImage = newText("image", "", "new image of the proxies, such as registry.k8s.io/kube-proxy:v1.37.1; must be given")
 
 // proxyContainer is the container of a DaemonSet that runs the proxy: the only one, or the one with the DaemonSet's
 // name.

@@ -17,10 +17,10 @@ import (
 // The parameters of interference alone.
 var (
 	// Meddling is what the other program does.
-	Meddling = newWord("what", "flush", "flush (`nft flush ruleset`), reload (a firewall that loads its own rules anew, and flushes all first), stale-drop (a rule that drops what goes to the node's pods), stale-allow "+
+	Meddling = newWord("what", "flush", "flush (`nft flush ruleset`), reload (a firewall flushes all rules and loads its own), stale-drop (a rule drops packets to the node's pods), stale-allow "+
 		"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", "flush", "reload", "stale-drop", "stale-allow", Second)
-	hiddenFor = newDuration("hidden", "10s", "how long the stale allow stands before it is cleaned up", time.Second, time.Hour)
-	lastsFor  = newDuration("lasts", "10s", "how long the stale rule drops; with flush and reload, how long the proxy has to repair", time.Second, time.Hour)
+	hiddenFor = newDuration("hidden", "10s", "time from the stale allow rule to its deletion", time.Second, time.Hour)
+	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair", time.Second, time.Hour)
 )
 
 // interference lets another program change a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or
@@ -28,7 +28,7 @@ var (
 func interference() Scenario {
 	return Scenario{
 		Name:    "interference",
-		Summary: "has another program meddle with a node's rules: flush them, load its own anew, leave a stale drop, a stale allow or a second proxy",
+		Summary: "lets another program change a node's rules: flush them, reload its own, add a stale drop or allow rule, or run a second proxy",
 		Steps: func(p Params) []string {
 			if Meddling.Of(p) == Second {
 				return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}

@@ -13,25 +13,25 @@ import (
 var (
 	TrafficPolicy   = newWord("trafficPolicy", "Local", "externalTrafficPolicy of the Service: Local or Cluster", "Local", "Cluster")
 	Replicas        = newNumber("replicas", "1", "pods of the Deployment", 1, 100)
-	AntiAffinity    = newSwitch("antiAffinity", "on", "pods keep to different nodes")
-	shutdownDelay   = newDuration("shutdownDelay", "30s", "how long a backend goes on serving after SIGTERM", 0, time.Hour)
+	AntiAffinity    = newSwitch("antiAffinity", "on", "pods run on different nodes")
+	shutdownDelay   = newDuration("shutdownDelay", "30s", "time that a backend continues to serve after SIGTERM", 0, time.Hour)
 	GracePeriod     = newDuration("gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", 0, 24*time.Hour)
 	PreStop         = newDuration("preStop", "0s", "preStop sleep of the pods", 0, time.Hour)
 	readinessPeriod = newDuration("readinessPeriod", "1s", "time between two readiness probes of a pod", time.Second, time.Hour)
 	// TerminatingFallback is a setting of the subject.
-	TerminatingFallback = newSwitch("terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off is kube-proxy up to 1.25").
+	TerminatingFallback = newSwitch("terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off: as kube-proxy up to 1.25").
 				needing(RestartableProxies)
 )
 
 // The parameters of the load balancer and of the measured windows, which every scenario has.
 var (
 	BalancerKind = newWord("loadBalancer", "passthrough", "kind of external load balancer: passthrough or haproxy", "passthrough", HAProxy).needing(OwnLoadBalancer)
-	CheckTarget  = newWord("checkTarget", "auto", "what the balancer's health check asks: auto, healthz, healthCheckNodePort or nodePort",
+	CheckTarget  = newWord("checkTarget", "auto", "target of the load balancer's health check: auto, healthz, healthCheckNodePort or nodePort",
 		"auto", "healthz", "healthCheckNodePort", "nodePort").needing(OwnLoadBalancer)
 	CheckInterval = newDuration("checkInterval", "5s", "time between two health checks of a node", 100*time.Millisecond, time.Hour)
-	CheckFall     = newNumber("checkFall", "3", "failed checks until a node is taken out", 1, 100)
-	CheckRise     = newNumber("checkRise", "1", "passed checks until a node is taken in", 1, 100)
-	Flows         = newWord("flows", "sticky", "whether a flow keeps its node: sticky, or rehash (plain ECMP)", "sticky", "rehash").needing(OwnLoadBalancer)
+	CheckFall     = newNumber("checkFall", "3", "failed checks in a row until the load balancer removes a node", 1, 100)
+	CheckRise     = newNumber("checkRise", "1", "passed checks in a row until the load balancer adds a node", 1, 100)
+	Flows         = newWord("flows", "sticky", "flow affinity: sticky (a flow stays on its node) or rehash (plain ECMP)", "sticky", "rehash").needing(OwnLoadBalancer)
 	baseline      = newDuration("baseline", "20s", "time of undisturbed traffic before the scenario", 10*time.Second, time.Hour)
 	settle        = newDuration("settle", "20s", "time of traffic after the scenario", time.Second, time.Hour)
 )
@@ -50,13 +50,13 @@ func Common() []Parameter {
 // The parameters of the lanes, in scenarios that let users name them.
 var (
 	// Lanes names the lanes that measure the Service; each is counted by itself.
-	Lanes  = newList("lanes", record.ProtocolNew, "what measures, each at the run's rate: some of "+strings.Join(timeline.Protocols(), ", "), timeline.Protocols()...)
-	Target = newWord("target", toLoadBalancer, "what of the Service the lanes go to: loadBalancer; or, past the balancer, nodePort (of the first node), "+
+	Lanes  = newList("lanes", record.ProtocolNew, "protocols of the measured lanes, each at the run's rate: some of "+strings.Join(timeline.Protocols(), ", "), timeline.Protocols()...)
+	Target = newWord("target", toLoadBalancer, "address of the Service that the lanes use: loadBalancer; or, without the load balancer, nodePort (of the first node), "+
 		"externalIP (routed to the first node) or clusterIP", toLoadBalancer, toNodePort, ToExternalIP, toClusterIP).needing(ClientPlacement)
-	ClientPlace = newWord("client", Outside, "where the lanes start: outside; or in the cluster, on the first node or in a pod there", Outside, OnNode, InPod).needing(ClientPlacement)
-	closing     = newWord("close", "fin", "how the client ends a connection: fin, or rst, which conntrack forgets after 10 s instead of 120 s", "fin", "rst")
-	direct      = newSwitch("direct", "off", "whether each ready pod is asked at its own address too, past balancer and proxies: what fails there as well is not the proxy's loss").needing(PodLanes)
-	reuse       = newParameter("reuse", "0s", "after which time a five-tuple is dialled again, on purpose; 0s: never within 130 s", reuseTime)
+	ClientPlace = newWord("client", Outside, "place of the client: outside; or in the cluster, on the first node (node) or in a pod there (pod)", Outside, OnNode, InPod).needing(ClientPlacement)
+	closing     = newWord("close", "fin", "end of a connection by the client: fin, or rst; conntrack keeps an entry for 120 s after fin and for 10 s after rst", "fin", "rst")
+	direct      = newSwitch("direct", "off", "whether additional lanes go to each ready pod's own address, without load balancer and proxy; a loss that occurs there too is not the proxy's").needing(PodLanes)
+	reuse       = newParameter("reuse", "0s", "time after which a five-tuple is used again; 0s: none is used twice within 130 s", reuseTime)
 )
 
 // laneParameters are Lanes and the parameters that come with it.
@@ -78,26 +78,26 @@ func laneParametersOf(all ...Parameter) Parameter {
 // The parameters that several scenarios have, each with its own default.
 var (
 	nodeChoice    = newText("node", "auto", "the node; auto for the first that has a pod of the Deployment")
-	offFor        = newDuration("off", "90s", "how long a node that is lost has no power", time.Second, time.Hour)
-	endSignal     = newWord("signal", "TERM", "how the proxy ends: TERM or KILL; with STOP it stands still for the downtime and goes on", "TERM", "KILL", "STOP")
-	downtime      = newDuration("downtime", "2s", "how long a node is without its proxy", 0, time.Hour)
-	unreadyFor    = newDuration("unready", "5s", "how long a pod stays unready, and the time between two flaps", 100*time.Millisecond, time.Hour)
+	offFor        = newDuration("off", "90s", "time that a lost node has no power", time.Second, time.Hour)
+	endSignal     = newWord("signal", "TERM", "signal that ends the proxy: TERM or KILL; STOP suspends it for the downtime", "TERM", "KILL", "STOP")
+	downtime      = newDuration("downtime", "2s", "time that a node is without its proxy", 0, time.Hour)
+	unreadyFor    = newDuration("unready", "5s", "time that a pod stays unready, and time between two flaps", 100*time.Millisecond, time.Hour)
 	watchFor      = newDuration("watch", "90s", "", 0, 24*time.Hour)
-	noService     = newDuration("away", "10s", "how long there is no Service", 0, time.Hour)
-	ChurnFor      = newDuration("for", "24h", "how long the churn lasts", time.Minute, 31*24*time.Hour)
-	changeRate    = newNumber("changes", "20", "changes of endpoints in a second of churn", 1, 1000)
-	burstFor      = newDuration("burst", "400ms", "how long a burst lasts", 10*time.Millisecond, time.Minute)
-	minAvailable  = newNumber("minAvailable", "1", "of the PodDisruptionBudget; 0 for none", 0, 100)
-	rollAtEnd     = newSwitch("roll", "off", "whether the Deployment is rolled in the end, so that what an old proxy left behind shows")
-	emptyFirst    = newSwitch("empty", "off", "whether the Deployment is scaled to zero before the first node, and back in the end, so that what an old proxy refuses shows")
-	upgradeBack   = newSwitch("back", "off", "whether they become again what they were, node by node, after that")
+	noService     = newDuration("away", "10s", "time without the Service", 0, time.Hour)
+	ChurnFor      = newDuration("for", "24h", "duration of the churn", time.Minute, 31*24*time.Hour)
+	changeRate    = newNumber("changes", "20", "changes of endpoints per second of churn", 1, 1000)
+	burstFor      = newDuration("burst", "400ms", "duration of a burst", 10*time.Millisecond, time.Minute)
+	minAvailable  = newNumber("minAvailable", "1", "minAvailable of the PodDisruptionBudget; 0: no such object", 0, 100)
+	rollAtEnd     = newSwitch("roll", "off", "whether the Deployment is rolled at the end, which shows stale rules of an old proxy")
+	emptyFirst    = newSwitch("empty", "off", "whether the Deployment is scaled to zero before the first node and back at the end, which shows stale rejecting rules of an old proxy")
+	upgradeBack   = newSwitch("back", "off", "whether the old proxies return afterwards, node by node")
 	upgradeRest   = newDuration("between", "5s", "time between two nodes", 0, time.Hour)
 	idleCollects  = newSwitch("idleCollection", "on", "whether a proxy written in Go collects its garbage every two minutes while it is idle; off: only beyond 192 MB")
 	clusterPolicy = TrafficPolicy.withDefault("Cluster")
 )
 
 // To is the subject that the proxies become, or a second proxy; empty for none.
-var To = newParameter("to", "", "what the proxies become: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given",
+var To = newParameter("to", "", "new program of the proxies: a subject, such as kube-proxy@v1.26.0/iptables, or itself; must be given",
 	func(text string) (string, error) { return text, nil })
 
 // CollectsWhenIdle reports whether a proxy written in Go collects its garbage while it is idle.

@@ -20,7 +20,7 @@ func policy() Scenario {
 	return Scenario{
 		Name:    "policy",
 		Steps:   always([]string{"object patch", "expect balanced"}),
-		Summary: "changes the Service under traffic and puts it back: traffic policies, affinity, source ranges, ports, type",
+		Summary: "changes fields of the Service and changes them back: traffic policies, affinity, source ranges, ports, type",
 		Parameters: []Parameter{
 			laneParameters(),
 			policyChanges().Parameter,
@@ -41,7 +41,7 @@ func policy() Scenario {
 
 // policyChanges is a function because changes refers to parameters.
 func policyChanges() TypedParameter[[]string] {
-	return newList("changes", "all", "which changes, in this order: all that the target has, or some of "+strings.Join(changeNames(), ","), append(changeNames(), "all")...)
+	return newList("changes", "all", "changes, in this order: all that are possible with the target, or some of "+strings.Join(changeNames(), ","), append(changeNames(), "all")...)
 }
 
 // policyRest is the time between two changes.

@@ -6,13 +6,13 @@ import (
 )
 
 // quietFor is the length of the scenario.
-var quietFor = newDuration("quietFor", "10s", "how long nothing happens", time.Second, 24*time.Hour)
+var quietFor = newDuration("quietFor", "10s", "time without disturbance", time.Second, 24*time.Hour)
 
 // quiet disturbs nothing: it is the control of the other scenarios.
 func quiet() Scenario {
 	return Scenario{
 		Name:       "quiet",
-		Summary:    "disturbs nothing for a while",
+		Summary:    "disturbs nothing; the control of all other scenarios",
 		Parameters: []Parameter{quietFor.Parameter, laneParameters()},
 		Run: func(ctx context.Context, w *World) error {
 			return w.Step(ctx, "disturb nothing", "", func(ctx context.Context) error {

@@ -20,7 +20,7 @@ const ReplayName = "timeline"
 func Replay(t *timeline.Timeline) Scenario {
 	return Scenario{
 		Name:       ReplayName,
-		Summary:    "does what a timeline says",
+		Summary:    "runs the steps of a timeline",
 		Parameters: replayParameters,
 		Steps:      func(Params) []string { return verbsOf(t) },
 		Lanes:      func(w *World) []LaneSpec { return w.timelineLanes(t) },
@@ -75,7 +75,7 @@ var replayParameters = []Parameter{
 // The parameters of a replay alone.
 var (
 	gatedPods   = newSwitch("gated", "off", "whether the measured pods have a readiness gate, for pod ready and pod unready")
-	briefCanary = newSwitch("briefCanary", "off", "whether the canary Service goes when it has proved the detector")
+	briefCanary = newSwitch("briefCanary", "off", "whether the canary Service is deleted after the proof")
 )
 
 // verbsOf are the verbs of the steps, each once, in the order of their first use.

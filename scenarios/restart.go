@@ -15,9 +15,9 @@ import (
 // The parameters of restart alone.
 var (
 	restartedNodes = newWord("which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", "one", "each", "all")
-	restartChange  = newWord("change", "off", "what happens to the node's pod meanwhile, so that the proxy comes back to other endpoints: on (it is deleted), "+
+	restartChange  = newWord("change", "off", "change of the node's pod while the proxy is away: on (it is deleted), "+
 		"ready (it was unready before, and becomes ready again) or off", changeDelete, changeReady, "off")
-	restartCount = newNumber("restarts", "1", "how many times", 1, 1000)
+	restartCount = newNumber("restarts", "1", "number of restarts", 1, 1000)
 )
 
 // restart restarts the proxies of one, each or all nodes, as upgrades and crashes do (kubernetes#75360, #73154). A
@@ -25,7 +25,7 @@ var (
 func restart() Scenario {
 	return Scenario{
 		Name:    "restart",
-		Summary: "restarts, kills or freezes the proxy of one, each or all nodes",
+		Summary: "restarts, kills or suspends the proxy of one, each or all nodes",
 		Parameters: []Parameter{
 			laneParameters(),
 			endSignal.Parameter,
@@ -61,7 +61,7 @@ func restartSteps(p Params) []string {
 // restartLive is restart for a DaemonSet: its controller replaces the pods.
 func restartLive() Scenario {
 	return Scenario{
-		Name: "restart", Summary: "has the DaemonSet of the cluster's proxy replace its pods, as kubectl rollout restart does",
+		Name: "restart", Summary: "restarts the DaemonSet of the cluster's proxy, as kubectl rollout restart does",
 		Steps: always([]string{stepRestartSet}), Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesSet(ctx) },
 		Parameters: []Parameter{
 			laneParameters(),

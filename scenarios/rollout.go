@@ -13,7 +13,7 @@ import (
 )
 
 // Rollouts is how many times the Deployment is rolled.
-var Rollouts = newNumber("rollouts", "2", "how many times the Deployment is rolled", 1, 10000)
+var Rollouts = newNumber("rollouts", "2", "number of rollouts", 1, 10000)
 
 // rollout rolls the Deployment. Services with externalTrafficPolicy: Local lost connections by that until Kubernetes
 // 1.26 (kubernetes#85643, KEP-1669).

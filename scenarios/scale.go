@@ -15,7 +15,7 @@ func scale() Scenario {
 		Steps:   always(scaleSteps),
 		Parameters: []Parameter{
 			laneParameters(),
-			noService.withDefault("20s").withHelp("how long there is no pod"),
+			noService.withDefault("20s").withHelp("time without pods"),
 			Replicas.withDefault("2").withHelp("pods of the Deployment, before and after"),
 			clusterPolicy,
 			shutdownDelay.withDefault("5s"),

@@ -12,13 +12,13 @@ import (
 
 // The parameters of a soak alone; soakSignal is endSignal without STOP.
 var (
-	keepGoing    = newSwitch("keepGoing", "off", "whether the churn goes on after the first failed attempt")
-	soakSignal   = newWord("signal", "TERM", "how the proxy ends at a restart: TERM or KILL", "TERM", "KILL")
-	blipFor      = newDuration("away", "30s", "how long the API server is away at a blip", time.Second, 24*time.Hour)
-	burstAt      = newParameter("burstAt", "any", "how long after a full minute of the run bursts begin, as what cron starts does; any for no such rule", burstTime)
+	keepGoing    = newSwitch("keepGoing", "off", "whether the churn continues after the first failed attempt")
+	soakSignal   = newWord("signal", "TERM", "signal that ends the proxy at a restart: TERM or KILL", "TERM", "KILL")
+	blipFor      = newDuration("away", "30s", "time without the API server at a blip", time.Second, 24*time.Hour)
+	burstAt      = newParameter("burstAt", "any", "time from a full minute of the run to a burst, as for jobs of cron; any: at any time", burstTime)
 	drainedPorts = newNumber("drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", 0, 1000)
 	// RecordMode says whether the record of a run is thinned, see record.Thinner. Without it all is recorded.
-	RecordMode = newWord("record", record.RecordThinned, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, elsewhere counts and histograms",
+	RecordMode = newWord("record", record.RecordThinned, "attempts in the record: all, or thinned (single attempts near failures and events, elsewhere counts and histograms)",
 		"all", record.RecordThinned)
 )
 
@@ -43,16 +43,16 @@ func burstTime(text string) (t minuteTime, err error) {
 func soak() Scenario {
 	return Scenario{
 		Name:    "soak",
-		Summary: "hours or days of churn: rollouts, proxy restarts, scaling, flaps and more, at random times of the seed's choice",
+		Summary: "runs hours or days of churn: rollouts, proxy restarts, scaling, flaps and more, at random times that the seed determines",
 		Parameters: slices.Concat([]Parameter{laneParameters(), ChurnFor.Parameter}, churnRates(), []Parameter{
 			keepGoing.Parameter,
-			watchFor.withHelp("when an attempt has failed and the churn does not go on: how long the proxies have to get over it before they are restarted"),
+			watchFor.withHelp("time that the proxies have to recover after the failed attempt that ends the churn, before they are restarted"),
 			soakSignal.Parameter,
-			downtime.withHelp("how long a node is without its proxy at a restart"),
-			unreadyFor.withHelp("how long a pod stays unready at a flap"),
+			downtime.withHelp("time that a node is without its proxy at a restart"),
+			unreadyFor.withHelp("time that a pod stays unready at a flap"),
 			offFor.Parameter,
 			blipFor.Parameter,
-			changeRate.withHelp("changes of endpoints in a second of a burst"),
+			changeRate.withHelp("changes of endpoints per second of a burst"),
 			burstFor.Parameter,
 			burstAt.Parameter,
 			drainedPorts.Parameter,

@@ -20,7 +20,7 @@ var cleanUp = newSwitch("cleanup", "off", "whether the old proxy's own --cleanup
 func upgrade() Scenario {
 	return Scenario{
 		Name:    "upgrade",
-		Summary: "puts another version or mode in the place of each node's proxy, one node after the other",
+		Summary: "replaces each node's proxy by another version or mode, one node after the other",
 		Parameters: []Parameter{
 			laneParameters(),
 			To.Parameter,
@@ -46,10 +46,10 @@ func upgradeLive() Scenario {
 			laneParameters(),
 			proxySet.Parameter,
 			newImage.Parameter,
-			upgradeBack.withHelp("whether it gets the image that it had again, after that"),
+			upgradeBack.withHelp("whether the DaemonSet gets its old image again afterwards"),
 			rollAtEnd.Parameter,
-			emptyFirst.withHelp("whether the Deployment is scaled to zero before, and back in the end, so that what an old proxy refuses shows"),
-			upgradeRest.withHelp("time after an upgrade"),
+			emptyFirst.withHelp("whether the Deployment is scaled to zero before the upgrade and back at the end, which shows stale rejecting rules of an old proxy"),
+			upgradeRest.withHelp("time of traffic after an upgrade"),
 			Replicas.withDefault("2"),
 		},
 		Run: func(ctx context.Context, w *World) error {
@@ -100,7 +100,7 @@ func (w *World) upgradeThereAndBack(ctx context.Context) error {
 // and back again.
 func migrate() Scenario {
 	s := upgrade()
-	s.Name, s.Summary = "migrate", "moves each node's proxy to another mode and back, with the old one's cleanup: upgrade with other defaults"
+	s.Name, s.Summary = "migrate", "changes each node's proxy to another mode and back, with the old proxy's cleanup: upgrade with other defaults"
 	for i, p := range s.Parameters {
 		switch p.Key {
 		case upgradeBack.Key, cleanUp.Key:
