@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The ranges that a Service is given addresses and ports from: the defaults of kube-apiserver, in the lab's own plan.
+// Ranges of cluster IPs and node ports: the defaults of kube-apiserver, within the lab's address plan.
 var firstClusterIP = netip.MustParseAddr("10.96.0.10")
 
 const firstNodePort = 30000
 
-// allocate gives a Service what the API server would have given it, and reports whether something was missing.
+// allocate sets the cluster IP and node ports that kube-apiserver would allocate, and reports whether anything changed.
 func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed bool, err error) {
-	if !lacks(s) {
+	if !needsAllocation(s) {
 		return false, nil
 	}
 	s = s.DeepCopy()
@@ -32,7 +32,7 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 			changed = true
 		}
 		if !external(s) && s.Spec.Ports[i].NodePort != 0 {
-			s.Spec.Ports[i].NodePort = 0 // of the type that it had
+			s.Spec.Ports[i].NodePort = 0 // left from the previous type
 			changed = true
 		}
 	}
@@ -49,9 +49,9 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 	return changed, err
 }
 
-// lacks reports whether a Service has not all that the API server would have given it, or more. It is asked of each Service
-// after each change of anything.
-func lacks(s *corev1.Service) bool {
+// needsAllocation reports whether a Service differs from what kube-apiserver would have allocated. It runs for each
+// Service after each change.
+func needsAllocation(s *corev1.Service) bool {
 	wrong := func(p corev1.ServicePort) bool { return external(s) != (p.NodePort != 0) }
 	return s.Spec.ClusterIP == "" || local(s) != (s.Spec.HealthCheckNodePort != 0) || slices.ContainsFunc(s.Spec.Ports, wrong)
 }

@@ -15,23 +15,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// managed labels what this controller writes of a Service's endpoints.
+// managed is the label of this controller's endpoint objects.
 var managed = labels.Set{discoveryv1.LabelManagedBy: "hitless"}
 
-// collect deletes the EndpointSlices and Endpoints of Services that are gone, as the garbage collector does.
+// collect deletes the EndpointSlices and Endpoints of deleted Services, as the garbage collector does.
 func (c *controller) collect(ctx context.Context) error {
-	for _, s := range kept[*discoveryv1.EndpointSlice](c, "endpointslices") {
-		gone, err := c.gone(ctx, s.Namespace, s.Labels[discoveryv1.LabelServiceName])
-		if err == nil && gone {
+	for _, s := range managedObjects[*discoveryv1.EndpointSlice](c, "endpointslices") {
+		missing, err := c.serviceMissing(ctx, s.Namespace, s.Labels[discoveryv1.LabelServiceName])
+		if err == nil && missing {
 			err = c.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for _, e := range kept[*corev1.Endpoints](c, "endpoints") {
-		gone, err := c.gone(ctx, e.Namespace, e.Name)
-		if err == nil && gone {
+	for _, e := range managedObjects[*corev1.Endpoints](c, "endpoints") {
+		missing, err := c.serviceMissing(ctx, e.Namespace, e.Name)
+		if err == nil && missing {
 			err = c.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{})
 		}
 		if err != nil {
@@ -41,28 +41,28 @@ func (c *controller) collect(ctx context.Context) error {
 	return nil
 }
 
-// keep is the name of the index of what this controller keeps. A recorded cluster has thousands of Services with endpoints of their
-// own, and each change of anything would go through all of them.
-const keep = "keep"
+// managedIndex is the index of the objects that this controller manages. A recorded cluster can have thousands of
+// Services with their own endpoints, which each pass would otherwise list.
+const managedIndex = "keep"
 
-var ours = cache.Indexers{keep: func(o any) ([]string, error) {
+var managedIndexers = cache.Indexers{managedIndex: func(o any) ([]string, error) {
 	mine := false
 	switch o := o.(type) {
 	case *corev1.Service:
-		mine = len(o.Spec.Selector) > 0 || lacks(o)
+		mine = len(o.Spec.Selector) > 0 || needsAllocation(o)
 	case metav1.Object:
 		mine = managed.AsSelector().Matches(labels.Set(o.GetLabels()))
 	}
 	if !mine {
 		return nil, nil
 	}
-	return []string{keep}, nil
+	return []string{managedIndex}, nil
 }}
 
-// kept are the objects of a resource that this controller keeps, sorted, since a cache lists them as it likes: the same run does the
-// same things in the same order.
-func kept[T metav1.Object](c *controller, resource string) (all []T) {
-	objects, _ := c.own[resource].ByIndex(keep, keep) // an index that is not there is its only error
+// managedObjects returns the managed objects of a resource, sorted, because the order of a cache is random and runs
+// must be deterministic.
+func managedObjects[T metav1.Object](c *controller, resource string) (all []T) {
+	objects, _ := c.managedCaches[resource].ByIndex(managedIndex, managedIndex) // it fails only for an unknown index
 	for _, o := range objects {
 		all = append(all, o.(T))
 	}
@@ -72,8 +72,9 @@ func kept[T metav1.Object](c *controller, resource string) (all []T) {
 	return all
 }
 
-// gone reports whether there is no such Service. What the cache does not have is asked for: its watch can be behind that of the endpoints.
-func (c *controller) gone(ctx context.Context, namespace, service string) (bool, error) {
+// serviceMissing reports whether a Service does not exist. It asks the API when the cache has none, because the Service
+// watch can lag behind that of the endpoints.
+func (c *controller) serviceMissing(ctx context.Context, namespace, service string) (bool, error) {
 	_, err := c.services.Services(namespace).Get(service)
 	if apierrors.IsNotFound(err) && service != "" {
 		_, err = c.client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})

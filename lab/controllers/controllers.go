@@ -1,7 +1,9 @@
-// Package controllers has small stand-ins for the Deployment controller, the scheduler and the controllers of endpoint
-// slices and of Endpoints, so that a lab on the replay control plane can run the same scenarios as one on a real control
-// plane, in seconds. They know rolling updates (one pod more, none less), anti-affinity by node, cordoned nodes, and
-// nodes that are lost (Lose). Runs that must be real use the real control plane.
+// Package controllers has small replacements for the Deployment controller, the scheduler, the EndpointSlice and
+// Endpoints controllers and, in part, the node lifecycle controller (Lose). With them a lab on the replay control plane
+// runs the same scenarios as one on a real control plane, in seconds.
+//
+// They support rolling updates (maxSurge 1, maxUnavailable 0), anti-affinity by node and cordoned nodes. Other features
+// need the real control plane.
 package controllers
 
 import (
@@ -25,41 +27,41 @@ import (
 )
 
 type controller struct {
-	client      kubernetes.Interface
-	names       []string // of the lab's nodes, in their order
-	nodes       corelisters.NodeLister
-	deployments appslisters.DeploymentLister
-	pods        corelisters.PodLister
-	services    corelisters.ServiceLister
-	slices      discoverylisters.EndpointSliceLister
-	endpoints   corelisters.EndpointsLister
-	own         map[string]cache.Indexer // what this controller keeps, by resource
-	made        map[string]int           // pods made so far, by Deployment
-	expected    map[string]string        // the pod made last, until the watch has shown it, by Deployment
-	nextAddr    netip.Addr
-	nextPort    int32
-	wake        chan struct{}
+	client        kubernetes.Interface
+	names         []string // the lab's nodes, in order
+	nodes         corelisters.NodeLister
+	deployments   appslisters.DeploymentLister
+	pods          corelisters.PodLister
+	services      corelisters.ServiceLister
+	slices        discoverylisters.EndpointSliceLister
+	endpoints     corelisters.EndpointsLister
+	managedCaches map[string]cache.Indexer // objects that this controller manages, by resource
+	created       map[string]int           // number of created pods, by Deployment
+	expected      map[string]string        // the last created pod until the watch has delivered it, by Deployment
+	nextAddr      netip.Addr
+	nextPort      int32
+	wake          chan struct{}
 }
 
-// Run keeps Deployments, EndpointSlices and Endpoints as they should be until ctx ends. Pods go to the given nodes.
+// Run reconciles Deployments, EndpointSlices and Endpoints until ctx ends. Pods are placed on the given nodes.
 func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
-		client: client, names: nodes, made: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
+		client: client, names: nodes, created: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
 		nodes:       factory.Core().V1().Nodes().Lister(),
 		deployments: factory.Apps().V1().Deployments().Lister(),
 		pods:        factory.Core().V1().Pods().Lister(),
 		services:    factory.Core().V1().Services().Lister(),
 		slices:      factory.Discovery().V1().EndpointSlices().Lister(),
 		endpoints:   factory.Core().V1().Endpoints().Lister(),
-		own: map[string]cache.Indexer{
+		managedCaches: map[string]cache.Indexer{
 			"services":       factory.Core().V1().Services().Informer().GetIndexer(),
 			"endpointslices": factory.Discovery().V1().EndpointSlices().Informer().GetIndexer(),
 			"endpoints":      factory.Core().V1().Endpoints().Informer().GetIndexer(),
 		},
 	}
-	for _, indexer := range c.own {
-		if err := indexer.AddIndexers(ours); err != nil {
+	for _, indexer := range c.managedCaches {
+		if err := indexer.AddIndexers(managedIndexers); err != nil {
 			return fmt.Errorf("watching the replay control plane: %w", err)
 		}
 	}
@@ -85,7 +87,7 @@ func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error
 	}
 }
 
-// handler wakes the one loop at every change; what is queued meanwhile is one change.
+// handler wakes the loop after every change; changes during a pass cause one more pass.
 func (c *controller) handler() cache.ResourceEventHandler {
 	poke := func() {
 		select {
@@ -103,7 +105,7 @@ func (c *controller) handler() cache.ResourceEventHandler {
 func (c *controller) sync(ctx context.Context) {
 	deployments, _ := c.deployments.List(labels.Everything())
 	slices.SortFunc(deployments, func(a, b *appsv1.Deployment) int { return strings.Compare(a.Name, b.Name) })
-	services := kept[*corev1.Service](c, "services")
+	services := managedObjects[*corev1.Service](c, "services")
 	for _, d := range deployments {
 		c.report(ctx, "Deployment "+d.Name, c.syncDeployment(ctx, d))
 	}
@@ -114,8 +116,8 @@ func (c *controller) sync(ctx context.Context) {
 	c.report(ctx, "what Services left", c.collect(ctx))
 }
 
-// report logs an error. A conflict or an object that is already there comes from a cache that lags: the change on its
-// way wakes the loop again.
+// report logs an error. It ignores conflicts and existing objects, which come from a cache that lags: the pending
+// change wakes the loop.
 func (c *controller) report(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return
@@ -123,7 +125,7 @@ func (c *controller) report(ctx context.Context, what string, err error) {
 	slog.Error("keeping it as it should be failed", "object", what, "err", err)
 }
 
-// podsOf are the pods that a selector selects, sorted by name.
+// podsOf returns the selected pods, sorted by name.
 func (c *controller) podsOf(namespace string, selector map[string]string) []*corev1.Pod {
 	pods, _ := c.pods.Pods(namespace).List(labels.SelectorFromSet(selector))
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })

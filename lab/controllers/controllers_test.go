@@ -20,7 +20,7 @@ import (
 var ctx = context.Background()
 
 // within asks until the condition holds, for ten seconds at most.
-func within(t *testing.T, what string, holds func() bool) {
+func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -74,7 +74,7 @@ func setReady(t *testing.T, client kubernetes.Interface, name string, status cor
 	}
 }
 
-// addresses are the ready and the other addresses of a Service in its Endpoints.
+// addresses returns the ready and the other addresses of a Service in its Endpoints.
 func addresses(client kubernetes.Interface, service string) string {
 	got, err := client.CoreV1().Endpoints("default").Get(ctx, service, metav1.GetOptions{})
 	if err != nil || len(got.Subsets) == 0 {
@@ -105,7 +105,7 @@ func control(t *testing.T, client kubernetes.Interface) {
 	})
 }
 
-func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
+func TestRollingUpdateSurgesByOnePod(t *testing.T) {
 	labels, replicas := map[string]string{"app": "web"}, int32(1)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -123,25 +123,25 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 	}
 	control(t, client)
 
-	within(t, "the first pod", func() bool { return len(pods(t, client)) == 1 })
+	waitFor(t, "the first pod", func() bool { return len(pods(t, client)) == 1 })
 	first := pods(t, client)[0]
 	makeReady(t, client, first, "10.244.1.2")
-	within(t, "the Service's ports and addresses", func() bool {
+	waitFor(t, "the Service's ports and addresses", func() bool {
 		got, err := client.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
 		return err == nil && got.Spec.ClusterIP != "" && got.Spec.HealthCheckNodePort != 0 && got.Spec.Ports[0].NodePort != 0
 	})
-	within(t, "its endpoint", func() bool {
+	waitFor(t, "its endpoint", func() bool {
 		list, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && len(list.Items[0].Endpoints) == 1 && *list.Items[0].Endpoints[0].Conditions.Ready
 	})
-	within(t, "its address in Endpoints", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
+	waitFor(t, "its address in Endpoints", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
 
 	setReady(t, client, first.Name, corev1.ConditionFalse)
-	within(t, "the address of the unready pod apart", func() bool { return addresses(client, "web") == "/ 10.244.1.2 " })
+	waitFor(t, "the address of the unready pod apart", func() bool { return addresses(client, "web") == "/ 10.244.1.2 " })
 	setReady(t, client, first.Name, corev1.ConditionTrue)
-	within(t, "the address back", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
+	waitFor(t, "the address back", func() bool { return addresses(client, "web") == "10.244.1.2 / " })
 
-	within(t, "the change of the template", func() bool { // the status is written meanwhile: a conflict is read again
+	waitFor(t, "the change of the template", func() bool { // the status is written meanwhile: a conflict is read again
 		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -150,7 +150,7 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 		_, err = client.AppsV1().Deployments("default").Update(ctx, got, metav1.UpdateOptions{})
 		return err == nil
 	})
-	within(t, "the second pod", func() bool { return len(pods(t, client)) == 2 })
+	waitFor(t, "the second pod", func() bool { return len(pods(t, client)) == 2 })
 	for _, pod := range pods(t, client) {
 		if pod.Name == first.Name {
 			continue
@@ -160,8 +160,8 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 		}
 		makeReady(t, client, pod, "10.244.2.2")
 	}
-	within(t, "only the second address, since the first pod is being deleted", func() bool { return addresses(client, "web") == "10.244.2.2 / " })
-	within(t, "the first pod to go", func() bool {
+	waitFor(t, "only the second address, since the first pod is being deleted", func() bool { return addresses(client, "web") == "10.244.2.2 / " })
+	waitFor(t, "the first pod to go", func() bool {
 		left := pods(t, client)
 		for _, pod := range left {
 			if pod.Name == first.Name {
@@ -172,8 +172,8 @@ func TestRollsOnePodMoreAndNoneLess(t *testing.T) {
 	})
 }
 
-// A watch that lags must not make the controller forget what it has just made.
-func TestMakesNoPodTooMany(t *testing.T) {
+// A watch that lags must not make the controller create a pod twice.
+func TestLaggingWatchCreatesNoExtraPod(t *testing.T) {
 	server := replay.New()
 	client := apiOf(t, server)
 	server.Fault(replay.DelayWatches{Scope: replay.Scope{Resource: "pods"}, By: 100 * time.Millisecond})
@@ -185,7 +185,7 @@ func TestMakesNoPodTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	control(t, client)
-	within(t, "the status to count all pods", func() bool {
+	waitFor(t, "the status to count all pods", func() bool {
 		got, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 		return err == nil && got.Status.Replicas >= replicas
 	})
@@ -194,12 +194,12 @@ func TestMakesNoPodTooMany(t *testing.T) {
 	}
 }
 
-// A watch that lags must not make the controller take the endpoints of a new Service for those of one that is gone.
-func TestCollectsNothingOfANewService(t *testing.T) {
+// A watch that lags must not make the controller delete the endpoints of a new Service.
+func TestEndpointsOfANewServiceAreKept(t *testing.T) {
 	server := replay.New()
 	client := apiOf(t, server)
 	control(t, client)
-	within(t, "the controller to watch", func() bool { return len(server.Watchers(replay.Scope{Resource: "services"})) > 0 })
+	waitFor(t, "the controller to watch", func() bool { return len(server.Watchers(replay.Scope{Resource: "services"})) > 0 })
 	server.Fault(replay.DelayWatches{Scope: replay.Scope{Resource: "services"}, By: time.Hour})
 	if _, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestCollectsNothingOfANewService(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, "the slice without a Service to be gone", func() bool {
+	waitFor(t, "the slice without a Service to be gone", func() bool {
 		_, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "orphan-1", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

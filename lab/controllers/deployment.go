@@ -14,17 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// syncDeployment takes one step towards the Deployment's template: it makes one pod, or deletes one old pod, and writes
-// the status. The change that this causes wakes the loop for the next step.
+// syncDeployment does one step towards the Deployment's template: it creates one pod or deletes one old pod, and writes
+// the status. The resulting change wakes the loop for the next step.
 func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) error {
 	hash, err := templateHash(d)
 	if err != nil {
 		return err
 	}
 	if lags, err := c.lags(ctx, d); lags || err != nil {
-		return err // the pod on its way wakes the loop
+		return err // the watch event of the new pod wakes the loop
 	}
-	// A pod without the label is somebody's own: no ReplicaSet would select it.
+	// A ReplicaSet would not select a pod without the label.
 	all := slices.DeleteFunc(c.podsOf(d.Namespace, d.Spec.Selector.MatchLabels), func(pod *corev1.Pod) bool {
 		return pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == ""
 	})
@@ -59,8 +59,7 @@ func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) e
 	return c.writeStatus(ctx, d, current, old, available)
 }
 
-// lags reports whether the pod that was made last has not come back from the watch yet: whoever counts pods before it
-// has makes one too many.
+// lags reports whether the watch has not yet delivered the last created pod; the pods would be miscounted.
 func (c *controller) lags(ctx context.Context, d *appsv1.Deployment) (bool, error) {
 	name := c.expected[d.Name]
 	if name == "" {
@@ -68,7 +67,7 @@ func (c *controller) lags(ctx context.Context, d *appsv1.Deployment) (bool, erro
 	}
 	if _, err := c.pods.Pods(d.Namespace).Get(name); apierrors.IsNotFound(err) {
 		_, err := c.client.CoreV1().Pods(d.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) { // else it has come and gone
+		if !apierrors.IsNotFound(err) { // NotFound: it has been deleted already
 			return true, err
 		}
 	}
@@ -98,9 +97,9 @@ func templateHash(d *appsv1.Deployment) (string, error) {
 func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash string, all []*corev1.Pod) error {
 	node := c.place(d, all)
 	if node == "" {
-		return nil // a pod that goes makes room, and wakes the loop
+		return nil // the deletion of a pod frees a node and wakes the loop
 	}
-	number := c.made[d.Name] + 1
+	number := c.created[d.Name] + 1
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, number), Namespace: d.Namespace,
 		Labels: maps.Clone(d.Spec.Template.Labels), Annotations: maps.Clone(d.Spec.Template.Annotations)},
@@ -109,13 +108,13 @@ func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash stri
 	pod.Spec.NodeName = node
 	_, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err == nil {
-		c.made[d.Name], c.expected[d.Name] = number, pod.Name
+		c.created[d.Name], c.expected[d.Name] = number, pod.Name
 	}
 	return err
 }
 
-// place chooses the node with the fewest pods of the Deployment, the next in turn among equals; none when anti-affinity
-// leaves no node. A node that is cordoned or not ready gets none.
+// place returns the node with the fewest pods of the Deployment, the next in turn among equals, or "" when
+// anti-affinity leaves no node. Cordoned and unready nodes get no pods.
 func (c *controller) place(d *appsv1.Deployment, all []*corev1.Pod) string {
 	count := map[string]int{}
 	for _, pod := range all {
@@ -123,7 +122,7 @@ func (c *controller) place(d *appsv1.Deployment, all []*corev1.Pod) string {
 	}
 	best := ""
 	for i := range c.names {
-		node := c.names[(i+c.made[d.Name])%len(c.names)]
+		node := c.names[(i+c.created[d.Name])%len(c.names)]
 		if !c.schedulable(node) {
 			continue
 		}

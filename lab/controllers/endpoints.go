@@ -12,7 +12,7 @@ import (
 )
 
 // syncEndpoints writes the Endpoints of a Service with a selector as the endpoints controller does
-// (pkg/controller/endpoint): pods that are not ready stand apart, pods that are being deleted stand nowhere.
+// (pkg/controller/endpoint): unready pods in notReadyAddresses, terminating pods omitted.
 func (c *controller) syncEndpoints(ctx context.Context, s *corev1.Service) error {
 	if len(s.Spec.Selector) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (c *controller) syncEndpoints(ctx context.Context, s *corev1.Service) error
 	return err
 }
 
-// subsets is one subset for all pods, since their ports are the same; none without a pod that has an address.
+// subsets returns one subset for all pods, since their ports are the same; none if no pod has an address.
 func subsets(s *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
 	var all corev1.EndpointSubset
 	for _, pod := range pods {

@@ -12,11 +12,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Lost is how long the node lifecycle controller waits for a heartbeat until it takes a node for lost: its default
+// Lost is how long the node lifecycle controller waits for a heartbeat before it marks a node unready: the default
 // --node-monitor-grace-period since 1.32.
 const Lost = 50 * time.Second
 
-// schedulable reports whether pods may go to a node. One that the API does not know takes pods: the tests have such nodes.
+// schedulable reports whether pods may be placed on a node. Nodes without a Node object are schedulable, since tests
+// have such nodes.
 func (c *controller) schedulable(name string) bool {
 	node, err := c.nodes.Get(name)
 	if err != nil {
@@ -30,8 +31,8 @@ func (c *controller) schedulable(name string) bool {
 	return !node.Spec.Unschedulable
 }
 
-// Lose stands in for the node lifecycle controller, which would need heartbeats to find out: after Lost it makes the Ready
-// condition of a node that is gone Unknown, and its pods unready. It returns early, with nil, when ctx ends: the node is back.
+// Lose marks a node as the node lifecycle controller does after missed heartbeats: after Lost the Ready condition
+// becomes Unknown and the node's pods unready. It returns nil early when ctx ends, because the node is back.
 func Lose(ctx context.Context, client kubernetes.Interface, node string) error {
 	timer := time.NewTimer(Lost)
 	defer timer.Stop()
@@ -54,7 +55,7 @@ func lose(ctx context.Context, client kubernetes.Interface, node string) error {
 		return err
 	}
 	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, unknown, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("taking %s for lost: %w", node, err)
+		return fmt.Errorf("marking node %s unready: %w", node, err)
 	}
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
@@ -68,7 +69,7 @@ func lose(ctx context.Context, client kubernetes.Interface, node string) error {
 	for _, pod := range pods.Items {
 		_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, unready, metav1.PatchOptions{}, "status")
 		if err != nil {
-			return fmt.Errorf("making pod %s of %s unready: %w", pod.Name, node, err)
+			return fmt.Errorf("marking pod %s of node %s unready: %w", pod.Name, node, err)
 		}
 	}
 	return nil

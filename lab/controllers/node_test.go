@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestACordonedNodeGetsNoPod(t *testing.T) {
+func TestCordonedNodeGetsNoPod(t *testing.T) {
 	client, replicas := api(t), int32(3)
 	_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
 		Spec: corev1.NodeSpec{Unschedulable: true}}, metav1.CreateOptions{})
@@ -24,7 +24,7 @@ func TestACordonedNodeGetsNoPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	control(t, client)
-	within(t, "three pods", func() bool { return len(pods(t, client)) == 3 })
+	waitFor(t, "three pods", func() bool { return len(pods(t, client)) == 3 })
 	for _, pod := range pods(t, client) {
 		if pod.Spec.NodeName != "node-2" {
 			t.Errorf("pod %s is on the cordoned %s", pod.Name, pod.Spec.NodeName)
@@ -32,19 +32,19 @@ func TestACordonedNodeGetsNoPod(t *testing.T) {
 	}
 }
 
-// A node that is lost takes its pods with it: they are unready, and so are their endpoints.
-func TestTheLostNodesPodsAreUnready(t *testing.T) {
+// The pods of a node without heartbeats become unready, and so do their endpoints.
+func TestPodsOfALostNodeBecomeUnready(t *testing.T) {
 	client := api(t)
 	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for pod, node := range map[string]string{"gone": "node-1", "other": "node-2"} {
-		made, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default"},
+		created, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default"},
 			Spec: corev1.PodSpec{NodeName: node}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		makeReady(t, client, *made, "10.244.1.2")
+		makeReady(t, client, *created, "10.244.1.2")
 	}
 	if err := lose(ctx, client, "node-1"); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestTheLostNodesPodsAreUnready(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsBackInTimeIsNotLost(t *testing.T) {
+func TestNodeThatReturnsInTimeStaysReady(t *testing.T) {
 	back, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := Lose(back, nil, "node-1"); err != nil {

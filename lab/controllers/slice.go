@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// syncService writes the one EndpointSlice of a Service with a selector, with the conditions of KEP-1672.
+// syncService writes the EndpointSlice of a Service with a selector, with the conditions of KEP-1672.
 func (c *controller) syncService(ctx context.Context, s *corev1.Service) error {
 	if changed, err := c.allocate(ctx, s); changed || err != nil {
 		return err // the change wakes the loop

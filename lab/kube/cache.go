@@ -2,9 +2,9 @@ package kube
 
 import "strings"
 
-// uncached are the resources that nothing in a lab watches at a pace that matters. The API server serves them straight
-// from etcd: a watch cache costs about one wake-up a second for each resource (its bookmark timer), and there are
-// seventy. All resources that proxies, controllers and scenarios watch keep the cache that they have everywhere else.
+// uncached are the resources whose watch cache is off; the API server reads them from etcd. A watch cache costs about
+// one wake-up a second per resource (its bookmark timer), and there are seventy. All resources that proxies,
+// controllers and scenarios watch keep their cache.
 var uncached = []struct{ group, resources string }{
 	{"", "persistentvolumes persistentvolumeclaims podtemplates limitranges resourcequotas replicationcontrollers " +
 		"secrets configmaps"},
@@ -28,7 +28,7 @@ var uncached = []struct{ group, resources string }{
 	{"storagemigration.k8s.io", "storageversionmigrations"},
 }
 
-// uncachedFlag is the value of --watch-cache-sizes; a size of 0 turns a resource's cache off.
+// uncachedFlag returns the value of --watch-cache-sizes; size 0 turns a resource's cache off.
 func uncachedFlag() string {
 	var sizes []string
 	for _, u := range uncached {

@@ -1,7 +1,7 @@
-// Package kube runs a real Kubernetes control plane for the lab: unmodified etcd, kube-apiserver, kube-controller-manager
-// and kube-scheduler, started in the lab's own network namespace at topology.ControlAddr. It is not for building these
-// programs, not for what runs on the nodes, and not a production set-up: nothing it stores survives the lab, and every
-// client may do everything.
+// Package kube runs a real Kubernetes control plane for the lab: unmodified etcd, kube-apiserver,
+// kube-controller-manager and kube-scheduler in the lab's network namespace at topology.ControlAddr. It neither builds
+// these programs nor runs nodes. It is not for production: its storage is deleted with the lab, and every client has
+// all permissions.
 package kube
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/hitless/hitless/lab/procs"
 )
 
-// The programs of the control plane: the keys of Config.Binaries and the names of their logs.
+// Programs of the control plane: keys of Config.Binaries and names of the logs.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -29,19 +29,19 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// Programs lists the programs of the control plane in the order in which they start.
+// Programs lists the programs of the control plane in start order.
 func Programs() []string { return []string{Etcd, APIServer, ControllerManager, Scheduler} }
 
-// Config says how to bring a control plane up.
+// Config configures a control plane.
 type Config struct {
-	// Binaries has the path of each of Programs.
+	// Binaries maps each of Programs to its path.
 	Binaries map[string]string
-	// Dir is a folder of this control plane alone, made if missing: certificates, kubeconfigs, etcd's data. It should
-	// be on a tmpfs; etcd does not sync to disk.
+	// Dir is a directory for this control plane alone, created if missing: certificates, kubeconfigs, etcd's data. It
+	// should be on a tmpfs; etcd does not sync to disk.
 	Dir string
 	// Procs starts the programs and keeps their logs.
 	Procs *procs.Supervisor
-	// Nodes are registered before Up returns; more can follow with CreateNode.
+	// Nodes are registered before Up returns; CreateNode adds more.
 	Nodes []Node
 	// Controllers are the controllers that run; DefaultControllers when empty.
 	Controllers []string
@@ -73,9 +73,9 @@ type Timing struct {
 	Took  time.Duration
 }
 
-// Up brings the control plane up and returns when it is ready for workloads: /readyz of the API server, healthz of the
-// controller manager and the scheduler, the default service account (without which no pod is admitted), and Nodes
-// registered. On failure it stops what it started; the error has the last log lines of the program that failed.
+// Up starts the control plane and returns when workloads can run: the programs are healthy, the default service account
+// exists (without it no pod is admitted) and the Nodes are registered. On failure it stops the programs; the error has
+// the last log lines of the failed one.
 func Up(ctx context.Context, config Config) (*ControlPlane, error) {
 	c := &ControlPlane{config: config}
 	if err := c.complete(); err != nil {
@@ -91,14 +91,14 @@ func (c *ControlPlane) complete() error {
 	for _, name := range Programs() {
 		path := c.config.Binaries[name]
 		if path == "" {
-			return fmt.Errorf("no path given for %s; it needs %s", name, strings.Join(Programs(), ", "))
+			return fmt.Errorf("Config.Binaries has no path for %s; the control plane needs %s", name, strings.Join(Programs(), ", "))
 		}
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("the program %s is not there: %w", name, err)
+			return fmt.Errorf("looking for the program %s: %w", name, err)
 		}
 	}
 	if c.config.Procs == nil || c.config.Dir == "" {
-		return errors.New("a supervisor (Procs) and a folder (Dir) must be given")
+		return errors.New("Config.Procs and Config.Dir are required")
 	}
 	if c.config.Now == nil {
 		c.config.Now = time.Now
@@ -134,13 +134,13 @@ func (c *ControlPlane) up(ctx context.Context) error {
 	return nil
 }
 
-// Client is a client with the administrator's rights. An empty content type is client-go's default, JSON;
-// "application/vnd.kubernetes.protobuf" is cheaper for the API server. Requests are not throttled.
+// Client returns a client with the administrator's rights and without a rate limit. An empty content type means
+// client-go's default, JSON; "application/vnd.kubernetes.protobuf" is cheaper for the API server.
 func (c *ControlPlane) Client(contentType string) (kubernetes.Interface, error) {
 	return NewClient(c.Kubeconfig, contentType)
 }
 
-// RESTConfig is the configuration of Client, for klient and others that bring their own client.
+// RESTConfig returns the configuration of Client, for other client libraries such as klient.
 func (c *ControlPlane) RESTConfig(contentType string) (*rest.Config, error) {
 	return restConfig(c.Kubeconfig, contentType)
 }
@@ -154,8 +154,7 @@ func (c *ControlPlane) start(name string, args []string) (*procs.Process, error)
 	return p, err
 }
 
-// Process is the running program of that name, for scenarios that freeze or kill parts of the control plane; nil when
-// it was not started.
+// Process returns the running program of that name, or nil if it was not started.
 func (c *ControlPlane) Process(name string) *procs.Process {
 	i := slices.IndexFunc(c.running, func(p *procs.Process) bool { return p.Name == name })
 	if i < 0 {
@@ -164,8 +163,8 @@ func (c *ControlPlane) Process(name string) *procs.Process {
 	return c.running[i]
 }
 
-// Down kills the programs, last started first, waits for their end and removes what etcd stored. Nothing is stopped
-// gracefully: there is nothing to save.
+// Down kills the programs in reverse start order, waits for their end and removes etcd's data. There is no graceful
+// stop, because nothing is kept.
 func (c *ControlPlane) Down() error {
 	var errs []error
 	for _, p := range slices.Backward(c.running) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// script is a stand-in for a program that does not come up.
+// script writes a shell script that replaces a program and fails.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -40,7 +40,7 @@ func testConfig(t *testing.T, program string) Config {
 	return c
 }
 
-func TestUpSaysWhichProgramFailedAndWhy(t *testing.T) {
+func TestUpReportsTheFailedProgramAndItsLog(t *testing.T) {
 	tests := []struct {
 		name   string
 		script string
@@ -64,7 +64,7 @@ func TestUpSaysWhichProgramFailedAndWhy(t *testing.T) {
 	}
 }
 
-func TestFailedUpLeavesNothing(t *testing.T) {
+func TestDownStopsAFailedStart(t *testing.T) {
 	c := &ControlPlane{config: testConfig(t, script(t, "exec sleep 60"))}
 	if err := c.complete(); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestFailedUpLeavesNothing(t *testing.T) {
 	}
 	p := c.Process(Etcd)
 	if p == nil || !p.Running() {
-		t.Fatal("the stand-in does not run: the test shows nothing")
+		t.Fatal("the test program does not run, so the test proves nothing")
 	}
 	if err := c.Down(); err != nil {
 		t.Error(err)
@@ -84,7 +84,7 @@ func TestFailedUpLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestUpNamesWhatIsMissing(t *testing.T) {
+func TestUpReportsMissingConfiguration(t *testing.T) {
 	missing := testConfig(t, "/nowhere/program")
 	unnamed := testConfig(t, script(t, "exit 0"))
 	delete(unnamed.Binaries, Scheduler)

@@ -70,12 +70,11 @@ func writeSigningKey(path string) error {
 // userFile maps a user to the name of its kubeconfig: users contain colons.
 var userFile = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// KubeconfigFor writes a kubeconfig for a user with a client certificate of its own and returns its path. Every user is
-// in system:masters and may do everything: the lab compares what proxies do to traffic, not their permissions. The
-// name still matters: it is what the API server's logs call the client.
+// KubeconfigFor writes a kubeconfig with a client certificate for a user and returns its path. Every user is in
+// system:masters, because the lab does not test permissions. The API server's logs show the user's name.
 func (c *ControlPlane) KubeconfigFor(user string) (string, error) {
 	if user == "" {
-		return "", fmt.Errorf("a kubeconfig needs the name of a user")
+		return "", fmt.Errorf("writing a kubeconfig: the user name is empty")
 	}
 	own, err := c.authority.client(user, mastersGroup)
 	if err != nil {
@@ -96,8 +95,7 @@ func (c *ControlPlane) KubeconfigFor(user string) (string, error) {
 	return path, nil
 }
 
-// NewClient is a client for a kubeconfig file. An empty content type is client-go's default, JSON: the only one that a
-// replay control plane speaks.
+// NewClient returns a client for a kubeconfig file. An empty content type means client-go's default, JSON.
 func NewClient(kubeconfig, contentType string) (kubernetes.Interface, error) {
 	config, err := restConfig(kubeconfig, contentType)
 	if err != nil {

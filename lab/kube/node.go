@@ -16,7 +16,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// Node is what the API is told about a node of the lab.
+// Node describes a node of the lab for its Node object.
 type Node struct {
 	Name    string
 	Addr    netip.Addr
@@ -47,10 +47,10 @@ func (c *ControlPlane) registerNodes(ctx context.Context) error {
 }
 
 // CreateNode registers a node as a kubelet does: with its addresses, capacity, pod range and Ready condition. The node
-// lifecycle controller marks it NotReady when no lease is renewed for 50 s (kubelet.Run renews it).
+// lifecycle controller marks it NotReady after 50 s without a lease renewal (kubelet.Run renews it).
 func CreateNode(ctx context.Context, client kubernetes.Interface, n Node) error {
 	if n.Name == "" || !n.Addr.IsValid() || !n.PodCIDR.IsValid() {
-		return fmt.Errorf("registering node %q: name, address (%s) and pod range (%s) must be given", n.Name, n.Addr, n.PodCIDR)
+		return fmt.Errorf("registering node %q: name, address (%s) and pod range (%s) are required", n.Name, n.Addr, n.PodCIDR)
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, n.object(time.Now()), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("registering node %s: %w", n.Name, err)
@@ -84,7 +84,7 @@ func (n Node) object(now time.Time) *corev1.Node {
 	}
 }
 
-// conditions are those that a healthy kubelet reports; the lifecycle controller makes taints of their absence.
+// conditions returns the conditions of a healthy kubelet; the lifecycle controller taints nodes without them.
 func conditions(now time.Time) []corev1.NodeCondition {
 	at := metav1.NewTime(now)
 	healthy := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {

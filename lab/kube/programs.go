@@ -8,7 +8,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// Where the control plane listens: upstream's own ports, all but the API server's on the loopback of the lab.
+// Addresses of the control plane: the upstream ports; all except the API server listen on loopback only.
 const (
 	apiPort       = 6443
 	managerPort   = 10257
@@ -23,8 +23,8 @@ const loopback = "127.0.0.1"
 // the lab, and in an emulated guest every instruction is paid for.
 var environment = []string{"GOGC=400"}
 
-// DefaultControllers are the controllers that a lab needs for Deployments, Services, drains and dead nodes; each has
-// its reason. The others only cost wake-ups and watches.
+// DefaultControllers returns the controllers that a lab needs for Deployments, Services, drains and failed nodes.
+// Others would only cost wake-ups and watches.
 func DefaultControllers() []string {
 	return []string{
 		"deployment-controller", "replicaset-controller", // rollouts

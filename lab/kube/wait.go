@@ -15,13 +15,13 @@ import (
 	"github.com/hitless/hitless/lab/procs"
 )
 
-// pollInterval is how often a starting program is asked. It costs wake-ups only while the lab boots.
+// pollInterval is the interval of health checks during the start. It causes wake-ups only then.
 const pollInterval = 50 * time.Millisecond
 
-// tailLines is how much of a failing program's log goes into the error.
+// tailLines is how many lines of a failed program's log are in the error.
 const tailLines = 15
 
-// await asks until the answer is nil. It ends with an error at the deadline, and at once when the program ends.
+// await calls ask until it returns nil. It returns an error at the deadline, or as soon as the program ends.
 func (c *ControlPlane) await(ctx context.Context, p *procs.Process, what string, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Deadline)
 	defer cancel()
@@ -44,7 +44,7 @@ func (c *ControlPlane) await(ctx context.Context, p *procs.Process, what string,
 	}
 }
 
-// awaitHealthy waits until the health page of a program says 200.
+// awaitHealthy waits until a program's health endpoint returns 200.
 func (c *ControlPlane) awaitHealthy(ctx context.Context, p *procs.Process, url string) error {
 	client, err := c.healthClient()
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *ControlPlane) healthClient() (*http.Client, error) {
 		MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}, Time: c.config.Now}}}, nil
 }
 
-// awaitServiceAccount waits for the account that pods of the namespace default run as; the API server admits no pod
-// before it.
+// awaitServiceAccount waits for the default service account of namespace default; the API server admits no pod before
+// it exists.
 func (c *ControlPlane) awaitServiceAccount(ctx context.Context) error {
 	client, err := c.Client("")
 	if err != nil {
