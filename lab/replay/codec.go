@@ -27,10 +27,9 @@ const (
 	maxBody      = 3 << 20 // as the real server
 )
 
-// negotiate chooses the first media type of the Accept header that can be answered: JSON or protobuf. A client that
-// takes anything gets JSON. Tables and partial metadata (as=...) are not made; clients that ask for them accept the
-// plain form as well. kube-proxy up to 1.16 reads watches in the type that it asked for, whatever the answer's header
-// says (client-go before 0.17), so protobuf has to be answered where it is asked for first.
+// negotiate returns the first supported media type of an Accept header: JSON or protobuf, and JSON for any type. Tables
+// and partial metadata (as=...) are not supported; clients that request them accept plain objects too. kube-proxy up to
+// 1.16 decodes watches in the type that it requested first, whatever the response header says (client-go before 0.17).
 func negotiate(accept string) (string, error) {
 	if accept == "" {
 		return jsonType, nil
@@ -51,7 +50,7 @@ func negotiate(accept string) (string, error) {
 		fmt.Sprintf("only %s and %s are made, the client accepts %q", jsonType, protobufType, accept), 0, false)
 }
 
-// encode turns the JSON of any API object, list or Status into the media type.
+// encode converts the JSON of an API object, list or Status to the media type.
 func encode(media string, data []byte) ([]byte, error) {
 	if media != protobufType {
 		return data, nil
@@ -67,8 +66,7 @@ func encode(media string, data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// frame is one event of a watch on the wire, of an object in the media type: a JSON object and a newline, or a length and a
-// protobuf message.
+// frame encodes a watch event: a JSON object and a newline, or a length and a protobuf message.
 func frame(media, kind string, data []byte) ([]byte, error) {
 	if media != protobufType {
 		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, data), nil
@@ -81,7 +79,7 @@ func frame(media, kind string, data []byte) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...), nil
 }
 
-// body reads the object that a request carries, in JSON, YAML or protobuf; nil when the request carries none.
+// body reads the object of a request in JSON, YAML or protobuf; nil if the request has none.
 func body(r *http.Request) (*unstructured.Unstructured, error) {
 	data, err := bodyBytes(r)
 	if err != nil || len(data) == 0 {
@@ -133,7 +131,7 @@ func unsupported(media string, known ...string) error {
 	}}
 }
 
-// statusOf is the Status that tells a client about err.
+// statusOf returns the Status for err.
 func statusOf(err error) metav1.Status {
 	var known apierrors.APIStatus
 	status := apierrors.NewInternalError(err).Status()
@@ -154,7 +152,7 @@ func writeError(w http.ResponseWriter, media string, err error) {
 	write(w, media, int(status.Code), data)
 }
 
-// writeJSON answers documents that have no protobuf form.
+// writeJSON writes a document that has no protobuf form.
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil { // cannot happen: only documents made here come this way
@@ -164,7 +162,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	write(w, jsonType, code, data)
 }
 
-// write answers with an API object given as JSON.
+// write writes an API object that is given as JSON.
 func write(w http.ResponseWriter, media string, code int, data []byte) {
 	encoded, err := encode(media, data)
 	if err != nil { // a field that today's types do not have or read otherwise: JSON can still carry it
@@ -173,7 +171,7 @@ func write(w http.ResponseWriter, media string, code int, data []byte) {
 	writeAs(w, media, code, encoded)
 }
 
-// writeAs answers with what is in the media type already.
+// writeAs writes bytes that are already encoded in the media type.
 func writeAs(w http.ResponseWriter, media string, code int, encoded []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Cache-Control", "no-cache, private")

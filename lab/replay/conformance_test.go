@@ -31,7 +31,7 @@ func inBoth(t *testing.T, test func(*testing.T, lab, kubernetes.Interface)) {
 	}
 }
 
-func TestObjectsComeBackAsTheyWereWritten(t *testing.T) {
+func TestStoredObjectsAreUnchanged(t *testing.T) {
 	inBoth(t, func(t *testing.T, _ lab, client kubernetes.Interface) {
 		ctx := t.Context()
 		made, err := client.CoreV1().Services("default").Create(ctx, service("web", "10.96.0.10"), metav1.CreateOptions{})
@@ -61,8 +61,8 @@ func TestObjectsComeBackAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// kube-proxy reads the timeout without asking whether there is one.
-func TestAffinityHasATimeoutAndNoAffinityHasNone(t *testing.T) {
+// kube-proxy dereferences the timeout without a nil check.
+func TestSessionAffinityTimeout(t *testing.T) {
 	inBoth(t, func(t *testing.T, _ lab, client kubernetes.Interface) {
 		services := client.CoreV1().Services("default")
 		if _, err := services.Create(t.Context(), service("web", "10.96.0.10"), metav1.CreateOptions{}); err != nil {
@@ -82,7 +82,7 @@ func TestAffinityHasATimeoutAndNoAffinityHasNone(t *testing.T) {
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejectedRequests(t *testing.T) {
 	l := start(t, nil)
 	client := l.client(t)
 	l.apply(t, service("web", "10.96.0.10"))
@@ -231,7 +231,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-func TestUpdateCountsVersionsAndKeepsWhatIsTheServers(t *testing.T) {
+func TestUpdateKeepsServerManagedFields(t *testing.T) {
 	inBoth(t, func(t *testing.T, _ lab, client kubernetes.Interface) {
 		services := client.CoreV1().Services("default")
 		made, err := services.Create(t.Context(), service("web", "10.96.0.10"), metav1.CreateOptions{})
@@ -257,7 +257,7 @@ func TestUpdateCountsVersionsAndKeepsWhatIsTheServers(t *testing.T) {
 	})
 }
 
-func TestStatusIsWrittenApart(t *testing.T) {
+func TestStatusSubresource(t *testing.T) {
 	inBoth(t, func(t *testing.T, _ lab, client kubernetes.Interface) {
 		services := client.CoreV1().Services("default")
 		ingress := corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}}}
@@ -343,7 +343,7 @@ func TestServerSideApplyCreatesAndMerges(t *testing.T) {
 	}
 }
 
-func TestPodsGetTheirGracePeriod(t *testing.T) {
+func TestGracePeriodOfPods(t *testing.T) {
 	inBoth(t, func(t *testing.T, l lab, client kubernetes.Interface) {
 		pods := client.CoreV1().Pods("default")
 		quick := pod("quick", "node-1")
@@ -385,7 +385,7 @@ func TestPodsGetTheirGracePeriod(t *testing.T) {
 	})
 }
 
-func TestFinalizersHoldAnObject(t *testing.T) {
+func TestFinalizersDelayDeletion(t *testing.T) {
 	l := start(t, nil)
 	maps := l.client(t).CoreV1().ConfigMaps("default")
 	held := configMap("held", nil)
@@ -407,7 +407,7 @@ func TestFinalizersHoldAnObject(t *testing.T) {
 	}
 }
 
-func TestDeleteCollectionDeletesWhatIsSelected(t *testing.T) {
+func TestDeleteCollection(t *testing.T) {
 	l := start(t, nil)
 	slices := l.client(t).DiscoveryV1().EndpointSlices("default")
 	for i, service := range []string{"a", "a", "b"} {

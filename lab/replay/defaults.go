@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// setDefaults fills in what the real server fills in and what proxies and test code rely on: a Service port without a
-// protocol, for instance, makes kube-proxy write broken rules. It is not the full set of Kubernetes' defaults.
+// setDefaults sets the defaults that proxies and scenarios rely on, such as the protocol of a Service port, without
+// which kube-proxy writes invalid rules. It is not the full set of Kubernetes' defaults.
 func setDefaults(u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "Service":
@@ -73,7 +73,7 @@ func serviceDefaults(spec map[string]any) {
 	fill(spec, "ipFamilies", []any{family})
 }
 
-// affinityDefaults are the real server's: kube-proxy takes the timeout of ClientIP for granted, and ends without one.
+// affinityDefaults sets the real server's defaults: kube-proxy ends on ClientIP affinity without a timeout.
 func affinityDefaults(spec map[string]any) {
 	fill(spec, "sessionAffinity", "None")
 	switch spec["sessionAffinity"] {
@@ -90,8 +90,8 @@ func fill(m map[string]any, key string, value any) {
 	}
 }
 
-// child returns the object under key and makes an empty one where there is none; nil when something else is there,
-// which the check of types reports.
+// child returns the object under key and creates an empty one if there is none; nil if the value is of another type,
+// which checkTypes reports.
 func child(m map[string]any, key string) map[string]any {
 	if m[key] == nil {
 		m[key] = map[string]any{}

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// GitVersion is what the server answers at /version. Clients only compare its numbers.
+// GitVersion is the version at /version. Clients only compare its numbers.
 const GitVersion = "v1.37.1-hitless-replay"
 
-// discover answers the documents that describe the API, and the health checks; false when the path is none of them.
-// Only the plain form exists: clients that would rather have the aggregated one (apidiscovery.k8s.io) accept it.
+// discover answers discovery and health requests; false for other paths. Only the unaggregated form exists: clients
+// that prefer the aggregated one (apidiscovery.k8s.io) accept it.
 func (s *Server) discover(w http.ResponseWriter, path []string) bool {
 	switch {
 	case len(path) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, path[0]):
@@ -50,7 +50,7 @@ func (s *Server) discover(w http.ResponseWriter, path []string) bool {
 	return true
 }
 
-// splitAPI takes the group and version from the front of a path; version is empty when it has none.
+// splitAPI splits the group and version off a path; version is empty if the path has none.
 func splitAPI(path []string) (group, version string, rest []string) {
 	switch {
 	case len(path) >= 2 && path[0] == "api":
@@ -61,7 +61,7 @@ func splitAPI(path []string) (group, version string, rest []string) {
 	return "", "", nil
 }
 
-// groups lists the named API groups in the order of resources.
+// groups returns the named API groups in the order of resources.
 func (s *Server) groups() []metav1.APIGroup {
 	var groups []metav1.APIGroup
 	for _, st := range s.stores {

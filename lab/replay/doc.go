@@ -1,17 +1,16 @@
-// Package replay is the thin replay control plane: an in-memory API server that speaks the real wire protocol over
-// plain HTTP. It needs no build and no disk, starts in milliseconds, costs nothing while nothing changes, and can do
-// what no real API server does on demand: delay one client's watches, cut them,
-// lose one of their events, or answer 410.
+// Package replay is the replay control plane: an in-memory API server that speaks the Kubernetes wire protocol over
+// plain HTTP. It needs no build and no disk, starts in milliseconds and causes no wake-ups while nothing changes. On
+// demand it injects faults: it delays, cuts or expires a client's watches or loses one of their events.
 //
-// What is as in the real one: discovery of the known resources, get, list, watch (bookmarks, initial events, 410, too
-// large resource versions, changes of selection), create, update, patch, delete (graceful for pods, finalizers), the
-// status subresource, label and field selectors, optimistic locking, JSON and protobuf as the client asks, and GET of
-// pods/proxy, for pods that something else runs.
+// As in the real server: discovery of the known resources, get, list, watch (bookmarks, initial events, 410, resource
+// versions from the future, objects that enter or leave a selector), create, update, patch, delete (graceful for pods,
+// finalizers), the status subresource, label and field selectors, optimistic locking, JSON and protobuf, and GET of
+// pods/proxy.
 //
-// TestAnswersAreThoseOfTheRealAPIServer (make netns) sends the same requests to a real one and compares.
+// TestResponsesMatchTheRealAPIServer (make netns) sends the same requests to a real server and compares the responses.
 //
-// What is simpler, on purpose: one API server without authentication, admission or quota; namespaces need not exist;
-// nothing is allocated (a Service without clusterIP has none); no paging (limit is ignored); the defaults of defaults.go
-// only; server-side apply merges and never removes fields; subresources other than status, eviction and proxy are unknown; nobody acts on
-// Deployments, ReplicaSets or anything else. It is not a test of controllers, and not for production.
+// Simpler than the real server: no authentication, admission or quota; namespaces need not exist; nothing is allocated
+// (a Service without clusterIP has none); no paging (limit is ignored); only the defaults of defaults.go; server-side
+// apply merges and never removes fields; no subresources other than status, eviction and proxy; no controllers. It is
+// neither for tests of controllers nor for production.
 package replay

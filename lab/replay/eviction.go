@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// serveEviction deletes a pod unless a PodDisruptionBudget needs it: then the answer is 429, as the real server's. The real
-// one goes by the status that the disruption controller wrote last; this one counts the pods as they are.
+// serveEviction deletes a pod unless a PodDisruptionBudget forbids it; then the answer is 429, as in the real server.
+// The real server uses the budget's status, which the disruption controller writes; this one counts the pods.
 func (s *Server) serveEviction(w http.ResponseWriter, q *request) error {
 	u, err := body(q.Request)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) evict(q *request, opts metav1.DeleteOptions) error {
 	return err
 }
 
-// allows is an error when a budget that covers the pod has no healthy pod to spare.
+// allows returns an error if a budget that covers the pod has no healthy pod to spare.
 func allows(budget, pod *object, pods *store) error {
 	var b policyv1.PodDisruptionBudget
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(budget.content.Object, &b); err != nil {
@@ -92,7 +92,7 @@ func allows(budget, pod *object, pods *store) error {
 		b.Name, least.IntValue(), left), 0)
 }
 
-// healthy is a pod that counts for a budget: ready, and not being deleted.
+// healthy reports whether a pod counts for a budget: ready and not terminating.
 func healthy(pod *object) bool {
 	var p corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.content.Object, &p); err != nil || p.DeletionTimestamp != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A budget lets as many healthy pods go as it can spare: those that are unready or on their way out do not count for it.
-func TestEvictionKeepsTheBudget(t *testing.T) {
+// A budget allows evictions while enough healthy pods remain; unready and terminating pods are not healthy.
+func TestEvictionRespectsTheBudget(t *testing.T) {
 	client, ctx := start(t, nil).client(t), t.Context()
 	pods := client.CoreV1().Pods("default")
 	for i, status := range []corev1.ConditionStatus{"True", "True", "True", "False"} {

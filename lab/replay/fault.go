@@ -8,38 +8,40 @@ import (
 	"time"
 )
 
-// Scope says whose watches a fault touches. Empty fields match everything; the zero value is every watch.
+// Scope selects the watches that a fault affects. Empty fields match all; the zero value matches every watch.
 type Scope struct {
 	UserAgent string     // part of the User-Agent header, as "kube-proxy/"
 	Addr      netip.Addr // the client's address, as a node's
 	Resource  string     // as in paths: "services", "endpointslices"
 }
 
-// A Fault is something that a real API server or the network to it may do to a client, done on demand.
+// Fault is a failure of an API server or its network that can be injected.
 type Fault interface {
 	// begin is called with Server.mu held; so is the function that it returns, which lifts the fault.
 	begin(*Server) (lift func())
 }
 
-// DelayWatches delays each event of the watches by By, counted from the write. What is under way when the fault begins
-// or is lifted is delayed, or released, as well. Lists are not delayed: a client that lists again sees the newest
-// state. When several match, the longest counts.
+// DelayWatches delays each event of the watches by By after its write, including events that are pending when the fault
+// begins. Lifting the fault releases delayed events. Lists are not delayed. If several faults match, the longest delay
+// applies.
 type DelayWatches struct {
 	Scope
 	By time.Duration
 }
 
-// CutWatches ends the open watches in good order, as a server does that shuts down. New ones are answered.
+// CutWatches ends the open watches cleanly, as a server does on shutdown. New watches are served.
 type CutWatches struct{ Scope }
 
-// ExpireNextWatch answers the next watch with 410 Gone (an ERROR event), whatever version it asks for, so that the
-// client lists again. It is used up by one watch. Watches that are open stay: cut them after it to see the effect.
+// ExpireNextWatch answers the next watch with 410 Gone (an ERROR event) for any resource version, so that the client
+// lists again. It applies to one watch. Open watches continue; CutWatches ends them.
 type ExpireNextWatch struct{ Scope }
 
-// LoseNext loses one event, as a watch cache with a bug or a proxy on the way does: the first one, written after the fault began,
-// that a watch in scope would show. It is sent to no watch in scope, nor to one that resumes from before it. Lists, and what a
-// watch begins with, have what is stored: a client that lists again knows it all. Each fault is used up by one event; what was
-// lost stays lost when it is lifted. With watches of several resources in scope, it is chance whose event comes first.
+// LoseNext loses one event, as a faulty watch cache or network proxy does: the first event after the fault began that a
+// watch in scope would send. No watch in scope sends it, also when it resumes from an earlier version. Lists and
+// initial events are complete, so a client that lists again has the true state. Each fault loses one event; lifting it
+// does not restore the event.
+//
+// With several resources in scope it is not defined whose event is lost.
 type LoseNext struct {
 	Scope
 	// Lost is told what was lost, as "MODIFIED EndpointSlice default/web-1"; it may be nil.
@@ -53,11 +55,11 @@ type loss struct {
 	version uint64 // of the event that was lost; 0 for none yet
 }
 
-// Away keeps the clients at these addresses from the server, as a network that is cut does to them: watches end, and the
-// connection of each request is closed without an answer.
+// Away disconnects the clients at these addresses, as a network failure does: watches end, and the connection of each
+// request is closed without a response.
 type Away struct{ Addrs []netip.Addr }
 
-// Fault begins a fault and returns the function that lifts it. Lifting one that is used up does nothing.
+// Fault begins a fault and returns the function that lifts it. Lifting a fault that has been applied does nothing.
 func (s *Server) Fault(f Fault) (lift func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +117,7 @@ func (f Away) begin(s *Server) func() {
 	}
 }
 
-// isAway reports whether a client is kept from the server. It is called with Server.mu held.
+// isAway reports whether a client is disconnected by Away. Server.mu must be held.
 func (s *Server) isAway(c client) bool {
 	return slices.ContainsFunc(s.away, func(f *Away) bool { return slices.Contains(f.Addrs, c.addr) })
 }
@@ -127,7 +129,7 @@ type Watcher struct {
 	Addr      netip.Addr
 }
 
-// Watchers lists the open watches in scope, by resource and then by age: a way to know that a client has started.
+// Watchers lists the open watches in scope by resource and age. Tests use it to see that a client has started.
 func (s *Server) Watchers(scope Scope) []Watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +140,7 @@ func (s *Server) Watchers(scope Scope) []Watcher {
 	return all
 }
 
-// client is who sent a request.
+// client identifies the sender of a request.
 type client struct {
 	agent string
 	addr  netip.Addr
@@ -157,7 +159,7 @@ func (s Scope) matches(w *watch) bool {
 		(!s.Addr.IsValid() || s.Addr.Unmap() == w.client.addr)
 }
 
-// The functions below are called with Server.mu held, but for delay and loses.
+// The functions below require Server.mu, except delay and loses.
 
 func (s *Server) open(scope Scope) []*watch {
 	var found []*watch
@@ -177,7 +179,7 @@ func (s *Server) notify(scope Scope) {
 	}
 }
 
-// end cuts the watch; more than once is fine.
+// end cuts the watch; it may be called more than once.
 func (w *watch) end() {
 	select {
 	case <-w.cut:
@@ -186,7 +188,7 @@ func (w *watch) end() {
 	}
 }
 
-// expires reports whether w is to be answered with 410, and uses that fault up.
+// expires reports whether w gets 410, and removes the fault that says so.
 func (s *Server) expires(w *watch) bool {
 	for i, f := range s.expiring {
 		if f.matches(w) {
@@ -197,8 +199,8 @@ func (s *Server) expires(w *watch) bool {
 	return false
 }
 
-// loses reports whether the event at this version is kept from w, and uses a fault up when it is the next one. What it is like
-// is told to the fault.
+// loses reports whether the event at this version is lost for w, and marks the fault as applied if this is its event;
+// what describes the event to the fault.
 func (s *Server) loses(w *watch, version uint64, what func() string) bool {
 	f, first := s.lossOf(w, version)
 	if first && f.Lost != nil {
@@ -207,11 +209,11 @@ func (s *Server) loses(w *watch, version uint64, what func() string) bool {
 	return f != nil
 }
 
-// lossOf is the fault that keeps the event at this version from w, nil for none, and whether it has just been used up.
+// lossOf returns the fault that loses the event at this version for w, or nil, and whether it has just been applied.
 func (s *Server) lossOf(w *watch, version uint64) (f *loss, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, lost := range []uint64{version, 0} { // one that was lost already uses no other fault up
+	for _, lost := range []uint64{version, 0} { // an event that is lost already must not use another fault
 		i := slices.IndexFunc(s.losses, func(f *loss) bool { return f.version == lost && version > f.after && f.matches(w) })
 		if i >= 0 {
 			s.losses[i].version = version
@@ -221,7 +223,7 @@ func (s *Server) lossOf(w *watch, version uint64) (f *loss, first bool) {
 	return nil, false
 }
 
-// delay is by how much the events of w are late now.
+// delay returns the current delay of w's events.
 func (s *Server) delay(w *watch) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,13 +22,13 @@ type request struct {
 	*http.Request
 	store       *store
 	version     string // the API version that the path names
-	media       string // of the answer
+	media       string // media type of the response
 	key         key    // name is empty for the collection; namespace is empty for all namespaces
 	subresource string
 	rest        string // of the path below subresource proxy
 }
 
-// part is what the request may write.
+// part returns the part of the object that the request may write.
 func (q *request) part() part {
 	if q.subresource == "status" {
 		return onlyStatus
@@ -66,11 +66,11 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// route finds out what a path names. The error for anything unknown is the real server's 404.
+// route parses a path. Unknown paths get the real server's 404.
 func (s *Server) route(r *http.Request, path []string, media string) (*request, error) {
 	q := &request{Request: r, media: media}
 	group, version, rest := splitAPI(path)
-	// namespaces/NAME/status is about a Namespace, namespaces/NAME/anything-else about what is in it.
+	// namespaces/NAME/status is a subresource of the Namespace; other paths below it are objects in the namespace.
 	if len(rest) >= 3 && rest[0] == "namespaces" && rest[2] != "status" {
 		q.key.namespace, rest = rest[1], rest[2:]
 	}
@@ -97,7 +97,7 @@ func notFound(r *http.Request) error {
 		"the replay control plane has nothing at "+r.URL.Path, 0, false)
 }
 
-// answer does what the request asks and answers it, unless it returns an error.
+// answer executes the request and writes the response, unless it returns an error.
 func (s *Server) answer(w http.ResponseWriter, q *request) error {
 	one := q.key.name != ""
 	if q.subresource == "proxy" { // the query is the pod's
@@ -157,7 +157,7 @@ func (s *Server) serveGet(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// serveCollection answers list and watch.
+// serveCollection serves list and watch.
 func (s *Server) serveCollection(w http.ResponseWriter, q *request) error {
 	var opts metav1.ListOptions
 	if err := q.options(&opts); err != nil {
@@ -208,7 +208,7 @@ func parseVersion(text string) (uint64, error) {
 	return v, nil
 }
 
-// listJSON is the answer to a list.
+// listJSON returns a list response in JSON.
 func listJSON(q *request, version uint64, all []*object) []byte {
 	gvk := q.store.gvk(q.version)
 	b := fmt.Appendf(nil, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"%d"},"items":[`,
@@ -222,9 +222,9 @@ func listJSON(q *request, version uint64, all []*object) []byte {
 	return append(b, "]}"...)
 }
 
-// listProtobuf is listJSON in protobuf. It is put together from what is kept of each object, as the real server's cache does: a
-// proxy that starts must not wait for thousands of objects to be made from JSON again. Every list has its metadata in
-// field 1 and its items in field 2 (generated.proto of each API group).
+// listProtobuf returns a list response in protobuf, built from the cached encoding of each object, as in the real
+// server: a starting proxy must not wait until thousands of objects are encoded. In every list, field 1 is the metadata
+// and field 2 the items (generated.proto of each API group).
 func listProtobuf(q *request, version uint64, all []*object) ([]byte, error) {
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(version, 10)}
 	head, err := meta.Marshal()
@@ -252,7 +252,7 @@ func listProtobuf(q *request, version uint64, all []*object) ([]byte, error) {
 	return append([]byte(protobufPrefix), body...), nil
 }
 
-// appendField appends a field of bytes, whose number is less than 16.
+// appendField appends a bytes field whose number is less than 16.
 func appendField(b []byte, number byte, value []byte) []byte {
 	b = binary.AppendUvarint(append(b, number<<3|2), uint64(len(value)))
 	return append(b, value...)
@@ -261,7 +261,7 @@ func appendField(b []byte, number byte, value []byte) []byte {
 // protobufPrefix begins every API object in protobuf.
 const protobufPrefix = "k8s\x00"
 
-// review answers token and access reviews: everyone is someone, and may do everything.
+// review answers token and access reviews: every token is valid and every access allowed.
 func (s *Server) review(w http.ResponseWriter, q *request) error {
 	u, err := s.incoming(q)
 	if err != nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// proxySelector is what kube-proxy asks for, for Services and EndpointSlices alike.
+// proxySelector is the label selector of kube-proxy for Services and EndpointSlices.
 const proxySelector = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name"
 
-// inform starts informers as kube-proxy has them and waits until they have synced.
+// inform starts the informers of kube-proxy and waits until they have synced.
 func inform(t tb, client kubernetes.Interface) informers.SharedInformerFactory {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
@@ -46,7 +46,7 @@ func inform(t tb, client kubernetes.Interface) informers.SharedInformerFactory {
 	return factory
 }
 
-// held lists what a store holds, by name and version.
+// held lists the objects of an informer store by name and version.
 func held(store cache.Store) []string {
 	var names []string
 	for _, o := range store.List() {
@@ -57,7 +57,7 @@ func held(store cache.Store) []string {
 	return names
 }
 
-// there lists what the server holds and a proxy may see.
+// there lists the objects of the server that a proxy selects.
 func there(t tb, client kubernetes.Interface) []string {
 	t.Helper()
 	all, err := client.CoreV1().Services("").List(context.Background(), metav1.ListOptions{LabelSelector: proxySelector})
@@ -107,7 +107,7 @@ func TestInformersFollow(t *testing.T) {
 	})
 }
 
-func TestInformersForgetWhatIsNoLongerSelected(t *testing.T) {
+func TestInformersDropUnselectedObjects(t *testing.T) {
 	l := start(t, nil)
 	l.apply(t, service("web", "10.96.0.10"))
 	services := inform(t, l.client(t)).Core().V1().Services().Informer().GetStore()
@@ -119,7 +119,7 @@ func TestInformersForgetWhatIsNoLongerSelected(t *testing.T) {
 	eventually(t, "the service is back", func() bool { return len(services.List()) == 1 })
 }
 
-// agents collects the requests of a client.
+// agents records the User-Agents of requests.
 type agents struct {
 	sync.Mutex
 	urls []string
@@ -161,15 +161,15 @@ func TestInformersListAgainAfter410(t *testing.T) {
 	}
 }
 
-// TestStoresEndWhereTheServerIs is the promise behind every lab: whatever is written, late, cut, kept away and expired, what a client
-// holds in the end is what is there; of what was lost, when it has listed again. (A bare reflector, because an informer waits about a second after each cut watch.)
-func TestStoresEndWhereTheServerIs(t *testing.T) {
+// After any writes, delays, cuts, disconnections and expired watches an informer ends with the state of the server; after a
+// lost event, once it has listed again. (A bare reflector, because an informer waits about 1 s after each cut watch.)
+func TestInformersConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := replay.New()
 		s.Keep = rapid.IntRange(1, 4).Draw(t, "kept events")
 		l := start(t, s)
 		client, at := l.client(t), netip.MustParseAddr("127.0.0.2")
-		watcher := l.client(t, from(at), impatient, rapid.SampledFrom([]func(*rest.Config){plainJSON, protobuf}).Draw(t, "form"))
+		watcher := l.client(t, from(at), noRetry, rapid.SampledFrom([]func(*rest.Config){plainJSON, protobuf}).Draw(t, "form"))
 		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 		source := cache.NewFilteredListWatchFromClient(watcher.CoreV1().RESTClient(), "services", "",
 			func(o *metav1.ListOptions) { o.LabelSelector = proxySelector })
@@ -197,10 +197,10 @@ func TestStoresEndWhereTheServerIs(t *testing.T) {
 	})
 }
 
-// oldListWatch lists and then watches, as every client did before client-go 0.35 asked for initial events.
+// oldListWatch lists and then watches, as clients before client-go 0.35 did.
 type oldListWatch struct{ cache.ListerWatcher }
 
-// IsWatchListSemanticsUnSupported is how client-go asks.
+// IsWatchListSemanticsUnSupported implements the check of client-go.
 func (oldListWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 func change(t *rapid.T, l lab, client kubernetes.Interface) {
@@ -226,8 +226,8 @@ func change(t *rapid.T, l lab, client kubernetes.Interface) {
 	}
 }
 
-// impatient keeps a client from asking again by itself when it gets no answer: it would wait for a second.
-func impatient(c *rest.Config) {
+// noRetry disables the client's retry, which would wait for 1 s.
+func noRetry(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return tripper(func(r *http.Request) (*http.Response, error) {
 			answer, err := next.RoundTrip(r)
@@ -239,7 +239,7 @@ func impatient(c *rest.Config) {
 	})
 }
 
-// faults are those that a client at one address has met.
+// faults are the active faults of a client address.
 type faults struct {
 	scope replay.Scope
 	late  func() // lifts the delay
@@ -263,7 +263,7 @@ func (f *faults) disturb(t *rapid.T, l lab) {
 	}
 }
 
-// toggle begins a fault, or lifts it.
+// toggle begins or lifts a fault.
 func toggle(l lab, lift *func(), f replay.Fault) {
 	if *lift == nil {
 		*lift = l.Fault(f)
@@ -278,7 +278,7 @@ func (f *faults) expire(l lab) {
 	l.Fault(replay.CutWatches{Scope: f.scope})
 }
 
-// end lets the client back to the server, and list again if it has lost something. What is late may stay so: it comes.
+// end reconnects the client and makes it list again after a lost event. Delays stay, since they end by themselves.
 func (f *faults) end(l lab) {
 	if f.back != nil {
 		f.back()

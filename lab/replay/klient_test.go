@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
 )
 
-// TestKlient does what scenarios do, through e2e-framework's klient.
+// TestKlient makes the requests of scenarios with klient of e2e-framework.
 func TestKlient(t *testing.T) {
 	l := start(t, nil)
 	client, err := klient.New(l.config())

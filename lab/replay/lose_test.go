@@ -15,7 +15,7 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
-// from has a client's connections come from this address.
+// from makes a client connect from this address.
 func from(a netip.Addr) func(*rest.Config) {
 	return func(c *rest.Config) {
 		d := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0))}
@@ -31,7 +31,7 @@ func twoNodes(t *testing.T, l lab) (here netip.Addr, one, two kubernetes.Interfa
 	return here, l.client(t, from(here)), l.client(t, from(netip.MustParseAddr("127.0.0.2")))
 }
 
-func TestALostEventIsLostToOneNode(t *testing.T) {
+func TestLostEventAffectsOneNode(t *testing.T) {
 	l := start(t, nil)
 	here, one, two := twoNodes(t, l)
 	w, other := follow(t, one, metav1.ListOptions{ResourceVersion: "1"}), follow(t, two, metav1.ListOptions{ResourceVersion: "1"})
@@ -57,7 +57,7 @@ func TestALostEventIsLostToOneNode(t *testing.T) {
 	expect(t, w, "DELETED a 6")
 }
 
-// A fault loses one event that its watches would have shown, however many there are of them.
+// A fault loses one event, for any number of watches in scope.
 func TestEachFaultLosesOneEvent(t *testing.T) {
 	l := start(t, nil)
 	client := l.client(t)
@@ -82,8 +82,8 @@ func TestEachFaultLosesOneEvent(t *testing.T) {
 	expect(t, follow(t, client, metav1.ListOptions{ResourceVersion: "2", LabelSelector: "!hidden"}), "ADDED b 6")
 }
 
-// What an informer did not hear of it holds on to, until it lists again.
-func TestALostDeletionIsKeptUntilTheNextList(t *testing.T) {
+// An informer keeps an object whose deletion was lost until it lists again.
+func TestLostDeletionIsSeenAtTheNextList(t *testing.T) {
 	l := start(t, nil)
 	l.apply(t, service("web", "10.96.0.10"))
 	l.apply(t, service("other", "10.96.0.11"))
@@ -112,8 +112,8 @@ func TestALostDeletionIsKeptUntilTheNextList(t *testing.T) {
 	eventually(t, "the node has all after a list", func() bool { return slices.Equal(held(stale), want) })
 }
 
-// What was written before a fault began is not lost, however late it is.
-func TestWhatIsUnderWayIsNotLost(t *testing.T) {
+// An event from before the fault is not lost, even if it is delayed.
+func TestPendingEventsAreNotLost(t *testing.T) {
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{ResourceVersion: "1"})
 	release := l.Fault(replay.DelayWatches{By: time.Hour})

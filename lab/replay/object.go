@@ -19,7 +19,7 @@ import (
 
 type key struct{ namespace, name string }
 
-// object is one stored version of an object. It never changes once made, so it is read without a lock.
+// object is one stored version of an object. It is immutable, so reads need no lock.
 type object struct {
 	key     key
 	version uint64
@@ -31,7 +31,7 @@ type object struct {
 	protobuf atomic.Pointer[[]byte] // the stored version in protobuf, once a watch or Warm has asked for it
 }
 
-// newObject freezes content, which the caller gives away.
+// newObject creates an object; it takes ownership of content.
 func newObject(r *resource, content *unstructured.Unstructured, version uint64) (*object, error) {
 	content.SetResourceVersion(strconv.FormatUint(version, 10))
 	data, err := bareJSON(content)
@@ -49,14 +49,14 @@ func newObject(r *resource, content *unstructured.Unstructured, version uint64) 
 	return o, nil
 }
 
-// as returns the JSON of the object in the given API version, as an answer or an event shows it.
+// as returns the object's JSON in an API version.
 func (o *object) as(r *resource, version string) []byte {
 	gvk := r.gvk(version)
 	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, gvk.Kind, gvk.GroupVersion())
 	return append(b, o.listed(r, version)[1:]...)
 }
 
-// encoded is as in a media type. Protobuf is dear to make from JSON, so it is kept.
+// encoded returns the object in a media type. Protobuf is cached, because converting JSON is expensive.
 func (o *object) encoded(r *resource, version, media string) ([]byte, error) {
 	keep := media == protobufType && version == r.versions[0]
 	if known := o.protobuf.Load(); keep && known != nil {
@@ -69,8 +69,8 @@ func (o *object) encoded(r *resource, version, media string) ([]byte, error) {
 	return data, err
 }
 
-// listed is as without kind and apiVersion, which the items of a list do not repeat. (Typed clients would keep
-// them, and the same object listed and watched would differ.)
+// listed returns the JSON without kind and apiVersion, which list items omit. (Typed clients would keep them, and the
+// same object from a list and a watch would differ.)
 func (o *object) listed(r *resource, version string) []byte {
 	if version == r.versions[0] {
 		return o.bare
@@ -84,7 +84,7 @@ func (o *object) listed(r *resource, version string) []byte {
 	return data
 }
 
-// bareJSON encodes u, which has metadata, without its kind and apiVersion.
+// bareJSON encodes u without its kind and apiVersion; u must have metadata.
 func bareJSON(u *unstructured.Unstructured) ([]byte, error) {
 	rest := maps.Clone(u.Object)
 	delete(rest, "kind")
@@ -92,7 +92,7 @@ func bareJSON(u *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(rest)
 }
 
-// at returns the object as it was, with a later resource version: the state that a DELETED event shows.
+// at returns the object with a later resource version, which is the state in a DELETED event.
 func (o *object) at(r *resource, version uint64) *object {
 	last, err := newObject(r, o.content.DeepCopy(), version)
 	if err != nil { // cannot happen, as in as
@@ -109,7 +109,7 @@ func fieldValue(m map[string]any, path string) string {
 	return fmt.Sprint(value)
 }
 
-// parse reads a JSON object with numbers as the API machinery wants them (int64 or float64).
+// parse reads a JSON object with numbers as int64 or float64, which the API machinery requires.
 func parse(data []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(data, &u.Object); err != nil {
@@ -144,8 +144,8 @@ func unstructuredOf(obj runtime.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// checkTypes tells whether typed clients can read u, which names its kind. The real server refuses such an object too;
-// stored, it would break every list that contains it. Unknown fields are kept: old clients may know them.
+// checkTypes returns an error if typed clients cannot decode u. The real server rejects such an object too; stored, it
+// would break every list that contains it. Unknown fields are accepted, because old clients may know them.
 func checkTypes(u *unstructured.Unstructured) error {
 	typed, err := scheme.Scheme.New(u.GroupVersionKind())
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// proxyPort is where a pod is asked when the path names no port: the first of its containers' that has one, or 80.
+// proxyPort is the default for a path without a port, if no container of the pod has one.
 const proxyPort = "80"
 
-// serveProxy passes a GET on to a pod (pods/NAME/proxy/PATH, NAME as [http:]NAME[:PORT]) and its answer back, as the real server
-// does: a pod that is not there is 404, one without an address 400, one that cannot be reached 503 with plain words, since
-// that is not the API server's own answer. Addresses of the loopback, which the real one refuses, are asked: pods of tests are there.
+// serveProxy forwards a GET to a pod (pods/NAME/proxy/PATH, NAME as [http:]NAME[:PORT]) and returns the response, as
+// the real server does. A missing pod gets 404, a pod without an address 400, an unreachable one 503 in plain text.
+// Unlike the real server it allows loopback addresses, which pods of tests have.
 func (s *Server) serveProxy(w http.ResponseWriter, q *request) error {
 	scheme, name, port, valid := utilnet.SplitSchemeNamePort(q.key.name)
 	if !valid || scheme == "https" {
@@ -40,7 +40,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, q *request) error {
 	if port == "" {
 		port = portOf(o.content)
 	}
-	proxy := httputil.ReverseProxy{Transport: s.toPods, ErrorLog: quiet,
+	proxy := httputil.ReverseProxy{Transport: s.toPods, ErrorLog: discardLog,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(address, port), Path: "/" + q.rest, RawQuery: r.In.URL.RawQuery}
 		},
@@ -51,7 +51,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// portOf is the port of a pod that is meant when none is named.
+// portOf returns the port for a path without one: the first container port, or proxyPort.
 func portOf(pod *unstructured.Unstructured) string {
 	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
 	for _, c := range containers {
@@ -66,10 +66,10 @@ func portOf(pod *unstructured.Unstructured) string {
 	return proxyPort
 }
 
-// quiet takes what a ReverseProxy has to say of clients that went away.
-var quiet = log.New(io.Discard, "", 0)
+// discardLog drops the messages of ReverseProxy about clients that have disconnected.
+var discardLog = log.New(io.Discard, "", 0)
 
-// dialPods reaches pods by Server.Dial.
+// dialPods connects to pods with Server.Dial.
 func (s *Server) dialPods(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.Dial != nil {
 		return s.Dial(ctx, network, address)
@@ -77,7 +77,7 @@ func (s *Server) dialPods(ctx context.Context, network, address string) (net.Con
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// splitProxy takes the part of a path that is the pod's own business off, if it has one: it may be of any length.
+// splitProxy splits a path into the API's part and the pod's part, which may have any length.
 func splitProxy(path string) (own, rest string) {
 	own, rest, found := strings.Cut(path, "/proxy/")
 	if !found || !strings.Contains(own, "/pods/") {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A pod is asked by way of the server, with its path and query, and who is not there is told from who does not answer.
-func TestPodsAreAskedThroughTheServer(t *testing.T) {
+// pods/proxy forwards path and query; a missing pod and one that does not respond get different errors.
+func TestPodProxy(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, r.URL.String())

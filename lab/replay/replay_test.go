@@ -27,7 +27,7 @@ import (
 
 const patience = 20 * time.Second
 
-// tb is what *testing.T and *rapid.T have in common here.
+// tb is the common interface of *testing.T and *rapid.T.
 type tb interface {
 	rapid.TB
 	Cleanup(func())
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lab is a server on a loopback port and the way to it.
+// lab is a server on a loopback port with its clients.
 type lab struct {
 	*replay.Server
 	url string
@@ -98,7 +98,7 @@ func plainJSON(c *rest.Config) {
 	c.AcceptContentTypes = "application/json"
 }
 
-// curl sends a request as it is and returns the status code, the content type and the body.
+// curl sends a request and returns the status code, the content type and the body.
 func (l lab) curl(t tb, method, path, accept, contentType, body string) (int, string, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(body))
@@ -190,7 +190,7 @@ func closed(t tb, w apiwatch.Interface) {
 	}
 }
 
-// line is an event in short: its type, the object's name and version.
+// line formats an event: type, name and version.
 func line(t tb, e apiwatch.Event) string {
 	t.Helper()
 	m, ok := e.Object.(metav1.Object)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is one kind of object that the server knows.
+// resource is a kind of object that the server knows.
 type resource struct {
 	group      string
 	versions   []string // all served versions; the first is the preferred and the stored one
@@ -16,15 +16,14 @@ type resource struct {
 	status     bool     // has a status subresource
 	evicted    bool     // has an eviction subresource
 	proxied    bool     // has a proxy subresource
-	counted    bool     // metadata.generation counts the changes of what is asked for
+	counted    bool     // metadata.generation counts the changes of the spec
 	returned   bool     // a delete is answered with the object, not with a Status
 	review     bool     // create only: the answer is computed and nothing is stored
-	fields     []string // fields a selector may name, besides metadata.name and metadata.namespace
+	fields     []string // supported fields of selectors, besides metadata.name and metadata.namespace
 }
 
-// resources lists everything the server knows, in the order in which discovery shows it. The versions beside the
-// stored one are for old clients: kube-proxy 1.19 and 1.20 ask for discovery.k8s.io/v1beta1, and send their events to
-// events.k8s.io/v1beta1.
+// resources lists the known resources in discovery order. Versions other than the stored one are for old clients:
+// kube-proxy 1.19 and 1.20 use discovery.k8s.io/v1beta1 and events.k8s.io/v1beta1.
 func resources() []*resource {
 	return []*resource{
 		core(resource{plural: "configmaps", kind: "ConfigMap", namespaced: true}),
@@ -58,7 +57,7 @@ func core(r resource) *resource {
 	return &r
 }
 
-// gvk is the kind in the given version; an empty version means the stored one.
+// gvk returns the kind in the given version; an empty version means the stored one.
 func (r *resource) gvk(version string) schema.GroupVersionKind {
 	if version == "" {
 		version = r.versions[0]
@@ -85,7 +84,7 @@ func (r *resource) hasKind(apiVersion, kind string) bool {
 	return err == nil && r.kind == kind && !r.review && r.serves(gv.Group, gv.Version)
 }
 
-// is reports whether name is the resource's own, as a client or a fault would write it: services or endpointslices.
+// is reports whether name is the resource's plural, such as services or endpointslices.
 func (r *resource) is(name string) bool {
 	return name == "" || name == r.plural || name == r.gr().String()
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// selection is what of a resource a client wants to see. The zero value selects everything.
+// selection is the namespace and selectors of a list or watch. The zero value selects everything.
 type selection struct {
 	namespace string // empty for all
 	labels    labels.Selector
@@ -36,7 +36,7 @@ func newSelection(q *request, opts metav1.ListOptions) (selection, error) {
 	return sel, nil
 }
 
-// matches reports whether o, which may be nil, is selected.
+// matches reports whether o is selected; a nil o is not.
 func (sel selection) matches(o *object) bool {
 	return o != nil &&
 		(sel.namespace == "" || sel.namespace == o.key.namespace) &&
@@ -44,7 +44,8 @@ func (sel selection) matches(o *object) bool {
 		(sel.fields == nil || sel.fields.Matches(o.fields))
 }
 
-// checkList refuses what the real server refuses for a list. A continue token can only come from another server.
+// checkList rejects list options that the real server rejects. This server issues no continue tokens, so it rejects
+// them.
 func checkList(st *store, opts metav1.ListOptions) error {
 	var errs field.ErrorList
 	match := opts.ResourceVersionMatch
@@ -68,7 +69,7 @@ func checkList(st *store, opts metav1.ListOptions) error {
 	return nil
 }
 
-// checkWatch refuses what the real server refuses for a watch.
+// checkWatch rejects watch options that the real server rejects.
 func checkWatch(opts metav1.ListOptions) error {
 	var errs field.ErrorList
 	path := field.NewPath("resourceVersionMatch")

@@ -15,27 +15,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// DefaultKeep is how many events per resource a Server keeps for watches that resume, unless told otherwise.
+// DefaultKeep is the default of Server.Keep.
 const DefaultKeep = 10000
 
-// Server is the API server. Make one with New; set the exported fields before the first request or write.
-// Everything else is safe for concurrent use.
+// Server is the API server. New creates one; set the exported fields before the first request or write. Methods are
+// safe for concurrent use.
 //
-// Given the same writes in the same order, two servers hold and answer the same bytes: versions and uids are counted
-// and timestamps come from Now.
+// It is deterministic: versions and uids are counters and timestamps come from Now, so the same writes give the same
+// responses.
 type Server struct {
-	// Now gives creation and deletion timestamps; their resolution is one second. New sets time.Now.
+	// Now returns the time of creation and deletion timestamps, which have a resolution of one second. The default is
+	// time.Now.
 	Now func() time.Time
-	// Keep is how many events per resource are kept; a watch that asks for older ones is answered with 410 Gone.
+	// Keep is how many events per resource are kept; a watch from an older version gets 410 Gone.
 	Keep int
-	// Dial opens connections to pods, for pods/proxy; those of this process's network when nil.
+	// Dial opens connections to pods for pods/proxy; the default uses the network of this process.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	toPods http.RoundTripper // by Dial
 
 	mu      sync.Mutex
 	stores  []*store
-	version uint64 // the newest resource version; one count for all resources
+	version uint64 // the newest resource version, common to all resources
 	created uint64 // objects ever created, for uids
 	named   uint64 // names ever generated
 
@@ -45,7 +46,7 @@ type Server struct {
 	away     []*Away
 }
 
-// New returns an empty server: no namespaces, no nodes, no Services.
+// New returns an empty server without namespaces, nodes or Services.
 func New() *Server {
 	s := &Server{Now: time.Now, Keep: DefaultKeep, version: 1} // 0 means "any" to clients
 	s.toPods = &http.Transport{DialContext: s.dialPods, DisableCompression: true, IdleConnTimeout: 90 * time.Second}
@@ -55,8 +56,8 @@ func New() *Server {
 	return s
 }
 
-// Serve answers requests on l over plain HTTP until ctx ends (then it returns nil) or l fails. When it returns, all
-// connections are closed. TCP keep-alives are off: each would be a wake-up in idle virtual time.
+// Serve serves plain HTTP on l until ctx ends (then it returns nil) or l fails, and closes all connections. TCP
+// keep-alives are off, because each would be a wake-up in idle virtual time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:     s.Handler(),
@@ -77,14 +78,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serving the replay API on %s: %w", l.Addr(), err)
 }
 
-// Ref names an object for in-process writers. Kind is as in manifests; "Event" is the core one.
+// Ref names an object for writers in this process. Kind is as in manifests; "Event" is the core kind.
 type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"` // empty means "default" for namespaced kinds
 	Name      string `json:"name"`
 }
 
-// String is the name as it appears in messages: Service default/web.
+// String returns the name as in messages: Service default/web.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -92,10 +93,10 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Apply creates the object, or replaces what is stored under its name: spec, labels and status alike, whatever the
-// stored version (unless obj names a resourceVersion). An object without status keeps the stored one. Watches see what
-// they would see of a write over the wire, and a write that changes nothing is none. obj is not kept; the result is a
-// copy of what is stored now. Errors are API status errors (apierrors.IsConflict and so on).
+// Apply creates the object or replaces the stored one: spec, labels and status, whatever the stored version (unless obj
+// has a resourceVersion). An object without status keeps the stored status. A write without changes causes no event.
+// Apply copies obj and returns a copy of the stored object. Errors are API status errors (apierrors.IsConflict and
+// others).
 func (s *Server) Apply(obj runtime.Object) (*unstructured.Unstructured, error) {
 	u, err := unstructuredOf(obj)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Server) Apply(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	st := s.byGVK(u.GetAPIVersion(), u.GetKind())
 	if st == nil {
-		return nil, fmt.Errorf("applying %s: no such kind in %q; known are the resources of package replay", RefOf(u), u.GetAPIVersion())
+		return nil, fmt.Errorf("applying %s: no such kind in %q; package replay lists the supported resources", RefOf(u), u.GetAPIVersion())
 	}
 	if err := s.toStored(st, u, "default"); err != nil {
 		return nil, fmt.Errorf("applying %s: %w", RefOf(u), err)
@@ -123,8 +124,8 @@ func (s *Server) Apply(obj runtime.Object) (*unstructured.Unstructured, error) {
 	return o.content.DeepCopy(), nil
 }
 
-// Warm encodes what is stored, so that whoever measures a client's start does not measure this server. Lists in protobuf are
-// still encoded when they are asked for; clients of today ask for streams (sendInitialEvents).
+// Warm encodes the stored objects, so that measurements of a client's start exclude this work. Protobuf lists are still
+// encoded per request; current clients use streaming lists (sendInitialEvents).
 func (s *Server) Warm() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +139,7 @@ func (s *Server) Warm() error {
 	return nil
 }
 
-// Delete deletes as a DELETE request with these options does: a pod on a node gets its grace period and stays until a
+// Delete deletes as a DELETE request with these options does: a pod on a node stays for its grace period, until a
 // Delete with GracePeriodSeconds 0.
 func (s *Server) Delete(ref Ref, opts metav1.DeleteOptions) error {
 	st := s.byKind(ref.Kind)
@@ -156,13 +157,13 @@ func (s *Server) Delete(ref Ref, opts metav1.DeleteOptions) error {
 	return nil
 }
 
-// RefOf names u.
+// RefOf returns the Ref of u.
 func RefOf(u *unstructured.Unstructured) Ref {
 	return Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// toStored checks u against the types of its own version and brings it to the stored one. A namespaced object that names
-// no namespace gets the given one.
+// toStored checks u against the types of its version and converts it to the stored version. A namespaced object without
+// namespace gets the given one.
 func (s *Server) toStored(st *store, u *unstructured.Unstructured, namespace string) error {
 	if err := checkTypes(u); err != nil {
 		return err
@@ -204,9 +205,8 @@ func (s *Server) byResource(group, version, plural string) *store {
 	return nil
 }
 
-// tooLarge answers a client that knows a version which this server has not reached: it has seen another server. (The
-// real one waits three seconds for that version before a list is answered so, and keeps a watch waiting; here nothing
-// comes late.)
+// tooLarge returns the error for a resource version that this server has not reached, so that the client must have it
+// from another server. (The real server waits 3 s before it returns this error for a list, and keeps a watch waiting.)
 func tooLarge(asked, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{

@@ -13,9 +13,9 @@ const (
 )
 
 // convert changes u, an object of resource r, to the given version in place. Only EndpointSlices differ between
-// versions, in how an endpoint names its place: v1 has zone, nodeName and deprecatedTopology; v1beta1 has a topology
-// map (which kube-proxy 1.19 reads for the host name) and nodeName. The rules are those of the real server
-// (KEP-752, "conversion between v1beta1 and v1").
+// versions: v1 has zone, nodeName and deprecatedTopology; v1beta1 has nodeName and a topology map (from which
+// kube-proxy 1.19 reads the host name). The rules are those of the real server (KEP-752, "conversion between v1beta1
+// and v1").
 func convert(r *resource, u *unstructured.Unstructured, version string) {
 	from := u.GroupVersionKind().Version
 	u.SetAPIVersion(schema.GroupVersion{Group: r.group, Version: version}.String())

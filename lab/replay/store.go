@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// store holds the objects of one resource and the last events about them. Everything in it is guarded by Server.mu.
+// store holds the objects of one resource and the latest events. Server.mu guards it.
 type store struct {
 	*resource
 	objects map[key]*object
@@ -27,18 +27,18 @@ type store struct {
 	watches []*watch
 }
 
-// event is one change. The first object is nil for an addition, the second for a deletion.
+// event is a change. old is nil for an addition, new is nil for a deletion.
 type event struct {
 	version  uint64
 	at       time.Time // with its monotonic part: delayed watches count from here
 	old, new *object
 }
 
-// part says what of an object a write may change.
+// part is the part of an object that a write may change.
 type part int
 
 const (
-	allButStatus part = iota // over the wire
+	allButStatus part = iota // a request for the object
 	onlyStatus               // the status subresource
 	everything               // writers in the process; an object without status keeps the stored one
 )
@@ -62,7 +62,7 @@ func (st *store) get(k key) (*object, error) {
 	return nil, apierrors.NewNotFound(st.gr(), k.name)
 }
 
-// create stores u, which the caller gives away.
+// create stores u and takes ownership of it.
 func (s *Server) create(st *store, u *unstructured.Unstructured, p part) (*object, error) {
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		s.named++
@@ -92,7 +92,7 @@ func (s *Server) create(st *store, u *unstructured.Unstructured, p part) (*objec
 	return s.commit(st, k, u)
 }
 
-// replace makes next, which the caller gives away, the new content of old, as far as p allows.
+// replace makes next, whose ownership it takes, the new content of old, as far as p allows.
 func (s *Server) replace(st *store, old *object, next *unstructured.Unstructured, p part) (*object, error) {
 	if err := unchanged(st, old, next.GetResourceVersion(), next.GetUID()); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Server) replace(st *store, old *object, next *unstructured.Unstructured
 	}
 	same, err := newObject(st.resource, next.DeepCopy(), old.version)
 	if err != nil || bytes.Equal(same.bare, old.bare) {
-		return old, err // a write that changes nothing is no event, as in the real server
+		return old, err // as in the real server, a write without changes causes no event
 	}
 	if grace := next.GetDeletionGracePeriodSeconds(); next.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 &&
 		(grace == nil || *grace == 0) {
@@ -116,7 +116,7 @@ func (s *Server) replace(st *store, old *object, next *unstructured.Unstructured
 	return s.commit(st, old.key, next)
 }
 
-// merged returns what a write of next to part p makes of old. What the server itself keeps in the metadata stays.
+// merged returns the result of a write of part p of next to old. Server-managed metadata is kept.
 func merged(st *store, old, next *unstructured.Unstructured, p part) *unstructured.Unstructured {
 	if p == onlyStatus {
 		status, given := next.Object["status"]
@@ -141,10 +141,10 @@ func merged(st *store, old, next *unstructured.Unstructured, p part) *unstructur
 	if st.counted {
 		next.SetGeneration(old.GetGeneration())
 	}
-	return next.DeepCopy() // so that nothing is shared with old
+	return next.DeepCopy() // must not share data with old
 }
 
-// unchanged answers 409 when a writer named a version or uid that is not the stored one; empty means any.
+// unchanged returns 409 if a given version or uid differs from the stored one; empty values match.
 func unchanged(st *store, old *object, version string, uid types.UID) error {
 	if uid != "" && uid != old.content.GetUID() {
 		return apierrors.NewConflict(st.gr(), old.key.name, fmt.Errorf(
@@ -157,7 +157,7 @@ func unchanged(st *store, old *object, version string, uid types.UID) error {
 	return nil
 }
 
-// admit fills in defaults and checks what must hold for every stored object.
+// admit sets defaults and validates an object.
 func admit(st *store, u *unstructured.Unstructured) error {
 	setDefaults(u)
 	if err := checkTypes(u); err != nil {
@@ -179,8 +179,8 @@ func admit(st *store, u *unstructured.Unstructured) error {
 	return nil
 }
 
-// remove deletes as the options say. The second result is false when the object stays for now: a pod that has time to
-// shut down (it gets a deletionTimestamp and lives until a delete with grace 0, which a kubelet sends), or finalizers.
+// remove deletes an object. The second result is false if the object stays for now: a pod with a grace period, until a
+// delete with grace 0, or an object with finalizers.
 func (s *Server) remove(st *store, k key, opts metav1.DeleteOptions) (*object, bool, error) {
 	old, err := st.get(k)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *Server) remove(st *store, k key, opts metav1.DeleteOptions) (*object, b
 	return s.drop(st, old), true, nil
 }
 
-// terminate marks the beginning of a deletion, or shortens one under way. Watches see a pod this way even when it has no
-// time left, as with the real server: MODIFIED with grace 0 and then DELETED.
+// terminate begins a graceful deletion or shortens it. As in the real server, watches get MODIFIED before DELETED even
+// with grace 0.
 func (s *Server) terminate(st *store, o *object, grace int64) (*object, error) {
 	next := o.content.DeepCopy()
 	from := s.Now()
@@ -228,7 +228,7 @@ func (s *Server) terminate(st *store, o *object, grace int64) (*object, error) {
 	return s.commit(st, o.key, next)
 }
 
-// gracePeriod is how many seconds the object has to shut down: only pods that run somewhere get any.
+// gracePeriod returns the object's grace period in seconds; only pods on a node have one.
 func gracePeriod(st *store, o *object, asked *int64) int64 {
 	phase := o.fields["status.phase"]
 	if st.kind != "Pod" || o.fields["spec.nodeName"] == "" || phase == "Succeeded" || phase == "Failed" {
@@ -251,7 +251,7 @@ func (s *Server) drop(st *store, o *object) *object {
 	return last
 }
 
-// commit stores u as the newest version of k and tells the watches.
+// commit stores u as the newest version of k and notifies the watches.
 func (s *Server) commit(st *store, k key, u *unstructured.Unstructured) (*object, error) {
 	o, err := newObject(st.resource, u, s.version+1)
 	if err != nil {
@@ -275,7 +275,7 @@ func (s *Server) publish(st *store, e event) {
 	}
 }
 
-// sameSpec compares what an object asks for: everything but its metadata and status.
+// sameSpec compares two objects without metadata and status.
 func sameSpec(a, b *unstructured.Unstructured) bool {
 	x, y := maps.Clone(a.Object), maps.Clone(b.Object)
 	for _, m := range []map[string]any{x, y} {
@@ -285,7 +285,7 @@ func sameSpec(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// suffix turns a count into the five characters that follow a generateName, from the letters that Kubernetes uses.
+// suffix converts a count to the five characters after a generateName, with the alphabet of Kubernetes.
 func suffix(n uint64) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	var b [5]byte

@@ -13,26 +13,26 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-// watch is one open watch. An idle one sleeps on channels and has at most one timer, that of its time-out: it sends no
-// periodic bookmarks (the real server sends one a minute), only one when it times out, so that the client can resume.
+// watch is an open watch. An idle one blocks on channels with at most one timer, its timeout. It sends no periodic
+// bookmarks (the real server sends one a minute), only one at its timeout, so that the client can resume.
 type watch struct {
 	*request
 	server    *Server
 	client    client
 	sel       selection
 	bookmarks bool
-	initial   bool   // send what is there first
-	endMark   bool   // and a bookmark after it
-	sent      uint64 // everything up to this version has been sent or does not concern this watch
+	initial   bool   // send the stored objects first
+	endMark   bool   // and then a bookmark
+	sent      uint64 // events up to this version have been sent or do not match
 
-	wake chan struct{} // has room for one: something may have changed
+	wake chan struct{} // capacity 1; events may be pending
 	cut  chan struct{} // closed by a fault that cuts the watch
 
 	w       http.ResponseWriter
 	timeout <-chan time.Time
 }
 
-// ending is why a watch ended in good order.
+// ending is the reason of a clean end of a watch.
 type ending int
 
 const (
@@ -41,7 +41,7 @@ const (
 	timedOut
 )
 
-// notify lets the watch look for news. It never blocks.
+// notify makes the watch check for events. It does not block.
 func (w *watch) notify() {
 	select {
 	case w.wake <- struct{}{}:
@@ -49,8 +49,8 @@ func (w *watch) notify() {
 	}
 }
 
-// serveWatch answers a watch until it ends. Errors that depend on the resource version come as an ERROR event in a
-// stream with status 200, as from the real server's watch cache.
+// serveWatch serves a watch until it ends. As in the real server's watch cache, errors about the resource version are
+// an ERROR event in a stream with status 200.
 func (s *Server) serveWatch(rw http.ResponseWriter, q *request, opts metav1.ListOptions, sel selection) error {
 	if err := checkWatch(opts); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *Server) serveWatch(rw http.ResponseWriter, q *request, opts metav1.List
 	return nil
 }
 
-// subscribe adds the watch, and returns what it has to show first. From here on it is notified of every change.
+// subscribe adds the watch and returns its initial objects. From then on it is notified of every change.
 func (s *Server) subscribe(w *watch, from uint64) ([]*object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) unsubscribe(w *watch) {
 	w.store.watches = slices.DeleteFunc(w.store.watches, func(other *watch) bool { return other == w })
 }
 
-// pending returns the events that the watch has not seen, and the version up to which it then has seen everything.
+// pending returns the unsent events and the version up to which they are complete.
 func (s *Server) pending(w *watch) ([]event, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *watch) begin() {
 	w.flush()
 }
 
-// run sends what is present and then events until the watch ends. An error is for the client to see.
+// run sends the initial objects and then events until the watch ends. It returns an error for the client.
 func (w *watch) run(present []*object) error {
 	for _, o := range present {
 		if w.sel.matches(o) {
@@ -158,7 +158,7 @@ func (w *watch) run(present []*object) error {
 			w.sent = upTo
 			w.flush()
 			if len(events) > 0 {
-				continue // while these were late others may have come, and a delay takes their wake for its own
+				continue // other events may have come during a delay, which consumes their wake-up
 			}
 			end = w.wait(nil)
 		}
@@ -174,7 +174,7 @@ func (w *watch) run(present []*object) error {
 	}
 }
 
-// deliver sends events in order, each not before its delay is over.
+// deliver sends events in order, each after its delay.
 func (w *watch) deliver(events []event) ending {
 	for _, e := range events {
 		for {
@@ -196,7 +196,7 @@ func (w *watch) deliver(events []event) ending {
 	return running
 }
 
-// wait blocks until there may be news, the timer fires or the watch ends.
+// wait blocks until events may be pending, the timer fires or the watch ends.
 func (w *watch) wait(timer <-chan time.Time) ending {
 	select {
 	case <-w.cut:
@@ -218,8 +218,8 @@ func (w *watch) wait(timer <-chan time.Time) ending {
 	return running
 }
 
-// show sends an event as it looks through the selection: an object that begins to be selected is added, and one that no
-// longer is was deleted (shown as it last was, at the version of the change).
+// show sends an event as seen through the selection: an object that starts to match is ADDED, one that stops to match
+// is DELETED (with its last matching state, at the version of the change).
 func (w *watch) show(e event) {
 	var kind apiwatch.EventType
 	o := e.new
@@ -239,7 +239,7 @@ func (w *watch) show(e event) {
 	}
 }
 
-// bookmark tells the client up to where it has seen everything.
+// bookmark sends the version up to which the client has all events.
 func (w *watch) bookmark(annotations map[string]string) {
 	metadata := map[string]any{"resourceVersion": fmt.Sprint(w.sent)}
 	if annotations != nil {
@@ -271,14 +271,14 @@ func (w *watch) sendObject(kind apiwatch.EventType, o *object) {
 	w.write(kind, data, err)
 }
 
-// send writes one event about what JSON says.
+// send writes an event with an object in JSON.
 func (w *watch) send(kind apiwatch.EventType, object []byte) {
 	data, err := encode(w.media, object)
 	w.write(kind, data, err)
 }
 
-// write writes one event, of an object in the media type or the error of encoding it. Write errors need no care: they end
-// the request's context.
+// write writes an event with an object in the media type, or the error of its encoding. Write errors are ignored: they
+// end the request's context.
 func (w *watch) write(kind apiwatch.EventType, object []byte, err error) {
 	var data []byte
 	if err == nil {

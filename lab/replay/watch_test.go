@@ -53,7 +53,7 @@ func remove(t tb, l lab, kind, name string) {
 	}
 }
 
-func TestWatchStartsWhereItIsAskedTo(t *testing.T) {
+func TestWatchStartsAtTheResourceVersion(t *testing.T) {
 	inBoth(t, func(t *testing.T, l lab, client kubernetes.Interface) {
 		l.apply(t, configMap("a", nil))                             // 2
 		l.apply(t, configMap("b", nil))                             // 3
@@ -90,7 +90,7 @@ func TestInitialEventsEndWithABookmark(t *testing.T) {
 	})
 }
 
-func TestChangesOfSelectionLookLikeAdditionsAndDeletions(t *testing.T) {
+func TestSelectorChangesAreAdditionsAndDeletions(t *testing.T) {
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{LabelSelector: "!hidden", ResourceVersion: "0"})
 	hidden := map[string]string{"hidden": ""}
@@ -221,7 +221,7 @@ func TestOldClientsSeeSlicesAsV1beta1(t *testing.T) {
 	expect(t, watched, "ADDED web-1 2", "ADDED web-2 3")
 }
 
-func TestWhatGoesOverTheWire(t *testing.T) {
+func TestWireFormat(t *testing.T) {
 	l := start(t, nil)
 	l.apply(t, service("web", "10.96.0.10"))
 	for _, test := range []struct {
@@ -278,9 +278,8 @@ func TestWhatGoesOverTheWire(t *testing.T) {
 	}
 }
 
-// A list in protobuf is put together from what is kept of its objects: to the byte, what the API machinery makes of the list in
-// JSON, the first time and later.
-func TestListsInProtobufAreThoseInJSON(t *testing.T) {
+// A protobuf list is built from cached objects; it must equal the API machinery's encoding of the JSON list, also when cached.
+func TestProtobufListsMatchJSON(t *testing.T) {
 	l := start(t, nil)
 	client := l.client(t)
 	for _, name := range []string{"b", "a", "c"} {
@@ -310,7 +309,7 @@ func TestListsInProtobufAreThoseInJSON(t *testing.T) {
 	}
 }
 
-func TestTwoServersWithTheSameWritesAnswerTheSameBytes(t *testing.T) {
+func TestResponsesAreDeterministic(t *testing.T) {
 	answers := func() []string {
 		l := start(t, nil)
 		client := l.client(t)
@@ -345,7 +344,7 @@ func TestServeEndsItsWatches(t *testing.T) {
 	eventually(t, "the server has forgotten the watch", func() bool { return len(l.Watchers(replay.Scope{})) == 0 })
 }
 
-func TestWhoIsAwayGetsNoAnswer(t *testing.T) {
+func TestAwayDisconnectsAClient(t *testing.T) {
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{})
 	eventually(t, "the watch is open", func() bool { return len(l.Watchers(replay.Scope{})) == 1 })
@@ -377,8 +376,8 @@ func TestWhoIsAwayGetsNoAnswer(t *testing.T) {
 	}
 }
 
-// What is written while an earlier event is late comes as late as that, and does not wait for what is written next.
-func TestEventsThatComeDuringADelayAreNotForgotten(t *testing.T) {
+// A write during a delay is delivered after the same delay, without waiting for a further write.
+func TestEventsDuringADelayAreDelivered(t *testing.T) {
 	const delay, between = 300 * time.Millisecond, 50 * time.Millisecond
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{})

@@ -54,8 +54,8 @@ func (s *Server) serveUpdate(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// servePatch answers merge patches (RFC 7396), strategic merge patches, and server-side apply. The last is a merge that
-// creates what is missing and never removes a field: no field has an owner here.
+// servePatch serves merge patches (RFC 7396), strategic merge patches and server-side apply. Server-side apply creates
+// missing objects and never removes a field, because fields have no owners here.
 func (s *Server) servePatch(w http.ResponseWriter, q *request) error {
 	kind := types.PatchType(contentType(q.Request))
 	data, err := bodyBytes(q.Request)
@@ -137,7 +137,7 @@ func patched(before, patch []byte, kind types.PatchType, name string, typed func
 	return target, nil
 }
 
-// mergePatch changes target as RFC 7396 says.
+// mergePatch applies patch to target (RFC 7396).
 func mergePatch(target, patch map[string]any) {
 	for name, value := range patch {
 		change, isObject := value.(map[string]any)
@@ -157,7 +157,7 @@ func mergePatch(target, patch map[string]any) {
 	}
 }
 
-// deleteOptions come in the body or, from older clients and curl, in the query.
+// deleteOptions reads the options from the body or, for older clients and curl, from the query.
 func (q *request) deleteOptions() (metav1.DeleteOptions, error) {
 	var opts metav1.DeleteOptions
 	if err := q.options(&opts); err != nil {
@@ -176,8 +176,8 @@ func (q *request) deleteOptions() (metav1.DeleteOptions, error) {
 	return opts, nil
 }
 
-// serveDelete answers with the object while it stays, and with a Status or the last state when it is gone: which of the
-// two is the real server's choice for each resource.
+// serveDelete answers with the object while it stays. Once it is deleted, the answer is a Status or the last state, per
+// resource as in the real server.
 func (s *Server) serveDelete(w http.ResponseWriter, q *request) error {
 	opts, err := q.deleteOptions()
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Server) serveDeleteCollection(w http.ResponseWriter, q *request) error 
 	return nil
 }
 
-// removeAll deletes what is selected, in the order of a list, and returns the last states.
+// removeAll deletes the selected objects in list order and returns their last states.
 func (s *Server) removeAll(st *store, sel selection, opts metav1.DeleteOptions) ([]*object, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

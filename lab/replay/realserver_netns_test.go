@@ -32,7 +32,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// realAPIServer brings a real control plane up in the test's network namespace, with no controllers but that of service accounts.
+// realAPIServer starts a real control plane in the test's network namespace, with the service account controller only.
 func realAPIServer(t *testing.T) *rest.Config {
 	t.Helper()
 	programs := kubetest.Binaries(t)
@@ -63,9 +63,9 @@ func realAPIServer(t *testing.T) *rest.Config {
 	return real
 }
 
-// What a proxy and the lab's programs ask is answered as by the real kube-apiserver: the same requests are sent to both, and what comes
-// back is compared, event by event and field by field.
-func TestAnswersAreThoseOfTheRealAPIServer(t *testing.T) {
+// The requests of proxies and of the lab's programs are sent to this server and to a real kube-apiserver; the responses are
+// compared event by event and field by field.
+func TestResponsesMatchTheRealAPIServer(t *testing.T) {
 	real := realAPIServer(t)
 	l := start(t, nil)
 	for name, form := range map[string]func(*rest.Config){"json": plainJSON, "protobuf": protobuf} {
@@ -82,7 +82,7 @@ func TestAnswersAreThoseOfTheRealAPIServer(t *testing.T) {
 	t.Run("discovery", func(t *testing.T) { compareDiscovery(t, real, l.config()) })
 }
 
-// player sends requests to one of the two and writes down what comes back.
+// player sends requests to one of the two servers and records the responses.
 type player struct {
 	*testing.T
 	client   kubernetes.Interface
@@ -91,7 +91,7 @@ type player struct {
 	lines    []string
 }
 
-// play sends all requests, in a namespace of their own.
+// play sends all requests in a new namespace.
 func play(t *testing.T, config *rest.Config, form func(*rest.Config), space string) []string {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -118,8 +118,8 @@ func play(t *testing.T, config *rest.Config, form func(*rest.Config), space stri
 	return p.lines
 }
 
-// said writes down an answer.
-func (p *player) said(what string, object any, err error) {
+// record records a response.
+func (p *player) record(what string, object any, err error) {
 	p.Helper()
 	if err == nil {
 		p.lines = append(p.lines, what+": "+p.plain(object))
@@ -133,8 +133,8 @@ func (p *player) said(what string, object any, err error) {
 	p.lines = append(p.lines, fmt.Sprintf("%s: %d %s", what, s.Code, s.Reason))
 }
 
-// plain is an object without what is another one in each server: times, uids, who wrote which field, and the numbers of versions, of
-// which the order is kept.
+// plain is an object without the fields that differ between servers: times, uids, managed fields and the values of versions,
+// of which the order is kept.
 func (p *player) plain(object any) string {
 	p.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -175,17 +175,17 @@ func (p *player) meta(name string, labels ...string) metav1.ObjectMeta {
 	return m
 }
 
-// number is the namespace's own, because a cluster IP and a node port belong to one Service only.
+// number differs by namespace, because a cluster IP and a node port belong to one Service only.
 func (p *player) number(n int) int { return 10*len(p.space) + n }
 
-// services writes and reads Services, and returns the version from which on a watch sees all of it but the first.
+// services writes and reads Services. It returns the version of the first write, from which watches start.
 func (p *player) services() (from string) {
 	ctx, services := p.Context(), p.client.CoreV1().Services(p.space)
 	ip := func(n int) string { return fmt.Sprintf("10.96.1.%d", p.number(n)) }
 	nodePort := int32(30000 + p.number(1))
 	plain := &corev1.Service{ObjectMeta: p.meta("plain", "app=plain"), Spec: corev1.ServiceSpec{ClusterIP: ip(1), Ports: []corev1.ServicePort{{Port: 80}}}}
 	made, err := services.Create(ctx, plain, metav1.CreateOptions{})
-	p.said("create a Service", made, err)
+	p.record("create a Service", made, err)
 	from = made.ResourceVersion
 	outside := &corev1.Service{ObjectMeta: p.meta("outside", "app=outside"), Spec: corev1.ServiceSpec{ClusterIP: ip(2), Type: corev1.ServiceTypeLoadBalancer,
 		ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: nodePort + 1, SessionAffinity: corev1.ServiceAffinityClientIP,
@@ -193,60 +193,60 @@ func (p *player) services() (from string) {
 		Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: nodePort, TargetPort: intstr.FromString("web")},
 			{Name: "dns", Port: 53, NodePort: nodePort + 2, Protocol: corev1.ProtocolUDP, AppProtocol: new("kubernetes.io/dns")}}}}
 	got, err := services.Create(ctx, outside, metav1.CreateOptions{})
-	p.said("create one for a load balancer", got, err)
+	p.record("create one for a load balancer", got, err)
 	none := &corev1.Service{ObjectMeta: p.meta("headless", "service.kubernetes.io/headless="), Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Port: 80}}}}
 	got, err = services.Create(ctx, none, metav1.CreateOptions{})
-	p.said("create a headless one", got, err)
+	p.record("create a headless one", got, err)
 	again := plain.DeepCopy()
 	again.Spec.ClusterIP = ip(3)
 	_, err = services.Create(ctx, again, metav1.CreateOptions{})
-	p.said("create what is there", nil, err)
+	p.record("create what is there", nil, err)
 	_, err = services.Get(ctx, "nobody", metav1.GetOptions{})
-	p.said("get what is not there", nil, err)
+	p.record("get what is not there", nil, err)
 	got, err = services.Update(ctx, made.DeepCopy(), metav1.UpdateOptions{})
-	p.said("update nothing", got, err)
+	p.record("update nothing", got, err)
 	changed := made.DeepCopy()
 	changed.Labels["color"], changed.Spec.SessionAffinity = "blue", corev1.ServiceAffinityClientIP
 	got, err = services.Update(ctx, changed, metav1.UpdateOptions{})
-	p.said("update", got, err)
+	p.record("update", got, err)
 	_, err = services.Update(ctx, changed, metav1.UpdateOptions{})
-	p.said("update a stale one", nil, err)
+	p.record("update a stale one", nil, err)
 	strange := got.DeepCopy()
 	strange.UID = "strange"
 	_, err = services.Update(ctx, strange, metav1.UpdateOptions{})
-	p.said("update another one's uid", nil, err)
+	p.record("update another one's uid", nil, err)
 	got, err = services.Patch(ctx, "plain", types.MergePatchType, []byte(`{"metadata":{"labels":{"color":null}},"spec":{"sessionAffinity":"None"}}`), metav1.PatchOptions{})
-	p.said("merge", got, err)
+	p.record("merge", got, err)
 	got, err = services.Patch(ctx, "outside", types.StrategicMergePatchType, []byte(`{"spec":{"ports":[{"port":80,"protocol":"TCP","targetPort":8080}]}}`), metav1.PatchOptions{})
-	p.said("merge by the keys of lists", got, err)
+	p.record("merge by the keys of lists", got, err)
 	ingress := []byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"203.0.113.10","ipMode":"VIP"}]}},"spec":{"sessionAffinity":"None"}}`)
 	got, err = services.Patch(ctx, "outside", types.MergePatchType, ingress, metav1.PatchOptions{}, "status")
-	p.said("patch the status", got, err)
+	p.record("patch the status", got, err)
 	for _, selector := range []string{"", "app=plain", "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "app in (plain,outside),color!=blue"} {
 		found, err := services.List(ctx, metav1.ListOptions{LabelSelector: selector})
-		p.said("list those with "+selector, &metav1.PartialObjectMetadata{}, err)
+		p.record("list those with "+selector, &metav1.PartialObjectMetadata{}, err)
 		for i := range found.Items {
-			p.said("  it has", &found.Items[i], nil)
+			p.record("  it has", &found.Items[i], nil)
 		}
 	}
 	found, err := services.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=outside", ResourceVersion: "0"})
 	if err == nil && len(found.Items) == 1 {
-		p.said("list one by its name", &found.Items[0], nil)
+		p.record("list one by its name", &found.Items[0], nil)
 	}
 	_, err = services.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=x"})
-	p.said("list by a field that cannot be selected", nil, err)
+	p.record("list by a field that cannot be selected", nil, err)
 	_, err = services.List(ctx, metav1.ListOptions{ResourceVersion: "999999999"})
-	p.said("list of a version of the future", nil, err)
+	p.record("list of a version of the future", nil, err)
 	_, err = services.List(ctx, metav1.ListOptions{ResourceVersion: "x"})
-	p.said("list of a version that is none", nil, err)
+	p.record("list of a version that is none", nil, err)
 	uid := types.UID("strange")
 	err = services.Delete(ctx, "plain", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	p.said("delete another one's uid", nil, err)
+	p.record("delete another one's uid", nil, err)
 	if err := services.Delete(ctx, "headless", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	err = services.Delete(ctx, "headless", metav1.DeleteOptions{})
-	p.said("delete what is gone", nil, err)
+	p.record("delete what is gone", nil, err)
 	return from
 }
 
@@ -258,18 +258,18 @@ func (p *player) slicesAndEndpoints() {
 			Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)},
 			Hints:      &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}}}, {Addresses: []string{"10.244.1.3"}}}}
 	made, err := p.client.DiscoveryV1().EndpointSlices(p.space).Create(ctx, slice, metav1.CreateOptions{})
-	p.said("create an EndpointSlice", made, err)
+	p.record("create an EndpointSlice", made, err)
 	made.Endpoints = made.Endpoints[1:]
 	made, err = p.client.DiscoveryV1().EndpointSlices(p.space).Update(ctx, made, metav1.UpdateOptions{})
-	p.said("take an endpoint from it", made, err)
+	p.record("take an endpoint from it", made, err)
 	typeless := slice.DeepCopy()
 	typeless.Name, typeless.AddressType = "typeless", ""
 	_, err = p.client.DiscoveryV1().EndpointSlices(p.space).Create(ctx, typeless, metav1.CreateOptions{})
-	p.said("create one without a type", nil, err)
+	p.record("create one without a type", nil, err)
 	old, err := p.client.CoreV1().Endpoints(p.space).Create(ctx, &corev1.Endpoints{ObjectMeta: p.meta("plain"), Subsets: []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: "10.244.1.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.244.1.3"}},
 		Ports: []corev1.EndpointPort{{Port: 8080}}}}}, metav1.CreateOptions{})
-	p.said("create Endpoints", old, err)
+	p.record("create Endpoints", old, err)
 }
 
 func (p *player) nodes() {
@@ -278,20 +278,20 @@ func (p *player) nodes() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": "a"}},
 		Spec: corev1.NodeSpec{PodCIDR: "10.244.9.0/24", PodCIDRs: []string{"10.244.9.0/24"}}}
 	made, err := nodes.Create(ctx, node, metav1.CreateOptions{})
-	p.said("create a Node", withoutTaints(made), err)
+	p.record("create a Node", withoutTaints(made), err)
 	made, err = nodes.PatchStatus(ctx, name, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}],"conditions":[{"type":"Ready","status":"True"}]}}`))
-	p.said("patch its status", withoutTaints(made), err)
+	p.record("patch its status", withoutTaints(made), err)
 	made, err = nodes.Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-	p.said("cordon it", withoutTaints(made), err)
+	p.record("cordon it", withoutTaints(made), err)
 }
 
-// withoutTaints takes from a node what admission plugins add, which the replay control plane does not have.
+// withoutTaints removes from a node what admission plugins add; the replay control plane has none.
 func withoutTaints(n *corev1.Node) *corev1.Node {
 	n.Spec.Taints = nil
 	return n
 }
 
-// pods follows pods to their ends. Their specs are not compared: admission fills them in.
+// pods creates and deletes pods. Specs are not compared, because admission changes them.
 func (p *player) pods() {
 	ctx, pods := p.Context(), p.client.CoreV1().Pods(p.space)
 	w, err := pods.Watch(ctx, metav1.ListOptions{})
@@ -340,7 +340,7 @@ func (p *player) pods() {
 	}
 }
 
-// watches reads again what happened to the Services, in each way that a watch can begin, and sees how watches end.
+// watches watches the Services from each kind of start, and checks how watches end.
 func (p *player) watches(from string) {
 	ctx, services := p.Context(), p.client.CoreV1().Services(p.space)
 	p.events("from a version on", 7, metav1.ListOptions{ResourceVersion: from})
@@ -350,7 +350,7 @@ func (p *player) watches(from string) {
 	p.events("initial events", 3, metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 	_, err := services.Watch(ctx, metav1.ListOptions{SendInitialEvents: new(true)})
-	p.said("initial events without a rule", nil, err)
+	p.record("initial events without a rule", nil, err)
 	list, err := services.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		p.Fatal(err)
@@ -362,14 +362,14 @@ func (p *player) watches(from string) {
 	closed(p, w)
 }
 
-// events writes down the first events of a watch of Services.
+// events records the first events of a watch of Services.
 func (p *player) events(what string, count int, opts metav1.ListOptions) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	defer cancel()
 	w, err := p.client.CoreV1().Services(p.space).Watch(ctx, opts)
 	if err != nil {
-		p.said("watch "+what, nil, err)
+		p.record("watch "+what, nil, err)
 		return
 	}
 	defer w.Stop()
@@ -383,14 +383,14 @@ func (p *player) events(what string, count int, opts metav1.ListOptions) {
 				p.lines = append(p.lines, fmt.Sprintf("watch %s: %s %v", what, e.Type, o.Annotations))
 				continue
 			}
-			p.said(fmt.Sprintf("watch %s: %s", what, e.Type), o, nil)
+			p.record(fmt.Sprintf("watch %s: %s", what, e.Type), o, nil)
 		default:
 			p.Fatalf("%s of %T", e.Type, e.Object)
 		}
 	}
 }
 
-// compareDiscovery sees that each resource that ours serves is described as by the real one.
+// compareDiscovery compares the discovery documents of each served resource with those of the real server.
 func compareDiscovery(t *testing.T, real, ours *rest.Config) {
 	describe := func(config *rest.Config) map[string]metav1.APIResource {
 		client, err := kubernetes.NewForConfig(config)
