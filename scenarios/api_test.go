@@ -13,34 +13,34 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// paperAPI is an API server that each node has watches on, and what was done to it.
-type paperAPI struct {
+// fakeAPI is an API server with watches of each node. It stores the injected faults.
+type fakeAPI struct {
 	watches  int  // of each node
-	deaf     bool // nobody notices that it is away
-	hopeless bool // nobody comes back
+	noEffect bool // watches continue while it is unreachable
+	hopeless bool // watches are not opened again
 	gone     map[string]bool
 	done     []string
 	losing   []func(what string)
 	cut      func() // called when watches are cut; may be nil
 }
 
-func (a *paperAPI) leave(node string, gone bool) {
+func (a *fakeAPI) leave(node string, gone bool) {
 	if a.gone == nil {
 		a.gone = map[string]bool{}
 	}
 	a.gone[node] = gone
 }
 
-func (a *paperAPI) Away(node string) func() {
+func (a *fakeAPI) Away(node string) func() {
 	a.done = append(a.done, node+" away")
-	a.leave(node, !a.deaf)
+	a.leave(node, !a.noEffect)
 	return func() {
 		a.done = append(a.done, node+" back")
 		a.leave(node, a.hopeless)
 	}
 }
 
-func (a *paperAPI) Cut(node string, expire bool) []string {
+func (a *fakeAPI) Cut(node string, expire bool) []string {
 	a.done = append(a.done, fmt.Sprintf("%s cut, expire %t", node, expire))
 	if a.cut != nil {
 		a.cut()
@@ -50,31 +50,31 @@ func (a *paperAPI) Cut(node string, expire bool) []string {
 	return ended
 }
 
-func (a *paperAPI) Delay(node string, by time.Duration) func() {
+func (a *fakeAPI) Delay(node string, by time.Duration) func() {
 	a.done = append(a.done, node+" delay "+by.String())
 	return func() { a.done = append(a.done, node+" on time") }
 }
 
-func (a *paperAPI) Lose(node, resource string, lost func(what string)) {
+func (a *fakeAPI) Lose(node, resource string, lost func(what string)) {
 	a.done = append(a.done, node+" lose "+resource)
 	a.losing = append(a.losing, lost)
 }
 
-func (a *paperAPI) Watching(node string) []string {
+func (a *fakeAPI) Watching(node string) []string {
 	if a.gone[node] {
 		return nil
 	}
 	return slices.Repeat([]string{"services"}, a.watches)
 }
 
-func (a *paperAPI) Put(o k8s.Object) error {
+func (a *fakeAPI) Put(o k8s.Object) error {
 	a.done = append(a.done, "put "+o.GetName())
 	return nil
 }
 
 func TestAPIServerIsUnreachableForTheDuration(t *testing.T) {
-	clock, a := &paperClock{}, &paperAPI{watches: 6}
-	w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: clock, Nodes: []string{"node-1"}}
+	clock, a := &fakeClock{}, &fakeAPI{watches: 6}
+	w := &World{Site: siteOf(nil, a), Recorder: &fakeRecord{}, Clock: clock, Nodes: []string{"node-1"}}
 	if err := w.apiAway(t.Context(), 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -86,27 +86,27 @@ func TestAPIServerIsUnreachableForTheDuration(t *testing.T) {
 	}
 }
 
-// What did not happen to the proxies is never a green run.
+// A step without effect on the proxies is an error.
 func TestUnnoticedAPIOutageIsAnError(t *testing.T) {
-	for want, a := range map[string]*paperAPI{
+	for want, a := range map[string]*fakeAPI{
 		"no proxy watches": {},
-		"was not away":     {watches: 6, deaf: true},
+		"was not away":     {watches: 6, noEffect: true},
 		"0 of 6 watches":   {watches: 6, hopeless: true},
 	} {
-		w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
+		w := &World{Site: siteOf(nil, a), Recorder: &fakeRecord{}, Clock: &fakeClock{}, Nodes: []string{"node-1"}}
 		if err := w.apiAway(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("away gave %v, want %q", err, want)
 		}
 	}
-	for want, a := range map[string]*paperAPI{"nothing to end": {}, "0 of 6 watches": {watches: 6, hopeless: true}} {
-		w := &World{Site: siteOf(nil, a), Recorder: &paperRecord{}, Clock: &paperClock{}, Nodes: []string{"node-1"}}
+	for want, a := range map[string]*fakeAPI{"nothing to end": {}, "0 of 6 watches": {watches: 6, hopeless: true}} {
+		w := &World{Site: siteOf(nil, a), Recorder: &fakeRecord{}, Clock: &fakeClock{}, Nodes: []string{"node-1"}}
 		if err := w.relist(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("relist gave %v, want %q", err, want)
 		}
 	}
 }
 
-// An event that was lost is told; a step that lost none until the end is an error, with its line.
+// A lost event is recorded. A step that loses no event until the end is an error with its line.
 func TestLostEventIsVisibleOrMissed(t *testing.T) {
 	for name, c := range map[string]struct {
 		step    string
@@ -124,7 +124,7 @@ func TestLostEventIsVisibleOrMissed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, recorder := &paperAPI{watches: 6}, &paperRecord{}
+			a, recorder := &fakeAPI{watches: 6}, &fakeRecord{}
 			a.cut = func() {
 				for _, lost := range a.losing {
 					if c.comes {
@@ -132,7 +132,7 @@ func TestLostEventIsVisibleOrMissed(t *testing.T) {
 					}
 				}
 			}
-			w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(nil, a), Recorder: recorder, Clock: &paperClock{}, run: webRun()}
+			w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(nil, a), Recorder: recorder, Clock: &fakeClock{}, run: webRun()}
 			err = Replay(parsed).Run(t.Context(), w)
 			if c.wantErr == "" && err != nil || c.wantErr != "" && (err == nil || !strings.HasPrefix(err.Error(), c.wantErr)) {
 				t.Errorf("the replay gave %v, want %q", err, c.wantErr)
@@ -144,16 +144,16 @@ func TestLostEventIsVisibleOrMissed(t *testing.T) {
 				return e.Text == "lost for the proxy of node-1: MODIFIED Service default/web"
 			})
 			if told != (c.wantErr == "") {
-				t.Errorf("that the event was lost is told: %t", told)
+				t.Errorf("the lost event is recorded: %t", told)
 			}
 		})
 	}
 }
 
-// slimmer are proxies that have fewer watches when they are changed.
+// slimmer has proxies with fewer watches after their change.
 type slimmer struct {
 	*changing
-	api   *paperAPI
+	api   *fakeAPI
 	after int
 }
 
@@ -162,7 +162,7 @@ func (s slimmer) Change(node, subject string) error {
 	return s.changing.Change(node, subject)
 }
 
-// What another version watches may be less. It is only known that it has to watch something.
+// Another version can have fewer watches, but at least one.
 func TestOtherProxyMayHaveFewerWatches(t *testing.T) {
 	parsed, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 1\n+0s api cut all\n+1s proxy stop node-1\n+1s proxy change node-1 to=new\n+2s proxy start node-1\n"+
 		"+2s expect watching all within=5s\n+3s end\n"))
@@ -170,9 +170,9 @@ func TestOtherProxyMayHaveFewerWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for after, wantErr := range map[int]bool{6: false, 2: false, 0: true} {
-		a := &paperAPI{watches: 6}
+		a := &fakeAPI{watches: 6}
 		w := &World{Nodes: []string{"node-1"}, Site: siteOf(slimmer{&changing{runs: map[string]string{"node-1": "old"}}, a, after}, a),
-			Recorder: &paperRecord{}, Clock: &paperClock{}, run: webRun()}
+			Recorder: &fakeRecord{}, Clock: &fakeClock{}, run: webRun()}
 		if err := Replay(parsed).Run(t.Context(), w); (err != nil) != wantErr {
 			t.Errorf("with %d watches afterwards: %v", after, err)
 		}

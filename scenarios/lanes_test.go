@@ -12,33 +12,33 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// paperProber takes orders for lanes and starts none.
-type paperProber struct {
+// fakeProber stores the lanes without starting them.
+type fakeProber struct {
 	asked    []LaneSpec
 	failures func() int // none when nil
 }
 
-func (p *paperProber) Failures() int {
+func (p *fakeProber) Failures() int {
 	if p.failures == nil {
 		return 0
 	}
 	return p.failures()
 }
 
-func (p *paperProber) StartLane(_ context.Context, l LaneSpec) (func() error, error) {
+func (p *fakeProber) StartLane(_ context.Context, l LaneSpec) (func() error, error) {
 	p.asked = append(p.asked, l)
 	return func() error { return nil }, nil
 }
 
-// started are the names of the lanes that a restart scenario starts with these parameters.
+// started returns the names of the lanes that the scenario restart starts with these parameters.
 func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	t.Helper()
 	params, err := restart().Fill(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &paperProber{}
-	w = &World{Params: params, Clock: &paperClock{}, Prober: p, Rate: 100,
+	p := &fakeProber{}
+	w = &World{Params: params, Clock: &fakeClock{}, Prober: p, Rate: 100,
 		run: runState{main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.Datagrams()}}}
 	if err := w.startLanes(t.Context(), restart()); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	for _, l := range p.asked {
 		names = append(names, l.Name)
 		if l.Protocol != l.Name || l.Control || l.Target != "203.0.113.10:80" || l.Rate != 100 || (l.Connections > 0) != (l.Name == record.ProtocolLong) {
-			t.Errorf("asked for the lane %+v", l)
+			t.Errorf("the lane is %+v", l)
 		}
 	}
 	return names, w
@@ -56,7 +56,7 @@ func TestLanesParameter(t *testing.T) {
 	for given, want := range map[string]string{
 		"":                                      "tcp-new",
 		"udp-fresh":                             "udp-fresh",
-		"tcp-new,udp-sticky,tcp-long":           "tcp-long,udp-sticky,tcp-new", // what stays open is opened first
+		"tcp-new,udp-sticky,tcp-long":           "tcp-long,udp-sticky,tcp-new", // lasting connections are opened first
 		strings.Join(timeline.Protocols(), ","): strings.Join(timeline.Protocols(), ","),
 		"http-reuse,udp-fresh,udp-sticky":       "http-reuse,udp-sticky,udp-fresh",
 	} {
@@ -95,7 +95,7 @@ func TestBadLanesAreRefused(t *testing.T) {
 	} {
 		_, err := soak().Fill(map[string]string{"lanes": c.lanes, "loadBalancer": c.balancer})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("lanes=%s with %s gave %v, want a word of %q", c.lanes, c.balancer, err, c.want)
+			t.Errorf("lanes=%s with %s gave %v, want an error with %q", c.lanes, c.balancer, err, c.want)
 		}
 	}
 	if _, err := soak().Fill(map[string]string{"lanes": "http-reuse,tcp-long", "loadBalancer": "haproxy"}); err != nil {
@@ -103,17 +103,17 @@ func TestBadLanesAreRefused(t *testing.T) {
 	}
 }
 
-// Scenarios name their own lanes by the same words; two lanes of a name would be one in no table.
+// Scenarios with their own lanes have no parameter `lanes`, because names of lanes must be unique.
 func TestNoScenarioHasALaneTwice(t *testing.T) {
 	for _, s := range All() {
 		named := slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Key == Lanes.Key })
 		if s.Lanes != nil && named {
-			t.Errorf("%s starts lanes of its own and lets users name more", s.Name)
+			t.Errorf("%s starts its own lanes and has the parameter lanes", s.Name)
 		}
 	}
 }
 
-// A lane of a timeline is as one that the parameter names: it goes where its protocol goes, and dials again when the others do.
+// A lane of a timeline equals one of the parameter `lanes`: same target and same policy.
 func TestTimelineLaneEqualsNamedLane(t *testing.T) {
 	for _, protocol := range timeline.Protocols() {
 		line, err := timeline.Parse("f", []byte("hitless timeline 1\nset lanes=none-of-them\nlane "+protocol+"\n+1s end\n"))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The page has a section for each scenario, and none for what there is not.
+// The page has a section for each scenario, and no other sections of scenarios.
 func TestPageHasEveryScenario(t *testing.T) {
 	text, err := os.ReadFile("../docs/scenarios.md")
 	if err != nil {
@@ -27,6 +27,6 @@ func TestPageHasEveryScenario(t *testing.T) {
 		delete(described, s.Name)
 	}
 	for name := range described {
-		t.Errorf("docs/scenarios.md describes %s, which is no scenario", name)
+		t.Errorf("docs/scenarios.md describes %s, which is not a scenario", name)
 	}
 }

@@ -22,7 +22,7 @@ func TestFillChecksValues(t *testing.T) {
 	} {
 		key, value, _ := strings.Cut(given, "=")
 		if _, err := s.Fill(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--set %s gave %v, want a word of %q", given, err, want)
+			t.Errorf("--set %s gave %v, want an error with %q", given, err, want)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestUnknownScenarioListsTheKnown(t *testing.T) {
 	}
 }
 
-// A parameter is read as its own type, and as its zero value where a scenario does not have it.
+// A parameter has its type's value, and the zero value in a scenario without the parameter.
 func TestParametersHaveTypes(t *testing.T) {
 	p, err := restart().Fill(map[string]string{"signal": "KILL", "downtime": "90s", "lanes": "udp-fresh,tcp-new", "direct": "on"})
 	if err != nil {
@@ -59,6 +59,6 @@ func TestParametersHaveTypes(t *testing.T) {
 		t.Errorf("read from %v: %s, %s, %d, %t, %v", p, endSignal.Of(p), downtime.Of(p), Replicas.Of(p), direct.Of(p), Lanes.Of(p))
 	}
 	if Rollouts.Of(p) != 0 || upgradeBack.Of(p) || ChurnFor.Of(p) != 0 || !p.CollectsWhenIdle() {
-		t.Error("a key that the scenario does not have has a value")
+		t.Error("a missing key has a value")
 	}
 }

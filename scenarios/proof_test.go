@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A fault that is shorter than two gaps can fall between attempts: the run would be invalid by chance.
+// A fault that is shorter than two intervals can be between attempts, and would make the run invalid by chance.
 func TestEveryLaneCanSeeTheProofs(t *testing.T) {
 	for _, rate := range []float64{0.1, proofRate, 25, 50, 99, 100, 400, 5000} {
 		w := &World{Site: siteOf(nil, nil).Offer(OwnLoadBalancer), Rate: rate, Nodes: []string{"node-1", "node-2", "node-3"}, Params: Params{"lanes": "tcp-new,udp-fresh"}}

@@ -12,23 +12,23 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// paperJournal keeps the timeline of a run.
-type paperJournal struct{ strings.Builder }
+// fakeJournal stores the timeline of a run.
+type fakeJournal struct{ strings.Builder }
 
-func (j *paperJournal) Journal(text string) { j.WriteString(text) }
+func (j *fakeJournal) Journal(text string) { j.WriteString(text) }
 
-// paperRun is a run on paper of a scenario that needs proxies and API server only: what it did to them, and its timeline.
-func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []record.Event) {
+// fakeScenarioRun runs a scenario on simulated proxies and API server. It returns the actions on them, and the timeline.
+func fakeScenarioRun(t *testing.T, s Scenario, set map[string]string) (done []string, text string, events []record.Event) {
 	t.Helper()
 	params, err := s.Fill(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var journal paperJournal
+	var journal fakeJournal
 	proxies := &changing{runs: map[string]string{"node-1": "old", "node-2": "old"}}
-	server := &paperAPI{watches: 6}
-	recorder := &paperRecord{}
-	w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, server).OfferJournal(&journal), Recorder: recorder, Clock: &paperClock{now: time.Minute},
+	server := &fakeAPI{watches: 6}
+	recorder := &fakeRecord{}
+	w := &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, server).OfferJournal(&journal), Recorder: recorder, Clock: &fakeClock{now: time.Minute},
 		Params: params, Rate: 25, Seed: 9, run: runState{began: time.Minute, main: &workload{name: "web"}}}
 	w.writeHead(s)
 	if err := s.Run(t.Context(), w); err != nil {
@@ -38,7 +38,7 @@ func paperRun(t *testing.T, s Scenario, set map[string]string) (done []string, t
 	return append(proxies.done, server.done...), journal.String(), recorder.events
 }
 
-// What a run writes down is what it did: replayed, the same is done at the same times, and written down again.
+// The replay of a run's timeline has the same actions at the same times, and writes the same timeline.
 func TestRunIsReplayedFromTimeline(t *testing.T) {
 	blackouts := func(ctx context.Context, w *World) error {
 		return errors.Join(w.apiAway(ctx, time.Minute), w.relist(ctx), w.performVerb(ctx, "api delay", "node-2", "by", "250ms"), w.performVerb(ctx, "api cut", "node-1"))
@@ -53,7 +53,7 @@ func TestRunIsReplayedFromTimeline(t *testing.T) {
 		"api":     {Scenario{Name: "blackouts", Run: blackouts}, nil, "+1m0s api back all\n+1m0s expect watching all within=3m0s\n+1m0s api expire all\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, text, _ := paperRun(t, c.scenario, c.set)
+			done, text, _ := fakeScenarioRun(t, c.scenario, c.set)
 			if !strings.Contains(text, c.want) || !strings.Contains(text, "nodes 2\nrate 25\nseed 9\n") {
 				t.Fatalf("the timeline is\n%s\nwant in it\n%s", text, c.want)
 			}
@@ -65,7 +65,7 @@ func TestRunIsReplayedFromTimeline(t *testing.T) {
 			for _, s := range parsed.Set {
 				set[s.Key] = s.Value
 			}
-			again, textAgain, _ := paperRun(t, Replay(parsed), set)
+			again, textAgain, _ := fakeScenarioRun(t, Replay(parsed), set)
 			if !slices.Equal(again, done) {
 				t.Errorf("replayed, %q was done, want %q", again, done)
 			}
@@ -76,13 +76,13 @@ func TestRunIsReplayedFromTimeline(t *testing.T) {
 	}
 }
 
-// The head says what the run was set up with, where that is not what a timeline has anyway, and nothing of the subject.
+// The head has the settings of the run that differ from a timeline's defaults, and none of the subject.
 func TestTimelineHead(t *testing.T) {
 	params, err := flap().Fill(map[string]string{"replicas": "4", "terminatingFallback": "off", "flaps": "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var journal paperJournal
+	var journal fakeJournal
 	w := &World{Params: params, Nodes: []string{"node-1"}, Rate: 10, Seed: 3, Site: siteOf(nil, nil).OfferJournal(&journal), run: webRun()}
 	w.writeHead(flap())
 	text := journal.String()
@@ -101,7 +101,7 @@ func TestTimelineHead(t *testing.T) {
 	}
 }
 
-// What is expected and does not come about ends a run; what is only awaited is told.
+// An unmet `expect` ends the run; an unmet `await` is only recorded.
 func TestExpectAndAwait(t *testing.T) {
 	for verb, wantErr := range map[string]bool{"expect watching": true, "await watching": false} {
 		text := "hitless timeline 1\nnodes 1\n+0s api cut all\n+1s " + verb + " all within=5s\n+1m end\n"
@@ -109,13 +109,13 @@ func TestExpectAndAwait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clock, recorder := &paperClock{}, &paperRecord{}
-		w := &World{Nodes: []string{"node-1"}, Site: siteOf(nil, &paperAPI{watches: 6, hopeless: true}), Recorder: recorder, Clock: clock, run: webRun()}
-		// The API server that nobody comes back to loses its watches only when they are cut.
+		clock, recorder := &fakeClock{}, &fakeRecord{}
+		w := &World{Nodes: []string{"node-1"}, Site: siteOf(nil, &fakeAPI{watches: 6, hopeless: true}), Recorder: recorder, Clock: clock, run: webRun()}
+		// This API server loses watches only when they are cut, and gets no new ones.
 		err = Replay(parsed).Run(t.Context(), w)
 		told := slices.ContainsFunc(recorder.events, func(e record.Event) bool { return strings.Contains(e.Text, "did not come about") })
 		if wantErr != (err != nil) || wantErr == told || err != nil && !strings.HasPrefix(err.Error(), "line 4: ") {
-			t.Errorf("%s gave %v, told: %t", verb, err, told)
+			t.Errorf("%s gave %v, recorded: %t", verb, err, told)
 		}
 		if !wantErr && clock.Now() != time.Minute {
 			t.Errorf("the replay ended at %s, its end is at 1m", clock.Now())

@@ -10,7 +10,7 @@ import (
 // restarting is a proxy on each node that can be stopped and frozen.
 type restarting struct {
 	changing
-	deaf bool // it goes on when it is stopped
+	noEffect bool // it continues to run when it is stopped
 }
 
 func (r *restarting) Kill(_ context.Context, node string) error {
@@ -28,7 +28,7 @@ func (r *restarting) Thaw(node string) error {
 	return nil
 }
 
-func (r *restarting) Frozen(string) (bool, error) { return !r.deaf, nil }
+func (r *restarting) Frozen(string) (bool, error) { return !r.noEffect, nil }
 
 func runRestart(t *testing.T, proxies *restarting, set map[string]string) error {
 	t.Helper()
@@ -41,7 +41,7 @@ func runRestart(t *testing.T, proxies *restarting, set map[string]string) error 
 		t.Fatal(err)
 	}
 	proxies.runs = map[string]string{"node-1": "proxy", "node-2": "proxy"}
-	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
+	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &fakeRecord{}, Clock: &fakeClock{}, Params: params})
 }
 
 func TestRestartGoesOverOneEachOrAllNodes(t *testing.T) {
@@ -62,18 +62,18 @@ func TestRestartGoesOverOneEachOrAllNodes(t *testing.T) {
 	}
 }
 
-// What did not happen to the proxy is never a green run.
+// A step without effect on the proxy is an error.
 func TestRestartWithoutEffectIsAnError(t *testing.T) {
 	for want, p := range map[string]*restarting{
 		"was not restarted":         {changing: changing{stuck: true}},
-		"instead of standing still": {deaf: true},
+		"instead of standing still": {noEffect: true},
 	} {
 		signal := "TERM"
-		if p.deaf {
+		if p.noEffect {
 			signal = "STOP"
 		}
 		if err := runRestart(t, p, map[string]string{"signal": signal}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("it gave %v, want %q", err, want)
+			t.Errorf("the step gave %v, want %q", err, want)
 		}
 	}
 }

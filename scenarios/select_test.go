@@ -9,15 +9,15 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// labOffers and liveOffers are what the two kinds of sites offer.
+// labOffers and liveOffers are the capabilities of the two kinds of sites.
 var (
 	labOffers = Offers{RestartableProxies, PowerControl, NodeCommands, ControllableAPI, OwnLoadBalancer, SameAddresses, ClientPlacement,
 		PodLanes, DatagramBackends, Journal}
 	liveOffers = Offers{ProxyDaemonSet, MarkedChanges, SiteTargets}
 )
 
-// siteOf is a site with proxies and a control plane, where they are given.
-func siteOf(proxies Proxies, plane *paperAPI) *Site {
+// siteOf returns a site with proxies and a control plane, each unless nil.
+func siteOf(proxies Proxies, plane *fakeAPI) *Site {
 	s := NewSite(nil, nil)
 	if proxies != nil {
 		s.OfferProxies(proxies)
@@ -30,7 +30,7 @@ func siteOf(proxies Proxies, plane *paperAPI) *Site {
 
 func webRun() runState { return runState{main: &workload{name: "web"}} }
 
-// A world and a scenario stay small: capabilities belong to the site, and run state to one struct.
+// World and Scenario stay small: capabilities belong to the site, and run state to one struct.
 func TestWorldAndScenarioAreSmall(t *testing.T) {
 	world, scenario := reflect.TypeFor[World](), reflect.TypeFor[Scenario]()
 	if world.NumField() > 14 || scenario.NumField() > 9 {
@@ -53,7 +53,7 @@ func TestEachCapabilityIsExplained(t *testing.T) {
 	}
 }
 
-// An absent capability is an error that names it, also on no site at all.
+// A missing capability is an error that names it, also without a site.
 func TestAnAbsentCapabilityIsAnError(t *testing.T) {
 	for _, w := range []*World{{}, {Site: NewSite(nil, nil)}} {
 		if _, err := w.proxies(); err == nil || !strings.Contains(err.Error(), RestartableProxies.String()) {
@@ -65,7 +65,7 @@ func TestAnAbsentCapabilityIsAnError(t *testing.T) {
 	}
 }
 
-// Each name and its parameters are decided on by what the site offers, with what is missing in the error.
+// The site's capabilities decide which scenario of a name is selected. The error names the missing ones.
 func TestSelect(t *testing.T) {
 	real := slices.DeleteFunc(slices.Clone(labOffers), func(c Capability) bool { return c == ControllableAPI })
 	for name, c := range map[string]struct {

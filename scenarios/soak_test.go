@@ -14,30 +14,30 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// paperClock is a clock that only sleeping moves.
-type paperClock struct{ now time.Duration }
+// fakeClock is a clock that only Sleep advances.
+type fakeClock struct{ now time.Duration }
 
-func (c *paperClock) Now() time.Duration { return c.now }
+func (c *fakeClock) Now() time.Duration { return c.now }
 
-func (c *paperClock) Sleep(_ context.Context, d time.Duration) error {
+func (c *fakeClock) Sleep(_ context.Context, d time.Duration) error {
 	c.now += d
 	return nil
 }
 
-type paperRecord struct{ events []record.Event }
+type fakeRecord struct{ events []record.Event }
 
-func (r *paperRecord) Event(e record.Event)   { r.events = append(r.events, e) }
-func (r *paperRecord) Attempt(record.Attempt) {}
+func (r *fakeRecord) Event(e record.Event)   { r.events = append(r.events, e) }
+func (r *fakeRecord) Attempt(record.Attempt) {}
 
-func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *paperRecord) {
+func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *fakeRecord) {
 	t.Helper()
 	params, err := soak().Fill(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder := &paperRecord{}
-	return &World{Params: params, Clock: &paperClock{}, Recorder: recorder, Nodes: []string{"node-1", "node-2", "node-3"},
-		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &paperProber{}}, recorder
+	recorder := &fakeRecord{}
+	return &World{Params: params, Clock: &fakeClock{}, Recorder: recorder, Nodes: []string{"node-1", "node-2", "node-3"},
+		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &fakeProber{}}, recorder
 }
 
 func TestSeedDeterminesChurn(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSeedDeterminesChurn(t *testing.T) {
 	}
 }
 
-// Each kind of churn happens as often as its parameter says, and docs/soak.md has them all, with their defaults.
+// Each kind of churn is planned as often as its parameter, and docs/soak.md has all of them with their defaults.
 func TestEachKindOfChurnHasItsRate(t *testing.T) {
 	page, err := os.ReadFile("../docs/soak.md")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 	}
 }
 
-// However short a soak is, each kind that is on happens; and one in which nothing can happen is refused.
+// Each enabled kind of churn happens in a soak of any length. A soak without churn is refused.
 func TestShortSoakHasChurn(t *testing.T) {
 	w, _ := soaking(t, 1, map[string]string{"for": "1m"})
 	var names []string
@@ -103,7 +103,7 @@ func TestShortSoakHasChurn(t *testing.T) {
 		t.Errorf("a minute has %q, want %q", names, want)
 	}
 	if text, want := w.Params.churnText(time.Minute), "1 × rollout, 1 × restart of a proxy, 1 × scale out and in"; text != want {
-		t.Errorf("it is told as %q, want %q", text, want)
+		t.Errorf("the text is %q, want %q", text, want)
 	}
 	if _, err := soak().Fill(map[string]string{"rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0"}); err == nil ||
 		!strings.Contains(err.Error(), "all rates of churn are 0") {
@@ -111,7 +111,7 @@ func TestShortSoakHasChurn(t *testing.T) {
 	}
 }
 
-// Whatever disturbs is near events, and has its room in the record, but never more than the whole soak is.
+// Attempts near disturbances are not thinned, and their space in the record is planned, up to that of the whole soak.
 func TestEachKindOfChurnHasItsRoom(t *testing.T) {
 	room := func(set map[string]string) float64 {
 		w, _ := soaking(t, 1, set)
@@ -120,15 +120,15 @@ func TestEachKindOfChurnHasItsRoom(t *testing.T) {
 	without := room(nil)
 	for _, kind := range churnKinds[3:] {
 		if more := room(map[string]string{kind.rate.Key: "5"}); more <= without {
-			t.Errorf("with %s=5 the record has room for %.0f bytes, and %.0f without", kind.rate.Key, more, without)
+			t.Errorf("with %s=5 the record needs %.0f bytes, and %.0f without", kind.rate.Key, more, without)
 		}
 	}
 	if most, many := room(map[string]string{RecordMode.Key: "all"}), room(map[string]string{"burstsPerHour": "3600"}); many > 1.5*most {
-		t.Errorf("a burst each second asks for a room of %.0f bytes, a record of everything for %.0f", many, most)
+		t.Errorf("a burst each second needs %.0f bytes, a complete record %.0f", many, most)
 	}
 }
 
-// Only what needs them asks for pods with a gate, or for a control plane that can be told to fail.
+// Only the kinds of churn that need them require pods with a readiness gate, or the replay control plane.
 func TestChurnNeedsCapabilities(t *testing.T) {
 	for _, c := range []struct {
 		set           map[string]string
@@ -145,7 +145,7 @@ func TestChurnNeedsCapabilities(t *testing.T) {
 	}
 }
 
-// A soak whose churn had no effect has shown nothing, and one that saw a loss ends there.
+// A soak without effective churn is an error, and a soak ends at the first loss.
 func TestSoakNeedsChurn(t *testing.T) {
 	plan := func(effects string) (planned []disturbance) {
 		for i, c := range effects {
@@ -173,61 +173,61 @@ func TestSoakNeedsChurn(t *testing.T) {
 			}
 		}
 		if missed != 1 {
-			t.Errorf("%d events tell of the one disturbance without effect", missed)
+			t.Errorf("%d events report the disturbance without effect, want 1", missed)
 		}
 	})
 	t.Run("less is invalid", func(t *testing.T) {
 		w, recorder := soaking(t, 1, nil)
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 18)+"xx")); err == nil {
-			t.Error("18 of 20 disturbances were taken for a soak")
+			t.Error("a soak with 18 of 20 disturbances was accepted")
 		}
 		if last := recorder.events[len(recorder.events)-1]; last.Kind() != record.KindStep || last.Body.(record.Step).State != "failed" {
-			t.Errorf("the record ends with %+v: the verdict would not know", last)
+			t.Errorf("the record ends with %+v, which does not affect the verdict", last)
 		}
 	})
 	t.Run("the first loss ends it", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
+		w.Prober.(*fakeProber).failures = func() int { return int(w.Clock.Now() / (5 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 20))); err != nil {
 			t.Error(err)
 		}
 		if now := w.Clock.Now(); now != 5*time.Minute {
-			t.Errorf("the loss was seen after 5 minutes, the soak went on until %s", now)
+			t.Errorf("the loss was after 5 minutes, the soak continued until %s", now)
 		}
 	})
 	t.Run("the first loss ends it within a minute, with nothing planned until then", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
+		w.Prober.(*fakeProber).failures = func() int { return int(w.Clock.Now() / (5*time.Minute + 20*time.Second)) }
 		if err := w.runChurn(t.Context(), 24*time.Hour, plan(".")); err != nil {
 			t.Error(err)
 		}
 		if now := w.Clock.Now(); now != 6*time.Minute {
-			t.Errorf("the loss was seen after 5 minutes and 20 seconds, the soak went on until %s", now)
+			t.Errorf("the loss was after 5 minutes and 20 seconds, the soak continued until %s", now)
 		}
 	})
 	t.Run("a loss stays seen, whatever had no effect", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
-		w.Prober.(*paperProber).failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
+		w.Prober.(*fakeProber).failures = func() int { return int(w.Clock.Now() / (2 * time.Minute)) }
 		if err := w.runChurn(t.Context(), time.Hour, plan("xxx")); err != nil {
-			t.Errorf("a soak that saw a loss is invalid: %v", err)
+			t.Errorf("a soak with a loss is invalid: %v", err)
 		}
 	})
 	t.Run("nothing at all is invalid", func(t *testing.T) {
 		w, _ := soaking(t, 1, nil)
 		if err := w.runChurn(t.Context(), time.Hour, nil); err == nil {
-			t.Error("an hour without churn was taken for a soak")
+			t.Error("a soak of an hour without churn was accepted")
 		}
 	})
 	t.Run("unless it shall go on", func(t *testing.T) {
 		w, _ := soaking(t, 1, map[string]string{"keepGoing": "on"})
-		w.Prober.(*paperProber).failures = func() int { return 1 }
+		w.Prober.(*fakeProber).failures = func() int { return 1 }
 		if err := w.runChurn(t.Context(), time.Hour, plan("...")); err != nil || w.Clock.Now() != time.Hour {
 			t.Errorf("it ended at %s: %v", w.Clock.Now(), err)
 		}
 	})
 }
 
-// Every hour of a soak is told once, with what was reached by then, also when a disturbance takes longer than an hour.
+// Every hour of a soak is reported once with its progress, also when a disturbance takes longer than an hour.
 func TestSoakReportsEachHour(t *testing.T) {
 	w, recorder := soaking(t, 1, nil)
 	long := func(d time.Duration) func(context.Context) error {
@@ -251,6 +251,6 @@ func TestSoakReportsEachHour(t *testing.T) {
 		"checkpoint 5h0m0s of 5h0m0s: 2 of 2 planned disturbances had their effect, 0 attempts failed",
 	}
 	if !slices.Equal(told, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+		t.Errorf("reported:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 	}
 }

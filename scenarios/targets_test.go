@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What does not go together is refused with what to give instead, and everything else is not.
+// Invalid combinations of parameters are refused with advice, and all others are accepted.
 func TestInvalidTargetCombinations(t *testing.T) {
 	for _, c := range []struct{ set, want string }{
 		{"target=clusterIP", "no route to a cluster IP; give --set client=node or client=pod"},
@@ -51,14 +51,14 @@ func TestInvalidTargetCombinations(t *testing.T) {
 		}
 	}
 	if _, err := drain().Fill(map[string]string{"client": "node"}); err == nil || !strings.Contains(err.Error(), "no key") {
-		t.Errorf("a client on a node that may go: %v", err)
+		t.Errorf("a client on a node that can be drained: %v", err)
 	}
 	if _, err := flap().Fill(map[string]string{"target": "nodePort"}); err == nil {
-		t.Error("a scenario with lanes of its own took a target for them")
+		t.Error("a scenario with its own lanes accepted a target")
 	}
 }
 
-// shaped are the Service and the lane of a quiet run with these parameters.
+// shaped returns the Service and the lane of a run of quiet with these parameters.
 func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *World) {
 	t.Helper()
 	params, err := quiet().Fill(set)
@@ -71,8 +71,7 @@ func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *Wo
 	return w.run.main.service(w), w.parameterLanes()[0], w
 }
 
-// Each target has the type of Service that has it, which the API server takes, and only what passes the balancer by names
-// the node that all goes over.
+// Each target needs a type of Service that the API server accepts. Only lanes past the load balancer name their node.
 func TestServicesHaveTargetsOfLanes(t *testing.T) {
 	for target, want := range map[string]struct {
 		kind   corev1.ServiceType
@@ -106,14 +105,14 @@ func TestServicesHaveTargetsOfLanes(t *testing.T) {
 	}
 }
 
-// close and reuse reach the lanes; what keeps its five-tuple has no policy.
+// The parameters close and reuse apply to the lanes. Lanes that keep their five-tuple have no policy.
 func TestLanesHaveCloseAndPolicyParameters(t *testing.T) {
 	_, lane, w := shaped(t, map[string]string{"close": "rst", "reuse": "10s"})
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
 	if canary := w.controlLane(canaryLane, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
-		t.Errorf("the canary has the policy %q and closes with %s; its five-tuples are fresh, and it closes as the lane does", canary.Policy, canary.Close)
+		t.Errorf("the canary has policy %q and close %s, want fresh five-tuples and the close of the lane", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {
 		t.Errorf("by default the lane is %+v", lane)

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// changing is a proxy on each node that writes down what is done to it.
+// changing has a proxy on each node, and stores the actions on them.
 type changing struct {
 	Proxies
 	runs  map[string]string
 	pid   int
-	stuck bool // Start gives the process that was there
+	stuck bool // Start returns the old process
 	done  []string
 }
 
@@ -55,7 +55,7 @@ func runUpgrade(t *testing.T, proxies *changing, set map[string]string) error {
 		t.Fatal(err)
 	}
 	proxies.runs = map[string]string{"node-1": "old", "node-2": "old"}
-	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params})
+	return s.Run(t.Context(), &World{Nodes: []string{"node-1", "node-2"}, Site: siteOf(proxies, nil), Recorder: &fakeRecord{}, Clock: &fakeClock{}, Params: params})
 }
 
 func TestUpgradeGoesNodeByNodeThereAndBack(t *testing.T) {
@@ -80,7 +80,7 @@ func TestUpgradeToItselfStartsTheSameSubjectAgain(t *testing.T) {
 	}
 }
 
-// An upgrade that did not happen is never a green one.
+// An upgrade without effect is an error.
 func TestUpgradeWithoutChangeIsAnError(t *testing.T) {
 	err := runUpgrade(t, &changing{stuck: true}, map[string]string{"to": "new"})
 	if err == nil || !strings.Contains(err.Error(), "nothing took its place") {
@@ -88,7 +88,7 @@ func TestUpgradeWithoutChangeIsAnError(t *testing.T) {
 	}
 }
 
-// The way between modes that upstream documents cleans up first, and goes back.
+// Scenario migrate has the order that upstream documents: cleanup first, and then back.
 func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 	s, err := Find("migrate", labOffers)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &changing{runs: map[string]string{"node-1": "old"}}
-	w := &World{Nodes: []string{"node-1"}, Site: siteOf(p, nil), Recorder: &paperRecord{}, Clock: &paperClock{}, Params: params}
+	w := &World{Nodes: []string{"node-1"}, Site: siteOf(p, nil), Recorder: &fakeRecord{}, Clock: &fakeClock{}, Params: params}
 	if err := s.Run(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +108,6 @@ func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 		t.Errorf("done was %q, want %q", p.done, want)
 	}
 	if u, _ := Find("upgrade", labOffers); u.Parameters[slices.IndexFunc(u.Parameters, func(p Parameter) bool { return p.Key == "cleanup" })].Default != "off" {
-		t.Error("the defaults of upgrade went with those of migrate")
+		t.Error("the defaults of upgrade changed with those of migrate")
 	}
 }

@@ -28,10 +28,9 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// A fleet in the pods of a lab, which real controllers made and a real API server passes questions on to. Twenty workers, of which one
-// process is killed and begins anew, one pod is deleted and another made in its place, and one cannot be reached for as long as the rollout takes:
-// no attempt stands twice in the record, what is not in it is told as a gap of the two, and nobody else has one. Its twin: eleven cannot be
-// reached any more until the end, and the run is not to be trusted.
+// A fleet in the pods of a lab with real controllers and a real API server. Of twenty workers one process is killed and restarted, one pod
+// is deleted and replaced, and one is partitioned during the rollout. No attempt is in the record twice, and only the first two workers
+// have missing records. In the red twin eleven workers are partitioned until the end, and the run is invalid.
 func TestNightlyLiveFleetInPods(t *testing.T) {
 	kubeconfig := labUp(t, "kube-proxy@v1.26.0/iptables")
 	client := clientOf(t, kubeconfig)
@@ -58,14 +57,14 @@ func TestNightlyLiveFleetInPods(t *testing.T) {
 		told := strings.Join(r.report.Reasons, "\n")
 		for _, pod := range lost {
 			if !strings.Contains(told, "a gap in the record of worker "+pod) {
-				t.Errorf("nothing is told of %s:\n%s", pod, told)
+				t.Errorf("the output does not name %s:\n%s", pod, told)
 			}
 		}
 		if r.joined < 2 {
-			t.Errorf("%d workers joined, want others in the place of the lost ones:\n%s", r.joined, r.said)
+			t.Errorf("%d workers joined, want replacements of the lost ones:\n%s", r.joined, r.said)
 		}
 		if r.report.Verdict != analysis.Pass {
-			t.Errorf("%s, want a pass:\n%s", r.report.Verdict, r.said)
+			t.Errorf("%s, want pass:\n%s", r.report.Verdict, r.said)
 		}
 	})
 	t.Run("most cut off for good", func(t *testing.T) {
@@ -82,12 +81,12 @@ func TestNightlyLiveFleetInPods(t *testing.T) {
 		r.whole(t, lost)
 		if told := strings.Join(r.report.Reasons, "\n"); r.report.Verdict != analysis.Invalid || !strings.Contains(told, "of the time of 20 workers is not in the record") ||
 			!strings.Contains(told, "only 9 of 20 workers have a record") {
-			t.Errorf("%s, want invalid, as nine are not half of the fleet:\n%s", r.report.Verdict, r.said)
+			t.Errorf("%s, want invalid, because nine workers are less than half of the fleet:\n%s", r.report.Verdict, r.said)
 		}
 	})
 }
 
-// fleetOfLab are the fleet's pods of a run that is under way, and their processes, which this machine's kernel runs.
+// fleetOfLab has the fleet's pods of a running run, and their processes on this machine's kernel.
 type fleetOfLab struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -96,7 +95,7 @@ type fleetOfLab struct {
 	away      []string       // pods that are cut off
 }
 
-// findFleet finds the processes of the only run's workers by what their environment says.
+// findFleet finds the processes of the run's workers by their environment.
 func findFleet(t *testing.T, client kubernetes.Interface) *fleetOfLab {
 	t.Helper()
 	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{LabelSelector: "app=fleet"})
@@ -113,7 +112,7 @@ func findFleet(t *testing.T, client kubernetes.Interface) *fleetOfLab {
 		t.Fatal(err)
 	}
 	for _, file := range environments {
-		data, _ := os.ReadFile(file) // those of others, and of processes that have ended, say nothing
+		data, _ := os.ReadFile(file) // empty for other users' processes and ended ones
 		for _, variable := range bytes.Split(data, []byte{0}) {
 			pod, is := strings.CutPrefix(string(variable), "HITLESS_POD=")
 			if _, ours := f.processes[pod]; is && ours {
@@ -129,21 +128,21 @@ func findFleet(t *testing.T, client kubernetes.Interface) *fleetOfLab {
 	return f
 }
 
-// kill ends a pod's process; its kubelet starts it anew.
+// kill ends a pod's process, which its kubelet restarts.
 func (f *fleetOfLab) kill(pod string) {
 	if err := syscall.Kill(f.processes[pod], syscall.SIGKILL); err != nil {
 		f.t.Error(err)
 	}
 }
 
-// remove takes a pod away at once, as the loss of its node does in the end.
+// remove deletes a pod without a grace period, like the loss of its node.
 func (f *fleetOfLab) remove(pod string) {
 	if err := f.client.CoreV1().Pods(f.namespace).Delete(f.t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		f.t.Error(err)
 	}
 }
 
-// cut keeps a pod's answers from the API server, or lets them go there again. Its probes go on.
+// cut drops a pod's answers to the API server, or stops that. Its probes continue.
 func (f *fleetOfLab) cut(pod string, away bool) {
 	verb := "del"
 	if away {
@@ -168,7 +167,7 @@ func (f *fleetOfLab) healAll() {
 	}
 }
 
-// fleetRun is a run with a fleet, and what its record has of the workers.
+// fleetRun is a run with a fleet, and its workers' attempts in the record.
 type fleetRun struct {
 	report *analysis.Report
 	said   string
@@ -179,7 +178,7 @@ type fleetRun struct {
 	come   map[uint16]map[uint64]int
 }
 
-// runFleet runs a rollout with a fleet from the lab's client. When the run says one of the lines, what is to be done then is done.
+// runFleet runs a rollout with a fleet from the lab's client. It calls the function of a line when the run prints the line.
 func runFleet(t *testing.T, kubeconfig string, workers int, when map[string]func()) *fleetRun {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
@@ -188,7 +187,7 @@ func runFleet(t *testing.T, kubeconfig string, workers int, when map[string]func
 	cmd := exec.CommandContext(ctx, program, "lab", "shell", "--kubeconfig", kubeconfig, "--", program, "run", "rollout", "--kubeconfig", kubeconfig, "--rate", "10",
 		"--fleet", strconv.Itoa(workers), "--fleet-rate", "2", "--fleet-image", "registry.example/hitless:1",
 		"--set", "rollouts=1", "--set", "baseline=15s", "--set", "settle=10s", "--out", out)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // it takes its namespace away
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // the run deletes its namespace
 	cmd.WaitDelay = time.Minute
 	r := &fleetRun{worker: map[uint16]string{}, gap: map[uint16]uint64{}, come: map[uint16]map[uint64]int{}}
 	if err := r.follow(cmd, when); err != nil {
@@ -204,10 +203,10 @@ func runFleet(t *testing.T, kubeconfig string, workers int, when map[string]func
 	return r
 }
 
-// follow runs a command, keeps what it says, and does what is to be done at a line, once. How it ended stands in the report.
+// follow runs a command, stores its output, and calls the function of each line once. The report has the result.
 func (r *fleetRun) follow(cmd *exec.Cmd, when map[string]func()) error {
 	says, in := io.Pipe()
-	defer says.Close() // so that nothing waits for a reader that a failure has ended
+	defer says.Close() // after a failure nobody reads, and writers must not wait
 	cmd.Stdout, cmd.Stderr = in, in
 	if err := cmd.Start(); err != nil {
 		return err
@@ -230,12 +229,12 @@ func (r *fleetRun) follow(cmd *exec.Cmd, when map[string]func()) error {
 		return err
 	}
 	if len(when) > 0 {
-		return fmt.Errorf("it ended and never said %q", slices.Collect(maps.Keys(when)))
+		return fmt.Errorf("the run ended without printing %q", slices.Collect(maps.Keys(when)))
 	}
 	return nil
 }
 
-// read takes what the history has of the workers.
+// read reads the workers' attempts and missing records from the history.
 func (r *fleetRun) read(out string) error {
 	h, err := record.OpenHistory(out)
 	if err != nil {
@@ -269,7 +268,8 @@ func (r *fleetRun) read(out string) error {
 	return err
 }
 
-// whole holds the record: of each worker the numbers from 0 on once each, up to the last, or to the gap; and only the lost have one.
+// whole checks the record: each worker has each number from 0 on once, up to the last or to its missing record, which only lost workers
+// have.
 func (r *fleetRun) whole(t *testing.T, lost []string) {
 	t.Helper()
 	gaps := map[string]bool{}
@@ -278,7 +278,7 @@ func (r *fleetRun) whole(t *testing.T, lost []string) {
 		gaps[worker] = gaps[worker] || gap
 		for seq, times := range r.come[id] {
 			if times != 1 {
-				t.Errorf("attempt %d of %s stands %d times in the record", seq, worker, times)
+				t.Errorf("attempt %d of %s is %d times in the record", seq, worker, times)
 			}
 		}
 		if !gap {
@@ -286,16 +286,16 @@ func (r *fleetRun) whole(t *testing.T, lost []string) {
 		}
 		for seq := range first {
 			if r.come[id][seq] == 0 {
-				t.Errorf("attempt %d of %s (lane %d) is lost unnoticed", seq, worker, id)
+				t.Errorf("attempt %d of %s (lane %d) is neither in the record nor in a missing record", seq, worker, id)
 			}
 		}
 		if first == 0 && !gap {
-			t.Errorf("nothing has come of %s, and no gap is told", worker)
+			t.Errorf("the record has no attempts and no missing record of %s", worker)
 		}
 	}
 	for worker, gap := range gaps {
 		if gap != slices.Contains(lost, worker) {
-			t.Errorf("%s has a gap: %v; lost were %v\n%s", worker, gap, lost, r.said)
+			t.Errorf("%s has a missing record: %v; lost were %v\n%s", worker, gap, lost, r.said)
 		}
 	}
 }

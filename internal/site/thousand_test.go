@@ -31,9 +31,9 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// nation is a cluster of many nodes with a worker on each, by a clock that skips idle time: workers, wire, journals, collector, the
-// run's way through the API server and the replay control plane are the real ones. Played are the Deployment's controller and the kubelets (deploy),
-// the network (wires), and the sockets of the probes (playedEngine), whose every attempt succeeds and is known here.
+// nation is a cluster of many nodes with a worker on each, and a clock that skips idle time. Workers, journals, collector, the transport
+// through the API server and the replay control plane are real. The Deployment's controller and the kubelets (deploy), the network
+// (wires) and the sockets of the probes (playedEngine) are simulated. Every simulated attempt succeeds.
 type nation struct {
 	t      *testing.T
 	net    *wires
@@ -57,25 +57,25 @@ type playedPod struct {
 	ended      chan struct{}
 }
 
-// heard is what the record has of a lane.
+// heard is a lane in the record.
 type heard struct {
 	pod   *playedPod
 	come  []bool        // by number
-	off   time.Duration // the most by which the record's time of an attempt is wrong
-	bound time.Duration // by how much it may be, as told
+	off   time.Duration // largest error of the recorded time of an attempt
+	bound time.Duration // recorded bound of that error
 	gap   *record.MissingRecord
 }
 
-// playedEngine makes attempts without sockets, by a clock that is wrong.
+// playedEngine makes attempts without sockets, with a wrong clock.
 type playedEngine struct {
 	born   time.Time
-	was    time.Duration // its clock when it was born
+	was    time.Duration // its clock at its start
 	rate   float64       // of its clock
 	record func(record.Attempt)
 	start  chan record.Attempt // its first attempt
 	source netip.AddrPort
 	gap    time.Duration
-	first  time.Duration // when attempt 0 was intended
+	first  time.Duration // scheduled time of attempt 0
 	closed chan struct{}
 	once   sync.Once
 	made   atomic.Uint64
@@ -85,7 +85,7 @@ func (e *playedEngine) Now() time.Duration {
 	return e.was + time.Duration(float64(time.Since(e.born))*e.rate)
 }
 
-// truly is the true time of an instant of its clock.
+// truly returns the true time of a time of its clock.
 func (e *playedEngine) truly(own time.Duration) time.Time {
 	return e.born.Add(time.Duration(float64(own-e.was) / e.rate))
 }
@@ -100,7 +100,7 @@ func (e *playedEngine) Start(l probes.Lane, at time.Duration) error {
 func (e *playedEngine) Close()                                    { e.once.Do(func() { close(e.closed) }) }
 func (e *playedEngine) Answers(context.Context, probes.Lane) bool { return true }
 
-// Run makes the attempts, those of a second at once.
+// Run makes the attempts of each second together.
 func (e *playedEngine) Run(ctx context.Context) error {
 	var next record.Attempt
 	select {
@@ -128,7 +128,7 @@ func (e *playedEngine) Run(ctx context.Context) error {
 	return nil
 }
 
-// tally counts what the API server is asked.
+// tally counts the requests to the API server.
 type tally struct {
 	next      http.Handler
 	mu        sync.Mutex
@@ -147,7 +147,7 @@ func (a *tally) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.next.ServeHTTP(w, r)
 }
 
-// load is what was asked since the last time.
+// load has the counts since the last call.
 type load struct {
 	questions, most, lists int // most: in a second
 	bytes                  int64
@@ -195,12 +195,12 @@ func (n *nation) Attempt(a record.Attempt) {
 	h.off = max(h.off, (a.Intended - h.pod.intended(a.Seq).Sub(n.begin)).Abs())
 }
 
-// intended is when an attempt was truly intended.
+// intended returns the scheduled time of an attempt on the true clock.
 func (p *playedPod) intended(seq uint64) time.Time {
 	return p.engine.truly(p.engine.first + time.Duration(seq)*p.engine.gap)
 }
 
-// newNation brings up a cluster with an API server that knows nothing but the Service.
+// newNation starts a cluster whose API server has only the Service.
 func newNation(t *testing.T, history string) *nation {
 	n := &nation{t: t, net: newWires(), server: replay.New(), pods: map[string]*playedPod{}, lanes: map[uint16]*heard{}, begin: time.Now()}
 	n.server.Dial = n.net.dial
@@ -226,7 +226,7 @@ func newNation(t *testing.T, history string) *nation {
 	return n
 }
 
-// deploy plays the Deployment's controller and the kubelets.
+// deploy simulates the Deployment's controller and the kubelets.
 func (n *nation) deploy() {
 	template, workers := n.template()
 	for i := range workers {
@@ -234,7 +234,7 @@ func (n *nation) deploy() {
 	}
 }
 
-// template is that of the Deployment's pods, and how many there are to be.
+// template returns the Deployment's pod template and its number of replicas.
 func (n *nation) template() (template *corev1.PodTemplateSpec, workers int) {
 	c, err := cluster.New(&rest.Config{Host: "http://api.test", Dial: n.net.dial})
 	if err != nil {
@@ -249,7 +249,7 @@ func (n *nation) template() (template *corev1.PodTemplateSpec, workers int) {
 
 func podName(number int) string { return fmt.Sprintf("fleet-6c8f9b7d55-%05d", number) }
 
-// spawn starts a worker's pod with the lane that the template gives it. Its clock goes wrong by up to 200 ppm.
+// spawn starts a worker's pod with the lane of the template. Its clock drifts by up to 200 ppm.
 func (n *nation) spawn(number int, template *corev1.PodTemplateSpec) {
 	name, host := podName(number), fmt.Sprintf("10.%d.%d.2", 100+number/250, number%250)
 	var lane probes.Lane
@@ -280,15 +280,15 @@ func (n *nation) spawn(number int, template *corev1.PodTemplateSpec) {
 	}
 }
 
-// kill ends a worker's process with its node, so that nobody is told.
+// kill ends a worker's process and its node, without a report to the API server.
 func (n *nation) kill(p *playedPod) {
 	n.net.cut(p.host, true)
 	p.engine.Close()
 	p.stop(errors.New("killed"))
 }
 
-// judge says what of the workers' attempts stands twice in the record, or is missing from it and from the gaps that are told; and
-// whose gap is told, though it is none of the lost ones.
+// judge reports attempts that are in the record twice, or neither in the record nor in a missing record. It also reports missing records
+// of workers that were not lost.
 func (n *nation) judge(lost map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,31 +299,31 @@ func (n *nation) judge(lost map[string]bool) {
 	for _, h := range n.lanes {
 		lanes[h.pod.name] = h
 		if h.off > h.bound {
-			n.t.Errorf("times of %s are wrong by %v, and %v is told", h.pod.name, h.off, h.bound)
+			n.t.Errorf("times of %s are wrong by %v, more than the recorded bound %v", h.pod.name, h.off, h.bound)
 		}
 		if (h.gap != nil) != lost[h.pod.name] {
-			n.t.Errorf("%s has the gap %+v; lost: %v", h.pod.name, h.gap, lost[h.pod.name])
+			n.t.Errorf("%s has the missing record %+v; lost: %v", h.pod.name, h.gap, lost[h.pod.name])
 		}
 	}
 	for name, p := range n.pods {
 		h, made := lanes[name], int(p.engine.made.Load())
 		if h == nil {
-			n.t.Errorf("%s made %d attempts, and has no lane; each was to have one", name, made)
+			n.t.Errorf("%s made %d attempts, and has no lane", name, made)
 			continue
 		}
 		if len(h.come) > made {
-			n.t.Errorf("%s made %d attempts, and %d stand in the record", name, made, len(h.come))
+			n.t.Errorf("%s made %d attempts, and %d are in the record", name, made, len(h.come))
 		}
 		for seq := range made {
 			if there := seq < len(h.come) && h.come[seq]; !there && !h.covers(seq, p.intended(uint64(seq)).Sub(n.begin)) {
-				n.t.Errorf("attempt %d of %s is lost unnoticed", seq, name)
+				n.t.Errorf("attempt %d of %s is neither in the record nor in a missing record", seq, name)
 				break
 			}
 		}
 	}
 }
 
-// covers reports whether the gap that is told has an attempt.
+// covers reports whether the missing record contains an attempt.
 func (h *heard) covers(seq int, intended time.Duration) bool {
 	if h.gap == nil {
 		return false
@@ -331,7 +331,7 @@ func (h *heard) covers(seq int, intended time.Duration) bool {
 	return uint64(seq) >= h.gap.Seq && h.gap.From <= intended && intended <= h.gap.To
 }
 
-// disturb has a hundredth of the workers lost with their nodes, another replaced by others, and a tenth cut off for a while.
+// disturb kills 1 % of the workers with their nodes, replaces another 1 %, and partitions 10 % for a time.
 func (n *nation) disturb(workers int, away time.Duration) (lost map[string]bool) {
 	template, _ := n.template()
 	lost = map[string]bool{}
@@ -361,15 +361,15 @@ func (n *nation) disturb(workers int, away time.Duration) (lost map[string]bool)
 	return lost
 }
 
-// simulated is what a simulation measured.
+// simulated has the results of a simulation.
 type simulated struct {
 	begin, running, end load
-	attempts            int   // recorded
+	attempts            int   // recorded attempts
 	history             int64 // bytes
 	memory              int64 // bytes that the collector holds
 }
 
-// simulate runs a fleet, disturbs it, and holds the record against what happened.
+// simulate runs a fleet with failures, and compares the record with the simulated attempts.
 func simulate(t *testing.T, workers int) (s simulated) {
 	dir := t.TempDir()
 	n := newNation(t, filepath.Join(dir, "history"))
@@ -422,15 +422,15 @@ func simulate(t *testing.T, workers int) (s simulated) {
 	return s
 }
 
-// The costs of an attempt in bytes, as the table of docs/thousand-nodes.md has them.
+// The bytes per attempt in the table of docs/thousand-nodes.md.
 const (
-	passedEach  = 44 // through the API server, with all that is asked and listed
+	passedEach  = 44 // through the API server, with requests and lists
 	historyEach = 40 // in the run's folder
 )
 
-// A thousand workers, of which ten are lost with their nodes, ten are replaced, and a hundred are cut off for two minutes: every attempt is in the record
-// once or in a gap that is told, only the lost ones have gaps, and the API server is asked as often as the page says. The red twins are
-// those of the fleet's own tests, and the gaps of the lost: were they not told, judge would find their attempts missing.
+// Of a thousand workers ten are lost with their nodes, ten are replaced, and a hundred are partitioned for two minutes. Every attempt is in
+// the record once or in a missing record, only lost workers have missing records, and the requests are those of the page. The red twins
+// are the tests of package fleet, and the lost workers: without their missing records, judge would fail.
 func TestThousandWorkers(t *testing.T) {
 	var s simulated
 	used := cpu(t)
@@ -440,7 +440,7 @@ func TestThousandWorkers(t *testing.T) {
 	t.Logf("%v of CPU for %d attempts of workers, API server and collector together", used.Round(100*time.Millisecond), s.attempts)
 	near := func(what string, got, want float64) {
 		if got < want*0.9 || got > want*1.1 {
-			t.Errorf("%s: %.1f, and docs/thousand-nodes.md says %.1f", what, got, want)
+			t.Errorf("%s: %.1f, and docs/thousand-nodes.md has %.1f", what, got, want)
 		}
 	}
 	page, err := os.ReadFile("../../docs/thousand-nodes.md")
@@ -458,23 +458,23 @@ func TestThousandWorkers(t *testing.T) {
 	near("questions until all have begun", float64(s.begin.questions), 3000)
 	near("questions at the end", float64(s.end.questions), 3000)
 	if most := s.running.most; most > 40 {
-		t.Errorf("%d questions in a second of the run, and docs/thousand-nodes.md says ten, or forty when some join", most)
+		t.Errorf("%d requests in a second of the run, and docs/thousand-nodes.md has ten, or forty when workers join", most)
 	}
 	if most := max(s.begin.most, s.end.most); most > 210 {
-		t.Errorf("%d questions in a second of its begin and end, and docs/thousand-nodes.md says two hundred", most)
+		t.Errorf("%d requests in a second of its begin and end, and docs/thousand-nodes.md has two hundred", most)
 	}
 	if lists := s.begin.lists + s.running.lists + s.end.lists; lists > 20 {
 		t.Errorf("the pods were listed %d times", lists)
 	}
 	if s.memory > 20e6 {
-		t.Errorf("the collector holds %d bytes, and docs/thousand-nodes.md says less than 20 MB", s.memory)
+		t.Errorf("the collector uses %d bytes, and docs/thousand-nodes.md has less than 20 MB", s.memory)
 	}
 	if each := used / time.Duration(s.attempts); each > 30*time.Microsecond {
-		t.Errorf("%v of CPU for an attempt, of all that take part; five times what was measured", each)
+		t.Errorf("%v of CPU time per attempt, more than five times the measured value", each)
 	}
 }
 
-// cpu is what this process has used so far.
+// cpu returns the CPU time of this process so far.
 func cpu(t *testing.T) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -483,7 +483,7 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heap is what is in use.
+// heap returns the used memory.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

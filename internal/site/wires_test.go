@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// unanswered is how long a connection is waited for, as an API server does with a pod.
+// unanswered is the timeout of a connection, like that of an API server to a pod.
 const unanswered = 30 * time.Second
 
-// wires is a network in memory, for bubbles of testing/synctest: a goroutine that waits at a real socket keeps their clock from
-// going on, one at a wire does not. A host can be cut off from everybody: then nothing arrives and nobody is told.
+// wires is a network in memory for testing/synctest, whose clock stops while a goroutine waits at a real socket. A host can be
+// partitioned: packets from and to it are then dropped silently.
 type wires struct {
 	mu     sync.Mutex
 	open   map[string]*wireListener // by address
 	lost   map[string]bool          // by host
-	passed atomic.Int64             // bytes, on connections that are counted
+	passed atomic.Int64             // bytes on counted connections
 }
 
 func newWires() *wires { return &wires{open: map[string]*wireListener{}, lost: map[string]bool{}} }
 
-// cut cuts a host off, or lets it be reached again.
+// cut partitions a host, or connects it again.
 func (w *wires) cut(host string, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *wires) listen(address string) net.Listener {
 	return l
 }
 
-// dial opens a connection. What was sent to a host that is cut off is never answered.
+// dial opens a connection. A partitioned host does not answer.
 func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 }
 
-// dialCounted is dial, and what passes in both directions is counted.
+// dialCounted is dial for a connection whose bytes in both directions are counted.
 func (w *wires) dialCounted(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := w.dial(ctx, network, address)
 	if err != nil {
@@ -86,14 +86,14 @@ func (w *wires) dialCounted(ctx context.Context, network, address string) (net.C
 	return counted{c, &w.passed}, nil
 }
 
-// wire is an end of a connection with a host.
+// wire is one end of a connection to a host.
 type wire struct {
 	net.Conn
 	network *wires
 	host    string
 }
 
-// Write sends. What is sent while the host is cut off is lost, and so is the connection.
+// Write sends data. The data and the connection are lost while the host is partitioned.
 func (c *wire) Write(p []byte) (int, error) {
 	if c.network.isCut(c.host) {
 		return len(p), nil
@@ -101,7 +101,7 @@ func (c *wire) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// counted counts what passes.
+// counted is a connection whose bytes are counted.
 type counted struct {
 	net.Conn
 	bytes *atomic.Int64

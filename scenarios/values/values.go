@@ -1,5 +1,4 @@
-// Package values describes the values of `--set` parameters and of the arguments of a timeline: how a value is read and
-// which are valid. Each error names the value and says what is valid.
+// Package values parses the values of `--set` parameters and of a timeline's arguments. Each error has the value and the valid ones.
 package values
 
 import (
@@ -12,7 +11,7 @@ import (
 	"time"
 )
 
-// Type reads a value from its text, or returns an error that says what is valid.
+// Type parses a value, or returns an error with the valid values.
 type Type[T any] func(text string) (T, error)
 
 // Check reports whether the text is valid.
@@ -59,7 +58,7 @@ func List(words ...string) Type[[]string] {
 		list := strings.Split(text, ",")
 		for i, word := range list {
 			if !slices.Contains(words, word) || slices.Contains(list[:i], word) {
-				return nil, fmt.Errorf("%q is not a list of some of %s, each once, with commas between them", text, strings.Join(words, ","))
+				return nil, fmt.Errorf("%q is not a list of some of %s, each once, separated by commas", text, strings.Join(words, ","))
 			}
 		}
 		return list, nil
@@ -75,7 +74,7 @@ func Switch(text string) (bool, error) {
 // Text is any text but the empty one.
 func Text(text string) (string, error) {
 	if text == "" {
-		return "", fmt.Errorf("%q is no value: give a name or a word", text)
+		return "", fmt.Errorf("%q is empty: give a name or a word", text)
 	}
 	return text, nil
 }
@@ -106,7 +105,7 @@ func Addresses(text string) (list []string, err error) {
 	}
 	for address := range strings.SplitSeq(text, ",") {
 		if a, err := netip.ParseAddr(address); err != nil || !a.Is4() {
-			return nil, fmt.Errorf("%q is not an IPv4 address; give addresses with commas between them, or - for none", address)
+			return nil, fmt.Errorf("%q is not an IPv4 address; give addresses separated by commas, or - for none", address)
 		}
 		if slices.Contains(list, address) {
 			return nil, fmt.Errorf("%s is there twice", address)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Each type takes what is valid, and says what is valid where a value is not.
+// Each type accepts valid values; its errors name the valid ones.
 func TestTypes(t *testing.T) {
 	for _, c := range []struct {
 		check func(string) error
