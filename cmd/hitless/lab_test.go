@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A kubeconfig of something else, and one of a lab that has ended, are told apart from a lab that runs.
+// The errors distinguish a kubeconfig of another cluster from that of an ended lab.
 func TestLabShellNeedsALabThatRuns(t *testing.T) {
 	dir := t.TempDir()
 	stranger, gone := filepath.Join(dir, "stranger"), filepath.Join(dir, "gone")

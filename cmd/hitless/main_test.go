@@ -85,7 +85,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 	}
 }
 
-// A run's errors have the exit codes that the help tells.
+// A run's errors have the exit codes of the help.
 func TestExitCodesOfErrors(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

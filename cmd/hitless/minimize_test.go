@@ -50,7 +50,7 @@ func TestMinimizeWritesTheShortestThatFails(t *testing.T) {
 	}
 }
 
-// What fails by itself no more cannot be made shorter, and leaves no file that looks as if.
+// A timeline that does not fail when it is replayed is an error, and leaves no file.
 func TestMinimizeNeedsAFailure(t *testing.T) {
 	_, file, err := minimized(t, t.Context(), func(*timeline.Timeline) (bool, error) { return false, nil })
 	if err == nil || !strings.Contains(err.Error(), "does not fail when it is replayed") || file != "" {
@@ -58,7 +58,7 @@ func TestMinimizeNeedsAFailure(t *testing.T) {
 	}
 }
 
-// Whoever presses Ctrl-C has the best so far.
+// After Ctrl-C the file has the best timeline so far.
 func TestMinimizeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// watched is output that tells when a text has been written.
+// watched is output that reports when a text was written.
 type watched struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -36,7 +36,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Ctrl-C is the orderly end of a measurement: there is a report, and the exit code is the verdict's.
+// Ctrl-C ends a measurement with a report and the exit code of the verdict.
 func TestInterruptEndsAProbeInOrder(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }))
 	defer server.Close()
@@ -58,7 +58,7 @@ func TestInterruptEndsAProbeInOrder(t *testing.T) {
 		t.Errorf("exit %d with verdict %s and %+v:\n%s", code, r.Verdict, r.Totals, stdout.String())
 	}
 	if !strings.Contains(stdout.String(), "hitless probe "+server.Listener.Addr().String()+" --rate 20") {
-		t.Errorf("the call is not told:\n%s", stdout.String())
+		t.Errorf("the output lacks the call:\n%s", stdout.String())
 	}
 }
 

@@ -40,8 +40,8 @@ func executed(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// A recording that is cut off anywhere is a usage error with its line, before anything is started; whole, it goes on to the
-// next thing that is asked for, which here is a cache that cannot be made.
+// A recording that is cut off anywhere is a usage error with its line, before anything is started. A complete one reaches the next check,
+// which fails here because the cache cannot be created.
 func TestRecordAndReplay(t *testing.T) {
 	t.Setenv("HITLESS_CACHE", "/dev/null/cache")
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestRecordIsUsageWithoutACluster(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a recording as its time does; earlier than was asked for, that is told by the exit code.
+// Ctrl-C completes a recording. Before the end of its duration the exit code is that of an interrupt.
 func TestCtrlCEndsARecording(t *testing.T) {
 	cluster := liveCluster(t)
 	for _, c := range []struct {

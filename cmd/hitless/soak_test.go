@@ -10,14 +10,14 @@ import (
 	"github.com/hitless/hitless/internal/run"
 )
 
-// What is known of a seed is told when it is known: an interrupt, or another seed that cannot begin, takes nothing from it.
+// The result of a seed is printed when the seed ends, also before an interrupt or an error of another seed.
 func TestSeedsAreReportedAsTheyEnd(t *testing.T) {
 	var out strings.Builder
 	ctx, interrupt := context.WithCancel(t.Context())
 	told := soakSummary{out: &out, code: exitPass}
 	told.add(ctx, 3, nil, errors.New("the guest ended early"))
 	if got := out.String(); got != "seed 3  INVALID  the guest ended early\n" {
-		t.Errorf("a seed that has ended is told as %q", got)
+		t.Errorf("the result of an ended seed is printed as %q", got)
 	}
 	_, wrong := run.Run(ctx, run.Options{Scenario: "rolout"})
 	told.add(ctx, 4, nil, wrong)

@@ -15,7 +15,7 @@ import (
 	"github.com/hitless/hitless/probes/watch"
 )
 
-// A watch whose disk fills up ends, and says why to who stops it; on a full disk none starts.
+// A watch ends when its disk is full, and `watch stop` prints the reason. On a full disk no watch starts.
 func TestWatchOnAFullDisk(t *testing.T) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
@@ -32,10 +32,10 @@ func TestWatchOnAFullDisk(t *testing.T) {
 		if _, err := watch.Status(out); err != nil {
 			break
 		} else if time.Now().After(deadline) {
-			t.Fatal("the watch goes on with a full disk")
+			t.Fatal("the watch continues with a full disk")
 		}
 	}
-	for range 2 { // it is told as often as it is asked
+	for range 2 { // each call prints the reason
 		if code, text := call(t, "watch", "stop", "--out", out); code != exitUsage || !strings.Contains(text, "the disk is full") {
 			t.Errorf("exit %d, want %d and that the disk is full:\n%s", code, exitUsage, text)
 		}
@@ -49,7 +49,7 @@ func TestWatchOnAFullDisk(t *testing.T) {
 	}
 }
 
-// smallDisk is a folder with little room.
+// smallDisk returns a folder on a small file system.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// takeAllRoom takes all the room that is left.
+// takeAllRoom fills the file system.
 func takeAllRoom(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))

@@ -22,7 +22,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// asProgram makes the test binary the program: what a watch leaves running must be a process of its own.
+// asProgram makes the test binary act as hitless, because the worker of a watch is a separate process.
 const asProgram = "HITLESS_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is for what takes seconds on an idle machine.
+// patience is the timeout for actions that take seconds on an idle machine.
 const patience = 2 * time.Minute
 
 // program is a call of hitless as a process.
@@ -56,7 +56,7 @@ func call(t *testing.T, args ...string) (code int, text string) {
 	return code, string(out)
 }
 
-// target is a server on the loopback that can go away.
+// target is a server on loopback that can be closed.
 func target(t *testing.T) (address string, server *http.Server) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +68,7 @@ func target(t *testing.T) (address string, server *http.Server) {
 	return listener.Addr().String(), server
 }
 
-// started starts a watch; the test's end is the latest for it.
+// started starts a watch, which ends with the test at the latest.
 func started(t *testing.T, address, out string, flags ...string) {
 	t.Helper()
 	t.Cleanup(func() { _, _ = call(t, "watch", "stop", "--out", out) })
@@ -92,8 +92,7 @@ func until(t *testing.T, out, what string, is func(watch.State) bool) watch.Stat
 	}
 }
 
-// stopped stops a watch and holds its exit code against its report, which must have the verdict: unless the machine is too
-// busy to measure, which makes a run invalid.
+// stopped stops a watch, and compares its exit code with the verdict of its report. On a busy machine the verdict may be invalid.
 func stopped(t *testing.T, out string, want analysis.Verdict) (*analysis.Report, bool) {
 	t.Helper()
 	code, text := call(t, "watch", "stop", "--out", out)
@@ -117,7 +116,7 @@ func stopped(t *testing.T, out string, want analysis.Verdict) (*analysis.Report,
 	return r, true
 }
 
-// A watch goes on when the terminal that started it is gone, and when somebody sends it the signal that this gives.
+// A watch continues after its terminal is closed, and after SIGHUP.
 func TestWatchOutlivesItsTerminal(t *testing.T) {
 	t.Parallel()
 	address, _ := target(t)
@@ -142,7 +141,7 @@ func TestWatchOutlivesItsTerminal(t *testing.T) {
 	}
 	_, after, _ := bytes.Cut(stat, []byte(") ")) // state ppid pgrp session tty_nr, see proc(5)
 	if f := strings.Fields(string(after)); f[3] != strconv.Itoa(s.Pid) || f[4] != "0" {
-		t.Errorf("process %d has session %s and terminal %s, want a session of its own without one", s.Pid, f[3], f[4])
+		t.Errorf("process %d has session %s and terminal %s, want its own session without a terminal", s.Pid, f[3], f[4])
 	}
 	if err := unix.Kill(s.Pid, unix.SIGHUP); err != nil {
 		t.Fatal(err)
@@ -153,7 +152,7 @@ func TestWatchOutlivesItsTerminal(t *testing.T) {
 	}
 }
 
-// pseudoTerminal opens one (pty(7)); whoever has the shell's end as its controlling terminal loses it when the other closes.
+// pseudoTerminal opens a pseudoterminal (pty(7)). A process with the second end as controlling terminal loses it when the first is closed.
 func pseudoTerminal(t *testing.T) (terminal, shell *os.File) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -172,7 +171,7 @@ func pseudoTerminal(t *testing.T) (terminal, shell *os.File) {
 	return terminal, shell
 }
 
-// The red twin: what the target loses between start and stop is in the report, and a second watch is refused meanwhile.
+// The red twin: an outage between start and stop is in the report. A second watch is refused during that time.
 func TestWatchFindsALoss(t *testing.T) {
 	t.Parallel()
 	address, server := target(t)
@@ -198,7 +197,7 @@ func TestWatchFindsALoss(t *testing.T) {
 	}
 }
 
-// A watch that was killed leaves its record: nobody starts over it, and it gives an invalid report.
+// A killed watch leaves its record: a new watch is refused, and stop gives an invalid report.
 func TestKilledWatch(t *testing.T) {
 	t.Parallel()
 	address, _ := target(t)
@@ -213,7 +212,7 @@ func TestKilledWatch(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the watch is said to run after it was killed")
+			t.Fatal("the status is running after a kill")
 		}
 	}
 	for _, verb := range []string{"start " + address, "status"} {
@@ -224,13 +223,13 @@ func TestKilledWatch(t *testing.T) {
 	}
 	r, _ := stopped(t, out, analysis.Invalid)
 	if r.Totals.Attempts == 0 || !slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, `no phase "end"`) }) {
-		t.Errorf("%d attempts, reasons %q, want to know that the end is missing", r.Totals.Attempts, r.Reasons)
+		t.Errorf("%d attempts, reasons %q, want a reason about the missing end", r.Totals.Attempts, r.Reasons)
 	}
 	started(t, address, out) // and the folder is free again
 	stopped(t, out, analysis.Pass)
 }
 
-// A watch that ends by itself has its verdict when it is asked for.
+// A watch whose duration is over has its verdict when it is stopped.
 func TestWatchEndsByItself(t *testing.T) {
 	t.Parallel()
 	address, _ := target(t)
@@ -246,7 +245,7 @@ func TestWatchEndsByItself(t *testing.T) {
 	stopped(t, out, analysis.Pass)
 }
 
-// What cannot be measured is told before anything goes on in the background, and spoils nothing that is there.
+// A target that cannot be measured is an error of start. It leaves no process, and does not change an older report.
 func TestWatchThatCannotStart(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -274,7 +273,7 @@ func TestWatchThatCannotStart(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(kept); err != nil || string(data) != "an older run" {
-		t.Errorf("a watch that did not start spoilt an older report: %q, %v", data, err)
+		t.Errorf("a watch that did not start changed an older report: %q, %v", data, err)
 	}
 	if code, text := call(t, "watch", "worker", "127.0.0.1:1"); code != exitUsage || !strings.Contains(text, "hitless watch start") {
 		t.Errorf("the worker alone: exit %d:\n%s", code, text)
