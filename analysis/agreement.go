@@ -115,7 +115,7 @@ func (c *recount) add(a *record.Attempt, node string) {
 	}
 }
 
-// addBucket counts the attempts of a bucket: all good, and on the paths that it tells.
+// addBucket counts the attempts of a bucket. All are good, and the bucket names their paths.
 func (c *recount) addBucket(b *record.Bucket) {
 	for _, g := range b.Groups {
 		c.attempts += int(g.Count)
@@ -172,10 +172,9 @@ func (c *recount) compareLane(l LaneReport, differ func(what string, reported, c
 	differ("lane "+l.Name+": failed attempts in outages by node", failed, c.failed)
 }
 
-// CheckPaths proves the computed or recorded choice of the balancer: on lanes that only pods of the path's own node can
-// answer, every answer must come from the node that was computed, or that the balancer's log names. Answers while a
-// computed choice was changing are left out, because they decide the path themselves. The error counts the answers that
-// disagree and names the first.
+// CheckPaths checks the computed or logged choice of the load balancer on lanes that only pods of the path's own node can answer:
+// every answer must come from the computed or logged node. Answers during a change of membership are left out, because they decide
+// the path themselves. The error counts the answers that disagree, and names the first.
 func CheckPaths(h *record.History) error {
 	a, err := eventsOnly(h)
 	if err != nil {
@@ -190,12 +189,12 @@ func CheckPaths(h *record.History) error {
 		if err != nil {
 			return fmt.Errorf("checking the paths: %w", err)
 		}
-		if e.Bucket != nil { // its paths were computed as those of the others are
+		if e.Bucket != nil { // its paths were computed like those of other attempts
 			continue
 		}
 		attempt := e.Attempt
 		l := lanes[attempt.Lane]
-		if l == nil || !l.Local || attempt.Node == "" || attempt.Class == record.Misrouted { // who answers wrongly may be anywhere
+		if l == nil || !l.Local || attempt.Node == "" || attempt.Class == record.Misrouted { // a wrong backend may be on any node
 			continue
 		}
 		checked++
@@ -217,11 +216,11 @@ func CheckPaths(h *record.History) error {
 	return errors.Join(errs...)
 }
 
-// chosen is the node that the balancer chose for an answered attempt, and what tells that: its table or its log.
+// chosen is the node that the load balancer chose for an answered attempt, and the source: its table or its log.
 func (a *Analysis) chosen(l *Lane, at *record.Attempt) (node, source string) {
 	key := l.Frontend()
 	if ts := a.Paths.Of(key); !ts.Logged() {
-		return a.Paths.Path(l.DeclaredLane, at).Node, "table" // lanes of pods that only answer for their own node
+		return a.Paths.Path(l.DeclaredLane, at).Node, "table" // lanes that only pods of the path's own node can answer
 	}
 	return a.Paths.FlowNode(l.DeclaredLane, at), "log"
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// cause is the event that explains an outage best; its zero value explains nothing.
+// cause is the candidate with the highest score; the zero value means unexplained.
 type cause struct {
 	suspect *Candidate
 	score   float64
 	after   time.Duration // from the event to the first failed attempt
-	or      *Candidate    // what may be it instead; nil where the record decides
+	or      *Candidate    // an equally possible cause; nil where the record decides
 }
 
 const (
-	// An event explains what begins within causeWindow after it. It is kept short on purpose: with events that are wrong
-	// by 10 s the explained share has to collapse.
+	// An event explains outages that begin within causeWindow after it. The window is short, so that events with times that are
+	// wrong by 10 s explain nothing.
 	causeWindow = 5 * time.Second
 	// A watcher may record a change this much after it took effect.
 	watcherLag = 20 * time.Millisecond
-	// But what was recorded before weighs more.
+	// An event recorded before the outage weighs more.
 	laterShare = 0.5
 	// An event of this age counts half.
 	causeHalf = 4 * time.Second
-	// An outage that begins so soon after another one on the same path may have its cause: a stale backend among
-	// several makes many short outages of one event.
+	// An outage within this time after another one on its path may have the same cause: one stale backend among several causes
+	// many short outages.
 	carryWindow = 2 * time.Second
-	// But not for ever, and only if it fails in the same way.
+	// The cause carries over for this long, and only to outages of the same class.
 	carryLimit = 15 * time.Second
 	// Where a node may send traffic to pods of other nodes (externalTrafficPolicy Cluster), the end of a backend on
 	// another node weighs a little less. Nothing else that happens on another node explains an outage.
 	elsewhere = 0.8
-	// The end of the very pod that the kernel gave the failed attempts, its exit or the loss of its node's power, weighs more than
-	// anything else of its age; so does the loss of power of the path's own node, over which nothing passes.
+	// The exit of the pod that the kernel chose for the failed attempts, or the loss of that pod's node, weighs more than other events
+	// of its age. So does the loss of power of the path's own node.
 	metShare = 2
 	// The pods of a node without power stay endpoints until the node lifecycle controller has missed its heartbeats for 50 s
 	// (--node-monitor-grace-period) and the proxies have followed; so long does it explain what fails over other nodes.
@@ -69,9 +69,8 @@ func (a *Analysis) attribute() {
 	}
 }
 
-// either is the better of what happened before an outage and what stood when it began. The exit of a pod and the loss of another
-// node's power are both the end of a backend: which of the two an attempt was given to only the kernel knows, and where it was not
-// asked the one is told beside the other.
+// either returns the better of two causes: an event before the outage, and a lasting event. A pod's exit and another node's loss of
+// power both end a backend. Without the kernel's choice the sentence names both.
 func (a *Analysis) either(o *Outage, happened, stood cause) cause {
 	best, other := happened, stood
 	if stood.score > happened.score {
@@ -84,14 +83,13 @@ func (a *Analysis) either(o *Outage, happened, stood cause) cause {
 	return best
 }
 
-// deadKey is a path's node and a pod that the kernel there gives connections to, although it has exited.
+// deadKey is a path's node and an exited pod to which the kernel of that node still sends connections.
 type deadKey struct {
 	node uint16
 	pod  string
 }
 
-// deadPod is the exit of such a pod, which explains outage after outage for as long as they follow each other, and the end of
-// the last of them.
+// deadPod is the exit of such a pod and the end of the last outage that it explains. It explains further outages that follow closely.
 type deadPod struct {
 	exit *Candidate
 	last time.Duration
@@ -102,7 +100,7 @@ const (
 	nodeOff   = "node off"
 )
 
-// exitsIn are the exits of each pod, in order of time: a pod has one node.
+// exitsIn returns the exits of each pod, in order of time.
 func exitsIn(byNode map[string][]Candidate) map[string][]*Candidate {
 	exits := map[string][]*Candidate{}
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
@@ -115,7 +113,8 @@ func exitsIn(byNode map[string][]Candidate) map[string][]*Candidate {
 	return exits
 }
 
-// goOn gives an outage the exit of a pod that it met for its cause, if that explained an earlier one on its path or could have.
+// goOn makes a pod's exit the cause of an outage whose attempts met that pod, if the exit explained an earlier outage on the path or
+// could have.
 func (o *Outage) goOn(dead map[deadKey]deadPod, exits map[string][]*Candidate) {
 	for _, pod := range o.met {
 		if d, known := dead[deadKey{o.node, pod}]; known && o.from-d.last <= carryWindow {
@@ -134,7 +133,7 @@ func (o *Outage) goOn(dead map[deadKey]deadPod, exits map[string][]*Candidate) {
 	}
 }
 
-// justExited is the last of a pod's exits that is as near to the outage as a cause has to be; nil for none.
+// justExited is the pod's last exit within causeWindow before the outage; nil for none.
 func (o *Outage) justExited(exits []*Candidate) *Candidate {
 	for _, s := range slices.Backward(exits) {
 		if s.at <= o.struck+watcherLag+o.Lane.fleet.clock && o.from-s.at <= causeWindow+o.Lane.fleet.clock {
@@ -144,7 +143,7 @@ func (o *Outage) justExited(exits []*Candidate) *Candidate {
 	return nil
 }
 
-// serviceOf is the service behind a lane, as the balancer names it if there is one.
+// serviceOf is the Service behind a lane, as the load balancer names it if there is one.
 func (a *Analysis) serviceOf(l *Lane) string {
 	if ts := a.Paths.Of(l.Frontend()); len(ts) > 0 {
 		return ts[0].Service
@@ -165,11 +164,10 @@ func (o *Outage) carriesTo(next *Outage) bool {
 	return false
 }
 
-// blur is how well the beginning of an outage is known: it lies between the last good attempt and the first failed one, and a slow
-// lane knows it less well.
+// blur is the uncertainty of an outage's begin: the time between the last good attempt and the first failed one.
 func (o *Outage) blur() time.Duration { return min(max(o.from-o.before, 0), 10*o.Lane.Interval) }
 
-// explain ranks the suspects of the path's node that precede the outage: the nearest and the heaviest first.
+// explain ranks the candidates on the path's node before the outage, by age and weight.
 func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, service string) cause {
 	blur := o.blur()
 	clock := l.fleet.clock // of the attempts, against that of the events
@@ -196,7 +194,7 @@ func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, se
 	}
 	node := a.Nodes[o.node]
 	if node == "" && a.Paths.Of(l.Frontend()).Logged() {
-		// The balancer answers clients itself, whatever becomes of nodes and pods behind it.
+		// This load balancer answers clients itself, so nodes and pods behind it explain no lost connection to it.
 		consider(byNode[""], 1, func(s *Candidate) bool { return s.kind == record.KindMembership || s.kind == record.KindFault })
 		return best
 	}
@@ -205,7 +203,7 @@ func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, se
 	if node != "" {
 		consider(byNode[node], 1, func(*Candidate) bool { return true })
 	}
-	// A balancer of somebody else's gave the attempt to a node that nobody knows: then it is any node's backend.
+	// An external load balancer chose an unknown node, so a backend on any node may be the one.
 	anywhere := node == "" && len(a.Paths.Of(l.Frontend())) == 0
 	if service == "" || l.Local && !anywhere {
 		return best // only pods on the path's own node can answer
@@ -218,8 +216,8 @@ func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, se
 	return best
 }
 
-// standingCause ranks what stands while the outage begins: beyond causeHalf its age makes it no less likely, so that what happened
-// just before counts more.
+// standingCause ranks events that last while the outage begins. Their age counts for at most causeHalf, so that more recent events
+// rank higher.
 func (a *Analysis) standingCause(standing []Candidate, l *Lane, o *Outage, service string) (best cause) {
 	node := a.Nodes[o.node]
 	for i := range standing {
@@ -244,7 +242,7 @@ func (a *Analysis) standingCause(standing []Candidate, l *Lane, o *Outage, servi
 	return best
 }
 
-// causeText tells the cause in one sentence without a capital and a full stop, and how the outage ended when it did not end
+// causeText describes the cause in one sentence without capital letter and full stop. It adds how the outage ended, if it did not end
 // by itself.
 func (a *Analysis) causeText(o *Outage) string {
 	text := "nothing in the record explains it"
@@ -277,7 +275,7 @@ func (a *Analysis) causeText(o *Outage) string {
 	return text
 }
 
-// suspectText is a clause that tells what happened and how long before the outage.
+// suspectText is a clause with the event and its time before the outage.
 func (a *Analysis) suspectText(o *Outage, s *Candidate) string {
 	what := s.what
 	if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
@@ -298,8 +296,8 @@ func (a *Analysis) suspectText(o *Outage, s *Candidate) string {
 	return text
 }
 
-// failingCheck is the first of the failed health checks that took the outage's node out of the balancer, and how it
-// failed, in brackets.
+// failingCheck is the first of the failed health checks that removed the outage's node from the load balancer, with the failure in
+// brackets.
 func (a *Analysis) failingCheck(o *Outage) (at time.Duration, status string) {
 	node, service := a.Nodes[o.node], a.serviceOf(o.Lane)
 	for _, e := range a.Events {

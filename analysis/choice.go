@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-// AttemptKey is the attempt that a choice is about.
+// AttemptKey identifies the attempt of a choice.
 type AttemptKey struct {
 	Lane uint16
 	Seq  uint64
@@ -18,11 +18,11 @@ type AttemptKey struct {
 // chosen is a backend that the kernel gave attempts of an outage.
 type chosen struct {
 	address  netip.AddrPort // not valid: none was chosen
-	pod      string         // that had the address then, empty when unknown
+	pod      string         // pod with the address at that time; empty when unknown
 	attempts int
 }
 
-// chosenIn counts what the kernel chose for those of an outage's attempts that it was asked about; the most frequent first.
+// chosenIn counts the kernel's choices for the attempts of an outage, the most frequent first. Not every attempt has a recorded choice.
 func (a *Analysis) chosenIn(o *Outage) []chosen {
 	if len(a.choices) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (a *Analysis) chosenIn(o *Outage) []chosen {
 	return all
 }
 
-// podsMet are the pods at the addresses that the kernel gave an outage's failed attempts.
+// podsMet returns the pods at the addresses that the kernel chose for an outage's failed attempts.
 func (o *Outage) podsMet() (met []string) {
 	for _, c := range o.chosen {
 		if c.pod != "" {
@@ -64,7 +64,7 @@ func (a *Analysis) metOn(o *Outage, node string) bool {
 	return slices.ContainsFunc(o.met, func(pod string) bool { life := a.pods.byName[pod]; return life != nil && life.node == node })
 }
 
-// gave reports whether the kernel gave failed attempts of the outage to a backend; it may have where it told of none.
+// gave reports whether the kernel may have chosen a backend for failed attempts of the outage. Without recorded choices it may.
 func (o *Outage) gave(backend netip.AddrPort) bool {
 	told := false
 	for _, c := range o.chosen {
@@ -76,13 +76,13 @@ func (o *Outage) gave(backend netip.AddrPort) bool {
 	return !told
 }
 
-// ChosenReport is a backend that the kernel of an outage's node gave failed attempts.
+// ChosenReport is a backend that the kernel of an outage's node chose for failed attempts.
 type ChosenReport struct {
 	Backend  string `json:"backend"`  // address and port; empty when the kernel chose none
 	Pod      string `json:"pod"`      // at that address when the kernel chose it; empty when unknown
-	Attempts int    `json:"attempts"` // of those that were asked about
-	// RuleAgeMs is for how long the backend had been in the node's table when the outage began, at least; null when the table
-	// was not looked at.
+	Attempts int    `json:"attempts"` // attempts with a recorded choice
+	// RuleAgeMs is the least time for which the node's table had the backend when the outage began; null when the table was not
+	// read.
 	RuleAgeMs *float64 `json:"ruleAgeMs"`
 }
 
@@ -123,8 +123,8 @@ func (a *Analysis) ChoiceRows(o *Outage) []ChoiceRow {
 	return rows
 }
 
-// age is for how long a real server had been in the table at an instant: since the first look that found it there without a
-// gap. It is known only where it was in the table.
+// age is how long a real server had been in the table at an instant: since the first of the successive readings that have it. It is
+// unknown for a real server that is not in the table.
 func (ts kernelTables) age(address netip.AddrPort, at time.Duration) (time.Duration, bool) {
 	i := ts.inForce(at)
 	if i < 0 || ts[i].weight(address) < 0 {

@@ -8,14 +8,13 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// asked is what a pod said at its own address while an outage of its Service lasted.
+// asked counts the attempts at a pod's own address during an outage of its Service.
 type asked struct {
 	pod, node      string
 	tried, failing int
 }
 
-// down reports whether the pod failed as the Service did: in at least half of the attempts, since one that is lost at the
-// edge of a moment explains no outage.
+// down reports whether at least half of the attempts failed. A single lost attempt explains no outage.
 func (p asked) down() bool { return 2*p.failing >= p.tried }
 
 // podsBeside are the pods that an outage of a measured lane could have been answered by, as far as they were asked at their

@@ -10,30 +10,30 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The limits beyond which the record of a fleet has lost too much to be judged.
+// The limits of missing records beyond which a fleet cannot be judged.
 const (
-	gapShare   = 0.10 // of the time that the wanted workers had together, from the baseline to the end
+	gapShare   = 0.10 // of the total time of the wanted workers, from the baseline to the end
 	heardLeast = 0.5  // of the wanted workers, at each instant
 )
 
-// worker is what is known of the worker whose history a lane has.
+// worker describes the fleet worker of a lane.
 type worker struct {
 	name    string        // empty for a lane of this machine
-	wanted  int           // how many workers were
+	wanted  int           // wanted workers
 	joined  bool          // it was to begin later than the others
-	clock   time.Duration // how far its clock was off at most
-	clocked bool          // whether anything says so
+	clock   time.Duration // largest error of its clock
+	clocked bool          // a clock bound was recorded
 	gaps    []gap         // in order of their events
 }
 
-// gap is a time of which the record says that attempts of it may be missing.
+// gap is a missing record: a time whose attempts may be missing.
 type gap struct {
 	from, to time.Duration
 	seq      uint64 // every number below is in the record
 	text     string
 }
 
-// addClockBound stores how far a worker's clock was off.
+// addClockBound stores the largest error of a worker's clock.
 func (a *Analysis) addClockBound(e record.Event, b record.ClockBound) {
 	w := a.workerOf(e, b.Lane)
 	switch {
@@ -45,7 +45,7 @@ func (a *Analysis) addClockBound(e record.Event, b record.ClockBound) {
 	}
 }
 
-// addMissing stores a time of which attempts may be missing.
+// addMissing stores a missing record.
 func (a *Analysis) addMissing(e record.Event, m record.MissingRecord) {
 	w := a.workerOf(e, m.Lane)
 	switch {
@@ -57,7 +57,7 @@ func (a *Analysis) addMissing(e record.Event, m record.MissingRecord) {
 	}
 }
 
-// workerOf is the worker of a lane; nil, and damage, when that is no declared lane of a fleet.
+// workerOf is the worker of a lane. For a lane that is not a declared lane of a fleet it is nil, and the record is damaged.
 func (a *Analysis) workerOf(e record.Event, id uint16) *worker {
 	i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.fleet.name != "" && l.ID == id })
 	if i < 0 {
@@ -67,10 +67,10 @@ func (a *Analysis) workerOf(e record.Event, id uint16) *worker {
 	return &a.Lanes[i].fleet
 }
 
-// lost reports whether a part of the worker's history never came.
+// lost reports whether a part of the worker's record is missing.
 func (w *worker) lost() bool { return len(w.gaps) > 0 }
 
-// gapBefore is how many of the numbers from one up to another a stated gap may have.
+// gapBefore is how many of the attempt numbers in a range may be in missing records.
 func (w *worker) gapBefore(from, to uint64) int {
 	n := 0
 	for _, g := range w.gaps {
@@ -81,7 +81,7 @@ func (w *worker) gapBefore(from, to uint64) int {
 	return n
 }
 
-// until is an instant, or the end of the last gap when that is later: what was so before it may have been so all the while.
+// until is the later of an instant and the end of the last missing record, because the state during a missing record is unknown.
 func (w *worker) until(at time.Duration) time.Duration {
 	for _, g := range w.gaps {
 		at = max(at, g.to)
@@ -100,12 +100,12 @@ func (w *worker) report(node string) *FleetReport {
 	return r
 }
 
-// fleet are the lanes of workers that count as the subject's.
+// fleet returns the measured lanes of workers.
 func (a *Analysis) fleet() []*Lane {
 	return slices.DeleteFunc(a.Measured(), func(l *Lane) bool { return l.fleet.name == "" })
 }
 
-// gaps states what is missing from the histories of workers: it is no success, and no loss of the subject's.
+// gaps describes the missing records of workers. They count neither as success nor as the subject's loss.
 func (a *Analysis) gaps() []string {
 	const most = 20
 	var told []string
@@ -124,7 +124,7 @@ func (a *Analysis) gaps() []string {
 	return told
 }
 
-// badFleet tells when the workers' histories are too incomplete, or their clocks too unknown, for a verdict.
+// badFleet returns why the records of the workers are too incomplete, or their clocks too inexact, for a verdict.
 func (a *Analysis) badFleet() []string {
 	lanes := a.fleet()
 	if len(lanes) == 0 {
@@ -141,7 +141,7 @@ func (a *Analysis) badFleet() []string {
 	baseline, began := a.Phase("baseline")
 	end, ended := a.Phase("end")
 	if !began || !ended || end.From <= baseline.From {
-		return why // told by badPhases
+		return why // badPhases reports it
 	}
 	c := coverageOf(lanes, baseline.From, end.From)
 	if share := 1 - float64(c.whole)/(float64(wanted)*float64(end.From-baseline.From)); share > gapShare {
@@ -153,10 +153,10 @@ func (a *Analysis) badFleet() []string {
 	return why
 }
 
-// coverage is how much of a time the records of a fleet's lanes cover.
+// coverage is the part of a time that the records of a fleet's lanes cover.
 type coverage struct {
 	whole time.Duration // over all lanes
-	least int           // lanes at the instant at which they were fewest
+	least int           // smallest number of lanes at one instant
 	at    time.Duration
 }
 
@@ -171,7 +171,7 @@ func coverageOf(lanes []*Lane, from, to time.Duration) coverage {
 		if len(l.Records) == 0 {
 			continue
 		}
-		// As much may lie between the phases and any lane's first and last attempts.
+		// The first and last attempts of a lane may be this far from the phases.
 		slack := coverageSlack + l.Interval
 		begin, end := l.Begin-slack, l.end+slack+l.Deadline
 		for _, g := range l.fleet.gaps {

@@ -7,19 +7,19 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// ofBucket is the number of records that are of a bucket. No attempt has it, see analysis.readAttempts.
+// ofBucket is the attempt number of samples that stand for a bucket. No attempt has it, see analysis.readAttempts.
 const ofBucket = math.MaxUint32
 
-// folded is what a lane has in buckets, beside the records that stand for them.
+// folded has the numbers and times of a lane's buckets, in addition to the samples that stand for them.
 type folded struct {
 	attempts               int
 	spans                  []record.Span // their numbers
 	late, latency, connect record.Bins
 	slowest                time.Duration
-	to                     time.Duration // the last intended start
+	to                     time.Duration // last scheduled start
 }
 
-// plausibleBucket reports whether numbers and times are possible ones.
+// plausibleBucket reports whether the numbers and times are possible.
 func plausibleBucket(b *record.Bucket) bool {
 	for _, g := range b.Groups {
 		if !plausible(g.From) || !plausible(g.To) || !plausible(g.Table) {
@@ -34,7 +34,7 @@ func plausibleBucket(b *record.Bucket) bool {
 	return true
 }
 
-// takeBucket adds a bucket to the lane: a record for each of its groups, and what is not told by group.
+// takeBucket adds a bucket to the lane: a sample for each of its groups, and the data that groups lack.
 func (l *Lane) takeBucket(b *record.Bucket, names *namer) {
 	f := &l.folded
 	if f.late == nil {
@@ -57,7 +57,7 @@ func (l *Lane) takeBucket(b *record.Bucket, names *namer) {
 	}
 }
 
-// addSpan appends a span, as the end of the last one if it goes on where that ended.
+// addSpan appends a span. It extends the last span if the new one continues it.
 func addSpan(spans []record.Span, s record.Span) []record.Span {
 	if n := len(spans); n > 0 && spans[n-1].First+spans[n-1].Count == s.First {
 		spans[n-1].Count += s.Count
@@ -66,7 +66,7 @@ func addSpan(spans []record.Span, s record.Span) []record.Span {
 	return append(spans, s)
 }
 
-// DrawnGap is the gap between two attempts as a drawing has it: a bucket stands where its first attempt does.
+// DrawnGap is the interval between two attempts in a drawing, where a bucket is at the time of its first attempt.
 func (l *Lane) DrawnGap() time.Duration {
 	if l.folded.attempts > 0 {
 		return max(l.Interval, record.BucketLength/15)

@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The words for what a lane is for; see LaneReport.
+// The roles of lanes; see LaneReport.
 const (
 	roleMeasured = "measured"
 	roleProof    = "proof"
@@ -25,18 +25,18 @@ func (l *Lane) roleWord() string {
 	return roleMeasured
 }
 
-// looks are the new connections that were tried because established ones failed in the course of an outage.
+// looks counts the new connections that were made because established ones failed during an outage.
 type looks struct {
 	tried   int
 	classes map[record.Class]int
 }
 
-// lookSlack bounds what passes between a failure and the start of the new connection, and between two readings of the clock.
+// lookSlack bounds the time between a failure and the start of the new connection, with the error of the clock.
 const lookSlack = 5 * time.Millisecond
 
-// freshBeside finds the new connections of an outage. One that dies while nobody waits on it is told by the next attempt
-// that is due on it, and the new one was tried when it died; so the time begins as much before the outage as a connection
-// waits for its next turn. When some went over the outage's own node only these count: others are of other connections.
+// freshBeside finds the new connections of an outage. A connection that dies while idle fails only at its next attempt, but the new
+// connection starts at once. The window therefore begins one turn before the outage. If any new connection used the outage's own
+// node, only those count.
 func (a *Analysis) freshBeside(o *Outage) looks {
 	i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.Role == record.RoleFresh && l.Beside == o.Lane.Name })
 	if i < 0 {
@@ -79,10 +79,10 @@ func (s looks) report() FreshReport {
 	return r
 }
 
-// losses say in the past tense how established connections failed.
+// losses are clauses in the past tense for the ways in which established connections fail.
 var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly"}
 
-// text tells a loss of what was open from one of the way: a clause without the time.
+// text is a clause without the time. It says whether only open connections failed, or new ones over the same path too.
 func (s looks) text(o *Outage) string {
 	var how []string
 	for _, c := range record.Classes() {

@@ -13,15 +13,14 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// kernelTable is a virtual server of a node's kernel, of IPVS or as the rules of nftables make it, as looks at it found it from
-// some time on.
+// kernelTable is the state of a virtual server in a node's kernel, of IPVS or from nftables rules, as one or more readings found it.
 type kernelTable struct {
-	from, at time.Duration // the last look that found it otherwise, and the first that found it so
+	from, at time.Duration // last reading with another state, and first reading with this one
 	absent   bool
 	backends record.BackendList
 }
 
-// kernelKey is where a virtual server stands.
+// kernelKey identifies a virtual server.
 type kernelKey struct {
 	table string // the attribute
 	node  string
@@ -37,7 +36,7 @@ func kernelTableOf(e record.Event, body record.KernelTable) (kernelKey, kernelTa
 	return key, t
 }
 
-// weight is what a real server has in the table; -1 when it is not in it.
+// weight is the weight of a real server; -1 when the table lacks it.
 func (t kernelTable) weight(address netip.AddrPort) int {
 	for _, s := range t.backends {
 		if s.Address == address {
@@ -47,7 +46,7 @@ func (t kernelTable) weight(address netip.AddrPort) int {
 	return -1
 }
 
-// takes reports whether new connections go to any real server.
+// takes reports whether any real server gets new connections.
 func (t kernelTable) takes() bool {
 	return slices.ContainsFunc(t.backends, func(s record.Backend) bool { return s.Weight > 0 })
 }
@@ -55,7 +54,7 @@ func (t kernelTable) takes() bool {
 // kernelTables are the states of one virtual server on one node, in order of time.
 type kernelTables []kernelTable
 
-// inForce is the number of the state at an instant, -1 before the first look.
+// inForce is the number of the state at an instant, -1 before the first reading.
 func (ts kernelTables) inForce(at time.Duration) int {
 	i, _ := slices.BinarySearchFunc(ts, at, func(t kernelTable, at time.Duration) int {
 		if t.at <= at {
@@ -66,14 +65,14 @@ func (ts kernelTables) inForce(at time.Duration) int {
 	return i - 1
 }
 
-// seenAround reports whether a look found the state number i while an outage lasted, or not long before. Else nobody knows
-// whether it was still so: in a soak days lie between two looks.
+// seenAround reports whether a reading found state i during an outage or shortly before. Otherwise the state is unknown, because in a
+// soak days lie between two readings.
 func (ts kernelTables) seenAround(i int, o *Outage) bool {
 	last, _, ended := ts.until(i)
 	return !ended || max(last, ts[i].at) >= o.from-causeWindow
 }
 
-// until bounds when the state number i ended; it has not when ended is false.
+// until bounds when state i ended. ended is false if it did not.
 func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
 	if i+1 >= len(ts) {
 		return 0, 0, false
@@ -81,11 +80,11 @@ func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
 	return ts[i+1].from, ts[i+1].at, true
 }
 
-// kernelOf is what is known of the virtual server that an outage's attempts met on their node, if they met one.
+// kernelOf returns the states of the virtual server that an outage's attempts met on their node; nil if they met none.
 func (a *Analysis) kernelOf(o *Outage) kernelTables {
 	mode := a.proxyMode(o)
 	if a.Paths.Of(o.Lane.Frontend()).Logged() || modeNames[mode] == "" {
-		return nil // such a balancer goes to the nodes' own ports; and other proxies have tables elsewhere
+		return nil // such a load balancer uses NodePorts, and other proxies have other tables
 	}
 	table := modeNFTables
 	if mode == modeIPVS {
@@ -94,13 +93,13 @@ func (a *Analysis) kernelOf(o *Outage) kernelTables {
 	return a.kernel[kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}]
 }
 
-// modeChange is a proxy that a node has from then on.
+// modeChange is the mode of a node's proxy from an instant on.
 type modeChange struct {
 	at   time.Duration
 	mode string
 }
 
-// addMode takes note of a kube-proxy's mode: only those change in a run, others have one, the run's.
+// addMode stores the mode of a kube-proxy. Only kube-proxies change their mode during a run.
 func (a *Analysis) addMode(e record.Event) {
 	if !strings.HasPrefix(e.Object, "kube-proxy@") {
 		return
@@ -121,7 +120,7 @@ func (a *Analysis) proxyMode(o *Outage) string {
 	return a.Run.Subject.Mode
 }
 
-// modeNames are the modes whose tables are watched, as sentences call them. The rules of iptables are in nftables, too.
+// modeNames are the names of the modes whose tables are read. Rules of iptables are in nftables too.
 var modeNames = map[string]string{modeIPVS: "IPVS", modeNFTables: "nftables", modeIPTables: "iptables"}
 
 const (
@@ -134,12 +133,12 @@ const (
 type keptServer struct {
 	address      netip.AddrPort
 	exited       time.Duration
-	lower, upper time.Duration // how long after that it was still in the table
-	still        bool          // it was there at the last look
+	lower, upper time.Duration // bounds of the time that the table kept it
+	still        bool          // the last reading still had it
 }
 
-// keptAfterExit finds the real server that a node's table kept after its process had exited, as the outage met it: the one
-// that exited last before it ended.
+// keptAfterExit finds the real server that a node's table kept after the exit of its pod: the last pod that exited before the outage
+// ended.
 func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
 	ts := a.kernelOf(o)
 	var found keptServer
@@ -157,7 +156,7 @@ func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
 			}
 			last, gone, ended := ts.until(k)
 			if ended && (gone < o.from || last <= exited || !ts.seenAround(k, o)) {
-				continue // it was out before anything failed, or may have been
+				continue // the table may have dropped it before the first failure
 			}
 			if !ended {
 				last, gone = a.End, a.End
@@ -168,7 +167,7 @@ func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
 	return found, ok
 }
 
-// ruleText tells what the node's kernel did with the connections of an outage, empty when its table explains nothing.
+// ruleText describes how the node's kernel treated the connections of an outage; empty when its table explains nothing.
 func (a *Analysis) ruleText(o *Outage) string {
 	node, mode := a.Nodes[o.node], a.proxyMode(o)
 	if k, ok := a.keptAfterExit(o); ok {
@@ -181,7 +180,7 @@ func (a *Analysis) ruleText(o *Outage) string {
 	ts := a.kernelOf(o)
 	i := ts.inForce(max(o.from, o.struck))
 	if k := i + 1; i >= 0 && ts[i].takes() && k < len(ts) && ts[k].at <= o.to && !ts[k].takes() {
-		i = k // it was found so as soon as failures had it looked at
+		i = k // the reading that the failures caused found it so
 	}
 	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
 		return ""
@@ -195,7 +194,7 @@ func (a *Analysis) ruleText(o *Outage) string {
 	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.Lane.Address, modeNames[mode])
 	if lower, upper, ended := ts.until(i); ended {
 		from := ts[i].from
-		if o.Lane.Opens() { // what was connected over the node before and after had a real server
+		if o.Lane.Opens() { // connections over the node before and after had a real server
 			from = max(from, o.before)
 			if !o.open && o.left == 0 {
 				upper = min(upper, o.after)
@@ -206,7 +205,7 @@ func (a *Analysis) ruleText(o *Outage) string {
 	return text + "; " + o.fateText()
 }
 
-// fateText tells what became of an outage's attempts: 31 new connections were refused.
+// fateText describes the outcome of an outage's attempts, such as 31 new connections were refused.
 func (o *Outage) fateText() string {
 	noun := "attempt"
 	if o.Lane.Opens() {
@@ -235,7 +234,7 @@ func (o *Outage) fateText() string {
 // KernelView is a virtual server before, at and after an outage.
 type KernelView struct {
 	Caption string
-	Backend string // what the table has, as the head of its column
+	Backend string // heading of the column of backends
 	Columns []string
 	Rows    []kernelRow
 }
@@ -245,7 +244,7 @@ type kernelRow struct {
 	Cells        []string
 }
 
-// KernelView shows the table that an outage's attempts met; nil when nobody looked at it.
+// KernelView returns the table that an outage's attempts met; nil when it was not read.
 func (a *Analysis) KernelView(o *Outage) *KernelView {
 	ts := a.kernelOf(o)
 	if len(ts) == 0 {
@@ -314,7 +313,7 @@ func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
 	}
 }
 
-// podText names a pod at an address, and when its process exited if it had by then.
+// podText names the pod at an address, with the time of its exit if it had exited.
 func (a *Analysis) podText(address netip.Addr, pod string, by time.Duration) string {
 	text := cmp.Or(pod, "no known pod")
 	if at, exited := a.pods.exitOf(address, pod, by); exited {

@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Lane is a declared lane with all that the record has of it.
+// Lane is a declared lane with its part of the record.
 type Lane struct {
 	*record.DeclaredLane
 	fleet      worker        // of a fleet's worker; without a name for lanes of this machine
@@ -18,21 +18,21 @@ type Lane struct {
 	folded     folded        // buckets of records
 	connect    time.Duration // median time to connect of good attempts; to the answer for datagrams
 	Begin, end time.Duration // first intended start; last intended start and one interval
-	unlogged   int           // answered, but not in the log of the load balancer that chose the node
+	unlogged   int           // answered attempts that the load balancer's log lacks
 	Outages    []*Outage     // ordered by start
 }
 
-// Sample is one attempt, or a bucket's attempts on one path to one backend, in 40 bytes because a report keeps millions of them. Lateness and connect time saturate at
-// 4.29 s, which is beyond everything that they are used for.
+// Sample is one attempt, or the attempts of a bucket on one path to one backend. It has 40 bytes, because a report keeps millions.
+// Lateness and connect time saturate at 4.29 s.
 type Sample struct {
 	Intended    time.Duration
 	late        uint32 // ns
 	connect     uint32 // ns, for datagrams to the answer; 0 when it was never established, or only after a retransmission
 	total       uint32 // µs
 	Seq         uint32
-	N           uint32 // how many attempts it is; a bucket's are good, and their numbers and times stand in lane.folded
+	N           uint32 // number of attempts; those of a bucket are good, and lane.folded has their numbers and times
 	Backend     uint32 // index of analysis.backends; 0 when none answered
-	epoch       int32  // index of the balancer's table that applied; -1 when none did
+	epoch       int32  // index of the membership that applied; -1 for none
 	Node        uint16 // index of analysis.nodes: the node of the path
 	Class       record.Class
 	Terminating bool // the backend said that it was shutting down
@@ -40,7 +40,7 @@ type Sample struct {
 
 func (r *Sample) Start() time.Duration { return r.Intended + time.Duration(r.late) }
 
-// bucket reports whether it is of a bucket, whose numbers and times stand elsewhere.
+// bucket reports whether the sample stands for a bucket.
 func (r *Sample) bucket() bool { return r.Seq == ofBucket }
 
 func (r *Sample) failed() bool { return r.Class != record.OK && r.Class != record.Probe }
@@ -49,7 +49,7 @@ func saturate(d time.Duration) uint32 {
 	return uint32(min(max(d, 0), math.MaxUint32))
 }
 
-// laneOf reads the declaration of a lane. One that cannot be read is an error, because no verdict may rest on a guess.
+// laneOf reads the declaration of a lane. An impossible declaration is an error.
 func laneOf(at time.Duration, declared record.Lane) (*Lane, error) {
 	d, err := record.Declare(at, declared)
 	if err != nil {
@@ -58,7 +58,7 @@ func laneOf(at time.Duration, declared record.Lane) (*Lane, error) {
 	return &Lane{DeclaredLane: d, fleet: worker{name: d.Worker, wanted: d.Workers, joined: d.Joined}}, nil
 }
 
-// settle orders the records and computes what depends on all of them.
+// settle orders the samples and computes the values that depend on all of them.
 func (l *Lane) settle() {
 	byStart := func(a, b Sample) int { return cmp.Or(cmp.Compare(a.Start(), b.Start()), cmp.Compare(a.Seq, b.Seq)) }
 	if !slices.IsSortedFunc(l.Records, byStart) {
@@ -80,11 +80,11 @@ func (l *Lane) settle() {
 		}
 	}
 	l.end = max(l.end, l.folded.to+l.Interval*time.Duration(min(1, l.folded.attempts)))
-	// Of bins, so that a thinned record has the same: bounds of outages rest on it.
+	// The median of bins, so that a thinned record gives the same bounds of outages.
 	l.connect = record.QuantileOf(connects.Append(nil), 0.5)
 }
 
-// reach is how long after its start the first packet of an attempt had certainly reached the node.
+// reach bounds the time from the start of an attempt until its first packet is at the node.
 func (l *Lane) reach(r *Sample) time.Duration {
 	if r.connect > 0 {
 		return time.Duration(r.connect)
@@ -92,8 +92,7 @@ func (l *Lane) reach(r *Sample) time.Duration {
 	return l.connect
 }
 
-// lost counts the numbers missing from the lane's sequence and those that stand in it more than once. What a stated gap has
-// is missing with notice, and counted apart.
+// lost counts the attempt numbers that are missing or double. It counts those in missing records separately.
 func (l *Lane) lost() (missing, stated, twice int) {
 	spans := slices.Clone(l.folded.spans)
 	for i := range l.Records {
@@ -124,7 +123,7 @@ func Quantile[T any](ordered []T, q float64) T {
 	return ordered[min(max(at, 0), len(ordered)-1)]
 }
 
-// RecordAt is the number of the first record that started at or after an instant.
+// RecordAt is the index of the first sample that started at or after an instant.
 func (l *Lane) RecordAt(at time.Duration) int {
 	i, _ := slices.BinarySearchFunc(l.Records, at, func(r Sample, t time.Duration) int { return cmp.Compare(r.Start(), t) })
 	return i

@@ -13,52 +13,52 @@ import (
 type Outage struct {
 	Lane  *Lane
 	node  uint16
-	epoch int32 // number of the balancer's table when it began
+	epoch int32 // index of the membership when it began
 
 	from, to     time.Duration // intended starts of the first and the last failed attempt
 	lower, upper time.Duration // bounds of the true duration
 	before       time.Duration // start of the last good attempt before, or the beginning of the path
-	struck       time.Duration // when the first failed attempt had certainly met the fault
-	after        time.Duration // when the path was good again for certain, or its end
-	told         time.Duration // when the last outcome of the failed attempts was known
+	struck       time.Duration // latest time at which the first failed attempt met the fault
+	after        time.Duration // when the path was certainly good again, or ended
+	told         time.Duration // when the last outcome was known
 	classes      map[record.Class]int
 	failed       int
 	backends     map[uint32]int // of the failed attempts that were answered
-	lastBackend  uint32         // that answered the last good attempt before
-	left         time.Duration  // when the balancer left the path while it was failing; 0 when it did not
+	lastBackend  uint32         // backend of the last good attempt before
+	left         time.Duration  // when the load balancer removed the node while the path failed; 0 if it did not
 	open         bool           // it lasted until the end of the lane
 	cause        cause
-	chosen       []chosen // what the kernel gave those of the failed attempts that it was asked about
+	chosen       []chosen // the kernel's recorded choices for failed attempts
 	met          []string // the pods among them
 }
 
-// pathKey tells the paths of a lane apart. A node that left the balancer's table and came back is another path: what
-// happened to it meanwhile was not measured. Behind a balancer that terminates connections, what it gave to no node is
-// a path of its own, with every other attempt as a proof that the way to the balancer was good.
+// pathKey identifies a path of a lane. A node that left the membership and returned is another path, because nothing was measured
+// in between. Behind a load balancer that terminates connections, attempts without a node are the path from the client to the load
+// balancer; every other attempt proves that this path is good.
 type pathKey struct {
 	node   uint16
 	tenure int
 }
 
-// pathState is what has been seen of a path so far.
+// pathState is the state of a path after the attempts so far.
 type pathState struct {
 	good        *Sample
 	first, last *Sample // of the failed attempts since
 	current     *Outage
-	tenure      *record.Tenure // nil when no balancer chose
+	tenure      *record.Tenure // nil without a load balancer's choice
 }
 
-// outagesOf finds the outages of a lane. Attempts are taken in the order of their actual starts, because that is the
-// order in which they met the system; an outage is dated by the intended starts.
+// outagesOf finds the outages of a lane. It visits attempts in the order of their actual starts, in which they met the system. The
+// times of an outage are scheduled starts.
 //
-// The bounds contain the true duration even when attempts start late by more than a gap:
+// The bounds contain the true duration even when attempts start late by more than an interval:
 // lower = last failed - first failed, upper = first good after - last good before, each taken between intended and
 // between actual starts, whichever is the safer, and allowing for the time that a first packet needs to the node.
 func outagesOf(l *Lane, ts record.Memberships, nodes []string) []*Outage {
 	paths := map[pathKey]*pathState{}
 	var found []*Outage
 	var order []*pathState
-	var front *pathState // the way to a balancer that terminates connections, which all paths share
+	var front *pathState // from the client to a load balancer that terminates connections; all paths share it
 	if ts.Logged() {
 		front = &pathState{}
 		paths[pathKey{0, -1}], order = front, append(order, front)
@@ -122,7 +122,7 @@ func (p *pathState) take(l *Lane, r *Sample) *Outage {
 	return begun
 }
 
-// pass takes an attempt that found the path good, whatever became of it beyond.
+// pass adds an attempt that proves the path good, even if it failed behind the path.
 func (p *pathState) pass(l *Lane, r *Sample) {
 	if p.current != nil {
 		p.close(l, r)
@@ -130,8 +130,8 @@ func (p *pathState) pass(l *Lane, r *Sample) {
 	p.good = r
 }
 
-// close ends the current outage, with the good attempt that ended it, or without one: then the path ends where the
-// balancer left the node, or with the lane.
+// close ends the current outage with the good attempt that ended it. Without one, the outage ends when the load balancer removed the
+// node, or with the lane.
 func (p *pathState) close(l *Lane, good *Sample) {
 	o, first, last := p.current, p.first, p.last
 	p.current = nil
@@ -143,7 +143,7 @@ func (p *pathState) close(l *Lane, good *Sample) {
 	case good != nil:
 		afterIntended, afterStart = good.Intended, good.Start()+l.reach(good)
 	case p.tenure != nil && p.tenure.Left:
-		// What was sent just before the balancer left the node arrived there a little later.
+		// A packet sent just before the removal reached the node a little later.
 		end := max(p.tenure.Until+l.connect, last.Start()+l.reach(last))
 		afterIntended, afterStart, o.left = end, end, p.tenure.Until
 	default:
@@ -152,12 +152,12 @@ func (p *pathState) close(l *Lane, good *Sample) {
 	}
 	o.before, o.after = beforeStart, afterStart
 	o.upper = max(afterIntended-beforeIntended, afterStart-beforeStart)
-	// The clock of a worker was compared again between the two ends, so each may be off, and to either side.
+	// The clock of a worker may be wrong at each end of the outage, in either direction.
 	o.lower, o.upper = max(0, o.lower-2*l.fleet.clock), o.upper+2*l.fleet.clock
 }
 
-// opening is the last instant before the outage that is known to be good, by intended and by actual start; without one
-// it is when the balancer began to use the path, or the lane's beginning.
+// opening is the start of the last good attempt before the outage, scheduled and actual. Without one it is the time at which the
+// load balancer added the node, or the begin of the lane.
 func (p *pathState) opening(l *Lane) (intended, start time.Duration) {
 	if p.good != nil {
 		return p.good.Intended, p.good.Start()
@@ -181,7 +181,7 @@ func (o *Outage) backend() uint32 {
 	return best
 }
 
-// EvidenceSpan is how long before and after an outage what happened is its evidence.
+// EvidenceSpan is the time before and after an outage whose events are shown with it.
 const EvidenceSpan = 2 * time.Second
 
 // EachFailed visits the outage's failed attempts.

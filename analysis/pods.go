@@ -10,13 +10,13 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// pods is what the events tell of the pods: where they run, what they serve, and when they were ready.
+// pods has the data of pods from the events: node, Services, and times of readiness.
 type pods struct {
 	byName    map[string]*podLife
 	processes map[string][]processChange // by the pod's address, in order of time
 }
 
-// processChange is when the process of a pod behind an address began or exited. An address goes from pod to pod.
+// processChange is the start or exit of the process of a pod at an address. Pods reuse addresses.
 type processChange struct {
 	at     time.Duration
 	pod    string
@@ -66,8 +66,8 @@ func (p pods) addPod(e record.Event, body record.Pod) {
 	}
 }
 
-// addAddress stores the begin or exit of a pod's process behind an address. The late event of a pod's end does not take the
-// address from its successor.
+// addAddress stores the start or exit of a pod's process at an address. A late exit event of the previous pod does not end the next
+// one.
 func (p pods) addAddress(body record.Pod, name string, at time.Duration) {
 	changes, state := p.processes[body.IP], body.State
 	switch n := len(changes); {
@@ -76,8 +76,8 @@ func (p pods) addAddress(body record.Pod, name string, at time.Duration) {
 	}
 }
 
-// podAt is the pod that had an address at an instant: the last one that began there by then; if none had, the first that is known
-// there, as an event may come before the one that names its pod.
+// podAt is the pod that had an address at an instant: the last one that started by then, or else the first known one, because the
+// event that names a pod may come late.
 func (p pods) podAt(address string, at time.Duration) (name string) {
 	for i, c := range p.processes[address] {
 		if i > 0 && c.at > at {
@@ -124,7 +124,7 @@ func (l *podLife) readyBefore(at time.Duration) bool {
 	return ready
 }
 
-// exitOf is when the process of a pod behind an address exited, if it had by then and has not begun again.
+// exitOf is when the process of the pod at an address exited, if it had exited by then and did not start again.
 func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time.Duration, exited bool) {
 	for _, c := range p.processes[address.String()] {
 		if c.at > by {
@@ -137,7 +137,7 @@ func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time
 	return at, exited
 }
 
-// PodOf is the pod that an event is about; empty when it is about none.
+// PodOf is the pod of an event; empty for none.
 func PodOf(e record.Event) string {
 	switch body := e.Body.(type) {
 	case record.Pod:
@@ -148,7 +148,7 @@ func PodOf(e record.Event) string {
 	return ""
 }
 
-// NodeOf is the node of an event; empty when it has none.
+// NodeOf is the node of an event; empty for none.
 func NodeOf(e record.Event) string {
 	if pod, is := e.Body.(record.Pod); is {
 		return cmp.Or(e.Node, pod.Node)

@@ -11,16 +11,16 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// injection is a known fault that one lane must see: the proof that the detector works.
+// injection is a known fault that one lane must detect.
 type injection struct {
 	id, fault string
-	node      string // the only node that it was put on; empty for all
+	node      string // the only node with the fault; empty for all
 	lane      *Lane
 	from, to  time.Duration
 	found     *Outage
 }
 
-// classesOfFault are the classes that a known fault makes of the attempts that meet it, by its kind.
+// classesOfFault are the classes of the attempts that meet a known fault, by its kind.
 var classesOfFault = map[string][]record.Class{
 	"drop":     {record.Delayed, record.ConnectTimeout, record.ReplyTimeout},
 	"refuse":   {record.Refused, record.Rejected},
@@ -45,7 +45,7 @@ func (i *injection) text() string {
 	return fmt.Sprintf("the injected %s of %s on lane %s at %s", i.fault, units.MsText(units.Millis(i.to-i.from)), i.lane.Name, units.At(units.Seconds(i.from)))
 }
 
-// proof is what the injected faults have shown.
+// proof is the result of the injected faults.
 type proof struct {
 	injections []injection
 	broken     []string  // injections that cannot be judged, as sentences
@@ -55,8 +55,7 @@ type proof struct {
 	proved     bool
 }
 
-// prove looks for every injected fault in the outages of the lane that must see it. It uses the same outages as
-// everything else, which know nothing of what was injected.
+// prove looks for every injected fault in the outages of its lane. The outages are computed without knowledge of the faults.
 func (a *Analysis) prove() proof {
 	var p proof
 	p.pair(a)
@@ -114,9 +113,8 @@ func (p *proof) pair(a *Analysis) {
 	slices.SortStableFunc(p.injections, func(x, y injection) int { return cmp.Compare(x.from, y.from) })
 }
 
-// seen returns an outage of the lane within the injected time whose bounds hold the injected duration, and whose classes are
-// those of the fault. One gap of
-// slack: the fault was put in and taken out a little after and before the recorded instants.
+// seen returns an outage of the lane within the time of the fault, with its classes, whose bounds contain its duration. The slack of
+// one interval allows for the error of the fault's recorded times.
 func (a *Analysis) seen(in *injection) *Outage {
 	gap, length := in.lane.Interval, in.to-in.from
 	for _, o := range in.lane.Outages {
@@ -131,10 +129,9 @@ func (a *Analysis) seen(in *injection) *Outage {
 	return nil
 }
 
-// falseAlarms are outages of lanes that prove the detector, outside all injected faults, before the scenario began. An
-// attempt that was intended well before a fault, but started late and so met it, is not outside; and one that was still on its way when
-// the scenario began may have met what that did first, as a node that lost its power.
-// Later ones may be the subject's doing and are only reported: they must not turn a failed run into an invalid one.
+// falseAlarms are outages of proof lanes before the scenario that no injected fault explains. An attempt that started late may have
+// met a fault after its scheduled time. An attempt that was under way when the scenario began may have met its first step. Later
+// outages may be the subject's, and are only reported, so that they do not turn fail into invalid.
 func (p *proof) falseAlarms(a *Analysis) []*Outage {
 	until := a.End
 	if s, ok := a.Phase("scenario"); ok {
@@ -152,7 +149,7 @@ func (p *proof) falseAlarms(a *Analysis) []*Outage {
 			explained := slices.ContainsFunc(own, func(in injection) bool {
 				return max(o.from, o.struck) >= in.from-l.Interval && o.to <= in.to+l.Interval
 			})
-			before := max(o.from, o.struck)+l.connect < until // there and back again once more
+			before := max(o.from, o.struck)+l.connect < until // one more round trip
 			if len(own) > 0 && !explained && before {
 				alarms = append(alarms, o)
 			}

@@ -102,7 +102,7 @@ func NewAttemptReader(r io.Reader) *AttemptReader {
 	return &AttemptReader{r: bufio.NewReaderSize(r, 64<<10), strings: []string{""}}
 }
 
-// Entry is what a record has next: an attempt, or a bucket of them.
+// Entry is an attempt, or a bucket of attempts.
 type Entry struct {
 	Attempt
 	Bucket *Bucket // nil for an attempt

@@ -13,7 +13,7 @@ const (
 	PlotLeft   = 190
 	plotRight  = 24
 	PlotWidth  = Width - PlotLeft - plotRight
-	MaxBuckets = 1000 // more could not be told apart, and would make the page heavy
+	MaxBuckets = 1000 // more could not be seen, and would make the page large
 )
 
 // Axis maps the time of a run to the drawing, and cuts it into buckets.
@@ -23,13 +23,13 @@ type Axis struct {
 	Buckets  int
 }
 
-// steps are the widths that people can read off a time line.
+// steps are the widths that are easy to read on a time axis.
 var steps = [...]time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
 	5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 	10 * time.Minute, 20 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
 
-// NewAxis covers a span of time with the finest buckets, no finer than least, that are not too many. It begins and
-// ends on whole seconds.
+// NewAxis covers a span of time with at most MaxBuckets buckets, each at least as wide as least. It begins and ends on whole
+// seconds.
 func NewAxis(from, to, least time.Duration, most int) Axis {
 	to = max(to, from+time.Second)
 	step := StepFor(to-from, least, most)
@@ -39,7 +39,7 @@ func NewAxis(from, to, least time.Duration, most int) Axis {
 	return Axis{From: from, To: from + time.Duration(n)*step, Step: step, Buckets: n}
 }
 
-// FloorTo is the last multiple of a step that is not after an instant; the instant may be negative.
+// FloorTo rounds an instant down to a multiple of a step. The instant may be negative.
 func FloorTo(at, step time.Duration) time.Duration {
 	rest := at % step
 	if rest < 0 {
@@ -58,12 +58,12 @@ func StepFor(span, least time.Duration, most int) time.Duration {
 	return (span/last/time.Duration(most) + 1) * last
 }
 
-// Bucket is the number of the bucket of an instant; instants outside fall into the first and the last.
+// Bucket is the number of an instant's bucket. Instants outside of the axis belong to the first or the last one.
 func (x Axis) Bucket(at time.Duration) int {
 	return min(max(int((at-x.From)/x.Step), 0), x.Buckets-1)
 }
 
-// X is the place of an instant in the drawing.
+// X is the horizontal position of an instant in the drawing.
 func (x Axis) X(at time.Duration) float64 {
 	at = min(max(at, x.From), x.To)
 	return units.Tenth(PlotLeft + float64(at-x.From)/float64(x.To-x.From)*PlotWidth)

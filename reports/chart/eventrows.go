@@ -11,7 +11,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// eventRow says which events share a row of the time line.
+// eventRow lists the kinds of events that share a row.
 type eventRow struct {
 	name  string
 	kinds []record.Kind
@@ -35,8 +35,8 @@ var eventRows = [...]eventRow{
 	{"log lines", []record.Kind{record.KindLog}, "log"},
 }
 
-// addEvents adds a row for each group of kinds that occurred: bars for what has a beginning and an end, marks for the
-// rest. Marks that would hide each other become one that says how many they are.
+// addEvents adds a row for each group of kinds that occurred: bars for events with a begin and an end, marks for the others. Marks
+// that would hide each other become one mark with their number.
 func (t *Timeline) addEvents(a *analysis.Analysis) {
 	for _, row := range eventRows {
 		var own []record.Event
@@ -61,13 +61,13 @@ func (t *Timeline) addEvents(a *analysis.Analysis) {
 	}
 }
 
-// Span is something that lasted.
+// Span is a begin event with its end event.
 type Span struct {
 	From, To   time.Duration
 	Name, Text string
 }
 
-// Spans joins begins with their ends; what has neither is left as a mark.
+// Spans joins begin events with their end events, and returns the other events as marks.
 func Spans(events []record.Event, end time.Duration) (bars []Span, marks []record.Event) {
 	open := map[string]int{}
 	for _, e := range events {
@@ -93,7 +93,7 @@ func Spans(events []record.Event, end time.Duration) (bars []Span, marks []recor
 	return bars, marks
 }
 
-// spanOf returns the state of an event that begins or ends something, and what tells it from others of its kind.
+// spanOf returns the state of an event that begins or ends a span, and the key of that span.
 func spanOf(e record.Event) (id, state string) {
 	switch body := e.Body.(type) {
 	case record.Step:
@@ -117,7 +117,7 @@ func (t *Timeline) marks(events []record.Event, class string) []Shape {
 	return shapes
 }
 
-// AppendUnhidden appends a shape, or only its text to that of the one before when they would hide each other.
+// AppendUnhidden appends a shape. If it would hide the previous shape, it appends only its text to that shape's.
 func AppendUnhidden(shapes []Shape, s Shape) []Shape {
 	const apart, most = 3.0, 6
 	n := len(shapes)
@@ -136,7 +136,7 @@ func AppendUnhidden(shapes []Shape, s Shape) []Shape {
 	return shapes
 }
 
-// EventText tells an event in one line.
+// EventText describes an event in one line.
 func EventText(e record.Event) string {
 	text := units.Clipped(e.Text)
 	if text == "" {

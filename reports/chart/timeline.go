@@ -14,21 +14,21 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Timeline is the drawing below the first screen: events on top, then a row for each path and for each backend.
+// Timeline is the drawing of a run: events on top, then a row for each path and for each backend.
 type Timeline struct {
 	Axis   Axis
 	Height int
 	Ticks  []Tick
 	Bands  []Shape // the phases
 	Rows   []Row
-	More   string // what was left out
+	More   string // says which rows were left out
 }
 
 // Row is one row of the drawing, with its numbers by bucket for the linked cursor.
 type Row struct {
 	Name, Detail string
 	Kind         string // events, path or backend
-	Node         string // empty when it is about none or several
+	Node         string // empty for none or several nodes
 	Y, Height    int
 	Shapes       []Shape
 	Areas        []Area
@@ -39,15 +39,15 @@ type Row struct {
 type Shape struct {
 	X, Y, Width, Height float64
 	Class, Text         string
-	Label               string // drawn inside when it has room
-	hidden              int    // how many others its text tells of, because they would hide each other
+	Label               string // drawn inside if it fits
+	hidden              int    // number of other shapes whose text it has, because they would hide each other
 }
 
-// Area is a stepped outline, or many rectangles in one: much smaller than its rectangles would be.
+// Area joins many rectangles in one outline, which makes the page smaller.
 type Area struct{ Class, Outline string }
 
-// AreasOf joins the rectangles of each class, in the order of the classes' first ones. top is where their row begins.
-// Each begins relative to the one before, in tenths that add up exactly.
+// AreasOf joins the rectangles of each class, in the order of each class's first rectangle. top is the top of their row. Positions are
+// relative to the previous rectangle, in tenths, so that rounding errors do not add up.
 func AreasOf(shapes []Shape, top float64) []Area {
 	type outline struct {
 		strings.Builder
@@ -111,7 +111,7 @@ func (t *Timeline) Add(r Row, height int) {
 	t.Height += height + rowGap
 }
 
-// Phases are bands behind everything.
+// Phases returns the phases as bands in the background.
 func (t *Timeline) Phases(a *analysis.Analysis) []Shape {
 	var bands []Shape
 	for i, p := range a.Phases {
@@ -170,12 +170,11 @@ func (t *Timeline) addPaths(a *analysis.Analysis, l *analysis.Lane) {
 	}
 }
 
-// PathShapes draws a path: long bars while all attempts had one fate, and for each bucket with several their shares
-// from the top.
+// PathShapes draws a path: a long bar while all attempts have one class, and stacked shares for each bucket with several classes.
 func (t *Timeline) PathShapes(n *Tally, gap time.Duration) []Shape {
 	const height = RowHeight - 5
 	var shapes []Shape
-	bridge := max(3, int(30*gap/t.Axis.Step)) // random gaps between attempts of a path are no gaps in its service
+	bridge := max(3, int(30*gap/t.Axis.Step)) // a path gets attempts at random intervals, which are no outages
 	for i := 0; i < t.Axis.Buckets; i++ {
 		fate := n.fate(i)
 		switch fate {
@@ -200,7 +199,7 @@ func (t *Timeline) PathShapes(n *Tally, gap time.Duration) []Shape {
 
 const mixed = "mixed"
 
-// fate is the one class that all attempts of a bucket share, empty without any, or mixed.
+// fate is the class of all attempts of a bucket: empty without attempts, mixed for several classes.
 func (t *Tally) fate(i int) string {
 	all := t.Attempts[i]
 	switch {
@@ -218,7 +217,7 @@ func (t *Tally) fate(i int) string {
 	return mixed
 }
 
-// lossShapes draws a bucket with several fates: each loss is tall enough to be seen, however many others were well.
+// lossShapes draws a bucket with several classes. Each loss has a visible height, however many attempts succeeded.
 func (t *Timeline) lossShapes(n *Tally, i int, height float64) []Shape {
 	const least = 0.3
 	x := t.Axis.X(t.Axis.Start(i))
@@ -242,7 +241,7 @@ func (t *Timeline) lossShapes(n *Tally, i int, height float64) []Shape {
 	return shapes
 }
 
-// memberShapes draws a thin line below a path while its node was in the load balancer's table.
+// memberShapes draws a thin line below a path while the load balancer had its node as a member.
 func (t *Timeline) memberShapes(ts record.Memberships, node string, end time.Duration) []Shape {
 	var shapes []Shape
 	for i := 0; i < len(ts); i++ {
@@ -265,7 +264,7 @@ func (t *Timeline) memberShapes(ts record.Memberships, node string, end time.Dur
 	return shapes
 }
 
-// answers is what one backend answered.
+// answers counts the answers of one backend.
 type answers struct {
 	id                int
 	total             int
@@ -337,7 +336,7 @@ func (t *Timeline) addBackend(a *analysis.Analysis, b *answers, most int) {
 	t.Add(row, RowHeight)
 }
 
-// terminated is when a pod began to terminate and when it was gone, as the events tell.
+// terminated returns when a pod began to terminate and when it was removed, from the events.
 func terminated(a *analysis.Analysis, pod string) (from, until time.Duration, ok bool) {
 	until = a.End
 	for _, e := range a.Events {
@@ -355,7 +354,7 @@ func terminated(a *analysis.Analysis, pod string) (from, until time.Duration, ok
 	return from, until, ok
 }
 
-// coarseAxis is the axis of the answers: no finer than a second.
+// coarseAxis is the axis of the answers. Its buckets are at least a second wide.
 func (t *Timeline) coarseAxis() Axis {
 	x := t.Axis
 	x.Step = max(x.Step, time.Second)
@@ -363,7 +362,7 @@ func (t *Timeline) coarseAxis() Axis {
 	return x
 }
 
-// coarse adds up numbers by bucket into the buckets of the coarse axis.
+// coarse sums numbers per bucket into the buckets of the coarse axis.
 func (t *Timeline) coarse(numbers []int) []int {
 	x := t.coarseAxis()
 	sums := make([]int, x.Buckets)
@@ -373,7 +372,7 @@ func (t *Timeline) coarse(numbers []int) []int {
 	return sums
 }
 
-// outline draws numbers of the coarse axis as steps that stand on the bottom of the row which is added next.
+// outline draws numbers of the coarse axis as a stepped area on the bottom of the next row.
 func (t *Timeline) outline(class string, numbers []int, most int) Area {
 	x, bottom := t.coarseAxis(), float64(t.Height+RowHeight)
 	var b strings.Builder
@@ -391,7 +390,7 @@ func (t *Timeline) outline(class string, numbers []int, most int) Area {
 	return Area{class, b.String()}
 }
 
-// Fitting cuts a label to the room that it has; nothing is better than two letters.
+// Fitting cuts a label to the available width. It returns an empty label where less than three letters fit.
 func Fitting(label string, width float64) string {
 	const letter, least = 6.2, 4
 	room := int((width - 6) / letter)

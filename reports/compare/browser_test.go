@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/internal/testfiles"
 )
 
-// The same for the page of a comparison, with testdata/compare.js.
+// The page of a comparison in a browser, driven by testdata/compare.js.
 func TestTheComparisonInABrowser(t *testing.T) {
 	dir := comparedFolder(t)
 	testfiles.UseInBrowser(t, filepath.Join(dir, PageFile), "compare.js", 1280)

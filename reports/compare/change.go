@@ -10,8 +10,7 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-// FailureKind is what failures of several runs have in common: they were seen by the same lane, failed in the same way,
-// and are explained by the same kind of event.
+// FailureKind groups failures of several runs: same lane, same class, and a cause of the same kind.
 type FailureKind struct {
 	Lane, Class string
 	Event       string // as in CauseReport; empty when nothing explains them
@@ -31,7 +30,7 @@ func (k FailureKind) compare(other FailureKind) int {
 	return cmp.Or(cmp.Compare(k.Lane, other.Lane), cmp.Compare(k.Class, other.Class), cmp.Compare(k.Event, other.Event))
 }
 
-// String tells the kind in words.
+// String describes the kind in words.
 func (k FailureKind) String() string {
 	if k.Event == "" {
 		return k.Class + ", unexplained, on " + k.Lane
@@ -54,17 +53,17 @@ func failuresOf(r *analysis.Report) []Failures {
 	return all
 }
 
-// Change says of one kind of failure how often each subject had it.
+// Change is the number of failures of one kind, for each subject.
 type Change struct {
 	Kind FailureKind
-	Seen []Seen // by subject, in their order
+	Seen []Seen // one entry per subject, in the order of the subjects
 }
 
-// Seen is how much of a kind of failure the runs of one subject had.
+// Seen is the number of failures of one kind in the runs of one subject.
 type Seen struct{ Connections, Runs, Of int }
 
-// Changes lists every kind of failure that any run had. What only the last subject had is new, what only the first had is
-// gone; new ones come first, then those that are gone, then the others.
+// Changes lists every kind of failure of the runs. A kind is new if only the last subject has it, and gone if only the first has
+// it. New kinds come first, then gone ones, then the others.
 func (c *Comparison) Changes() []Change {
 	byKind := map[FailureKind]*Change{}
 	for i, s := range c.Subjects {
@@ -110,7 +109,7 @@ const (
 	changeGone = "gone"
 )
 
-// Word is new, gone, or stays, for the last subject against the first; between when only others had it.
+// Word compares the last subject with the first: new, gone or stays. It is between when only other subjects have the kind.
 func (c Change) Word() string {
 	first, last := c.Seen[0].Runs > 0, c.Seen[len(c.Seen)-1].Runs > 0
 	switch {
@@ -124,7 +123,7 @@ func (c Change) Word() string {
 	return "between"
 }
 
-// String tells how much there was of it: 843 in 4 of 4 runs.
+// String gives the number of failures and of runs that have them, such as 843 in 4 of 4 runs.
 func (s Seen) String() string {
 	if s.Runs == 0 {
 		return "none"
@@ -132,7 +131,7 @@ func (s Seen) String() string {
 	return fmt.Sprintf("%s in %d of %s", units.Thousands(s.Connections), s.Runs, units.Plural(s.Of, "run"))
 }
 
-// changeTexts tell what is new and what is gone in a sentence each.
+// changeTexts returns one sentence for each new kind and for each gone one.
 func (c *Comparison) changeTexts() []string {
 	const most = 8
 	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject

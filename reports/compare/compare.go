@@ -16,8 +16,8 @@ import (
 // Version is the version of compare.json.
 const Version = 1
 
-// leastPairs is how many pairs of runs it takes before anything is claimed: with four runs on each side a permutation
-// test can just reach 5 % (2 of 70 arrangements).
+// leastPairs is the smallest number of pairs that a claim needs. With four runs on each side the smallest share that a
+// permutation test can give is 2.9 % (2 of 70 arrangements); with three it is 10 %.
 const leastPairs = 4
 
 // Comparison is compare.json: subjects in the same scenario, with the same seeds.
@@ -27,8 +27,8 @@ type Comparison struct {
 	Command       string     `json:"command,omitempty"` // repeats the comparison
 	Subjects      []Subject  `json:"subjects"`
 	Difference    Difference `json:"difference"` // of dropped, the last subject against the first
-	// Verdict is invalid when a run is, or when a seed has not one run of each subject; fail when the last subject
-	// really drops more connections than the first; else pass, which below four pairs claims nothing.
+	// Verdict is invalid when a run is invalid, or when a subject lacks a run of a seed. It is fail when the last subject
+	// really drops more connections than the first. Otherwise it is pass, which claims nothing below four pairs.
 	Verdict analysis.Verdict `json:"verdict"`
 }
 
@@ -47,13 +47,13 @@ type Run struct {
 	Delayed    int              `json:"delayed"`
 	WorstGapMs float64          `json:"worstGapMs"` // upper bound of the longest outage; 0 without one
 	Report     string           `json:"report"`     // path of its report.json, relative to compare.json
-	// HistorySha256 is what whoever repeats the run with the same program must get, when its clock was virtual.
+	// HistorySha256 is the hash of the history. With a virtual clock, a repetition with the same program has the same hash.
 	HistorySha256 string `json:"historySha256,omitempty"`
-	// Failures are the failed attempts by what they have in common; see Comparison.Changes.
+	// Failures are the failed attempts by kind; see Comparison.Changes.
 	Failures []Failures `json:"failures,omitempty"`
 }
 
-// Difference is what the last subject has more than the first in the median pair of runs.
+// Difference is the last subject's value minus the first subject's, as the median over the pairs of runs.
 type Difference struct {
 	Metric   string  `json:"metric"` // dropped (connections) or worstGapMs
 	Estimate float64 `json:"estimate"`
@@ -62,20 +62,20 @@ type Difference struct {
 	Real     *bool   `json:"real"` // null below four pairs
 }
 
-// RunOf makes the entry of a run from its report; path is where report.json lies, relative to compare.json, and
-// history the hash of its history.
+// RunOf makes the entry of a run from its report. path is the path of report.json relative to compare.json; history is the hash of
+// the history.
 func RunOf(r *analysis.Report, path, history string) Run {
 	return Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
 		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history, Failures: failuresOf(r)}
 }
 
-// InvalidRun is the entry of a run that has no report, because it came to no good end.
+// InvalidRun is the entry of a run without a report, because the run ended early.
 func InvalidRun(seed int64, path, history string) Run {
 	return Run{Seed: seed, Verdict: analysis.Invalid, Report: path, HistorySha256: history}
 }
 
-// New pairs the runs of the subjects by their seeds. At least two subjects are needed, each with a run; the order
-// of the subjects is kept. It is deterministic: the resampling has a fixed seed.
+// New pairs the runs of the subjects by seed, and keeps the order of the subjects. Fewer than two subjects, or a subject without
+// a run, is an error. The result is deterministic, because the resampling has a fixed seed.
 func New(scenario string, subjects []Subject) (*Comparison, error) {
 	if len(subjects) < 2 {
 		return nil, fmt.Errorf("comparing %s: %s given, two are needed", scenario, units.Plural(len(subjects), "subject"))
@@ -93,11 +93,11 @@ func New(scenario string, subjects []Subject) (*Comparison, error) {
 	return c, nil
 }
 
-// Differences are the differences in both metrics of the last subject against the first, dropped first. Without a pair
-// they are zero.
+// Differences returns the differences of the last subject from the first: of dropped connections, then of the longest outage.
+// They are zero without a pair.
 func (c *Comparison) Differences() []Difference { return c.differencesOf(len(c.Subjects) - 1) }
 
-// differencesOf are those of a subject, by its number, against the first.
+// differencesOf returns the differences of a subject, by its number, from the first.
 func (c *Comparison) differencesOf(subject int) []Difference {
 	pairs := c.pairs(subject)
 	all := []Difference{{Metric: "dropped"}, {Metric: "worstGapMs"}}
@@ -130,7 +130,7 @@ func (d *Difference) fill(first, last []float64) {
 	}
 }
 
-// pairs are the runs of the first subject and of another, by its number, with the same seed, in order of the seeds.
+// pairs returns the pairs of runs of the first subject and of another, by its number, in order of the seeds.
 func (c *Comparison) pairs(subject int) [][2]Run {
 	first, last := c.Subjects[0].Runs, c.Subjects[subject].Runs
 	var pairs [][2]Run

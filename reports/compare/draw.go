@@ -11,8 +11,8 @@ import (
 	"github.com/hitless/hitless/reports/chart"
 )
 
-// course is what a run contributes to the drawing of a comparison. Its zero is the beginning of its scenario: what comes
-// before takes as long as the subject's start, and says nothing about the scenario.
+// course is the part of a run that a comparison draws. Its time zero is the begin of the scenario, because the time before depends
+// on how long the subject takes to start.
 type course struct {
 	from, to time.Duration
 	counts   map[time.Duration]*courseCount // by second
@@ -23,7 +23,7 @@ type course struct {
 
 type courseCount struct{ attempts, dropped, delayed int }
 
-// courseOf takes from an analysis what is drawn of it.
+// courseOf returns the course of an analysis.
 func courseOf(a *analysis.Analysis) *course {
 	zero, c := a.End, &course{counts: map[time.Duration]*courseCount{}}
 	if p, begun := a.Phase("scenario"); begun {
@@ -67,7 +67,7 @@ type runCourse struct {
 	*course
 }
 
-// comparedAxis holds all runs.
+// comparedAxis returns an axis that covers all runs.
 func comparedAxis(subjects [][]runCourse) chart.Axis {
 	var from, to time.Duration
 	for _, runs := range subjects {
@@ -83,8 +83,8 @@ const (
 	stripHeight      = 3
 )
 
-// comparedTimeline draws the runs below each other: for each subject its steps, then a row for each of its runs, with the
-// lost connections of all runs on one scale.
+// comparedTimeline draws the steps of each subject, then a row for each of its runs. The lost connections of all runs have one
+// scale.
 func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline, most int) {
 	t = &chart.Timeline{Axis: comparedAxis(subjects), Height: chart.HeadHeight}
 	t.Ticks = t.Axis.Ticks()
@@ -127,7 +127,7 @@ func tallyOf(t *chart.Timeline, c *course) *chart.Tally {
 	return n
 }
 
-// addSteps adds the name of a subject, and below it what was done in the first of its runs.
+// addSteps adds the name of a subject, and below it the steps of the first of its runs.
 func addSteps(t *chart.Timeline, subject string, r runCourse) {
 	t.Add(chart.Row{Name: subject, Kind: "subject", Node: subject}, chart.EventHeight)
 	row := chart.Row{Name: fmt.Sprintf("steps, seed %d", r.Seed), Kind: "events", Node: subject}

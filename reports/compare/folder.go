@@ -26,9 +26,8 @@ func IsComparison(dir string) bool {
 	return err == nil
 }
 
-// Write writes compare.json, compare.html and compare.md into dir, the folder that holds the compared runs; the
-// runs' paths in the comparison are relative to it. All three are functions of the comparison and the runs' histories; they
-// are written together or not at all.
+// Write writes compare.json, compare.html and compare.md into dir, together or not at all. dir holds the compared runs, and the
+// paths of runs in the comparison are relative to it. The files depend only on the comparison and the histories of the runs.
 func Write(dir string, c *Comparison) error {
 	subjects := make([][]runCourse, len(c.Subjects))
 	for i, s := range c.Subjects {
@@ -70,8 +69,8 @@ func analysisOf(dir, subject string, r Run) (*analysis.Analysis, error) {
 	return a, nil
 }
 
-// Again computes a comparison and the reports of its runs again from the runs' histories, and writes all of their files.
-// Of the compare.json that stands in dir it takes what was compared, and where the runs are.
+// Again computes a comparison and the reports of its runs from the histories, and writes all of their files. The compare.json in dir
+// gives the subjects and the paths of the runs.
 func Again(dir string) (*Comparison, error) {
 	before, err := Read(filepath.Join(dir, File))
 	if err != nil {

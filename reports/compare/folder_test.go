@@ -109,7 +109,7 @@ func TestComparisonForms(t *testing.T) {
 	}
 }
 
-// A copied folder gives the same files again, those of the runs too; the twin: a run that was another gives others.
+// A copied folder gives the same files again, also those of the runs. Red twin: with another run the files differ.
 func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	dir := comparedFolder(t)
 	before := comparisonFiles(t, dir)
@@ -169,7 +169,7 @@ func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
 	}
 }
 
-// How long a subject took to start does not move its losses on the shared axis.
+// The start time of a subject does not move its losses on the shared axis.
 func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
 	o := recordtest.Rollout{Seed: 3, Rollouts: 1}
 	draw := func(delay time.Duration) ([]chart.Row, *course) {
@@ -242,7 +242,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Many long runs stay readable, and below five megabytes: what is not drawn is said.
+// A comparison of many long runs stays below 5 MB, and says what it does not draw.
 func TestThePageOfAComparisonStaysSmall(t *testing.T) {
 	const length = 990
 	c := &Comparison{Scenario: "soak"}

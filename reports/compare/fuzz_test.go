@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// A report.json or compare.json that is taken can be shown in every form.
+// Every report.json or compare.json that is accepted can be rendered in every format.
 func FuzzReports(f *testing.F) {
 	var report, comparison bytes.Buffer
 	if err := analysis.WriteJSON(&report, reportOf(f, recordtest.SmallRun())); err != nil {

@@ -21,7 +21,7 @@ import (
 //go:embed page.html
 var compareTemplate string
 
-// pageContent is what the template of compare.html shows.
+// pageContent is the data of the template of compare.html.
 type pageContent struct {
 	*Comparison
 	Title     string
@@ -50,7 +50,7 @@ type row struct {
 
 type cell struct{ Value, Difference, Interval, Real string }
 
-// page computes the page of a comparison; subjects are the courses of its runs, in the same order.
+// page returns the data of the page of a comparison. subjects has the courses of its runs, in the same order.
 func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
 	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: capital(c.Sentence(c.Difference)), Kinds: c.Changes(),
 		Style: template.CSS(page.Style), Script: template.JS(page.Script), Width: chart.Width, Left: chart.PlotLeft - 8, FirstName: c.Subjects[0].Subject}
@@ -107,7 +107,7 @@ func (c *Comparison) compareRows() []row {
 	return rows
 }
 
-// texts are the difference, its interval, and whether it is real.
+// texts returns the difference, its interval, and whether it is real, as text.
 func (d Difference) texts() (estimate, interval, real string) {
 	text := plainText
 	if d.Metric != "dropped" {

@@ -42,8 +42,8 @@ func Read(file string) (*Comparison, error) {
 	return &c, nil
 }
 
-// WriteResults writes comparisons as one Markdown table, a row for each subject in each: how its runs ended, and what
-// they dropped and delayed in the median and at worst.
+// WriteResults writes comparisons as one Markdown table with a row for each subject: the verdicts of its runs, and the median and
+// maximum of their dropped and delayed connections.
 func WriteResults(w io.Writer, all []*Comparison) error {
 	var b bytes.Buffer
 	b.WriteString("| scenario | subject | runs | verdicts | dropped, median (most) | delayed, median (most) | worst gap |\n")
@@ -59,8 +59,8 @@ func WriteResults(w io.Writer, all []*Comparison) error {
 	return err
 }
 
-// WriteRuns writes comparisons as one Markdown table, a row for each run: how it ended, what it lost in which way, and the hash of its
-// history, which whoever repeats it must get.
+// WriteRuns writes comparisons as one Markdown table with a row for each run: its verdict, its losses by class, and the hash of its
+// history, which a repetition must have.
 func WriteRuns(w io.Writer, all []*Comparison) error {
 	var b bytes.Buffer
 	b.WriteString("| scenario | subject | verdict | attempts | dropped | delayed | failures by class | worst gap | seed | history |\n")
@@ -77,7 +77,7 @@ func WriteRuns(w io.Writer, all []*Comparison) error {
 	return err
 }
 
-// disturbance is the title of a comparison without the windows before and after it.
+// disturbance is the title of a comparison without the parameters baseline and settle.
 func disturbance(c *Comparison) string {
 	words := strings.Fields(analysis.TitleOf(c.Scenario, c.Command))
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool {
@@ -98,7 +98,7 @@ func byClass(r Run) string {
 	return strings.Join(words, ", ")
 }
 
-// verdicts counts the verdicts in the order of their weight.
+// verdicts counts the verdicts, the worst first.
 func verdicts(runs []Run) string {
 	var words []string
 	for _, v := range []analysis.Verdict{analysis.Pass, analysis.Fail, analysis.Invalid, analysis.Skipped} {

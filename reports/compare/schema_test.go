@@ -31,7 +31,7 @@ func TestComparisonsFollowTheirSchema(t *testing.T) {
 	}
 }
 
-// A field that is added to Comparison and not to its schema fails here.
+// A field of Comparison that the schema lacks fails this test.
 func TestTheSchemaHasEachFieldAndNoOther(t *testing.T) {
 	var root map[string]any
 	if err := json.Unmarshal(Schema, &root); err != nil {

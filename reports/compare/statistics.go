@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// The resampling is seeded, so that a comparison is a function of its runs.
+// The seed of the resampling is fixed, so that equal runs give equal comparisons.
 const (
 	resamples    = 4000
 	resampleSeed = 20260101
@@ -41,9 +41,8 @@ func bootstrapMedian(values []float64) (low, high float64) {
 	return analysis.Quantile(medians, 0.025), analysis.Quantile(medians, 0.975)
 }
 
-// permutationShare is the share of all ways to deal the values to two groups of these sizes whose means lie at least as
-// far apart as the given ones: the chance of such a difference when the subjects do not differ. It counts every way
-// when they are few, and samples them otherwise.
+// permutationShare is the p-value of a permutation test of the means of two groups, 0 to 1. It counts all arrangements of up to
+// fewEnough values, and samples the arrangements of more values.
 func permutationShare(a, b []float64) float64 {
 	pool := slices.Concat(a, b)
 	limit := math.Abs(mean(a)-mean(b)) * (1 - 1e-12)
@@ -62,7 +61,7 @@ func permutationShare(a, b []float64) float64 {
 			extreme++
 		}
 	}
-	const fewEnough = 16 // values: at most 12,870 ways
+	const fewEnough = 16 // values, with at most 12,870 arrangements
 	if len(pool) <= fewEnough {
 		for set := uint(0); set < 1<<len(pool); set++ {
 			if bits.OnesCount(set) == len(a) {
@@ -72,7 +71,7 @@ func permutationShare(a, b []float64) float64 {
 		return float64(extreme) / float64(all)
 	}
 	random := rand.New(rand.NewPCG(resampleSeed, uint64(len(pool))))
-	judge(func(i int) bool { return i < len(a) }) // the given way is one of them
+	judge(func(i int) bool { return i < len(a) }) // the given arrangement counts too
 	for range resamples {
 		order := random.Perm(len(pool))
 		judge(func(i int) bool { return order[i] < len(a) })

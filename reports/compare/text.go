@@ -14,7 +14,7 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Sentence tells the comparison in one sentence for one of its differences.
+// Sentence describes one difference of the comparison in one sentence.
 func (c *Comparison) Sentence(d Difference) string {
 	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject
 	pairs := len(c.pairs(len(c.Subjects) - 1))
@@ -54,7 +54,7 @@ func (c *Comparison) Sentence(d Difference) string {
 	return text + "; chance explains it as well."
 }
 
-// rows are the seeds with the runs of every subject.
+// rows returns a row for each seed, with the run of every subject.
 func (c *Comparison) rows() (seeds []int64, cells map[int64][]string) {
 	cells = map[int64][]string{}
 	for i, s := range c.Subjects {
@@ -96,7 +96,7 @@ func WriteTerminal(w io.Writer, c *Comparison) error {
 	return err
 }
 
-// WriteMarkdown writes the same for a job's summary.
+// WriteMarkdown writes the table and the differences as Markdown, for the summary of a CI job.
 func WriteMarkdown(w io.Writer, c *Comparison) error {
 	const most = 32
 	var b bytes.Buffer

@@ -28,16 +28,16 @@ var Style string
 //go:embed page.js
 var Script string
 
-// What the page holds at most; it says what it leaves out, and report.json has all of it.
+// The limits of the page. It says what it leaves out; report.json has everything.
 const (
 	maxOutages  = 100
 	maxEvidence = 30
 	MaxEvents   = 1000
 	maxSeconds  = 1000
-	maxLogLines = 10 // of logs, in the evidence of an outage: they are not to hide its events
+	maxLogLines = 10 // log lines for each outage; more would hide its events
 )
 
-// Write writes report.html: one file that needs no network, works from disk, and is a function of the history alone.
+// Write writes report.html: one file that needs no network and depends only on the history.
 func Write(w io.Writer, r *analysis.Report, h *record.History) error {
 	a, err := analysis.New(h)
 	if err != nil {
@@ -50,7 +50,7 @@ func Write(w io.Writer, r *analysis.Report, h *record.History) error {
 	return Render(a, w, r, origin, h)
 }
 
-// content is what the template shows.
+// content is the data of the template.
 type content struct {
 	Report      *analysis.Report
 	Origin      record.Origin
@@ -75,7 +75,7 @@ type content struct {
 	Style       template.CSS
 	Script      template.JS
 	Width       int
-	Left        int // where labels end
+	Left        int // right end of the labels
 	PlotLeft    int
 	PlotRight   int
 	Middle      int
@@ -83,7 +83,7 @@ type content struct {
 
 type setting struct{ Key, Value string }
 
-// Data is what the script needs for the linked cursor.
+// Data is the input of the script that moves the linked cursor.
 type Data struct {
 	From   float64     `json:"from"` // seconds
 	To     float64     `json:"to"`
@@ -118,7 +118,7 @@ type outage struct {
 	Choices  []analysis.ChoiceRow
 	Seen     []seenRow
 	MoreSeen int
-	Unseen   int // failed attempts that Seen does not tell of
+	Unseen   int // failed attempts that Seen leaves out
 	More     int
 	Strip    []chart.Area
 	Ticks    []chart.Tick
@@ -149,7 +149,7 @@ func Render(a *analysis.Analysis, w io.Writer, r *analysis.Report, o record.Orig
 	}
 	var b bytes.Buffer
 	p := newContent(a, r, o)
-	witness(a, h, p.Outages)
+	addSamples(a, h, p.Outages)
 	if err := parsed.Execute(&b, p); err != nil {
 		return fmt.Errorf("filling the page's template: %w", err)
 	}
@@ -198,7 +198,7 @@ func pageData(a *analysis.Analysis, t *chart.Timeline) Data {
 	return d
 }
 
-// filters are the nodes and the classes that a reader may want to look at alone.
+// filters returns the nodes and classes that the reader can filter by.
 func filters(r *analysis.Report) (nodes, classes []string) {
 	seen := map[string]bool{}
 	for _, l := range r.Lanes {
@@ -244,7 +244,7 @@ type lossChart struct {
 
 const (
 	chartHeight = 150
-	chartBase   = 122 // where the bars stand
+	chartBase   = 122 // bottom of the bars
 	chartTop    = 14
 )
 
@@ -285,7 +285,7 @@ func newLossChart(a *analysis.Analysis, r *analysis.Report, like chart.Axis) los
 	return c
 }
 
-// peaks fills the buckets with the largest number of such attempts in any of their seconds, over all measured lanes.
+// peaks fills each bucket with the largest number of such attempts in one of its seconds, over all measured lanes.
 func peaks(a *analysis.Analysis, x chart.Axis, counts func(record.Class) bool, into []int) {
 	perSecond := map[time.Duration]int{}
 	for _, l := range a.Measured() {
@@ -301,7 +301,7 @@ func peaks(a *analysis.Analysis, x chart.Axis, counts func(record.Class) bool, i
 	}
 }
 
-// pageOutages lists the outages in order of time; when they are too many, the longest ones.
+// pageOutages lists the outages in order of time; only the longest ones if there are too many.
 func listOutages(a *analysis.Analysis, r *analysis.Report) ([]outage, int) {
 	var all []outage
 	for _, l := range a.Measured() {
@@ -349,7 +349,7 @@ func detail(a *analysis.Analysis, p *outage) {
 	strip(a, p, max(0, from), to)
 }
 
-// strip draws the outage's path closely.
+// strip draws the time around the outage on its path.
 func strip(a *analysis.Analysis, p *outage, from, to time.Duration) {
 	t := chart.Timeline{Axis: chart.NewAxis(from, to, 100*time.Millisecond, 200)}
 	p.Ticks = t.Axis.Ticks()

@@ -15,13 +15,13 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// deepest is how far below the served folder runs are looked for: out/compare-rollout/SUBJECT-seed-1 and some more.
+// deepest is the number of folder levels that are searched for runs. A comparison's runs are two levels deep.
 const deepest = 5
 
-// run is what the list shows of a run.
+// run is a row of the list of runs.
 type run struct {
 	Path     string // of its folder, below the served one
-	Title    string // the scenario with what was set
+	Title    string // the scenario with its changed parameters
 	Subject  string // name and mode
 	Version  string
 	Seed     int64
@@ -31,13 +31,13 @@ type run struct {
 	Dropped  int
 	Delayed  int
 	WorstMs  float64
-	Started  time.Time // zero when no host.json tells
+	Started  time.Time // zero without host.json
 }
 
-// Trusted reports whether its numbers say something about the subject.
+// Trusted reports whether the numbers of the run are a measurement: its verdict is pass or fail.
 func (r run) Trusted() bool { return r.Verdict == analysis.Pass || r.Verdict == analysis.Fail }
 
-// scanner finds the runs below a folder. It reads a report again only when it has changed.
+// scanner finds the runs below a folder. It reads a report again only after a change of the file.
 type scanner struct {
 	folder fs.FS
 	mu     sync.Mutex
@@ -50,12 +50,12 @@ type known struct {
 	run     run
 }
 
-// scan lists the runs, the latest first, and what could not be read.
+// scan lists the runs, the latest first, and the files that could not be read.
 func (s *scanner) scan() (runs []run, broken []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[string]known{}
-	_ = fs.WalkDir(s.folder, ".", func(name string, d fs.DirEntry, err error) error { // every error is told in broken
+	_ = fs.WalkDir(s.folder, ".", func(name string, d fs.DirEntry, err error) error { // broken lists every error
 		if err != nil {
 			broken = append(broken, err.Error())
 			return nil
@@ -116,7 +116,7 @@ func (s *scanner) read(dir string) (run, error) {
 		Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed, WorstMs: r.WorstGapMs(), Started: started}, nil
 }
 
-// command is the one that repeats the run, empty when its history is not there.
+// command is the command that repeats the run; empty without a history.
 func (s *scanner) command(dir string) string {
 	data, err := fs.ReadFile(s.folder, path.Join(dir, "history", record.RunFile))
 	var head record.Run

@@ -1,5 +1,5 @@
-// Package serve shows the runs in a folder and what they say together, over HTTP. It only reads: nothing outside the
-// folder, and in it nothing but the reports of runs.
+// Package serve shows the runs in a folder and their trends over HTTP. It reads only the reports of runs, and nothing outside of the
+// folder.
 package serve
 
 import (
@@ -30,8 +30,8 @@ var types = map[string]string{
 	reports.SummaryFile: "text/plain; charset=utf-8",
 }
 
-// Handler serves the runs below a folder: the list and the trends at /, a run's reports at /run/PATH/FILE. The folder is
-// looked through at each request of the list. Links that lead out of it are not followed.
+// Handler serves the runs below a folder: the list and the trends at /, a run's reports at /run/PATH/FILE. Each request of the list
+// scans the folder. Symbolic links that lead out of the folder are not followed.
 type Handler struct {
 	root     *os.Root
 	scanner  scanner
@@ -39,8 +39,8 @@ type Handler struct {
 	loopback bool
 }
 
-// Open makes the handler of a folder. With loopback, requests must name a loopback address or localhost as their host,
-// so that no page from elsewhere can read the runs through a name of its own. Close it after use.
+// Open makes the handler of a folder. With loopback, the host of a request must be a loopback address or localhost, which prevents DNS
+// rebinding by other sites. Close it after use.
 func Open(dir string, loopback bool) (*Handler, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(dir string, loopback bool) (*Handler, error) {
 	return &Handler{root: root, scanner: scanner{folder: root.FS()}, index: index, loopback: loopback}, nil
 }
 
-// Close ends the use of the folder.
+// Close closes the folder.
 func (h *Handler) Close() error { return h.root.Close() }
 
 // ServeHTTP answers GET and HEAD.
@@ -99,10 +99,10 @@ func (h *Handler) serveIndex(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes()) // a client that has gone needs no answer
+	_, _ = w.Write(b.Bytes()) // an error means that the client has disconnected
 }
 
-// serveFile answers with a file of a run. The root refuses every path that leaves it, by dots or by links.
+// serveFile sends a file of a run. os.Root refuses paths that leave the folder.
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	dir, file := path.Split(name)
 	kind, known := types[file]

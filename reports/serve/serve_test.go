@@ -21,7 +21,7 @@ import (
 
 var firstDay = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// aRun is what the folder of a run tells.
+// aRun is the data of a run's folder.
 type aRun struct {
 	dir, version string
 	verdict      analysis.Verdict
@@ -68,7 +68,7 @@ func open(t *testing.T, dir string, loopback bool) *Handler {
 	return h
 }
 
-// ask sends a request past the router and the cleaning of any client.
+// ask sends a request without a client's cleaning of the path.
 func ask(h http.Handler, method, target, host string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "/", nil)
 	r.URL.Path, r.Host = target, host
@@ -165,7 +165,7 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	}
 }
 
-// A page from elsewhere that has its name point here must not read the runs.
+// A site whose name resolves to this address (DNS rebinding) must not read the runs.
 func TestOnlyLoopbackNamesAreAnsweredOnLoopback(t *testing.T) {
 	root := t.TempDir()
 	aRun{"a", "v1", analysis.Pass, 0, 0}.write(t, root)

@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// trend is what all runs with the same title say together.
+// trend summarizes all runs with the same title.
 type trend struct {
 	Title  string
 	Rows   []trendRow
@@ -27,7 +27,7 @@ type trendRow struct {
 	Subject, Version string
 	Runs             int
 	Verdicts         string
-	Median, Worst    string // dropped, of the runs that can be trusted; a dash without any
+	Median, Worst    string // dropped, of the trusted runs; a dash without any
 	Gap              string
 	First, Last      string // dates
 	trusted          []int
@@ -117,14 +117,14 @@ func (r *trendRow) conclude(verdicts map[analysis.Verdict]int, gap float64) {
 	r.Worst, r.Gap = strconv.Itoa(r.trusted[n-1]), gapText(gap)
 }
 
-// Colour is the one of the row's points.
+// Colour is the colour of the row's points.
 func (trendRow) Colour(row int) int { return row % colours }
 
-// draw places the runs whose date is known, if there are several.
+// draw places the runs with a date. It draws nothing for fewer than two.
 func (t *trend) draw(runs []run) {
 	runs = slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return r.Started.IsZero() })
 	if len(runs) < 2 {
-		return // one point is no trend
+		return // one point shows no trend
 	}
 	first, last := runs[0].Started, runs[len(runs)-1].Started
 	t.From, t.To = first.UTC().Format(dateAndTime), last.UTC().Format(dateAndTime)

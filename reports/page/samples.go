@@ -11,27 +11,27 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// What the page tells of an outage's attempts: how many ways to fail, of how many of them.
+// The limits of the table of an outage's failed attempts.
 const (
 	maxWays     = 8
 	maxAttempts = 10_000
 )
 
-// seenRow is what the client saw of an outage's attempts that failed in one way.
+// seenRow summarizes the failed attempts of an outage that failed in the same way, as the client saw them.
 type seenRow struct {
 	Class, Detail string
-	Offender      string // who sent the ICMP error
+	Offender      string // sender of the ICMP error
 	Attempts      int
-	Connected     int // of them had their connection established
-	Again         int // of them had sent something again
+	Connected     int // attempts with an established connection
+	Again         int // attempts with a retransmission
 	Took          string
-	Example       string // the first one's address, to be found in a packet trace
+	Example       string // source address of the first attempt, for a search in a packet capture
 
 	shortest, longest, first time.Duration
 }
 
-// witness adds to the outages what the client saw of their failed attempts. A record that is damaged has them as far as it goes.
-func witness(a *analysis.Analysis, h *record.History, outages []outage) {
+// addSamples adds summaries of the failed attempts to the outages. For a damaged record it uses the readable part.
+func addSamples(a *analysis.Analysis, h *record.History, outages []outage) {
 	of := map[analysis.AttemptKey]*outage{}
 	for i := range outages {
 		p, n := &outages[i], 0
@@ -47,7 +47,7 @@ func witness(a *analysis.Analysis, h *record.History, outages []outage) {
 			break
 		}
 		if p := of[analysis.AttemptKey{Lane: e.Attempt.Lane, Seq: e.Attempt.Seq}]; p != nil && e.Bucket == nil {
-			p.see(&e.Attempt)
+			p.count(&e.Attempt)
 		}
 	}
 	for i := range outages {
@@ -66,8 +66,8 @@ func witness(a *analysis.Analysis, h *record.History, outages []outage) {
 	}
 }
 
-// see counts an attempt among those that failed in its way.
-func (p *outage) see(a *record.Attempt) {
+// count adds an attempt to the row of its way to fail.
+func (p *outage) count(a *record.Attempt) {
 	way := seenRow{Class: a.Class.String(), Detail: a.Detail, shortest: a.Total, longest: a.Total, first: a.Start}
 	if a.Offender.IsValid() {
 		way.Offender = a.Offender.String()
