@@ -86,7 +86,7 @@ nightly: explore netns packages build ## everything that is too slow for CI: pro
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
 
-docs: ## write the tables and pictures of README.md and docs from docs/results (a minute)
+docs: ## write the tables and pictures of README.md and docs from docs/results, and the kinds of events in the schema (a minute)
 	$(GO) run ./hack/docs
 
 lint: ## gofmt, vet, staticcheck

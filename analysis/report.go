@@ -209,6 +209,14 @@ type ReportEvent struct {
 	Text   string      `json:"text"`
 }
 
+// EventKinds returns the kinds of the events that a report lists, in a fixed order. Lanes are a part of their own, and flows and
+// choices are evidence about attempts.
+func EventKinds() []record.Kind {
+	return slices.DeleteFunc(record.Kinds(), func(k record.Kind) bool {
+		return k == record.KindLane || k == record.KindFlows || k == record.KindChoice
+	})
+}
+
 // Unexplained counts the failed attempts of measured lanes that no event explains.
 type Unexplained struct {
 	Count int     `json:"count"`

@@ -21,8 +21,8 @@ func TestGeneratedPagesAreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(pages) != len(parts)+2 {
-		t.Errorf("%d pages for %d parts and 2 pictures", len(pages), len(parts))
+	if len(pages) != len(parts)+3 {
+		t.Errorf("%d pages for %d parts, a schema and 2 pictures", len(pages), len(parts))
 	}
 	for _, p := range pages {
 		have, err := os.ReadFile(filepath.Join(top, p.file))

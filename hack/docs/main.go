@@ -1,5 +1,5 @@
-// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results. It is run from
-// the top of the tree, by `make docs`. Its tests fail when a page is out of date.
+// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results, and the kinds of
+// events in analysis/schema.json. It is run from the top of the tree, by `make docs`. Its tests fail when a file is out of date.
 package main
 
 import (
@@ -58,7 +58,7 @@ func (p part) markers() (begin, end string) {
 	return "<!-- begin " + p.name + ": written by `make docs` -->\n", "<!-- end " + p.name + " -->\n"
 }
 
-// generate returns all pages with generated parts, and the pictures, with their current content.
+// generate returns all files with generated parts, and the pictures, with their current content.
 func generate(top string) ([]page, error) {
 	var pages []page
 	for _, p := range parts {
@@ -78,8 +78,12 @@ func generate(top string) ([]page, error) {
 		}
 		pages = append(pages, page{p.file, []byte(before + begin + "\n" + want + "\n" + end + after)})
 	}
+	schema, err := schemaWithKinds(top)
+	if err != nil {
+		return nil, err
+	}
 	pictures, err := pictures(top)
-	return append(pages, pictures...), err
+	return append(append(pages, schema), pictures...), err
 }
 
 // write writes the pages that differ from their files, and prints their names.
