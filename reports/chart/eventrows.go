@@ -18,7 +18,8 @@ type eventRow struct {
 	class string
 }
 
-var eventRows = [...]eventRow{
+// namedRows are the rows of several kinds, and those whose name or colour is not the default.
+var namedRows = []eventRow{
 	{"steps", []record.Kind{record.KindStep}, "step"},
 	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
 	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
@@ -35,10 +36,27 @@ var eventRows = [...]eventRow{
 	{"log lines", []record.Kind{record.KindLog}, "log"},
 }
 
+// kindsWithoutRow are drawn elsewhere on the page, or describe the measurement.
+var kindsWithoutRow = []record.Kind{record.KindLane, record.KindPhase, record.KindFlows, record.KindChoice, record.KindClockBound, record.KindSkipped}
+
+// eventRows returns the named rows, and after them a row for each other kind, with the name of the kind.
+func eventRows(named []eventRow) []eventRow {
+	all, placed := slices.Clone(named), slices.Clone(kindsWithoutRow)
+	for _, row := range named {
+		placed = append(placed, row.kinds...)
+	}
+	for _, kind := range record.Kinds() {
+		if !slices.Contains(placed, kind) {
+			all = append(all, eventRow{string(kind), []record.Kind{kind}, "event"})
+		}
+	}
+	return all
+}
+
 // addEvents adds a row for each group of kinds that occurred: bars for events with a begin and an end, marks for the others. Marks
 // that would hide each other become one mark with their number.
 func (t *Timeline) addEvents(a *analysis.Analysis) {
-	for _, row := range eventRows {
+	for _, row := range eventRows(namedRows) {
 		var own []record.Event
 		for _, e := range a.Events {
 			if slices.Contains(row.kinds, e.Kind()) && e.At >= t.Axis.From {
