@@ -116,8 +116,8 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 	if err := l.startBalancer(ctx); err != nil {
 		return err
 	}
-	l.runPart(ctx, "the endpoint observer", func(ctx context.Context) error {
-		return observers.WatchEndpoints(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
+	l.runPart(ctx, "the observer of the API", func(ctx context.Context) error {
+		return observers.WatchAPI(ctx, l.Client, metav1.NamespaceAll, l.cfg.Recorder, l.cfg.Now)
 	})
 	l.cfg.Progress("starting " + l.choice.Subjects[0].Spec.String() + " on each node")
 	return l.startSubject(ctx)

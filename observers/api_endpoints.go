@@ -18,17 +18,10 @@ import (
 // WatchEndpoints records each change of an endpoint's state in the EndpointSlices of a namespace (empty for all namespaces),
 // until ctx ends. It returns an error only when the watch cannot be set up.
 func WatchEndpoints(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
-	err := watch(ctx, factory, factory.Discovery().V1().EndpointSlices().Informer(), func(before, after *discoveryv1.EndpointSlice) {
-		for _, e := range endpointChanges(before, after) {
-			e.At = now()
-			recorder.Event(e)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("watching endpoint slices: %w", err)
+	informer := func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+		return f.Discovery().V1().EndpointSlices().Informer()
 	}
-	return nil
+	return changesOf("endpoint slices", informer, endpointChanges)(ctx, client, namespace, recorder, now)
 }
 
 // watch calls changed with each two versions of an object until ctx ends; nil stands for an object that does not exist.

@@ -1,5 +1,5 @@
 // Package observers watches a cluster and the kernels of its nodes and records events: changes in the Kubernetes API
-// (api_*.go), in IPVS and nftables tables (tables.go, ipvs*.go, nftables_*.go), the backends that connection tracking chose
+// (api*.go), in IPVS and nftables tables (tables.go, ipvs*.go, nftables_*.go), the backends that connection tracking chose
 // (conntrack*.go) and lines of proxy logs (proxylog.go). dump.go reads the whole network state of a namespace as text.
 //
 // Observers change nothing in a cluster. The lab and live clusters share those of the API, so that a report names the same

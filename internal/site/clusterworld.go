@@ -71,8 +71,8 @@ func (r *Cluster) startProber(programs *procs.Supervisor, w *record.HistoryWrite
 func (r *Cluster) watch(ctx context.Context, w record.Recorder, now func() time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	all.Go(func() { _ = observers.WatchEndpoints(ctx, r.cluster.Client, r.namespace, w, now) }) // fails on a wrong handler only
-	all.Go(func() { _ = observers.WatchPods(ctx, r.cluster.Client, r.namespace, w, now) })      // likewise
+	all.Go(func() { _ = observers.WatchAPI(ctx, r.cluster.Client, r.namespace, w, now) })  // fails on a wrong handler only
+	all.Go(func() { _ = observers.WatchPods(ctx, r.cluster.Client, r.namespace, w, now) }) // likewise
 	if namespace, selector, known := r.proxySelector(ctx); known {
 		all.Go(func() { _ = observers.WatchProxyPods(ctx, r.cluster.Client, namespace, selector, "cluster", w, now) }) // likewise
 	}
