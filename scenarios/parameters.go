@@ -19,7 +19,7 @@ var (
 	PreStop         = newDuration("preStop", "0s", "preStop sleep of the pods", 0, time.Hour)
 	readinessPeriod = newDuration("readinessPeriod", "1s", "time between two readiness probes of a pod", time.Second, time.Hour)
 	// TerminatingFallback is a setting of the subject.
-	TerminatingFallback = newSwitch("terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off: as kube-proxy up to 1.25").
+	TerminatingFallback = newSwitch("terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off: as kube-proxy up to 1.25; the default is what the subject does by itself").
 				needing(RestartableProxies)
 )
 
