@@ -20,8 +20,8 @@ func minimizeCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "minimize DIR",
-		Short: "Find the shortest timeline that still fails as the run in a folder did",
-		Long: `Find the shortest timeline that still fails as the run in a folder did.
+		Short: "Find a short timeline that still fails as the run in a folder did",
+		Long: `Find a short timeline that still fails as the run in a folder did. Without any one of its steps it no longer fails.
 
 The run's own timeline is replayed first, and has to fail. Then steps are taken out of it as long as it still fails: by the
 verdict, with a loss of a class that the run had; and the time between them is halved, again and again. Each trial is a run. The best so far is written to --out after each trial
