@@ -107,7 +107,7 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 	}
 	all = append(all,
 		row("exec:FILE", "any", lab, "any other proxy, described by a YAML file: docs/subjects.md"),
-		row("cluster", "-", "what a live cluster runs cannot be tested yet", ""))
+		row("cluster", "-", "not a subject of the lab; hitless run SCENARIO --kubeconfig FILE tests the proxy of a live cluster", ""))
 	var built []BuiltProxy
 	for _, t := range targets {
 		built = append(built, builtProxy(t.Version))
