@@ -54,6 +54,8 @@ type Report struct {
 	Events         []ReportEvent  `json:"events"`
 	Unexplained    Unexplained    `json:"unexplained"`
 	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector or are other evidence; never part of totals
+	// Recovery is the recovery check; nil in a record that has none, as of older versions.
+	Recovery *RecoveryReport `json:"recovery,omitempty"`
 }
 
 // ReportRun says what was run.
@@ -280,7 +282,7 @@ func (a *Analysis) facts(p proof) *Report {
 			r.Events = append(r.Events, ReportEvent{At: units.Seconds(e.At), Kind: e.Kind(), Node: e.Node, Object: e.Object, Text: e.Text})
 		}
 	}
-	r.DetectionFloor = p.report()
+	r.DetectionFloor, r.Recovery = p.report(), a.recoveryReport()
 	return r
 }
 

@@ -25,7 +25,7 @@ func (r *Report) Sentence() string {
 		if r.DetectionFloor.Ms != nil {
 			text += fmt.Sprintf("; an outage of %s or more would have been seen", units.MsText(*r.DetectionFloor.Ms))
 		}
-		return text + "."
+		return text + r.Recovery.clause() + "."
 	}
 	text += " (" + ClassesText(r.Totals.ByClass) + ")"
 	if o := r.Worst(); o != nil {
@@ -38,7 +38,7 @@ func (r *Report) Sentence() string {
 			text += ": " + o.Cause.Text
 		}
 	}
-	return text + "."
+	return text + r.Recovery.clause() + "."
 }
 
 // Headline is what a reader must know first: the sentence, or why there is nothing to believe.

@@ -24,7 +24,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	}
 	var why []string
 	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.badBaseline,
-		func() []string { return a.badProof(p) }} {
+		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {
 		why = append(why, rule()...)
 	}
 	if len(why) > 0 {
@@ -38,6 +38,9 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	}
 	if r.Totals.Delayed > budget.Delayed {
 		reasons = append(reasons, fmt.Sprintf("%s delayed, the budget allows %s", were(r.Totals.Delayed, "connection"), units.Thousands(budget.Delayed)))
+	}
+	for _, n := range r.Recovery.failed() {
+		reasons = append(reasons, n.Text)
 	}
 	verdict := Pass
 	if len(reasons) > losses {

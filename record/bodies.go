@@ -194,6 +194,14 @@ type Skipped struct{}
 // Guard is a guard of the measurement that tripped: the run is invalid, Text gives the reason.
 type Guard struct{}
 
+// Recovery is a result of the check after the disturbance: one more change, which each running proxy must follow. Node is
+// the proxy's. For off, which concerns the whole check, Node is empty.
+type Recovery struct {
+	State  string        `attr:"state"`            // added or removed (followed), failed, exited, unchecked or off
+	Change string        `attr:"change,omitempty"` // of failed: the change that the proxy did not follow, added or removed
+	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed: the time waited
+}
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -218,11 +226,12 @@ const (
 	KindMissingRecord Kind = "gap"
 	KindSkipped       Kind = "skipped"
 	KindGuard         Kind = "guard"
+	KindRecovery      Kind = "recovery"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
-	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}}
+	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -256,3 +265,4 @@ func (ClockBound) Kind() Kind    { return KindClockBound }
 func (MissingRecord) Kind() Kind { return KindMissingRecord }
 func (Skipped) Kind() Kind       { return KindSkipped }
 func (Guard) Kind() Kind         { return KindGuard }
+func (Recovery) Kind() Kind      { return KindRecovery }

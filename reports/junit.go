@@ -56,6 +56,9 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
 		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
 		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
+	if r.Recovery != nil {
+		suite.Properties = append(suite.Properties, junitProperty{"recovery", r.Recovery.Text})
+	}
 	detail := &junitDetail{Message: r.Headline(), Type: string(r.Verdict), Text: junitText(r, o)}
 	switch r.Verdict {
 	case analysis.Fail:

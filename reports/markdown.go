@@ -40,6 +40,9 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	}
 	markdownOutages(r, &b)
 	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.FloorText(), r.UnexplainedText())
+	if r.Recovery != nil {
+		fmt.Fprintf(&b, "| recovery | %s |\n", Cell(r.Recovery.Text))
+	}
 	fmt.Fprintf(&b, "| seed, clock, kernel | %d, %s, %s %s |\n", r.Run.Seed, r.Run.Clock, r.Run.Kernel.Kind, r.Run.Kernel.Release)
 	fmt.Fprintf(&b, "| inputs sha256 | `%s` |\n| history sha256 | `%s` |\n", r.Run.InputsSha256, o.HistorySha256)
 	if o.Command != "" {

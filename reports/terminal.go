@@ -38,6 +38,9 @@ func WriteTerminal(w io.Writer, r *analysis.Report, o record.Origin) error {
 	writeLanes(r, &b)
 	fmt.Fprintf(&b, "detection floor  %s\n", r.FloorText())
 	fmt.Fprintf(&b, "unexplained      %s\n", r.UnexplainedText())
+	if r.Recovery != nil {
+		fmt.Fprintf(&b, "recovery         %s\n", r.Recovery.Text)
+	}
 	fmt.Fprintf(&b, "inputs sha256    %s\n", r.Run.InputsSha256)
 	fmt.Fprintf(&b, "history sha256   %s\n", o.HistorySha256)
 	if o.Command != "" {

@@ -27,6 +27,7 @@ func (w executor) EndProxy(ctx context.Context, s timeline.Step, kill bool) erro
 	if err := end(ctx, s.Object); err != nil {
 		return fmt.Errorf("ending the proxy: %w", err)
 	}
+	w.state().held[s.Object] = "the scenario ended its proxy and did not start it again"
 	return nil
 }
 
@@ -39,6 +40,7 @@ func (w executor) StartProxy(ctx context.Context, s timeline.Step) error {
 	if err := proxies.Start(ctx, s.Object); err != nil {
 		return fmt.Errorf("starting the proxy: %w", err)
 	}
+	delete(w.state().held, s.Object)
 	pid, err := proxies.Pid(s.Object)
 	if err == nil && pid == w.state().pids[s.Object] {
 		return errors.New("the proxy still has the process id that it had: it was not restarted, and nothing took its place")
@@ -51,6 +53,7 @@ func (w executor) FreezeProxy(_ context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	w.state().held[s.Object] = "the scenario suspended its proxy and did not continue it"
 	return proxies.Freeze(s.Object)
 }
 
@@ -63,6 +66,7 @@ func (w executor) ThawProxy(_ context.Context, s timeline.Step) error {
 	if frozen, err := proxies.Frozen(s.Object); err != nil || !frozen {
 		return fmt.Errorf("the proxy of %s went on instead of standing still (%v)", s.Object, err)
 	}
+	delete(w.state().held, s.Object)
 	return proxies.Thaw(s.Object)
 }
 
@@ -156,6 +160,7 @@ func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	if err := power.PowerOff(ctx, s.Object); err != nil {
 		return err
 	}
+	w.state().dark[s.Object] = true
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
@@ -171,5 +176,10 @@ func (w executor) PowerOn(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	return power.PowerOn(ctx, s.Object)
+	if err := power.PowerOn(ctx, s.Object); err != nil {
+		return err
+	}
+	delete(w.state().dark, s.Object)
+	delete(w.state().held, s.Object) // the node boots with its proxy
+	return nil
 }

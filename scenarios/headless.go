@@ -8,24 +8,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
 // headless is a Service without a selector, whose endpoints the scenario writes.
 type headless struct {
 	name      string
 	addresses []string
+	shape     func(s *corev1.ServiceSpec) // nil for a Service of type ClusterIP
+	slices    bool                        // EndpointSlices only: no proxy reads Endpoints
 }
 
 func (h *headless) create(ctx context.Context, w *World) error {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}}}
+	if h.shape != nil {
+		h.shape(&s.Spec)
+	}
 	if err := w.Cluster.Create(ctx, s); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", h.name, err)
 	}
-	if err := w.Cluster.Create(ctx, h.endpoints(w)); err != nil {
-		return fmt.Errorf("creating the Endpoints of %s: %w", h.name, err)
+	if !h.slices {
+		if err := w.Cluster.Create(ctx, h.endpoints(w)); err != nil {
+			return fmt.Errorf("creating the Endpoints of %s: %w", h.name, err)
+		}
 	}
 	if err := w.Cluster.Create(ctx, h.slice(w)); err != nil {
 		return fmt.Errorf("creating the EndpointSlice of %s: %w", h.name, err)
@@ -35,11 +44,28 @@ func (h *headless) create(ctx context.Context, w *World) error {
 
 // update writes the current endpoints.
 func (h *headless) update(ctx context.Context, w *World) error {
-	if err := w.Cluster.Update(ctx, h.endpoints(w)); err != nil {
-		return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
+	if !h.slices {
+		if err := w.Cluster.Update(ctx, h.endpoints(w)); err != nil {
+			return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
+		}
 	}
 	if err := w.Cluster.Update(ctx, h.slice(w)); err != nil {
 		return fmt.Errorf("changing the EndpointSlice of %s: %w", h.name, err)
+	}
+	return nil
+}
+
+// delete deletes the Service and its endpoints. Objects that a controller has deleted meanwhile are no error.
+func (h *headless) delete(ctx context.Context, w *World) error {
+	all := []k8s.Object{h.slice(w)}
+	if !h.slices {
+		all = append(all, h.endpoints(w))
+	}
+	all = append(all, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace()}})
+	for _, o := range all {
+		if err := w.Cluster.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting %s: %w", o.GetName(), err)
+		}
 	}
 	return nil
 }

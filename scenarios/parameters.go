@@ -34,6 +34,9 @@ var (
 	Flows         = newWord("flows", "sticky", "flow affinity: sticky (a flow stays on its node) or rehash (plain ECMP)", "sticky", "rehash").needing(OwnLoadBalancer)
 	baseline      = newDuration("baseline", "20s", "time of undisturbed traffic before the scenario", 10*time.Second, time.Hour)
 	settle        = newDuration("settle", "20s", "time of traffic after the scenario", time.Second, time.Hour)
+	// RecoverWithin is the limit of the recovery check.
+	RecoverWithin = newDuration("recoverWithin", "30s", "time in which each running proxy must follow one more change at the end of the run; 0s: this is not checked",
+		0, time.Hour)
 )
 
 // HAProxy is the kind of load balancer that terminates connections.
@@ -44,7 +47,7 @@ func Common() []Parameter {
 	return []Parameter{TrafficPolicy.Parameter, Replicas.Parameter, AntiAffinity.Parameter, shutdownDelay.Parameter, GracePeriod.Parameter, PreStop.Parameter,
 		readinessPeriod.Parameter, TerminatingFallback.Parameter,
 		BalancerKind.Parameter, CheckTarget.Parameter, CheckInterval.Parameter, CheckFall.Parameter, CheckRise.Parameter, Flows.Parameter,
-		baseline.Parameter, settle.Parameter}
+		baseline.Parameter, settle.Parameter, RecoverWithin.Parameter}
 }
 
 // The parameters of the lanes, in scenarios that let users name them.

@@ -39,6 +39,9 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.Step(ctx, "see that no proxy has failed", "", w.checkProxies); err != nil {
 		return err
 	}
+	if err := w.findPaths(ctx); err != nil {
+		return err
+	}
 	if err := w.startLanes(ctx, s); err != nil {
 		return err
 	}
@@ -69,8 +72,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.closeClients(); err != nil {
 		return err
 	}
-	w.phase("settle")
-	if err := w.Clock.Sleep(ctx, settle.Of(w.Params)); err != nil {
+	if err := w.settle(ctx); err != nil {
 		return err
 	}
 	if err := leave(); err != nil {
@@ -83,6 +85,24 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	}
 	w.phase("end")
 	return nil
+}
+
+// recoveryTime is the part of the settle phase that is for the recovery check. Before it nothing changes in the cluster, so
+// that losses which last are counted as they are.
+const recoveryTime = 5 * time.Second
+
+// settle lets traffic flow after the scenario, and ends with the recovery check. Only a check that takes longer than
+// recoveryTime makes the phase longer.
+func (w *World) settle(ctx context.Context) error {
+	w.phase("settle")
+	end := w.Clock.Now() + settle.Of(w.Params)
+	if err := w.Clock.Sleep(ctx, max(0, settle.Of(w.Params)-recoveryTime)); err != nil {
+		return err
+	}
+	if err := w.checkRecovery(ctx); err != nil {
+		return err
+	}
+	return w.Clock.Sleep(ctx, max(0, end-w.Clock.Now()))
 }
 
 // checkProxies returns the first error that a proxy has reported, where the proxies are known.

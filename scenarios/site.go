@@ -92,6 +92,9 @@ type Client interface {
 	Reach(ctx context.Context, network, target string) error
 	// Hold opens one connection to address:port and keeps it open.
 	Hold(ctx context.Context, target string) (io.Closer, error)
+	// Over makes one attempt at the first port of a Service through the proxy of one node, past every load balancer, and
+	// returns why it got no answer. It may be called concurrently.
+	Over(ctx context.Context, node string, s *corev1.Service) error
 }
 
 // Faults injects known faults. Without OwnLoadBalancer it can drop replies only.

@@ -165,6 +165,9 @@ func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration
 		if hour := time.Duration(p.told+1) * checkpointEvery; hour <= min(now, until) {
 			p.told++
 			w.recordProgress(fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, hour, p.length, p.text(), w.Prober.Failures()))
+			if err := w.checkRecovery(ctx); err != nil {
+				return err
+			}
 			continue
 		}
 		if now >= until {
@@ -187,7 +190,9 @@ func (w *World) recordProgress(text string) {
 // Checkpoint is the object of the events for the progress of a soak, and the first word of their text.
 const Checkpoint = "checkpoint"
 
-func (w *World) endedByFailure() bool { return !keepGoing.Of(w.Params) && w.Prober.Failures() > 0 }
+func (w *World) endedByFailure() bool {
+	return !keepGoing.Of(w.Params) && (w.Prober.Failures() > 0 || w.run.unrecovered)
+}
 
 // tryStep performs a disturbance and records whether it had an effect. A disturbance without effect does not end the
 // soak.

@@ -35,6 +35,7 @@ func soaking(t *testing.T, seed uint64, set map[string]string) (*World, *fakeRec
 	if err != nil {
 		t.Fatal(err)
 	}
+	params[RecoverWithin.Key] = "0s" // these worlds have no cluster
 	recorder := &fakeRecord{}
 	return &World{Params: params, Clock: &fakeClock{}, Recorder: recorder, Nodes: []string{"node-1", "node-2", "node-3"},
 		Random: rand.New(rand.NewPCG(seed, 1)), Prober: &fakeProber{}}, recorder
@@ -193,6 +194,13 @@ func TestSoakNeedsChurn(t *testing.T) {
 		}
 		if now := w.Clock.Now(); now != 5*time.Minute {
 			t.Errorf("the loss was after 5 minutes, the soak continued until %s", now)
+		}
+	})
+	t.Run("a proxy that does not follow ends it at a checkpoint", func(t *testing.T) {
+		w, _ := soaking(t, 1, nil)
+		w.run.unrecovered = true
+		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 20))); err != nil || w.Clock.Now() != 0 {
+			t.Errorf("the soak continued until %s (%v)", w.Clock.Now(), err)
 		}
 	})
 	t.Run("the first loss ends it within a minute, with nothing planned until then", func(t *testing.T) {

@@ -37,6 +37,7 @@ const (
 	stepSecond     = "proxy second"
 	stepRestartSet = "daemonset restart"
 	stepUpgradeSet = "daemonset upgrade"
+	stepRecovery   = "recovery check" // of every scenario; no part of its timeline
 )
 
 // proxyAccess are the verbs for changes of the DaemonSet of a live cluster's proxy.
@@ -48,11 +49,13 @@ var stepKinds = map[string]stepKind{
 	stepCordon: {access: []Access{{"patch", "", "nodes", "", Anywhere}}},
 	stepEvict: {access: []Access{{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
 		{"create", "policy", "poddisruptionbudgets", "", InRun}}},
-	stepUndo:         {needs: []Capability{MarkedChanges}},
-	stepCommand:      {needs: []Capability{NodeCommands}},
-	stepSecond:       {needs: []Capability{RestartableProxies}},
-	stepRestartSet:   {needs: []Capability{ProxyDaemonSet}, access: proxyAccess},
-	stepUpgradeSet:   {needs: []Capability{ProxyDaemonSet, MarkedChanges}, access: proxyAccess},
+	stepUndo:       {needs: []Capability{MarkedChanges}},
+	stepCommand:    {needs: []Capability{NodeCommands}},
+	stepSecond:     {needs: []Capability{RestartableProxies}},
+	stepRestartSet: {needs: []Capability{ProxyDaemonSet}, access: proxyAccess},
+	stepUpgradeSet: {needs: []Capability{ProxyDaemonSet, MarkedChanges}, access: proxyAccess},
+	stepRecovery: {access: []Access{{"delete", "", "services", "", InRun}, {"create", "discovery.k8s.io", "endpointslices", "", InRun},
+		{"update", "discovery.k8s.io", "endpointslices", "", InRun}, {"delete", "discovery.k8s.io", "endpointslices", "", InRun}}},
 	"pod ready":      {access: []Access{{"patch", "", "pods", "status", InRun}}},
 	"pod unready":    {access: []Access{{"patch", "", "pods", "status", InRun}}},
 	"expect ready":   {access: []Access{{"get", "", "pods", "", InRun}}},

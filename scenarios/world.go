@@ -57,6 +57,10 @@ type runState struct {
 	watchCounts map[string]int    // by node: watches before something was done to them
 	pids        map[string]int    // by node: of the proxy that ended last
 	subjects    map[string]string // by node: the subject at the start of the run
+	held        map[string]string // by node: why its proxy does not run, by a step of the scenario
+	dark        map[string]bool   // the nodes without power
+	unreached   map[string]bool   // the nodes over which no Service was reached before the scenario
+	unrecovered bool              // a proxy has not followed the change of a recovery check
 	rollouts    int               // rollouts of the measured workload so far
 	restarts    int               // restarts of the DaemonSet of a live cluster's proxy so far
 	rolling     int               // number of the rollout whose end is not recorded yet; 0 for none
@@ -70,6 +74,7 @@ func (w *World) state() *runState {
 		r.connections, r.restores = map[string]*heldConnections{}, map[string]func() error{}
 		r.apiReturns, r.apiLifts = map[string]func(){}, map[string]func(){}
 		r.watchCounts, r.pids, r.subjects = map[string]int{}, map[string]int{}, map[string]string{}
+		r.held, r.dark, r.unreached = map[string]string{}, map[string]bool{}, map[string]bool{}
 	}
 	return r
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +36,8 @@ type stage struct {
 
 	failures func() int                                                  // none when nil
 	hold     func(ctx context.Context, target string) (io.Closer, error) // a connection that nobody counts when nil
+
+	over func(node string, answers bool) bool // whether a Service answers over a node, if its endpoints say so; as they say when nil
 
 	mu     sync.Mutex
 	now    time.Duration
@@ -98,12 +101,29 @@ func (s *stage) Hold(ctx context.Context, target string) (io.Closer, error) {
 	return io.NopCloser(strings.NewReader("")), nil
 }
 
+// Over answers over each node while a Service has an endpoint.
+func (s *stage) Over(ctx context.Context, node string, service *corev1.Service) error {
+	slices, err := s.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	if err != nil {
+		return err
+	}
+	answers := len(slices.Items) > 0 && len(slices.Items[0].Endpoints) > 0
+	if s.over != nil {
+		answers = s.over(node, answers)
+	}
+	if !answers {
+		return errors.New("no endpoint")
+	}
+	return nil
+}
+
 // idle stands for proxies and faults that a scenario does not need.
 type idle struct {
 	scenarios.Proxies
 	scenarios.Faults
 }
 
+func (idle) Pid(string) (int, error)                           { return 1, nil }
 func (idle) SyncError() error                                  { return nil }
 func (idle) Members(string) ([]string, bool)                   { return nil, false }
 func (idle) Inject(context.Context, scenarios.FaultSpec) error { return nil }

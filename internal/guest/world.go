@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 
 	"github.com/hitless/hitless/internal/clock"
@@ -41,7 +44,12 @@ func reach(ctx context.Context, client *topology.Namespace, network, target stri
 	if network == "udp" {
 		return reachUDP(ctx, client, target)
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: client.DialContext}
+	return reachHTTP(ctx, client.DialContext, target)
+}
+
+// reachHTTP makes one request on a new connection.
+func reachHTTP(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), target string) error {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/hostname", nil)
 	if err != nil {
 		return err
@@ -79,7 +87,10 @@ func reachUDP(ctx context.Context, client *topology.Namespace, target string) er
 }
 
 // site is the client of the lanes.
-type site struct{ from client }
+type site struct {
+	from client
+	net  *topology.Network
+}
 
 func (s site) Reach(ctx context.Context, network, target string) error {
 	return reach(ctx, s.from.Namespace, network, target)
@@ -87,6 +98,34 @@ func (s site) Reach(ctx context.Context, network, target string) error {
 
 func (s site) Hold(ctx context.Context, target string) (io.Closer, error) {
 	return s.from.hold(ctx, target)
+}
+
+// overTimeout bounds an attempt over one node. A node without rules drops packets silently.
+const overTimeout = time.Second
+
+// Over goes to the Service's external address with the node as the next hop, or else to its node port, or else from the node
+// itself to its cluster IP.
+func (s site) Over(ctx context.Context, name string, svc *corev1.Service) error {
+	node, err := s.net.Node(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, overTimeout)
+	defer cancel()
+	p := svc.Spec.Ports[0]
+	at := func(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+	via := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return balancer.DialVia(ctx, s.net, node, network, address)
+	}
+	switch {
+	case len(svc.Status.LoadBalancer.Ingress) > 0:
+		return reachHTTP(ctx, via, at(svc.Status.LoadBalancer.Ingress[0].IP, p.Port))
+	case len(svc.Spec.ExternalIPs) > 0:
+		return reachHTTP(ctx, via, at(svc.Spec.ExternalIPs[0], p.Port))
+	case p.NodePort != 0:
+		return reachHTTP(ctx, s.net.Balancer.DialContext, at(node.Addr.String(), p.NodePort))
+	}
+	return reachHTTP(ctx, node.DialContext, at(svc.Spec.ClusterIP, p.Port))
 }
 
 // Offers are the capabilities of a lab with that control plane, kube or replay.
@@ -105,7 +144,7 @@ func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now fun
 	if !from.throughBalancer {
 		known = prober.ReplyDrops{Prober: lanes}
 	}
-	s := scenarios.NewSite(site{from}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
+	s := scenarios.NewSite(site{from, l.Net}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
 		Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)
 	if from.throughBalancer {
 		s.OfferLoadBalancer(members{l})

@@ -92,11 +92,11 @@ var LiveOffers = scenarios.Offers{scenarios.ProxyDaemonSet, scenarios.MarkedChan
 
 // site is the live cluster as the scenario of a run uses it.
 func (r *Cluster) site(lanes *prober.Prober) *scenarios.Site {
-	return scenarios.NewSite(liveClient{}, prober.ReplyDrops{Prober: lanes}).Offer(scenarios.ProxyDaemonSet).OfferMarks(liveMarks{r}).OfferTargets(liveTargets{r})
+	return scenarios.NewSite(liveClient{newNodePaths(r.facts.Nodes)}, prober.ReplyDrops{Prober: lanes}).Offer(scenarios.ProxyDaemonSet).OfferMarks(liveMarks{r}).OfferTargets(liveTargets{r})
 }
 
 // liveClient is this machine as the place where the lanes start.
-type liveClient struct{}
+type liveClient struct{ *nodePaths }
 
 func (liveClient) Reach(ctx context.Context, network, target string) error {
 	return reachFromHere(ctx, network, target)

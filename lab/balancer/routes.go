@@ -1,10 +1,12 @@
 package balancer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/vishvananda/netlink"
@@ -79,6 +81,21 @@ func rule(n *topology.Node) *netlink.Rule {
 func route(n *topology.Node, link int) *netlink.Route {
 	everywhere := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	return &netlink.Route{Dst: everywhere, Gw: n.Addr.AsSlice(), LinkIndex: link, Table: firstTable + n.Number}
+}
+
+// DialVia dials a literal address from the balancer of a lab with the node as the next hop, whatever the membership is. It
+// needs the routes of the passthrough balancer.
+func DialVia(ctx context.Context, lab *topology.Network, n *topology.Node, network, address string) (conn net.Conn, err error) {
+	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var marked error
+		err := c.Control(func(fd uintptr) { marked = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, n.Number) })
+		return errors.Join(err, marked)
+	}}
+	err = lab.Balancer.Do(func() error {
+		conn, err = dialer.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }
 
 // sysctl sets a value below /proc/sys of a namespace.

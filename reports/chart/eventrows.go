@@ -28,6 +28,7 @@ var namedRows = []eventRow{
 	{"foreign", []record.Kind{record.KindInterference}, "fault"},
 	{"Service", []record.Kind{record.KindService}, "step"},
 	{"proxy", []record.Kind{record.KindProxy}, "proxy"},
+	{"recovery", []record.Kind{record.KindRecovery}, "proxy"},
 	{"pods", []record.Kind{record.KindPod}, "pod"},
 	{"endpoints", []record.Kind{record.KindEndpoint}, "endpoint"},
 	{"kernel tables", []record.Kind{record.KindKernelChange, record.KindKernelTable}, "kernel"},

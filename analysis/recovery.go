@@ -1,0 +1,226 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// RecoveryReport is the result of the recovery check: whether each running proxy followed one more change after the
+// disturbance.
+type RecoveryReport struct {
+	Text   string         `json:"text"`   // the result in one line
+	Checks int            `json:"checks"` // a soak has one at each checkpoint too; 0 when the check was turned off
+	Nodes  []NodeRecovery `json:"nodes"`  // sorted by name
+}
+
+// The states of NodeRecovery.
+const (
+	RecoveryFollowed  = "followed"
+	RecoveryFailed    = "failed"
+	RecoveryUnchecked = "unchecked"
+)
+
+// NodeRecovery is the result of one node: of several checks the worst one.
+type NodeRecovery struct {
+	Node   string   `json:"node"`
+	State  string   `json:"state"`           // followed, failed or unchecked
+	TookMs float64  `json:"tookMs"`          // from a change until traffic over the node showed it, at most; 0 unless followed
+	Since  *float64 `json:"since,omitempty"` // seconds: the proxy has followed no change since then; only of failed
+	Text   string   `json:"text"`            // the reason of failed and unchecked; empty for followed
+}
+
+// recoveryReport is the result of the recovery checks, nil for a record without any, such as one of an older version.
+func (a *Analysis) recoveryReport() *RecoveryReport {
+	r := &RecoveryReport{Nodes: []NodeRecovery{}}
+	results := map[string]*NodeRecovery{}
+	checks := map[string]int{} // of each node
+	found := false
+	for _, e := range a.Events {
+		body, is := e.Body.(record.Recovery)
+		if !is {
+			continue
+		}
+		found = true
+		if e.Node == "" { // it was turned off
+			r.Text = e.Text
+			return r
+		}
+		if results[e.Node] == nil {
+			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
+		}
+		if body.State != "removed" && body.Change != "removed" { // the second result of a check
+			checks[e.Node]++
+		}
+		r.Checks = max(r.Checks, checks[e.Node])
+		a.addRecovery(results[e.Node], e, body)
+	}
+	if !found {
+		return nil
+	}
+	for _, n := range results {
+		r.Nodes = append(r.Nodes, *n)
+	}
+	slices.SortFunc(r.Nodes, func(x, y NodeRecovery) int { return cmp.Compare(x.Node, y.Node) })
+	r.Text = r.line()
+	return r
+}
+
+// addRecovery adds one result of a check to those of its node. The first failure stays.
+func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Recovery) {
+	if n.State == RecoveryFailed {
+		return
+	}
+	switch body.State {
+	case "added", "removed":
+		*n = NodeRecovery{Node: n.Node, State: RecoveryFollowed, TookMs: max(n.TookMs, units.Millis(body.Took))}
+	case "failed", "exited":
+		since, how := a.lastFollowed(e.Node, e.At-body.Took)
+		seconds := units.Seconds(since)
+		text := fmt.Sprintf("%s's proxy has not followed changes since %s: %s", e.Node, units.At(seconds), how)
+		if body.State == "failed" {
+			text += fmt.Sprintf("; it did not follow when an endpoint was %s at %s (waited %s)", body.Change, units.At(units.Seconds(e.At-body.Took)),
+				units.MsText(units.Millis(body.Took)))
+		}
+		*n = NodeRecovery{Node: n.Node, State: RecoveryFailed, Since: &seconds, Text: text}
+	}
+}
+
+// lastFollowed is the last time before an instant at which the record shows that a node's proxy followed a change, and how:
+// in its kernel table, in its log, or in traffic. A proxy that was started later has followed nothing since its start.
+func (a *Analysis) lastFollowed(node string, before time.Duration) (since time.Duration, how string) {
+	how = "the record shows no change that it followed"
+	running := 0 // during a rolling update of a DaemonSet there can be two
+	for _, e := range a.Events {
+		if e.At >= before {
+			break
+		}
+		if e.Node != node {
+			continue
+		}
+		switch body := e.Body.(type) {
+		case record.KernelTable:
+			if body.From != nil { // else it is the first look
+				since, how = e.At, "its kernel table changed then for the last time"
+			}
+		case record.KernelChange:
+			since, how = e.At, "its kernel table changed then for the last time"
+		case record.Recovery:
+			if body.State == "added" || body.State == "removed" {
+				since, how = e.At, "it followed a change of the recovery check then"
+			}
+		case record.Proxy:
+			switch body.State {
+			case "synced":
+				since, how = e.At, "it wrote its rules then for the last time"
+			case "started":
+				running++
+				since, how = e.At, "it was started then, and nothing shows that it has followed a change"
+			case "exited":
+				if running = max(0, running-1); running == 0 {
+					since, how = e.At, "it exited then, and nothing started it again"
+				}
+			}
+		}
+	}
+	if at, pod := a.lastNewBackend(node, since, before); pod != "" && running > 0 {
+		return at, "a connection over it reached " + pod + " then for the first time"
+	}
+	return since, how
+}
+
+// lastNewBackend is the last time between two instants at which measured traffic over a node was answered for the first time by a
+// pod: its proxy must have added the pod.
+func (a *Analysis) lastNewBackend(node string, from, to time.Duration) (at time.Duration, pod string) {
+	number := slices.Index(a.Nodes, node)
+	if number < 0 {
+		return 0, ""
+	}
+	first := map[uint32]time.Duration{}
+	for _, l := range a.Measured() {
+		for i := range l.Records {
+			if s := &l.Records[i]; int(s.Node) == number && s.Backend != 0 {
+				if was, seen := first[s.Backend]; !seen || s.Intended < was {
+					first[s.Backend] = s.Intended
+				}
+			}
+		}
+	}
+	for backend, when := range first {
+		if when > from && when < to && (when > at || when == at && a.Backends[backend].Name < pod) {
+			at, pod = when, a.Backends[backend].Name
+		}
+	}
+	return at, pod
+}
+
+// bad tells of a check that checked no proxy.
+func (r *RecoveryReport) bad() []string {
+	if r == nil || r.Checks == 0 || slices.ContainsFunc(r.Nodes, func(n NodeRecovery) bool { return n.State != RecoveryUnchecked }) {
+		return nil
+	}
+	return []string{"the recovery check checked no proxy: " + r.Text}
+}
+
+// mostUnchecked bounds the nodes whose reasons the line has.
+const mostUnchecked = 3
+
+// line is the result in one line.
+func (r *RecoveryReport) line() string {
+	followed, checked, slowest := 0, 0, 0.0
+	var unchecked []string
+	for _, n := range r.Nodes {
+		switch n.State {
+		case RecoveryFollowed:
+			followed, slowest = followed+1, max(slowest, n.TookMs)
+			checked++
+		case RecoveryFailed:
+			checked++
+		default:
+			unchecked = append(unchecked, n.Text)
+		}
+	}
+	text := fmt.Sprintf("%d of %s followed a change", followed, units.Plural(checked, "node"))
+	if followed > 0 {
+		text += " within " + units.MsText(slowest)
+	}
+	if r.Checks > 1 {
+		text += fmt.Sprintf(", in each of %d checks", r.Checks)
+	}
+	if more := len(unchecked) - mostUnchecked; more > 0 {
+		unchecked = append(unchecked[:mostUnchecked], fmt.Sprintf("%s more were not checked", units.Plural(more, "node")))
+	}
+	return strings.Join(append([]string{text}, unchecked...), "; ")
+}
+
+// failed are the nodes whose proxies do not follow changes.
+func (r *RecoveryReport) failed() (nodes []NodeRecovery) {
+	if r == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n NodeRecovery) bool { return n.State != RecoveryFailed })
+}
+
+// clause tells the sentence of the run which proxies do not follow changes; empty when all do.
+func (r *RecoveryReport) clause() string {
+	failed := r.failed()
+	switch len(failed) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; the proxy of %s does not follow changes since %s", failed[0].Node, units.At(*failed[0].Since))
+	}
+	var names []string
+	for _, n := range failed {
+		names = append(names, n.Node)
+	}
+	if more := len(names) - mostUnchecked; more > 0 {
+		names = append(names[:mostUnchecked], fmt.Sprintf("%d more nodes", more))
+	}
+	return "; the proxies of " + strings.Join(names, ", ") + " do not follow changes"
+}
