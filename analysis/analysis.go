@@ -39,6 +39,7 @@ type Backend struct{ Name, Node, Generation string }
 type Phase struct {
 	Name     string
 	From, To time.Duration
+	record.Phase
 }
 
 // New reads a history. Only files that cannot be opened are an error; a record that is damaged, or that does not
@@ -224,11 +225,11 @@ func (n *namer) backend(name, node, generation string) uint32 {
 func (a *Analysis) readPhases() {
 	for _, e := range a.Events {
 		a.End = max(a.End, e.At)
-		if _, is := e.Body.(record.Phase); is {
+		if demands, is := e.Body.(record.Phase); is {
 			if n := len(a.Phases); n > 0 {
 				a.Phases[n-1].To = e.At
 			}
-			a.Phases = append(a.Phases, Phase{Name: e.Object, From: e.At})
+			a.Phases = append(a.Phases, Phase{Name: e.Object, From: e.At, Phase: demands})
 		}
 	}
 	if n := len(a.Phases); n > 0 {

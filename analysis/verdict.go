@@ -45,6 +45,8 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	verdict := Pass
 	if len(reasons) > losses {
 		verdict = Fail
+	} else if why := a.vacuous(); len(why) > 0 {
+		return Invalid, append(why, a.gaps()...)
 	}
 	return verdict, append(append(reasons, skipped...), a.gaps()...)
 }

@@ -34,8 +34,13 @@ type Lane struct {
 	Joined      bool          `attr:"joined,omitempty"`      // the worker was to begin later than the others
 }
 
-// Phase begins a phase: Object is setup, baseline, proof, scenario, settle or end. It lasts until the next one.
-type Phase struct{}
+// Phase begins a phase: Object is setup, baseline, proof, scenario, settle or end. It lasts until the next one. Its fields are
+// the least that a pass rests on; zero for no demand.
+type Phase struct {
+	Attempts int           `attr:"attempts,omitempty"` // on each path
+	Loss     time.Duration `attr:"lossMs,omitempty"`   // of the scenario: an outage of this length must meet two attempts on each path
+	Disturbs bool          `attr:"disturbs,omitempty"` // of the scenario: the time after its steps belongs to it
+}
 
 // Step is a step of the scenario.
 type Step struct {

@@ -16,16 +16,21 @@ import (
 // ReplayName is the name of the scenario that performs a timeline.
 const ReplayName = "timeline"
 
-// Replay is the scenario that performs a timeline: each step at its time, or when the step before has ended.
+// Replay is the scenario that performs a timeline: each step at its time, or when the step before has ended. A timeline whose
+// steps disturb nothing has the name of the scenario quiet.
 func Replay(t *timeline.Timeline) Scenario {
+	name := ReplayName
+	if !slices.ContainsFunc(verbsOf(t), disturbs) {
+		name = quiet().Name
+	}
 	return Scenario{
-		Name:       ReplayName,
+		Name:       name,
 		Summary:    "runs the steps of a timeline",
 		Parameters: replayParameters,
 		Steps:      func(Params) []string { return verbsOf(t) },
 		Lanes:      func(w *World) []LaneSpec { return w.timelineLanes(t) },
 		Setup: func(p Params) Setup {
-			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p),
+			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p), Away: t.Away(),
 				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return timeline.IsUDP(s.Object) })}
 		},
 		Prepare: func(ctx context.Context, w *World) error {

@@ -17,7 +17,7 @@ import (
 // disturbs, and measures on. baseline and settle are the times before and after. A site without the capabilities of the
 // scenario is an error.
 func Run(ctx context.Context, s Scenario, w *World) error {
-	w.phase("setup")
+	w.phase("setup", record.Phase{})
 	if err := s.check(w.Site.Offers(), w.Params); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	begin := w.Clock.Now()
-	w.phase("baseline")
+	w.phase("baseline", record.Phase{Attempts: minAttempts})
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
@@ -62,7 +62,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now()); err != nil {
 		return err
 	}
-	w.phase("scenario")
+	w.phase("scenario", s.demands(w.Params))
 	w.run.began = w.Clock.Now()
 	w.writeHead(s)
 	if err := s.Run(ctx, w); err != nil {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 			return err
 		}
 	}
-	w.phase("end")
+	w.phase("end", record.Phase{})
 	return nil
 }
 
@@ -94,7 +94,7 @@ const recoveryTime = 5 * time.Second
 // settle lets traffic flow after the scenario, and ends with the recovery check. Only a check that takes longer than
 // recoveryTime makes the phase longer.
 func (w *World) settle(ctx context.Context) error {
-	w.phase("settle")
+	w.phase("settle", record.Phase{})
 	end := w.Clock.Now() + settle.Of(w.Params)
 	if err := w.Clock.Sleep(ctx, max(0, settle.Of(w.Params)-recoveryTime)); err != nil {
 		return err

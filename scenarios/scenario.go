@@ -6,6 +6,7 @@ package scenarios
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // Scenario is one way to disturb a cluster, on sites that offer what its steps need.
@@ -35,6 +36,8 @@ type Setup struct {
 	Gated       bool // the measured pods have a readiness gate
 	Datagrams   bool // a lane of the scenario's own speaks UDP
 	BriefCanary bool // the canary Service is deleted after the proof: over days its health checks would cost more than all the rest
+	// Away is the longest time that a node is without its proxy, where the parameter downtime does not say it.
+	Away time.Duration
 }
 
 func (s Scenario) setup(p Params) Setup {

@@ -163,8 +163,8 @@ func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.
 	return nil
 }
 
-func (w *World) phase(name string) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: "phase " + name, Body: record.Phase{}})
+func (w *World) phase(name string, demands record.Phase) {
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: "phase " + name, Body: demands})
 }
 
 // Until waits until the condition holds, at most for the given time. It checks every 200 ms of the run's time, and later

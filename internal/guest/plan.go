@@ -66,7 +66,7 @@ func (p Plan) Marshal() ([]byte, error) {
 
 // scenario is the scenario of the plan.
 func (p Plan) scenario() (scenarios.Scenario, error) {
-	if p.Scenario != scenarios.ReplayName {
+	if len(p.Timeline) == 0 {
 		return scenarios.Find(p.Scenario, Offers(p.ControlPlane))
 	}
 	t, err := unpackTimeline(p.Timeline)

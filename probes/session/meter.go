@@ -192,8 +192,8 @@ func (m *meter) start(l probes.Lane, at time.Duration) error {
 	return m.orders.Start(l, at)
 }
 
-func (m *meter) phase(name string) {
-	m.record.Event(record.Event{At: m.now(), Object: name, Text: "phase " + name, Body: record.Phase{}})
+func (m *meter) phase(name string, demands record.Phase) {
+	m.record.Event(record.Event{At: m.now(), Object: name, Text: "phase " + name, Body: demands})
 }
 
 func (m *meter) step(name, state string) {

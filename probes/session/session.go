@@ -67,6 +67,8 @@ const (
 	canaryRate = 100
 	baseline   = 3500 * time.Millisecond // more than 1 s longer than the end of the last fault
 	lead       = 200 * time.Millisecond  // time between the order of a lane and its first attempt
+	// minAttempts is the least number of attempts after the baseline that a pass rests on.
+	minAttempts = 5
 )
 
 // Run measures until the duration is over or the context ends, whichever is first, and writes the reports. When the context ends, Run
@@ -148,7 +150,7 @@ func preflight(lane, canary probes.Lane) error {
 
 // measure runs the lanes and records phases and proof. It returns early, without an error, when the context ends.
 func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane) error {
-	m.phase("setup")
+	m.phase("setup", record.Phase{})
 	begin := m.now() + lead
 	for _, l := range []probes.Lane{lane, canary} {
 		if err := m.start(l, begin); err != nil {
@@ -156,7 +158,7 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 		}
 	}
 	o.Progress(fmt.Sprintf("baseline of %s and proof of the detector; change nothing yet", lane.Target))
-	m.phase("baseline")
+	m.phase("baseline", record.Phase{})
 	proved, err := m.prove(ctx, begin)
 	if err == nil {
 		err = m.orders.Stop(canary.ID, m.now())
@@ -170,13 +172,13 @@ func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane
 		return err
 	}
 	at := m.now()
-	m.phase("end")
+	m.phase("end", record.Phase{})
 	return m.orders.Stop(lane.ID, at)
 }
 
 // measureChange runs the phase in which the target may be changed.
 func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duration) error {
-	m.phase("scenario")
+	m.phase("scenario", record.Phase{Attempts: minAttempts})
 	step := "watch " + o.Target
 	m.step(step, "begin")
 	endBy := cmp.Or(o.EndHint, "Ctrl-C")

@@ -70,6 +70,7 @@ type verb struct {
 	keys       []key
 	json       bool // the step ends with an API object as JSON
 	needs      Need
+	idle       bool                           // its steps change neither the cluster nor its proxies
 	transition func(c *checker, s Step) error // checks the state of the cluster at that time, and changes it; nil for no state
 	perform    func(e Executor, ctx context.Context, s Step) error
 }
@@ -94,7 +95,7 @@ var verbs = describeVerbs()
 
 func describeVerbs() map[string]verb {
 	v := map[string]verb{
-		End: {object: nothing, perform: func(Executor, context.Context, Step) error { return nil }},
+		End: {object: nothing, idle: true, perform: func(Executor, context.Context, Step) error { return nil }},
 
 		"object apply":  {object: nothing, json: true, needs: NeedsAddresses, perform: Executor.ApplyObject},
 		"object patch":  {object: oneReference, json: true, perform: Executor.PatchObject},
@@ -138,11 +139,11 @@ func describeVerbs() map[string]verb {
 		"api lose": {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).needsWatches, perform: Executor.LoseEvents,
 			keys: []key{optional("resource", values.Word("services", "endpointslices", "endpoints", "nodes"))}},
 
-		"client open":  {object: oneWorkload, keys: []key{optional("each", values.Number(1, 1000))}, transition: clientOpen(true), perform: Executor.OpenClient},
-		"client close": {object: oneWorkload, transition: clientOpen(false), perform: Executor.CloseClient},
+		"client open":  {object: oneWorkload, idle: true, keys: []key{optional("each", values.Number(1, 1000))}, transition: clientOpen(true), perform: Executor.OpenClient},
+		"client close": {object: oneWorkload, idle: true, transition: clientOpen(false), perform: Executor.CloseClient},
 
-		laneStart:   {object: oneLane, keys: []key{optional("connections", values.Number(1, 10000)), optional("rate", values.Type[float64](values.Rate))}, transition: laneRuns(true)},
-		"lane stop": {object: oneLane, transition: laneRuns(false), perform: Executor.StopLane},
+		laneStart:   {object: oneLane, idle: true, keys: []key{optional("connections", values.Number(1, 10000)), optional("rate", values.Type[float64](values.Rate))}, transition: laneRuns(true)},
+		"lane stop": {object: oneLane, idle: true, transition: laneRuns(false), perform: Executor.StopLane},
 	}
 	within := []key{optional("within", values.Duration(time.Second, time.Hour))}
 	for condition, d := range map[string]verb{
@@ -153,7 +154,7 @@ func describeVerbs() map[string]verb {
 		"gone":       {object: onePod, perform: Executor.AwaitGone},
 		"watching":   {object: allNodes, needs: NeedsControlPlane, perform: Executor.AwaitWatching},
 	} {
-		d.keys = within
+		d.keys, d.idle = within, true
 		v[expect+condition], v[await+condition] = d, d
 	}
 	return v
@@ -200,6 +201,23 @@ func (s Step) Perform(ctx context.Context, e Executor) error {
 
 // NeedOf returns the need of a verb; NeedsNothing for an unknown verb.
 func NeedOf(verb string) Need { return verbs[verb].needs }
+
+// Disturbs reports whether the steps of a verb change the cluster or its proxies.
+func Disturbs(verb string) bool { return !verbs[verb].idle }
+
+// Away returns the longest time from a step that takes a node's proxy or its tables away to the step that brings them back.
+func (t *Timeline) Away() time.Duration {
+	since, longest := map[string]time.Duration{}, time.Duration(0)
+	for _, s := range t.Steps {
+		switch s.Verb {
+		case "proxy stop", "proxy kill", "proxy freeze", "proxy flush":
+			since[s.Object] = s.At
+		case "proxy start", "proxy thaw", "proxy restore":
+			longest = max(longest, s.At-since[s.Object])
+		}
+	}
+	return longest
+}
 
 // NeedsReplay returns the first step that only the replay control plane can perform, and false when there is none.
 func (t *Timeline) NeedsReplay() (Step, bool) {

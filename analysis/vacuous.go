@@ -1,0 +1,114 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// vacuous tells why a run without a loss shows nothing: what its phases demand was not measured. A record whose phases demand
+// nothing is never vacuous.
+func (a *Analysis) vacuous() []string {
+	var why []string
+	for _, p := range a.Phases {
+		window := p
+		if p.Disturbs {
+			window.To = a.End
+		}
+		attempts, paths := a.attemptsIn(window)
+		why = append(why, a.tooFew(window, attempts, paths)...)
+		why = append(why, a.tooSlow(p, paths)...)
+	}
+	return append(why, a.unanswered()...)
+}
+
+// attemptsIn counts the attempts of measured lanes in a phase, and the nodes that they went over; at least one.
+func (a *Analysis) attemptsIn(p Phase) (attempts, paths int) {
+	nodes := map[uint16]bool{}
+	for _, l := range a.Measured() {
+		for i := range l.Records {
+			if r := &l.Records[i]; r.Intended >= p.From && r.Intended < p.To {
+				attempts += int(r.N)
+				nodes[r.Node] = true
+			}
+		}
+	}
+	delete(nodes, 0)
+	return attempts, max(1, len(nodes))
+}
+
+// rate is that of all measured lanes together, in attempts per second.
+func (a *Analysis) rate() (rate float64) {
+	for _, l := range a.Measured() {
+		rate += l.Rate
+	}
+	return rate
+}
+
+// tooFew tells that a phase has fewer attempts than it demands, and how many would be enough.
+func (a *Analysis) tooFew(p Phase, attempts, paths int) []string {
+	need := p.Attempts * paths
+	if attempts >= need {
+		return nil
+	}
+	enough := units.MsText(units.Millis(roundUp(float64(need)/a.rate()))) + " of it would suffice"
+	if length := (p.To - p.From).Seconds(); length > 0 {
+		enough = a.rateText(float64(need)/length) + ", or " + enough
+	}
+	return []string{fmt.Sprintf("too little was measured: the phase %s has %s on %s, and %d on each are the least; %s",
+		p.Name, units.Plural(attempts, "attempt"), units.Plural(paths, "path"), p.Attempts, enough)}
+}
+
+// tooSlow tells that an outage of the length that the phase is about could pass between two attempts on its path.
+func (a *Analysis) tooSlow(p Phase, paths int) []string {
+	between := time.Duration(float64(paths) / a.rate() * float64(time.Second))
+	if p.Loss == 0 || 2*between <= p.Loss {
+		return nil
+	}
+	most := paths // at a higher rate attempts may meet nodes that they have not met
+	if paths > 1 {
+		most = max(paths, len(a.Run.Nodes))
+	}
+	return []string{fmt.Sprintf("too little was measured: a faulty subject loses connections for %s, and a path has an attempt every %s; %s",
+		units.MsText(units.Millis(p.Loss)), units.MsText(units.Millis(between)), a.rateText(2*float64(most)/p.Loss.Seconds()))}
+}
+
+// rateText tells the rate that would suffice, as the option of a run: that of one lane.
+func (a *Analysis) rateText(total float64) string {
+	each := total / float64(max(1, len(a.Measured())))
+	digits := math.Pow(10, math.Ceil(math.Log10(each))-2)
+	return "a rate of " + strconv.FormatFloat(math.Ceil(each/digits-1e-9)*digits, 'g', 2, 64) + " per second would suffice"
+}
+
+func roundUp(seconds float64) time.Duration {
+	return (time.Duration(seconds*float64(time.Second)) + time.Second - 1).Truncate(time.Second)
+}
+
+// unanswered tells that rollouts ended whose pods never answered a measured lane.
+func (a *Analysis) unanswered() []string {
+	scenario, _ := a.Phase("scenario")
+	rollouts := 0
+	for _, e := range a.Events {
+		if r, is := e.Body.(record.Rollout); is && r.State == "end" && e.At >= scenario.From {
+			rollouts++
+		}
+	}
+	var answered []string
+	for _, l := range a.Measured() {
+		for i := range l.Records {
+			if g := a.Backends[l.Records[i].Backend].Generation; g != "" && !slices.Contains(answered, g) {
+				answered = append(answered, g)
+			}
+		}
+	}
+	if len(answered) == 0 || len(answered) > rollouts {
+		return nil
+	}
+	return []string{fmt.Sprintf("too little was measured: %s made %d generations of pods with the first one, and connections reached %d of them",
+		units.Plural(rollouts, "rollout"), rollouts+1, len(answered))}
+}
