@@ -1,6 +1,9 @@
 // Package cache keeps files that several processes share: it takes locks, writes files and directories that appear complete or
-// not at all, finds the cache directory, and prunes old entries. Other packages do none of that themselves. It imports nothing of
-// this project.
+// not at all, finds the cache directory, verifies entries by their digests, and prunes old ones. Other packages do none of that
+// themselves. It imports nothing of this project.
+//
+// An entry is a directory with a manifest (Seal), or a file whose name has its digest. Verified returns intact entries only, and
+// makes damaged ones again.
 //
 // A process that is killed leaves no half-written file under a final name. It may leave a file whose name begins with
 // UnfinishedPrefix; Prune removes those of Create that no process holds any more.
@@ -49,12 +52,6 @@ func CheckWritable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// MarkUsed makes an entry the most recently used one for Prune. The error is that of a file that does not exist.
-func MarkUsed(file string) error {
-	now := time.Now()
-	return os.Chtimes(file, now, now)
-}
-
 // Limit bounds the entries of a cache.
 type Limit struct {
 	Keep   int           // number of most recently used entries that stay
@@ -82,7 +79,7 @@ func Prune(dir, prefix string, limit Limit, now time.Time) error {
 		case IsUnfinished(e.Name()):
 			remove = append(remove, path)
 		case len(e.Name()) >= len(prefix) && e.Name()[:len(prefix)] == prefix:
-			complete = append(complete, entry{path, info.ModTime()})
+			complete = append(complete, entry{path, lastUsed(path, info)})
 		}
 	}
 	slices.SortFunc(complete, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
@@ -95,7 +92,7 @@ func Prune(dir, prefix string, limit Limit, now time.Time) error {
 	for _, path := range remove {
 		errs = append(errs, removeUnheld(path))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, pruneStamps(dir, now))...)
 }
 
 func removeUnheld(path string) error {

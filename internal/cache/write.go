@@ -97,6 +97,28 @@ func InstallDir(complete, path string) error {
 	return err
 }
 
+// ReplaceDir moves a complete directory of the same file system to its final name, in the place of anything that is there. Others
+// see the old content or the new one. The caller holds a lock that keeps other writers away.
+func ReplaceDir(complete, path string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, complete, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	switch {
+	case err == nil:
+		return os.RemoveAll(complete) // the old content
+	case errors.Is(err, fs.ErrNotExist):
+		return InstallDir(complete, path)
+	}
+	// The file system cannot exchange names.
+	return errors.Join(os.RemoveAll(path), InstallDir(complete, path))
+}
+
+// Clear removes a directory in the place of a file, which a rename could not replace.
+func Clear(path string) error {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return nil
+	}
+	return os.RemoveAll(path)
+}
+
 // Unfinished is a file of a cache on its way to its final name, which may depend on its content. Prune does not remove it.
 type Unfinished struct {
 	*os.File

@@ -41,7 +41,7 @@ func (v *VM) Prepare(ctx context.Context) error {
 		return UsageError{Reason: err}
 	}
 	v.notes = append(v.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
-	file, digest, err := img.Pack(filepath.Join(v.Cache, "initramfs"))
+	packed, err := img.Pack(ctx, filepath.Join(v.Cache, "initramfs"), v.message)
 	if err != nil {
 		return err
 	}
@@ -53,18 +53,19 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.boot = vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
+	v.boot = vm.Boot{Kernel: kernel, Initrd: packed.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
 		MemoryGroups: v.plan.Scenario == bench.Scenario, RealTime: v.clock == "real", Deadline: v.Deadline}
+	machine := []string{kernel.Sha256, packed.Sha256, version, fmt.Sprint(v.boot.MemoryMB, v.boot.MemoryGroups)}
 	if !v.Cold {
 		v.boot.Snapshots = filepath.Join(v.Cache, "snapshots")
-		v.boot.Key = inputsDigest(string(base), digest, kernel.Package, version, fmt.Sprint(v.boot.MemoryMB, v.boot.MemoryGroups))[:24]
+		v.boot.Key = inputsDigest(append(machine, string(base))...)[:24]
 	}
 	v.boot.Line = func(line string, region []byte) {
 		if e := v.guestLine(line); e.Kind == progress.Checkpoint {
 			v.checkpoint(region)
 		}
 	}
-	v.inputs = inputsDigest(string(data), digest, kernel.Package, version, v.clock)
+	v.inputs = inputsDigest(append(machine, string(data), v.clock)...)
 	return nil
 }
 

@@ -23,6 +23,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // Binary is an executable program.
@@ -68,7 +70,7 @@ func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error
 	}
 	for _, g := range groups {
 		if err := b.buildGroup(ctx, d, s, g, done); err != nil {
-			return nil, fmt.Errorf("building %s: %w", g, err)
+			return nil, fmt.Errorf("building %s: %w", g, errors.Join(err, g.damage))
 		}
 	}
 	list := make([]Binary, len(targets))
@@ -84,8 +86,8 @@ func (b *Builder) Cached(t Target) (Binary, bool) {
 	if err != nil {
 		return Binary{}, false
 	}
-	bin, found, err := b.ready(context.Background(), s, t)
-	return bin, found && err == nil
+	bin, err := b.ready(context.Background(), s, t)
+	return bin, err == nil
 }
 
 func (b *Builder) store() (store, error) {
@@ -116,20 +118,19 @@ func (b *Builder) report(what fmt.Stringer, line string) {
 	}
 }
 
-// ready returns a target that needs no build.
-func (b *Builder) ready(ctx context.Context, s store, t Target) (Binary, bool, error) {
+// ready returns a target that needs no build. The error is errMissing or a *cache.Damage if a build helps.
+func (b *Builder) ready(ctx context.Context, s store, t Target) (Binary, error) {
 	if b.Prebuilt != "" {
 		bin, found, err := b.prebuilt(ctx, t)
 		if found || err != nil {
-			return bin, found, err
+			return bin, err
 		}
 	}
 	info, err := b.toolchain().describe(ctx)
 	if err != nil && !errors.Is(err, errNoGo) {
-		return Binary{}, false, err
+		return Binary{}, err
 	}
-	bin, found := s.find(t, info.Version)
-	return bin, found, nil
+	return s.find(ctx, t, info.Version)
 }
 
 // group is the targets of one go build.
@@ -137,6 +138,7 @@ type group struct {
 	root     module.Version
 	targets  []Target
 	programs []program
+	damage   error // of the entries that are built again
 }
 
 // String names the targets.
@@ -163,8 +165,8 @@ func (b *Builder) missing(ctx context.Context, d *dataset, s store, targets []Ta
 		if err != nil {
 			return nil, err
 		}
-		if ready[i] != nil {
-			done[t] = *ready[i]
+		if ready[i].err == nil {
+			done[t] = ready[i].Binary
 			continue
 		}
 		root := module.Version{Path: p.Module, Version: t.Version}
@@ -175,29 +177,36 @@ func (b *Builder) missing(ctx context.Context, d *dataset, s store, targets []Ta
 		}
 		groups[at].targets = append(groups[at].targets, t)
 		groups[at].programs = append(groups[at].programs, p)
+		if damage := new(cache.Damage); errors.As(ready[i].err, &damage) {
+			b.report(t, damage.Error()+"; it is built again")
+			groups[at].damage = errors.Join(groups[at].damage, damage)
+		}
 	}
 	return groups, nil
 }
 
-// lookUp returns the targets that need no build, with nil for the others. It verifies checksums concurrently: those of a control
-// plane (300 MB) would take most of a warm start.
-func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]*Binary, error) {
-	found := make([]*Binary, len(targets))
+// found is a target that needs no build, or the reason why it does.
+type found struct {
+	Binary
+	err error
+}
+
+// lookUp finds the targets that need no build. It verifies them concurrently: to read a control plane (300 MB) takes a while.
+func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]found, error) {
+	all := make([]found, len(targets))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, t := range targets {
 		group.Go(func() error {
-			bin, ready, err := b.ready(ctx, s, t)
-			if err != nil {
-				return fmt.Errorf("building %s: %w", t, err)
+			bin, err := b.ready(ctx, s, t)
+			all[i] = found{bin, err}
+			if err == nil || errors.Is(err, errMissing) || errors.As(err, new(*cache.Damage)) {
+				return nil
 			}
-			if ready {
-				found[i] = &bin
-			}
-			return nil
+			return fmt.Errorf("building %s: %w", t, err)
 		})
 	}
-	return found, group.Wait()
+	return all, group.Wait()
 }
 
 // buildGroup builds the targets of a group that are still missing once it has the lock.
@@ -213,7 +222,7 @@ func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group,
 	defer lock.Close()
 	open := &group{root: g.root}
 	for i, t := range g.targets {
-		if bin, found := s.find(t, info.Version); found { // another process has built it
+		if bin, err := s.find(ctx, t, info.Version); err == nil { // another process has built it
 			done[t] = bin
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,27 +70,43 @@ type indexed struct {
 	Entry string // directory below bin
 }
 
-// find returns the entry of a target. Without a Go version, as without a go command, it returns that of the newest one.
-func (s store) find(t Target, goVersion string) (Binary, bool) {
+// find returns the intact entry of a target. Without a Go version, as without a go command, it returns that of the newest one. The
+// error of a missing entry is errMissing, that of a damaged one a *cache.Damage.
+func (s store) find(ctx context.Context, t Target, goVersion string) (Binary, error) {
 	files := []string{s.indexFile(t, goVersion)}
 	if goVersion == "" {
 		files, _ = filepath.Glob(s.indexFile(t, "*")) // a pattern made of names and versions is never malformed
 		slices.SortFunc(files, func(a, b string) int { return -compareGo(goVersionOf(a), goVersionOf(b)) })
 	}
+	missing := errMissing
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue
+		name, err := entryOf(f)
+		if err == nil {
+			var b Binary
+			if b, err = s.entry(ctx, name, t); err == nil {
+				return b, nil
+			}
 		}
-		var at indexed
-		if json.Unmarshal(text, &at) != nil || at.Entry == "" || at.Entry != filepath.Base(at.Entry) {
-			continue
-		}
-		if b, ok := s.entry(at.Entry, t); ok {
-			return b, true
+		if !errors.Is(err, fs.ErrNotExist) {
+			missing = err
 		}
 	}
-	return Binary{}, false
+	return Binary{}, missing
+}
+
+var errMissing = errors.New("the program is not in the cache")
+
+// entryOf reads a file of the index.
+func entryOf(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	var at indexed
+	if err != nil || json.Unmarshal(text, &at) != nil || at.Entry == "" || at.Entry != filepath.Base(at.Entry) {
+		return "", &cache.Damage{Entry: file, File: cache.Itself, Expected: "the name of an entry", Found: fmt.Sprintf("%.80q", text)}
+	}
+	return at.Entry, nil
 }
 
 // goVersionOf is the Go version in the name of an index file.
@@ -102,20 +118,40 @@ func goVersionOf(file string) string {
 	return parts[1]
 }
 
-// entry reads a cache entry. It ignores a damaged one and one of another target.
-func (s store) entry(name string, t Target) (Binary, bool) {
+// entry verifies a cache entry. The error of a missing one wraps fs.ErrNotExist, that of a damaged one is a *cache.Damage.
+func (s store) entry(ctx context.Context, name string, t Target) (Binary, error) {
 	dir := filepath.Join(s.dir, "bin", name)
-	text, err := os.ReadFile(filepath.Join(dir, "binary.json"))
+	b, err := readEntry(dir)
 	if err != nil {
-		return Binary{}, false
+		return Binary{}, err
 	}
-	var b Binary
-	if json.Unmarshal(text, &b) != nil || b.Target != t {
-		return Binary{}, false
+	if b.Target != t {
+		return Binary{}, &cache.Damage{Entry: dir, File: binaryFile, Expected: t.String(), Found: b.Target.String()}
 	}
 	b.Path = filepath.Join(dir, t.Name)
-	sum, err := fileSum(b.Path)
-	return b, err == nil && sum == b.Sha256
+	return b, cache.Check(ctx, dir, b.manifest())
+}
+
+// manifest has the digest of the program. The other files of an entry are for people.
+func (b Binary) manifest() cache.Manifest { return cache.Manifest{b.Target.Name: b.Sha256} }
+
+// binaryFile is the file of an entry with its Binary.
+const binaryFile = "binary.json"
+
+// readEntry reads the description of an entry.
+func readEntry(dir string) (Binary, error) {
+	if _, err := os.Lstat(dir); err != nil {
+		return Binary{}, err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, binaryFile))
+	var b Binary
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return Binary{}, &cache.Damage{Entry: dir, File: binaryFile, Expected: "the description of a program", Found: err.Error()}
+	}
+	return b, nil
 }
 
 // entryName is the directory of a target's entry below bin.
@@ -131,13 +167,16 @@ func (s store) writeIndex(t Target, goVersion, entry string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("noting %s in the cache: %w", t, err)
 	}
+	if err := cache.Clear(file); err != nil {
+		return fmt.Errorf("noting %s in the cache: %w", t, err)
+	}
 	return cache.WriteFile(file, text)
 }
 
 // publish moves a built binary into the cache in one step, with its go.mod and go.sum. The caller holds the lock.
 func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
 	entry := filepath.Join(s.dir, "bin", entryName(b.Target, key))
-	sum, err := fileSum(b.Path)
+	sum, err := cache.Sha256(context.Background(), b.Path)
 	if err != nil {
 		return Binary{}, fmt.Errorf("reading what was built: %w", err)
 	}
@@ -145,10 +184,7 @@ func (s store) publish(b Binary, key, goMod, goSum string) (Binary, error) {
 	b.Sha256, b.Path = sum, filepath.Join(entry, b.Target.Name)
 	fresh, err := fillEntry(b, built, goMod, goSum)
 	if err == nil {
-		err = os.RemoveAll(entry) // a damaged one
-	}
-	if err == nil {
-		err = cache.InstallDir(fresh, entry)
+		err = cache.ReplaceDir(fresh, entry)
 	}
 	if err != nil {
 		return Binary{}, fmt.Errorf("putting %s into the cache: %w", b.Target, err)
@@ -169,22 +205,12 @@ func fillEntry(b Binary, built, goMod, goSum string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for name, content := range map[string]string{"go.mod": goMod, "go.sum": goSum, "binary.json": string(text) + "\n"} {
+	for name, content := range map[string]string{"go.mod": goMod, "go.sum": goSum, binaryFile: string(text) + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return "", err
 		}
 	}
 	return dir, nil
-}
-
-func fileSum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
 }
 
 // lockName is a file name for a version of a root module.
@@ -243,7 +269,7 @@ func (b *Builder) CachedAll(ctx context.Context, name string) ([]Target, error) 
 		if err != nil || slices.Contains(all, t) {
 			continue
 		}
-		if _, found := s.find(t, info.Version); found {
+		if _, err := s.find(ctx, t, info.Version); err == nil {
 			all = append(all, t)
 		}
 	}

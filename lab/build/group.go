@@ -40,7 +40,7 @@ func (m *groupBuild) make(ctx context.Context, d *dataset, done map[Target]Binar
 		return err
 	}
 	m.sum = r.goSum()
-	todo := m.uncompiled(done)
+	todo := m.uncompiled(ctx, done)
 	if len(todo.targets) == 0 {
 		return m.index(done)
 	}
@@ -111,11 +111,11 @@ func (m *groupBuild) key(t Target, p program) string {
 }
 
 // uncompiled returns the group without the targets that an earlier build made from the same sources, which it adds to done.
-func (m *groupBuild) uncompiled(done map[Target]Binary) *group {
+func (m *groupBuild) uncompiled(ctx context.Context, done map[Target]Binary) *group {
 	todo := &group{root: m.group.root}
 	for i, t := range m.group.targets {
 		p := m.group.programs[i]
-		if bin, found := m.store.entry(entryName(t, m.key(t, p)), t); found {
+		if bin, err := m.store.entry(ctx, entryName(t, m.key(t, p)), t); err == nil {
 			done[t] = bin
 			continue
 		}

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // versionDeadline bounds the run of a prebuilt binary with --version.
@@ -45,14 +47,14 @@ func (b *Builder) prebuilt(ctx context.Context, t Target) (Binary, bool, error) 
 			b.report(t, fmt.Sprintf("%s is not taken: it says %q", path, said))
 			continue
 		}
-		bin, err := describePrebuilt(t, path, said)
+		bin, err := describePrebuilt(ctx, t, path, said)
 		return bin, err == nil, err
 	}
 	return Binary{}, false, nil
 }
 
-func describePrebuilt(t Target, path, said string) (Binary, error) {
-	sum, err := fileSum(path)
+func describePrebuilt(ctx context.Context, t Target, path, said string) (Binary, error) {
+	sum, err := cache.Sha256(ctx, path)
 	if err != nil {
 		return Binary{}, fmt.Errorf("reading the prebuilt binary %s: %w", path, err)
 	}

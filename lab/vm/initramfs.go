@@ -2,12 +2,15 @@ package vm
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -164,33 +167,88 @@ func (img *Image) Files() []File {
 // Folders are the directories that every guest has.
 var Folders = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/etc", "/var/run"}
 
-// Pack writes the image into the cache directory dir, named by its digest, and returns its path and digest. An image
-// that is cached already is not written again.
-func (img *Image) Pack(dir string) (file, digest string, err error) {
-	if digest, err = img.Digest(); err != nil {
-		return "", "", err
-	}
-	file = filepath.Join(dir, imagePrefix+digest[:24]+".cpio")
-	if cache.MarkUsed(file) == nil {
-		return file, digest, nil
-	}
-	packed, err := cache.Create(dir)
-	if err != nil {
-		return "", "", fmt.Errorf("packing the guest's files: %w", err)
-	}
-	defer packed.Discard()
-	out := bufio.NewWriterSize(packed, 1<<20)
-	if err = errors.Join(img.write(out), out.Flush()); err == nil {
-		err = packed.Finish(filepath.Base(file))
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("packing the guest's files into %s: %w", file, err)
-	}
-	return file, digest, cache.Prune(dir, imagePrefix, imageLimit, time.Now())
+// Packed is an image in the cache.
+type Packed struct {
+	File   string
+	Sha256 string // of File, in hex
 }
 
-// imagePrefix is the prefix of the names of packed images.
-const imagePrefix = "lab-"
+// Pack writes the image into the cache directory dir. An intact image that is cached already is not written again. report gets
+// a line about a damaged one, which is replaced.
+func (img *Image) Pack(ctx context.Context, dir string, report func(string)) (Packed, error) {
+	sums, err := img.sums()
+	if err != nil {
+		return Packed{}, err
+	}
+	key := img.digest(sums)[:24]
+	packed, err := cache.Verified(ctx, cache.Source[Packed]{
+		Lock: filepath.Join(dir, lockName), Report: report,
+		Open: func() (Packed, error) { return openImage(ctx, dir, key) },
+		Make: func() (Packed, error) { return img.pack(dir, key, sums) },
+	})
+	if err != nil {
+		return Packed{}, fmt.Errorf("packing the guest's files into %s: %w", dir, err)
+	}
+	_ = cache.MarkUsed(packed.File) // fails where the cache cannot be written, which then needs no pruning
+	return packed, nil
+}
+
+// openImage verifies the packed image with the key. The error of a missing one wraps fs.ErrNotExist.
+func openImage(ctx context.Context, dir, key string) (Packed, error) {
+	files, _ := filepath.Glob(filepath.Join(dir, imagePrefix+key+"-*"+imageSuffix))
+	if len(files) == 0 {
+		return Packed{}, fmt.Errorf("finding the image %s in the cache: %w", key, fs.ErrNotExist)
+	}
+	var damage error
+	for _, file := range files {
+		sum := imageSum(file)
+		err := cache.Check(ctx, file, cache.Manifest{cache.Itself: sum})
+		if err == nil {
+			return Packed{file, sum}, nil
+		}
+		damage = err
+	}
+	return Packed{}, damage
+}
+
+// imageSum is the SHA-256 in the name of a packed image.
+func imageSum(file string) string {
+	name := strings.TrimSuffix(filepath.Base(file), imageSuffix)
+	return name[strings.LastIndexByte(name, '-')+1:]
+}
+
+// pack writes the image with the digests of its files, and removes other files with the key: they are damaged. The caller has
+// the lock.
+func (img *Image) pack(dir, key string, sums [][]byte) (Packed, error) {
+	damaged, _ := filepath.Glob(filepath.Join(dir, imagePrefix+key+"-*"+imageSuffix))
+	packed, err := cache.Create(dir)
+	if err != nil {
+		return Packed{}, err
+	}
+	defer packed.Discard()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(packed, sum), 1<<20)
+	if err := errors.Join(img.write(out, sums), out.Flush()); err != nil {
+		return Packed{}, err
+	}
+	done := Packed{Sha256: hex.EncodeToString(sum.Sum(nil))}
+	done.File = filepath.Join(dir, imagePrefix+key+"-"+done.Sha256+imageSuffix)
+	if err := errors.Join(cache.Clear(done.File), packed.Finish(filepath.Base(done.File))); err != nil {
+		return Packed{}, err
+	}
+	for _, file := range damaged {
+		if file != done.File {
+			err = errors.Join(err, os.RemoveAll(file))
+		}
+	}
+	return done, errors.Join(err, cache.Prune(dir, imagePrefix, imageLimit, time.Now()))
+}
+
+// A packed image is named by its key, the digest of the files in it, and by the SHA-256 of its bytes.
+const (
+	imagePrefix = "lab-"
+	imageSuffix = ".cpio"
+)
 
 // imageLimit bounds the packed images: each build of a program adds another of 100 MB or more. MinAge covers the time
 // between packing and booting, in which no lock holds the image.
@@ -199,6 +257,15 @@ var imageLimit = cache.Limit{Keep: 8, MinAge: 10 * time.Minute}
 // Digest returns the SHA-256 of names, modes and contents, in hex. It reads the content of files, because a rebuilt
 // program keeps its path; files of AddWithSum are not read.
 func (img *Image) Digest() (string, error) {
+	sums, err := img.sums()
+	if err != nil {
+		return "", err
+	}
+	return img.digest(sums), nil
+}
+
+// sums are the SHA-256 of the contents in the order of names.
+func (img *Image) sums() ([][]byte, error) {
 	names := img.names()
 	sums := make([][]byte, len(names))
 	var readers errgroup.Group
@@ -219,15 +286,16 @@ func (img *Image) Digest() (string, error) {
 			return nil
 		})
 	}
-	if err := readers.Wait(); err != nil {
-		return "", err
-	}
+	return sums, readers.Wait()
+}
+
+func (img *Image) digest(sums [][]byte) string {
 	all := sha256.New()
-	for i, name := range names {
+	for i, name := range img.names() {
 		s := img.files[name]
 		fmt.Fprintf(all, "%q %q %q %o %x\n", name, s.link, s.text, s.mode, sums[i])
 	}
-	return hex.EncodeToString(all.Sum(nil)), nil
+	return hex.EncodeToString(all.Sum(nil))
 }
 
 func (img *Image) names() []string {
@@ -239,14 +307,15 @@ func (img *Image) names() []string {
 	return names
 }
 
-func (img *Image) write(out io.Writer) error {
+// write packs the files. A file whose content is not that of its sum any more is an error.
+func (img *Image) write(out io.Writer, sums [][]byte) error {
 	w := cpio.NewWriter(out)
 	made := map[string]bool{"/": true}
-	for _, name := range img.names() {
+	for i, name := range img.names() {
 		if err := writeDirs(w, made, path.Dir(name)); err != nil {
 			return err
 		}
-		if err := writeFile(w, name, img.files[name]); err != nil {
+		if err := writeFile(w, name, img.files[name], sums[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -270,7 +339,7 @@ func writeDirs(w *cpio.Writer, made map[string]bool, dir string) error {
 	return w.WriteHeader(&cpio.Header{Name: strings.TrimPrefix(dir, "/"), Mode: cpio.TypeDir | 0o755, ModTime: time.Unix(0, 0)})
 }
 
-func writeFile(w *cpio.Writer, name string, s source) error {
+func writeFile(w *cpio.Writer, name string, s source, sum []byte) error {
 	h := &cpio.Header{Name: strings.TrimPrefix(name, "/"), Mode: cpio.TypeReg | cpio.FileMode(s.mode), ModTime: time.Unix(0, 0)}
 	switch {
 	case s.link != "":
@@ -287,7 +356,14 @@ func writeFile(w *cpio.Writer, name string, s source) error {
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
-	return copyFile(w, s.path)
+	packed := sha256.New()
+	if err := copyFile(io.MultiWriter(w, packed), s.path); err != nil {
+		return err
+	}
+	if found := packed.Sum(nil); !bytes.Equal(found, sum) {
+		return fmt.Errorf("%s changed: its sha256 was %x and is %x; try again, and check the cache with `hitless doctor --cache`", s.path, sum, found)
+	}
+	return nil
 }
 
 func writeText(w *cpio.Writer, h *cpio.Header, text string) error {

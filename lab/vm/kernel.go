@@ -5,9 +5,10 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,34 +19,48 @@ import (
 // KernelPackage is the Debian package whose newest kernel the guest runs. Debian 12 is tested.
 const KernelPackage = "linux-image-cloud-amd64"
 
-// Kernel is a stock distribution kernel, unpacked into the cache and never installed.
+// Kernel is a stock distribution kernel, unpacked into the cache and never installed. All its files have been verified.
 type Kernel struct {
 	Release string // output of uname -r
 	Package string // name_version of its Debian package
 	Image   string // the compressed kernel
-	Modules string // directory kernel/ of its modules
+	Sha256  string // of Image, in hex
+
+	dir   string
+	files cache.Manifest
 }
 
 // FetchKernel returns the newest kernel that the package lists name, and downloads and unpacks it if it is not
-// cached. It needs no privileges. Without package lists or network it returns the newest cached kernel.
-func FetchKernel(ctx context.Context, cache string, progress func(string)) (Kernel, error) {
+// cached or damaged. It needs no privileges. Without package lists or network it returns the newest cached kernel.
+func FetchKernel(ctx context.Context, cacheDir string, progress func(string)) (Kernel, error) {
 	name, id, err := kernelImagePackage(ctx)
 	if err != nil {
-		if k, cached := newestKernel(cache); cached {
+		if k, cached := newestKernel(ctx, cacheDir, progress); cached {
 			return k, nil
 		}
 		return Kernel{}, err
 	}
-	dir := filepath.Join(cache, id)
-	if k, err := openKernel(dir, id); err == nil {
-		return k, nil
-	}
-	progress("downloading the kernel package " + id)
-	if err := downloadKernel(ctx, dir, name); err != nil {
-		return Kernel{}, fmt.Errorf("getting the kernel package %s: %w", name, err)
-	}
-	return openKernel(dir, id)
+	return fetchKernel(ctx, cacheDir, id, progress, func(work string) (string, error) { return unpackPackage(ctx, work, name) })
 }
+
+// fetchKernel returns an intact kernel. unpack gets the files of the package into a new directory below work.
+func fetchKernel(ctx context.Context, cacheDir, id string, progress func(string), unpack func(work string) (string, error)) (Kernel, error) {
+	dir := filepath.Join(cacheDir, id)
+	open := func() (Kernel, error) { return openKernel(ctx, dir, id) }
+	return cache.Verified(ctx, cache.Source[Kernel]{
+		Lock: filepath.Join(cacheDir, lockName), Open: open, Report: progress,
+		Make: func() (Kernel, error) {
+			progress("downloading the kernel package " + id)
+			if err := installKernel(ctx, dir, unpack); err != nil {
+				return Kernel{}, fmt.Errorf("getting the kernel package %s: %w", id, err)
+			}
+			return open()
+		},
+	})
+}
+
+// lockName is the file that processes lock while they write a kernel or an image.
+const lockName = ".lock"
 
 // kernelImagePackage returns the package that the meta package depends on, as name and as name_version. One call of
 // apt-cache serves both, since each takes most of a second.
@@ -62,47 +77,76 @@ func kernelImagePackage(ctx context.Context) (name, id string, err error) {
 	return "", "", fmt.Errorf("finding the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
 }
 
-// downloadKernel unpacks into a temporary directory and renames it, so that an interrupted download leaves no partial
-// kernel.
-func downloadKernel(ctx context.Context, dir, name string) error {
+// unpackPrefix begins the names of directories in which packages are unpacked.
+const unpackPrefix = "unpack-"
+
+// installKernel unpacks into a temporary directory and renames it, so that an interrupted download leaves no partial
+// kernel. The caller has the lock.
+func installKernel(ctx context.Context, dir string, unpack func(work string) (string, error)) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), "unpack-")
+	work, err := os.MkdirTemp(filepath.Dir(dir), unpackPrefix)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if _, err := output(ctx, work, "apt-get", "download", name); err != nil {
+	root, err := unpack(work)
+	if err != nil {
 		return err
+	}
+	if err := cache.Seal(ctx, root); err != nil {
+		return err
+	}
+	return cache.ReplaceDir(root, dir)
+}
+
+func unpackPackage(ctx context.Context, work, name string) (root string, err error) {
+	if _, err := output(ctx, work, "apt-get", "download", name); err != nil {
+		return "", err
 	}
 	packages, _ := filepath.Glob(filepath.Join(work, "*.deb"))
 	if len(packages) != 1 {
-		return fmt.Errorf("apt-get download left %d packages, want 1", len(packages))
+		return "", fmt.Errorf("apt-get download left %d packages, want 1", len(packages))
 	}
-	if _, err := output(ctx, work, "dpkg-deb", "-x", packages[0], filepath.Join(work, "root")); err != nil {
-		return err
-	}
-	return cache.InstallDir(filepath.Join(work, "root"), dir)
+	root = filepath.Join(work, "root")
+	_, err = output(ctx, work, "dpkg-deb", "-x", packages[0], root)
+	return root, err
 }
 
-func openKernel(dir, id string) (Kernel, error) {
-	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+// openKernel verifies a kernel. The error of a missing one wraps fs.ErrNotExist.
+func openKernel(ctx context.Context, dir, id string) (Kernel, error) {
+	files, err := cache.ReadManifest(dir)
+	if err == nil {
+		err = cache.Check(ctx, dir, files)
+	}
+	if err != nil {
+		return Kernel{}, err
+	}
+	const prefix = "boot/vmlinuz-"
+	var images []string
+	for name := range files {
+		if strings.HasPrefix(name, prefix) {
+			images = append(images, name)
+		}
+	}
 	if len(images) != 1 {
-		return Kernel{}, fmt.Errorf("%s holds %d kernels, want 1; remove the directory and try again", dir, len(images))
+		return Kernel{}, fmt.Errorf("the kernel package %s has %d kernels, want 1", id, len(images))
 	}
-	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
-	return Kernel{Release: release, Package: id, Image: images[0],
-		Modules: filepath.Join(dir, "lib", "modules", release, "kernel")}, nil
+	return Kernel{Release: strings.TrimPrefix(images[0], prefix), Package: id, Image: filepath.Join(dir, images[0]),
+		Sha256: files[images[0]], dir: dir, files: files}, nil
 }
 
-func newestKernel(cache string) (Kernel, bool) {
-	dirs, _ := filepath.Glob(filepath.Join(cache, "linux-image-*"))
+// newestKernel returns the newest cached kernel that is intact, and reports damaged ones.
+func newestKernel(ctx context.Context, cacheDir string, progress func(string)) (Kernel, bool) {
+	dirs, _ := filepath.Glob(filepath.Join(cacheDir, "linux-image-*"))
 	slices.Sort(dirs)
 	for _, dir := range slices.Backward(dirs) {
-		if k, err := openKernel(dir, filepath.Base(dir)); err == nil {
+		k, err := openKernel(ctx, dir, filepath.Base(dir))
+		if err == nil {
 			return k, true
 		}
+		progress(err.Error() + "; it is not used")
 	}
 	return Kernel{}, false
 }
@@ -111,14 +155,10 @@ func newestKernel(cache string) (Kernel, bool) {
 // module that this kernel lacks is an error that names it.
 func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 	paths := map[string]string{}
-	err := filepath.WalkDir(k.Modules, func(path string, _ fs.DirEntry, err error) error {
-		if name, isModule := strings.CutSuffix(filepath.Base(path), ".ko"); isModule {
-			paths[strings.ReplaceAll(name, "-", "_")] = path
+	for _, file := range slices.Sorted(maps.Keys(k.files)) {
+		if name, isModule := strings.CutSuffix(path.Base(file), ".ko"); isModule && strings.HasPrefix(file, "lib/modules/"+k.Release+"/kernel/") {
+			paths[strings.ReplaceAll(name, "-", "_")] = filepath.Join(k.dir, file)
 		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the kernel's modules: %w", err)
 	}
 	var order []string
 	seen := map[string]bool{}
@@ -128,11 +168,11 @@ func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 			return nil
 		}
 		seen[name] = true
-		path, has := paths[name]
+		file, has := paths[name]
 		if !has {
 			return fmt.Errorf("kernel %s has no module %s", k.Release, name)
 		}
-		dependencies, err := moduleDependencies(path)
+		dependencies, err := moduleDependencies(file)
 		if err != nil {
 			return err
 		}
@@ -141,7 +181,7 @@ func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
 				return fmt.Errorf("%w (%s needs it)", err, name)
 			}
 		}
-		order = append(order, path)
+		order = append(order, file)
 		return nil
 	}
 	for _, name := range names {

@@ -133,7 +133,7 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	out, err := b.runOnce(ctx, path, cpu.Number, saved)
 	if refused := new(snapshotError); errors.As(err, &refused) {
 		line("hitless: booting, because the snapshot could not be restored: "+err.Error(), nil)
-		err = errors.Join(os.Remove(saved.Name()), out.Close())
+		err = errors.Join(os.RemoveAll(saved.Name()), out.Close()) // damage may be a directory
 		if err == nil {
 			out, err = b.runOnce(ctx, path, cpu.Number, nil)
 		}

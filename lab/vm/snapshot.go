@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +50,25 @@ func openSnapshot(dir, key string) *snapshot {
 
 // verify returns an error if the content does not match the checksum. A guest from a damaged snapshot must not run.
 func (s *snapshot) verify() error {
-	if expected, name := s.expectedName(), filepath.Base(s.Name()); expected != name {
-		return fmt.Errorf("the snapshot is damaged: its content belongs to the name %q, its name is %s", expected, name)
+	return snapshotDamage(s.Name(), s.expectedName())
+}
+
+// snapshotDamage compares the name of a snapshot with the name by its content, which is empty for what cannot be read.
+func snapshotDamage(file, byContent string) error {
+	if byContent == filepath.Base(file) {
+		return nil
 	}
-	return nil
+	found := "no readable file"
+	if byContent != "" {
+		found = "crc32c " + snapshotSum(byContent)
+	}
+	return &cache.Damage{Entry: file, File: cache.Itself, Expected: "crc32c " + snapshotSum(file), Found: found}
+}
+
+// snapshotSum is the checksum in the name of a snapshot.
+func snapshotSum(file string) string {
+	name := strings.TrimSuffix(filepath.Base(file), snapshotSuffix)
+	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
 // Close waits for the checksum and closes the file.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/internal/cache"
 )
 
 // saveFile writes a snapshot with that content, key and age, and returns its path.
@@ -70,16 +72,11 @@ func TestMostRecentlyUsedSnapshotsAreKept(t *testing.T) {
 	for i := range maxSnapshots + 3 {
 		names = append(names, saveFile(t, dir, fmt.Sprint("key", i), "memory", time.Duration(i)*time.Hour))
 	}
-	// One of the three surplus snapshots is open.
-	held := openSnapshot(dir, fmt.Sprint("key", maxSnapshots))
-	if held == nil {
-		t.Fatal("a snapshot was not opened")
-	}
-	defer held.Close()
-	old := time.Now().Add(-24 * time.Hour)
-	if err := os.Chtimes(held.Name(), old, old); err != nil {
+	held, err := cache.TryHold(names[maxSnapshots]) // one of the three surplus snapshots
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer held.Close()
 	if err := pruneSnapshots(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -99,12 +99,12 @@ func boot(t *testing.T, packages []string, line func(string)) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _, err := image.Pack(filepath.Join(dir, "initramfs"))
+	packed, err := image.Pack(context.Background(), filepath.Join(dir, "initramfs"), func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(file) // it contains this run's test programs, which no other run uses
-	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: file, Base: base, Plan: whole, MemoryMB: 2048,
+	defer os.Remove(packed.File) // it contains this run's test programs, which no other run uses
+	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: packed.File, Base: base, Plan: whole, MemoryMB: 2048,
 		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)
