@@ -109,22 +109,6 @@ func subjectsCommand() *cobra.Command {
 	}
 }
 
-func doctorCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor", Short: "Check what this machine can run, and what to install for the rest", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, f := range run.Doctor(cmd.Context()) {
-				mark := "ok      "
-				if !f.OK {
-					mark = "missing "
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s%-22s %s\n", mark, f.Name, f.Text)
-			}
-			return nil
-		},
-	}
-}
-
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version and the program's sha256, which is an input of runs", Args: cobra.NoArgs,

@@ -45,6 +45,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"gate out", 2, "--budget"},
 		{"report serve " + filepath.Join(t.TempDir(), "none") + " --listen 127.0.0.1:0", 2, "give a folder with runs"},
 		{"report serve . --listen here", 2, "--listen"},
+		{"doctor --repair", 2, "--cache"},
 		{"schema", 0, "hitless report, version 1"},
 		{"schema compare", 0, "hitless comparison, version 1"},
 		{"schema junit", 2, "compare, report"},

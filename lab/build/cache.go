@@ -126,10 +126,14 @@ func (s store) entry(ctx context.Context, name string, t Target) (Binary, error)
 		return Binary{}, err
 	}
 	if b.Target != t {
-		return Binary{}, &cache.Damage{Entry: dir, File: binaryFile, Expected: t.String(), Found: b.Target.String()}
+		return Binary{}, otherTarget(dir, t, b)
 	}
 	b.Path = filepath.Join(dir, t.Name)
 	return b, cache.Check(ctx, dir, b.manifest())
+}
+
+func otherTarget(dir string, t Target, found Binary) error {
+	return &cache.Damage{Entry: dir, File: binaryFile, Expected: t.String(), Found: found.Target.String()}
 }
 
 // manifest has the digest of the program. The other files of an entry are for people.

@@ -182,7 +182,7 @@ func (img *Image) Pack(ctx context.Context, dir string, report func(string)) (Pa
 	}
 	key := img.digest(sums)[:24]
 	packed, err := cache.Verified(ctx, cache.Source[Packed]{
-		Lock: filepath.Join(dir, lockName), Report: report,
+		Lock: filepath.Join(dir, cache.LockName), Report: report,
 		Open: func() (Packed, error) { return openImage(ctx, dir, key) },
 		Make: func() (Packed, error) { return img.pack(dir, key, sums) },
 	})

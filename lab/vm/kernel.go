@@ -48,7 +48,7 @@ func fetchKernel(ctx context.Context, cacheDir, id string, progress func(string)
 	dir := filepath.Join(cacheDir, id)
 	open := func() (Kernel, error) { return openKernel(ctx, dir, id) }
 	return cache.Verified(ctx, cache.Source[Kernel]{
-		Lock: filepath.Join(cacheDir, lockName), Open: open, Report: progress,
+		Lock: filepath.Join(cacheDir, cache.LockName), Open: open, Report: progress,
 		Make: func() (Kernel, error) {
 			progress("downloading the kernel package " + id)
 			if err := installKernel(ctx, dir, unpack); err != nil {
@@ -58,9 +58,6 @@ func fetchKernel(ctx context.Context, cacheDir, id string, progress func(string)
 		},
 	})
 }
-
-// lockName is the file that processes lock while they write a kernel or an image.
-const lockName = ".lock"
 
 // kernelImagePackage returns the package that the meta package depends on, as name and as name_version. One call of
 // apt-cache serves both, since each takes most of a second.

@@ -79,7 +79,7 @@ func (s *snapshot) Close() error {
 
 // snapshotName returns the file name for a snapshot's content, empty if it cannot be read. It does not move the file
 // offset, which QEMU shares.
-func snapshotName(f *os.File, key string) string {
+func snapshotName(f io.ReaderAt, key string) string {
 	sum := crc32.New(castagnoli)
 	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, math.MaxInt64), make([]byte, 1<<20)); err != nil {
 		return ""
