@@ -34,7 +34,7 @@ func WriteJSON(file string, rows []Row) error {
 // Markdown returns the rows as a table in their order.
 func Markdown(rows []Row) string {
 	var b strings.Builder
-	b.WriteString("| Services | subject | cold start | CPU of it | one endpoint | its CPU | one Service | rollout of 100 | its CPU | memory | with children and kernel | netlink messages |\n" +
+	b.WriteString("| Services | subject | cold start | CPU of it | one endpoint | its CPU | one Service | rollout of 100 | its CPU | resident memory | charged memory | netlink messages |\n" +
 		"|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
 		name := r.Subject
