@@ -1,11 +1,12 @@
 package analysis
 
 import (
+	"context"
 	"fmt"
-	"os"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
 )
 
@@ -22,18 +23,20 @@ func Judge(dir string, budget *record.Budget) (*Report, error) {
 }
 
 // LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections; a missing field
-// is 0. Unknown fields are an error, because a misspelt one would silently judge by 0.
+// is 0. An unknown or repeated field, a second document and an empty file are errors, which begin with file:line.
 func LoadBudget(file string) (*record.Budget, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.Read(context.Background(), file, input.TextBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the budget: %w", err)
+	}
+	root, err := input.Document(file, data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the budget: %w", err)
 	}
 	var b record.Budget
-	if err := yaml.UnmarshalStrict(data, &b); err != nil {
-		return nil, fmt.Errorf("reading the budget %s: %w (its fields are dropped and delayed, in connections)", file, err)
-	}
-	if b.Dropped < 0 || b.Delayed < 0 {
-		return nil, fmt.Errorf("the budget %s allows a negative loss (dropped %d, delayed %d); 0 is the least", file, b.Dropped, b.Delayed)
+	err = input.Fields(file, root, map[string]func(*yaml.Node) error{"dropped": input.Count(&b.Dropped), "delayed": input.Count(&b.Delayed)})
+	if err != nil {
+		return nil, fmt.Errorf("reading the budget: %w", err)
 	}
 	return &b, nil
 }

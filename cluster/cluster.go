@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/e2e-framework/klient"
 )
 
@@ -46,8 +45,7 @@ func (c *Cluster) SetClock(clock Clock) { c.retrier.clock = clock }
 
 // Open reads the kubeconfig and makes clients, without a request. An empty context is the kubeconfig's current one.
 func Open(file, context string) (*Cluster, error) {
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	config, err := readKubeconfig(file, context)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig %s: %w; name a file with --kubeconfig, and another of its contexts with --context", file, err)
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/hitless/hitless/internal/flags"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/drain"
 	"github.com/hitless/hitless/proxier/engine"
@@ -111,6 +113,17 @@ func (s *settings) flags(c *cobra.Command) {
 	f.DurationVar(&s.timeouts.UDP, "ipvs-udp-timeout", 0, "IPVS timeout of idle UDP flows; 0 keeps the kernel's")
 	f.StringVar(&s.logFormat, "log-format", "text", "log format on standard error: text or json")
 	f.IntVarP(&s.verbosity, "v", "v", 0, "log verbosity; 4 and above for debugging")
+	for _, name := range []string{"healthz-bind-address", "metrics-bind-address"} {
+		flags.Allow(f, name, flags.Empty)
+	}
+	for _, name := range []string{"v", "ipvs-min-sync-period", "reconcile-period", "drain-interval", "drain-period", "drain-gone-period",
+		"ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout"} {
+		flags.Allow(f, name, flags.Zero)
+	}
+	flags.Words(f, "proxy-mode", "ipvs")
+	flags.Words(f, "ipvs-scheduler", desired.Schedulers()...)
+	flags.Words(f, "detect-local-mode", localModes...)
+	flags.Words(f, "log-format", "text", "json")
 }
 
 // run creates the parts and runs the proxier.
@@ -248,6 +261,11 @@ func (s *settings) nodeName() (string, error) {
 }
 
 func (s *settings) client() (*rest.Config, error) {
+	if s.kubeconfig != "" {
+		if err := input.Check(s.kubeconfig, input.TextBytes); err != nil {
+			return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+		}
+	}
 	config, err := clientcmd.BuildConfigFromFlags(s.master, s.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the API client: %w; set --kubeconfig or --master", err)

@@ -1,52 +1,42 @@
 package proxier
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hitless/hitless/internal/input"
 )
 
 // commandLineOnly are flags that select an action, which a forgotten file must not trigger.
 var commandLineOnly = []string{"config", "cleanup", "init-only", "help"}
 
 // readConfig sets flags to the values of a YAML file, except for flags that are already set. Errors name the file and
-// the line. An empty path is ignored.
+// the line. An empty path and a file without keys are ignored.
 func readConfig(path string, lookup func(name string) *pflag.Flag) error {
 	if path == "" {
 		return nil
 	}
-	file, err := os.Open(path)
+	text, err := input.Read(context.Background(), path, input.TextBytes)
 	if err != nil {
 		return fmt.Errorf("reading --config: %w", err)
 	}
-	defer file.Close()
-	decoder := yaml.NewDecoder(file)
-	var document yaml.Node
-	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF):
+	root, err := input.Document(path, text)
+	switch {
+	case errors.Is(err, input.ErrEmpty):
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading --config %s: %w", path, err)
+		return fmt.Errorf("reading --config: %w", err)
 	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading --config %s: the file has more than one YAML document; it must have one", path)
-	}
-	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s:%d: not a mapping of keys to values, such as ipvs-scheduler: rr", path, root.Line)
 	}
-	lines := map[string]int{}
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
-		if before := lines[key.Value]; before != 0 {
-			return fmt.Errorf("%s:%d: key %q is already set in line %d", path, key.Line, key.Value, before)
-		}
-		lines[key.Value] = key.Line
 		if err := setFlag(key.Value, value, lookup); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, key.Line, err)
 		}

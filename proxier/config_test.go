@@ -60,7 +60,7 @@ func TestConfigFile(t *testing.T) {
 func TestConfigFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"ipvs-scheduler: rr\nipvs-shceduler: mh\n": `config.yaml:2: unknown key "ipvs-shceduler"`,
-		"v: 1\n\nv: 2\n":                 `config.yaml:3: key "v" is already set in line 1`,
+		"v: 1\n\nv: 2\n":                 `config.yaml:3: v is given twice, first in line 1`,
 		"masquerade-all: yes please\n":   `config.yaml:1: key "masquerade-all" is "yes please"`,
 		"reconcile-period: soon\n":       `config.yaml:1: key "reconcile-period" is "soon"`,
 		"reconcile-period:\n":            `config.yaml:1: key "reconcile-period"`,
@@ -68,8 +68,8 @@ func TestConfigFileErrors(t *testing.T) {
 		"nodeport-addresses: [{a: b}]\n": `config.yaml:1: key "nodeport-addresses": line 1`,
 		"cleanup: true\n":                `config.yaml:1: key "cleanup"`,
 		"- ipvs-scheduler\n":             `config.yaml:1: not a mapping`,
-		"v: 1\n---\nv: 2\n":              `more than one YAML document`,
-		"v: 1\n  w: [\n":                 `line 2`,
+		"v: 1\n---\nv: 2\n":              `config.yaml:2: a second document`,
+		"v: 1\n  w: [\n":                 `config.yaml:2: this is not YAML`,
 		"ipvs-scheduler: nonsense\n":     `--ipvs-scheduler is "nonsense"`,
 	} {
 		c := Command()

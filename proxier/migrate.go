@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/proxier/engine"
 	"github.com/hitless/hitless/proxier/kernel"
 	"github.com/hitless/hitless/proxier/linux"
@@ -70,6 +71,8 @@ func migrateCommand() *cobra.Command {
 	m.flags(c)
 	c.Flags().StringVar(&m.from, "from", "", "old proxy of this node: kube-proxy's mode ipvs, iptables or nftables, or bundled")
 	c.Flags().StringVar(&m.to, "to", bundled, "new proxy of this node: bundled, or kube-proxy's mode ipvs, iptables or nftables")
+	flags.Words(c.Flags(), "from", append([]string{bundled}, kubeProxyModes...)...)
+	flags.Words(c.Flags(), "to", append([]string{bundled}, kubeProxyModes...)...)
 	c.Flags().BoolVar(&m.dryRun, "dry-run", false, "print the plan and change nothing")
 	return c
 }

@@ -15,6 +15,7 @@ type Parameter struct {
 	Key     string
 	Default string
 	Help    string
+	Words   []string // all its values, if it is one word
 	check   func(value string) error
 	needs   []Capability // of the site, where the key is given
 	with    []Parameter  // keys that come with this one
@@ -62,7 +63,7 @@ func (t TypedParameter[T]) needing(all ...Capability) TypedParameter[T] {
 
 // newParameter makes a parameter of a type.
 func newParameter[T any](key, value, help string, read values.Type[T]) TypedParameter[T] {
-	return TypedParameter[T]{Parameter{Key: key, Default: value, Help: help, check: read.Check}, read}
+	return TypedParameter[T]{Parameter: Parameter{Key: key, Default: value, Help: help, check: read.Check}, read: read}
 }
 
 func newDuration(key, value, help string, low, high time.Duration) TypedParameter[time.Duration] {
@@ -74,7 +75,9 @@ func newNumber(key, value, help string, low, high int) TypedParameter[int] {
 }
 
 func newWord(key, value, help string, words ...string) TypedParameter[string] {
-	return newParameter(key, value, help, values.Word(words...))
+	p := newParameter(key, value, help, values.Word(words...))
+	p.Words = words
+	return p
 }
 
 func newList(key, value, help string, words ...string) TypedParameter[[]string] {
@@ -82,7 +85,9 @@ func newList(key, value, help string, words ...string) TypedParameter[[]string] 
 }
 
 func newSwitch(key, value, help string) TypedParameter[bool] {
-	return newParameter(key, value, help, values.Switch)
+	p := newParameter(key, value, help, values.Switch)
+	p.Words = []string{"on", "off"}
+	return p
 }
 
 func newText(key, value, help string) TypedParameter[string] {
@@ -96,7 +101,7 @@ type Params map[string]string
 func (p Params) given(parameter Parameter) string { return parameter.Key + "=" + p[parameter.Key] }
 
 // Fill checks the given values against the scenario's parameters and adds the defaults. An unknown key is an error that
-// lists the valid ones; a bad value is an error that says what is allowed.
+// names the nearest one, or all; a bad value is an error that says what is allowed.
 func (s Scenario) Fill(given map[string]string) (Params, error) {
 	params := Params{}
 	var keys []string
@@ -104,15 +109,21 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 	for _, p := range s.AllParameters() {
 		params[p.Key] = p.Default
 		known[p.Key] = p
-		keys = append(keys, p.Key+"="+p.Default)
+		keys = append(keys, p.Key)
 	}
 	slices.Sort(keys)
 	for key, value := range given {
 		p, has := known[key]
 		if !has {
-			return nil, fmt.Errorf("scenario %s has no key %q; its keys and defaults are %s", s.Name, key, strings.Join(keys, " "))
+			help := "its keys are " + strings.Join(keys, " ")
+			if near := values.Nearest(key, keys); near != "" {
+				help = "did you mean " + near + "? `hitless scenarios` lists all keys"
+			}
+			return nil, fmt.Errorf("scenario %s has no key %q; %s", s.Name, key, help)
 		}
-		if err := p.check(value); err != nil {
+		if err := p.check(value); value == "" && err == nil {
+			return nil, fmt.Errorf("--set %s=: the value is empty; give one, or leave the key out", key)
+		} else if err != nil {
 			return nil, fmt.Errorf("--set %s=%s: %w", key, value, err)
 		}
 		params[key] = value

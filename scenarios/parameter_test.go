@@ -13,12 +13,13 @@ func TestFillChecksValues(t *testing.T) {
 		t.Fatalf("parameters %v, %v", p, err)
 	}
 	for given, want := range map[string]string{
-		"replica=3":            "replicas=1",
+		"replica=3":            "did you mean replicas?",
 		"replicas=none":        "whole number",
 		"trafficPolicy=local":  "Local, Cluster",
 		"shutdownDelay=30":     "duration",
 		"baseline=1s":          "from 10s",
 		"terminatingFallback=": "on, off",
+		"colour=red":           "its keys are antiAffinity",
 	} {
 		key, value, _ := strings.Cut(given, "=")
 		if _, err := s.Fill(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), want) {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/internal/bench"
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -48,6 +49,7 @@ func benchProxierCommand() *cobra.Command {
 	f.IntSliceVar(&services, "services", []int{100, 1000, 10000}, "numbers of Services, ascending")
 	f.IntVar(&repeat, "repeat", 3, "how often each change is measured, 1 to 8; its time is the median")
 	f.StringVar(&o.Clock, "clock", "auto", "virtual, real or auto (virtual)")
+	flags.Words(f, "clock", "auto", "virtual", "real")
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest anew, even where a saved one would do; the result is the same")
 	seedFlag(f, &o, "seed of the guest's random numbers")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "bench", "proxier"), "folder for logs; the rows go to a file of that name with .json")

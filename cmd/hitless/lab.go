@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 )
 
@@ -46,6 +47,7 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	f := cmd.Flags()
 	f.StringVar(&o.Subject, "subject", "kube-proxy@v1.37.1/nftables", "proxy of the lab, a `SUBJECT`; hitless subjects lists them")
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
+	flags.Words(f, "controlplane", "kube", "replay")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")

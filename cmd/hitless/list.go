@@ -113,18 +113,29 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version and the program's sha256, which is an input of runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version := "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version = info.Main.Version + " " + info.GoVersion
-			}
-			sum, err := ownSum()
-			if err != nil {
-				return fmt.Errorf("reading the running program: %w", err)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "hitless %s sha256 %x\n", version, sum)
-			return nil
+			return printVersion(cmd.OutOrStdout())
 		},
 	}
+}
+
+// printVersion prints the version of the module, the revision if the build has one, the Go version, and the program's sha256.
+func printVersion(out io.Writer) error {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				version += " revision " + s.Value
+			}
+		}
+		version += " " + info.GoVersion
+	}
+	sum, err := ownSum()
+	if err != nil {
+		return fmt.Errorf("reading the running program: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "hitless %s sha256 %x\n", version, sum)
+	return err
 }
 
 // ownSum is the sha256 of the running program. The same sources give the same sum.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	_ "github.com/hitless/hitless/lab/backend/early" // handles the command `backend`
@@ -61,10 +62,23 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
-		fmt.Fprintln(stderr, "hitless:", err)
+	if text := message(ctx, err); text != "" {
+		fmt.Fprintln(stderr, "hitless:", text)
 	}
 	return exitCode(ctx, err)
+}
+
+// message is the text of an error. After an interrupt it begins with that.
+func message(ctx context.Context, err error) string {
+	switch {
+	case err == nil || err.Error() == "":
+		return ""
+	case errors.As(err, new(exitError)) || ctx.Err() == nil:
+		return err.Error()
+	case err == ctx.Err():
+		return "interrupted"
+	}
+	return "interrupted: " + strings.TrimPrefix(err.Error(), "interrupted: ")
 }
 
 func exitCode(ctx context.Context, err error) int {
@@ -84,6 +98,7 @@ func exitCode(ctx context.Context, err error) int {
 }
 
 func root() *cobra.Command {
+	var version bool
 	cmd := &cobra.Command{
 		Use:   "hitless",
 		Short: "Does this Kubernetes Service proxy drop connections when something changes?",
@@ -93,10 +108,23 @@ external IP at a fixed rate, and reports every dropped connection, second by sec
 
 Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`),
 		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return printVersion(cmd.OutOrStdout())
+			}
+			return cmd.Help()
+		},
 	}
+	cmd.Flags().BoolVar(&version, "version", false, "print the version, the revision, the Go version and the program's sha256")
+	cmd.SetFlagErrorFunc(suggestFlag)
 	cmd.AddCommand(runCommand(), replayCommand(), recordCommand(), minimizeCommand(), labCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), reportCommand(), gateCommand(), schemaCommand(),
 		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(),
 		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command(), guestCommand())
+	cmd.SetHelpCommand(helpCommand())
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	complete(cmd)
+	flags.Strict(cmd)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rolout", 2, "quiet, recreate, restart, rollout, scale, soak"},
 		{"run", 2, "give one scenario"},
 		{"run rollout --subject cilium", 2, "the subjects are bundled"},
-		{"run rollout --set replica=1", 2, "replicas=1"},
+		{"run rollout --set replica=1", 2, "did you mean replicas?"},
 		{"run rollout --set replicas", 2, "key=value"},
 		{"run rollout --rate fast", 2, "rate"},
 		{"replay", 2, "accepts 1 arg"},

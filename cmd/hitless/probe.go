@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/record"
 )
 
 func probeCommand() *cobra.Command {
@@ -57,24 +59,30 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 	}
 	sessionFlags(cmd.Flags(), &o, &source, session.RecordAll)
 	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
+	flags.Allow(cmd.Flags(), "duration", flags.Zero)
 	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
 	return cmd
 }
 
-// sessionFlags are those of everything that measures an address from here; record is the default of --record.
-func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string, record string) {
+// sessionFlags are those of everything that measures an address from here; kept is the default of --record.
+func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string, kept string) {
 	f.Float64Var(&o.Rate, "rate", 100, "attempts per second")
 	f.StringVar(&o.Protocol, "protocol", probes.ProtocolTCPNew, "what an attempt is: "+strings.Join(probes.Protocols(), ", "))
 	f.StringVar(&o.Policy, "policy", probes.PolicyFresh, "five-tuples: fresh, or reuse:INTERVAL such as reuse:5s")
 	f.StringVar(&o.Close, "close", probes.CloseFIN, "how a connection ends: fin or rst")
-	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; what it answers now is the right answer")
+	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; an answer is right if its status is that of the first one, whatever its body")
 	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
-		"an answer later than this counts as delayed; for balancers that terminate connections (500ms), 0 is off")
-	f.StringVar(&o.Record, "record", record, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, "+
+		"count an answer later than this after the start as delayed, such as 500ms behind a balancer that terminates connections; "+
+			"without it, or with 0, no answer over TCP is too late, and over UDP one after 500ms is")
+	f.StringVar(&o.Record, "record", kept, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, "+
 		"and elsewhere as counts and histograms of each second; the report is the same")
 	f.StringVar(source, "source", "",
 		"range of local addresses to draw five-tuples from, for rates that one address has too few ports for; "+
 			"`ip route add local RANGE dev lo` makes one")
+	flags.Allow(f, "delayed-after", flags.Zero)
+	flags.Words(f, "protocol", probes.Protocols()...)
+	flags.Words(f, "close", probes.CloseFIN, probes.CloseRST)
+	flags.Words(f, "record", session.RecordAll, record.RecordThinned)
 }
 
 func oneTarget(_ *cobra.Command, args []string) error {

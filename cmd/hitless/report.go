@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
@@ -94,6 +95,7 @@ more:
 	}
 	cmd.AddCommand(serveCommand())
 	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
+	flags.Words(cmd.Flags(), "format", formNames()...)
 	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
 	return cmd
 }

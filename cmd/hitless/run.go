@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -106,6 +106,7 @@ func subjectFlag(f *pflag.FlagSet, o *run.Options) {
 func seedFlag(f *pflag.FlagSet, o *run.Options, usage string) {
 	o.Seed = 1
 	f.Var((*seedValue)(&o.Seed), "seed", usage+"; any whole number of 64 bits other than 0")
+	flags.Allow(f, "seed", flags.Negative, flags.Zero) // its type says more about 0
 }
 
 // seedValue is a seed as a flag. 0 is refused, because in run.Options it stands for the default.
@@ -154,6 +155,9 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
+	flags.Words(f, "controlplane", "kube", "replay")
+	flags.Words(f, "kernel", "auto", "vm", "host")
+	flags.Words(f, "clock", "auto", "virtual", "real")
 }
 
 // fill sets the options that are not flags.
@@ -174,8 +178,14 @@ func parseSet(pairs []string) (map[string]string, error) {
 	set := map[string]string{}
 	for _, pair := range pairs {
 		key, value, found := strings.Cut(pair, "=")
-		if !found {
+		_, again := set[key]
+		switch {
+		case !found || key == "":
 			return nil, fmt.Errorf("--set %s: give key=value", pair)
+		case value == "":
+			return nil, fmt.Errorf("--set %s: the value is empty; give one, or leave the key out for its default", pair)
+		case again:
+			return nil, fmt.Errorf("--set %s: the key is given twice; give it once", pair)
 		}
 		set[key] = value
 	}
@@ -216,8 +226,8 @@ func gateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gate DIR --budget FILE", Short: "Judge a run again, with a budget of accepted losses", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := os.Stat(file); err != nil {
-				return fmt.Errorf("reading the budget: %w; give a file with --budget", err)
+			if file == "" {
+				return errors.New("which budget? name its file with --budget FILE: docs/budgets.md")
 			}
 			budget, err := analysis.LoadBudget(file)
 			if err != nil {

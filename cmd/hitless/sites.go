@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 )
@@ -65,6 +66,7 @@ func clusterFlags(f *pflag.FlagSet, l *site.LiveOptions) {
 	f.BoolVar(&l.Fleet.OnHost, "fleet-on-host", false, "such probes in the network of their nodes (hostNetwork)")
 	f.StringVar(&l.Fleet.Image, "fleet-image", "", "`IMAGE` with hitless that the live cluster can pull")
 	f.Float64Var(&l.Fleet.Rate, "fleet-rate", 0, "new connections per second of each such probe (default 10)")
+	flags.Words(f, "target", "loadbalancer", "nodeport")
 }
 
 // chooseSite checks the flags that name a site, and those of other sites.

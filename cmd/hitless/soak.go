@@ -43,6 +43,11 @@ that repeats it is printed.`,
 			if err != nil {
 				return err
 			}
+			for _, pair := range set {
+				if key, _, _ := strings.Cut(pair, "="); key == "for" || key == "keepGoing" {
+					return fmt.Errorf("--set %s: a soak has the flags --for and --keep-going for that", pair)
+				}
+			}
 			if every < time.Millisecond || every > time.Hour {
 				return fmt.Errorf("--probe-every %s: give a duration from 1ms to 1h", every)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
 	"github.com/hitless/hitless/record"
@@ -66,6 +67,7 @@ results.`,
 func watchFlags(f *pflag.FlagSet, o *session.Options, source *string) {
 	sessionFlags(f, o, source, record.RecordThinned)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
+	flags.Allow(f, "duration", flags.Zero)
 	outOfWatch(f, &o.Out)
 }
 

@@ -21,7 +21,7 @@ func TestBadInput(t *testing.T) {
 		"scenario":     {Options{Scenario: "rolout"}, "rollout"},
 		"subject":      {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "cilium"}}, "kube-proxy@VERSION/MODE"},
 		"exec":         {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:options.go"}}, "options.go:"},
-		"key":          {Options{Scenario: "rollout", Set: map[string]string{"replica": "1"}}, "replicas=1"},
+		"key":          {Options{Scenario: "rollout", Set: map[string]string{"replica": "1"}}, "did you mean replicas?"},
 		"value":        {Options{Scenario: "rollout", Set: map[string]string{"replicas": "x"}}, "whole number"},
 		"fallback":     {Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "kube-proxy@v1.37.1/ipvs"}, Set: map[string]string{"terminatingFallback": "off"}}, "v1.22 to v1.27"},
 		"no to":        {Options{Scenario: "upgrade"}, "--set to=SUBJECT"},
@@ -117,7 +117,10 @@ func TestSecondSubjectIsRequiredWhereNeeded(t *testing.T) {
 		{"flush", "", "", ""}, {"second", other, other, ""}, {"second", "", "", "what was left running"},
 		{"second", "bundled", "", "subject already"}, {"second", "itself", "", "another one"}, {"flush", other, "", "what=second"},
 	} {
-		o := Options{Scenario: "interference", LabOptions: site.LabOptions{Subject: "bundled", Cache: t.TempDir()}, Set: map[string]string{"what": c.what, "to": c.to}}
+		o := Options{Scenario: "interference", LabOptions: site.LabOptions{Subject: "bundled", Cache: t.TempDir()}, Set: map[string]string{"what": c.what}}
+		if c.to != "" {
+			o.Set["to"] = c.to
+		}
 		if err := o.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}

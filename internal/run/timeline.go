@@ -1,11 +1,12 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
@@ -21,7 +22,7 @@ type Timeline struct {
 
 // ReadTimeline reads a timeline and the settings in it. Every error is a UsageError; those of the text begin with file:line.
 func ReadTimeline(file string) (*Timeline, error) {
-	text, err := os.ReadFile(file)
+	text, err := input.Read(context.Background(), file, input.EventBytes)
 	if err != nil {
 		return nil, usagef("reading the timeline: %w", err)
 	}

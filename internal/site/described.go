@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -86,7 +87,7 @@ func addFile(img *vm.Image, guest, host string, program bool) error {
 
 // firstLine returns the first line of a file, at most 128 bytes of it.
 func firstLine(file string) (string, error) {
-	f, err := os.Open(file)
+	f, err := input.Open(file, input.ProgramBytes)
 	if err != nil {
 		return "", err
 	}

@@ -30,7 +30,7 @@ const ready = "ready: {url: 'http://127.0.0.1:10256/healthz'}\n"
 func TestPackExec(t *testing.T) {
 	dir := describe(t, map[string]string{"proxy": "#!/bin/sh\nexec nft -f /etc/rules\n", "rules": "flush ruleset\n",
 		"subject.yaml": "program: proxy\n" + ready + "tools: [sh, ls]\nfiles: [{from: rules, to: /etc/rules}]\n"})
-	e, err := subject.ReadExec(filepath.Join(dir, "subject.yaml"))
+	e, err := subject.ReadExec(t.Context(), filepath.Join(dir, "subject.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestPackExecErrors(t *testing.T) {
 		"the guest's init": {"#!/bin/sh\n", "tools: [sh]\nfiles: [{from: proxy, to: /init}]\n", "exists in the guest already"},
 	} {
 		dir := describe(t, map[string]string{"proxy": c.program, "subject.yaml": "program: proxy\n" + ready + c.more})
-		e, err := subject.ReadExec(filepath.Join(dir, "subject.yaml"))
+		e, err := subject.ReadExec(t.Context(), filepath.Join(dir, "subject.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

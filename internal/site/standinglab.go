@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -167,7 +168,11 @@ func clientNamespaces(rights []byte) (n labNamespaces, err error) {
 // LabShell is the command line that runs a program in the network of a lab's client, with everything else of this machine. file is
 // the kubeconfig that HoldLab wrote.
 func LabShell(file string, command []string) ([]string, error) {
-	config, err := clientcmd.LoadFromFile(file)
+	text, err := input.Read(context.Background(), file, input.TextBytes)
+	if err != nil {
+		return nil, Usagef("reading the lab's kubeconfig: %w; `hitless lab up` writes it", err)
+	}
+	config, err := clientcmd.Load(text)
 	if err != nil {
 		return nil, Usagef("reading the lab's kubeconfig: %w; `hitless lab up` writes it", err)
 	}

@@ -1,15 +1,12 @@
 package subject
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -19,27 +16,30 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/input"
 )
 
 // ReadExec reads a file that describes a proxy; docs/subjects.md has the format. Paths in it are relative to its directory. Errors
 // have the form FILE:LINE: TEXT.
-func ReadExec(file string) (Exec, error) {
-	text, err := os.ReadFile(file)
+func ReadExec(ctx context.Context, file string) (Exec, error) {
+	text, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
 		return Exec{}, fmt.Errorf("reading the description of the subject: %w", err)
 	}
-	return parseExec(file, text)
+	return parseExec(ctx, file, text)
 }
 
 // execReader parses one file and keeps the first error.
 type execReader struct {
+	ctx  context.Context // ends the reading of programs
 	file string
 	err  error
 }
 
-func parseExec(file string, text []byte) (Exec, error) {
-	r := &execReader{file: file}
-	root, err := r.document(text)
+func parseExec(ctx context.Context, file string, text []byte) (Exec, error) {
+	r := &execReader{ctx: ctx, file: file}
+	root, err := input.Document(file, text)
 	if err != nil {
 		return Exec{}, err
 	}
@@ -86,33 +86,10 @@ var (
 	subjectName = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
 	plainWord   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	yamlLine    = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 )
 
-// document returns the single YAML document of the text.
-func (r *execReader) document(text []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var doc, more yaml.Node
-	err := decoder.Decode(&doc)
-	if errors.Is(err, io.EOF) {
-		return nil, r.errorf(1, "the file is empty; it needs at least program and ready")
-	}
-	if err == nil {
-		if err = decoder.Decode(&more); err == nil {
-			return nil, r.errorf(more.Line, "a second document; a file describes one subject")
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return doc.Content[0], nil
-	}
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-		return nil, fmt.Errorf("%s:%s: this is not YAML: %s", r.file, m[1], m[2])
-	}
-	return nil, fmt.Errorf("%s: this is not YAML: %w", r.file, err)
-}
-
 func (r *execReader) errorf(line int, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %w", r.file, line, fmt.Errorf(format, args...))
+	return input.Errorf(r.file, line, format, args...)
 }
 
 func (r *execReader) fail(line int, format string, args ...any) {
@@ -223,7 +200,7 @@ func (r *execReader) env(n *yaml.Node) []string {
 func (r *execReader) program(n *yaml.Node, e *Exec) {
 	host := r.onHost(r.text(n, "program"))
 	e.Pack.Program, e.Program = host, path.Join(ExecDir, filepath.Base(host))
-	sum, err := digest(host)
+	sum, err := digest(r.ctx, host)
 	if err != nil {
 		r.fail(n.Line, "program: %w", err)
 	}
@@ -233,14 +210,9 @@ func (r *execReader) program(n *yaml.Node, e *Exec) {
 }
 
 // digest is the first 12 hex digits of a file's SHA-256.
-func digest(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func digest(ctx context.Context, file string) (string, error) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if err := input.Copy(ctx, sum, file, input.ProgramBytes); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
@@ -263,10 +235,8 @@ func (r *execReader) files(n *yaml.Node) (files []File) {
 		has := r.mapping(entry, map[string]func(*yaml.Node){
 			"from": func(n *yaml.Node) {
 				f.From = r.onHost(r.text(n, "from"))
-				if info, err := os.Stat(f.From); err != nil {
+				if err := input.Check(f.From, input.ProgramBytes); err != nil {
 					r.fail(n.Line, "from: %w", err)
-				} else if !info.Mode().IsRegular() {
-					r.fail(n.Line, "from: %s is not a file; name each file of a folder", f.From)
 				}
 			},
 			"to": func(n *yaml.Node) {

@@ -43,7 +43,7 @@ stop: {signal: SIGINT, within: 5s}
 cleanup: ["{program}", --cleanup]
 terminatingFallback: off
 `)
-	got, err := ReadExec(file)
+	got, err := ReadExec(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ terminatingFallback: off
 }
 
 func TestExecDefaults(t *testing.T) {
-	got, err := ReadExec(described(t, "program: proxy\nready: {url: 'http://{nodeIP}:10256/healthz'}\n"))
+	got, err := ReadExec(t.Context(), described(t, "program: proxy\nready: {url: 'http://{nodeIP}:10256/healthz'}\n"))
 	want := Exec{Name: "subject", Mode: "exec", Program: "/opt/subject/proxy",
 		Ready: Ready{URL: "http://{nodeIP}:10256/healthz"}, Stop: Stop{"TERM", 30 * time.Second}, Fallback: "off"}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Exec{}, "Pack", "Version")); err != nil || diff != "" {
@@ -94,14 +94,14 @@ func TestExecErrors(t *testing.T) {
 		whole + "args: ['{nod}']":                                   ":3: args: unknown placeholder {nod}; the placeholders are {clusterCIDR}",
 		whole + "env: [A]":                                          ":3: env: give KEY: value",
 		whole + "env: {A-B: c}":                                     `:3: env: "A-B" is not`,
-		whole + "env:\n  A: b\n  A: c":                              ":5: env: A is given twice",
+		whole + "env:\n  A: b\n  A: c":                              ":5: A is given twice, first in line 4",
 		whole + "name: kube-proxy":                                  `:3: name: "kube-proxy" is a subject of hitless' own`,
 		whole + "name: a/b":                                         ":3: name:",
 		whole + "mode: two words":                                   ":3: mode: give one word",
 		whole + "tools: [/bin/sh]":                                  ":3: tools: give one word",
 		whole + "files: [{from: proxy.conf}]":                       ":3: files: an entry needs",
 		whole + "files:\n- {from: none, to: /etc/x}":                ":4: from:",
-		whole + "files:\n- {from: ., to: /etc/x}":                   "is not a file; name each file",
+		whole + "files:\n- {from: ., to: /etc/x}":                   "is a folder; give a regular file",
 		whole + "files:\n- {from: proxy.conf, to: etc/x}":           ":4: to:",
 		whole + "files:\n- {from: proxy.conf, to: /tmp/x}":          "not below /dev/ /proc/ /run/ /sys/ /tmp/",
 		whole + "stop: {signal: HELLO}":                             `:3: signal: there is no signal "HELLO"`,
@@ -109,7 +109,7 @@ func TestExecErrors(t *testing.T) {
 		whole + "terminatingFallback: maybe":                        ":3: terminatingFallback: give one of on, off",
 	} {
 		file := described(t, text)
-		_, err := ReadExec(file)
+		_, err := ReadExec(t.Context(), file)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), file) {
 			t.Errorf("%q gave %v, want FILE%s", text, err, want)
 		}

@@ -3,6 +3,7 @@
 package subject
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -25,13 +26,16 @@ var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
 
-// Parse reads the name of a subject on the command line, and the file of exec:FILE.
-func Parse(text string) (Spec, error) {
+// Parse is Read without an end of its context.
+func Parse(text string) (Spec, error) { return Read(context.Background(), text) }
+
+// Read reads the name of a subject on the command line, and the file of exec:FILE until ctx ends.
+func Read(ctx context.Context, text string) (Spec, error) {
 	if text == "bundled" {
 		return Bundled, nil
 	}
 	if file, is := strings.CutPrefix(text, execPrefix); is {
-		e, err := ReadExec(file)
+		e, err := ReadExec(ctx, file)
 		return FromExec(e), err
 	}
 	m := kubeProxy.FindStringSubmatch(text)

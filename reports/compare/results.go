@@ -2,22 +2,23 @@ package compare
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
 )
 
 // Read reads a compare.json.
 func Read(file string) (*Comparison, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.Read(context.Background(), file, input.ReportBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading a comparison: %w", err)
 	}

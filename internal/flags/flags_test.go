@@ -1,0 +1,68 @@
+package flags
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// command has a flag of each type.
+func command() *cobra.Command {
+	c := &cobra.Command{Use: "c", Args: cobra.ArbitraryArgs, Run: func(*cobra.Command, []string) {}}
+	f := c.Flags()
+	f.String("text", "", "")
+	f.Int("number", 0, "")
+	f.Duration("time", time.Second, "")
+	f.StringSlice("list", nil, "")
+	f.StringArray("many", nil, "")
+	f.Bool("on", false, "")
+	return c
+}
+
+// The rule refuses what means nothing, and accepts it where a command says that it means something.
+func TestStrict(t *testing.T) {
+	for args, want := range map[string]string{
+		"--text=":                 "it is empty",
+		"--text=a --text=b":       "given twice",
+		"--number=0":              "0 means nothing",
+		"--time=-1s":              "negative",
+		"--list=a,,b":             "it is empty",
+		"--many=":                 "it is empty",
+		"--on=":                   "--on",
+		"--number=1 --time=1h":    "",
+		"--many=a --many=b --on":  "",
+		"--list=a,b --list=c x y": "",
+	} {
+		c := command()
+		Strict(c)
+		if err := c.ParseFlags(strings.Fields(args)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	c := command()
+	f := c.Flags()
+	Allow(f, "text", Empty, Repeated)
+	Allow(f, "number", Zero, Negative)
+	Words(f, "list", "a", "b")
+	Strict(c)
+	if err := c.ParseFlags([]string{"--text=x", "--text=", "--number=0", "--list=a,b"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.ParseFlags([]string{"--list=c"}); err == nil || !strings.Contains(err.Error(), "one of a, b") {
+		t.Errorf("another word: %v", err)
+	}
+	if err := c.Args(c, []string{"a", ""}); err == nil || !strings.Contains(err.Error(), "argument 2 is empty") {
+		t.Errorf("an empty argument: %v", err)
+	}
+}
+
+// Help texts are the same with and without the rule.
+func TestUsageStays(t *testing.T) {
+	c, strict := command(), command()
+	Strict(strict)
+	if got, want := strict.Flags().FlagUsages(), c.Flags().FlagUsages(); got != want {
+		t.Errorf("usage\n%s\nwant\n%s", got, want)
+	}
+}
