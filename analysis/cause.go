@@ -171,11 +171,15 @@ func (o *Outage) blur() time.Duration { return min(max(o.from-o.before, 0), 10*o
 func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, service string) cause {
 	blur := o.blur()
 	clock := l.fleet.clock // of the attempts, against that of the events
+	baseline, _ := a.Phase("baseline")
 	var best cause
 	consider := func(list []Candidate, share float64, fits func(*Candidate) bool) {
 		i, _ := slices.BinarySearchFunc(list, o.from-causeWindow-blur-clock, func(s Candidate, t time.Duration) int { return cmp.Compare(s.at, t) })
 		for ; i < len(list) && list[i].at <= o.struck+watcherLag+clock; i++ {
 			s := &list[i]
+			if o.healthy && s.at < baseline.From { // the path was good after the set-up
+				continue
+			}
 			if !fits(s) || !s.concerns(l, service, a.pods) || (s.until > 0 && s.until < o.before-clock) {
 				continue
 			}

@@ -25,6 +25,7 @@ type Outage struct {
 	failed       int
 	backends     map[uint32]int // of the failed attempts that were answered
 	lastBackend  uint32         // backend of the last good attempt before
+	healthy      bool           // the path was good before
 	left         time.Duration  // when the load balancer removed the node while the path failed; 0 if it did not
 	open         bool           // it lasted until the end of the lane
 	cause        cause
@@ -105,7 +106,7 @@ func (p *pathState) take(l *Lane, r *Sample) *Outage {
 	if p.current == nil {
 		begun = &Outage{Lane: l, node: r.Node, epoch: r.epoch, from: r.Intended, to: r.Intended, classes: map[record.Class]int{}, backends: map[uint32]int{}}
 		if p.good != nil {
-			begun.lastBackend = p.good.Backend
+			begun.lastBackend, begun.healthy = p.good.Backend, true
 		}
 		begun.struck = r.Start() + l.reach(r)
 		p.current, p.first = begun, r

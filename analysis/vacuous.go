@@ -57,7 +57,7 @@ func (a *Analysis) tooFew(p Phase, attempts, paths int) []string {
 		return nil
 	}
 	enough := units.MsText(units.Millis(roundUp(float64(need)/a.rate()))) + " of it would suffice"
-	if length := (p.To - p.From).Seconds(); length > 0 {
+	if length := (p.To - p.From).Seconds(); length >= 1 {
 		enough = a.rateText(float64(need)/length) + ", or " + enough
 	}
 	return []string{fmt.Sprintf("too little was measured: the phase %s has %s on %s, and %d on each are the least; %s",

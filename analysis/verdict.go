@@ -23,16 +23,23 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 		return Skipped, skipped
 	}
 	var why []string
-	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.badBaseline,
+	start, budget := a.sinceStart(), a.Run.Budget
+	faulty := start.exceeds(budget)
+	if faulty { // of other Services, too
+		p.alarms = a.unexplained(p.alarms)
+	}
+	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline,
 		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {
 		why = append(why, rule()...)
+	}
+	if !faulty {
+		why = append(why, start.unclear...)
 	}
 	if len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
 	reasons := []string{r.Sentence()}
 	losses := len(reasons)
-	budget := a.Run.Budget
 	if r.Totals.Dropped > budget.Dropped {
 		reasons = append(reasons, fmt.Sprintf("%s dropped, the budget allows %s", were(r.Totals.Dropped, "connection"), units.Thousands(budget.Dropped)))
 	}
@@ -48,7 +55,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	} else if why := a.vacuous(); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	return verdict, append(append(reasons, skipped...), a.gaps()...)
+	return verdict, slices.Concat(reasons, start.own, skipped, a.gaps())
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.
@@ -216,28 +223,15 @@ func (a *Analysis) uncovered(l *Lane) []string {
 	return why
 }
 
-// badBaseline tells of losses on measured lanes before anything was done to the subject.
-func (a *Analysis) badBaseline() []string {
+// noBaseline tells of measured lanes without an attempt before anything was done to the subject.
+func (a *Analysis) noBaseline() []string {
 	scenario, ok := a.Phase("scenario")
 	if !ok {
 		return nil // told by badPhases
 	}
 	var why []string
 	for _, l := range a.Measured() {
-		failed, before := 0, 0
-		for i := range l.Records {
-			if r := &l.Records[i]; r.Intended < scenario.From-l.fleet.clock {
-				before += int(r.N)
-				if r.failed() {
-					failed++
-				}
-			}
-		}
-		if failed > 0 {
-			why = append(why, fmt.Sprintf("the baseline is not clean: %d of %s attempts of lane %s failed before the scenario began at %s",
-				failed, units.Thousands(before), l.Name, units.At(units.Seconds(scenario.From))))
-		}
-		if before == 0 && len(l.Records) > 0 && !l.fleet.joined {
+		if l.attemptsBefore(scenario.From-l.fleet.clock) == 0 && len(l.Records) > 0 && !l.fleet.joined {
 			why = append(why, fmt.Sprintf("lane %s has no attempt before the scenario began: there is no baseline", l.Name))
 		}
 	}
