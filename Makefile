@@ -46,7 +46,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(GO) test -count=1 -tags netns ./record
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
-	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./internal/cache
+	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run

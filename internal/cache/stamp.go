@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,24 +83,24 @@ func (s *stamps) sum(ctx context.Context, path, name, expected string, read func
 	case !info.Mode().IsRegular():
 		return "no regular file", nil
 	}
+	if s.Files[name] == (reading{stampOf(info), expected}) {
+		return "sha256 " + expected, nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("checking the cache: %w", err)
 	}
 	defer f.Close()
-	before, err := stampOf(f)
-	if err != nil {
-		return "", err
+	if info, err = f.Stat(); err != nil {
+		return "", fmt.Errorf("checking the cache: %w", err)
 	}
-	if s.Files[name] == (reading{before, expected}) {
-		return "sha256 " + expected, nil
-	}
+	before := stampOf(info)
 	sum := sha256.New()
 	if err := copyTo(ctx, sum, f, read); err != nil {
 		return "", fmt.Errorf("checking the cache: reading %s: %w", path, err)
 	}
 	found := hex.EncodeToString(sum.Sum(nil))
-	if after, err := stampOf(f); err == nil && after == before && s.now.Sub(time.Unix(0, before.Ctime)) >= settled {
+	if info, err := f.Stat(); err == nil && stampOf(info) == before && s.now.Sub(time.Unix(0, before.Ctime)) >= settled {
 		if s.Files == nil {
 			s.Files = map[string]reading{}
 		}
@@ -108,12 +109,9 @@ func (s *stamps) sum(ctx context.Context, path, name, expected string, read func
 	return "sha256 " + found, nil
 }
 
-func stampOf(f *os.File) (stamp, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return stamp{}, fmt.Errorf("checking the cache: %s: %w", f.Name(), err)
-	}
-	return stamp{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino, uint64(st.Dev)}, nil
+func stampOf(info fs.FileInfo) stamp {
+	st := info.Sys().(*syscall.Stat_t) // on Linux, always
+	return stamp{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino, uint64(st.Dev)}
 }
 
 // MarkUsed makes an entry the most recently used one for Prune. It does not touch the entry, whose stamp would change.

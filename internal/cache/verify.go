@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Manifest has the SHA-256 (in hex) of the files of an entry by their names in it, with slashes. Files that it does not name are
@@ -132,6 +134,10 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return nil, &Damage{dir, manifestName, "a list of digests", err.Error()}
 	}
+	return parseManifest(dir, text)
+}
+
+func parseManifest(dir string, text []byte) (Manifest, error) {
 	var s sealed
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, &Damage{dir, manifestName, "a list of digests", err.Error()}
@@ -155,7 +161,7 @@ func Sha256(ctx context.Context, path string) (string, error) {
 
 // copyTo copies until the end or the end of ctx, and calls read for each piece.
 func copyTo(ctx context.Context, w io.Writer, r io.Reader, read func(int)) error {
-	piece := make([]byte, 256<<10)
+	piece := make([]byte, 64<<10)
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -192,6 +198,9 @@ func Verified[T any](ctx context.Context, s Source[T]) (T, error) {
 		return got, nil
 	}
 	lock, err := Acquire(ctx, s.Lock, func() { s.Report("waiting for another process that writes into " + filepath.Dir(s.Lock)) })
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w; set HITLESS_CACHE to a directory that can be written", err)
+	}
 	if err != nil {
 		return got, again(damage, err)
 	}

@@ -100,6 +100,55 @@ func TestSnapshotChangesNothing(t *testing.T) {
 	}
 }
 
+// A kernel or an image with one changed bit, or cut off, does not boot: it is made again, and inputs and history are the same.
+func TestADamagedCacheChangesNothing(t *testing.T) {
+	shared, err := cache.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := t.TempDir()
+	if _, err := os.Stat(filepath.Join(shared, "kernel")); err == nil { // otherwise it is downloaded
+		if err := os.CopyFS(filepath.Join(own, "kernel"), os.DirFS(filepath.Join(shared, "kernel"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(name string, damages int) *run.Result {
+		t.Helper()
+		said := 0
+		result, _, err := toy(t, func(o *run.Options) {
+			o.Cache = own
+			o.Progress = progress.Lines(func(line string) {
+				t.Log(name+":", line)
+				if strings.Contains(line, "is damaged") {
+					said++
+				}
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said != damages {
+			t.Errorf("%s: %d reports of damage, want %d", name, said, damages)
+		}
+		return result
+	}
+	whole := begin("intact", 0)
+	half := func(f *os.File, size int64) error { return f.Truncate(size / 2) }
+	middle := func(f *os.File, size int64) error { return flip(f, size/2) }
+	for name, damage := range map[string]func(f *os.File, size int64) error{"with a changed bit": middle, "cut off": half} {
+		for _, pattern := range []string{"kernel/*/boot/vmlinuz-*", "initramfs/*.cpio"} {
+			files, err := filepath.Glob(filepath.Join(own, pattern))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%s: %q, %v", pattern, files, err)
+			}
+			harm(t, files[0], damage)
+		}
+		if got := begin(name, 2); got.InputsSha256 != whole.InputsSha256 || got.HistorySha256 != whole.HistorySha256 {
+			t.Errorf("%s: inputs %s and history %s, want %s and %s", name, got.InputsSha256, got.HistorySha256, whole.InputsSha256, whole.HistorySha256)
+		}
+	}
+}
+
 func harm(t *testing.T, file string, damage func(f *os.File, size int64) error) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
