@@ -54,11 +54,7 @@ func (s Scenario) AllParameters() []Parameter {
 		own[p.Key] = true
 	}
 	all := slices.Clone(s.Parameters)
-	var more []Parameter
-	for _, p := range s.Parameters {
-		more = append(more, p.with...)
-	}
-	for _, p := range append(more, Common()...) {
+	for _, p := range append(s.companions(), Common()...) {
 		if !own[p.Key] {
 			all = append(all, p)
 		}

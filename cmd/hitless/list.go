@@ -38,6 +38,14 @@ func scenariosCommand() *cobra.Command {
 				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
 				list(s.Parameters)
 			}
+			fmt.Fprintln(w, "\nscenarios with lanes\thave these keys as well")
+			for _, k := range scenarios.LaneKeys() {
+				help := k.Help
+				if len(k.Without) > 0 {
+					help += " (not in " + strings.Join(k.Without, ", ") + ")"
+				}
+				list([]scenarios.Parameter{{Key: k.Key, Default: k.Default, Help: help}})
+			}
 			fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
 			list(scenarios.Common())
 			return w.Flush()
