@@ -64,9 +64,9 @@ func podsText(all []asked) string {
 	case len(all) == 0:
 		return ""
 	case len(down) == 0 && len(all) == 1:
-		return "the pod " + all[0].pod + " answered at its own address all the while: the loss is the proxy's, or the way's to it"
+		return "the pod " + all[0].pod + " answered at its own address all the while: the loss is the proxy's, or the network's on the way to it"
 	case len(down) == 0:
-		return fmt.Sprintf("all of %d pods answered at their own addresses all the while: the loss is the proxy's, or the way's to it", len(all))
+		return fmt.Sprintf("all of %d pods answered at their own addresses all the while: the loss is the proxy's, or the network's on the way to it", len(all))
 	case len(down) == len(all) && len(all) == 1:
 		return "the pod " + down[0] + " failed at its own address" + counts + ": the loss is the backend's or the network's, not the proxy's"
 	case len(down) == len(all):

@@ -21,7 +21,7 @@ func TestPodsTellWhoseLossItIs(t *testing.T) {
 	}{
 		{"nobody was asked", func(*recordtest.Lab) {}, []PodReport{}, ""},
 		{"the pod answers all the while", func(s *recordtest.Lab) { s.Direct(7, "web-0c7b-bbbb0", "node-2", never, never) },
-			[]PodReport{{"web-0c7b-bbbb0", "node-2", 63, 0}}, "the pod web-0c7b-bbbb0 answered at its own address all the while: the loss is the proxy's, or the way's to it"},
+			[]PodReport{{"web-0c7b-bbbb0", "node-2", 63, 0}}, "the pod web-0c7b-bbbb0 answered at its own address all the while: the loss is the proxy's, or the network's on the way to it"},
 		{"the pod fails as well", func(s *recordtest.Lab) {
 			s.Direct(7, "web-0c7b-bbbb0", "node-2", recordtest.LostAt, recordtest.DownFor)
 		},

@@ -42,7 +42,7 @@ func TestDirectLaneSeparatesProxyFromBackend(t *testing.T) {
 	}{
 		{"the proxy drops what goes to the Service", func(t *testing.T, w *network) {
 			w.router.nft(t, translate+"chain raw { type filter hook"+drop+"ip daddr 203.0.113.10 drop; }")
-		}, "answered at its own address all the while: the loss is the proxy's, or the way's to it"},
+		}, "answered at its own address all the while: the loss is the proxy's, or the network's on the way to it"},
 		{"the backend drops everything", func(t *testing.T, w *network) {
 			w.backend.nft(t, "chain raw { type filter hook"+drop+"tcp dport 8080 drop; }")
 		}, "the loss is the backend's or the network's, not the proxy's"},
