@@ -74,7 +74,8 @@ var importRules = []importRule{
 		reason: "commands and flags"},
 	{tree: "suites", imports: []string{"record", "analysis", "reports", "proxier", "lab", "internal/cache", "internal/progress", "internal/run"},
 		tests: []string{"scenarios", "internal/bench", "internal/guest", "internal/site"}, reason: "specs use the programs as their users do"},
-	{tree: "hack", imports: []string{"record", "probes", "analysis", "reports", "cluster", "internal/bench", "suites"}, reason: "tools of contributors"},
+	{tree: "hack", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "cluster", "internal/bench", "internal/guest", "internal/site", "suites"},
+		reason: "tools of contributors"},
 	{tree: "deploy", tests: []string{"cluster"}, reason: "manifests, charts and modules of their own"},
 }
 

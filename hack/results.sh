@@ -14,7 +14,7 @@ compare() { # name, then arguments of `hitless compare`
 }
 compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/ipvs --subject $today/nftables --subject bundled
-# The pictures of README.md and docs/reports.md: the first run of the first subject; the comparison has the hash of its history.
+# The pictures of README.md and docs/reports.md are both of the first run of the first subject.
 first=out/results/rollout/kube-proxy-v1.25.3-iptables-seed-1
 bin/hitless report "$first" --format lanes > docs/results/rollout.lanes.txt
 bin/hitless report "$first" --format json > docs/results/picture/report.json

@@ -34,7 +34,7 @@ type Lane struct {
 	Joined      bool          `attr:"joined,omitempty"`      // the worker was to begin later than the others
 }
 
-// Phase begins a phase: Object is setup, baseline, proof, scenario, settle or end. It lasts until the next one. Its fields are
+// Phase begins a phase: Object is setup, baseline, scenario, settle or end. It lasts until the next one. Its fields are
 // the least that a pass rests on; zero for no demand.
 type Phase struct {
 	Attempts int           `attr:"attempts,omitempty"` // on each path

@@ -1,5 +1,6 @@
-// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results, and the kinds of
-// events in analysis/schema.json. It is run from the top of the tree, by `make docs`. Its tests fail when a file is out of date.
+// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results and from the code, and
+// the kinds of events in analysis/schema.json. It is run from the top of the tree, by `make docs`. Its tests fail when a file is out of
+// date.
 package main
 
 import (
@@ -48,6 +49,9 @@ var parts = []part{
 	{"docs/results/proxier-cost.md", "bench-proxier", benchTables},
 	{"docs/reports.md", "lanes", lanesPicture},
 	{"docs/thousand-nodes.md", "fleets", fleetTable},
+	{"docs/parameters.md", "parameters", parameterTables},
+	{"docs/adding-a-scenario.md", "capabilities", capabilityTable},
+	{"docs/adding-an-event.md", "kinds", kindTable},
 }
 
 // picturedReport is the report of the run that README.md shows.
