@@ -106,7 +106,8 @@ func root() *cobra.Command {
 hitless runs a Kubernetes Service proxy through rollouts, restarts and faults, while probes open connections to an
 external IP at a fixed rate, and reports every dropped connection, second by second, with its cause.
 
-Exit codes: 0 pass, 1 fail, 2 wrong usage or environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`),
+Exit codes: 0 pass, 1 fail (more connections dropped or delayed than accepted), 2 wrong usage or environment, or skipped, 3 the measurement
+cannot be trusted, 130 interrupted.`),
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {

@@ -20,12 +20,14 @@ func minimizeCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "minimize DIR",
-		Short: "Find a short timeline that still fails as the run in a folder did",
-		Long: `Find a short timeline that still fails as the run in a folder did. Without any one of its steps it no longer fails.
+		Short: "Shorten the timeline of a failed run while it still fails",
+		Long: `Shorten the timeline of a failed run while it still fails. Without any single step of the result it no longer fails; another,
+shorter timeline may exist.
 
-The run's own timeline is replayed first, and has to fail. Then steps are taken out of it as long as it still fails: by the
-verdict, with a loss of a class that the run had; and the time between them is halved, again and again. Each trial is a run. The best so far is written to --out after each trial
-that makes it shorter, and stays there when the search is interrupted.`,
+The folder needs history/timeline, which runs of drain and interference and runs on live clusters do not write. The run's own
+timeline is replayed first, and has to fail. Each trial is a run with fewer steps or less time. A trial fails if its verdict is
+fail and it has a loss of a class that the run had. The best timeline so far is written to --out after each trial that makes it
+shorter, and stays there when the search is interrupted.`,
 		Example: `  hitless minimize out/soak/seed-3
   hitless replay out/soak/seed-3/minimized.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay`,
 		Args: cobra.ExactArgs(1),

@@ -72,8 +72,7 @@ func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string, kept str
 	f.StringVar(&o.Close, "close", probes.CloseFIN, "how a connection ends: fin or rst")
 	f.StringVar(&o.Path, "path", "/hostname", "what is asked for over HTTP; an answer is right if its status is that of the first one, whatever its body")
 	f.DurationVar(&o.DelayedAfter, "delayed-after", 0,
-		"count an answer later than this after the start as delayed, such as 500ms behind a balancer that terminates connections; "+
-			"without it, or with 0, no answer over TCP is too late, and over UDP one after 500ms is")
+		"an answer later than this counts as delayed, such as 500ms for load balancers that terminate connections; 0: no limit over TCP, 500ms over UDP")
 	f.StringVar(&o.Record, "record", kept, "what is recorded of attempts: all of them, or thinned: one by one near failures and events, "+
 		"and elsewhere as counts and histograms of each second; the report is the same")
 	f.StringVar(source, "source", "",
