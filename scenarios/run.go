@@ -18,7 +18,7 @@ import (
 // scenario is an error.
 func Run(ctx context.Context, s Scenario, w *World) error {
 	w.phase("setup", record.Phase{})
-	if err := s.check(w.Site.Offers(), w.Params); err != nil {
+	if err := s.Check(w.Site.Offers(), w.Params); err != nil {
 		return err
 	}
 	setup := s.setup(w.Params)

@@ -73,11 +73,11 @@ func (s Scenario) Select(offers Offers, given map[string]string) (Params, error)
 	if err != nil {
 		return nil, err
 	}
-	return p, s.check(offers, p)
+	return p, s.Check(offers, p)
 }
 
-// check reports which capabilities a run with these parameters needs and the site does not offer.
-func (s Scenario) check(offers Offers, p Params) error {
+// Check returns an error that names the capabilities that a run with these parameters needs and the site does not offer.
+func (s Scenario) Check(offers Offers, p Params) error {
 	if lacking := offers.missing(s.Needs(p)); len(lacking) > 0 {
 		return &lackError{subject: "scenario " + s.Name + " with these parameters", lacking: lacking}
 	}

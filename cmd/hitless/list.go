@@ -32,7 +32,7 @@ func scenariosCommand() *cobra.Command {
 			}
 			for _, s := range scenarios.All() {
 				name := s.Name
-				if len(s.Lacks(guest.Offers("replay"))) > 0 {
+				if len(s.Lacks(guest.Offers("replay", "vm"))) > 0 {
 					name += " --kubeconfig"
 				}
 				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)

@@ -196,7 +196,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		return err
 	}
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(l, from, lanes, r, now), Prober: lanes,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(plan.Offers(), l, from, lanes, r, now), Prober: lanes,
 		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Seed: plan.Seed, Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)),
 	}

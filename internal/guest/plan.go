@@ -67,13 +67,28 @@ func (p Plan) Marshal() ([]byte, error) {
 // scenario is the scenario of the plan.
 func (p Plan) scenario() (scenarios.Scenario, error) {
 	if len(p.Timeline) == 0 {
-		return scenarios.Find(p.Scenario, Offers(p.ControlPlane))
+		return scenarios.Find(p.Scenario, p.Offers())
 	}
 	t, err := unpackTimeline(p.Timeline)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}
 	return scenarios.Replay(t), nil
+}
+
+// Offers are the capabilities of the plan's lab.
+func (p Plan) Offers() scenarios.Offers { return Offers(p.ControlPlane, p.Kernel) }
+
+// CheckHost returns an error that names the needs of the plan's scenario that a host does not offer.
+func (p Plan) CheckHost() error {
+	if !p.lab() {
+		return nil
+	}
+	s, err := p.scenario()
+	if err != nil {
+		return err
+	}
+	return s.Check(Offers(p.ControlPlane, KernelHost), p.Parameters)
 }
 
 // Spec is the subject of the plan.

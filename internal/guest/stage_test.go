@@ -83,7 +83,7 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 // find returns the scenario of that name as a lab runs it.
 func find(t *testing.T, name string) scenarios.Scenario {
 	t.Helper()
-	scenario, err := scenarios.Find(name, Offers("replay"))
+	scenario, err := scenarios.Find(name, Offers("replay", "vm"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,8 +128,9 @@ func (s site) Over(ctx context.Context, name string, svc *corev1.Service) error 
 	return reachHTTP(ctx, node.DialContext, at(svc.Spec.ClusterIP, p.Port))
 }
 
-// Offers are the capabilities of a lab with that control plane, kube or replay.
-func Offers(controlPlane string) scenarios.Offers {
+// Offers are the capabilities of a lab with that control plane, kube or replay, and that kernel: KernelHost, or another word for a
+// VM.
+func Offers(controlPlane, kernel string) scenarios.Offers {
 	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
 		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal}
 	if controlPlane == "replay" {
@@ -139,18 +140,33 @@ func Offers(controlPlane string) scenarios.Offers {
 }
 
 // newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.
-func newSite(l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
+func newSite(offers scenarios.Offers, l *lab.Lab, from client, lanes *prober.Prober, r *recorder, now func() time.Duration) *scenarios.Site {
 	var known scenarios.Faults = faults{l.Balancer}
 	if !from.throughBalancer {
 		known = prober.ReplyDrops{Prober: lanes}
 	}
-	s := scenarios.NewSite(site{from, l.Net}, known).OfferProxies(l.Proxies).OfferPower(l).OfferCommands(l).OfferPodLanes(podLanes{l, lanes, now}).OfferJournal(r).
-		Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)
-	if from.throughBalancer {
-		s.OfferLoadBalancer(members{l})
-	}
-	if l.Replay != nil {
-		s.OfferControlPlane(apiServer{l.Replay, l.Net.Nodes})
+	s := scenarios.NewSite(site{from, l.Net}, known)
+	for _, c := range offers {
+		switch c {
+		case scenarios.RestartableProxies:
+			s.OfferProxies(l.Proxies)
+		case scenarios.PowerControl:
+			s.OfferPower(l)
+		case scenarios.NodeCommands:
+			s.OfferCommands(l)
+		case scenarios.PodLanes:
+			s.OfferPodLanes(podLanes{l, lanes, now})
+		case scenarios.Journal:
+			s.OfferJournal(r)
+		case scenarios.OwnLoadBalancer:
+			if from.throughBalancer {
+				s.OfferLoadBalancer(members{l})
+			}
+		case scenarios.ControllableAPI:
+			s.OfferControlPlane(apiServer{l.Replay, l.Net.Nodes})
+		default: // no code of the site belongs to it
+			s.Offer(c)
+		}
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 // The scenario of each entry exists and has the entry's parameters.
 func TestEntriesCanBeRun(t *testing.T) {
 	for _, e := range museum.All() {
-		if _, _, err := scenarios.Select(e.Scenario, guest.Offers("replay"), e.Set); err != nil {
+		if _, _, err := scenarios.Select(e.Scenario, guest.Offers("replay", "vm"), e.Set); err != nil {
 			t.Errorf("%s: %v", e.ID, err)
 		}
 	}

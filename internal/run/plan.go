@@ -30,7 +30,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{Reason: err}
 	}
 	p.Scenario = s.Name // of a timeline that disturbs nothing: quiet
-	params, err := s.Select(guest.Offers(o.ControlPlane), o.settings())
+	params, err := s.Select(guest.Offers(o.ControlPlane, o.Kernel), o.settings())
 	if err != nil {
 		return p, spec, UsageError{Reason: err}
 	}

@@ -62,7 +62,7 @@ func (o *Options) scenario(p *guest.Plan) (scenarios.Scenario, error) {
 		return scenarios.Scenario{}, errors.New("the scenario timeline needs a file: `hitless replay FILE`")
 	}
 	if o.Timeline == nil {
-		return scenarios.Find(o.Scenario, guest.Offers(o.ControlPlane))
+		return scenarios.Find(o.Scenario, guest.Offers(o.ControlPlane, o.Kernel))
 	}
 	here := *o.Timeline.Timeline
 	here.Nodes, here.Rate, here.Seed = o.Nodes, o.Rate, o.Seed

@@ -58,7 +58,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			return err
 		}
 	}
-	scenario, _ := scenarios.Find(plan.Scenario, guest.Offers(plan.ControlPlane)) // a benchmark has no scenario, and needs no tools for one
+	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
 	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
 		if err := AddTools(img); err != nil {
 			return err

@@ -71,7 +71,10 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	if l.Kernel == "vm" || l.Kernel == "auto" && l.Clock != "real" {
 		return nil
 	}
-	err := TryHost(ctx, l.Program, l.hostNeeds())
+	err := l.plan.CheckHost()
+	if err == nil {
+		err = TryHost(ctx, l.Program, l.hostNeeds())
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -81,7 +84,7 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	case l.Kernel == "host":
 		return Usagef("--kernel host: %w; or use --kernel vm", err)
 	default:
-		l.message("taking a VM, because this machine's kernel cannot run the lab: " + err.Error())
+		l.message("taking a VM, because the host cannot run the lab: " + err.Error())
 	}
 	return nil
 }
