@@ -3,6 +3,8 @@ package scenarios
 import (
 	"slices"
 	"strings"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Capability is something that a site offers and a scenario can need. The set is closed.
@@ -44,6 +46,24 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	MarkedChanges:    {"marked changes", "changes of objects of the cluster carry an annotation, so that anyone can undo them", "name a live cluster with --kubeconfig"},
 	SiteTargets:      {"targets of the site", "the site finds the address of a Service itself", "name a live cluster with --kubeconfig"},
 	Journal:          {"a journal", "the site stores the timeline of the run while it happens", "run in a lab"},
+}
+
+// stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.
+var stepsNeeding = map[Capability][]string{
+	RestartableProxies: {stepSecond},
+	ProxyDaemonSet:     {stepRestartSet, stepUpgradeSet},
+	NodeCommands:       {stepCommand},
+	MarkedChanges:      {stepUndo, stepUpgradeSet},
+}
+
+// needsOf returns the capabilities that a step needs.
+func needsOf(step string) (needs []Capability) {
+	for _, c := range Capabilities() {
+		if slices.Contains(stepsNeeding[c], step) {
+			needs = append(needs, c)
+		}
+	}
+	return append(needs, needOf[timeline.NeedOf(step)]...)
 }
 
 // Capabilities lists the closed set in a fixed order.

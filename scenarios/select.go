@@ -87,7 +87,7 @@ func (s Scenario) Check(offers Offers, p Params) error {
 // Needs are the capabilities that the scenario needs with these parameters: those of its steps and of its lanes.
 func (s Scenario) Needs(p Params) (needs []Capability) {
 	for _, step := range s.steps(p) {
-		needs = append(needs, stepKindOf(step).needs...)
+		needs = append(needs, needsOf(step)...)
 	}
 	if p.Datagrams() {
 		needs = append(needs, DatagramBackends)
@@ -105,7 +105,7 @@ func (s Scenario) Access(p Params) (all []Access) {
 		steps = append(slices.Clone(steps), stepRecovery)
 	}
 	for _, step := range steps {
-		for _, a := range stepKindOf(step).access {
+		for _, a := range stepAccess[step] {
 			if !slices.Contains(all, a) {
 				all = append(all, a)
 			}

@@ -22,12 +22,6 @@ const (
 	Anywhere Scope = "all"   // all namespaces, or none
 )
 
-// stepKind is what a step needs: capabilities of the site, and verbs of RBAC on a live cluster besides those of every run.
-type stepKind struct {
-	needs  []Capability
-	access []Access
-}
-
 // The steps that a timeline has no verb for. A scenario that has one of them writes no timeline.
 const (
 	stepCordon     = "node cordon"
@@ -44,34 +38,26 @@ const (
 var proxyAccess = []Access{{"get", "apps", "daemonsets", "", InProxy}, {"patch", "apps", "daemonsets", "", InProxy},
 	{"list", "", "pods", "", InProxy}, {"watch", "", "pods", "", InProxy}}
 
-// stepKinds are the steps that need more than the API of every run.
-var stepKinds = map[string]stepKind{
-	stepCordon: {access: []Access{{"patch", "", "nodes", "", Anywhere}}},
-	stepEvict: {access: []Access{{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
-		{"create", "policy", "poddisruptionbudgets", "", InRun}}},
-	stepUndo:       {needs: []Capability{MarkedChanges}},
-	stepCommand:    {needs: []Capability{NodeCommands}},
-	stepSecond:     {needs: []Capability{RestartableProxies}},
-	stepRestartSet: {needs: []Capability{ProxyDaemonSet}, access: proxyAccess},
-	stepUpgradeSet: {needs: []Capability{ProxyDaemonSet, MarkedChanges}, access: proxyAccess},
-	stepRecovery: {access: []Access{{"delete", "", "services", "", InRun}, {"create", "discovery.k8s.io", "endpointslices", "", InRun},
-		{"update", "discovery.k8s.io", "endpointslices", "", InRun}, {"delete", "discovery.k8s.io", "endpointslices", "", InRun}}},
-	"pod ready":      {access: []Access{{"patch", "", "pods", "status", InRun}}},
-	"pod unready":    {access: []Access{{"patch", "", "pods", "status", InRun}}},
-	"expect ready":   {access: []Access{{"get", "", "pods", "", InRun}}},
-	"expect unready": {access: []Access{{"get", "", "pods", "", InRun}}},
-	"object patch":   {access: []Access{{"patch", "", "services", "", InRun}}},
+// stepAccess has the steps that need more on a live cluster than the verbs of every run.
+var stepAccess = map[string][]Access{
+	stepCordon: {{"patch", "", "nodes", "", Anywhere}},
+	stepEvict: {{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
+		{"create", "policy", "poddisruptionbudgets", "", InRun}},
+	stepRecovery: {{"delete", "", "services", "", InRun}, {"create", "discovery.k8s.io", "endpointslices", "", InRun},
+		{"update", "discovery.k8s.io", "endpointslices", "", InRun}, {"delete", "discovery.k8s.io", "endpointslices", "", InRun}},
+	stepRestartSet:   proxyAccess,
+	stepUpgradeSet:   proxyAccess,
+	"pod ready":      {{"patch", "", "pods", "status", InRun}},
+	"pod unready":    {{"patch", "", "pods", "status", InRun}},
+	"expect ready":   {{"get", "", "pods", "", InRun}},
+	"expect unready": {{"get", "", "pods", "", InRun}},
+	"object patch":   {{"patch", "", "services", "", InRun}},
 }
 
 // needOf maps what a verb of a timeline needs to the capability.
 var needOf = map[timeline.Need][]Capability{
 	timeline.NeedsProxies: {RestartableProxies}, timeline.NeedsPower: {PowerControl}, timeline.NeedsControlPlane: {ControllableAPI},
 	timeline.NeedsAddresses: {SameAddresses},
-}
-
-func stepKindOf(step string) stepKind {
-	k := stepKinds[step]
-	return stepKind{slices.Concat(k.needs, needOf[timeline.NeedOf(step)]), k.access}
 }
 
 // The steps that many scenarios share.
