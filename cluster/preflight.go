@@ -32,13 +32,23 @@ func (v Verb) String() string {
 // InRun stands for the run's own namespace, whose name is generated.
 const InRun = "*"
 
+// needed are verbs for a resource in the run's namespace.
+type needed struct{ group, resource, verbs string }
+
 // Needs are the verbs that every run needs. Those in the run's namespace must be granted in all namespaces.
 func Needs() []Verb {
 	all := []Verb{{"create", "", "namespaces", "", ""}, {"get", "", "namespaces", "", ""}, {"delete", "", "namespaces", "", ""}, {"list", "", "nodes", "", ""}}
-	for _, r := range []struct{ group, resource, verbs string }{
-		{"apps", "deployments", "create get update"}, {"", "services", "create get"}, {"", "pods", "list watch"},
-		{"discovery.k8s.io", "endpointslices", "list watch"},
-	} {
+	return append(all, inRun(needed{"apps", "deployments", "create get update"}, needed{"", "services", "create get"}, needed{"", "pods", "list watch"},
+		needed{"discovery.k8s.io", "endpointslices", "list watch"})...)
+}
+
+// NeedsRecovery are the verbs that the recovery check needs besides. A run has it unless it is turned off.
+func NeedsRecovery() []Verb {
+	return inRun(needed{"", "services", "delete"}, needed{"discovery.k8s.io", "endpointslices", "create update delete"})
+}
+
+func inRun(resources ...needed) (all []Verb) {
+	for _, r := range resources {
 		for verb := range strings.FieldsSeq(r.verbs) {
 			all = append(all, Verb{verb, r.group, r.resource, "", InRun})
 		}

@@ -100,11 +100,7 @@ func (s Scenario) Lacks(offers Offers) []Capability { return offers.missing(s.Ne
 
 // Access are the verbs that the scenario needs on a live cluster besides those of every run.
 func (s Scenario) Access(p Params) (all []Access) {
-	steps := s.steps(p)
-	if RecoverWithin.Of(p) > 0 {
-		steps = append(slices.Clone(steps), stepRecovery)
-	}
-	for _, step := range steps {
+	for _, step := range s.steps(p) {
 		for _, a := range stepAccess[step] {
 			if !slices.Contains(all, a) {
 				all = append(all, a)

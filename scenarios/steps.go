@@ -31,7 +31,6 @@ const (
 	stepSecond     = "proxy second"
 	stepRestartSet = "daemonset restart"
 	stepUpgradeSet = "daemonset upgrade"
-	stepRecovery   = "recovery check" // of every scenario; no part of its timeline
 )
 
 // proxyAccess are the verbs for changes of the DaemonSet of a live cluster's proxy.
@@ -43,8 +42,6 @@ var stepAccess = map[string][]Access{
 	stepCordon: {{"patch", "", "nodes", "", Anywhere}},
 	stepEvict: {{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
 		{"create", "policy", "poddisruptionbudgets", "", InRun}},
-	stepRecovery: {{"delete", "", "services", "", InRun}, {"create", "discovery.k8s.io", "endpointslices", "", InRun},
-		{"update", "discovery.k8s.io", "endpointslices", "", InRun}, {"delete", "discovery.k8s.io", "endpointslices", "", InRun}},
 	stepRestartSet:   proxyAccess,
 	stepUpgradeSet:   proxyAccess,
 	"pod ready":      {{"patch", "", "pods", "status", InRun}},

@@ -80,7 +80,7 @@ func documented(t *testing.T) []byte {
 func TestRoleHasRightsOfEveryRun(t *testing.T) {
 	has, all := verbs(t, document(t, "rbac.yaml", "ClusterRole")), verbs(t, documented(t))
 	var want []string
-	for _, v := range cluster.Needs() {
+	for _, v := range append(cluster.Needs(), cluster.NeedsRecovery()...) {
 		want = append(want, v.String())
 	}
 	slices.Sort(want)

@@ -86,7 +86,7 @@ func (a *asks) note(next http.Handler) http.Handler {
 func (a *asks) just(t *testing.T, s scenarios.Scenario) {
 	t.Helper()
 	want := []string{"create selfsubjectaccessreviews.authorization.k8s.io", "get configmaps"} // permitted to all users; optional
-	for _, v := range cluster.Needs() {
+	for _, v := range slices.Concat(cluster.Needs(), cluster.NeedsRecovery()) {
 		// Servers before 1.32 need a list before a watch; newer ones send it with the watch.
 		if v.String() != "list endpointslices.discovery.k8s.io" {
 			want = append(want, v.String())
@@ -375,7 +375,7 @@ func TestLiveRunWithoutOneVerb(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := needsOf(scenario)
-			for _, v := range cluster.Needs() {
+			for _, v := range slices.Concat(cluster.Needs(), cluster.NeedsRecovery()) {
 				all = append(all, v.String())
 			}
 			for _, lacks := range all {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -41,6 +42,7 @@ type stand struct {
 	clock      *skipping
 	idle       func()       // stops controllers and kubelets
 	controller atomic.Int32 // behaviour of the proxy's DaemonSet controller
+	deaf       atomic.Bool  // the proxies follow no change of an EndpointSlice that hitless writes
 }
 
 // standing starts a cluster until the test ends. The fault, if not nil, is in its door.
@@ -73,7 +75,9 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 func (s *stand) play(t *testing.T, nodes []string, host string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	ports := &nodePorts{host: host, open: map[int32]io.Closer{}}
+	ports := &nodePorts{host: host, open: map[int32]io.Closer{}, followed: func(service, namespace string) bool {
+		return !s.deaf.Load() && s.hasEndpoint(ctx, service, namespace)
+	}}
 	for _, part := range []func() error{
 		func() error { return controllers.Run(ctx, s.direct, nodes) },
 		func() error { return playKubelet(ctx, s.direct) },
@@ -337,10 +341,18 @@ func every(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// nodePorts answers on the node ports of all Services like one of their pods.
+// hasEndpoint reports whether an EndpointSlice gives a Service an endpoint.
+func (s *stand) hasEndpoint(ctx context.Context, service, namespace string) bool {
+	slices, err := s.direct.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	return err == nil && len(slices.Items) > 0 && len(slices.Items[0].Endpoints) > 0
+}
+
+// nodePorts answers on the node ports of all Services like one of their pods. A Service without a selector answers only while it
+// has an endpoint that the proxies have followed.
 type nodePorts struct {
-	host string
-	open map[int32]io.Closer
+	host     string
+	open     map[int32]io.Closer
+	followed func(service, namespace string) bool
 }
 
 func (p *nodePorts) play(ctx context.Context, client kubernetes.Interface) error {
@@ -356,7 +368,7 @@ func (p *nodePorts) play(ctx context.Context, client kubernetes.Interface) error
 		}
 		for _, s := range services.Items {
 			for _, port := range s.Spec.Ports {
-				if err := p.serve(s.Name, port.NodePort); err != nil {
+				if err := p.serve(s, port.NodePort); err != nil {
 					return err
 				}
 			}
@@ -365,7 +377,7 @@ func (p *nodePorts) play(ctx context.Context, client kubernetes.Interface) error
 	})
 }
 
-func (p *nodePorts) serve(service string, port int32) error {
+func (p *nodePorts) serve(service corev1.Service, port int32) error {
 	if port == 0 || p.open[port] != nil {
 		return nil
 	}
@@ -373,7 +385,13 @@ func (p *nodePorts) serve(service string, port int32) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, service+"-1") })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if len(service.Spec.Selector) == 0 && !p.followed(service.Name, service.Namespace) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, service.Name+"-1")
+	})}
 	p.open[port] = server
 	go server.Serve(l)
 	return nil

@@ -47,7 +47,7 @@ func TestDocumentedRoleHasRightsOfRun(t *testing.T) {
 		}
 	}
 	want := []string{"list namespaces", "list daemonsets.apps", "patch nodes", "patch daemonsets.apps"} // of clean
-	for _, v := range append(cluster.Needs(), cluster.NeedsFleet(true)...) {
+	for _, v := range slices.Concat(cluster.Needs(), cluster.NeedsRecovery(), cluster.NeedsFleet(true)) {
 		want = append(want, v.String())
 	}
 	for _, s := range scenarios.All() {

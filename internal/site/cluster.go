@@ -175,7 +175,11 @@ func (r *Cluster) preflight(ctx context.Context) (err error) {
 		r.message("it needs these verbs " + verbsByScope(needs))
 	}
 	if len(denied) > 0 {
-		return Usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that", r.live.user(), verbs(denied))
+		advice := ""
+		if !slices.ContainsFunc(denied, func(v cluster.Verb) bool { return !slices.Contains(cluster.NeedsRecovery(), v) }) {
+			advice = "; or give --set " + scenarios.RecoverWithin.Key + "=0s, and the run does not check whether the proxies recover"
+		}
+		return Usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that%s", r.live.user(), verbs(denied), advice)
 	}
 	if r.facts, err = r.cluster.Facts(ctx); err != nil {
 		return UsageError{Reason: err}
@@ -204,6 +208,9 @@ func (r *Cluster) preflight(ctx context.Context) (err error) {
 // needs are the API verbs of the run.
 func (r *Cluster) needs() []cluster.Verb {
 	all := cluster.Needs()
+	if scenarios.RecoverWithin.Of(r.params) > 0 {
+		all = append(all, cluster.NeedsRecovery()...)
+	}
 	for _, n := range r.scenario.Access(r.params) {
 		where := cluster.InRun
 		switch n.Scope {

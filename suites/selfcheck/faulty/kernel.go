@@ -32,6 +32,7 @@ type faulty struct {
 	began            time.Duration
 	keepTCP, keepUDP bool
 	readds           bool
+	dead             bool // changes nothing
 
 	mu      sync.Mutex // each fault has its own goroutine
 	flushed map[kernel.Key]window
@@ -111,6 +112,9 @@ func (k *faulty) readd(o kernel.SetWeight) error {
 }
 
 func (k *faulty) suppressed(op kernel.Op) bool {
+	if k.dead {
+		return true
+	}
 	switch o := op.(type) {
 	case kernel.DeleteReal:
 		return k.keeps(o.Key)

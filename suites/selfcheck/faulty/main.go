@@ -51,6 +51,7 @@ const (
 	staleUDP     = "udp-left"       // UDP: never deletes a real server or a conntrack entry
 	readds       = "re-add"         // TCP: deletes and adds a real server instead of raising its weight
 	wrongHealth  = "lying-health"   // the health check passes after the last local endpoint is removed
+	deadAgain    = "dead-again"     // after a restart of the proxier: changes nothing, and is healthy
 )
 
 // faultsOf returns the faults of a node.
@@ -103,6 +104,8 @@ func inject(parts *proxier.Config, node string, texts []string) error {
 			k.keepTCP = true
 		case f.kind == staleUDP:
 			k.keepUDP = true
+		case f.kind == deadAgain:
+			k.dead = again
 		case f.always:
 			return fmt.Errorf("--fault: unknown kind of fault %q", f.kind)
 		case again && f.kind == flushAtStart:
