@@ -231,8 +231,9 @@ func (c endpointChange) followedBy(ctx context.Context, nodes []string, s *corev
 				continue
 			}
 			all.Go(func() error {
-				if err := c.Site.client.Over(ctx, node, s); (err == nil) == (c.what == recoveryAdded) {
-					took[i] = max(1, c.Clock.Now()-c.begin)
+				err := c.Site.client.Over(ctx, node, s)
+				if now := c.Clock.Now() - c.begin; (err == nil) == (c.what == recoveryAdded) && now <= limit {
+					took[i] = max(1, now)
 				}
 				return nil
 			})

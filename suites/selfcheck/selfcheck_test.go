@@ -6,6 +6,7 @@ package selfcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
 )
@@ -29,8 +31,12 @@ func TestSelfcheck(t *testing.T) {
 	RunSpecs(t, "selfcheck")
 }
 
-// restarted has faults after a restart, wrongHealth a wrong health check, and stale real servers that are never deleted.
-var restarted, wrongHealth, stale *suites.Future
+// restarted has faults after a restart, wrongHealth a wrong health check, and stale real servers that are never deleted. The proxiers
+// of dead change nothing after a restart: on one node in a VM, on each node in onHost and with other seeds.
+var restarted, wrongHealth, stale, dead, onHost *suites.Future
+
+// deadSeeds are the runs with other seeds.
+var deadSeeds []*suites.Future
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,9 +50,21 @@ var _ = BeforeSuite(func() {
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
 		"downtime": "500ms", "settle": "5s"},
 		"node-1:flush:0s:400ms", "node-1:drop:3s:150ms", "node-2:half-sync:3s:300ms", "node-3:wrong-backend:3s:300ms")
+	dies := func(name string, lab site.LabOptions, seed int64, which string) *suites.Future {
+		lab.ControlPlane, lab.Subject = "replay", "exec:"+describe(dir, name, program, []string{"*:dead-again"})
+		return suites.Start(ctx, dir, name+"-run", run.Options{Scenario: "restart", LabOptions: lab, Seed: seed, Rate: 30,
+			Set: map[string]string{"trafficPolicy": "Cluster", "baseline": "10s", "settle": "5s", "which": which, "recoverWithin": "5s"}})
+	}
+	dead = dies("dead", site.LabOptions{}, 1, "one")
 	if !suites.RunsUnlabeled() {
 		return
 	}
+	for seed := range int64(2) {
+		deadSeeds = append(deadSeeds, dies(fmt.Sprintf("dead-%d", 2+seed), site.LabOptions{}, 2+seed, "each"))
+	}
+	onHost = suites.Start(ctx, dir, "dead-on-host-run", run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "host",
+		Nodes: 2, Subject: "exec:" + buildDead(dir)}, Seed: 1, Rate: 10, Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "1", "baseline": "20s",
+		"settle": "5s", "which": "each", "recoverWithin": "5s"}})
 	stale = begin("stale", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
 		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
 		"node-2:stale-endpoint", "*:udp-left")
@@ -61,6 +79,18 @@ func build(dir string) string {
 	program := filepath.Join(dir, "faulty")
 	Expect(suites.Build("github.com/hitless/hitless/suites/selfcheck/faulty", program)).To(Succeed())
 	return program
+}
+
+// buildDead builds a proxy whose rules are in nftables, which every host has, and returns its subject file.
+func buildDead(dir string) string {
+	GinkgoHelper()
+	const source = "../../docs/examples/exec-nftables"
+	Expect(suites.Build("github.com/hitless/hitless/docs/examples/exec-nftables", filepath.Join(dir, "exec-nftables"))).To(Succeed())
+	text, err := os.ReadFile(filepath.Join(source, "dead.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(dir, "dead.yaml")
+	Expect(os.WriteFile(file, text, 0o644)).To(Succeed())
+	return file
 }
 
 // describe writes a subject file with these faults and returns its name.
@@ -164,6 +194,49 @@ var _ = Describe("the proof of the detector", func() {
 		}
 		Expect(faults).To(Equal([]string{"drop canary", "drop canary", "refuse canary", "reset canary", "drop canary node-1",
 			"drop canary-udp", "misroute canary-misrouted"}))
+	})
+})
+
+// deadNodes are the nodes whose proxies do not follow changes, by the report of a failed run without losses.
+func deadNodes(f *suites.Future) (nodes []string) {
+	GinkgoHelper()
+	result, _ := finished(f)
+	Expect(result.Report.Totals.Dropped + result.Report.Totals.Delayed).To(BeZero())
+	for _, n := range result.Report.Recovery.Nodes {
+		if n.State == analysis.RecoveryFailed {
+			Expect(n.Since).NotTo(BeNil(), "%+v", n)
+			nodes = append(nodes, n.Node)
+		}
+	}
+	return nodes
+}
+
+var _ = Describe("a proxier that is healthy after its restart, and changes nothing", func() {
+	It("fails the run without a lost connection, and the report says since when it follows no change", suites.Smoke, func() {
+		Expect(deadNodes(dead)).To(Equal([]string{"node-1"}))
+		result, history := finished(dead)
+		var started float64
+		for e, err := range history.Events() {
+			Expect(err).NotTo(HaveOccurred())
+			if b, is := e.Body.(record.Proxy); is && b.State == "started" && e.Node == "node-1" {
+				started = e.At.Seconds()
+			}
+		}
+		Expect(*result.Report.Recovery.Nodes[0].Since).To(BeNumerically("~", started, 0.1))
+	})
+
+	It("fails with other seeds", func() {
+		for _, f := range deadSeeds {
+			Expect(deadNodes(f)).To(Equal([]string{"node-1", "node-2", "node-3"}))
+		}
+	})
+
+	It("fails in namespaces of the host", func() {
+		_, _, err := onHost.Wait()
+		if refused := new(host.RefusedError); errors.As(err, &refused) {
+			Skip("this machine grants no namespaces: " + refused.Error())
+		}
+		Expect(deadNodes(onHost)).To(Equal([]string{"node-1", "node-2"}))
 	})
 })
 

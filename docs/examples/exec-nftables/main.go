@@ -33,6 +33,9 @@ func main() {
 	var err error
 	if *cleanup {
 		err = nft(ctx, removal)
+	} else if os.Getenv("DEAD_AFTER_RESTART") != "" && nft(ctx, "list table ip exec-nftables") == nil {
+		go serveHealth() // the fault of a red twin: healthy, and no rule is written any more
+		<-ctx.Done()
 	} else {
 		err = run(ctx, *server, os.Getenv("KEEP_REMOVED_ENDPOINTS") != "")
 	}
