@@ -71,7 +71,7 @@ func capabilityTable(string) (string, error) {
 	sites := []struct {
 		name   string
 		offers scenarios.Offers
-	}{{"lab with `kube`", guest.Offers("kube", "vm")}, {"lab with `replay`", guest.Offers("replay")}, {"live cluster", site.LiveOffers}}
+	}{{"lab with `kube`", guest.Offers("kube", "vm")}, {"lab with `replay`", guest.Offers("replay", "vm")}, {"live cluster", site.LiveOffers}}
 	var b strings.Builder
 	b.WriteString("| capability | meaning |")
 	for _, s := range sites {
