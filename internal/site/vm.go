@@ -55,7 +55,7 @@ func (v *VM) Prepare(ctx context.Context) error {
 	}
 	v.boot = vm.Boot{Kernel: kernel, Initrd: packed.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
 		MemoryGroups: v.plan.Scenario == bench.Scenario, RealTime: v.clock == "real", Deadline: v.Deadline}
-	machine := []string{kernel.Sha256, packed.Sha256, version, fmt.Sprint(v.boot.MemoryMB, v.boot.MemoryGroups)}
+	machine := machineInputs(v.boot, packed, version)
 	if !v.Cold {
 		v.boot.Snapshots = filepath.Join(v.Cache, "snapshots")
 		v.boot.Key = inputsDigest(append(machine, string(base))...)[:24]
@@ -67,6 +67,11 @@ func (v *VM) Prepare(ctx context.Context) error {
 	}
 	v.inputs = inputsDigest(append(machine, string(data), v.clock)...)
 	return nil
+}
+
+// machineInputs are the inputs of a guest up to its pause, without the plan: the bytes that boot, and the machine that runs them.
+func machineInputs(b vm.Boot, packed vm.Packed, qemu string) []string {
+	return []string{b.Kernel.Sha256, packed.Sha256, qemu, fmt.Sprint(b.MemoryMB, b.MemoryGroups)}
 }
 
 // World boots the guest and waits for its end. At each checkpoint the record so far is stored.
