@@ -30,6 +30,8 @@ type Analysis struct {
 	End      time.Duration // of the run
 	pods     pods
 	damage   []string // what is wrong with the record itself, as sentences
+	distrust string   // why the whole record is not trusted, see record.History
+	seal     *record.Seal
 }
 
 // Backend is a pod as it described itself in its answers.
@@ -46,6 +48,7 @@ type Phase struct {
 // fit together, is told in damage, so that a report can say what is missing.
 func New(h *record.History) (*Analysis, error) {
 	a := newAnalysis(h.Run)
+	a.distrust, a.seal = h.Distrust(), h.Seal
 	if err := a.readEvents(h); err != nil {
 		return nil, err
 	}

@@ -10,12 +10,10 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// Judge judges a recorded run again. dir is the run's folder or its history; a nil budget means the run's own.
-func Judge(dir string, budget *record.Budget) (*Report, error) {
-	h, err := record.OpenHistory(dir)
-	if err != nil {
-		return nil, err
-	}
+// Judge judges a recorded run by another budget; nil is the run's own. It keeps the budget of the history.
+func Judge(h *record.History, budget *record.Budget) (*Report, error) {
+	own := h.Run.Budget
+	defer func() { h.Run.Budget = own }()
 	if budget != nil {
 		h.Run.Budget = *budget
 	}

@@ -40,10 +40,9 @@ func TestJudgingAgainWithAnotherBudget(t *testing.T) {
 	s := o.Lab()
 	s.Faults = append(s.Faults, recordtest.Fault{Lane: 0, From: recordtest.ScenarioAt + 100*time.Millisecond, To: recordtest.ScenarioAt + 400*time.Millisecond, Class: record.Refused})
 	h := o.Start(s).Write(t)
-	dir := filepath.Dir(h.Dir())
 	judge := func(b *record.Budget) Verdict {
 		t.Helper()
-		r, err := Judge(dir, b)
+		r, err := Judge(h, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +51,8 @@ func TestJudgingAgainWithAnotherBudget(t *testing.T) {
 	if judge(nil) != Fail || judge(&record.Budget{Dropped: 30}) != Pass || judge(&record.Budget{Dropped: 29}) != Fail {
 		t.Error("the verdict does not follow the budget")
 	}
-	if _, err := Judge(t.TempDir(), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("judging an empty folder gave %v", err)
+	if h.Run.Budget != (record.Budget{}) {
+		t.Errorf("the budget of the history became %+v", h.Run.Budget)
 	}
 }
 

@@ -252,7 +252,22 @@ func (a *Analysis) Report() *Report {
 	p := a.prove()
 	r := a.facts(p)
 	r.Verdict, r.Reasons = a.judge(r, p)
+	r.Reasons = append(r.Reasons, r.sealedOtherwise(a.seal)...)
 	return r
+}
+
+// sealedOtherwise says how an intact seal differs from the report: another program has judged, or by another budget.
+func (r *Report) sealedOtherwise(s *record.Seal) []string {
+	if s == nil || s.Early != "" || s.Sealed == r.Sealed("") {
+		return nil
+	}
+	return []string{fmt.Sprintf("the record is intact, and its seal has another outcome: %s, with %s, %s dropped, %s delayed; this report is by another program or another budget",
+		s.Verdict, units.Plural(s.Attempts, "attempt"), units.Thousands(s.Dropped), units.Thousands(s.Delayed))}
+}
+
+// Sealed is the outcome that a seal fixes. early is why the run ended early, or empty.
+func (r *Report) Sealed(early string) record.Sealed {
+	return record.Sealed{Verdict: string(r.Verdict), Early: early, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed}
 }
 
 // facts is the report without its verdict.

@@ -75,7 +75,7 @@ func TestAnHourOfSoakHasItsRoom(t *testing.T) {
 	if most := int64(n) * record.AttemptBytes; info.Size() > most {
 		t.Errorf("%d attempts take %d bytes on disk, %d are allowed", n, info.Size(), most)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func TestAThinnedRecordTellsOfLostAndDoubledBuckets(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		again, err := record.OpenHistory(dir)
+		again, err := record.OpenUnsealed(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestAnHourOfThinnedRecordHasItsRoom(t *testing.T) {
 		if info.Size() > most {
 			t.Errorf("an hour with %d failures takes %d bytes on disk, %d are allowed", failures, info.Size(), most)
 		}
-		h, err := record.OpenHistory(dir)
+		h, err := record.OpenUnsealed(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

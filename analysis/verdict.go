@@ -19,7 +19,7 @@ const (
 // judge gives the verdict and its reasons. Whatever makes the measurement untrustworthy comes before any loss.
 func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	skipped := a.skipped()
-	if len(skipped) > 0 && len(a.Lanes) == 0 {
+	if len(skipped) > 0 && len(a.Lanes) == 0 && a.distrust == "" {
 		return Skipped, skipped
 	}
 	var why []string
@@ -77,7 +77,11 @@ func were(n int, noun string) string {
 }
 
 func (a *Analysis) badRecord() []string {
-	why := slices.Clone(a.damage)
+	var why []string
+	if a.distrust != "" {
+		why = append(why, a.distrust)
+	}
+	why = append(why, a.damage...)
 	for _, l := range a.Lanes {
 		if missing, _, twice := l.lost(); missing > 0 || twice > 0 {
 			why = append(why, fmt.Sprintf("lane %s lost records: of %s numbers %d are missing and %d stand twice", l.Name,

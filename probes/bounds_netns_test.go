@@ -92,7 +92,7 @@ func judged(t *testing.T, lanes []Lane, attempts []record.Attempt) *analysis.Rep
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

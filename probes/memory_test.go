@@ -138,7 +138,7 @@ func TestHourAt200PerSecondIsBounded(t *testing.T) {
 	if err := errors.Join(sink.close(), out.Close(), <-copied, recorder.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *
 	if err := errors.Join(c.Wait(), history.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

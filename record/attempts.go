@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,24 +11,25 @@ import (
 	"time"
 )
 
-// attempts.bin: the magic, then frames. A frame is 'S' (a string of the table: uvarint length, bytes; ids count from 1)
-// 'A' (an attempt: varints and string ids in the order of Write) or 'B' (a Bucket, in the order of WriteBucket). Writers never go back, so a stream that
-// ends early is readable up to its end, and says that it ended early.
-const AttemptsMagic = "hitless attempts 1\n"
+// attempts.bin: the magic, then blocks with checksums (block.go) of frames. A frame is 'S' (a string of the table: uvarint length, bytes;
+// ids count from 1), 'A' (an attempt: varints and string ids in the order of Write) or 'B' (a Bucket, in the order of WriteBucket). Writers never
+// go back, so a stream that ends early is readable up to its last complete block, and says that it ended early.
+const AttemptsMagic = "hitless attempts 2\n"
 
 // AttemptWriter writes attempts in the form of attempts.bin. It is not safe for concurrent use.
 type AttemptWriter struct {
-	w       *bufio.Writer
+	w       io.Writer
 	strings map[string]uint64
+	head    blockHead // of the block
+	frames  []byte    // of the block
 	buf     []byte
+	started bool // the magic is written
 	err     error
 }
 
-// NewAttemptWriter writes the header to w and returns the writer.
+// NewAttemptWriter returns a writer to w. It writes the magic with the first block, or by Flush.
 func NewAttemptWriter(w io.Writer) *AttemptWriter {
-	aw := &AttemptWriter{w: bufio.NewWriterSize(w, 64<<10), strings: map[string]uint64{"": 0}}
-	_, aw.err = aw.w.WriteString(AttemptsMagic)
-	return aw
+	return &AttemptWriter{w: w, strings: map[string]uint64{"": 0}, head: newBlockHead()}
 }
 
 // Write appends one attempt; the first error sticks and is returned by every later call.
@@ -53,14 +55,38 @@ func (w *AttemptWriter) Write(a Attempt) error {
 	b = binary.AppendUvarint(b, uint64(a.Source.Port()))
 	b = appendBytes(b, addrBytes(a.Offender))
 	w.buf = b
+	w.head.cover(a.Intended, a.Intended)
 	w.put(b)
-	return w.err
+	return w.full()
 }
 
-// Flush writes what is buffered.
+// full writes the block when it is complete.
+func (w *AttemptWriter) full() error {
+	if len(w.frames) < blockBytes {
+		return w.err
+	}
+	return w.Flush()
+}
+
+// Flush ends the block and writes what is buffered.
 func (w *AttemptWriter) Flush() error {
-	if w.err == nil {
-		w.err = w.w.Flush()
+	if w.err != nil {
+		return w.err
+	}
+	var out []byte
+	if !w.started {
+		out, w.started = append(out, AttemptsMagic...), true
+	}
+	if len(w.frames) > maxBlock {
+		w.err = fmt.Errorf("a block of attempts has %d bytes, %d are the most", len(w.frames), maxBlock)
+		return w.err
+	}
+	if len(w.frames) > 0 {
+		out = append(append(out, w.head.encode(w.frames)...), w.frames...)
+		w.head, w.frames = newBlockHead(), w.frames[:0]
+	}
+	if len(out) > 0 {
+		_, w.err = w.w.Write(out) // one call, so that a kill leaves whole blocks
 	}
 	return w.err
 }
@@ -73,11 +99,7 @@ func (w *AttemptWriter) define(s string) {
 	w.put(appendBytes([]byte{'S'}, []byte(s)))
 }
 
-func (w *AttemptWriter) put(b []byte) {
-	if w.err == nil {
-		_, w.err = w.w.Write(b)
-	}
-}
+func (w *AttemptWriter) put(b []byte) { w.frames = append(w.frames, b...) }
 
 func appendBytes(b, data []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
@@ -92,14 +114,17 @@ func addrBytes(a netip.Addr) []byte {
 
 // AttemptReader reads what an AttemptWriter wrote.
 type AttemptReader struct {
-	r       *bufio.Reader
+	in      *bufio.Reader
+	at      int64         // of in, in bytes
+	r       *bytes.Reader // frames of the block
+	block   []byte        // its memory
 	strings []string
 	started bool
 }
 
 // NewAttemptReader reads from r; the header is checked by the first Read.
 func NewAttemptReader(r io.Reader) *AttemptReader {
-	return &AttemptReader{r: bufio.NewReaderSize(r, 64<<10), strings: []string{""}}
+	return &AttemptReader{in: bufio.NewReaderSize(r, blockBytes), r: bytes.NewReader(nil), strings: []string{""}}
 }
 
 // Entry is an attempt, or a bucket of attempts.
@@ -108,8 +133,8 @@ type Entry struct {
 	Bucket *Bucket // nil for an attempt
 }
 
-// Read returns the next attempt, io.EOF at the end, and io.ErrUnexpectedEOF when the stream ends inside a frame. A bucket
-// is an error: it can't be read as an attempt.
+// Read returns the next attempt, io.EOF at the end, and io.ErrUnexpectedEOF when the stream ends inside a block. A bucket
+// is an error: it can't be read as an attempt. Nothing of a block is returned whose checksum is wrong.
 func (r *AttemptReader) Read() (Attempt, error) {
 	e, err := r.Next()
 	if err == nil && e.Bucket != nil {
@@ -124,15 +149,18 @@ var errThinned = errors.New("the record is thinned: it has buckets of attempts w
 func (r *AttemptReader) Next() (Entry, error) {
 	if !r.started {
 		head := make([]byte, len(AttemptsMagic))
-		if _, err := io.ReadFull(r.r, head); err != nil {
+		if _, err := io.ReadFull(r.in, head); err != nil {
 			return Entry{}, fmt.Errorf("reading the header of the attempts: %w", midFrame(err))
 		}
 		if string(head) != AttemptsMagic {
 			return Entry{}, fmt.Errorf("these are not attempts of a version that this program reads: header %q, want %q", head, AttemptsMagic)
 		}
-		r.started = true
+		r.started, r.at = true, int64(len(head))
 	}
 	for {
+		if err := r.fill(); err != nil {
+			return Entry{}, err
+		}
 		kind, err := r.r.ReadByte()
 		if err != nil {
 			return Entry{}, err
@@ -154,6 +182,23 @@ func (r *AttemptReader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("unknown frame %q in the attempts: the file is damaged", kind)
 		}
 	}
+}
+
+// fill reads the next block when the last one is over.
+func (r *AttemptReader) fill() error {
+	if r.r.Len() > 0 {
+		return nil
+	}
+	h, frames, err := readBlock(r.in, r.block)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case err != nil:
+		return fmt.Errorf("the block of attempts at byte %d is damaged: %w", r.at, err)
+	}
+	r.block, r.at = frames, r.at+int64(blockHeadLen+h.length)
+	r.r.Reset(frames)
+	return nil
 }
 
 func (r *AttemptReader) attempt() (Attempt, error) {
@@ -184,6 +229,9 @@ func (r *AttemptReader) bytes(most uint64) ([]byte, error) {
 	}
 	if n > most {
 		return nil, fmt.Errorf("a string of %d bytes in the attempts: the file is damaged", n)
+	}
+	if n > uint64(r.r.Len()) {
+		return nil, io.ErrUnexpectedEOF
 	}
 	b := make([]byte, n)
 	_, err = io.ReadFull(r.r, b)

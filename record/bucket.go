@@ -100,8 +100,11 @@ func (w *AttemptWriter) WriteBucket(b *Bucket) error {
 		out = bins.encode(out)
 	}
 	w.buf = binary.AppendVarint(out, int64(b.Slowest))
+	for _, g := range b.Groups {
+		w.head.cover(g.From, g.To)
+	}
 	w.put(w.buf)
-	return w.err
+	return w.full()
 }
 
 // encode appends the bins in order, each as its distance from the one before and its count.

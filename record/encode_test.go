@@ -128,7 +128,7 @@ func TestAnEmptyFileOfAttemptsIsNotARunWithoutAttempts(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, AttemptsFile), 0); err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenHistory(dir)
+	h, err := OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,17 +2,20 @@ package record
 
 import (
 	"bufio"
+	"cmp"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 )
 
 // HistoryVersion is the version of the files in a history folder: run.json, events.ndjson and attempts.bin.
-const HistoryVersion = 1
+const HistoryVersion = 2
 
 // The files of a history.
 const (
@@ -26,36 +29,141 @@ const TimelineFile = "timeline"
 
 // History reads the record of a run from its folder. It is the only reader; everything else goes through it.
 type History struct {
-	dir string
-	Run Run
+	dir      string
+	folder   string // of the run; empty where the history stands alone
+	files    fs.FS  // of the history's folder
+	Run      Run
+	Seal     *Seal // nil for a record without a seal, and by OpenUnsealed
+	unsealed bool  // there is no seal, and there should be one
 }
 
-// OpenHistory opens the folder of a history (the `history` folder of a run, or the run's folder itself).
+// OpenHistory opens the record of a run that has ended, by the folder of the run or its sub-folder `history`, and compares it with the
+// seal. A DamageError says where they differ. A record without a seal is not trusted: see Distrust.
 // A version that this program does not read is an error that says so.
-func OpenHistory(dir string) (*History, error) {
-	dir = historyFolder(dir)
-	data, err := os.ReadFile(filepath.Join(dir, RunFile))
+func OpenHistory(dir string) (*History, error) { return OpenSigned(dir, nil) }
+
+// OpenSigned is OpenHistory, and demands a signature with the private part of a key, unless the key is nil.
+func OpenSigned(dir string, key ed25519.PublicKey) (*History, error) {
+	history, folder, err := locate(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening the history in %s: %w (a run writes it to --out)", dir, err)
+		return nil, err
 	}
-	h := &History{dir: dir}
+	h := &History{dir: history, folder: folder, files: os.DirFS(history)}
+	if folder == "" {
+		return h, h.open(nil, key)
+	}
+	return h, h.open(os.DirFS(folder), key)
+}
+
+// OpenSignedFS is OpenSigned for the folder of a run in a file system; name is the folder's name in errors.
+func OpenSignedFS(folder fs.FS, name string, key ed25519.PublicKey) (*History, error) {
+	files, err := fs.Sub(folder, HistoryDir)
+	if err != nil {
+		return nil, err
+	}
+	h := &History{dir: filepath.Join(name, HistoryDir), folder: name, files: files}
+	return h, h.open(folder, key)
+}
+
+// OpenUnsealed opens a record for the program that writes it, before its seal. dir is as for OpenHistory.
+func OpenUnsealed(dir string) (*History, error) {
+	history, folder, err := locate(dir)
+	if err != nil {
+		return nil, err
+	}
+	h := &History{dir: history, folder: folder, files: os.DirFS(history)}
+	return h, h.readRun()
+}
+
+// locate returns the folder of a history, and the one of its run: it holds the seal and the folder `history`.
+func locate(dir string) (history, folder string, err error) {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return "", "", fmt.Errorf("opening the history in %s: %w", dir, err)
+	}
+	exists := func(words ...string) bool {
+		_, err := os.Lstat(filepath.Join(words...))
+		return err == nil
+	}
+	switch named := filepath.Base(full) == HistoryDir; {
+	case exists(dir, SealFile), !exists(dir, RunFile) && !(named && exists(filepath.Dir(full), SealFile)):
+		return filepath.Join(dir, HistoryDir), dir, nil
+	case named:
+		return dir, filepath.Dir(full), nil
+	}
+	return dir, "", nil
+}
+
+// open reads the seal in the folder of the run, and the head of the record.
+func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
+	var seal *Seal
+	if folder != nil {
+		if seal, err = readSeal(folder); err == nil && seal != nil {
+			err = seal.verify(h.files)
+		}
+		if err == nil && seal != nil && key != nil {
+			err = seal.verifySigner(key)
+		}
+		if version := (*VersionError)(nil); errors.As(err, &version) {
+			return fmt.Errorf("the run in %s: %w", h.folder, err)
+		}
+		if err != nil {
+			return &DamageError{h.folder, err.Error()}
+		}
+	}
+	h.Seal, h.unsealed = seal, seal == nil
+	err = h.readRun()
+	if err == nil && h.unsealed && key != nil {
+		return &DamageError{h.folderOrDir(), noSeal + ", so nobody has signed it"}
+	}
+	return err
+}
+
+func (h *History) readRun() error {
+	data, err := fs.ReadFile(h.files, RunFile)
+	if err != nil {
+		return fmt.Errorf("opening the history in %s: %w (a run writes it to --out)", h.dir, err)
+	}
 	if err := json.Unmarshal(data, &h.Run); err != nil {
-		return nil, fmt.Errorf("reading %s: %w (it is damaged: copy the folder again, or repeat the run)", filepath.Join(dir, RunFile), err)
+		return fmt.Errorf("reading %s: %w (it is damaged: copy the folder again, or repeat the run)", filepath.Join(h.dir, RunFile), err)
 	}
 	if h.Run.SchemaVersion != HistoryVersion {
-		return nil, fmt.Errorf("the history in %s has version %d; this program reads version %d: take the hitless that wrote it", dir, h.Run.SchemaVersion, HistoryVersion)
+		return fmt.Errorf("the history in %s has version %d; this program reads version %d: take the hitless that wrote it", h.dir, h.Run.SchemaVersion, HistoryVersion)
 	}
-	return h, nil
+	return nil
+}
+
+const noSeal = "it has no seal (" + SealFile + "): the run did not end, or the seal was removed"
+
+// Distrust says why the record cannot be trusted although it can be read: it has no seal, or the run ended early. It is empty otherwise.
+func (h *History) Distrust() string {
+	switch {
+	case h.unsealed:
+		return "the record is not sealed: " + noSeal
+	case h.Seal != nil && h.Seal.Early != "":
+		return "the run ended early: " + h.Seal.Early
+	}
+	return ""
 }
 
 // Dir is the history folder.
 func (h *History) Dir() string { return h.dir }
 
+// Folder is the folder of the run, which holds the reports. A history that stands alone has none, which is an error.
+func (h *History) Folder() (string, error) {
+	if h.folder == "" {
+		return "", fmt.Errorf("%s is the history of a run without the folder of the run: rename it to %s, and give the folder that holds it", h.dir, HistoryDir)
+	}
+	return h.folder, nil
+}
+
+func (h *History) folderOrDir() string { return cmp.Or(h.folder, h.dir) }
+
 // Events yields the events in the order in which they were recorded. After an EventError the events go on; any other error ends
 // them.
 func (h *History) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		f, err := os.Open(filepath.Join(h.dir, EventsFile))
+		f, err := h.files.Open(EventsFile)
 		if err != nil {
 			yield(Event{}, fmt.Errorf("opening the events: %w", err))
 			return
@@ -98,7 +206,7 @@ func (h *History) Attempts() iter.Seq2[Attempt, error] {
 // thinned record buckets of them.
 func (h *History) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		f, err := os.Open(filepath.Join(h.dir, AttemptsFile))
+		f, err := h.files.Open(AttemptsFile)
 		if err != nil {
 			yield(Entry{}, fmt.Errorf("opening the attempts: %w", err))
 			return
@@ -111,7 +219,7 @@ func (h *History) Entries() iter.Seq2[Entry, error] {
 				return
 			}
 			if err != nil {
-				err = fmt.Errorf("%s: %w", AttemptsFile, err)
+				err = fmt.Errorf("%s: %w%s", AttemptsFile, err, h.intact())
 			}
 			if !yield(e, err) || err != nil {
 				return
@@ -126,8 +234,21 @@ type Origin struct {
 	HistorySha256 string // see HistorySha256
 }
 
-// Origin computes the hash of the history's files; it reads all of them.
+// intact says which part of the attempts is intact, for an error.
+func (h *History) intact() string {
+	f, parts := surveyOf(h.files)
+	if f == nil {
+		return ""
+	}
+	defer f.Close()
+	return "; " + intactText(parts)
+}
+
+// Origin takes the hash of the history's files from their seal. Without one it reads all of them.
 func (h *History) Origin() (Origin, error) {
+	if h.Seal != nil {
+		return Origin{Command: h.Run.Command, HistorySha256: h.Seal.HistorySha256}, nil
+	}
 	sum, err := HistorySha256(h.dir)
 	return Origin{Command: h.Run.Command, HistorySha256: sum}, err
 }

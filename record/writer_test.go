@@ -40,7 +40,7 @@ func TestAHistoryComesBackAsItWasRecorded(t *testing.T) {
 		if err := w.Close(); err != nil {
 			rt.Fatal(err)
 		}
-		h, err := OpenHistory(dir)
+		h, err := OpenUnsealed(dir)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestManyMayRecordAtOnce(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenHistory(dir)
+	h, err := OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

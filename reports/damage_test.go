@@ -35,7 +35,7 @@ func TestADamagedHistoryNeverPanics(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
-		h, err := record.OpenHistory(dir)
+		h, err := record.OpenUnsealed(dir)
 		if err != nil {
 			return
 		}

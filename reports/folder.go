@@ -1,12 +1,13 @@
 package reports
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
@@ -24,9 +25,9 @@ type RunFolder struct {
 	Started time.Time // by the clock of the host; zero when no host.json tells
 }
 
-// OpenRun computes the report of the run in a folder from its history, and reads when it was made.
-func OpenRun(dir string) (*RunFolder, error) {
-	h, err := record.OpenHistory(dir)
+// OpenRun computes the report of the run in a folder from its history, and reads when it was made. key is as for record.OpenSigned.
+func OpenRun(dir string, key ed25519.PublicKey) (*RunFolder, error) {
+	h, err := record.OpenSigned(dir, key)
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +38,42 @@ func OpenRun(dir string) (*RunFolder, error) {
 	if f.Origin, err = h.Origin(); err != nil {
 		return nil, err
 	}
-	if f.Started, err = StartedAt(os.DirFS(filepath.Dir(h.Dir()))); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Dir(h.Dir()), err)
+	folder, err := h.Folder()
+	if err != nil {
+		return nil, err
+	}
+	if f.Started, err = StartedAt(os.DirFS(folder)); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", folder, err)
 	}
 	return f, nil
+}
+
+// ReadSealed reads the report.json of a run whose record fits its seal. name is the folder's name in errors, and key is as for
+// record.OpenSigned. A report with another outcome than the seal is a record.DamageError, except an invalid one of a run without a seal.
+func ReadSealed(folder fs.FS, name string, key ed25519.PublicKey) (*analysis.Report, *record.History, error) {
+	h, err := record.OpenSignedFS(folder, name, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := fs.ReadFile(folder, ReportFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the report: %w", err)
+	}
+	r, err := analysis.Parse(data, path.Join(name, ReportFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	if h.Distrust() != "" {
+		if r.Verdict != analysis.Invalid {
+			return nil, nil, &record.DamageError{Folder: name, Reason: h.Distrust() + ", and yet its report says " + string(r.Verdict)}
+		}
+		return r, h, nil
+	}
+	if r.Sealed("") != h.Seal.Sealed {
+		return nil, nil, &record.DamageError{Folder: name, Reason: fmt.Sprintf("its report says %s with %d dropped, its seal %s with %d; `hitless report %s` judges the record again",
+			r.Verdict, r.Totals.Dropped, h.Seal.Verdict, h.Seal.Dropped, name)}
+	}
+	return r, h, nil
 }
 
 // StartedAt tells when the run in a folder was started, from its host.json. One that was written before it had a field for

@@ -38,7 +38,7 @@ func FuzzHistory(f *testing.F) {
 		testfiles.Write(t, dir, record.RunFile, run)
 		testfiles.Write(t, dir, record.EventsFile, events)
 		testfiles.Write(t, dir, record.AttemptsFile, attempts)
-		h, err := record.OpenHistory(dir)
+		h, err := record.OpenUnsealed(dir)
 		if err != nil {
 			return
 		}

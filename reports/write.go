@@ -4,8 +4,12 @@ package reports
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
@@ -22,8 +26,14 @@ const (
 )
 
 // WriteAll builds the report of a history and writes report.json, report.html, junit.xml and summary.md into dir, the
-// folder that holds history/. All four are functions of the history alone; they are written together or not at all.
+// folder that holds history/. All four are functions of the history and its seal; they are written together or not at all.
+// A record that is not trusted never replaces a report with another verdict than invalid: that is a record.DamageError.
 func WriteAll(dir string, h *record.History) (*analysis.Report, error) {
+	if why := h.Distrust(); why != "" {
+		if old, err := analysis.Read(filepath.Join(dir, ReportFile)); !errors.Is(err, fs.ErrNotExist) && (err != nil || old.Verdict != analysis.Invalid) {
+			return nil, &record.DamageError{Folder: dir, Reason: why + "; the reports in the folder are of before, and stay as they are"}
+		}
+	}
 	a, err := analysis.New(h)
 	if err != nil {
 		return nil, analysis.Unreadable(h, err)
@@ -33,7 +43,52 @@ func WriteAll(dir string, h *record.History) (*analysis.Report, error) {
 		return nil, err
 	}
 	r := a.Report()
-	var files []cache.File
+	files, err := filesOf(a, r, origin, h)
+	if err != nil {
+		return nil, err
+	}
+	if err := cache.WriteFiles(dir, files); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Seal judges the record of a run that has just ended, seals it and writes the files of WriteAll. dir is the folder of the run, key signs the
+// seal unless it is nil.
+func Seal(dir string, key ed25519.PrivateKey) (*analysis.Report, record.Origin, error) {
+	h, err := record.OpenUnsealed(filepath.Join(dir, record.HistoryDir))
+	if err != nil {
+		return nil, record.Origin{}, err
+	}
+	a, err := analysis.New(h)
+	if err != nil {
+		return nil, record.Origin{}, analysis.Unreadable(h, err)
+	}
+	r := a.Report()
+	data, seal, err := record.SealHistory(h.Dir(), r.Sealed(""), key)
+	if err != nil {
+		return nil, record.Origin{}, err
+	}
+	origin := record.Origin{Command: h.Run.Command, HistorySha256: seal.HistorySha256}
+	files, err := filesOf(a, r, origin, h)
+	if err != nil {
+		return nil, origin, err
+	}
+	return r, origin, cache.WriteFiles(dir, append([]cache.File{{Name: record.SealFile, Data: data}}, files...))
+}
+
+// SealEarly seals the record of a run that ended early, for a reason. Its verdict is invalid, and it has no report.
+func SealEarly(dir, reason string, key ed25519.PrivateKey) (record.Origin, error) {
+	history := filepath.Join(dir, record.HistoryDir)
+	data, seal, err := record.SealHistory(history, record.Sealed{Verdict: string(analysis.Invalid), Early: reason}, key)
+	if err != nil {
+		return record.Origin{}, err
+	}
+	return record.Origin{HistorySha256: seal.HistorySha256}, cache.WriteFile(filepath.Join(dir, record.SealFile), data)
+}
+
+// filesOf makes the files of a report.
+func filesOf(a *analysis.Analysis, r *analysis.Report, origin record.Origin, h *record.History) (files []cache.File, err error) {
 	for _, form := range [...]struct {
 		file  string
 		write func(io.Writer) error
@@ -49,8 +104,5 @@ func WriteAll(dir string, h *record.History) (*analysis.Report, error) {
 		}
 		files = append(files, cache.File{Name: form.file, Data: b.Bytes()})
 	}
-	if err := cache.WriteFiles(dir, files); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return files, nil
 }

@@ -14,6 +14,7 @@ func compareCommand() *cobra.Command {
 	var o run.Options
 	var set, subjects []string
 	var runs int
+	var verify string
 	cmd := &cobra.Command{
 		Use:   "compare SCENARIO --subject A --subject B",
 		Short: "Run a scenario against several subjects with the same seeds, and report whether they differ",
@@ -24,7 +25,11 @@ func compareCommand() *cobra.Command {
 			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
-			c, err := run.Compare(cmd.Context(), o, subjects, runs)
+			key, err := verifyingKey(verify)
+			if err != nil {
+				return err
+			}
+			c, err := run.Compare(cmd.Context(), o, subjects, runs, key)
 			if err != nil {
 				return err
 			}
@@ -35,6 +40,8 @@ func compareCommand() *cobra.Command {
 	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare, a `SUBJECT`; give two or more")
 	f.IntVar(&runs, "runs", 1, "runs of each subject, with the seeds 1 to this number; four pairs or more can show a difference")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
+	signFlag(f, &o.Sign)
+	verifyFlag(f, &verify)
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd

@@ -22,6 +22,7 @@ import (
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
 	"github.com/hitless/hitless/proxier"
+	"github.com/hitless/hitless/record"
 )
 
 // The exit codes.
@@ -88,6 +89,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitPass
 	case errors.As(err, &exit):
 		return exit.code
+	case record.IsDamaged(err):
+		return exitInvalid
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.As(err, new(*run.InvalidError)):

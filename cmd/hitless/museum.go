@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -72,15 +74,23 @@ seen, else 3 when any run cannot tell.`,
 	subjectFlag(f, &o)
 	seedFlag(f, &o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/museum-ID); with several bugs a folder for each below it")
+	signFlag(f, &o.Sign)
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }
 
 // runMuseum runs the entries one after the other.
-func runMuseum(cmd *cobra.Command, o run.Options, set []string, entries []museum.Entry) error {
+func runMuseum(cmd *cobra.Command, o run.Options, set []string, entries []museum.Entry) (err error) {
 	if err := fill(&o, cmd, "", set); err != nil {
 		return err
+	}
+	if len(entries) > 1 && o.Out != "" {
+		folder, lockErr := reports.Lock(o.Out, "hitless museum run")
+		if lockErr != nil {
+			return lockErr
+		}
+		defer func() { err = errors.Join(err, folder.Close()) }()
 	}
 	var answers []museum.Answer
 	for _, e := range entries {

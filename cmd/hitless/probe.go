@@ -21,7 +21,7 @@ import (
 
 func probeCommand() *cobra.Command {
 	var o session.Options
-	var source string
+	var source, sign string
 	cmd := &cobra.Command{
 		Use:   "probe HOST:PORT",
 		Short: "Measure any address from this machine while something changes it",
@@ -44,7 +44,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
   hitless probe shop.example:80 --path /healthz --policy reuse:5s --close rst`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "probe", args, source); err != nil {
+			if err := fillSession(&o, cmd, "probe", args, source, sign); err != nil {
 				return err
 			}
 			o.Progress = newScreen(cmd.ErrOrStderr()).message
@@ -53,11 +53,12 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			if err != nil {
 				return err
 			}
-			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(o.Out, "report.html"))
-			return conclude(cmd, result.Report, filepath.Join(o.Out, "history"))
+			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(result.Dir, "report.html"))
+			return conclude(cmd, result.Report, result.Origin())
 		},
 	}
 	sessionFlags(cmd.Flags(), &o, &source, session.RecordAll)
+	signFlag(cmd.Flags(), &sign)
 	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
 	flags.Allow(cmd.Flags(), "duration", flags.Zero)
 	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
@@ -92,11 +93,16 @@ func oneTarget(_ *cobra.Command, args []string) error {
 }
 
 // fillSession sets what the flags cannot set themselves; name is the command as a user calls it.
-func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source string) (err error) {
+func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
 	o.Target = args[0]
 	o.Command = "hitless " + strings.Join(commandLine(cmd, name, args), " ")
-	o.Source, err = prefix(source)
-	return err
+	if o.Source, err = prefix(source); err != nil || sign == "" {
+		return err
+	}
+	if o.Sign, err = record.SigningKey(sign); err != nil {
+		return fmt.Errorf("--sign: %w", err)
+	}
+	return nil
 }
 
 func prefix(text string) (netip.Prefix, error) {
@@ -114,7 +120,7 @@ func prefix(text string) (netip.Prefix, error) {
 func commandLine(cmd *cobra.Command, name string, args []string) []string {
 	words := append([]string{name}, args...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "out" {
+		if f.Name != "out" && f.Name != "sign" {
 			words = append(words, "--"+f.Name, f.Value.String())
 		}
 	})

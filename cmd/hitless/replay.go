@@ -41,6 +41,7 @@ error with its line, before anything is started.`,
 	subjectFlag(f, &o)
 	seedFlag(f, &o, "seed of the run instead of the file's")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/timeline)")
+	signFlag(f, &o.Sign)
 	rateFlag(f, &o)
 	stopFlag(f, &o)
 	commonFlags(f, &o, &set)

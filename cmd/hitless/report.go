@@ -12,7 +12,6 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/flags"
-	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 )
@@ -44,14 +43,17 @@ var forms = map[string]struct {
 }
 
 func reportCommand() *cobra.Command {
-	var format, started string
+	var format, started, verify string
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Compute the reports of a run again from its history, or print them in another form",
 		Long: `Compute report.json, report.html, junit.xml and summary.md of a run again from its history; the exit code is the verdict's.
 Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md.
 
-With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict. These forms take one run:
+The record is compared with its seal first. A record that was changed is invalid (exit code 3), also with --format, and its reports stay as
+they are.
+
+With --format nothing is written: the run is printed, and the exit code is 0 whatever its verdict, unless the record was changed. These forms take one run:
 terminal, json, junit, markdown, lanes (the scenario drawn as lines of text) and svg (the same as a picture). These take one or
 more:
 
@@ -70,39 +72,60 @@ more:
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "" {
-				return printRuns(cmd.OutOrStdout(), args, format, started)
+				return printRuns(cmd.OutOrStdout(), args, format, started, verify)
 			}
 			if len(args) != 1 || started != "" {
 				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
 			}
-			if compare.IsComparison(args[0]) {
-				c, err := compare.Again(args[0])
-				if err != nil {
-					return err
-				}
-				return concludeComparison(cmd, c, args[0])
-			}
-			h, err := record.OpenHistory(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := reports.WriteAll(args[0], h)
-			if err != nil {
-				return err
-			}
-			return conclude(cmd, r, args[0])
+			return reportAgain(cmd, args[0], verify)
 		},
 	}
 	cmd.AddCommand(serveCommand())
 	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
 	flags.Words(cmd.Flags(), "format", formNames()...)
+	verifyFlag(cmd.Flags(), &verify)
 	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
 	return cmd
 }
 
+// reportAgain computes the reports of a run or of a comparison again.
+func reportAgain(cmd *cobra.Command, dir, verify string) error {
+	if err := reports.Recover(dir); err != nil {
+		return err
+	}
+	if compare.IsComparison(dir) {
+		key, err := verifyingKey(verify)
+		if err != nil {
+			return err
+		}
+		c, err := compare.Again(dir, key)
+		if err != nil {
+			return err
+		}
+		return concludeComparison(cmd, c, dir)
+	}
+	h, err := openRun(dir, verify)
+	if err != nil {
+		return err
+	}
+	folder, err := h.Folder()
+	if err != nil {
+		return err
+	}
+	r, err := reports.WriteAll(folder, h)
+	if err != nil {
+		return err
+	}
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	return conclude(cmd, r, origin)
+}
+
 func formNames() []string { return slices.Sorted(maps.Keys(forms)) }
 
-func printRuns(w io.Writer, dirs []string, format, started string) error {
+func printRuns(w io.Writer, dirs []string, format, started, verify string) error {
 	form, known := forms[format]
 	if !known {
 		return fmt.Errorf("there is no form %q; there are %s", format, strings.Join(formNames(), ", "))
@@ -117,9 +140,13 @@ func printRuns(w io.Writer, dirs []string, format, started string) error {
 			return fmt.Errorf("--started: %w; give a time as 2026-01-31T12:00:00Z", err)
 		}
 	}
+	key, err := verifyingKey(verify)
+	if err != nil {
+		return err
+	}
 	var runs []*reports.RunFolder
 	for _, dir := range dirs {
-		r, err := reports.OpenRun(dir)
+		r, err := reports.OpenRun(dir, key)
 		if err != nil {
 			return err
 		}

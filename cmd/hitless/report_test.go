@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,8 +35,26 @@ func writeRun(t *testing.T, dir string) {
 			a.Class, a.Backend = record.Refused, ""
 		}
 		w.Attempt(a)
+		if i%20 == 19 { // several blocks
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sealRun(t, dir, nil)
+}
+
+// sealRun seals what is in the history of writeRun now.
+func sealRun(t *testing.T, dir string, key ed25519.PrivateKey) {
+	t.Helper()
+	data, _, err := record.SealHistory(dir, record.Sealed{Verdict: "invalid", Attempts: 200, Dropped: 10}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, record.SealFile), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,7 +92,8 @@ func TestReportsOfACopiedFolderAreTheSame(t *testing.T) {
 	}
 }
 
-// Of a history that ends early the report says what is missing; where nothing can be read, the error says so.
+// Of a history without a seal that ends early the report says what is missing; where nothing can be read, the error says so. With the seal
+// each of them is invalid, whatever is left of it, and nothing is written.
 func TestReportsOfDamagedHistories(t *testing.T) {
 	half := func(data []byte) []byte { return data[:len(data)/2] }
 	none := func([]byte) []byte { return nil }
@@ -83,13 +103,13 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"half the attempts": {record.AttemptsFile, half, 3, []string{"INVALID", "the record of attempts is damaged after 101 attempts"}},
+		"half the attempts": {record.AttemptsFile, half, 3, []string{"INVALID", "the record of attempts is damaged after ", "intact are its attempts of the run time 0.0 s to"}},
 		"no attempts":       {record.AttemptsFile, none, 2, []string{"attempts.bin", "copy the whole folder again"}},
 		"half the events":   {record.EventsFile, half, 3, []string{"INVALID", "the record of events is damaged after 4 events", "belong to no declared lane"}},
 		"no events":         {record.EventsFile, none, 3, []string{"INVALID", "belong to no declared lane", `no phase "baseline"`}},
 		"half of run.json":  {record.RunFile, half, 2, []string{"run.json", "it is damaged"}},
-		"another version": {record.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 1`), []byte(`Version": 7`), 1) },
-			2, []string{"version 7", "version 1", "take the hitless that wrote it"}},
+		"another version": {record.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 2`), []byte(`Version": 7`), 1) },
+			2, []string{"version 7", "version 2", "take the hitless that wrote it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -100,6 +120,17 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(file, c.change(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"report", dir}, {"report", filepath.Join(dir, "history")}, {"report", dir, "--format", "json"}, {"minimize", dir}} {
+				if text := said(t, 3, args...); !strings.Contains(text, "INVALID") || !strings.Contains(text, c.file) {
+					t.Errorf("hitless %q of a sealed record:\n%s", args, text)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(dir, reports.ReportFile)); err == nil {
+				t.Error("a changed record has a report")
+			}
+			if err := os.Remove(filepath.Join(dir, record.SealFile)); err != nil {
 				t.Fatal(err)
 			}
 			text := said(t, c.code, "report", dir)
@@ -132,7 +163,7 @@ func TestOtherForms(t *testing.T) {
 			t.Errorf("%q is not said:\n%s", want, text)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("something was written: %v, %v", entries, err)
 	}
 }

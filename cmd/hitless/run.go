@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -70,6 +71,7 @@ run's own time and its speed relative to wall time. Elsewhere only phases and st
 	f.StringVar(&o.Live.Kubeconfig, "kubeconfig", "", "run on the cluster of this kubeconfig, a `FILE`, instead of in a lab: docs/clusters.md")
 	f.BoolVar(&o.Live.InCluster, "in-cluster", false, "run on the cluster that this pod is in, with its service account: docs/deploy.md")
 	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
+	signFlag(f, &o.Sign)
 	f.BoolVar(&o.OpenMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
 	return cmd
 }
@@ -96,7 +98,7 @@ func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	if result.Report == nil {
 		return nil
 	}
-	return conclude(cmd, result.Report, filepath.Join(result.Dir, "history"))
+	return conclude(cmd, result.Report, result.Origin())
 }
 
 func subjectFlag(f *pflag.FlagSet, o *run.Options) {
@@ -203,15 +205,7 @@ func printPlace(cmd *cobra.Command, r *run.Result) {
 }
 
 // conclude prints a report and turns its verdict into an exit code.
-func conclude(cmd *cobra.Command, r *analysis.Report, history string) error {
-	h, err := record.OpenHistory(history)
-	if err != nil {
-		return err
-	}
-	origin, err := h.Origin()
-	if err != nil {
-		return err
-	}
+func conclude(cmd *cobra.Command, r *analysis.Report, origin record.Origin) error {
 	if err := reports.WriteTerminal(cmd.OutOrStdout(), r, origin); err != nil {
 		return err
 	}
@@ -222,7 +216,7 @@ func conclude(cmd *cobra.Command, r *analysis.Report, history string) error {
 }
 
 func gateCommand() *cobra.Command {
-	var file string
+	var file, verify string
 	cmd := &cobra.Command{
 		Use: "gate DIR --budget FILE", Short: "Judge a run again, with a budget of accepted losses", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -233,13 +227,22 @@ func gateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := analysis.Judge(args[0], budget)
+			h, err := openRun(args[0], verify)
 			if err != nil {
 				return err
 			}
-			return conclude(cmd, r, args[0])
+			r, err := analysis.Judge(h, budget)
+			if err != nil {
+				return err
+			}
+			origin, err := h.Origin()
+			if err != nil {
+				return err
+			}
+			return conclude(cmd, r, origin)
 		},
 	}
+	verifyFlag(cmd.Flags(), &verify)
 	cmd.Flags().StringVar(&file, "budget", "", "YAML file with the accepted loss: dropped and delayed connections")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func serveCommand() *cobra.Command {
-	var listen string
+	var listen, verify string
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
 		Short: "Show the runs in a folder, and drops by version and date, in a browser",
@@ -24,21 +24,26 @@ ask, unless --listen names another address; whoever can reach that sees all runs
 		Example: `  hitless report serve out`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return serveRuns(cmd, args[0], listen)
+			return serveRuns(cmd, args[0], listen, verify)
 		},
 	}
+	verifyFlag(cmd.Flags(), &verify)
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7788", "`ADDRESS:PORT` to listen on; port 0 takes a free one")
 	return cmd
 }
 
-func serveRuns(cmd *cobra.Command, dir, listen string) error {
+func serveRuns(cmd *cobra.Command, dir, listen, verify string) error {
+	key, err := verifyingKey(verify)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w; give another address with --listen", listen, err)
 	}
 	defer listener.Close()
 	address := listener.Addr().(*net.TCPAddr)
-	handler, err := serve.Open(dir, address.IP.IsLoopback())
+	handler, err := serve.Open(dir, address.IP.IsLoopback(), key)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 func soakCommand() *cobra.Command {
@@ -65,6 +66,7 @@ that repeats it is printed.`,
 	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as there are CPUs")
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
+	signFlag(f, &o.Sign)
 	commonFlags(f, &o, &set)
 	return cmd
 }
@@ -91,7 +93,12 @@ func parseSeeds(text string) (first, last int64, err error) {
 }
 
 // soakSeeds runs the seeds side by side, prints each result, and returns the worst verdict: fail before invalid before pass.
-func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) error {
+func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) (err error) {
+	folder, err := reports.Lock(o.Out, "hitless soak")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
 	told := soakSummary{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
 	group.SetLimit(max(1, runtime.NumCPU()))
@@ -164,8 +171,8 @@ func soakLine(out io.Writer, seed int64, s *run.Result) {
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
 	fmt.Fprintf(out, "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
 		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
-	if h, err := record.OpenHistory(filepath.Join(s.Dir, "history")); err == nil && r.Verdict == analysis.Fail {
-		fmt.Fprintf(out, "        repeat it: %s\n", h.Run.Command)
+	if r.Verdict == analysis.Fail {
+		fmt.Fprintf(out, "        repeat it: %s\n", s.Command)
 	}
 }
 

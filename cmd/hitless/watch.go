@@ -35,7 +35,7 @@ the report and the exit code that "hitless probe" gives (0 pass, 1 fail, 3 inval
 
 func watchStart() *cobra.Command {
 	var o session.Options
-	var source string
+	var source, sign string
 	cmd := &cobra.Command{
 		Use:   "start HOST:PORT",
 		Short: "Start to measure, and return when the change may be made",
@@ -49,7 +49,7 @@ as counts and histograms of each second. What is measured is recorded some secon
 results.`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "watch start", args, source); err != nil {
+			if err := fillSession(&o, cmd, "watch start", args, source, sign); err != nil {
 				return err
 			}
 			program, err := os.Executable()
@@ -60,14 +60,15 @@ results.`,
 			return watch.Start(cmd.Context(), args[0], o.Out, worker, newScreen(cmd.ErrOrStderr()).message)
 		},
 	}
-	watchFlags(cmd.Flags(), &o, &source)
+	watchFlags(cmd.Flags(), &o, &source, &sign)
 	return cmd
 }
 
-func watchFlags(f *pflag.FlagSet, o *session.Options, source *string) {
+func watchFlags(f *pflag.FlagSet, o *session.Options, source, sign *string) {
 	sessionFlags(f, o, source, record.RecordThinned)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
 	flags.Allow(f, "duration", flags.Zero)
+	signFlag(f, sign)
 	outOfWatch(f, &o.Out)
 }
 
@@ -85,17 +86,17 @@ func workerArgs(cmd *cobra.Command, args []string) []string {
 // watchWorker is the process that measures.
 func watchWorker() *cobra.Command {
 	var o session.Options
-	var source string
+	var source, sign string
 	cmd := &cobra.Command{
 		Use: "worker HOST:PORT", Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "watch start", args, source); err != nil {
+			if err := fillSession(&o, cmd, "watch start", args, source, sign); err != nil {
 				return err
 			}
 			return watch.Work(cmd.Context(), o, cmd.ErrOrStderr())
 		},
 	}
-	watchFlags(cmd.Flags(), &o, &source)
+	watchFlags(cmd.Flags(), &o, &source, &sign)
 	return cmd
 }
 
@@ -116,8 +117,8 @@ or whose machine went down, gets a report of what it had recorded: it is invalid
 			if killed {
 				fmt.Fprintln(cmd.ErrOrStderr(), "hitless: the watch did not end in order: it was killed, or the machine went down; this is the report of its record")
 			}
-			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(out, "report.html"))
-			return conclude(cmd, r, filepath.Join(out, "history"))
+			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(r.Dir, "report.html"))
+			return conclude(cmd, r.Report, r.Origin)
 		},
 	}
 	outOfWatch(cmd.Flags(), &out)

@@ -250,8 +250,10 @@ func TestWatchThatCannotStart(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	kept := filepath.Join(out, reports.ReportFile)
-	if err := os.WriteFile(kept, []byte("an older run"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{kept, filepath.Join(out, reports.HostFile)} {
+		if err := os.WriteFile(file, []byte("an older run"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if code, text := call(t, "watch", "stop", "--out", out); code != exitUsage || !strings.Contains(text, "no watch was started in "+out) {
 		t.Errorf("stop of nothing: exit %d:\n%s", code, text)

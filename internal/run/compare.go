@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 )
 
@@ -23,8 +25,9 @@ func ComparisonFolder(o Options) string {
 
 // Compare runs a scenario against each subject with the seeds 1 to runs. The runs are interleaved, so that changes of this machine
 // affect all subjects alike. Seeds are the samples, since runs are deterministic. An invalid run makes the comparison invalid, and the
-// other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it.
-func Compare(ctx context.Context, o Options, subjects []string, runs int) (*compare.Comparison, error) {
+// other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it. An earlier
+// comparison there stays until the new one is complete. key is as for record.OpenSigned.
+func Compare(ctx context.Context, o Options, subjects []string, runs int, key ed25519.PublicKey) (c *compare.Comparison, err error) {
 	if len(subjects) < 2 || runs < 1 {
 		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
 	}
@@ -42,15 +45,39 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*comp
 		}
 		compared[i] = compare.Subject{Subject: spec.String(), Runs: make([]compare.Run, runs)} // for exec:FILE the name without its path
 	}
+	command := o.compareCommand(subjects, runs)
+	folder, err := reports.ClaimComparison(o.Out, command)
+	if err != nil {
+		return nil, UsageError{Reason: err}
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if _, err := folder.Begin(); err != nil {
+		return nil, UsageError{Reason: err}
+	}
+	if err := o.compareRuns(ctx, folder.Work(), subjects, compared); err != nil {
+		return nil, fmt.Errorf("%w; the runs that have ended are in %s until the next comparison", err, folder.Work())
+	}
+	if c, err = compare.New(o.Scenario, compared); err != nil {
+		return nil, err
+	}
+	c.Command = command
+	if err := compare.Write(folder.Work(), c, key); err != nil {
+		return nil, err
+	}
+	return c, folder.Finish()
+}
+
+// compareRuns runs each subject with each seed, in folders below dir.
+func (o Options) compareRuns(ctx context.Context, dir string, subjects []string, compared []compare.Subject) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
-	for seed := 1; seed <= runs; seed++ {
+	for seed := 1; seed <= len(compared[0].Runs); seed++ {
 		for i, s := range subjects {
 			group.Go(func() error {
 				one := o
 				one.Subject, one.Seed = s, int64(seed)
 				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
-				one.Out = filepath.Join(o.Out, name)
+				one.Out = filepath.Join(dir, name)
 				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)
 				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
@@ -66,15 +93,7 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int) (*comp
 			})
 		}
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	c, err := compare.New(o.Scenario, compared)
-	if err != nil {
-		return nil, err
-	}
-	c.Command = o.compareCommand(subjects, runs)
-	return c, compare.Write(o.Out, c)
+	return group.Wait()
 }
 
 func (o Options) compareCommand(subjects []string, runs int) string {

@@ -30,6 +30,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -356,7 +357,8 @@ func TestLiveRunWithoutServiceAddress(t *testing.T) {
 			t.Errorf("the reason lacks %q: %s", word, why)
 		}
 	}
-	if again, err := analysis.Judge(e.out, nil); err != nil || again.Verdict != analysis.Skipped {
+	again, err := reports.OpenRun(e.out, nil)
+	if err != nil || again.Report.Verdict != analysis.Skipped {
 		t.Errorf("judged again: %+v, %v", again, err)
 	}
 	if left := s.left(t); len(left) != 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -117,7 +118,16 @@ func failedRun(t *testing.T, run record.Run, class record.Class) (dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "history", record.TimelineFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	seal(t, dir)
 	return dir
+}
+
+// seal judges a run and seals its record, with what is in the folder now.
+func seal(t *testing.T, dir string) {
+	t.Helper()
+	if _, _, err := reports.Seal(dir, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func aRun() record.Run {
@@ -153,6 +163,10 @@ func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "history", record.TimelineFile)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := OpenFailure(dir, Options{}); !record.IsDamaged(err) || !strings.Contains(err.Error(), "timeline is missing") {
+		t.Errorf("a run whose timeline was removed gave %v", err)
+	}
+	seal(t, dir)
 	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "reading the timeline") {
 		t.Errorf("a run without its timeline gave %v", err)
 	}

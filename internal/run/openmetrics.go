@@ -12,7 +12,7 @@ import (
 
 // writeOpenMetrics writes the samples of a run that was judged into its folder.
 func writeOpenMetrics(dir string) error {
-	folder, err := reports.OpenRun(dir)
+	folder, err := reports.OpenRun(dir, nil)
 	if err != nil {
 		return err
 	}

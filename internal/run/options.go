@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -25,6 +27,8 @@ type Options struct {
 	Rate     float64 // 100 attempts per second
 	Out      string  // folder; made when missing
 	Program  string  // file of hitless for guests and probes; empty for the running one
+	// Sign is the file of the private key that signs the seal of the record; empty for none.
+	Sign string
 	// OpenMetrics writes openmetrics.txt too.
 	OpenMetrics bool
 	// Progress receives the events of the run, from several goroutines; nil for none.
@@ -36,6 +40,8 @@ type Options struct {
 	site.LabOptions
 	// Live are the options of a live cluster; a lab is used where they are nil or name no cluster.
 	Live *site.LiveOptions
+
+	key ed25519.PrivateKey // of Sign
 }
 
 // The results and errors of runs are those of sites.
@@ -111,7 +117,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 
 // call is what the site needs to know of the options.
 func (o *Options) call() site.Call {
-	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Progress: o.Progress,
+	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Progress: o.Progress, Sign: o.key,
 		Verb: []string{"hitless run", o.Scenario}}
 	rate := 100.0
 	if o.Timeline != nil {
@@ -178,6 +184,11 @@ func (o *Options) fillDefaults() error {
 	}
 	if o.Program == "" && err == nil {
 		o.Program, err = os.Executable()
+	}
+	if o.Sign != "" && o.key == nil && err == nil {
+		if o.key, err = record.SigningKey(o.Sign); err != nil {
+			err = usagef("--sign: %w", err)
+		}
 	}
 	return err
 }

@@ -152,12 +152,12 @@ func (r *Cluster) Prepare(ctx context.Context) (err error) {
 		r.message(ErrDryRun.Error())
 		return ErrDryRun
 	}
-	return makeFolder(r.Out)
+	return r.claim(r.command())
 }
 
 // World runs the scenario in a namespace of its own, which is deleted in any case, or named if it cannot be deleted.
 func (r *Cluster) World(ctx context.Context) error {
-	if err := clearFolder(r.Out); err != nil {
+	if err := r.clear(); err != nil {
 		return err
 	}
 	r.begin = time.Now()
@@ -279,36 +279,33 @@ func (r *Cluster) inNamespace(ctx context.Context) (err error) {
 	return err
 }
 
-// Collect writes host.json and judges the history.
-func (r *Cluster) Collect(runErr error) (*Result, error) {
+// Collect writes host.json, judges the history and seals it.
+func (r *Cluster) Collect(runErr error) (*Result, error) { return r.settle(r.collect(runErr)) }
+
+func (r *Cluster) collect(runErr error) (*Result, error) {
 	if runErr != nil && r.namespace == "" {
 		if errors.As(runErr, new(UsageError)) {
 			return nil, runErr
 		}
 		return nil, UsageError{runErr}
 	}
-	history := filepath.Join(r.Out, "history")
 	facts := hostFacts{Command: os.Args, Out: r.Out, Started: r.begin.UTC().Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
 		CPU: -1, Notes: append([]string{"the cluster at " + r.cluster.Server + "; such runs are not repeatable"}, r.notes...)}
-	if err := writeJSON(filepath.Join(r.Out, "host.json"), facts); err != nil {
+	if err := writeJSON(filepath.Join(r.dir(), "host.json"), facts); err != nil {
 		return nil, err
 	}
-	result := &Result{Dir: r.Out, InputsSha256: r.inputs(), Wall: time.Since(r.begin)}
-	var err error
-	if result.HistorySha256, err = record.HistorySha256(history); err != nil {
-		return result, errors.Join(runErr, err)
-	}
+	result := &Result{Dir: r.dir(), InputsSha256: r.inputs(), Wall: time.Since(r.begin)}
 	switch {
 	case errors.Is(runErr, context.Canceled):
-		return result, runErr
+		return result.unsealed(runErr)
 	case runErr != nil && !errors.As(runErr, new(*cluster.NoTargetError)):
-		return result, &InvalidError{Reason: cluster.Explain(runErr).Error()}
+		return result.early(&InvalidError{Reason: cluster.Explain(runErr).Error()}, r.Sign)
 	}
-	return result.judge()
+	return result.judge(r.Sign)
 }
 
-// Close does nothing: World deletes what it makes.
-func (r *Cluster) Close(context.Context) {}
+// Close releases the folder. World deletes what it makes.
+func (r *Cluster) Close(context.Context) { r.release() }
 
 // header is the header of the record. The subject is the cluster's proxy.
 func (r *Cluster) header() record.Run {

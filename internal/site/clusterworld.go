@@ -26,14 +26,14 @@ import (
 
 // measure runs the scenario in the run's namespace and writes its history, which is complete also after an error.
 func (r *Cluster) measure(ctx context.Context) (err error) {
-	w, err := record.NewHistoryWriter(filepath.Join(r.Out, "history"), r.header())
+	w, err := record.NewHistoryWriter(filepath.Join(r.dir(), record.HistoryDir), r.header())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	clock := runClock{r.live.Clock, r.live.Clock.Now()}
 	now, real := clock.Now, time.Now() // the same instant: lanes use the real clock
-	programs, err := procs.New(filepath.Join(r.Out, "logs"))
+	programs, err := procs.New(filepath.Join(r.dir(), "logs"))
 	if err != nil {
 		return err
 	}

@@ -1,59 +1,67 @@
 package site
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/reports"
 )
-
-// results are the files and folders that a run writes into its folder.
-var results = []string{"history", "logs", "report.json", "report.html", "junit.xml", "summary.md", OpenMetricsFile, MinimizedFile, "host.json"}
 
 // Files that package site adds to the folder of a run.
 const (
-	OpenMetricsFile = "openmetrics.txt"    // samples with the times of the host's clock
-	MinimizedFile   = "minimized.timeline" // the shortest timeline that fails as the run did
+	OpenMetricsFile = reports.OpenMetricsFile
+	MinimizedFile   = reports.MinimizedFile
 )
 
-// makeFolder makes the folder of a run and checks that it can be written. It removes nothing, since the run can still fail before
-// its start. A folder that holds such names but no host.json is of another program, and a UsageError.
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Usagef("making the folder for the results: %w; give another with --out", err)
-	}
-	if _, err := os.Lstat(filepath.Join(dir, "host.json")); err != nil {
-		for _, name := range results {
-			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-				return Usagef("%s holds a %s that is not of a run (there is no host.json), and a run would overwrite it; "+
-					"give another folder with --out", dir, name)
-			}
-		}
-	}
-	if err := cache.CheckWritable(dir); err != nil {
-		return Usagef("writing to %s: %w; give another folder with --out", dir, err)
+// claim locks the folder of the run until release. Every error is a UsageError.
+func (c *Call) claim(command string) (err error) {
+	if c.folder, err = reports.ClaimRun(c.Out, command); err != nil {
+		return UsageError{Reason: err}
 	}
 	return nil
 }
 
-// clearFolder removes the results of an earlier run. host.json marks the folder as one of a run and is removed last.
-func clearFolder(dir string) error {
-	entries, err := os.ReadDir(dir)
+// clear makes the folder for the run's files, and names what it removes.
+func (c *Call) clear() error {
+	removed, err := c.folder.Begin()
 	if err != nil {
-		return Usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
+		return UsageError{Reason: err}
 	}
-	var old []string
-	for _, e := range entries {
-		stopped, _ := filepath.Match("at-*s", e.Name()) // the pattern is valid
-		if stopped || strings.HasPrefix(e.Name(), checkpointPrefix) || cache.IsUnfinished(e.Name()) {
-			old = append(old, e.Name())
-		}
-	}
-	for _, name := range append(old, results...) {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return Usagef("clearing the old results in %s: %w; give another folder with --out", dir, err)
-		}
+	if removed {
+		c.message(fmt.Sprintf("removed %s, which a run without an end had left", c.dir()))
 	}
 	return nil
+}
+
+// dir is the folder that the run writes into, until settle.
+func (c *Call) dir() string { return c.folder.Work() }
+
+// settle moves the files of the run to their final place. A run without a report never replaces an earlier one.
+func (c *Call) settle(r *Result, runErr error) (*Result, error) {
+	if r == nil {
+		_ = os.Remove(c.dir()) // if it is empty
+		return nil, runErr
+	}
+	var err error
+	if r.Dir = c.Out; r.Report != nil || runErr == nil && r.Stopped == "" {
+		err = c.folder.Finish()
+	} else if r.Dir, err = c.folder.Settle(); r.Dir != c.Out {
+		c.message(fmt.Sprintf("the earlier run in %s stays; what this one recorded is in %s until the next run", c.Out, r.Dir))
+	}
+	if r.Stopped != "" {
+		r.Stopped = filepath.Join(r.Dir, filepath.Base(r.Stopped))
+	}
+	if err != nil && runErr == nil {
+		return r, err
+	}
+	return r, runErr
+}
+
+// release ends the use of the folder.
+func (c *Call) release() {
+	if err := c.folder.Close(); err != nil {
+		c.message(err.Error())
+	}
+	c.folder = nil
 }

@@ -46,7 +46,7 @@ func (h *Host) Prepare(ctx context.Context) error {
 
 // World starts the guest and waits for its end.
 func (h *Host) World(ctx context.Context) (err error) {
-	if err := clearFolder(h.Out); err != nil {
+	if err := h.clear(); err != nil {
 		return err
 	}
 	h.message("starting in namespaces of this machine's kernel " + h.kernel.Release)

@@ -51,8 +51,9 @@ func (t *Throwaway) Prepare(ctx context.Context) error {
 	return t.Cluster.Prepare(ctx)
 }
 
-// Close deletes the cluster, whatever the result of the run.
+// Close releases the folder and deletes the cluster, whatever the result of the run.
 func (t *Throwaway) Close(ctx context.Context) {
+	defer t.Cluster.Close(ctx)
 	if t.made == nil {
 		return
 	}

@@ -102,7 +102,7 @@ func (l *lab) checkStop() error {
 
 // prepare checks this machine, makes the folder, and starts an image with the programs of the plan. data is the plan.
 func (l *lab) prepare(ctx context.Context) (img *vm.Image, data []byte, err error) {
-	if err := makeFolder(l.Out); err != nil {
+	if err := l.claim(l.LabOptions.Command(l.Call)); err != nil {
 		return nil, nil, err
 	}
 	if err := l.checkMachine(); err != nil {
@@ -198,7 +198,7 @@ func nodeNames(n int) []string {
 // writeHost writes host.json. The outcome is empty while the guest runs.
 func (l *lab) writeHost(outcome *vm.Outcome) error {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
-	return writeJSON(filepath.Join(l.Out, "host.json"), hostFacts{Command: os.Args, Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
+	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
 		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Notes: l.notes})
 }
 
@@ -214,7 +214,7 @@ func (l *lab) storeCheckpoint(region []byte) error {
 	if err := l.writeHost(&vm.Outcome{}); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(l.Out, checkpointPrefix)
+	work, err := os.MkdirTemp(l.dir(), checkpointPrefix)
 	if err != nil {
 		return err
 	}
@@ -231,64 +231,67 @@ func (l *lab) replaceHistory(history string) error {
 	if err := writeJSON(filepath.Join(history, record.RunFile), l.header()); err != nil {
 		return err
 	}
-	return replaceHistory(history, filepath.Join(l.Out, "history"))
+	return replaceHistory(history, filepath.Join(l.dir(), record.HistoryDir))
 }
 
-// Collect stores the guest's record and judges it.
-func (l *lab) Collect(runErr error) (*Result, error) {
+// Collect stores the guest's record, judges and seals it.
+func (l *lab) Collect(runErr error) (*Result, error) { return l.settle(l.collect(runErr)) }
+
+func (l *lab) collect(runErr error) (*Result, error) {
 	if l.outcome == nil {
 		return nil, runErr
 	}
 	if err := l.writeHost(l.outcome); err != nil { // first: it marks the folder as one of a run
 		return nil, err
 	}
-	work, err := os.MkdirTemp(l.Out, checkpointPrefix)
+	work, err := os.MkdirTemp(l.dir(), checkpointPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the history: %w", err)
 	}
 	defer os.RemoveAll(work)
-	end, err := extract(l.outcome.Region, l.Out, work)
+	end, err := extract(l.outcome.Region, l.dir(), work)
 	if err != nil && runErr == nil {
 		runErr = err
 	}
 	if err := l.replaceHistory(work); err != nil {
 		return nil, err
 	}
-	result := &Result{Dir: l.Out, InputsSha256: l.inputs, Wall: l.outcome.Wall, CPUTime: l.outcome.CPUTime}
-	if result.HistorySha256, err = record.HistorySha256(filepath.Join(l.Out, "history")); err != nil {
-		return nil, err
-	}
-	switch err := l.early(end, runErr); {
+	result := &Result{Dir: l.dir(), InputsSha256: l.inputs, Wall: l.outcome.Wall, CPUTime: l.outcome.CPUTime}
+	switch early := l.early(end, runErr); {
 	case errors.Is(runErr, context.Canceled):
-		return result, runErr
+		return result.unsealed(runErr)
 	case l.StopAt > 0 && end.trailer && end.reason == guest.Stopped && runErr == nil:
-		result.Stopped = filepath.Join(l.Out, guest.KernelStateDir(l.StopAt))
-		return result, nil
-	case err != nil:
-		return result, err
+		result.Stopped = filepath.Join(l.dir(), guest.KernelStateDir(l.StopAt))
+		return result.unsealed(nil)
+	case early != nil:
+		return result.early(early, l.Sign)
 	case guest.Unjudged(l.plan.Scenario):
-		return result, nil
+		return result.unsealed(nil)
 	}
-	return result.judge()
+	return result.judge(l.Sign)
 }
 
 // CollectFiles stores only the files that the guest saved and host.json, for a guest without a history.
-func (l *lab) CollectFiles(runErr error) error {
+func (l *lab) CollectFiles(runErr error) (err error) {
 	if l.outcome == nil {
 		return runErr
 	}
 	if err := l.writeHost(l.outcome); err != nil {
 		return err
 	}
-	end, err := extract(l.outcome.Region, l.Out, filepath.Join(l.Out, "history"))
+	defer func() { err = errors.Join(err, l.folder.Finish()) }()
+	end, err := extract(l.outcome.Region, l.dir(), filepath.Join(l.dir(), record.HistoryDir))
 	if runErr == nil && err != nil {
 		return err
 	}
-	return l.early(end, runErr)
+	if early := l.early(end, runErr); early != nil {
+		return early
+	}
+	return nil
 }
 
 // early returns an InvalidError for a guest that ended early, nil for another one.
-func (l *lab) early(end ending, runErr error) error {
+func (l *lab) early(end ending, runErr error) *InvalidError {
 	switch {
 	case runErr != nil:
 		return &InvalidError{runErr.Error(), lastLines(l.outcome.Console, 20)}
@@ -310,8 +313,9 @@ func earlyEnd(console []string) string {
 	return "the guest ended before its history was complete"
 }
 
-// Close releases the memory of the guest.
+// Close releases the folder and the memory of the guest.
 func (l *lab) Close(context.Context) {
+	l.release()
 	if l.outcome != nil {
 		if err := l.outcome.Close(); err != nil {
 			l.message(err.Error())

@@ -3,14 +3,13 @@ package site
 import (
 	"context"
 
-	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes/session"
 )
 
 // Machine is this machine alone: its probes measure an address, and it makes no cluster and runs no scenario.
 type Machine struct {
 	session.Options
-	report *analysis.Report
+	result *session.Result
 }
 
 // Prepare does nothing: a session checks its options and its folder before it measures.
@@ -18,16 +17,17 @@ func (m *Machine) Prepare(context.Context) error { return nil }
 
 // World measures until the duration is over or ctx ends.
 func (m *Machine) World(ctx context.Context) (err error) {
-	m.report, err = session.Run(ctx, m.Options)
+	m.result, err = session.Run(ctx, m.Options)
 	return err
 }
 
-// Collect returns the report that the session has written.
+// Collect returns the report that the session has written and sealed.
 func (m *Machine) Collect(runErr error) (*Result, error) {
 	if runErr != nil {
 		return nil, runErr
 	}
-	return &Result{Dir: m.Out, Report: m.report}, nil
+	r := m.result
+	return &Result{Dir: r.Dir, Report: r.Report, HistorySha256: r.Origin.HistorySha256, Command: r.Origin.Command}, nil
 }
 
 // Close does nothing.

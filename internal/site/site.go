@@ -4,9 +4,9 @@ package site
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -19,13 +19,14 @@ import (
 
 // Site is the site of one run.
 type Site interface {
-	// Prepare checks that the run is possible here and makes what it needs. It keeps the results of earlier runs. A UsageError
+	// Prepare checks that the run is possible here, locks its folder and makes what it needs. A UsageError
 	// means that nothing was run; ErrDryRun ends a run that was to be described only.
 	Prepare(ctx context.Context) error
-	// World clears the folder of the run, makes the world of the scenario and runs the scenario to its end. The error says why
+	// World clears what an unfinished run left, makes the world of the scenario and runs the scenario to its end. The error says why
 	// it ended early.
 	World(ctx context.Context) error
-	// Collect stores the record and host.json in the folder of the run, and computes the report. runErr is the error of World.
+	// Collect stores the record and host.json in the folder of the run, computes the report and seals the record. runErr is the error
+	// of World. The results of an earlier run are replaced when there is a report.
 	Collect(runErr error) (*Result, error)
 	// Close removes what Prepare and World made and nothing needs any more. It is called once, also after an error of Prepare.
 	Close(ctx context.Context)
@@ -46,7 +47,7 @@ func Execute(ctx context.Context, s Site) (*Result, error) {
 	return s.Collect(s.World(ctx))
 }
 
-// Call is what each site needs to know of a run. All fields are set.
+// Call is what each site needs to know of a run. All exported fields are set, where nothing else is said.
 type Call struct {
 	Scenario string
 	Set      map[string]string // parameters that the call or its timeline give
@@ -60,6 +61,10 @@ type Call struct {
 	DefaultNodes int      // number of nodes that the command leaves out
 
 	Progress func(progress.Event) // may be nil
+
+	Sign ed25519.PrivateKey // signs the seal of the record; nil for none
+
+	folder *reports.Claim // from Prepare to Close
 }
 
 // report passes an event on to the caller, if it wants any.
@@ -86,19 +91,39 @@ type Result struct {
 	Report        *analysis.Report // nil without a verdict
 	InputsSha256  string
 	HistorySha256 string
+	Command       string // repeats the run
 	Stopped       string // folder with the state of the kernels at LabOptions.StopAt; empty if the run did not stop
 	Wall          time.Duration
 	CPUTime       time.Duration // of the host, 0 if unknown
 }
 
-// judge computes the report of a run and writes it into the run's folder.
-func (r *Result) judge() (*Result, error) {
-	h, err := record.OpenHistory(filepath.Join(r.Dir, "history"))
+// Origin says where the report comes from.
+func (r *Result) Origin() record.Origin {
+	return record.Origin{Command: r.Command, HistorySha256: r.HistorySha256}
+}
+
+// judge computes the report of a run, seals its record, and writes both into the run's folder.
+func (r *Result) judge(key ed25519.PrivateKey) (*Result, error) {
+	report, origin, err := reports.Seal(r.Dir, key)
 	if err != nil {
 		return r, err
 	}
-	r.Report, err = reports.WriteAll(r.Dir, h)
-	return r, err
+	r.Report, r.HistorySha256, r.Command = report, origin.HistorySha256, origin.Command
+	return r, nil
+}
+
+// early seals the record of a run that ended early.
+func (r *Result) early(why *InvalidError, key ed25519.PrivateKey) (*Result, error) {
+	origin, err := reports.SealEarly(r.Dir, why.Reason, key)
+	r.HistorySha256 = origin.HistorySha256
+	return r, errors.Join(why, err)
+}
+
+// unsealed computes the hash of a record that has no verdict.
+func (r *Result) unsealed(err error) (*Result, error) {
+	var hashErr error
+	r.HistorySha256, hashErr = record.HistorySha256(r.Dir)
+	return r, errors.Join(err, hashErr)
 }
 
 // UsageError is a wrong call, or an environment that cannot run it: exit code 2.

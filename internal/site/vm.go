@@ -76,7 +76,7 @@ func machineInputs(b vm.Boot, packed vm.Packed, qemu string) []string {
 
 // World boots the guest and waits for its end. At each checkpoint the record so far is stored.
 func (v *VM) World(ctx context.Context) (err error) {
-	if err := clearFolder(v.Out); err != nil {
+	if err := v.clear(); err != nil {
 		return err
 	}
 	v.message(fmt.Sprintf("booting %s with %d MB", v.kernel.Release, v.boot.MemoryMB))

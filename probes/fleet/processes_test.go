@@ -312,7 +312,7 @@ func (w *testFleet) judge(dir string, killed []string) {
 			t.Errorf("the %d attempts of %s are not those from 0 to %d", n, name, n-1)
 		}
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,11 @@ package session
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
@@ -23,22 +25,23 @@ const Scenario = "probe"
 
 // Options has the target and the lane of a session. Zero values mean the lane's defaults.
 type Options struct {
-	Target       string        // HOST:PORT; a name is looked up once, at the start
-	Protocol     string        // see probes.Lane
-	Policy       string        // see probes.Lane
-	Close        string        // see probes.Lane
-	Path         string        // see probes.Lane
-	Rate         float64       // attempts per second; default 100
-	DelayedAfter time.Duration // see probes.Lane
-	Source       netip.Prefix  // see probes.Lane.SourcePrefix
-	Duration     time.Duration // of the measurement, after baseline and proof; 0 means until the context ends
-	Record       string        // RecordAll (default) or record.RecordThinned
-	Out          string        // folder for the results; results of an earlier run are replaced
-	Command      string        // command line, for the record
-	EndHint      string        // how the user ends the session, for progress; default Ctrl-C
-	Progress     func(string)  // receives lines of progress
-	OnMeasuring  func()        // called when the target may be changed, unless nil
-	OnSecond     func(Second)  // receives each second's outcomes in another goroutine, unless nil
+	Target       string             // HOST:PORT; a name is looked up once, at the start
+	Protocol     string             // see probes.Lane
+	Policy       string             // see probes.Lane
+	Close        string             // see probes.Lane
+	Path         string             // see probes.Lane
+	Rate         float64            // attempts per second; default 100
+	DelayedAfter time.Duration      // see probes.Lane
+	Source       netip.Prefix       // see probes.Lane.SourcePrefix
+	Duration     time.Duration      // of the measurement, after baseline and proof; 0 means until the context ends
+	Record       string             // RecordAll (default) or record.RecordThinned
+	Out          string             // folder for the results; those of an earlier run are replaced when there is a report
+	Sign         ed25519.PrivateKey // signs the seal of the record; nil for none
+	Command      string             // command line, for the record
+	EndHint      string             // how the user ends the session, for progress; default Ctrl-C
+	Progress     func(string)       // receives lines of progress
+	OnMeasuring  func()             // called when the target may be changed, unless nil
+	OnSecond     func(Second)       // receives each second's outcomes in another goroutine, unless nil
 }
 
 // RecordAll is the record that keeps single attempts.
@@ -74,11 +77,32 @@ const (
 // Run measures until the duration is over or the context ends, whichever is first, and writes the reports. When the context ends, Run
 // waits for attempts in flight, and the verdict is valid. Without a complete proof the run is invalid.
 //
-// Run returns an error when nothing was measured or the record could not be written.
-func Run(ctx context.Context, o Options) (*analysis.Report, error) {
+// A session whose context ended before the scenario never replaces an earlier run.
+//
+// Run returns an error when nothing was measured, the record could not be written, or another run uses the folder.
+func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
+	if o.Out == "" {
+		return nil, errors.New("no folder for the results was given; name one with --out")
+	}
+	claim, err := reports.ClaimRun(o.Out, o.Command)
+	if err != nil {
+		return nil, err
+	}
+	r, err := o.run(ctx, claim)
+	return r, errors.Join(err, claim.Close())
+}
+
+// Result is a session that has ended.
+type Result struct {
+	Report *analysis.Report
+	Origin record.Origin
+	Dir    string // with the reports: Options.Out, or a folder in it where an earlier run stays
+}
+
+func (o Options) run(ctx context.Context, claim *reports.Claim) (*Result, error) {
 	lane, err := o.lane(ctx)
 	if err != nil {
 		return nil, err
@@ -87,8 +111,14 @@ func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	if err := preflight(lane, canary); err != nil {
 		return nil, err
 	}
-	if err := clearOut(o.Out); err != nil {
+	out := o.Out
+	removed, err := claim.Begin()
+	if err != nil {
 		return nil, err
+	}
+	o.Out = claim.Work()
+	if removed {
+		o.Progress(fmt.Sprintf("removed %s, which a run without an end had left", o.Out))
 	}
 	if err := o.writeHost(time.Now()); err != nil {
 		return nil, err
@@ -108,11 +138,20 @@ func Run(ctx context.Context, o Options) (*analysis.Report, error) {
 	if err := errors.Join(measured, m.end(), r.Close()); err != nil {
 		return nil, err
 	}
-	h, err := record.OpenHistory(o.Out)
-	if err != nil {
+	result := &Result{Dir: out}
+	if result.Report, result.Origin, err = reports.Seal(o.Out, o.Sign); err != nil {
 		return nil, err
 	}
-	return reports.WriteAll(o.Out, h)
+	if !hasScenario(result.Report) {
+		result.Dir, err = claim.Settle()
+		return result, err
+	}
+	return result, claim.Finish()
+}
+
+// hasScenario reports whether a session got beyond its baseline.
+func hasScenario(r *analysis.Report) bool {
+	return slices.ContainsFunc(r.Events, func(e analysis.ReportEvent) bool { return e.Kind == record.KindPhase && e.Object == "scenario" })
 }
 
 // canaryLane returns the lane that proves the detector on the same target. It uses new sockets also for lanes with lasting ones, because

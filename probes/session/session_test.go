@@ -37,6 +37,13 @@ func shortOptions(target string, t *testing.T) Options {
 
 func good(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("web-1")) }
 
+func reportOf(r *Result, err error) (*analysis.Report, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r.Report, nil
+}
+
 // A session proves its detector on the target, and its detection floor is that of the proof.
 func TestUndisturbedTargetPasses(t *testing.T) {
 	t.Parallel()
@@ -50,7 +57,7 @@ func TestUndisturbedTargetPasses(t *testing.T) {
 		defer mu.Unlock()
 		counted += s.Classes[record.OK]
 	}
-	r, err := Run(context.Background(), o)
+	r, err := reportOf(Run(context.Background(), o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +114,7 @@ func TestOutageIsFoundAndBounded(t *testing.T) {
 			go func() { _ = server.Serve(again) }()
 		}()
 	}
-	r, err := Run(ctx, o)
+	r, err := reportOf(Run(ctx, o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +158,7 @@ func TestEveryProtocol(t *testing.T) {
 		o := shortOptions(targets[strings.HasPrefix(protocol, "udp")], t)
 		o.Protocol = protocol
 		all.Go(func() {
-			r, err := Run(context.Background(), o)
+			r, err := reportOf(Run(context.Background(), o))
 			if err != nil {
 				t.Errorf("%s: %v", protocol, err)
 				return
@@ -183,7 +190,7 @@ func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
 	defer cancel()
-	r, err := Run(ctx, shortOptions(server.Listener.Addr().String(), t))
+	r, err := reportOf(Run(ctx, shortOptions(server.Listener.Addr().String(), t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +212,7 @@ func TestTargetWithUnknownBackend(t *testing.T) {
 		_, _ = w.Write(make([]byte, 100_000))
 	}))
 	defer server.Close()
-	r, err := Run(context.Background(), shortOptions(server.Listener.Addr().String(), t))
+	r, err := reportOf(Run(context.Background(), shortOptions(server.Listener.Addr().String(), t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -158,22 +157,6 @@ func isBackendAnswer(answer *http.Response) bool {
 	return err == nil && (answer.Header.Get("X-Hitless-Pod") != "" || !strings.ContainsAny(strings.TrimSpace(string(body)), " \t\r\n<>{}"))
 }
 
-// clearOut creates the folder and removes the results of an earlier run, so that it never has an old report with a new history.
-func clearOut(dir string) error {
-	if dir == "" {
-		return errors.New("no folder for the results was given; name one with --out")
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder for the results: %w; give another with --out", err)
-	}
-	for _, name := range []string{"history", "logs", reports.HostFile, reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("clearing the old results in %s: %w; give another folder with --out", dir, err)
-		}
-	}
-	return nil
-}
-
 // writeHost writes host.json, which has the facts that must not change the history.
 func (o Options) writeHost(started time.Time) error {
 	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339)}, "", "  ")
@@ -203,7 +186,7 @@ func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
-	return record.NewHistoryWriter(filepath.Join(o.Out, "history"), run)
+	return record.NewHistoryWriter(filepath.Join(o.Out, record.HistoryDir), run)
 }
 
 func parameters(o Options, l probes.Lane) map[string]string {

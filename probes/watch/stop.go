@@ -10,15 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
 // Stop ends the watch in dir, waits for its end and returns its report. It also returns the report of a watch whose duration is over. For
 // a killed watch it writes the report from the record; killed is then true and the verdict invalid. It returns an error if there is no
-// report: no watch was running, or it failed.
-func Stop(ctx context.Context, dir string) (r *analysis.Report, killed bool, err error) {
+// report: no watch was running, or it failed. A record.DamageError is a record that was changed since.
+func Stop(ctx context.Context, dir string) (r *session.Result, killed bool, err error) {
 	f, err := open(dir, false)
 	if err != nil {
 		return nil, false, err
@@ -70,10 +70,10 @@ func (f *file) end(ctx context.Context) error {
 }
 
 // collect returns the report of a watch that has ended.
-func (f *file) collect(s State) (r *analysis.Report, killed bool, err error) {
+func (f *file) collect(s State) (r *session.Result, killed bool, err error) {
 	switch s.Phase {
 	case Ended:
-		r, err = analysis.Read(filepath.Join(f.dir, reports.ReportFile))
+		r, err = f.sealed()
 	case Starting, Measuring:
 		r, err = f.recover(s)
 		killed = true
@@ -94,17 +94,48 @@ func (f *file) collect(s State) (r *analysis.Report, killed bool, err error) {
 }
 
 // recover writes the report of a killed watch. Without a readable record the watch has failed, and the next one may start.
-func (f *file) recover(s State) (*analysis.Report, error) {
-	h, err := record.OpenHistory(f.dir)
-	var r *analysis.Report
-	if err == nil {
-		r, err = reports.WriteAll(f.dir, h)
-	}
+func (f *file) recover(s State) (*session.Result, error) {
+	r, err := f.reportOfKilled()
 	if err != nil {
 		s.Phase, s.Error = Failed, fmt.Sprintf("the watch was killed, or the machine went down, and its record cannot be read: %v", err)
 		return nil, errors.Join(errors.New(s.Error), f.write(s))
 	}
 	return r, nil
+}
+
+// sealed is the result of a watch that has ended.
+func (f *file) sealed() (*session.Result, error) {
+	report, h, err := reports.ReadSealed(os.DirFS(f.dir), f.dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := h.Origin()
+	return &session.Result{Report: report, Origin: origin, Dir: f.dir}, err
+}
+
+// reportOfKilled writes the report of what a killed watch had recorded, beside an earlier run if there is one.
+func (f *file) reportOfKilled() (r *session.Result, err error) {
+	claim, err := reports.ClaimRun(f.dir, "hitless watch stop")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, claim.Close()) }()
+	if _, err := os.Stat(claim.Work()); errors.Is(err, os.ErrNotExist) {
+		return f.sealed() // it was killed when it had its report
+	}
+	h, err := record.OpenHistory(claim.Work())
+	if err != nil {
+		return nil, err
+	}
+	r = &session.Result{}
+	if r.Report, err = reports.WriteAll(claim.Work(), h); err != nil {
+		return nil, err
+	}
+	if r.Origin, err = h.Origin(); err != nil {
+		return nil, err
+	}
+	r.Dir, err = claim.Settle()
+	return r, err
 }
 
 // Status returns the state of the watch that runs in dir. Its error describes the last watch if none is running.

@@ -54,7 +54,7 @@ type worker struct {
 func (w *worker) run(ctx context.Context, o session.Options) error {
 	o.EndHint = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
 	o.Progress, o.OnSecond, o.OnMeasuring = w.progress, w.onSecond, w.onMeasuring
-	_, err := session.Run(ctx, o)
+	_, err := session.Run(ctx, o)                // its result is in the folder, for Stop
 	if err == nil && w.state.Phase == Starting { // ended before the proof
 		err = errors.New("ended before the detector was proved: nothing was measured")
 	}

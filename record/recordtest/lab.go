@@ -285,7 +285,7 @@ func (s *Lab) serving(svc *Service, node string, at time.Duration) *Pod {
 	return last
 }
 
-// Write records everything in the order in which it became known, and opens it as a history.
+// Write records everything in the order in which it became known, and opens it as a history without a seal.
 func (s *Lab) Write(t testing.TB) *record.History {
 	t.Helper()
 	dir := t.TempDir()
@@ -304,7 +304,7 @@ func (s *Lab) Write(t testing.TB) *record.History {
 	if err := os.WriteFile(filepath.Join(dir, "history", record.EventsFile), linesOf(t, s.Events), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

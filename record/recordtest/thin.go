@@ -40,7 +40,7 @@ func (s *Lab) Thinned(t testing.TB, late time.Duration) *record.History {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

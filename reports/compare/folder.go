@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"io"
 	"os"
@@ -28,11 +29,12 @@ func IsComparison(dir string) bool {
 
 // Write writes compare.json, compare.html and compare.md into dir, together or not at all. dir holds the compared runs, and the
 // paths of runs in the comparison are relative to it. The files depend only on the comparison and the histories of the runs.
-func Write(dir string, c *Comparison) error {
+// key is as for record.OpenSigned.
+func Write(dir string, c *Comparison, key ed25519.PublicKey) error {
 	subjects := make([][]runCourse, len(c.Subjects))
 	for i, s := range c.Subjects {
 		for _, r := range s.Runs {
-			a, err := analysisOf(dir, s.Subject, r)
+			a, err := analysisOf(dir, s.Subject, r, key)
 			if err != nil {
 				return err
 			}
@@ -57,8 +59,8 @@ func Write(dir string, c *Comparison) error {
 	return cache.WriteFiles(dir, files)
 }
 
-func analysisOf(dir, subject string, r Run) (*analysis.Analysis, error) {
-	h, err := record.OpenHistory(filepath.Join(dir, filepath.Dir(r.Report)))
+func analysisOf(dir, subject string, r Run, key ed25519.PublicKey) (*analysis.Analysis, error) {
+	h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
 	if err != nil {
 		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
 	}
@@ -70,30 +72,35 @@ func analysisOf(dir, subject string, r Run) (*analysis.Analysis, error) {
 }
 
 // Again computes a comparison and the reports of its runs from the histories, and writes all of their files. The compare.json in dir
-// gives the subjects and the paths of the runs.
-func Again(dir string) (*Comparison, error) {
+// gives the subjects and the paths of the runs. Nothing is written when a run is damaged.
+func Again(dir string, key ed25519.PublicKey) (*Comparison, error) {
 	before, err := Read(filepath.Join(dir, File))
 	if err != nil {
 		return nil, err
 	}
-	subjects := make([]Subject, len(before.Subjects))
+	histories := make([][]*record.History, len(before.Subjects))
 	for i, s := range before.Subjects {
-		subjects[i].Subject = s.Subject
 		for _, r := range s.Runs {
-			folder := filepath.Join(dir, filepath.Dir(r.Report))
-			h, err := record.OpenHistory(folder)
+			h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
 			if err != nil {
 				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
 			}
-			report, err := reports.WriteAll(folder, h)
+			histories[i] = append(histories[i], h)
+		}
+	}
+	subjects := make([]Subject, len(before.Subjects))
+	for i, s := range before.Subjects {
+		subjects[i].Subject = s.Subject
+		for j, r := range s.Runs {
+			report, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), histories[i][j])
 			if err != nil {
 				return nil, err
 			}
-			sum, err := record.HistorySha256(folder)
+			origin, err := histories[i][j].Origin()
 			if err != nil {
 				return nil, err
 			}
-			subjects[i].Runs = append(subjects[i].Runs, RunOf(report, r.Report, sum))
+			subjects[i].Runs = append(subjects[i].Runs, RunOf(report, r.Report, origin.HistorySha256))
 		}
 	}
 	c, err := New(before.Scenario, subjects)
@@ -101,5 +108,5 @@ func Again(dir string) (*Comparison, error) {
 		return nil, err
 	}
 	c.Command = before.Command
-	return c, Write(dir, c)
+	return c, Write(dir, c, key)
 }

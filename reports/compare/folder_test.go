@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,7 +46,7 @@ func comparedFolder(t testing.TB) string {
 		t.Fatal(err)
 	}
 	c.Command = "hitless compare rollout --subject old/iptables --subject new/ipvs --runs 4 --set rollouts=1"
-	if err := Write(dir, c); err != nil {
+	if err := Write(dir, c, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -59,15 +60,11 @@ func writeCompared(t testing.TB, dir, name string, l *recordtest.Lab) Run {
 	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(h.Dir())); err != nil {
 		t.Fatal(err)
 	}
-	r, err := reports.WriteAll(folder, h)
+	r, origin, err := reports.Seal(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := record.HistorySha256(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return RunOf(r, filepath.Join(name, reports.ReportFile), sum)
+	return RunOf(r, filepath.Join(name, reports.ReportFile), origin.HistorySha256)
 }
 
 func comparisonFiles(t testing.TB, dir string) map[string]string {
@@ -121,7 +118,7 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	if err := os.Remove(report); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(copied); err != nil {
+	if _, err := Again(copied, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
@@ -134,18 +131,38 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	}
 	other := recordtest.Rollout{Seed: 2, Rollouts: 1}
 	writeCompared(t, copied, "other", other.Start(other.Lab()))
-	if err := os.Rename(filepath.Join(copied, "new-ipvs-2", "history"), filepath.Join(copied, "away")); err != nil {
+	if err := os.Rename(filepath.Join(copied, "new-ipvs-2"), filepath.Join(copied, "away")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(copied, "other", "history"), filepath.Join(copied, "new-ipvs-2", "history")); err != nil {
+	if err := os.Rename(filepath.Join(copied, "other"), filepath.Join(copied, "new-ipvs-2")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(copied); err != nil {
+	if _, err := Again(copied, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
 		if text == before[name] {
 			t.Errorf("%s does not show that a run is another", name)
+		}
+	}
+}
+
+// A history of another run below the old seal is damage, and nothing is written.
+func TestAComparisonOfAChangedRecordIsInvalid(t *testing.T) {
+	dir := comparedFolder(t)
+	other := recordtest.Rollout{Seed: 2, Rollouts: 1}
+	writeCompared(t, dir, "other", other.Start(other.Lab()))
+	before := comparisonFiles(t, dir)
+	history := filepath.Join(dir, "new-ipvs-2", record.HistoryDir)
+	if err := errors.Join(os.RemoveAll(history), os.Rename(filepath.Join(dir, "other", record.HistoryDir), history)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Again(dir, nil); !record.IsDamaged(err) || !strings.Contains(err.Error(), "new/ipvs with seed 2") {
+		t.Errorf("%v, want damage of new/ipvs with seed 2", err)
+	}
+	for name, text := range comparisonFiles(t, dir) {
+		if text != before[name] {
+			t.Errorf("%s was changed by a computation that failed", name)
 		}
 	}
 }
@@ -156,7 +173,7 @@ func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-3", "history")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(dir); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
+	if _, err := Again(dir, nil); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
 		t.Errorf("%v", err)
 	}
 	for name, text := range comparisonFiles(t, dir) {

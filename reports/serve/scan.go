@@ -2,7 +2,8 @@ package serve
 
 import (
 	"cmp"
-	"encoding/json"
+	"crypto/ed25519"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -37,17 +38,44 @@ type run struct {
 // Trusted reports whether the numbers of the run are a measurement: its verdict is pass or fail.
 func (r run) Trusted() bool { return r.Verdict == analysis.Pass || r.Verdict == analysis.Fail }
 
-// scanner finds the runs below a folder. It reads a report again only after a change of the file.
+// scanner finds the runs below a folder. It reads a run again only when its report, its seal or its history has changed.
 type scanner struct {
 	folder fs.FS
+	key    ed25519.PublicKey // as for record.OpenSigned
 	mu     sync.Mutex
 	known  map[string]known
 }
 
 type known struct {
-	size    int64
-	changed time.Time
-	run     run
+	state string // of its files
+	run   run
+	err   error
+}
+
+// look reads a run, unless it is known. It is called with s.mu held.
+func (s *scanner) look(dir string) known {
+	state := s.stateOf(dir)
+	k, ok := s.known[dir]
+	if !ok || k.state != state {
+		k = known{state: state}
+		k.run, k.err = s.read(dir)
+	}
+	return k
+}
+
+// damage is why the reports of a run must not be shown: its record was changed.
+func (s *scanner) damage(dir string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.look(dir)
+	if s.known == nil {
+		s.known = map[string]known{}
+	}
+	s.known[dir] = k
+	if record.IsDamaged(k.err) {
+		return k.err
+	}
+	return nil
 }
 
 // scan lists the runs, the latest first, and the files that could not be read.
@@ -61,7 +89,7 @@ func (s *scanner) scan() (runs []run, broken []string) {
 			return nil
 		}
 		if d.IsDir() {
-			if name != "." && (strings.HasPrefix(d.Name(), ".") || strings.Count(name, "/") >= deepest || d.Name() == "history" || d.Name() == "logs") {
+			if name != "." && (strings.HasPrefix(d.Name(), ".") || strings.Count(name, "/") >= deepest || d.Name() == record.HistoryDir || d.Name() == reports.UnfinishedDir || d.Name() == "logs") {
 				return fs.SkipDir
 			}
 			return nil
@@ -69,20 +97,12 @@ func (s *scanner) scan() (runs []run, broken []string) {
 		if d.Name() != reports.ReportFile || !d.Type().IsRegular() {
 			return nil
 		}
-		info, err := d.Info()
-		if err != nil {
-			broken = append(broken, err.Error())
+		k := s.look(path.Dir(name))
+		seen[path.Dir(name)] = k
+		if k.err != nil {
+			broken = append(broken, k.err.Error())
 			return nil
 		}
-		k, ok := s.known[name]
-		if !ok || k.size != info.Size() || !k.changed.Equal(info.ModTime()) {
-			k = known{size: info.Size(), changed: info.ModTime()}
-			if k.run, err = s.read(path.Dir(name)); err != nil {
-				broken = append(broken, err.Error())
-				return nil
-			}
-		}
-		seen[name] = k
 		runs = append(runs, k.run)
 		return nil
 	})
@@ -94,16 +114,11 @@ func (s *scanner) scan() (runs []run, broken []string) {
 }
 
 func (s *scanner) read(dir string) (run, error) {
-	file := path.Join(dir, reports.ReportFile)
-	data, err := fs.ReadFile(s.folder, file)
-	if err != nil {
-		return run{}, err
-	}
-	r, err := analysis.Parse(data, file)
-	if err != nil {
-		return run{}, err
-	}
 	folder, err := fs.Sub(s.folder, dir)
+	if err != nil {
+		return run{}, err
+	}
+	r, h, err := reports.ReadSealed(folder, dir, s.key)
 	if err != nil {
 		return run{}, err
 	}
@@ -111,17 +126,23 @@ func (s *scanner) read(dir string) (run, error) {
 	if err != nil {
 		return run{}, err
 	}
-	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, s.command(dir)), Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
+	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, h.Run.Command), Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
 		Version: r.Subject.Version, Seed: r.Run.Seed, Verdict: r.Verdict, Sentence: r.Sentence(), Attempts: r.Totals.Attempts,
 		Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed, WorstMs: r.WorstGapMs(), Started: started}, nil
 }
 
-// command is the command that repeats the run; empty without a history.
-func (s *scanner) command(dir string) string {
-	data, err := fs.ReadFile(s.folder, path.Join(dir, "history", record.RunFile))
-	var head record.Run
-	if err != nil || json.Unmarshal(data, &head) != nil {
-		return ""
+// stateOf tells whether the files of a run have changed: by their sizes and times.
+func (s *scanner) stateOf(dir string) string {
+	names := []string{reports.ReportFile, record.SealFile}
+	entries, _ := fs.ReadDir(s.folder, path.Join(dir, record.HistoryDir)) // a missing history is told by ReadSealed
+	for _, e := range entries {
+		names = append(names, path.Join(record.HistoryDir, e.Name()))
 	}
-	return head.Command
+	var b strings.Builder
+	for _, name := range names {
+		if info, err := fs.Lstat(s.folder, path.Join(dir, name)); err == nil {
+			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return b.String()
 }

@@ -4,6 +4,7 @@ package serve
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -40,8 +41,8 @@ type Handler struct {
 }
 
 // Open makes the handler of a folder. With loopback, the host of a request must be a loopback address or localhost, which prevents DNS
-// rebinding by other sites. Close it after use.
-func Open(dir string, loopback bool) (*Handler, error) {
+// rebinding by other sites. key is as for record.OpenSigned. Close it after use.
+func Open(dir string, loopback bool, key ed25519.PublicKey) (*Handler, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w; give a folder with runs", dir, err)
@@ -50,7 +51,7 @@ func Open(dir string, loopback bool) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the template of the list: %w", err)
 	}
-	return &Handler{root: root, scanner: scanner{folder: root.FS()}, index: index, loopback: loopback}, nil
+	return &Handler{root: root, scanner: scanner{folder: root.FS(), key: key}, index: index, loopback: loopback}, nil
 }
 
 // Close closes the folder.
@@ -112,6 +113,10 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 	}
 	if _, err := h.root.Stat(path.Join(dir, reports.ReportFile)); err != nil { // not the folder of a run
 		http.NotFound(w, r)
+		return
+	}
+	if err := h.scanner.damage(path.Clean(dir)); err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
 	f, err := h.root.Open(name)

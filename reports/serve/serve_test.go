@@ -40,15 +40,21 @@ func (a aRun) write(t *testing.T, root string) {
 	if err := analysis.WriteJSON(&b, &r); err != nil {
 		t.Fatal(err)
 	}
-	head, err := json.Marshal(record.Run{SchemaVersion: 1, Command: "hitless run rollout --set replicas=2"})
+	head, err := json.Marshal(record.Run{SchemaVersion: record.HistoryVersion, Command: "hitless run rollout --set replicas=2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := fmt.Sprintf(`{"started":%q}`, firstDay.AddDate(0, 0, a.day).Format(time.RFC3339))
+	put(t, filepath.Join(dir, "history/events.ndjson"), "")
 	for name, data := range map[string]string{reports.ReportFile: b.String(), reports.PageFile: "<p>page of " + a.dir, "history/run.json": string(head),
 		reports.HostFile: host, "history/attempts.bin": "secret", "other.html": "secret"} {
 		put(t, filepath.Join(dir, name), data)
 	}
+	seal, _, err := record.SealHistory(dir, r.Sealed(""), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, record.SealFile), string(seal))
 }
 
 func put(t *testing.T, file, data string) {
@@ -60,7 +66,7 @@ func put(t *testing.T, file, data string) {
 
 func open(t *testing.T, dir string, loopback bool) *Handler {
 	t.Helper()
-	h, err := Open(dir, loopback)
+	h, err := Open(dir, loopback, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +138,37 @@ func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
 	}
 }
 
+// A run whose record or report was changed is named and not shown. The twin: the same runs unchanged are shown.
+func TestRunsThatWereChangedAreNotShown(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"record", "report", "seal", "whole"} {
+		aRun{dir, "v1", analysis.Fail, 7, 0}.write(t, root)
+	}
+	h := open(t, root, true)
+	if page := ask(h, "GET", "/", "localhost").Body.String(); !strings.Contains(page, "hitless: 4 runs") {
+		t.Fatalf("unchanged runs:\n%s", page)
+	}
+	put(t, filepath.Join(root, "record", record.HistoryDir, record.AttemptsFile), "secreT")
+	report := filepath.Join(root, "report", reports.ReportFile)
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, report, strings.Replace(string(text), `"fail"`, `"pass"`, 1))
+	if err := os.Remove(filepath.Join(root, "seal", record.SealFile)); err != nil {
+		t.Fatal(err)
+	}
+	page := html.UnescapeString(ask(h, "GET", "/", "localhost").Body.String())
+	if !strings.Contains(page, "hitless: 1 runs") || strings.Count(page, "Not shown: INVALID") != 3 {
+		t.Errorf("three changed runs of four:\n%s", page)
+	}
+	for dir, code := range map[string]int{"record": 409, "report": 409, "seal": 409, "whole": 200} {
+		if w := ask(h, "GET", "/run/"+dir+"/report.html", "localhost"); w.Code != code {
+			t.Errorf("the page of %s: %d, want %d", dir, w.Code, code)
+		}
+	}
+}
+
 func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "runs")
@@ -181,7 +218,7 @@ func TestOnlyLoopbackNamesAreAnsweredOnLoopback(t *testing.T) {
 }
 
 func TestAFolderThatIsNotThere(t *testing.T) {
-	if _, err := Open(filepath.Join(t.TempDir(), "none"), true); err == nil || !strings.Contains(err.Error(), "give a folder with runs") {
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), true, nil); err == nil || !strings.Contains(err.Error(), "give a folder with runs") {
 		t.Errorf("%v", err)
 	}
 }

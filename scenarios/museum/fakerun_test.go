@@ -139,7 +139,7 @@ func (s *fakeRun) write(t *testing.T) *Record {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := record.OpenHistory(dir)
+	h, err := record.OpenUnsealed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

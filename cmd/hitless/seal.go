@@ -1,0 +1,45 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
+)
+
+// signFlag is --sign, of commands that write records.
+func signFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "sign", "", "sign the seal of the record with this ed25519 key, a private PEM `FILE`: docs/pipelines.md")
+}
+
+// verifyFlag is --verify-with, of commands that read finished runs.
+func verifyFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "verify-with", "", "demand that records are signed with this ed25519 key, a public PEM `FILE`; others are invalid: docs/pipelines.md")
+}
+
+// verifyingKey reads the key of --verify-with; nil where none is given.
+func verifyingKey(file string) (ed25519.PublicKey, error) {
+	if file == "" {
+		return nil, nil
+	}
+	key, err := record.VerifyingKey(file)
+	if err != nil {
+		return nil, fmt.Errorf("--verify-with: %w", err)
+	}
+	return key, nil
+}
+
+// openRun opens the record of a finished run, and completes results whose run was killed while it stored them.
+func openRun(dir, verify string) (*record.History, error) {
+	key, err := verifyingKey(verify)
+	if err != nil {
+		return nil, err
+	}
+	if err := reports.Recover(dir); err != nil {
+		return nil, err
+	}
+	return record.OpenSigned(dir, key)
+}

@@ -1,0 +1,81 @@
+package record
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+)
+
+// SigningKey reads a private ed25519 key from a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it.
+func SigningKey(file string) (ed25519.PrivateKey, error) {
+	kind, der, err := readKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "PUBLIC KEY" {
+		return nil, fmt.Errorf("the key %s is a public one; signing needs the private one", file)
+	}
+	any, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key %s: %w; `openssl genpkey -algorithm ed25519 -out FILE` makes one", file, err)
+	}
+	key, is := any.(ed25519.PrivateKey)
+	if !is {
+		return nil, fmt.Errorf("the key %s is no ed25519 key; `openssl genpkey -algorithm ed25519 -out FILE` makes one", file)
+	}
+	return key, nil
+}
+
+// VerifyingKey reads a public ed25519 key from a PEM file (PKIX), as `openssl pkey -in KEY -pubout` writes it.
+func VerifyingKey(file string) (ed25519.PublicKey, error) {
+	kind, der, err := readKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "PRIVATE KEY" {
+		return nil, fmt.Errorf("the key %s is a private one; verifying needs the public one: `openssl pkey -in %s -pubout -out FILE` writes it", file, file)
+	}
+	any, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key %s: %w; `openssl pkey -in KEY -pubout -out FILE` writes one", file, err)
+	}
+	key, is := any.(ed25519.PublicKey)
+	if !is {
+		return nil, fmt.Errorf("the key %s is no ed25519 key; `openssl pkey -in KEY -pubout -out FILE` writes one", file)
+	}
+	return key, nil
+}
+
+// readKey returns the kind and content of the first PEM block of a file.
+func readKey(file string) (kind string, der []byte, err error) {
+	const most = 64 << 10
+	f, err := os.Open(file)
+	if err != nil {
+		return "", nil, fmt.Errorf("reading the key: %w; give a PEM file", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return "", nil, fmt.Errorf("reading the key: %w; give a PEM file", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return "", nil, fmt.Errorf("the key %s is no PEM file; `openssl genpkey -algorithm ed25519 -out FILE` makes one", file)
+	}
+	return block.Type, block.Bytes, nil
+}
+
+// signerOf names a key: the SHA-256 of its PKIX form.
+func signerOf(key ed25519.PublicKey) string {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
