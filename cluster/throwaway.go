@@ -23,7 +23,11 @@ func Kind(ctx context.Context) (support.E2EClusterProvider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for the program kind: %w; --kind creates clusters with it and a container engine: install both, or name an existing cluster with --kubeconfig FILE", err)
 	}
-	if said, err := exec.CommandContext(ctx, program, "get", "clusters").CombinedOutput(); err != nil {
+	said, err := exec.CommandContext(ctx, program, "get", "clusters").CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("listing the clusters of %s: %w", program, context.Cause(ctx))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("listing the clusters of %s: %w: %s; it needs a container engine (Docker, Podman or nerdctl) that this user may use",
 			program, err, strings.TrimSpace(string(said)))
 	}

@@ -25,8 +25,9 @@ func perHour(key, value, help string) TypedParameter[int] {
 	return newNumber(key, value, help, 0, 3600)
 }
 
-// The rates of the kinds with needs of their own: flaps need pods with a readiness gate, blips a controllable API server.
+// The rates of the kinds with needs of their own: scaling out needs a free node, flaps need pods with a readiness gate, blips a controllable API server.
 var (
+	scaleRate = perHour("scalesPerHour", "1", "how often in an hour a pod is added and taken away again")
 	flapRate  = perHour("flapsPerHour", "0", "how often in an hour one pod becomes unready and ready again")
 	blipRate  = perHour("apiBlipsPerHour", "0", "how often in an hour the API server is away from all proxies (replay control plane only)")
 	burstRate = perHour("burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour")
@@ -47,7 +48,7 @@ var churnKinds = []churnKind{
 		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
 			return w.restartProxy(ctx, w.randomNode(random))
 		}},
-	{perHour("scalesPerHour", "1", "how often in an hour a pod is added and taken away again"), "scale out and in", scaleSteps,
+	{scaleRate, "scale out and in", scaleSteps,
 		func(w *World, ctx context.Context, _ *rand.Rand, _ *endpointRing) error { return w.scaleOutAndIn(ctx) }},
 	{flapRate, "flap", gateSteps,
 		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {

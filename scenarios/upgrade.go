@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -32,7 +33,7 @@ func upgrade() Scenario {
 			upgradeRest.Parameter,
 			Replicas.withDefault("3"),
 		},
-		Steps: always(upgradeSteps, rollSteps, scaleSteps),
+		Steps: func(p Params) []string { return slices.Concat(upgradeSteps, stepsAround(p)) },
 		Run:   func(ctx context.Context, w *World) error { return w.upgradeAndRoll(ctx) },
 	}
 }
@@ -41,7 +42,8 @@ func upgrade() Scenario {
 func upgradeLive() Scenario {
 	return Scenario{
 		Name: "upgrade", Summary: "gives the DaemonSet of the cluster's proxy another image",
-		Steps: always([]string{stepUpgradeSet}, rollSteps, scaleSteps), Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesImage(ctx) },
+		Steps:   func(p Params) []string { return append([]string{stepUpgradeSet}, stepsAround(p)...) },
+		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesImage(ctx) },
 		Parameters: []Parameter{
 			laneParameters(),
 			proxySet.Parameter,
@@ -59,6 +61,17 @@ func upgradeLive() Scenario {
 			return w.keepNewImage(ctx)
 		},
 	}
+}
+
+// stepsAround are the steps before and after an upgrade that the parameters choose.
+func stepsAround(p Params) (steps []string) {
+	if emptyFirst.Of(p) {
+		steps = append(steps, scaleSteps...)
+	}
+	if rollAtEnd.Of(p) {
+		steps = append(steps, rollSteps...)
+	}
+	return steps
 }
 
 // upgradeAndRoll upgrades, with the steps before and after it that the parameters choose.

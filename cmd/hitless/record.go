@@ -30,6 +30,9 @@ that is what is left, and hitless replay says that it is cut off.`,
   hitless replay staging.timeline --subject kube-proxy@v1.37.1/nftables --controlplane replay`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			begin := time.Now()
+			o.Asking = func(server string, patience time.Duration) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "asking %s for its objects; it has %s to answer\n", server, patience)
+			}
 			o.Started = func() {
 				length := "until Ctrl-C"
 				if o.For > 0 {

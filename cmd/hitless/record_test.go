@@ -113,3 +113,26 @@ func TestCtrlCEndsARecording(t *testing.T) {
 		}
 	}
 }
+
+// A file that cannot be written is an error before the API server is asked, and a server that does not answer is one after a bounded time.
+func TestRecordChecksItsFileFirst(t *testing.T) {
+	left := emptyFolder(t)
+	silent := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`
+	if err := os.WriteFile(silent, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	there := filepath.Join(t.TempDir(), "there.timeline")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for out, want := range map[string]string{there: "it exists already", "/dev/null/x.timeline": "--out", "/proc/none/x.timeline": "--out"} {
+		code, _, errs := executed("record", "--kubeconfig", silent, "--out", out, "--for", "5s")
+		if code != exitUsage || !strings.Contains(errs, want) || strings.Contains(errs, "asking") {
+			t.Errorf("--out %s: exit %d, want 2 and %q: %s", out, code, want, errs)
+		}
+	}
+	if names := left(); len(names) > 0 {
+		t.Errorf("wrong calls left %q", names)
+	}
+}

@@ -19,17 +19,32 @@ type file struct {
 	to   *os.File
 }
 
-// create makes FILE.part. It overwrites no complete or incomplete recording.
-func create(name string) (*file, error) {
+// CheckFile returns an error if there is a complete or incomplete recording of that name. It writes nothing.
+func CheckFile(name string) error {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = errors.New("it exists already")
 		}
-		return nil, fmt.Errorf("making %s: %w; give another file with --out", name, err)
+		return fmt.Errorf("making %s: %w; give another file with --out", name, err)
+	}
+	if _, err := os.Lstat(name + partSuffix); err == nil {
+		return partExists(name)
+	}
+	return nil
+}
+
+func partExists(name string) error {
+	return fmt.Errorf("%s%s exists: another recording writes it, or was killed; move it away, or give another file with --out", name, partSuffix)
+}
+
+// create makes FILE.part. It overwrites no complete or incomplete recording.
+func create(name string) (*file, error) {
+	if err := CheckFile(name); err != nil {
+		return nil, err
 	}
 	to, err := os.OpenFile(name+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%s%s exists: another recording writes it, or was killed; move it away, or give another file with --out", name, partSuffix)
+		return nil, partExists(name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the recording's file: %w; give another with --out", err)

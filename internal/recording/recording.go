@@ -6,6 +6,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ type Options struct {
 	For       time.Duration // counted from the first complete list; 0 for until the context ends
 	Anonymous bool          // replaces names, addresses and node ports
 	Started   func()        // is called after the first complete list; may be nil
+	// Asking is called before the first request, with the server and Patience; may be nil.
+	Asking func(server string, patience time.Duration)
+	// Patience is how long the API server may take to answer the first requests; 0 for 15 s.
+	Patience time.Duration
 	// Now is a clock with any origin; nil for the machine's clock.
 	Now func() time.Duration
 	// Pause is the delay before a failed watch is restarted, which grows with each failure; 0 for 800 ms.
@@ -53,7 +58,7 @@ const listTimeout = 5 * time.Minute
 // Record records a cluster for Options.For or until ctx ends, and then completes the timeline. After an error it completes the
 // timeline up to the error, but an error of writing leaves an incomplete FILE.part.
 func Record(ctx context.Context, client kubernetes.Interface, o Options) (Summary, error) {
-	if err := checkLists(ctx, client); err != nil {
+	if err := checkLists(ctx, client, cmp.Or(o.Patience, DefaultPatience)); err != nil {
 		return Summary{}, err
 	}
 	file, err := create(o.File)
@@ -85,10 +90,21 @@ func Record(ctx context.Context, client kubernetes.Interface, o Options) (Summar
 	return summary, errors.Join(err, file.finish())
 }
 
+// DefaultPatience is how long the API server may take to answer the first requests.
+const DefaultPatience = 15 * time.Second
+
 // checkLists checks that all kinds can be listed, before it creates a file.
-func checkLists(ctx context.Context, client kubernetes.Interface) error {
+func checkLists(ctx context.Context, client kubernetes.Interface, patience time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for _, from := range sources(client) {
-		if _, err := from.list(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		_, err := from.list(limited, metav1.ListOptions{Limit: 1})
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("listing %ss: %w", from.kind, context.Cause(ctx))
+		case err != nil && limited.Err() != nil:
+			return fmt.Errorf("listing %ss: no answer within %s: %w", from.kind, patience, err)
+		case err != nil:
 			return fmt.Errorf("listing %ss: %w", from.kind, err)
 		}
 	}

@@ -40,6 +40,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{Reason: err}
 	}
 	p.Parameters = params
+	if err := s.CheckNodes(params, site.NodeNames(o.Nodes)); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
 	if err := o.checkRoom(params); err != nil {
 		return p, spec, err
 	}

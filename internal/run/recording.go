@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/recording"
 	"github.com/hitless/hitless/internal/site"
 )
@@ -32,12 +34,22 @@ func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording
 	case o.For < 0:
 		return Recording{}, usagef("--for %s: give a length, or leave it out to record until Ctrl-C", o.For)
 	}
-	if err := os.MkdirAll(filepath.Dir(o.File), 0o755); err != nil {
-		return Recording{}, usagef("making the folder of the recording: %w; give another file with --out", err)
+	if err := recording.CheckFile(o.File); err != nil { // before the API server is asked, which may take long
+		return Recording{}, UsageError{Reason: err}
 	}
 	c, err := cluster.Open(l.Kubeconfig, l.Context)
 	if err != nil {
 		return Recording{}, UsageError{Reason: err}
+	}
+	folder := filepath.Dir(o.File)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return Recording{}, usagef("making the folder of the recording: %w; give another file with --out", err)
+	}
+	if err := cache.CheckWritable(folder); err != nil {
+		return Recording{}, usagef("writing to the folder of the recording: %w; give another file with --out", err)
+	}
+	if o.Asking != nil {
+		o.Asking(c.Server, cmp.Or(o.Patience, recording.DefaultPatience))
 	}
 	sum, err := recording.Record(ctx, c.Client, o)
 	err = cluster.Explain(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -176,5 +177,25 @@ func lengthen(t *testing.T, file string, to time.Duration) {
 	last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n') + 1
 	if err := os.WriteFile(file, fmt.Appendf(text[:last], "+%s end\n", to), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An API server that does not answer ends a recording after its patience, whatever its length, and leaves no file.
+func TestRecordBoundsItsWait(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, asked := filepath.Join(t.TempDir(), "a.timeline"), ""
+	_, err := Record(t.Context(), site.LiveOptions{Kubeconfig: kubeconfig}, RecordOptions{File: file, For: time.Hour, Patience: 50 * time.Millisecond,
+		Asking: func(at string, _ time.Duration) { asked = at }})
+	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") || asked != server.URL {
+		t.Errorf("asked %q: %v", asked, err)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(file)); len(entries) > 0 {
+		t.Errorf("it left %v", entries)
 	}
 }

@@ -183,11 +183,12 @@ func (l *lab) header() record.Run {
 		SchemaVersion: record.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
-		ControlPlane: l.plan.ControlPlane, Nodes: nodeNames(l.plan.Nodes), InputsSha256: l.inputs, Command: l.LabOptions.Command(l.Call),
+		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, Command: l.LabOptions.Command(l.Call),
 	}
 }
 
-func nodeNames(n int) []string {
+// NodeNames are the names of the n nodes of a lab.
+func NodeNames(n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("node-%d", i+1)

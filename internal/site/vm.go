@@ -86,6 +86,9 @@ func (v *VM) World(ctx context.Context) (err error) {
 
 func qemuVersion(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, vm.QEMU, "--version").Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", vm.QEMU, context.Cause(ctx))
+	}
 	if err != nil {
 		return "", Usagef("asking %s for its version: %w; `apt-get install qemu-system-x86` installs it", vm.QEMU, err)
 	}

@@ -71,11 +71,14 @@ func describePrebuilt(ctx context.Context, t Target, path, said string) (Binary,
 
 // readVersion runs a program with --version and returns the first line of its output.
 func readVersion(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, versionDeadline)
+	limited, cancel := context.WithTimeout(ctx, versionDeadline)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd := exec.CommandContext(limited, path, "--version")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("reading the version of the prebuilt binary %s: %w", path, err)
 	}

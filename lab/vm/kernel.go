@@ -71,6 +71,9 @@ func kernelImagePackage(ctx context.Context) (name, id string, err error) {
 	if err == nil && name != "" && exact && closed {
 		return name, name + "_" + version, nil
 	}
+	if ctx.Err() != nil {
+		return "", "", err
+	}
 	return "", "", fmt.Errorf("finding the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
 }
 
@@ -217,6 +220,9 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
