@@ -90,7 +90,7 @@ func TestEachKindKeepsItsLine(t *testing.T) {
 		t.Fatalf("%v (go test ./record -run EachKind -update writes it)", err)
 	}
 	if !bytes.Equal(want, lines.Bytes()) {
-		t.Errorf("the lines changed:\n%s\nwant\n%s", lines.Bytes(), want)
+		t.Errorf("the lines changed (go test ./record -run EachKind -update writes them):\n%s\nwant\n%s", lines.Bytes(), want)
 	}
 }
 

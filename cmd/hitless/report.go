@@ -128,7 +128,7 @@ func formNames() []string { return slices.Sorted(maps.Keys(forms)) }
 func printRuns(w io.Writer, dirs []string, format, started, verify string) error {
 	form, known := forms[format]
 	if !known {
-		return fmt.Errorf("there is no form %q; there are %s", format, strings.Join(formNames(), ", "))
+		return fmt.Errorf("unknown --format %q; the formats are %s", format, strings.Join(formNames(), ", "))
 	}
 	if form.single && len(dirs) > 1 {
 		return fmt.Errorf("%d folders were given, and --format %s prints one run", len(dirs), format)

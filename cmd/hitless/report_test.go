@@ -156,7 +156,7 @@ func TestOtherForms(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", format, want, text)
 		}
 	}
-	for want, args := range map[string][]string{"host.json": {dir, "--format", "openmetrics"}, "benchmark, conformance, json": {dir, "--format", "pdf"},
+	for want, args := range map[string][]string{"host.json": {dir, "--format", "openmetrics"}, "conformance": {dir, "--format", "pdf"},
 		"prints one run": {dir, dir, "--format", "json"}, "given twice": {dir, dir, "--format", "openmetrics", "--started", "2026-11-21T09:30:00Z"},
 		"2026-01-31": {dir, "--format", "json", "--started", "today"}, "--format": {dir, dir}} {
 		if text := said(t, 2, append([]string{"report"}, args...)...); !strings.Contains(text, want) {
