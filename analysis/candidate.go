@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -58,6 +60,7 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 	byNode = map[string][]Candidate{}
 	last := map[record.Frontend][]string{} // the load balancer's members
 	dark := map[string]bool{}              // the nodes without power
+	exits := map[string]record.Event{}     // of the proxies that have ended, by node
 	for _, e := range a.Events {
 		var found []Candidate
 		switch body := e.Body.(type) {
@@ -67,10 +70,11 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 			if dark[NodeOf(e)] {
 				continue
 			}
+			noteExit(exits, e)
 		case record.Membership:
 			key := record.NewFrontend(body.Address, body.Port, body.Protocol)
 			if before, known := last[key]; known {
-				found = membershipSuspects(e, body, before)
+				found = membershipSuspects(e, body, before, exits)
 			}
 			last[key] = body.Nodes
 		}
@@ -86,10 +90,23 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 	return byNode, standing
 }
 
-func membershipSuspects(e record.Event, body record.Membership, before []string) []Candidate {
+// noteExit keeps the exits of proxies that have not started again.
+func noteExit(exits map[string]record.Event, e record.Event) {
+	switch body, _ := e.Body.(record.Proxy); body.State {
+	case "exited":
+		exits[e.Node] = e
+	case "started":
+		delete(exits, e.Node)
+	}
+}
+
+func membershipSuspects(e record.Event, body record.Membership, before []string, exits map[string]record.Event) []Candidate {
 	s, now := Candidate{at: e.At, kind: e.Kind(), service: body.Service}, body.Nodes
 	if len(now) == 0 && len(before) > 0 {
 		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer removed its last node"
+		if text := exitsText(e.At, exits, before); text != "" { // the removal is only what followed
+			s.event, s.what = "proxy exited", text+", and "+s.what
+		}
 		return []Candidate{s}
 	}
 	var found []Candidate
@@ -107,6 +124,24 @@ func membershipSuspects(e record.Event, body record.Membership, before []string)
 		}
 	}
 	return found
+}
+
+// exitsText tells which of some nodes have no proxy, and how the last of those ended; empty for none.
+func exitsText(at time.Duration, exits map[string]record.Event, nodes []string) string {
+	var gone []string
+	var last record.Event
+	for _, node := range nodes {
+		if e, has := exits[node]; has {
+			gone = append(gone, node)
+			if e.At >= last.At {
+				last = e
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the proxy on %s had exited (the last one %s before: %s)", strings.Join(gone, " and "), units.MsText(units.Millis(at-last.At)), last.Text)
 }
 
 // suspectOf weighs an event. Kinds that explain nothing by themselves have no weight.

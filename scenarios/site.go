@@ -127,6 +127,8 @@ type Proxies interface {
 	Flush(ctx context.Context, node string) (restore func() error, err error)
 	// SyncError returns an error that quotes the first failed sync of a proxy's log; nil when there is none.
 	SyncError() error
+	// Exited returns an error for the first proxy that has ended, with its exit status and last log line; nil when all run.
+	Exited() error
 	// Change makes the next Start of the node's proxy, which has ended, start another subject.
 	Change(node, subject string) error
 	// Cleanup makes the node's proxy, which has ended, remove all its state from the kernel.

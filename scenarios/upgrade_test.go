@@ -2,9 +2,11 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // changing has a proxy on each node, and stores the actions on them.
@@ -13,6 +15,7 @@ type changing struct {
 	runs  map[string]string
 	pid   int
 	stuck bool // Start returns the old process
+	ended error
 	done  []string
 }
 
@@ -109,5 +112,23 @@ func TestMigrateIsAnUpgradeWithCleanupThereAndBack(t *testing.T) {
 	}
 	if u, _ := Find("upgrade", labOffers); u.Parameters[slices.IndexFunc(u.Parameters, func(p Parameter) bool { return p.Key == "cleanup" })].Default != "off" {
 		t.Error("the defaults of upgrade changed with those of migrate")
+	}
+}
+
+func (c *changing) Exited() error { return c.ended }
+
+// Before the scenario a wait ends at once when a proxy has ended by itself; the scenario ends proxies and waits all the same.
+func TestAWaitEndsWithTheProxy(t *testing.T) {
+	ended := errors.New("bundled on node-1 has exited by itself (exit status 3); its last log line is: no such flag")
+	for began, want := range map[time.Duration]string{0: "waiting for a pod: bundled on node-1 has exited by itself (exit status 3)", time.Second: "waited 2m0s"} {
+		clock := &fakeClock{}
+		w := &World{Site: siteOf(&changing{ended: ended}, nil), Clock: clock, run: runState{began: began}}
+		err := w.Until(t.Context(), "a pod", 2*time.Minute, func(context.Context) (bool, string, error) { return false, "none", nil })
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("scenario began at %s: %v, want %q", began, err, want)
+		}
+		if waited := clock.Now(); began == 0 && waited > time.Second {
+			t.Errorf("waited %s for a proxy that has ended", waited)
+		}
 	}
 }

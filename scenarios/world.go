@@ -167,8 +167,16 @@ func (w *World) phase(name string, demands record.Phase) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: "phase " + name, Body: demands})
 }
 
+// proxyExited returns an error for a proxy that has ended before the scenario, which ends proxies itself.
+func (w *World) proxyExited() error {
+	if proxies, err := w.proxies(); err == nil && w.run.began == 0 {
+		return proxies.Exited()
+	}
+	return nil
+}
+
 // Until waits until the condition holds, at most for the given time. It checks every 200 ms of the run's time, and later
-// at intervals of a sixteenth of the time waited. The error names the condition and the last state.
+// at intervals of a sixteenth of the time waited. The error names the condition and the last state, or the proxy that has ended.
 func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
 	begin := w.Clock.Now()
 	for {
@@ -177,6 +185,9 @@ func (w *World) Until(ctx context.Context, what string, most time.Duration, hold
 			return nil
 		}
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) { // which waiting does not heal
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		if err := w.proxyExited(); err != nil {
 			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 		waited := w.Clock.Now() - begin

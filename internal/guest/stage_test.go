@@ -125,6 +125,7 @@ type idle struct {
 
 func (idle) Pid(string) (int, error)                           { return 1, nil }
 func (idle) SyncError() error                                  { return nil }
+func (idle) Exited() error                                     { return nil }
 func (idle) Members(string) ([]string, bool)                   { return nil, false }
 func (idle) Inject(context.Context, scenarios.FaultSpec) error { return nil }
 

@@ -131,10 +131,13 @@ func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
 		if err := f.SyncError(); err != nil {
 			return err
 		}
+		if err := f.exited(node.Name); err != nil {
+			return err
+		}
 		if unready == nil {
 			break
 		}
-		if !f.live[node.Name].Running() || f.cfg.Now() > end {
+		if f.cfg.Now() > end {
 			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
 				f.spec(node.Name), node.Name, readyTimeout, unready, f.cfg.Procs.Tail(logName(node.Name), 12))
 		}
@@ -146,6 +149,30 @@ func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
 	}
 	f.record(node.Name, "ready", f.spec(node.Name).String()+" is ready")
 	return nil
+}
+
+// Exited returns an error for the first proxy that was started and has ended, with its exit status and the last line of its log;
+// nil when all run. It is for the time in which nobody ends a proxy.
+func (f *Fleet) Exited() error {
+	for _, node := range f.cfg.Net.Nodes {
+		if err := f.exited(node.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) exited(node string) error {
+	p := f.live[node]
+	if p == nil || p.Running() {
+		return nil
+	}
+	said := "its log is empty"
+	if line := strings.TrimSpace(f.cfg.Procs.Tail(logName(node), 1)); line != "" {
+		said = "its last log line is: " + line
+	}
+	return fmt.Errorf("%s on %s has exited by itself (%s): a proxy runs in the foreground until it is told to end; %s",
+		f.spec(node), node, p.ExitText(), said)
 }
 
 // checkReady returns the reason why a proxy is not ready; nil when it is.
