@@ -69,7 +69,7 @@ func TestWrongKeysAreRefused(t *testing.T) {
 	writeRun(t, dir)
 	noKey := testfiles.Write(t, t.TempDir(), "text", []byte("no key"))
 	for _, file := range []string{missing, public, other, noKey} {
-		for _, command := range []string{"run quiet", "probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs"} {
+		for _, command := range []string{"run quiet", "probe 127.0.0.1:1", "watch worker 127.0.0.1:1", "soak", "compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs"} {
 			out := filepath.Join(t.TempDir(), "out")
 			text := said(t, 2, append(strings.Fields(command), "--out", out, "--sign", file)...)
 			if !strings.Contains(text, file) {
@@ -125,8 +125,9 @@ func TestASecondRunInTheSameFolder(t *testing.T) {
 	}
 	for _, command := range []string{"probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "museum run k8s-85643 k8s-71515",
 		"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs"} {
-		if text := said(t, 2, append(strings.Fields(command), "--out", dir)...); !strings.Contains(text, "hitless run rollout --seed 7") {
-			t.Errorf("%s:\n%s", command, text)
+		// As a process of its own: a watch starts its program again.
+		if code, text := call(t, append(strings.Fields(command), "--out", dir)...); code != exitUsage || !strings.Contains(text, "hitless run rollout --seed 7") {
+			t.Errorf("%s: exit %d:\n%s", command, code, text)
 		}
 	}
 	if err := claim.Close(); err != nil {

@@ -234,7 +234,7 @@ func TestWatchEndsByItself(t *testing.T) {
 	t.Parallel()
 	address, _ := target(t)
 	out := t.TempDir()
-	started(t, address, out, "--duration", "100ms")
+	started(t, address, out, "--duration", "1s")
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := watch.Status(out); err != nil && strings.Contains(err.Error(), "ended by itself") {
 			break

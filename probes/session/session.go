@@ -87,11 +87,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Out == "" {
 		return nil, errors.New("no folder for the results was given; name one with --out")
 	}
+	lane, err := o.lane(ctx)
+	if err != nil {
+		return nil, err
+	}
 	claim, err := reports.ClaimRun(o.Out, o.Command)
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.run(ctx, claim)
+	r, err := o.run(ctx, claim, lane)
 	return r, errors.Join(err, claim.Close())
 }
 
@@ -102,9 +106,8 @@ type Result struct {
 	Dir    string // with the reports: Options.Out, or a folder in it where an earlier run stays
 }
 
-func (o Options) run(ctx context.Context, claim *reports.Claim) (*Result, error) {
-	lane, err := o.lane(ctx)
-	if err != nil {
+func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane) (*Result, error) {
+	if err := checkTarget(ctx, &lane); err != nil {
 		return nil, err
 	}
 	canary := canaryLane(lane)
