@@ -149,6 +149,19 @@ func (h *History) Distrust() string {
 // Dir is the history folder.
 func (h *History) Dir() string { return h.dir }
 
+// FolderOf is the folder of a run, by that folder or its sub-folder `history`. A folder that is not there, or a history that stands alone,
+// is an error.
+func FolderOf(dir string) (string, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("opening the run: %w", err)
+	}
+	history, folder, err := locate(dir)
+	if err != nil {
+		return "", err
+	}
+	return (&History{dir: history, folder: folder}).Folder()
+}
+
 // Folder is the folder of the run, which holds the reports. A history that stands alone has none, which is an error.
 func (h *History) Folder() (string, error) {
 	if h.folder == "" {

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -31,9 +33,18 @@ shorter, and stays there when the search is interrupted.`,
 		Example: `  hitless minimize out/soak/seed-3
   hitless replay out/soak/seed-3/minimized.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (failed error) {
 			if out == "" {
-				out = filepath.Join(args[0], run.MinimizedFile)
+				folder, err := record.FolderOf(args[0])
+				if err != nil {
+					return err
+				}
+				lock, err := reports.Lock(folder, "hitless minimize "+args[0])
+				if err != nil {
+					return err
+				}
+				defer func() { failed = errors.Join(failed, lock.Close()) }()
+				out = filepath.Join(folder, run.MinimizedFile)
 			}
 			shown := newScreen(cmd.ErrOrStderr())
 			o.Progress = func(e progress.Event) {
@@ -60,26 +71,29 @@ shorter, and stays there when the search is interrupted.`,
 	return cmd
 }
 
-// minimize runs the search and prints its trials.
+// minimize runs the search and prints its trials. An older file stays until the timeline has failed again.
 func minimize(cmd *cobra.Command, line *timeline.Timeline, r timeline.Runner, out string) error {
-	if err := os.WriteFile(out, []byte(line.String()), 0o644); err != nil {
+	if err := cache.CheckWritable(filepath.Dir(out)); err != nil {
 		return fmt.Errorf("writing the timeline: %w; give another file with --out", err)
 	}
 	w, begin := cmd.OutOrStdout(), time.Now()
 	fmt.Fprintf(w, "replaying the run's %s\n", size(line))
 	fails, err := r.Fails(cmd.Context(), line)
 	if err != nil {
-		return errors.Join(err, os.Remove(out))
+		return err
 	}
 	if !fails {
-		return errors.Join(errors.New("the run's timeline does not fail when it is replayed: the failure does not depend on its steps alone"), os.Remove(out))
+		return errors.New("the run's timeline does not fail when it is replayed: the failure does not depend on its steps alone")
+	}
+	if err := cache.WriteFile(out, []byte(line.String())); err != nil {
+		return fmt.Errorf("writing the timeline: %w; give another file with --out", err)
 	}
 	var write error
 	best, err := timeline.Minimize(cmd.Context(), line, r, func(trial timeline.Trial) {
 		does := "does not fail"
 		if trial.Failed {
 			does = "fails"
-			write = errors.Join(write, os.WriteFile(out, []byte(trial.Best.String()), 0o644))
+			write = errors.Join(write, cache.WriteFile(out, []byte(trial.Best.String())))
 		}
 		fmt.Fprintf(w, "trial %d, %s: %s %s; the best has %s\n", trial.Number, time.Since(begin).Round(time.Second), size(trial.Candidate), does, size(trial.Best))
 	})

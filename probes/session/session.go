@@ -91,6 +91,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := preflight(lane, canaryLane(lane)); err != nil {
+		return nil, err
+	}
 	claim, err := reports.ClaimRun(o.Out, o.Command)
 	if err != nil {
 		return nil, err
@@ -111,9 +114,6 @@ func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane
 		return nil, err
 	}
 	canary := canaryLane(lane)
-	if err := preflight(lane, canary); err != nil {
-		return nil, err
-	}
 	out := o.Out
 	removed, err := claim.Begin()
 	if err != nil {
