@@ -15,7 +15,7 @@ func (r *Report) Sentence() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	head := fmt.Sprintf("%s, %s", r.SubjectText(), r.Run.Scenario)
 	if n := r.nodeCount(); n > 0 {
-		head += ", " + units.Plural(n, "node")
+		head += " over " + units.Plural(n, "node") // which may be fewer than the cluster has
 	}
 	if r.Verdict == Skipped {
 		return head + ": skipped"

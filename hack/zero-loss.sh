@@ -26,7 +26,7 @@ compare() { # row, other subjects with the twin last, then arguments of `hitless
 # Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.
 short=(--set baseline=10s --set settle=10s)
 open=(--set lanes=tcp-new,tcp-long "${short[@]}") # open connections must survive too
-roll=(--rate 50 --set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
+roll=(--set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
 flaps=(--nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s "${short[@]}") # of 2 pods
 
 compare rollout "$ipvs $twins/skips-terminating.yaml" rollout --set rollouts=1 --set shutdownDelay=20s --set gracePeriod=30s "${short[@]}"
@@ -35,8 +35,8 @@ compare busy exec:hack/kube-proxy-at-once.yaml flap --rate 2 --set flaps=25 --se
 compare restart "$ipvs $twins/flush-on-restart.yaml" restart "${open[@]}"
 compare kill "$ipvs $twins/flush-on-restart.yaml" restart --set signal=KILL "${open[@]}"
 compare upgrade "$ipvs $twins/flush-on-restart.yaml" upgrade --set to=itself "${open[@]}"
-compare api-away "$ipvs $twins/keeps-endpoints.yaml" api --set away=5m --set relists=0 "${roll[@]}" --rate 10 # each attempt costs
-compare relist "$ipvs $twins/keeps-endpoints.yaml" api --set away=0s --set relists=2 "${roll[@]}"
+compare api-away "$ipvs $twins/keeps-endpoints.yaml" api --set away=5m --set relists=0 --rate 10 "${roll[@]}" # each attempt costs
+compare relist "$ipvs $twins/keeps-endpoints.yaml" api --set away=0s --set relists=2 --rate 50 "${roll[@]}"
 if [ "$runs" -lt 8 ]; then
   bin/hitless results "$results"/*.json
 else

@@ -260,8 +260,20 @@ func (h *History) intact() string {
 // Origin takes the hash of the history's files from their seal. Without one it reads all of them.
 func (h *History) Origin() (Origin, error) {
 	if h.Seal != nil {
-		return Origin{Command: h.Run.Command, HistorySha256: h.Seal.HistorySha256}, nil
+		return Origin{Command: cmp.Or(h.repeat(), h.Run.Command), HistorySha256: h.Seal.HistorySha256}, nil
 	}
 	sum, err := HistorySha256(h.dir)
-	return Origin{Command: h.Run.Command, HistorySha256: sum}, err
+	return Origin{Command: cmp.Or(h.repeat(), h.Run.Command), HistorySha256: sum}, err
+}
+
+// repeat is the command in host.json beside the history, which has paths of the machine; empty if there is none.
+func (h *History) repeat() string {
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(h.dir), "host.json"))
+	var host struct {
+		Repeat string `json:"repeat"`
+	}
+	if err != nil || json.Unmarshal(data, &host) != nil {
+		return ""
+	}
+	return host.Repeat
 }

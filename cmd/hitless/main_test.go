@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -105,5 +106,23 @@ func TestExitCodesOfErrors(t *testing.T) {
 		if got := exitCode(c.ctx, c.err); got != c.code {
 			t.Errorf("%T has the exit code %d, want %d", c.err, got, c.code)
 		}
+	}
+}
+
+// An interrupt says that it was one, whatever was under way, and names no remedy of its own.
+func TestInterruptsSayThatTheyWere(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for want, err := range map[string]error{
+		"interrupted": context.Canceled,
+		"interrupted: asking qemu: context canceled":    fmt.Errorf("asking qemu: %w", context.Canceled),
+		"interrupted: the namespace hitless-1 is there": errors.New("the namespace hitless-1 is there"),
+	} {
+		if got := message(ended, err); got != want {
+			t.Errorf("%v gives %q, want %q", err, got, want)
+		}
+	}
+	if got := message(context.Background(), errors.New("x")); got != "x" {
+		t.Errorf("without an interrupt: %q", got)
 	}
 }

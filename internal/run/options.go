@@ -121,7 +121,7 @@ func (o *Options) call() site.Call {
 		Verb: []string{"hitless run", o.Scenario}}
 	rate := 100.0
 	if o.Timeline != nil {
-		c.Verb = []string{"hitless replay", filepath.Base(o.Timeline.File)}
+		c.Verb, c.File = []string{"hitless replay", filepath.Base(o.Timeline.File)}, o.Timeline.File
 		c.DefaultNodes, rate = o.Timeline.Nodes, o.Timeline.Rate
 	}
 	if c.Out == "" {

@@ -114,6 +114,7 @@ func writeJSON(path string, v any) error {
 // hostFacts are the content of host.json: facts that the history does not depend on.
 type hostFacts struct {
 	Command     []string `json:"command"`
+	Repeat      string   `json:"repeat,omitempty"` // repeats the run from any folder, where the record's command lacks the path of a file
 	Out         string   `json:"out"`
 	Started     string   `json:"started"` // RFC 3339
 	WallSeconds float64  `json:"wallSeconds"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -158,6 +159,36 @@ func (o LabOptions) Command(c Call) string {
 	return strings.Join(append(words, o.Words(c)...), " ")
 }
 
+// Repeat is Command from any folder of this machine: the files in it have absolute paths, quoted for a shell. It is empty if Command has
+// no file. It is no part of the history, which must not depend on where files are.
+func (o LabOptions) Repeat(c Call) string {
+	described, is := strings.CutPrefix(o.Subject, "exec:")
+	if !is && c.File == "" {
+		return ""
+	}
+	text := o.Command(c)
+	if c.File != "" {
+		text = strings.Replace(text, filepath.Base(c.File), quoted(c.File), 1)
+	}
+	if is {
+		text = strings.Replace(text, "--subject exec:"+filepath.Base(described), "--subject exec:"+quoted(described), 1)
+	}
+	return text
+}
+
+// quoted is the absolute path of a file as one word of a shell.
+func quoted(file string) string {
+	if path, err := filepath.Abs(file); err == nil {
+		file = path
+	}
+	if plainPath.MatchString(file) {
+		return file
+	}
+	return "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+}
+
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._@:+,=-]+$`)
+
 // Words are the options that runs and comparisons share, where they are not the defaults.
 func (o LabOptions) Words(c Call) []string {
 	var words []string
@@ -199,7 +230,7 @@ func NodeNames(n int) []string {
 // writeHost writes host.json. The outcome is empty while the guest runs.
 func (l *lab) writeHost(outcome *vm.Outcome) error {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
-	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
+	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Repeat: l.Repeat(l.Call), Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
 		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Notes: l.notes})
 }
 

@@ -57,6 +57,7 @@ type Call struct {
 	Program  string  // file of hitless, which probes and guests run
 
 	Verb         []string // first words of the command that repeats the run
+	File         string   // that the last word of Verb names, as the user gave it; empty for none
 	Options      []string // --rate and --set of that command, where they are not the defaults
 	DefaultNodes int      // number of nodes that the command leaves out
 
