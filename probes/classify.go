@@ -41,13 +41,13 @@ func (e icmp) present() bool {
 	return e.origin == unix.SO_EE_ORIGIN_ICMP || e.origin == unix.SO_EE_ORIGIN_ICMP6
 }
 
-// portUnreachable reports whether the error is the one that `reject` in iptables and nftables sends, for IPv4 (RFC 792)
-// and IPv6 (RFC 4443).
-func (e icmp) portUnreachable() bool {
+// ofRule reports whether the error is one that only a rule sends: port unreachable, the default of `reject` in iptables and
+// nftables, or a prohibition, the default of firewalld (RFC 792, 1812 and 4443).
+func (e icmp) ofRule() bool {
 	if e.origin == unix.SO_EE_ORIGIN_ICMP6 {
-		return e.typ == 1 && e.code == 4
+		return e.typ == 1 && (e.code == 4 || e.code == 1 || e.code == 5) // 1: prohibited; 5: by the policy for sources
 	}
-	return e.origin == unix.SO_EE_ORIGIN_ICMP && e.typ == 3 && e.code == 3
+	return e.origin == unix.SO_EE_ORIGIN_ICMP && e.typ == 3 && (e.code == 3 || e.code == 9 || e.code == 10 || e.code == 13) // 9, 10, 13: network, host, all prohibited
 }
 
 func (e icmp) String() string {
@@ -83,7 +83,7 @@ func parseError(data []byte) icmp {
 // a packet from the network are the probe's own (no port, no descriptor, no route).
 func classifyDial(errno unix.Errno, queued icmp) (record.Class, string) {
 	switch {
-	case queued.portUnreachable():
+	case queued.ofRule():
 		return record.Rejected, queued.String()
 	case queued.present():
 		return record.Unreachable, queued.String()

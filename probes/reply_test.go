@@ -129,9 +129,14 @@ func TestClassifyDial(t *testing.T) {
 		{unix.ECONNREFUSED, v6(1, 4), record.Rejected, "icmp6 1/4"},
 		{unix.EHOSTUNREACH, v4(3, 1), record.Unreachable, "icmp 3/1"},
 		{unix.ENETUNREACH, v4(3, 0), record.Unreachable, "icmp 3/0"},
-		{unix.EHOSTUNREACH, v4(3, 13), record.Unreachable, "icmp 3/13"},
+		{unix.EHOSTUNREACH, v4(3, 13), record.Rejected, "icmp 3/13"},
+		{unix.EHOSTUNREACH, v4(3, 10), record.Rejected, "icmp 3/10"},
+		{unix.ENETUNREACH, v4(3, 9), record.Rejected, "icmp 3/9"},
+		{unix.EHOSTUNREACH, v4(11, 3), record.Unreachable, "icmp 11/3"},
 		{unix.EHOSTUNREACH, v4(11, 0), record.Unreachable, "icmp 11/0"},
-		{unix.EACCES, v6(1, 1), record.Unreachable, "icmp6 1/1"},
+		{unix.EACCES, v6(1, 1), record.Rejected, "icmp6 1/1"},
+		{unix.EACCES, v6(1, 5), record.Rejected, "icmp6 1/5"},
+		{unix.ENETUNREACH, v6(1, 0), record.Unreachable, "icmp6 1/0"},
 		{unix.ENETUNREACH, icmp{}, record.Probe, "ENETUNREACH"},
 		{unix.EHOSTUNREACH, icmp{origin: unix.SO_EE_ORIGIN_LOCAL}, record.Probe, "EHOSTUNREACH"},
 		{unix.EADDRNOTAVAIL, icmp{}, record.Probe, "EADDRNOTAVAIL"},
@@ -153,7 +158,7 @@ func TestParseErrorOfDamagedData(t *testing.T) {
 	whole := make([]byte, 16+unix.SizeofSockaddrInet4)
 	whole[4], whole[5], whole[6], whole[16] = unix.SO_EE_ORIGIN_ICMP, 3, 3, unix.AF_INET
 	copy(whole[20:], []byte{10, 0, 0, 11})
-	if e := parseError(whole); !e.portUnreachable() || e.offender != netip.MustParseAddr("10.0.0.11") {
+	if e := parseError(whole); !e.ofRule() || e.offender != netip.MustParseAddr("10.0.0.11") {
 		t.Errorf("%v by %v", e, e.offender)
 	}
 	for n := range len(whole) {

@@ -13,10 +13,10 @@ const (
 	Delayed
 	// Refused is a RST from a host with no listener; the error queue is empty.
 	Refused
-	// Rejected is an ICMP port unreachable from a firewall or proxy rule; the error queue names the offender. For UDP it
+	// Rejected is an ICMP port unreachable or prohibition from a firewall or proxy rule; the error queue names the offender. For UDP it
 	// is also what a host without a listener says.
 	Rejected
-	// Unreachable is an ICMP network or host unreachable, or an administrative prohibition.
+	// Unreachable is an ICMP network or host unreachable.
 	Unreachable
 	// ConnectTimeout is a SYN without an answer for the whole dial deadline.
 	ConnectTimeout
