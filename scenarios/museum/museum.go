@@ -171,7 +171,26 @@ func (e Entry) Judge(r *Record) Finding {
 			return cannotTell("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, e.Set[key])
 		}
 	}
+	if at, lossy := r.lossBefore(); lossy {
+		return cannotTell("the baseline is not clean: a measured lane lost connections at +%.3f s, before the scenario", at)
+	}
 	return e.Signature(r)
+}
+
+// lossBefore returns the time of the first outage of a measured lane before the scenario, in seconds. Such a fault may look like the bug.
+func (r *Record) lossBefore() (at float64, lossy bool) {
+	scenario := slices.IndexFunc(r.Events, func(e record.Event) bool { return e.Kind() == record.KindPhase && e.Object == "scenario" })
+	if scenario < 0 {
+		return 0, false
+	}
+	for _, l := range r.Report.Lanes {
+		for _, o := range l.Outages {
+			if o.From < r.Events[scenario].At.Seconds() {
+				return o.From, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // outagesOn returns the outages of the measured lanes on paths over a node.
