@@ -198,8 +198,8 @@ func (r *RecoveryReport) line() string {
 	return strings.Join(append([]string{text}, unchecked...), "; ")
 }
 
-// failed are the nodes whose proxies do not follow changes.
-func (r *RecoveryReport) failed() (nodes []NodeRecovery) {
+// Failed are the nodes whose proxies do not follow changes; none of a nil report.
+func (r *RecoveryReport) Failed() (nodes []NodeRecovery) {
 	if r == nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (r *RecoveryReport) failed() (nodes []NodeRecovery) {
 
 // clause tells the sentence of the run which proxies do not follow changes; empty when all do.
 func (r *RecoveryReport) clause() string {
-	failed := r.failed()
+	failed := r.Failed()
 	switch len(failed) {
 	case 0:
 		return ""

@@ -40,7 +40,7 @@ const (
 // not be made.
 func (w *World) checkRecovery(ctx context.Context) error {
 	if RecoverWithin.Of(w.Params) == 0 {
-		w.recordRecovery("", record.Recovery{State: recoveryOff}, "recovery was not checked: "+w.Params.given(RecoverWithin.Parameter))
+		w.recordRecovery("", record.Recovery{State: recoveryOff}, "not checked, because of "+w.Params.given(RecoverWithin.Parameter))
 		return nil
 	}
 	nodes := w.runningProxies()

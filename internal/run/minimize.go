@@ -15,13 +15,16 @@ import (
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// Failure is a run that failed. A shorter timeline reproduces it if it has a loss of one of its classes. It is the timeline.Runner for
-// minimizing.
+// Failure is a run that failed. A shorter timeline reproduces it if it has a loss of one of its classes, or, where the run had no loss,
+// a proxy that does not follow changes. It is the timeline.Runner for minimizing.
 type Failure struct {
 	Timeline *Timeline
 	Options  Options  // of each trial, without its folder and timeline
-	Classes  []string // of the losses, sorted
+	Classes  []string // of the losses, sorted; without losses notRecovered, or none
 }
+
+// notRecovered stands for the classes of a run without losses whose proxies do not follow changes.
+const notRecovered = "not-recovered"
 
 // OpenFailure reads the folder of a failed run. The options have what the folder does not have: folders of programs and caches, the
 // deadline, and the subject if a file described it. Every error is a UsageError.
@@ -95,19 +98,22 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	return spec, nil
 }
 
-// lossClasses returns the classes of a report's losses.
+// lossClasses returns the classes of a report's losses, or notRecovered.
 func lossClasses(r *analysis.Report) (classes []string) {
 	for class, n := range r.Totals.ByClass {
 		if n > 0 && class != record.OK.String() && class != record.Probe.String() {
 			classes = append(classes, class)
 		}
 	}
+	if len(classes) == 0 && len(r.Recovery.Failed()) > 0 {
+		return []string{notRecovered}
+	}
 	slices.Sort(classes)
 	return classes
 }
 
-// Fails runs a timeline and reports whether it fails as the run did: by the verdict, with a loss of a class that the run had. An invalid
-// run does not fail.
+// Fails runs a timeline and reports whether it fails as the run did: by the verdict, with a loss of a class that the run had, or, where
+// the run had no loss, with proxies that do not follow changes. An invalid run does not fail.
 func (f *Failure) Fails(ctx context.Context, t *timeline.Timeline) (bool, error) {
 	dir, err := os.MkdirTemp("", "hitless-minimize-")
 	if err != nil {

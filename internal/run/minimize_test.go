@@ -39,6 +39,23 @@ func TestOnlyTheSameFailureCounts(t *testing.T) {
 	}
 }
 
+// A run that failed only because a proxy no longer follows changes is reproduced by another such run.
+func TestFailureWithoutLoss(t *testing.T) {
+	report := func(dropped int, state string) *analysis.Report {
+		return &analysis.Report{Verdict: analysis.Fail, Totals: analysis.Totals{ByClass: map[string]int{"ok": 5, "rejected": dropped}},
+			Recovery: &analysis.RecoveryReport{Checks: 1, Nodes: []analysis.NodeRecovery{{Node: "node-1", State: state}}}}
+	}
+	f := &Failure{Classes: lossClasses(report(0, analysis.RecoveryFailed))}
+	for r, want := range map[*analysis.Report]bool{
+		report(0, analysis.RecoveryFailed):   true,
+		report(3, analysis.RecoveryFollowed): false,
+	} {
+		if got := f.shows(r); got != want {
+			t.Errorf("%v with %+v: same failure %t, want %t", r.Totals.ByClass, r.Recovery.Nodes, got, want)
+		}
+	}
+}
+
 func TestSubjectOfRun(t *testing.T) {
 	for want, s := range map[string]record.Subject{
 		"bundled":                 {Name: "bundled", Version: "devel", Mode: "ipvs"},
