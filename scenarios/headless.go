@@ -73,12 +73,17 @@ func (h *headless) delete(ctx context.Context, w *World) error {
 // endpoints are the Endpoints, which old proxies read. The label keeps the cluster's controller from mirroring them into
 // a second EndpointSlice.
 func (h *headless) endpoints(w *World) *corev1.Endpoints {
+	all := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace(),
+		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}}}
+	if len(h.addresses) == 0 { // the API refuses a subset without addresses
+		return all
+	}
 	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
 	for _, ip := range h.addresses {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 	}
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace(),
-		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}}, Subsets: []corev1.EndpointSubset{subset}}
+	all.Subsets = []corev1.EndpointSubset{subset}
+	return all
 }
 
 func (h *headless) slice(w *World) *discoveryv1.EndpointSlice {

@@ -66,3 +66,20 @@ func TestWhichProxiesMustRecover(t *testing.T) {
 		})
 	}
 }
+
+// The API refuses Endpoints with a subset that has no address.
+func TestEndpointsWithoutAddressesHaveNoSubset(t *testing.T) {
+	for _, addresses := range [][]string{nil, {"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} {
+		e := (&headless{name: "recovery", addresses: addresses}).endpoints(&World{})
+		got := 0
+		for _, s := range e.Subsets {
+			if len(s.Addresses) == 0 {
+				t.Errorf("%v: a subset has no address", addresses)
+			}
+			got += len(s.Addresses)
+		}
+		if got != len(addresses) {
+			t.Errorf("%v: %d addresses", addresses, got)
+		}
+	}
+}
