@@ -34,7 +34,7 @@ func cacheOfItsOwn(t *testing.T) string {
 
 func snapshots(t *testing.T, cache string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(cache, "snapshots", "*"))
+	files, err := filepath.Glob(filepath.Join(cache, "snapshots", "*.guest"))
 	if err != nil {
 		t.Fatal(err)
 	}
