@@ -226,6 +226,8 @@ func TestKilledWatch(t *testing.T) {
 		t.Errorf("%d attempts, reasons %q, want a reason about the missing end", r.Totals.Attempts, r.Reasons)
 	}
 	started(t, address, out) // and the folder is free again
+	begun := until(t, out, "begun", func(s watch.State) bool { return s.Attempts > 0 }).Attempts
+	until(t, out, "measured enough for a pass", func(s watch.State) bool { return s.Attempts >= begun+10 })
 	stopped(t, out, analysis.Pass)
 }
 
