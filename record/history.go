@@ -44,15 +44,14 @@ func OpenHistory(dir string) (*History, error) { return OpenSigned(dir, nil) }
 
 // OpenSigned is OpenHistory, and demands a signature with the private part of a key, unless the key is nil.
 func OpenSigned(dir string, key ed25519.PublicKey) (*History, error) {
-	history, folder, err := locate(dir)
+	h, err := historyAt(dir)
 	if err != nil {
 		return nil, err
 	}
-	h := &History{dir: history, folder: folder, files: os.DirFS(history)}
-	if folder == "" {
+	if h.folder == "" {
 		return h, h.open(nil, key)
 	}
-	return h, h.open(os.DirFS(folder), key)
+	return h, h.open(os.DirFS(h.folder), key)
 }
 
 // OpenSignedFS is OpenSigned for the folder of a run in a file system; name is the folder's name in errors.
@@ -67,12 +66,20 @@ func OpenSignedFS(folder fs.FS, name string, key ed25519.PublicKey) (*History, e
 
 // OpenUnsealed opens a record for the program that writes it, before its seal. dir is as for OpenHistory.
 func OpenUnsealed(dir string) (*History, error) {
+	h, err := historyAt(dir)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.readRun()
+}
+
+// historyAt returns the history in a folder, before anything of it is read.
+func historyAt(dir string) (*History, error) {
 	history, folder, err := locate(dir)
 	if err != nil {
 		return nil, err
 	}
-	h := &History{dir: history, folder: folder, files: os.DirFS(history)}
-	return h, h.readRun()
+	return &History{dir: history, folder: folder, files: os.DirFS(history)}, nil
 }
 
 // locate returns the folder of a history, and the one of its run: it holds the seal and the folder `history`.
@@ -114,7 +121,7 @@ func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 	h.Seal, h.unsealed = seal, seal == nil
 	err = h.readRun()
 	if err == nil && h.unsealed && key != nil {
-		return &DamageError{h.folderOrDir(), noSeal + ", so nobody has signed it"}
+		return &DamageError{h.folderOrDir(), noSeal + ", so it has no signature"}
 	}
 	return err
 }
@@ -128,7 +135,7 @@ func (h *History) readRun() error {
 		return fmt.Errorf("reading %s: %w (it is damaged: copy the folder again, or repeat the run)", filepath.Join(h.dir, RunFile), err)
 	}
 	if h.Run.SchemaVersion != HistoryVersion {
-		return fmt.Errorf("the history in %s has version %d; this program reads version %d: take the hitless that wrote it", h.dir, h.Run.SchemaVersion, HistoryVersion)
+		return &VersionError{"the history in " + h.dir, h.Run.SchemaVersion, HistoryVersion}
 	}
 	return nil
 }
@@ -155,11 +162,11 @@ func FolderOf(dir string) (string, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", fmt.Errorf("opening the run: %w", err)
 	}
-	history, folder, err := locate(dir)
+	h, err := historyAt(dir)
 	if err != nil {
 		return "", err
 	}
-	return (&History{dir: history, folder: folder}).Folder()
+	return h.Folder()
 }
 
 // Folder is the folder of the run, which holds the reports. A history that stands alone has none, which is an error.

@@ -269,13 +269,13 @@ func parseSeal(data []byte) (*Seal, error) {
 	return &s.Seal, nil
 }
 
-// VersionError is a file of a version that this program does not read.
+// VersionError is a seal or a history of a version that this program does not read.
 type VersionError struct {
-	File       string
+	What       string // such as seal.json
 	Got, Reads int
 }
 
 // Error names both versions.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has version %d; this program reads version %d: take the hitless that wrote it", e.File, e.Got, e.Reads)
+	return fmt.Sprintf("%s has version %d; this program reads version %d: take the hitless that wrote it", e.What, e.Got, e.Reads)
 }

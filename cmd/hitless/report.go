@@ -116,11 +116,7 @@ func reportAgain(cmd *cobra.Command, dir, verify string) error {
 	if err != nil {
 		return err
 	}
-	origin, err := h.Origin()
-	if err != nil {
-		return err
-	}
-	return conclude(cmd, r, origin)
+	return concludeRecord(cmd, h, r)
 }
 
 func formNames() []string { return slices.Sorted(maps.Keys(forms)) }

@@ -213,6 +213,15 @@ func conclude(cmd *cobra.Command, r *analysis.Report, origin record.Origin) erro
 	return nil
 }
 
+// concludeRecord is conclude for a report that was made again from its record.
+func concludeRecord(cmd *cobra.Command, h *record.History, r *analysis.Report) error {
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	return conclude(cmd, r, origin)
+}
+
 func gateCommand() *cobra.Command {
 	var file, verify string
 	cmd := &cobra.Command{
@@ -233,11 +242,7 @@ func gateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			origin, err := h.Origin()
-			if err != nil {
-				return err
-			}
-			return conclude(cmd, r, origin)
+			return concludeRecord(cmd, h, r)
 		},
 	}
 	verifyFlag(cmd.Flags(), &verify)
