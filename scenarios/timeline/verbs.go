@@ -71,6 +71,8 @@ type verb struct {
 	json       bool // the step ends with an API object as JSON
 	needs      Need
 	idle       bool                           // its steps change neither the cluster nor its proxies
+	takesAway  bool                           // its steps take a node's proxy or its tables away
+	bringsBack bool                           // its steps end that
 	transition func(c *checker, s Step) error // checks the state of the cluster at that time, and changes it; nil for no state
 	perform    func(e Executor, ctx context.Context, s Step) error
 }
@@ -116,16 +118,16 @@ func describeVerbs() map[string]verb {
 		"pod terminate": {object: onePod, keys: []key{optional("grace", values.Duration(time.Second, time.Hour))}, perform: bind(Executor.EndPod, false)},
 		"pod kill":      {object: onePod, transition: (*checker).killPod, perform: bind(Executor.EndPod, true)},
 
-		"proxy stop":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, false)},
-		"proxy kill":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, true)},
-		"proxy start":   {object: oneNode, needs: NeedsProxies, transition: proxyFrom(ended, runs), perform: Executor.StartProxy},
-		"proxy freeze":  {object: oneNode, needs: NeedsProxies, transition: proxyFrom(runs, frozen), perform: Executor.FreezeProxy},
-		"proxy thaw":    {object: oneNode, needs: NeedsProxies, transition: proxyFrom(frozen, runs), perform: Executor.ThawProxy},
+		"proxy stop":    {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, false)},
+		"proxy kill":    {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, true)},
+		"proxy start":   {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: proxyFrom(ended, runs), perform: Executor.StartProxy},
+		"proxy freeze":  {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, frozen), perform: Executor.FreezeProxy},
+		"proxy thaw":    {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: proxyFrom(frozen, runs), perform: Executor.ThawProxy},
 		"proxy cleanup": {object: oneNode, needs: NeedsProxies, transition: proxyFrom(ended, ended), perform: Executor.CleanUpProxy},
 		"proxy change": {object: oneNode, needs: NeedsProxies, transition: (*checker).changeProxy, perform: Executor.ChangeProxy,
 			keys: []key{required("to", values.Type[string](values.Text))}},
-		"proxy flush":   {object: oneNode, needs: NeedsProxies, transition: tablesFlushed(true), perform: Executor.FlushTables},
-		"proxy restore": {object: oneNode, needs: NeedsProxies, transition: tablesFlushed(false), perform: Executor.RestoreTables},
+		"proxy flush":   {object: oneNode, needs: NeedsProxies, takesAway: true, transition: tablesFlushed(true), perform: Executor.FlushTables},
+		"proxy restore": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: tablesFlushed(false), perform: Executor.RestoreTables},
 
 		"node off": {object: oneNode, needs: NeedsPower, transition: (*checker).powerOff, perform: Executor.PowerOff},
 		"node on":  {object: oneNode, needs: NeedsPower, transition: (*checker).powerOn, perform: Executor.PowerOn},
@@ -209,10 +211,10 @@ func Disturbs(verb string) bool { return !verbs[verb].idle }
 func (t *Timeline) Away() time.Duration {
 	since, longest := map[string]time.Duration{}, time.Duration(0)
 	for _, s := range t.Steps {
-		switch s.Verb {
-		case "proxy stop", "proxy kill", "proxy freeze", "proxy flush":
+		switch v := verbs[s.Verb]; {
+		case v.takesAway:
 			since[s.Object] = s.At
-		case "proxy start", "proxy thaw", "proxy restore":
+		case v.bringsBack:
 			longest = max(longest, s.At-since[s.Object])
 		}
 	}
