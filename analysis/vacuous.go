@@ -3,7 +3,6 @@ package analysis
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +15,9 @@ import (
 func (a *Analysis) vacuous() []string {
 	var why []string
 	for _, p := range a.Phases {
+		if p.Attempts == 0 && p.Loss == 0 { // it demands nothing: its attempts need not be counted
+			continue
+		}
 		window := p
 		if p.Disturbs {
 			window.To = a.End
@@ -98,11 +100,11 @@ func (a *Analysis) unanswered() []string {
 			rollouts++
 		}
 	}
-	var answered []string
+	answered := map[string]bool{}
 	for _, l := range a.Measured() {
 		for i := range l.Records {
-			if g := a.Backends[l.Records[i].Backend].Generation; g != "" && !slices.Contains(answered, g) {
-				answered = append(answered, g)
+			if g := a.Backends[l.Records[i].Backend].Generation; g != "" {
+				answered[g] = true
 			}
 		}
 	}
