@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record/recordtest"
 )
 
-// What fails before the scenario is a fail where the record shows that it is the subject's own doing; else the run is invalid.
+// A loss before the scenario is a fail if the record shows that the subject caused it. Otherwise the run is invalid.
 func TestASubjectThatIsFaultyFromTheStartFails(t *testing.T) {
 	const at = 10 * time.Second
 	short := recordtest.Fault{Lane: 0, From: at, To: at + 15*time.Millisecond, Class: record.ConnectTimeout}
@@ -62,7 +62,7 @@ func TestASubjectThatIsFaultyFromTheStartFails(t *testing.T) {
 		{name: "the pods failed, too", before: []func(*recordtest.Lab){drop(short)}, after: []func(*recordtest.Lab){direct(at - 40*time.Millisecond)},
 			want: Invalid, reason: "the baseline is not clean"},
 		{name: "a pod of another Service", clock: "real", after: []func(*recordtest.Lab){wrong("canary-2")}, want: Fail, reason: "pod canary-2 answered, which does not serve default/web"},
-		{name: "an answer of nobody known", clock: "real", after: []func(*recordtest.Lab){wrong("stranger")}, want: Invalid, reason: "the baseline is not clean"},
+		{name: "an answer of an unknown pod", clock: "real", after: []func(*recordtest.Lab){wrong("stranger")}, want: Invalid, reason: "the baseline is not clean"},
 		{name: "within the budget", before: []func(*recordtest.Lab){drop(short)}, budget: record.Budget{Dropped: 2}, want: Pass, reason: "faulty from the start"},
 		{name: "beyond the budget", before: []func(*recordtest.Lab){drop(short)}, budget: record.Budget{Dropped: 1}, want: Fail, reason: "faulty from the start"},
 		{name: "a guard tripped", before: []func(*recordtest.Lab){drop(short), func(s *recordtest.Lab) { s.Event(at, record.KindGuard, "", "conntrack", "full") }},
@@ -111,7 +111,7 @@ func TestATableWithoutABackendIsTheSubjects(t *testing.T) {
 	}
 }
 
-// What happened before the baseline explains no failure after good attempts.
+// An event before the baseline explains no failure after good attempts.
 func TestTheSetUpExplainsNothingLater(t *testing.T) {
 	for at, want := range map[time.Duration]string{recordtest.BaselineAt - time.Second: "", recordtest.BaselineAt + time.Second: "endpoint unready"} {
 		o := recordtest.Clean()

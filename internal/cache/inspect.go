@@ -106,7 +106,7 @@ func Own(name string) bool { return name == stampsDir || name == LockName }
 // LockName is the file in a directory of entries that processes lock while they write one.
 const LockName = ".lock"
 
-// Size is the number of bytes in an entry. What cannot be read counts nothing.
+// Size is the number of bytes in an entry. Files that cannot be read are not counted.
 func Size(path string) (n int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

@@ -252,7 +252,7 @@ func TestVerifiedMakesOnce(t *testing.T) {
 	}
 }
 
-// What cannot be made again is named, with its damage, and not used.
+// A damaged entry that cannot be made again is not used. The error names it and its damage.
 func TestVerifiedNamesWhatItCannotMake(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "entry")
 	s, _, _ := source(t, dir, true)

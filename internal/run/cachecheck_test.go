@@ -101,7 +101,7 @@ func TestCacheCheckFindsEachDamage(t *testing.T) {
 	}
 }
 
-// What killed processes and older programs left is told from foreign files and from files that a process writes.
+// Remnants of killed processes and older programs are left over. Foreign files are unknown, and files being written are in use.
 func TestCacheCheckTellsWhatIsLeftOver(t *testing.T) {
 	dir, files := wholeCache(t)
 	want := map[string]cache.State{

@@ -152,7 +152,7 @@ func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
 }
 
 // Exited returns an error for the first proxy that was started and has ended, with its exit status and the last line of its log;
-// nil when all run. It is for the time in which nobody ends a proxy.
+// nil when all run. Callers use it before the scenario, which may end proxies itself.
 func (f *Fleet) Exited() error {
 	for _, node := range f.cfg.Net.Nodes {
 		if err := f.exited(node.Name); err != nil {
