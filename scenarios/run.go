@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/record"
@@ -72,9 +73,34 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.closeClients(); err != nil {
 		return err
 	}
-	if err := w.settle(ctx); err != nil {
+	return w.settle(ctx, leave)
+}
+
+// recoveryTime is the part of the settle phase that is for the recovery check. Before it nothing changes in the cluster, so
+// that losses which last are counted as they are.
+const recoveryTime = 5 * time.Second
+
+// settle lets traffic flow after the scenario, and begins the recovery check recoveryTime before its end. A check that takes
+// longer goes on without traffic, so that a proxy that does not follow loses no more connections by being checked.
+func (w *World) settle(ctx context.Context, leave func() error) error {
+	w.phase("settle", record.Phase{})
+	end := w.Clock.Now() + settle.Of(w.Params)
+	if err := w.Clock.Sleep(ctx, max(0, settle.Of(w.Params)-recoveryTime)); err != nil {
 		return err
 	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return w.checkRecovery(ctx) })
+	both.Go(func() error {
+		if err := w.Clock.Sleep(ctx, max(0, end-w.Clock.Now())); err != nil {
+			return err
+		}
+		return w.stopLanes(leave)
+	})
+	return both.Wait()
+}
+
+// stopLanes ends the measured lanes and the pod lanes, and with them the last phase.
+func (w *World) stopLanes(leave func() error) error {
 	if err := leave(); err != nil {
 		return err
 	}
@@ -85,24 +111,6 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	}
 	w.phase("end", record.Phase{})
 	return nil
-}
-
-// recoveryTime is the part of the settle phase that is for the recovery check. Before it nothing changes in the cluster, so
-// that losses which last are counted as they are.
-const recoveryTime = 5 * time.Second
-
-// settle lets traffic flow after the scenario, and ends with the recovery check. Only a check that takes longer than
-// recoveryTime makes the phase longer.
-func (w *World) settle(ctx context.Context) error {
-	w.phase("settle", record.Phase{})
-	end := w.Clock.Now() + settle.Of(w.Params)
-	if err := w.Clock.Sleep(ctx, max(0, settle.Of(w.Params)-recoveryTime)); err != nil {
-		return err
-	}
-	if err := w.checkRecovery(ctx); err != nil {
-		return err
-	}
-	return w.Clock.Sleep(ctx, max(0, end-w.Clock.Now()))
 }
 
 // checkProxies returns the first error that a proxy has reported, where the proxies are known.
