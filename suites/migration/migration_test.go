@@ -107,7 +107,7 @@ var _ = Describe("kube-proxy's own change from mode ipvs to nftables and back", 
 		r := runs.Report("to nftables")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		expected := map[string][]record.Class{
-			"tcp-new":  {record.ConnectTimeout, record.Delayed},
+			"tcp-new": {record.ConnectTimeout, record.Delayed},
 			// A connection that was reset is opened again, and can meet what new connections meet.
 			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed, record.ConnectTimeout},
 		}
