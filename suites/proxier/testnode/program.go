@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,9 +63,15 @@ func (n *Node) KubeProxy(t *testing.T, path, mode string, args ...string) *Progr
 	return p
 }
 
-// Args returns the common flags of all proxies on the node, and more.
+// Args returns the common flags of all proxies on the node, and more. A flag in more replaces the common one, because the bundled
+// proxier refuses a flag that is given twice.
 func (n *Node) Args(more ...string) []string {
-	return append([]string{"--master=" + n.API, "--hostname-override=" + NodeName, "--cluster-cidr=10.244.0.0/16"}, more...)
+	common := []string{"--master=" + n.API, "--hostname-override=" + NodeName, "--cluster-cidr=10.244.0.0/16"}
+	common = slices.DeleteFunc(common, func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		return slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, name+"=") })
+	})
+	return append(common, more...)
 }
 
 // status requests a health path on this thread, which is in the node's namespace. An HTTP client would use other
