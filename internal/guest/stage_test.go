@@ -39,10 +39,12 @@ type stage struct {
 
 	over func(node string, answers bool) bool // whether a Service answers over a node, if its endpoints say so; as they say when nil
 
-	mu     sync.Mutex
-	now    time.Duration
-	events []record.Event
-	lanes  []scenarios.LaneSpec
+	mu       sync.Mutex
+	now      time.Duration
+	sleepers []time.Duration // when each ends
+	jumped   chan struct{}   // closed at the next jump of now
+	events   []record.Event
+	lanes    []scenarios.LaneSpec
 }
 
 func newStage(t *testing.T, name string, set map[string]string) *stage {
@@ -135,13 +137,39 @@ func (s *stage) Now() time.Duration {
 	return s.now
 }
 
-// Sleep lets the run's time jump, plays kubelet and balancer, and gives the controllers a moment of real time.
+// Sleep lets the run's time jump to the end of the sleeper that ends first, plays kubelet and balancer, and gives the controllers and
+// other sleepers a moment of real time.
 func (s *stage) Sleep(ctx context.Context, d time.Duration) error {
 	s.mu.Lock()
-	s.now += d
+	end := s.now + d
+	s.sleepers = append(s.sleepers, end)
 	s.mu.Unlock()
 	time.Sleep(20 * time.Millisecond)
-	return errors.Join(s.playKubelet(ctx), s.playBalancer(ctx))
+	for {
+		jumped := s.jump(end)
+		if jumped == nil {
+			return errors.Join(s.playKubelet(ctx), s.playBalancer(ctx))
+		}
+		<-jumped
+	}
+}
+
+// jump lets the time jump to the end of a sleeper. It returns a channel of the next jump if another sleeper ends before.
+func (s *stage) jump(end time.Duration) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jumped == nil {
+		s.jumped = make(chan struct{})
+	}
+	if slices.Min(s.sleepers) < end {
+		return s.jumped
+	}
+	i := slices.Index(s.sleepers, end)
+	s.sleepers = slices.Delete(s.sleepers, i, i+1)
+	s.now = max(s.now, end)
+	close(s.jumped)
+	s.jumped = nil
+	return nil
 }
 
 // playKubelet makes pods ready as far as their gates allow, or does what the test wants instead.
