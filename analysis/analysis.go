@@ -29,8 +29,9 @@ type Analysis struct {
 	Phases   []Phase
 	End      time.Duration // of the run
 	pods     pods
-	damage   []string // what is wrong with the record itself, as sentences
-	distrust string   // why the whole record is not trusted, see record.History
+	began    time.Duration // when the scenario did
+	damage   []string      // what is wrong with the record itself, as sentences
+	distrust string        // why the whole record is not trusted, see record.History
 	seal     *record.Seal
 }
 
@@ -118,6 +119,10 @@ func (a *Analysis) readEvents(h *record.History) error {
 // index stores lanes, memberships, kernel tables and the modes of proxies.
 func (a *Analysis) index(e record.Event) {
 	switch body := e.Body.(type) {
+	case record.Phase:
+		if e.Object == "scenario" && a.began == 0 {
+			a.began = e.At
+		}
 	case record.Lane:
 		a.declare(e.At, body)
 	case record.Membership:

@@ -15,6 +15,7 @@ type folded struct {
 	attempts               int
 	spans                  []record.Span // their numbers
 	late, latency, connect record.Bins
+	before, after          speed // the same of latency and connect, by the begin of the scenario
 	slowest                time.Duration
 	to                     time.Duration // last scheduled start
 }
@@ -39,10 +40,16 @@ func (l *Lane) takeBucket(b *record.Bucket, names *namer) {
 	f := &l.folded
 	if f.late == nil {
 		f.late, f.latency, f.connect = record.Bins{}, record.Bins{}, record.Bins{}
+		f.before, f.after = speed{record.Bins{}, record.Bins{}}, speed{record.Bins{}, record.Bins{}}
 	}
 	f.late.Merge(b.Late)
 	f.latency.Merge(b.Latency)
 	f.connect.Merge(b.Connect)
+	if s := (speed{b.Connect, b.Latency}); len(b.Groups) > 0 && b.Groups[0].From < names.a.began {
+		f.before.merge(s)
+	} else {
+		f.after.merge(s)
+	}
 	f.slowest = max(f.slowest, b.Slowest)
 	for _, s := range b.Spans {
 		f.spans = addSpan(f.spans, s)

@@ -20,8 +20,9 @@ func Judge(h *record.History, budget *record.Budget) (*Report, error) {
 	return Build(h)
 }
 
-// LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections; a missing field
-// is 0. An unknown or repeated field, a second document and an empty file are errors, which begin with file:line.
+// LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections, slowPercent, in percent, and
+// p99ExtraMs, in milliseconds. A missing field is 0, or the default for the last two. An unknown or repeated field, a second
+// document and an empty file are errors, which begin with file:line.
 func LoadBudget(file string) (*record.Budget, error) {
 	data, err := input.Read(context.Background(), file, input.TextBytes)
 	if err != nil {
@@ -32,7 +33,8 @@ func LoadBudget(file string) (*record.Budget, error) {
 		return nil, fmt.Errorf("reading the budget: %w", err)
 	}
 	var b record.Budget
-	err = input.Fields(file, root, map[string]func(*yaml.Node) error{"dropped": input.Count(&b.Dropped), "delayed": input.Count(&b.Delayed)})
+	err = input.Fields(file, root, map[string]func(*yaml.Node) error{"dropped": input.Count(&b.Dropped), "delayed": input.Count(&b.Delayed),
+		"slowPercent": input.Number(&b.SlowPercent, 0, 100), "p99ExtraMs": input.Number(&b.P99ExtraMs, 0, 1e6)})
 	if err != nil {
 		return nil, fmt.Errorf("reading the budget: %w", err)
 	}

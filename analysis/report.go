@@ -111,6 +111,7 @@ type LaneReport struct {
 	Dropped          int            `json:"dropped"`
 	DroppedPerSecond []int          `json:"droppedPerSecond"` // entry i: intended from second i of the run up to i+1
 	Latency          Latency        `json:"latency"`
+	Slow             *SlowReport    `json:"slow,omitempty"` // of measured lanes of new connections
 	Paths            []PathReport   `json:"paths"`
 	Outages          []OutageReport `json:"outages"`
 	Fleet            *FleetReport   `json:"fleet,omitempty"` // of the lane of a fleet's worker
@@ -360,6 +361,7 @@ func (a *Analysis) laneReport(l *Lane) LaneReport {
 		}
 	}
 	r.Latency = Latency{P50: units.Seconds(record.QuantileOf(latencies, 0.5)), P99: units.Seconds(record.QuantileOf(latencies, 0.99)), Max: units.Seconds(slowest)}
+	r.Slow = a.slowReport(l)
 	for i := range paths {
 		if paths[i].Node = a.Nodes[i]; paths[i].Attempts > 0 {
 			r.Paths = append(r.Paths, paths[i])

@@ -46,6 +46,9 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	if r.Totals.Delayed > budget.Delayed {
 		reasons = append(reasons, fmt.Sprintf("%s delayed, the budget allows %s", were(r.Totals.Delayed, "connection"), units.Thousands(budget.Delayed)))
 	}
+	for _, l := range r.Lanes {
+		reasons = append(reasons, a.tooSlowFor(l)...)
+	}
 	for _, n := range r.Recovery.Failed() {
 		reasons = append(reasons, n.Text)
 	}

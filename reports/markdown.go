@@ -63,6 +63,9 @@ func markdownLanes(r *analysis.Report, b *bytes.Buffer) {
 			units.Thousands(l.Delayed), units.Thousands(l.Dropped), units.MsText(l.Latency.P50*1e3), units.MsText(l.Latency.P99*1e3), units.MsText(l.Latency.Max*1e3))
 	}
 	b.WriteByte('\n')
+	for _, text := range slowTexts(r) {
+		fmt.Fprintf(b, "%s.\n\n", Cell(text))
+	}
 }
 
 func markdownOutages(r *analysis.Report, b *bytes.Buffer) {

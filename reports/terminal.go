@@ -99,4 +99,20 @@ func writeLanes(r *analysis.Report, b *bytes.Buffer) {
 	}
 	t.Flush()
 	b.WriteByte('\n')
+	for _, text := range slowTexts(r) {
+		fmt.Fprintf(b, "%s\n\n", text)
+	}
+}
+
+// mostSlowTexts is the number of lanes whose latency a text tells.
+const mostSlowTexts = 5
+
+// slowTexts tells the latency of the measured lanes against their baseline.
+func slowTexts(r *analysis.Report) (texts []string) {
+	for _, l := range r.Lanes {
+		if l.Slow != nil && len(texts) < mostSlowTexts {
+			texts = append(texts, l.Slow.Text)
+		}
+	}
+	return texts
 }

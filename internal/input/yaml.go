@@ -96,3 +96,15 @@ func Count(to *int) func(*yaml.Node) error {
 		return nil
 	}
 }
+
+// Number returns a function for Fields that reads a number from least to most.
+func Number(to **float64, least, most float64) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := strconv.ParseFloat(n.Value, 64)
+		if n.Kind != yaml.ScalarNode || err != nil || !(v >= least && v <= most) {
+			return fmt.Errorf("%q is not a number from %g to %g", n.Value, least, most)
+		}
+		*to = &v
+		return nil
+	}
+}
