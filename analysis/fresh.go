@@ -80,7 +80,7 @@ func (s looks) report() FreshReport {
 }
 
 // losses are clauses in the past tense for the ways in which established connections fail.
-var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly"}
+var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly", record.WrongAnswer: "answered wrongly"}
 
 // text is a clause without the time. It says whether only open connections failed, or new ones over the same path too.
 func (s looks) text(o *Outage) string {

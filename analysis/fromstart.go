@@ -77,6 +77,19 @@ func (a *Analysis) unexplained(alarms []*Outage) []*Outage {
 	return slices.DeleteFunc(slices.Clone(alarms), func(o *Outage) bool { return a.ownDoing(o) != "" })
 }
 
+// metOwnOutage reports whether a known fault went over the measured Service while the subject failed there by its own doing: no
+// detector could have told the two apart.
+func (a *Analysis) metOwnOutage(in *injection) bool {
+	for _, l := range a.Measured() {
+		for _, o := range l.Outages {
+			if l.Address == in.lane.Address && o.from <= in.to && o.after >= in.from && a.ownDoing(o) != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // eachBefore visits the outage's failed attempts that were intended before an instant.
 func (o *Outage) eachBefore(at time.Duration, visit func(*Sample)) {
 	o.EachFailed(func(r *Sample) {

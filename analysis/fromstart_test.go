@@ -88,6 +88,25 @@ func TestASubjectThatIsFaultyFromTheStartFails(t *testing.T) {
 	}
 }
 
+// A subject that fails for good spoils the proof that goes over its Service. Elsewhere a fault that was not found stays a reason.
+func TestAFaultySubjectMaySpoilTheProofOverItsService(t *testing.T) {
+	for target, want := range map[string]Verdict{recordtest.WebAddress.String(): Fail, "203.0.113.12:80": Invalid} {
+		o := recordtest.Clean()
+		s := o.Lab()
+		s.Faults = append(s.Faults, recordtest.Fault{Lane: 0, From: 10 * time.Second, To: time.Hour, Class: record.ConnectTimeout})
+		o.Start(s)
+		s.Probe(recordtest.Lane{ID: 6, Name: "wrong", Target: recordtest.WebAddress, Rate: 100, From: recordtest.ProofAt + 3*time.Second, To: recordtest.ProofAt + 3200*time.Millisecond, Control: true})
+		s.Events[len(s.Events)-1].Attrs["target"] = target
+		for state, at := range map[string]time.Duration{"begin": recordtest.ProofAt + 3*time.Second, "end": recordtest.ProofAt + 3200*time.Millisecond} {
+			s.Event(at, record.KindFault, "", "proof-3", state, "fault", "misroute", "state", state, "id", "proof-3", "lane", "wrong", "control", "true")
+		}
+		r := reportOf(t, s)
+		if r.Verdict != want {
+			t.Errorf("proof over %s: %s %q, want %s", target, r.Verdict, r.Reasons, want)
+		}
+	}
+}
+
 // The table of the node is evidence by itself.
 func TestATableWithoutABackendIsTheSubjects(t *testing.T) {
 	for state, want := range map[string]Verdict{"absent": Fail, "present": Invalid} {

@@ -27,6 +27,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	faulty := start.exceeds(budget)
 	if faulty { // of other Services, too
 		p.alarms = a.unexplained(p.alarms)
+		p.missed = p.notFound(a.metOwnOutage)
 	}
 	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline,
 		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {

@@ -35,7 +35,7 @@ func (w *network) probe(t *testing.T, base int64, from time.Duration, l Lane, n 
 }
 
 // afterConnect are the classes of connections that were established.
-var afterConnect = []record.Class{record.OK, record.Delayed, record.Reset, record.Closed, record.ReplyTimeout, record.Misrouted}
+var afterConnect = []record.Class{record.OK, record.Delayed, record.Reset, record.Closed, record.ReplyTimeout, record.Misrouted, record.WrongAnswer}
 
 // The classes of failures that a real kernel produces.
 func TestOutcomes(t *testing.T) {

@@ -253,9 +253,9 @@ func (c *connection) parseAnswers() {
 		n, fault := answerLength(c.partial)
 		switch {
 		case len(c.queue) == 0:
-			c.end(failure{record.Misrouted, "bytes after the answer"})
+			c.end(failure{record.WrongAnswer, "bytes after the answer"})
 		case fault != "":
-			c.end(failure{record.Misrouted, fault})
+			c.end(failure{record.WrongAnswer, fault})
 		case n == 0:
 			return // incomplete
 		default:
@@ -270,7 +270,7 @@ func (c *connection) endOldest(answer []byte) {
 	t, f := c.long.tcp, c.queue[0]
 	backend, _, fault := parseReply(answer, false, 0)
 	if fault != "" {
-		c.end(failure{record.Misrouted, fault})
+		c.end(failure{record.WrongAnswer, fault})
 		return
 	}
 	t.identify(f, backend)

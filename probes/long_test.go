@@ -95,9 +95,9 @@ func TestLongOutcomes(t *testing.T) {
 		{name: "another pod", third: func(c *net.TCPConn) bool { return writeText(c, answer("other-1", "node-1")) },
 			class: record.Misrouted, detail: DetailBackend, same: true},
 		{name: "an error page", third: func(c *net.TCPConn) bool { return writeText(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") },
-			class: record.Misrouted, detail: "status 503"},
+			class: record.WrongAnswer, detail: "status 503"},
 		{name: "no length", third: func(c *net.TCPConn) bool { return writeText(c, "HTTP/1.1 200 OK\r\n\r\nweb-1") },
-			class: record.Misrouted, detail: "answer without a length"},
+			class: record.WrongAnswer, detail: "answer without a length"},
 		{name: "an answer in pieces", third: func(c *net.TCPConn) bool {
 			_ = c.SetNoDelay(true)
 			for _, b := range []byte(good) {

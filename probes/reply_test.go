@@ -182,7 +182,7 @@ func TestClassifyAnswer(t *testing.T) {
 		{"any backend, not even named", record.Attempt{}, Lane{}, second, record.OK, ""},
 		{"allowed", record.Attempt{Backend: "web-1"}, Lane{Backends: []string{"api-", "web-"}}, 0, record.OK, ""},
 		{"not allowed", record.Attempt{Backend: "other-1"}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailBackend},
-		{"not named", record.Attempt{}, Lane{Backends: []string{"web-"}}, 0, record.Misrouted, DetailNoIdentity},
+		{"not named", record.Attempt{}, Lane{Backends: []string{"web-"}}, 0, record.WrongAnswer, DetailNoIdentity},
 		{"retransmitted", record.Attempt{Retrans: 1, Connect: second}, Lane{}, 0, record.Delayed, ""},
 		{"retransmitted before a SYN counts as lost", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{}, 0, record.OK, DetailRemembered},
 		{"retransmitted early, and after the threshold", record.Attempt{Retrans: 1, Connect: 8 * time.Millisecond}, Lane{DelayedAfter: second / 2}, second,

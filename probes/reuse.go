@@ -170,7 +170,7 @@ func (k *keepAlive) checkIdle() bool {
 	case errno != 0:
 		k.unreported.class, k.unreported.detail = classifyStream(errno)
 	case n > 0:
-		k.unreported = failure{record.Misrouted, "bytes after the answer"}
+		k.unreported = failure{record.WrongAnswer, "bytes after the answer"}
 	}
 	k.tryFresh(k.unreported.class)
 	return false

@@ -13,7 +13,7 @@ type LaneStats struct {
 
 	mu         sync.Mutex
 	attempts   uint64
-	classes    [record.Probe + 1]uint64
+	classes    [record.WrongAnswer + 1]uint64
 	lateness   record.Bins
 	peakFlight int
 }

@@ -191,7 +191,7 @@ func (t *tcp) handleAnswer(f *flight, answer []byte, ended bool) bool {
 		return ended
 	}
 	if fault != "" {
-		t.end(f, record.Misrouted, fault)
+		t.end(f, record.WrongAnswer, fault)
 		return true
 	}
 	t.identify(f, backend)
@@ -216,7 +216,7 @@ const synLost = 500 * time.Millisecond
 func classifyAnswer(a *record.Attempt, l *Lane, total time.Duration) (record.Class, string) {
 	switch {
 	case len(l.Backends) > 0 && a.Backend == "":
-		return record.Misrouted, DetailNoIdentity
+		return record.WrongAnswer, DetailNoIdentity
 	case !allowed(l.Backends, a.Backend):
 		return record.Misrouted, DetailBackend
 	case a.Retrans > 0 && a.Connect >= synLost:

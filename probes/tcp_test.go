@@ -81,9 +81,9 @@ func TestOutcomesOnLoopback(t *testing.T) {
 			_, _ = io.WriteString(c, answer("web-1", "node-1"))
 		}), change: func(l *Lane) { l.DelayedAfter = 40 * time.Millisecond }, class: record.Delayed, detail: DetailSlow},
 		{name: "another pod", server: send(answer("other-1", "node-1")), class: record.Misrouted, detail: DetailBackend},
-		{name: "no pod", server: send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: DetailNoIdentity},
-		{name: "an error page", server: send("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: record.Misrouted, detail: "status 503"},
-		{name: "garbage", server: send("\x16\x03\x01"), class: record.Misrouted, detail: "not HTTP"},
+		{name: "no pod", server: send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), class: record.WrongAnswer, detail: DetailNoIdentity},
+		{name: "an error page", server: send("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), class: record.WrongAnswer, detail: "status 503"},
+		{name: "garbage", server: send("\x16\x03\x01"), class: record.WrongAnswer, detail: "not HTTP"},
 		{name: "closed at once", server: do(func(*net.TCPConn) {}), class: record.Closed, detail: DetailEnd},
 		{name: "closed within the answer", server: do(func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nweb")

@@ -94,7 +94,7 @@ func (u *udp) ready(f *flight, _ uint32) {
 // classify classifies an attempt by its answer.
 func (u *udp) classify(f *flight, backend identity, fault string) (record.Class, string) {
 	if fault != "" {
-		return record.Misrouted, fault
+		return record.WrongAnswer, fault
 	}
 	u.tcp.identify(f, backend)
 	return classifyAnswer(&f.Attempt, &f.lane.Lane, u.tcp.engine.host.now()-f.Start)
@@ -168,7 +168,7 @@ func (u *udp) startSticky(f *flight) {
 	if s.pendingFault != "" {
 		fault := s.pendingFault
 		s.pendingFault = ""
-		u.tcp.engine.finish(f, record.Misrouted, fault)
+		u.tcp.engine.finish(f, record.WrongAnswer, fault)
 		return
 	}
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
@@ -248,7 +248,7 @@ func (s *stickySocket) receive(answer []byte) {
 // assignFault makes a wrong answer the outcome of the oldest waiting attempt, or else of the next one.
 func (s *stickySocket) assignFault(fault string) {
 	if f := s.lane.waiting.first; f != nil {
-		s.udp.tcp.engine.finish(f, record.Misrouted, fault)
+		s.udp.tcp.engine.finish(f, record.WrongAnswer, fault)
 		return
 	}
 	s.pendingFault = fault

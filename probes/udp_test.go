@@ -61,13 +61,13 @@ func TestDatagramOutcomes(t *testing.T) {
 		{name: "an answer", server: answerAs("web-1"), class: record.OK},
 		{name: "an answer that only repeats the number", server: func(number string, send func(string)) { send(number) },
 			change: func(l *Lane) { l.Backends = nil }, class: record.OK},
-		{name: "no identity", server: func(number string, send func(string)) { send(number) }, class: record.Misrouted, detail: DetailNoIdentity},
+		{name: "no identity", server: func(number string, send func(string)) { send(number) }, class: record.WrongAnswer, detail: DetailNoIdentity},
 		{name: "another pod", server: answerAs("db-1"), class: record.Misrouted, detail: DetailBackend},
 		{name: "another lane's answer", server: func(_ string, send func(string)) { send("9/0 web-1 node-1 abc 0") },
-			class: record.Misrouted, detail: DetailOtherAttempt},
+			class: record.WrongAnswer, detail: DetailOtherAttempt},
 		{name: "a number never sent", server: func(_ string, send func(string)) { send("1/99999 web-1 node-1 abc 0") },
-			class: record.Misrouted, detail: DetailOtherAttempt},
-		{name: "garbage", server: func(_ string, send func(string)) { send("hello, who is there?") }, class: record.Misrouted, detail: "not an answer"},
+			class: record.WrongAnswer, detail: DetailOtherAttempt},
+		{name: "garbage", server: func(_ string, send func(string)) { send("hello, who is there?") }, class: record.WrongAnswer, detail: "not an answer"},
 		{name: "silence", server: func(string, func(string)) {}, change: quick, class: record.ReplyTimeout},
 		{name: "late", server: func(number string, send func(string)) {
 			time.AfterFunc(150*time.Millisecond, func() { answerAs("web-1")(number, send) }) // the tested answer time

@@ -216,7 +216,7 @@ func (r *AttemptReader) attempt() (Attempt, error) {
 		a.Source = netip.AddrPortFrom(source, port)
 	}
 	a.Offender = f.addr()
-	if f.err == nil && (a.Class < OK || a.Class > Probe) {
+	if f.err == nil && (a.Class < OK || a.Class > WrongAnswer) {
 		f.err = fmt.Errorf("attempt %d of lane %d has no known class (%d): the file is damaged", a.Seq, a.Lane, a.Class)
 	}
 	return a, f.err

@@ -29,20 +29,22 @@ const (
 	ReplyTimeout
 	// Stalled is a long-lived connection whose answer came, but later than the lane's stall threshold.
 	Stalled
-	// Misrouted is an answer from a backend that the lane must not reach, or with the wrong content.
+	// Misrouted is an answer from a backend that the lane must not reach.
 	Misrouted
 	// Probe is a fault of the probe itself (no port, no descriptor, started too late); never charged to the subject.
 	Probe
+	// WrongAnswer is an answer with the wrong content that names no backend: another HTTP status, a broken body, something else.
+	WrongAnswer
 )
 
 var classWords = [...]string{OK: "ok", Delayed: "delayed", Refused: "refused", Rejected: "rejected",
 	Unreachable: "unreachable", ConnectTimeout: "connect-timeout", Reset: "reset", Closed: "closed",
-	ReplyTimeout: "reply-timeout", Stalled: "stalled", Misrouted: "misrouted", Probe: "probe"}
+	ReplyTimeout: "reply-timeout", Stalled: "stalled", Misrouted: "misrouted", Probe: "probe", WrongAnswer: "wrong-answer"}
 
 // Classes lists every class in its fixed order.
 func Classes() []Class {
 	all := make([]Class, 0, len(classWords)-1)
-	for c := OK; c <= Probe; c++ {
+	for c := OK; c <= WrongAnswer; c++ {
 		all = append(all, c)
 	}
 	return all
@@ -50,7 +52,7 @@ func Classes() []Class {
 
 // String returns the fixed word of the class.
 func (c Class) String() string {
-	if c < OK || c > Probe {
+	if c < OK || c > WrongAnswer {
 		return fmt.Sprintf("class(%d)", uint8(c))
 	}
 	return classWords[c]
@@ -61,15 +63,15 @@ func (c Class) Dropped() bool { return c != OK && c != Delayed && c != Probe }
 
 // MarshalText writes the fixed word.
 func (c Class) MarshalText() ([]byte, error) {
-	if c < OK || c > Probe {
-		return nil, fmt.Errorf("class %d has no word; known classes are 1 to %d", uint8(c), uint8(Probe))
+	if c < OK || c > WrongAnswer {
+		return nil, fmt.Errorf("class %d has no word; known classes are 1 to %d", uint8(c), uint8(WrongAnswer))
 	}
 	return []byte(c.String()), nil
 }
 
 // UnmarshalText reads a fixed word; any other word is an error.
 func (c *Class) UnmarshalText(text []byte) error {
-	for k := OK; k <= Probe; k++ {
+	for k := OK; k <= WrongAnswer; k++ {
 		if classWords[k] == string(text) {
 			*c = k
 			return nil

@@ -142,7 +142,7 @@ func TestAnEmptyFileOfAttemptsIsNotARunWithoutAttempts(t *testing.T) {
 }
 
 func TestClassWordsAreFixed(t *testing.T) {
-	want := "ok delayed refused rejected unreachable connect-timeout reset closed reply-timeout stalled misrouted probe"
+	want := "ok delayed refused rejected unreachable connect-timeout reset closed reply-timeout stalled misrouted probe wrong-answer"
 	got := ""
 	for _, c := range Classes() {
 		text, err := c.MarshalText()

@@ -199,7 +199,7 @@ func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	}
 }
 
-// A target with unknown answers is measured: its first status is ok, another one misrouted.
+// A target with unknown answers is measured: its first status is ok, another one a wrong answer.
 func TestTargetWithUnknownBackend(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
@@ -216,8 +216,8 @@ func TestTargetWithUnknownBackend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Totals.ByClass["misrouted"] == 0 || r.Totals.OK == 0 {
-		t.Errorf("%+v, want good 404 answers, then misrouted ones", r.Totals)
+	if r.Totals.ByClass["wrong-answer"] == 0 || r.Totals.OK == 0 {
+		t.Errorf("%+v, want good 404 answers, then wrong ones", r.Totals)
 	}
 	if !slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, "baseline is not clean") }) {
 		t.Errorf("reasons %q, want one about the baseline", r.Reasons)
