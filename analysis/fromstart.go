@@ -66,7 +66,7 @@ func (a *Analysis) sinceStart() (f fromStart) {
 
 // directHint tells how to learn whose loss it is, where pods can be probed and were not.
 func (a *Analysis) directHint() string {
-	if a.Run.Kernel.Kind == "cluster" || a.Run.Kernel.Kind == "" || slices.ContainsFunc(a.Lanes, func(l *Lane) bool { return l.Role == record.RolePod }) {
+	if !a.inLab() || slices.ContainsFunc(a.Lanes, func(l *Lane) bool { return l.Role == record.RolePod }) {
 		return ""
 	}
 	return "; --set direct=on also probes the pods, to show whose loss it is"
@@ -89,6 +89,9 @@ func (a *Analysis) metOwnOutage(in *injection) bool {
 	}
 	return false
 }
+
+// inLab reports whether the run took place in a lab of hitless's own.
+func (a *Analysis) inLab() bool { return a.Run.Kernel.Kind == "vm" || a.Run.Kernel.Kind == "host" }
 
 // eachBefore visits the outage's failed attempts that were intended before an instant.
 func (o *Outage) eachBefore(at time.Duration, visit func(*Sample)) {
@@ -136,7 +139,7 @@ func (a *Analysis) ownDoing(o *Outage) string {
 	if answered, tried := over(true); tried > 0 && answered == tried {
 		return fmt.Sprintf("%s answered all of %s on other lanes at the same moments", node, units.Plural(tried, "attempt"))
 	}
-	if answered, tried := over(false); tried > 0 && answered == tried && a.Run.Kernel.Kind != "cluster" {
+	if answered, tried := over(false); tried > 0 && answered == tried && a.inLab() {
 		return fmt.Sprintf("other nodes answered all of %s at the same moments, and nothing but the subject differs on %s", units.Plural(tried, "attempt"), node)
 	}
 	return ""

@@ -111,7 +111,7 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 // latencyBounds are the run's bounds of the share of slow connections and of the p99; nil for none.
 func (a *Analysis) latencyBounds() (percent, extra *float64) {
 	percent, extra = a.Run.Budget.SlowPercent, a.Run.Budget.P99ExtraMs
-	if kind := a.Run.Kernel.Kind; kind != "vm" && kind != "host" {
+	if !a.inLab() {
 		return percent, extra
 	}
 	if percent == nil {

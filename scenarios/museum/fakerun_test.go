@@ -101,7 +101,7 @@ func (s *fakeRun) record(t *testing.T) *Record {
 func (s *fakeRun) write(t *testing.T) *Record {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "history")
-	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual"})
+	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual", Kernel: record.Kernel{Kind: "vm"}})
 	if err != nil {
 		t.Fatal(err)
 	}
