@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -236,8 +237,11 @@ func Build(h *record.History) (*Report, error) {
 	return a.Report(), nil
 }
 
-// Unreadable explains why there is no report.
+// Unreadable explains why there is no report. Of a record that is not trusted in any case it is a record.DamageError.
 func Unreadable(h *record.History, err error) error {
+	if why := h.Distrust(); why != "" {
+		return &record.DamageError{Folder: filepath.Dir(h.Dir()), Reason: fmt.Sprintf("%s; nothing of it can be read: %v", why, err)}
+	}
 	return fmt.Errorf("building the report of %s: %w (nothing of this record can be read: copy the whole folder again, or repeat the run)", h.Dir(), err)
 }
 

@@ -120,7 +120,10 @@ func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 	}
 	h.Seal, h.unsealed = seal, seal == nil
 	err = h.readRun()
-	if err == nil && h.unsealed && key != nil {
+	switch {
+	case h.unsealed && (errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError))):
+		return &DamageError{h.folderOrDir(), noSeal + "; " + err.Error()}
+	case err == nil && h.unsealed && key != nil:
 		return &DamageError{h.folderOrDir(), noSeal + ", so it has no signature"}
 	}
 	return err

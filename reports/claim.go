@@ -162,9 +162,9 @@ func (c *Claim) Begin() (removed bool, err error) {
 	return removed, nil
 }
 
-// HasRun reports whether the folder holds an earlier run.
+// HasRun reports whether the folder holds an earlier run with a report.
 func (c *Claim) HasRun() bool {
-	_, err := os.Lstat(filepath.Join(c.dir, HostFile))
+	_, err := os.Lstat(filepath.Join(c.dir, ReportFile))
 	return err == nil
 }
 
