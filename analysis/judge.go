@@ -23,8 +23,8 @@ func Judge(h *record.History, budget *record.Budget) (*Report, error) {
 // LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections, slowPercent, in percent, and
 // p99ExtraMs, in milliseconds. A missing field is 0, or the default for the last two. An unknown or repeated field, a second
 // document and an empty file are errors, which begin with file:line.
-func LoadBudget(file string) (*record.Budget, error) {
-	data, err := input.Read(context.Background(), file, input.TextBytes)
+func LoadBudget(ctx context.Context, file string) (*record.Budget, error) {
+	data, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading the budget: %w", err)
 	}

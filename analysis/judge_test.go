@@ -20,7 +20,7 @@ func FuzzBudget(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := LoadBudget(testfiles.Write(t, t.TempDir(), "budget.yaml", data))
+		b, err := LoadBudget(t.Context(), testfiles.Write(t, t.TempDir(), "budget.yaml", data))
 		if err != nil {
 			return
 		}
@@ -28,7 +28,7 @@ func FuzzBudget(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := LoadBudget(testfiles.Write(t, t.TempDir(), "budget.yaml", bytes.ToLower(text)))
+		again, err := LoadBudget(t.Context(), testfiles.Write(t, t.TempDir(), "budget.yaml", bytes.ToLower(text)))
 		if err != nil || *again != *b || b.Dropped < 0 || b.Delayed < 0 {
 			t.Fatalf("%q was read as %+v and comes back as %+v, %v", data, *b, again, err)
 		}
@@ -62,7 +62,7 @@ func TestLoadBudget(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return LoadBudget(file)
+		return LoadBudget(t.Context(), file)
 	}
 	if b, err := load("dropped: 3\ndelayed: 10\n"); err != nil || *b != (record.Budget{Dropped: 3, Delayed: 10}) {
 		t.Errorf("%+v, %v", b, err)
@@ -72,7 +72,7 @@ func TestLoadBudget(t *testing.T) {
 			t.Errorf("%q was read as %+v", bad, b)
 		}
 	}
-	if _, err := LoadBudget(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := LoadBudget(t.Context(), filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file gave %v", err)
 	}
 }

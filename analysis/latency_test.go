@@ -97,7 +97,7 @@ func TestBudgetOfLatency(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadBudget(file); (err == nil) != good {
+		if _, err := LoadBudget(t.Context(), file); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -67,7 +67,7 @@ func resultsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []*compare.Comparison
 			for _, file := range args {
-				c, err := compare.Read(file)
+				c, err := compare.Read(cmd.Context(), file)
 				if err != nil {
 					return err
 				}

@@ -61,11 +61,11 @@ func labShellCommand() *cobra.Command {
 		Use: "shell [-- COMMAND...]", Short: "Run a program, or a shell, in the network of a lab's client",
 		Long: `Run a program, or a shell, in the network of a lab's client: in its network, where the external addresses of the lab's
 Services are, and with everything else of this machine. It needs nsenter (util-linux).`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
 			}
-			words, err := run.LabShell(file, args)
+			words, err := run.LabShell(cmd.Context(), file, args)
 			if err != nil {
 				return err
 			}

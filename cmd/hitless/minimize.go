@@ -52,7 +52,7 @@ shorter, and stays there when the search is interrupted.`,
 					shown.report(e)
 				}
 			}
-			f, err := run.OpenFailure(args[0], o)
+			f, err := run.OpenFailure(cmd.Context(), args[0], o)
 			if err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ error with its line, before anything is started.`,
 					reset() // the file decides
 				}
 			}
-			if o.Timeline, err = run.ReadTimeline(args[0]); err != nil {
+			if o.Timeline, err = run.ReadTimeline(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			return runAndConclude(cmd, o)

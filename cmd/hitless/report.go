@@ -98,7 +98,7 @@ func reportAgain(cmd *cobra.Command, dir, verify string) error {
 		if err != nil {
 			return err
 		}
-		c, err := compare.Again(dir, key)
+		c, err := compare.Again(cmd.Context(), dir, key)
 		if err != nil {
 			return err
 		}

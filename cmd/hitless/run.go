@@ -230,7 +230,7 @@ func gateCommand() *cobra.Command {
 			if file == "" {
 				return errors.New("which budget? name its file with --budget FILE: docs/budgets.md")
 			}
-			budget, err := analysis.LoadBudget(file)
+			budget, err := analysis.LoadBudget(cmd.Context(), file)
 			if err != nil {
 				return err
 			}

@@ -97,7 +97,7 @@ func TestPictureShowsCommittedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := compare.Read(filepath.Join(top, "docs/results/rollout.json"))
+	c, err := compare.Read(t.Context(), filepath.Join(top, "docs/results/rollout.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

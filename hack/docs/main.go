@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -120,7 +121,7 @@ func comparisons(top, pattern string) (all []*compare.Comparison, err error) {
 		return nil, err
 	}
 	for _, file := range files {
-		c, err := compare.Read(file)
+		c, err := compare.Read(context.Background(), file)
 		if err != nil {
 			return nil, err
 		}

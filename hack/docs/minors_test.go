@@ -20,7 +20,7 @@ func TestEachMinorVersionHasItsRuns(t *testing.T) {
 	}
 	runs := map[string]compare.Run{}
 	for _, file := range files {
-		c, err := compare.Read(file)
+		c, err := compare.Read(t.Context(), file)
 		if err != nil {
 			t.Fatal(err)
 		}

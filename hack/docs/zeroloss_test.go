@@ -24,7 +24,7 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 	}
 	rows := zeroLossRows(t)
 	for _, file := range files {
-		c, err := compare.Read(file)
+		c, err := compare.Read(t.Context(), file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,4 +37,6 @@ func Lab(ctx context.Context, o Options, file string, up func()) error {
 }
 
 // LabShell is the command line that runs a program in the network of a lab's client (see site.LabShell).
-func LabShell(file string, command []string) ([]string, error) { return site.LabShell(file, command) }
+func LabShell(ctx context.Context, file string, command []string) ([]string, error) {
+	return site.LabShell(ctx, file, command)
+}

@@ -28,7 +28,7 @@ const notRecovered = "not-recovered"
 
 // OpenFailure reads the folder of a failed run. The options have what the folder does not have: folders of programs and caches, the
 // deadline, and the subject if a file described it. Every error is a UsageError.
-func OpenFailure(dir string, o Options) (*Failure, error) {
+func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 	h, err := record.OpenHistory(dir)
 	if err != nil {
 		return nil, UsageError{Reason: err}
@@ -44,7 +44,7 @@ func OpenFailure(dir string, o Options) (*Failure, error) {
 	if _, err := os.Stat(file); err != nil {
 		file = filepath.Join(dir, record.TimelineFile) // the folder of the history itself
 	}
-	line, err := ReadTimeline(file)
+	line, err := ReadTimeline(ctx, file)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func TestOpenFailureNeedsARun(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) {
+	if _, err := OpenFailure(t.Context(), dir, Options{}); !IsUsage(err) {
 		t.Errorf("an empty folder gave %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func aRun() record.Run {
 func TestOpenFailureReadsTheRun(t *testing.T) {
 	dir := failedRun(t, aRun(), record.Rejected)
 	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
-		f, err := OpenFailure(folder, Options{LabOptions: site.LabOptions{Deadline: time.Minute}})
+		f, err := OpenFailure(t.Context(), folder, Options{LabOptions: site.LabOptions{Deadline: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,25 +173,25 @@ func TestOpenFailureReadsTheRun(t *testing.T) {
 
 // A run without loss, or without its timeline, cannot be minimized.
 func TestOpenFailureNeedsAFailureAndItsTimeline(t *testing.T) {
-	if _, err := OpenFailure(failedRun(t, aRun(), record.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
+	if _, err := OpenFailure(t.Context(), failedRun(t, aRun(), record.OK), Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "verdict pass") {
 		t.Errorf("a run that passed gave %v", err)
 	}
 	dir := failedRun(t, aRun(), record.Rejected)
 	if err := os.Remove(filepath.Join(dir, "history", record.TimelineFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFailure(dir, Options{}); !record.IsDamaged(err) || !strings.Contains(err.Error(), "timeline is missing") {
+	if _, err := OpenFailure(t.Context(), dir, Options{}); !record.IsDamaged(err) || !strings.Contains(err.Error(), "timeline is missing") {
 		t.Errorf("a run whose timeline was removed gave %v", err)
 	}
 	seal(t, dir)
-	if _, err := OpenFailure(dir, Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "reading the timeline") {
+	if _, err := OpenFailure(t.Context(), dir, Options{}); !IsUsage(err) || !strings.Contains(err.Error(), "reading the timeline") {
 		t.Errorf("a run without its timeline gave %v", err)
 	}
 }
 
 // A trial that cannot be run is an error. It leaves no files, and does not change the Failure.
 func TestTrialThatCannotBeRunIsAnError(t *testing.T) {
-	f, err := OpenFailure(failedRun(t, aRun(), record.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
+	f, err := OpenFailure(t.Context(), failedRun(t, aRun(), record.Rejected), Options{LabOptions: site.LabOptions{Cache: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestTrialThatCannotBeRunIsAnError(t *testing.T) {
 func TestTrialsKeepTheFallback(t *testing.T) {
 	const first, change = "kube-proxy@v1.25.3/iptables", "+1s proxy stop node-1\n+1s proxy change node-1 to=kube-proxy@v1.26.0/iptables\n+2s end\n"
 	file := func(set string) *Timeline {
-		line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\n"+set+change))
+		line, err := ReadTimeline(t.Context(), timelineFile(t, "hitless timeline 1\n"+set+change))
 		if err != nil {
 			t.Fatal(err)
 		}

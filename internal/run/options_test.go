@@ -194,7 +194,7 @@ func TestTimelineFallbackAppliesToSecondSubject(t *testing.T) {
 // planned returns the plan of a timeline.
 func planned(t *testing.T, subject, text string, set map[string]string) guest.Plan {
 	t.Helper()
-	line, err := ReadTimeline(timelineFile(t, text))
+	line, err := ReadTimeline(t.Context(), timelineFile(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}

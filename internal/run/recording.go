@@ -57,7 +57,7 @@ func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording
 		return Recording{}, err
 	}
 	r := Recording{Text: sum.String()}
-	line, readErr := ReadTimeline(o.File)
+	line, readErr := ReadTimeline(context.WithoutCancel(ctx), o.File) // Ctrl-C has ended the recording
 	if readErr != nil {
 		return r, errors.Join(err, fmt.Errorf("the recording cannot be read, which is a defect of hitless: %w", readErr))
 	}

@@ -86,7 +86,7 @@ func TestLabConflicts(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"ports":[{"port":1},{"port":2,"nodePort":30001}]}}`:     "the node port 30001",
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"clusterIP":"10.96.9.9","ports":[{"nodePort":31000}]}}`: "",
 	} {
-		line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\nnodes 2\n+1s object apply "+object+"\n+2s end\n"))
+		line, err := ReadTimeline(t.Context(), timelineFile(t, "hitless timeline 1\nnodes 2\n+1s object apply "+object+"\n+2s end\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestLabConflicts(t *testing.T) {
 
 func planOf(t *testing.T, file, controlPlane string) (any, any, error) {
 	t.Helper()
-	line, err := ReadTimeline(file)
+	line, err := ReadTimeline(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestLongRecordingFits(t *testing.T) {
 	if err != nil || r.Refused == nil || !strings.Contains(r.Refused.Error(), "--rate 1 is a rate at which it fits") {
 		t.Fatalf("recorded for 30 days: %+v, %v", r, err)
 	}
-	line, err := ReadTimeline(file)
+	line, err := ReadTimeline(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

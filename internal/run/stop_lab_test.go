@@ -22,7 +22,7 @@ func TestStopKeepsHistoryPrefix(t *testing.T) {
 	}
 	done := func(stopAt time.Duration) (*run.Result, []byte) {
 		t.Helper()
-		line, err := run.ReadTimeline(file)
+		line, err := run.ReadTimeline(t.Context(), file)
 		if err != nil {
 			t.Fatal(err)
 		}

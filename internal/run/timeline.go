@@ -21,8 +21,8 @@ type Timeline struct {
 }
 
 // ReadTimeline reads a timeline and the settings in it. Every error is a UsageError; those of the text begin with file:line.
-func ReadTimeline(file string) (*Timeline, error) {
-	text, err := input.Read(context.Background(), file, input.EventBytes)
+func ReadTimeline(ctx context.Context, file string) (*Timeline, error) {
+	text, err := input.Read(ctx, file, input.EventBytes)
 	if err != nil {
 		return nil, usagef("reading the timeline: %w", err)
 	}

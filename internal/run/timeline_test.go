@@ -43,7 +43,7 @@ func TestBadTimelines(t *testing.T) {
 	} {
 		c.options.Out, c.options.Cache = filepath.Join(t.TempDir(), "out"), t.TempDir()
 		var err error
-		if c.options.Timeline, err = ReadTimeline(timelineFile(t, c.text)); err == nil {
+		if c.options.Timeline, err = ReadTimeline(t.Context(), timelineFile(t, c.text)); err == nil {
 			_, err = Run(t.Context(), c.options)
 		}
 		if !IsUsage(err) || !strings.Contains(err.Error(), c.want) {
@@ -53,7 +53,7 @@ func TestBadTimelines(t *testing.T) {
 			t.Errorf("%s: the folder for the results was made", name)
 		}
 	}
-	if _, err := ReadTimeline(filepath.Join(t.TempDir(), "none")); !IsUsage(err) {
+	if _, err := ReadTimeline(t.Context(), filepath.Join(t.TempDir(), "none")); !IsUsage(err) {
 		t.Errorf("no file gave %v", err)
 	}
 	if _, err := Run(t.Context(), Options{Scenario: "timeline", LabOptions: site.LabOptions{Cache: t.TempDir()}}); !IsUsage(err) || !strings.Contains(err.Error(), "hitless replay FILE") {
@@ -63,7 +63,7 @@ func TestBadTimelines(t *testing.T) {
 
 // The command line takes precedence over the file.
 func TestTimelineGivesDefaults(t *testing.T) {
-	line, err := ReadTimeline(timelineFile(t, "hitless timeline 1\nnodes 2\nrate 25\nseed 7\nset replicas=2\nset settle=5s\n+2s end\n"))
+	line, err := ReadTimeline(t.Context(), timelineFile(t, "hitless timeline 1\nnodes 2\nrate 25\nseed 7\nset replicas=2\nset settle=5s\n+2s end\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestRecordingOfTenThousandServices(t *testing.T) {
 	file := timelineFile(t, recordingOf(10_000, true, func() string { return "" }))
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	line, err := ReadTimeline(file)
+	line, err := ReadTimeline(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRecordingOfTenThousandServices(t *testing.T) {
 // A timeline that does not fit is refused with the numbers, before anything is started.
 func TestTooLargeTimelineIsRefused(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
-	line, err := ReadTimeline(timelineFile(t, recordingOf(3000, false, func() string { return fmt.Sprintf("%x", noise(random, 60)) })))
+	line, err := ReadTimeline(t.Context(), timelineFile(t, recordingOf(3000, false, func() string { return fmt.Sprintf("%x", noise(random, 60)) })))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestTooLargeTimelineIsRefused(t *testing.T) {
 	}
 	text.WriteString("+1s end\n")
 	o := Options{LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}}
-	if o.Timeline, err = ReadTimeline(timelineFile(t, text.String())); err == nil {
+	if o.Timeline, err = ReadTimeline(t.Context(), timelineFile(t, text.String())); err == nil {
 		err = o.fillDefaults()
 	}
 	if err != nil {

@@ -167,8 +167,8 @@ func clientNamespaces(rights []byte) (n labNamespaces, err error) {
 
 // LabShell is the command line that runs a program in the network of a lab's client, with everything else of this machine. file is
 // the kubeconfig that HoldLab wrote.
-func LabShell(file string, command []string) ([]string, error) {
-	text, err := input.Read(context.Background(), file, input.TextBytes)
+func LabShell(ctx context.Context, file string, command []string) ([]string, error) {
+	text, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
 		return nil, Usagef("reading the lab's kubeconfig: %w; `hitless lab up` writes it", err)
 	}

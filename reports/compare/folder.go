@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"io"
@@ -73,8 +74,8 @@ func analysisOf(dir, subject string, r Run, key ed25519.PublicKey) (*analysis.An
 
 // Again computes a comparison and the reports of its runs from the histories, and writes all of their files. The compare.json in dir
 // gives the subjects and the paths of the runs. Nothing is written when a run is damaged.
-func Again(dir string, key ed25519.PublicKey) (*Comparison, error) {
-	before, err := Read(filepath.Join(dir, File))
+func Again(ctx context.Context, dir string, key ed25519.PublicKey) (*Comparison, error) {
+	before, err := Read(ctx, filepath.Join(dir, File))
 	if err != nil {
 		return nil, err
 	}

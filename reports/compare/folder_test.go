@@ -79,7 +79,7 @@ func comparisonFiles(t testing.TB, dir string) map[string]string {
 func TestComparisonForms(t *testing.T) {
 	dir := comparedFolder(t)
 	files := comparisonFiles(t, dir)
-	c, err := Read(filepath.Join(dir, File))
+	c, err := Read(t.Context(), filepath.Join(dir, File))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	if err := os.Remove(report); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(copied, nil); err != nil {
+	if _, err := Again(t.Context(), copied, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
@@ -137,7 +137,7 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	if err := os.Rename(filepath.Join(copied, "other"), filepath.Join(copied, "new-ipvs-2")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(copied, nil); err != nil {
+	if _, err := Again(t.Context(), copied, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
@@ -157,7 +157,7 @@ func TestAComparisonOfAChangedRecordIsInvalid(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(history), os.Rename(filepath.Join(dir, "other", record.HistoryDir), history)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(dir, nil); !record.IsDamaged(err) || !strings.Contains(err.Error(), "new/ipvs with seed 2") {
+	if _, err := Again(t.Context(), dir, nil); !record.IsDamaged(err) || !strings.Contains(err.Error(), "new/ipvs with seed 2") {
 		t.Errorf("%v, want damage of new/ipvs with seed 2", err)
 	}
 	for name, text := range comparisonFiles(t, dir) {
@@ -173,7 +173,7 @@ func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-3", "history")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(dir, nil); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
+	if _, err := Again(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
 		t.Errorf("%v", err)
 	}
 	for name, text := range comparisonFiles(t, dir) {

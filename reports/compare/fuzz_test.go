@@ -43,7 +43,7 @@ func FuzzReports(f *testing.F) {
 				func(w io.Writer) error { return reports.WriteMarkdown(w, r, record.Origin{}) },
 				func(w io.Writer) error { return reports.WriteJUnit(w, r, record.Origin{}) })
 		}
-		c, err := Read(file)
+		c, err := Read(t.Context(), file)
 		if (c == nil) == (err == nil) {
 			t.Fatalf("a comparison %v with the error %v", c, err)
 		}

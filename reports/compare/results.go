@@ -17,8 +17,8 @@ import (
 )
 
 // Read reads a compare.json.
-func Read(file string) (*Comparison, error) {
-	data, err := input.Read(context.Background(), file, input.ReportBytes)
+func Read(ctx context.Context, file string) (*Comparison, error) {
+	data, err := input.Read(ctx, file, input.ReportBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading a comparison: %w", err)
 	}

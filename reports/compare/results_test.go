@@ -24,7 +24,7 @@ func TestResultsHaveARowForEachSubject(t *testing.T) {
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(file)
+	read, err := Read(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestComparisonsThatCannotBeRead(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), file) {
+		if _, err := Read(t.Context(), file); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v, want an error that names the file", name, err)
 		}
 	}

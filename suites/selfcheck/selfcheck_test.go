@@ -100,6 +100,9 @@ func describe(dir, name, program string, faults []string) string {
 	for _, f := range faults {
 		args = append(args, "--fault="+f)
 	}
+	if name == "restarted" {
+		args = append(args, "--after-restart")
+	}
 	text := fmt.Sprintf("name: %s\nversion: faulty\nmode: ipvs\nprogram: %s\nargs: [\"%s\"]\n"+
 		"ready: {url: \"http://127.0.0.1:10256/healthz\"}\nterminatingFallback: on\n", name, program, strings.Join(args, `", "`))
 	file := filepath.Join(dir, name+".yaml")

@@ -21,7 +21,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 	var dir string
 	replay := func(ctx SpecContext, file, version string) (*run.Result, *record.History) {
 		GinkgoHelper()
-		line, err := run.ReadTimeline(file)
+		line, err := run.ReadTimeline(ctx, file)
 		Expect(err).NotTo(HaveOccurred())
 		result, history, err := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
 		Expect(err).NotTo(HaveOccurred())

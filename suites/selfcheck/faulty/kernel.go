@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ type faulty struct {
 	began            time.Duration
 	keepTCP, keepUDP bool
 	readds           bool
-	dead             bool // changes nothing
+	dead             atomic.Bool // changes nothing
 
 	mu      sync.Mutex // each fault has its own goroutine
 	flushed map[kernel.Key]window
@@ -93,7 +94,7 @@ func (k *faulty) Apply(op kernel.Op) error {
 	if add, is := op.(kernel.AddReal); is && err == nil {
 		if begin, was := k.flushed[add.Key]; was {
 			delete(k.flushed, add.Key)
-			k.log(flushAtStart, add.Key.Protocol, begin, window{asked, monotonic()})
+			k.log("flush", add.Key.Protocol, begin, window{asked, monotonic()})
 		}
 	}
 	return err
@@ -112,7 +113,7 @@ func (k *faulty) readd(o kernel.SetWeight) error {
 }
 
 func (k *faulty) suppressed(op kernel.Op) bool {
-	if k.dead {
+	if k.dead.Load() {
 		return true
 	}
 	switch o := op.(type) {
@@ -146,9 +147,26 @@ func (k *faulty) flush(f fault) error {
 	return nil
 }
 
+// sleepUntil waits until a time since the start of the program.
+func (k *faulty) sleepUntil(after time.Duration) { time.Sleep(k.began + after - monotonic()) }
+
+// deadFor applies no changes for a while. Changes of that time are lost, because the engine takes them for applied.
+func (k *faulty) deadFor(f fault) {
+	k.sleepUntil(f.after)
+	k.dead.Store(true)
+	time.Sleep(f.lasts)
+	k.dead.Store(false)
+}
+
+// later injects a fault at its time.
+func (i *injection) later(f fault) error {
+	go i.once(f)
+	return nil
+}
+
 // once injects a fault at its time and removes it again, for each protocol.
 func (k *faulty) once(f fault) {
-	time.Sleep(k.began + f.after - monotonic())
+	k.sleepUntil(f.after)
 	begun := map[kernel.Protocol]window{}
 	undo := map[kernel.Protocol][]kernel.Op{}
 	protocols := []kernel.Protocol{kernel.TCP, kernel.UDP}

@@ -1,0 +1,139 @@
+//go:build lab
+
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/suites"
+)
+
+func TestAttacks(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "attacks")
+}
+
+var runs = suites.Runs{}
+
+// labels are those of a case: smoke for a few, nightly for the others.
+func (a attack) labels() Labels {
+	if a.smoke {
+		return suites.Smoke
+	}
+	return suites.Nightly
+}
+
+var _ = BeforeSuite(func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(suites.RemoveProgram)
+	DeferCleanup(cancel)
+	dir := GinkgoT().TempDir()
+	program := filepath.Join(dir, "faulty")
+	Expect(suites.Build("github.com/hitless/hitless/suites/selfcheck/faulty", program)).To(Succeed())
+	for i, a := range attacks() {
+		if !suites.Selected(a.labels()) {
+			continue
+		}
+		runs[a.name] = suites.Start(ctx, dir, fmt.Sprint("run-", i), run.Options{Scenario: a.scenarioName(), Seed: 1, Set: a.settings(),
+			LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + subjectFile(dir, fmt.Sprint("attack-", i), program, a)}})
+	}
+})
+
+// subjectFile writes the subject file of a case and returns its name.
+func subjectFile(dir, name, program string, a attack) string {
+	GinkgoHelper()
+	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
+	for _, f := range a.faults {
+		args = append(args, "--fault="+f)
+	}
+	fallback := "on"
+	if slices.Contains(a.flags, "--terminating-fallback=false") {
+		fallback = "off"
+	}
+	text := fmt.Sprintf("name: %s\nversion: faulty\nmode: ipvs\nprogram: %s\nargs: %s\ntools: [nft]\n"+
+		"ready: {url: \"http://127.0.0.1:10256/healthz\"}\nterminatingFallback: %s\n", name, program, quoted(append(args, a.flags...)), fallback)
+	file := filepath.Join(dir, name+".yaml")
+	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
+	return file
+}
+
+// quoted is a YAML list.
+func quoted(words []string) string {
+	var b strings.Builder
+	for i, w := range words {
+		fmt.Fprintf(&b, "%s%q", map[bool]string{true: "[", false: ", "}[i == 0], w)
+	}
+	return b.String() + "]"
+}
+
+var _ = Describe("a proxy that", func() {
+	for _, a := range attacks() {
+		It(fmt.Sprintf("%s: %s", a.name, a.want), a.labels(), func() {
+			result, history, err := runs[a.name].Wait()
+			Expect(err).NotTo(HaveOccurred())
+			r := result.Report
+			Expect(r.Verdict).To(Equal(a.want), "%v", r.Reasons)
+			Expect(analysis.CheckAgreement(history, r)).To(Succeed())
+			if a.reason != "" {
+				Expect(strings.Join(r.Reasons, "\n")).To(ContainSubstring(a.reason))
+			}
+			a.expectFailures(r)
+		})
+	}
+})
+
+// expectFailures checks lane, class, node and phase of the failed attempts.
+func (a attack) expectFailures(r *analysis.Report) {
+	GinkgoHelper()
+	if a.lane == "" {
+		return
+	}
+	l, err := suites.FindLane(r, a.lane)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(l.Outages).NotTo(BeEmpty(), "%v", r.Reasons)
+	right, all := 0, 0
+	for _, o := range l.Outages {
+		if a.node != "" {
+			Expect(o.Node).To(Equal(a.node), "%+v", o)
+		}
+		all += o.Failed()
+		for _, c := range a.classes {
+			right += o.Classes[c.String()]
+		}
+	}
+	least := all
+	if a.mostly {
+		least = all * 9 / 10
+	}
+	Expect(right).To(BeNumerically(">=", least), "%d of %d have a class of %v: %+v", right, all, a.classes, l.Outages)
+	Expect(phaseOf(r, l.Outages[0].From)).To(Equal(a.phase()), "%+v", l.Outages[0])
+}
+
+func (a attack) phase() string {
+	if a.earliest == "" {
+		return "scenario"
+	}
+	return a.earliest
+}
+
+// phaseOf is the phase of a time in seconds.
+func phaseOf(r *analysis.Report, at float64) (phase string) {
+	for _, e := range r.Events {
+		if e.Kind == "phase" && e.At <= at {
+			phase = e.Object
+		}
+	}
+	return phase
+}
