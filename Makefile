@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo docs test unit explore lab-test smoke netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of 
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
+
+attacks: packages build ## proxies with one fault each, and the verdict that each must get (a quarter of an hour)
+	$(GO) test -count=1 -timeout 90m -tags lab ./suites/attacks
 
 netns: build ## tests in network namespaces of this machine's kernel (a user namespace, no root)
 	@rm -rf out/control-plane && mkdir -p out/control-plane
