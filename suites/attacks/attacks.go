@@ -25,6 +25,7 @@ type attack struct {
 	reason   string         // words of the reasons
 	mostly   bool           // at least 9 of 10 failures have one of the classes, because the first and the last one may meet the edge
 	earliest string         // phase in which the first failure is; scenario, where it is empty
+	fails    string         // words of the error, of a run that cannot measure
 	smoke    bool
 }
 
@@ -172,6 +173,7 @@ var followFaults = []attack{
 	{name: "passes health checks without a local endpoint", faults: []string{"*:lying-health"}, scenario: "rollout",
 		set:  map[string]string{"trafficPolicy": "Local", "rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s"},
 		lane: tcpNew, classes: []record.Class{record.ConnectTimeout, record.Delayed, record.Rejected}},
+	{name: "exits at once", faults: []string{"*:exit"}, fails: "no such flag: --foo", want: analysis.Invalid},
 	{name: "exits on all nodes", faults: []string{"*:exits:40s:0s"}, reason: "exit"},
 	{name: "drops for a time after a restart", faults: []string{"node-1:drop:3s:1500ms"}, flags: []string{"--after-restart"}, scenario: "restart", set: map[string]string{},
 		lane: tcpNew, classes: []record.Class{record.Delayed}, node: "node-1"},
