@@ -35,7 +35,7 @@ var importRules = []importRule{
 	{tree: "observers", imports: []string{"record"}, reason: "the lab and live clusters share the observers"},
 	{tree: "probes", imports: []string{"record", "internal/cache", "internal/clock"}, tests: []string{"analysis", "reports"},
 		reason: "the detector depends neither on the subject nor on the analysis"},
-	{tree: "probes/session", imports: []string{"record", "probes", "analysis", "reports"}, reason: "a probe session ends with a report"},
+	{tree: "probes/session", imports: []string{"record", "probes", "analysis", "reports", "internal/cache"}, reason: "a probe session ends with a report"},
 	{tree: "probes/watch", imports: []string{"record", "probes", "analysis", "reports", "internal/cache"}, reason: "a watch writes a report for each period"},
 	{tree: "scenarios", imports: []string{"record"}, reason: "the same steps run in the lab and on live clusters, and do not judge"},
 	{tree: "scenarios/museum", imports: []string{"record", "scenarios", "analysis"}, reason: "the signature of a bug is checked in the report"},

@@ -68,6 +68,9 @@ type ReportRun struct {
 	Clock        string            `json:"clock"`
 	Duration     float64           `json:"duration"` // seconds
 	InputsSha256 string            `json:"inputsSha256"`
+	// ProgramSha256 is of hitless. It and ControlPlane are empty where the record does not have them.
+	ProgramSha256 string `json:"programSha256,omitempty"`
+	ControlPlane  string `json:"controlPlane,omitempty"` // kube or replay; a live one's version
 }
 
 // DetectionFloor is the smallest outage that the run has proved to see.
@@ -280,7 +283,7 @@ func (a *Analysis) facts(p proof) *Report {
 	r := &Report{SchemaVersion: Version, Subject: a.Run.Subject, Lanes: []LaneReport{}, Controls: []LaneReport{},
 		Events: []ReportEvent{}, Totals: Totals{ByClass: map[string]int{}},
 		Run: ReportRun{Scenario: a.Run.Scenario, Parameters: a.Run.Parameters, Seed: a.Run.Seed, Kernel: a.Run.Kernel,
-			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256}}
+			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane}}
 	if r.Run.Parameters == nil {
 		r.Run.Parameters = map[string]string{}
 	}

@@ -44,7 +44,8 @@ type Run struct {
 	ControlPlane  string            `json:"controlPlane"` // kube or replay; a live one's version
 	Nodes         []string          `json:"nodes"`
 	InputsSha256  string            `json:"inputsSha256"`
-	Command       string            `json:"command"` // the one command that repeats this run
+	ProgramSha256 string            `json:"programSha256,omitempty"` // of hitless; empty in records of older versions
+	Command       string            `json:"command"`                 // the one command that repeats this run
 	Budget        Budget            `json:"budget"`
 	Record        string            `json:"record,omitempty"` // RecordThinned, or empty: every attempt stands in the record
 }

@@ -92,6 +92,7 @@ type Cluster struct {
 	namespace string
 	notes     []string
 	begin     time.Time
+	program   string // digest of hitless
 }
 
 // NewCluster checks the call. It returns a Throwaway if a cluster is to be made for the run. Every error is a UsageError.
@@ -151,6 +152,9 @@ func (r *Cluster) Prepare(ctx context.Context) (err error) {
 	if r.live.DryRun {
 		r.message(ErrDryRun.Error())
 		return ErrDryRun
+	}
+	if r.program, err = r.programSha256(ctx); err != nil {
+		return err
 	}
 	return r.claim(r.command())
 }
@@ -325,7 +329,7 @@ func (r *Cluster) header() record.Run {
 	return record.Run{SchemaVersion: record.HistoryVersion, Scenario: r.Scenario, Parameters: own, Seed: r.Seed, Clock: "real",
 		Kernel:  record.Kernel{Kind: "cluster", Release: r.facts.Nodes[0].Kernel},
 		Subject: record.Subject{Name: proxy, Version: r.facts.Nodes[0].Kubelet, Mode: r.facts.Mode}, ControlPlane: r.facts.Version,
-		Nodes: names, InputsSha256: r.inputs(), Command: r.command()}
+		Nodes: names, InputsSha256: r.inputs(), ProgramSha256: r.program, Command: r.command()}
 }
 
 func (r *Cluster) inputs() string {

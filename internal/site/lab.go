@@ -47,6 +47,7 @@ type lab struct {
 	kernelPackage string
 	clock         string
 	inputs        string // digest
+	program       string // digest of hitless
 	notes         []string
 	outcome       *vm.Outcome // nil until the guest has ended
 }
@@ -110,7 +111,12 @@ func (l *lab) prepare(ctx context.Context) (img *vm.Image, data []byte, err erro
 		return nil, nil, err
 	}
 	img = vm.NewImage()
-	img.Add(guest.Program, l.Program, 0o755)
+	if l.program, err = l.programSha256(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := img.AddWithSum(guest.Program, l.Program, 0o755, l.program); err != nil {
+		return nil, nil, err
+	}
 	if l.plan.NeedsSubjects() {
 		if err := l.addPrograms(ctx, img); err != nil {
 			return nil, nil, err
@@ -214,7 +220,7 @@ func (l *lab) header() record.Run {
 		SchemaVersion: record.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
-		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, Command: l.LabOptions.Command(l.Call),
+		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
 	}
 }
 

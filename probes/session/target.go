@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -186,6 +187,13 @@ func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
+	program, err := os.Executable()
+	if err == nil {
+		run.ProgramSha256, err = cache.Sha256(context.Background(), program)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the running program: %w", err)
+	}
 	return record.NewHistoryWriter(filepath.Join(o.Out, record.HistoryDir), run)
 }
 
