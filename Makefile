@@ -72,7 +72,7 @@ zero-loss: packages build ## run the scenarios that must cost no connection, and
 first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, then the bundled proxier for a week in all (two hours); SEEDS=1..2
 	@hack/first-seed.sh
 
-versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs; fails when NEW really drops more (an hour)
+versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs; fails when NEW is worse or loses connections (an hour)
 	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
 
 minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again

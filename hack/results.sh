@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the comparisons of docs/results/comparisons.md and the picture of README.md: about 20 minutes on two cores without KVM. RUNS=N runs
-# N seeds of each subject; four or more can show a difference.
+# N seeds of each subject.
 set -euo pipefail
 runs=${RUNS:-4}
 today=kube-proxy@v1.37.1

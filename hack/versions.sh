@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares two versions of kube-proxy in a MODE on the same seeds. The exit code is 1 when NEW really drops more than OLD in a scenario, and
-# 3 when a run is invalid. Four seeds (RUNS) are the fewest that can show a difference.
+# Compares two versions of kube-proxy in a MODE on the same seeds. The exit code is 1 when NEW is worse than OLD in a scenario, or
+# loses connections, whether it drops or delays them. It is 3 when a run is invalid or the runs do not tell.
 set -euo pipefail
 hitless="${HITLESS:-$(dirname "$0")/..}/bin/hitless"
 out=${OUT:-out/versions}

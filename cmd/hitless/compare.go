@@ -12,24 +12,29 @@ import (
 
 func compareCommand() *cobra.Command {
 	var o run.Options
-	var set, subjects []string
-	var runs int
+	var asked run.Comparison
+	var set []string
 	var verify string
 	cmd := &cobra.Command{
 		Use:   "compare SCENARIO --subject A --subject B",
-		Short: "Run a scenario against several subjects with the same seeds, and report whether they differ",
-		Example: `  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables --runs 5
+		Short: "Run a scenario against several subjects with the same seeds, and report whether one is worse",
+		Long: `Run a scenario against several subjects with the same seeds, and compare each subject with the reference: by dropped and delayed connections,
+worst gaps, seconds of outage, and new classes and causes. docs/compare.md has the rules.
+
+Exit codes: 0, no subject is worse; 1, a subject is worse or fails its budget; 2, wrong usage or environment; 3, inconclusive or invalid. The
+reference fails only a budget that --budget gives.`,
+		Example: `  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables
   hitless compare restart --controlplane replay --subject bundled --subject kube-proxy@v1.37.1/ipvs`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := fill(&o, cmd, args[0], set); err != nil {
 				return err
 			}
-			key, err := verifyingKey(verify)
-			if err != nil {
+			var err error
+			if asked.Key, err = verifyingKey(verify); err != nil {
 				return err
 			}
-			c, err := run.Compare(cmd.Context(), o, subjects, runs, key)
+			c, err := run.Compare(cmd.Context(), o, asked)
 			if err != nil {
 				return err
 			}
@@ -37,8 +42,10 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&subjects, "subject", nil, "a proxy to compare, a `SUBJECT`; give two or more")
-	f.IntVar(&runs, "runs", 1, "runs of each subject, with the seeds 1 to this number; four pairs or more can show a difference")
+	f.StringArrayVar(&asked.Subjects, "subject", nil, "a proxy to compare, a `SUBJECT`; give two or more")
+	f.StringVar(&asked.Against, "against", "", "the `SUBJECT` that the others are compared with (default the first)")
+	f.StringVar(&asked.BudgetFile, "budget", "", "YAML `FILE` with the accepted loss of each run, also of the reference (default none, and the reference may lose)")
+	f.IntVar(&asked.Runs, "runs", 4, "runs of each subject, with the seeds 1 to this number")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
 	signFlag(f, &o.Sign)
 	verifyFlag(f, &verify)

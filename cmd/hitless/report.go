@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -44,11 +45,13 @@ var forms = map[string]struct {
 
 func reportCommand() *cobra.Command {
 	var format, started, verify string
+	var options compare.Options
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Compute the reports of a run again from its history, or print them in another form",
 		Long: `Compute report.json, report.html, junit.xml and summary.md of a run again from its history; the exit code is the verdict's.
-Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md.
+Of a folder with a comparison, compute all of that for each of its runs, and compare.json, compare.html and compare.md. Runs of different
+programs, kernels or control planes are compared only with --mixed.
 
 The record is compared with its seal first. A record that was changed is invalid (exit code 3), also with --format, and its reports stay as
 they are.
@@ -72,24 +75,29 @@ more:
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "" {
+				if options != (compare.Options{}) {
+					return errors.New("--against and --mixed are for the folder of a comparison, without --format")
+				}
 				return printRuns(cmd.OutOrStdout(), args, format, started, verify)
 			}
 			if len(args) != 1 || started != "" {
 				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
 			}
-			return reportAgain(cmd, args[0], verify)
+			return reportAgain(cmd, args[0], verify, options)
 		},
 	}
 	cmd.AddCommand(serveCommand())
 	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
 	flags.Words(cmd.Flags(), "format", formNames()...)
 	verifyFlag(cmd.Flags(), &verify)
+	cmd.Flags().StringVar(&options.Against, "against", "", "in a comparison: the `SUBJECT` that the others are compared with")
+	cmd.Flags().BoolVar(&options.Mixed, "mixed", false, "in a comparison: compare runs of different programs, kernels or control planes too")
 	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
 	return cmd
 }
 
 // reportAgain computes the reports of a run or of a comparison again.
-func reportAgain(cmd *cobra.Command, dir, verify string) error {
+func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options) error {
 	if err := reports.Recover(dir); err != nil {
 		return err
 	}
@@ -98,11 +106,14 @@ func reportAgain(cmd *cobra.Command, dir, verify string) error {
 		if err != nil {
 			return err
 		}
-		c, err := compare.Again(cmd.Context(), dir, key)
+		c, err := compare.Again(cmd.Context(), dir, key, options)
 		if err != nil {
 			return err
 		}
 		return concludeComparison(cmd, c, dir)
+	}
+	if options != (compare.Options{}) {
+		return fmt.Errorf("--against and --mixed are for the folder of a comparison; %s has no %s", dir, compare.File)
 	}
 	h, err := openRun(dir, verify)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 )
@@ -23,29 +25,32 @@ func ComparisonFolder(o Options) string {
 	return cmp.Or(o.Out, filepath.Join("out", "compare-"+o.Scenario))
 }
 
-// Compare runs a scenario against each subject with the seeds 1 to runs. The runs are interleaved, so that changes of this machine
+// Comparison is what a user asks to compare.
+type Comparison struct {
+	Subjects   []string
+	Runs       int               // of each subject, with the seeds 1 to this number
+	Against    string            // one of Subjects; empty for the first
+	BudgetFile string            // judges each run; empty for the budgets of the runs
+	Key        ed25519.PublicKey // as for record.OpenSigned
+}
+
+// Compare runs a scenario against each subject with the same seeds. The runs are interleaved, so that changes of this machine
 // affect all subjects alike. Seeds are the samples, since runs are deterministic. An invalid run makes the comparison invalid, and the
 // other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it. An earlier
-// comparison there stays until the new one is complete. key is as for record.OpenSigned.
-func Compare(ctx context.Context, o Options, subjects []string, runs int, key ed25519.PublicKey) (c *compare.Comparison, err error) {
-	if len(subjects) < 2 || runs < 1 {
-		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(subjects), runs)
+// comparison there stays until the new one is complete.
+func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Comparison, err error) {
+	if len(asked.Subjects) < 2 || asked.Runs < 1 {
+		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(asked.Subjects), asked.Runs)
 	}
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
 	o.Out = ComparisonFolder(o)
-	compared := make([]compare.Subject, len(subjects))
-	for i, s := range subjects { // refuse a wrong call before the first run
-		one := o
-		one.Subject = s
-		_, spec, err := one.plan()
-		if err != nil {
-			return nil, err
-		}
-		compared[i] = compare.Subject{Subject: spec.String(), Runs: make([]compare.Run, runs)} // for exec:FILE the name without its path
+	compared, options, err := o.comparable(ctx, asked)
+	if err != nil {
+		return nil, err
 	}
-	command := o.compareCommand(subjects, runs)
+	command := o.compareCommand(asked)
 	folder, err := reports.ClaimComparison(o.Out, command)
 	if err != nil {
 		return nil, UsageError{Reason: err}
@@ -54,21 +59,46 @@ func Compare(ctx context.Context, o Options, subjects []string, runs int, key ed
 	if _, err := folder.Begin(); err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	if err := o.compareRuns(ctx, folder.Work(), subjects, compared); err != nil {
+	if err := o.compareRuns(ctx, folder.Work(), asked.Subjects, compared, options.Budget); err != nil {
 		return nil, fmt.Errorf("%w; the runs that have ended are in %s until the next comparison", err, folder.Work())
 	}
-	if c, err = compare.New(o.Scenario, compared); err != nil {
+	if c, err = compare.New(o.Scenario, compared, options); err != nil {
 		return nil, err
 	}
 	c.Command = command
-	if err := compare.Write(folder.Work(), c, key); err != nil {
+	if err := compare.Write(folder.Work(), c, asked.Key); err != nil {
 		return nil, err
 	}
 	return c, folder.Finish()
 }
 
-// compareRuns runs each subject with each seed, in folders below dir.
-func (o Options) compareRuns(ctx context.Context, dir string, subjects []string, compared []compare.Subject) error {
+// comparable checks a call before its first run. It returns the subjects with room for their runs.
+func (o Options) comparable(ctx context.Context, asked Comparison) (compared []compare.Subject, options compare.Options, err error) {
+	for _, s := range asked.Subjects {
+		one := o
+		one.Subject = s
+		_, spec, err := one.plan()
+		if err != nil {
+			return nil, options, err
+		}
+		compared = append(compared, compare.Subject{Subject: spec.String(), Runs: make([]compare.Run, asked.Runs)}) // for exec:FILE the name without its path
+		if s == asked.Against || spec.String() == asked.Against {
+			options.Against = spec.String()
+		}
+	}
+	if asked.Against != "" && options.Against == "" {
+		return nil, options, usagef("--against %s: it is none of the subjects; give one of %s", asked.Against, strings.Join(asked.Subjects, ", "))
+	}
+	if asked.BudgetFile != "" {
+		if options.Budget, err = analysis.LoadBudget(ctx, asked.BudgetFile); err != nil {
+			return nil, options, UsageError{Reason: err}
+		}
+	}
+	return compared, options, nil
+}
+
+// compareRuns runs each subject with each seed, in folders below dir. budget judges the runs, unless it is nil.
+func (o Options) compareRuns(ctx context.Context, dir string, subjects []string, compared []compare.Subject, budget *record.Budget) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
 	for seed := 1; seed <= len(compared[0].Runs); seed++ {
@@ -88,18 +118,36 @@ func (o Options) compareRuns(ctx context.Context, dir string, subjects []string,
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
 				}
-				compared[i].Runs[seed-1] = compare.RunOf(result.Report, filepath.Join(name, "report.json"), result.HistorySha256)
-				return nil
+				compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), budget)
+				return err
 			})
 		}
 	}
 	return group.Wait()
 }
 
-func (o Options) compareCommand(subjects []string, runs int) string {
+// entry is the entry of a run with a report, which the budget judges again unless it is nil.
+func entry(result *Result, path string, budget *record.Budget) (compare.Run, error) {
+	if budget == nil {
+		return compare.RunOf(result.Report, path, result.HistorySha256), nil
+	}
+	h, err := record.OpenHistory(result.Dir)
+	if err != nil {
+		return compare.Run{}, err
+	}
+	return compare.Judged(h, path, budget)
+}
+
+func (o Options) compareCommand(asked Comparison) string {
 	words := []string{"hitless compare", o.Scenario}
-	for _, s := range subjects {
+	for _, s := range asked.Subjects {
 		words = append(words, "--subject", s)
 	}
-	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(runs)}, o.LabOptions.Words(o.call())...)...), " ")
+	if asked.Against != "" {
+		words = append(words, "--against", asked.Against)
+	}
+	if asked.BudgetFile != "" {
+		words = append(words, "--budget", asked.BudgetFile)
+	}
+	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(asked.Runs)}, o.LabOptions.Words(o.call())...)...), " ")
 }

@@ -55,14 +55,15 @@ func failuresOf(r *analysis.Report) []Failures {
 
 // Change is the number of failures of one kind, for each subject.
 type Change struct {
-	Kind FailureKind
-	Seen []Seen // one entry per subject, in the order of the subjects
+	Kind      FailureKind
+	Seen      []Seen // one entry per subject, in the order of the subjects
+	reference int    // its number in Seen
 }
 
 // Seen is the number of failures of one kind in the runs of one subject.
 type Seen struct{ Connections, Runs, Of int }
 
-// Changes lists every kind of failure of the runs. A kind is new if only the last subject has it, and gone if only the first has
+// Changes lists every kind of failure of the runs. A kind is new if the reference does not have it, and gone if no other subject has
 // it. New kinds come first, then gone ones, then the others.
 func (c *Comparison) Changes() []Change {
 	byKind := map[FailureKind]*Change{}
@@ -97,7 +98,7 @@ func (c *Comparison) Changes() []Change {
 }
 
 func (c *Comparison) unseen(k FailureKind) *Change {
-	change := &Change{Kind: k}
+	change := &Change{Kind: k, reference: c.reference()}
 	for _, s := range c.Subjects {
 		change.Seen = append(change.Seen, Seen{Of: len(s.Runs)})
 	}
@@ -109,18 +110,16 @@ const (
 	changeGone = "gone"
 )
 
-// Word compares the last subject with the first: new, gone or stays. It is between when only other subjects have the kind.
+// Word compares the other subjects with the reference: new, gone or stays.
 func (c Change) Word() string {
-	first, last := c.Seen[0].Runs > 0, c.Seen[len(c.Seen)-1].Runs > 0
+	others := slices.ContainsFunc(slices.Delete(slices.Clone(c.Seen), c.reference, c.reference+1), func(s Seen) bool { return s.Runs > 0 })
 	switch {
-	case first && last:
-		return "stays"
-	case last:
+	case c.Seen[c.reference].Runs == 0:
 		return changeNew
-	case first:
+	case !others:
 		return changeGone
 	}
-	return "between"
+	return "stays"
 }
 
 // String gives the number of failures and of runs that have them, such as 843 in 4 of 4 runs.
@@ -131,30 +130,24 @@ func (s Seen) String() string {
 	return fmt.Sprintf("%s in %d of %s", units.Thousands(s.Connections), s.Runs, units.Plural(s.Of, "run"))
 }
 
-// changeTexts returns one sentence for each new kind and for each gone one.
+// changeTexts returns one sentence for each new kind, by subject, and for each gone one.
 func (c *Comparison) changeTexts() []string {
 	const most = 8
-	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject
 	var texts []string
-	more := 0
 	for _, change := range c.Changes() {
-		text := ""
 		switch change.Word() {
 		case changeNew:
-			text = fmt.Sprintf("new with %s: %s: %s.", last, change.Kind, change.Seen[len(change.Seen)-1])
+			for i, seen := range change.Seen {
+				if seen.Runs > 0 {
+					texts = append(texts, fmt.Sprintf("new with %s: %s: %s.", c.Subjects[i].Subject, change.Kind, seen))
+				}
+			}
 		case changeGone:
-			text = fmt.Sprintf("gone with %s: %s: %s had %s.", last, change.Kind, first, change.Seen[0])
-		default:
-			continue
+			texts = append(texts, fmt.Sprintf("gone: %s: %s had %s.", change.Kind, c.Subjects[change.reference].Subject, change.Seen[change.reference]))
 		}
-		if len(texts) == most {
-			more++
-			continue
-		}
-		texts = append(texts, text)
 	}
-	if more > 0 {
-		texts = append(texts, fmt.Sprintf("… %d more that are new or gone.", more))
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most], fmt.Sprintf("… %d more that are new or gone.", more))
 	}
 	return texts
 }

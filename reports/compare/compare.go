@@ -1,4 +1,5 @@
-// Package compare pairs runs of several subjects by seed, tests whether they differ, and writes the comparison.
+// Package compare pairs runs of several subjects by seed, says of each subject whether it is better or worse than the reference, and
+// writes the comparison.
 package compare
 
 import (
@@ -8,166 +9,198 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
 )
 
-// Version is the version of compare.json.
-const Version = 1
+// Version is the version of compare.json. Read reads version 1 too.
+const Version = 2
 
-// leastPairs is the smallest number of pairs that a claim needs. With four runs on each side the smallest share that a
-// permutation test can give is 2.9 % (2 of 70 arrangements); with three it is 10 %.
-const leastPairs = 4
+// Inconclusive is the verdict of a comparison that cannot tell whether a subject is worse. Its exit code is 3, as of an invalid one.
+const Inconclusive analysis.Verdict = "inconclusive"
 
 // Comparison is compare.json: subjects in the same scenario, with the same seeds.
 type Comparison struct {
-	SchemaVersion int        `json:"schemaVersion"`
-	Scenario      string     `json:"scenario"`
-	Command       string     `json:"command,omitempty"` // repeats the comparison
-	Subjects      []Subject  `json:"subjects"`
-	Difference    Difference `json:"difference"` // of dropped, the last subject against the first
-	// Verdict is invalid when a run is invalid, or when a subject lacks a run of a seed. It is fail when the last subject
-	// really drops more connections than the first. Otherwise it is pass, which claims nothing below four pairs.
+	SchemaVersion int            `json:"schemaVersion"`
+	Scenario      string         `json:"scenario"`
+	Command       string         `json:"command,omitempty"` // repeats the comparison
+	Reference     string         `json:"reference"`         // the subject that the others are compared with
+	Mixed         bool           `json:"mixed,omitempty"`   // runs of different programs, kernels or control planes are compared too
+	Budget        *record.Budget `json:"budget,omitempty"`  // that judged the runs; nil for the budget of each run
+	Subjects      []Subject      `json:"subjects"`
+	Differences   []Difference   `json:"differences"` // of each other subject from the reference; none where Mixed would be needed
+	// Verdict is fail when a subject is worse than the reference or fails its budget. Otherwise it is invalid when a run is invalid or
+	// lacks its pair, and then inconclusive when a difference is. The budget of the reference counts only when Budget is given.
 	Verdict analysis.Verdict `json:"verdict"`
+	Reasons []string         `json:"reasons"` // of the verdict, as sentences without a full stop; never empty
 }
 
 // Subject is one subject with its runs, in order of their seeds.
 type Subject struct {
 	Subject string `json:"subject"`
-	Runs    []Run  `json:"runs"`
+	// Verdict is fail when a run fails. Otherwise it is invalid when a run is invalid or skipped, and then pass.
+	Verdict analysis.Verdict `json:"verdict"`
+	Runs    []Run            `json:"runs"`
 }
 
-// Run is one run of a comparison.
-type Run struct {
-	Seed       int64            `json:"seed"`
-	Verdict    analysis.Verdict `json:"verdict"`
-	Attempts   int              `json:"attempts"`
-	Dropped    int              `json:"dropped"`
-	Delayed    int              `json:"delayed"`
-	WorstGapMs float64          `json:"worstGapMs"` // upper bound of the longest outage; 0 without one
-	Report     string           `json:"report"`     // path of its report.json, relative to compare.json
-	// HistorySha256 is the hash of the history. With a virtual clock, a repetition with the same program has the same hash.
-	HistorySha256 string `json:"historySha256,omitempty"`
-	// Failures are the failed attempts by kind; see Comparison.Changes.
-	Failures []Failures `json:"failures,omitempty"`
+// Options are what a comparison is asked for. The zero value compares with the first subject, and refuses runs that were not made alike.
+type Options struct {
+	Against string // the reference, as Subject.Subject has it; empty for the first subject
+	Mixed   bool
+	Budget  *record.Budget // has judged the runs; nil for their own budgets
 }
 
-// Difference is the last subject's value minus the first subject's, as the median over the pairs of runs.
-type Difference struct {
-	Metric   string  `json:"metric"` // dropped (connections) or worstGapMs
-	Estimate float64 `json:"estimate"`
-	Low      float64 `json:"low"` // 95 % confidence interval
-	High     float64 `json:"high"`
-	Real     *bool   `json:"real"` // null below four pairs
-}
-
-// RunOf makes the entry of a run from its report. path is the path of report.json relative to compare.json; history is the hash of
-// the history.
-func RunOf(r *analysis.Report, path, history string) Run {
-	return Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
-		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), Report: path, HistorySha256: history, Failures: failuresOf(r)}
-}
-
-// InvalidRun is the entry of a run without a report, because the run ended early.
-func InvalidRun(seed int64, path, history string) Run {
-	return Run{Seed: seed, Verdict: analysis.Invalid, Report: path, HistorySha256: history}
-}
-
-// New pairs the runs of the subjects by seed, and keeps the order of the subjects. Fewer than two subjects, or a subject without
-// a run, is an error. The result is deterministic, because the resampling has a fixed seed.
-func New(scenario string, subjects []Subject) (*Comparison, error) {
+// New pairs the runs of the subjects by seed, and keeps the order of the subjects. Fewer than two subjects, a subject without
+// a run, and an unknown reference are errors. The result is deterministic, because the resampling has a fixed seed.
+func New(scenario string, subjects []Subject, o Options) (*Comparison, error) {
 	if len(subjects) < 2 {
 		return nil, fmt.Errorf("comparing %s: %s given, two are needed", scenario, units.Plural(len(subjects), "subject"))
 	}
-	c := &Comparison{SchemaVersion: Version, Scenario: scenario}
+	c := &Comparison{SchemaVersion: Version, Scenario: scenario, Reference: cmp.Or(o.Against, subjects[0].Subject), Mixed: o.Mixed, Budget: o.Budget}
+	var names []string
 	for _, s := range subjects {
 		if len(s.Runs) == 0 {
 			return nil, fmt.Errorf("comparing %s: %s has no run", scenario, s.Subject)
 		}
 		s.Runs = slices.SortedStableFunc(slices.Values(s.Runs), func(a, b Run) int { return cmp.Compare(a.Seed, b.Seed) })
-		c.Subjects = append(c.Subjects, s)
+		c.Subjects, names = append(c.Subjects, s), append(names, s.Subject)
 	}
-	c.Difference = c.Differences()[0]
-	c.Verdict = c.judge()
+	if !slices.Contains(names, c.Reference) {
+		return nil, fmt.Errorf("comparing %s against %s: no subject has this name; the subjects are %s", scenario, c.Reference, strings.Join(names, ", "))
+	}
+	c.judge()
 	return c, nil
 }
 
-// Differences returns the differences of the last subject from the first: of dropped connections, then of the longest outage.
-// They are zero without a pair.
-func (c *Comparison) Differences() []Difference { return c.differencesOf(len(c.Subjects) - 1) }
-
-// differencesOf returns the differences of a subject, by its number, from the first.
-func (c *Comparison) differencesOf(subject int) []Difference {
-	pairs := c.pairs(subject)
-	all := []Difference{{Metric: "dropped"}, {Metric: "worstGapMs"}}
-	for i, value := range [...]func(Run) float64{
-		func(r Run) float64 { return float64(r.Dropped) },
-		func(r Run) float64 { return r.WorstGapMs },
-	} {
-		first, last := make([]float64, len(pairs)), make([]float64, len(pairs))
-		for k, p := range pairs {
-			first[k], last[k] = value(p[0]), value(p[1])
-		}
-		all[i].fill(first, last)
-	}
-	return all
+// reference is the number of the subject that the others are compared with.
+func (c *Comparison) reference() int {
+	return max(0, slices.IndexFunc(c.Subjects, func(s Subject) bool { return s.Subject == c.Reference }))
 }
 
-func (d *Difference) fill(first, last []float64) {
-	if len(first) == 0 {
+// judge computes all verdicts from the runs.
+func (c *Comparison) judge() {
+	for i := range c.Subjects {
+		c.Subjects[i].Verdict = verdictOf(c.Subjects[i].Runs)
+	}
+	c.Differences = []Difference{}
+	if unlike := c.unlike(); len(unlike) > 0 && !c.Mixed {
+		c.Verdict = analysis.Invalid
+		c.Reasons = append(unlike, "such runs are compared only on request: `hitless report DIR --mixed`")
 		return
 	}
-	differences := make([]float64, len(first))
-	for i := range first {
-		differences[i] = last[i] - first[i]
+	reference := c.reference()
+	for i := range c.Subjects {
+		if i != reference {
+			c.Differences = append(c.Differences, c.difference(reference, i))
+		}
 	}
-	d.Estimate = median(differences)
-	d.Low, d.High = bootstrapMedian(differences)
-	if len(first) >= leastPairs {
-		isReal := permutationShare(first, last) <= 0.05 && (d.Low > 0 || d.High < 0)
-		d.Real = &isReal
+	worse, unclear := c.worse()
+	failed, broken := c.overBudget(), append(c.invalidRuns(), c.unpaired()...)
+	c.Reasons = slices.Concat(worse, failed, broken, unclear)
+	switch {
+	case len(worse)+len(failed) > 0:
+		c.Verdict = analysis.Fail
+	case len(broken) > 0:
+		c.Verdict = analysis.Invalid
+	case len(unclear) > 0:
+		c.Verdict = Inconclusive
+	default:
+		c.Verdict, c.Reasons = analysis.Pass, []string{c.noneWorse()}
 	}
 }
 
-// pairs returns the pairs of runs of the first subject and of another, by its number, in order of the seeds.
-func (c *Comparison) pairs(subject int) [][2]Run {
-	first, last := c.Subjects[0].Runs, c.Subjects[subject].Runs
-	var pairs [][2]Run
-	for _, a := range first {
-		for _, b := range last {
-			if a.Seed == b.Seed {
-				pairs = append(pairs, [2]Run{a, b})
-				break
+// verdictOf is the verdict of a subject.
+func verdictOf(runs []Run) analysis.Verdict {
+	verdict := analysis.Pass
+	for _, r := range runs {
+		switch {
+		case r.Verdict == analysis.Fail:
+			return analysis.Fail
+		case !r.valid():
+			verdict = analysis.Invalid
+		}
+	}
+	return verdict
+}
+
+// worse has a sentence for each subject that is worse than the reference, and for each that may be.
+func (c *Comparison) worse() (worse, unclear []string) {
+	for _, d := range c.Differences {
+		switch d.Verdict {
+		case Worse:
+			worse = append(worse, fmt.Sprintf("%s is worse than %s: %s", d.Subject, c.Reference, strings.Join(d.because(Worse), "; ")))
+		case Unclear:
+			unclear = append(unclear, fmt.Sprintf("the runs do not show whether %s is worse than %s: %s", d.Subject, c.Reference, strings.Join(d.because(Unclear), "; ")))
+		}
+	}
+	return worse, unclear
+}
+
+// overBudget has a sentence for each subject that fails its budget. The reference fails only an explicit one.
+func (c *Comparison) overBudget() (failed []string) {
+	for i, s := range c.Subjects {
+		if s.Verdict != analysis.Fail || i == c.reference() && c.Budget == nil {
+			continue
+		}
+		n := 0
+		for _, r := range s.Runs {
+			if r.Verdict == analysis.Fail {
+				n++
 			}
 		}
+		failed = append(failed, fmt.Sprintf("%s fails its budget in %d of %s", s.Subject, n, units.Plural(len(s.Runs), "run")))
 	}
-	return pairs
+	return failed
 }
 
-func (c *Comparison) judge() analysis.Verdict {
-	seeds := func(s Subject) []int64 {
-		var all []int64
-		for _, r := range s.Runs {
-			all = append(all, r.Seed)
-		}
-		return all
-	}
+// invalidRuns has a sentence for each subject with runs that say nothing.
+func (c *Comparison) invalidRuns() (broken []string) {
 	for _, s := range c.Subjects {
-		own := seeds(s)
-		if !slices.Equal(own, seeds(c.Subjects[0])) || len(slices.Compact(own)) != len(s.Runs) {
-			return analysis.Invalid
-		}
+		n := 0
 		for _, r := range s.Runs {
-			if r.Verdict != analysis.Pass && r.Verdict != analysis.Fail {
-				return analysis.Invalid
+			if !r.valid() {
+				n++
 			}
 		}
+		if n > 0 {
+			broken = append(broken, fmt.Sprintf("%d of %s of %s cannot be trusted (invalid or skipped)", n, units.Plural(len(s.Runs), "run"), s.Subject))
+		}
 	}
-	if d := c.Difference; d.Real != nil && *d.Real && d.Estimate > 0 {
-		return analysis.Fail
+	return broken
+}
+
+// unpaired has a sentence for each subject whose seeds are not those of the reference, one run each.
+func (c *Comparison) unpaired() (broken []string) {
+	reference := c.Subjects[c.reference()]
+	for _, s := range c.Subjects {
+		seeds := s.seeds()
+		switch {
+		case len(slices.Compact(slices.Clone(seeds))) != len(seeds):
+			broken = append(broken, s.Subject+" has two runs with one seed, so that they have no pair")
+		case !slices.Equal(seeds, reference.seeds()):
+			broken = append(broken, fmt.Sprintf("%s and %s have runs with different seeds", s.Subject, reference.Subject))
+		}
 	}
-	return analysis.Pass
+	return broken
+}
+
+func (s Subject) seeds() (seeds []int64) {
+	for _, r := range s.Runs {
+		seeds = append(seeds, r.Seed)
+	}
+	return seeds
+}
+
+// noneWorse is the reason of a pass.
+func (c *Comparison) noneWorse() string {
+	if len(c.Differences) == 1 {
+		d := c.Differences[0]
+		return fmt.Sprintf("%s is %s", d.Subject, map[Relation]string{Better: "better than ", Same: "the same as "}[d.Verdict]+c.Reference)
+	}
+	return "no subject is worse than " + c.Reference
 }
 
 // WriteJSON writes compare.json.

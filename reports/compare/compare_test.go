@@ -2,12 +2,10 @@ package compare
 
 import (
 	"bytes"
-	"encoding/json"
+	"io"
 	"math"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record/recordtest"
@@ -25,93 +23,58 @@ func subject(name string, dropped ...int) Subject {
 	return s
 }
 
-func TestComparisons(t *testing.T) {
-	yes, no := true, false
-	for _, c := range []struct {
-		name    string
-		a, b    Subject
-		verdict analysis.Verdict
-		real    *bool
-		median  float64
-		text    string
+func TestComparisonsThatCannotBeMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		subjects []Subject
+		against  string
 	}{
-		{"three pairs are too few", subject("a", 0, 0, 0), subject("b", 50, 60, 70), analysis.Pass, nil, 60, "too few pairs to tell from chance, 4 are needed"},
-		{"worse", subject("a", 0, 0, 0, 0), subject("b", 50, 60, 70, 80), analysis.Fail, &yes, 65, "b has 65 more than a in the median of 4 pairs (95 % interval 50 to 80); the difference is real"},
-		{"better", subject("a", 50, 60, 70, 80), subject("b", 0, 0, 0, 0), analysis.Pass, &yes, -65, "b has 65 less than a"},
-		{"the same", subject("a", 0, 0, 0, 0, 0), subject("b", 0, 0, 0, 0, 0), analysis.Pass, &no, 0, "no difference between a and b in the median of 5 pairs"},
-		{"noise", subject("a", 3, 9, 1, 7, 4), subject("b", 4, 2, 8, 6, 5), analysis.Pass, &no, 1, "chance explains it as well"},
-		{"many pairs", subject("a", 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), subject("b", 11, 12, 13, 14, 15, 16, 17, 18, 19, 11, 12, 13), analysis.Fail, &yes, 10, "is real"},
+		"one subject is compared with nothing": {[]Subject{subject("a", 0)}, ""},
+		"a subject without a run":              {[]Subject{subject("a", 0), subject("b")}, ""},
+		"an unknown reference":                 {[]Subject{subject("a", 0), subject("b", 0)}, "c"},
 	} {
-		got, err := New("rollout", []Subject{c.a, c.b})
-		if err != nil {
+		if _, err := New("rollout", c.subjects, Options{Against: c.against}); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+// Every form names the subject, the count of pairs, and the origin of the runs.
+func TestFormsShowEachMeasure(t *testing.T) {
+	stuck := 2
+	b := lost("b", 7, 12, 9, 11)
+	b.Runs[1].NotFollowed = &stuck
+	c := compared(t, Options{}, lost("a", 5, 6, 9, 8), b)
+	for name, write := range map[string]func(io.Writer, *Comparison) error{"terminal": WriteTerminal, "Markdown": WriteMarkdown,
+		"page": func(w io.Writer, c *Comparison) error { return c.writePage(w, withoutCourses(c)) }} {
+		var out bytes.Buffer
+		if err := write(&out, c); err != nil {
 			t.Fatal(err)
 		}
-		d := got.Difference
-		if got.Verdict != c.verdict || d.Metric != "dropped" || d.Estimate != c.median || (d.Real == nil) != (c.real == nil) || (d.Real != nil && *d.Real != *c.real) {
-			t.Errorf("%s: verdict %s, difference %+v", c.name, got.Verdict, d)
-		}
-		for _, write := range []func(*bytes.Buffer) error{func(b *bytes.Buffer) error { return WriteTerminal(b, got) },
-			func(b *bytes.Buffer) error { return WriteMarkdown(b, got) }} {
-			var b bytes.Buffer
-			if err := write(&b); err != nil || !strings.Contains(b.String(), c.text) || !strings.Contains(b.String(), "worst gap: ") {
-				t.Errorf("%s: %v, want %q in:\n%s", c.name, err, c.text, b.String())
+		for _, want := range []string{"b is worse than a", "3 of 4 runs dropped more, 1 equal", "4 of 4 runs equal", "worst gap", "seconds of outage", "+2.5", "did not follow", "vm 6.1", "replay", "p1"} {
+			if !strings.Contains(strings.ReplaceAll(out.String(), "&#43;", "+"), want) {
+				t.Errorf("%s lacks %q:\n%s", name, want, out.String())
 			}
 		}
 	}
 }
 
-func TestComparisonsThatCannotBeMade(t *testing.T) {
-	invalid := subject("b", 0, 0, 0, 0)
-	invalid.Runs[2].Verdict = analysis.Invalid
-	for name, subjects := range map[string][]Subject{
-		"a seed is missing":   {subject("a", 0, 0, 0, 0), subject("b", 0, 0, 0)},
-		"a run is invalid":    {subject("a", 0, 0, 0, 0), invalid},
-		"a seed stands twice": {subject("a", 0), {Subject: "b", Runs: append(subject("b", 0).Runs, subject("b", 0).Runs...)}},
-	} {
-		c, err := New("rollout", subjects)
-		if err != nil || c.Verdict != analysis.Invalid {
-			t.Errorf("%s: %+v, %v, want invalid", name, c, err)
+// A refused comparison names what differs, how often and where, and how to compare all the same.
+func TestARefusedComparisonNamesWhatDiffers(t *testing.T) {
+	mixed := lost("b", 0, 0, 0)
+	mixed.Runs[1].ProgramSha256, mixed.Runs[2].ProgramSha256 = strings.Repeat("c", 64), ""
+	c := compared(t, Options{}, lost("a", 0, 0, 0), mixed.kernel("6.12"))
+	var b bytes.Buffer
+	if err := WriteTerminal(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"INVALID", "different programs: p1 (3 runs of a, 1 run of b), cccccccccccc (1 run of b), not recorded (1 run of b)",
+		"different kernels: vm 6.1 (3 runs of a), vm 6.12 (3 runs of b)", "--mixed"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
 		}
 	}
-	if _, err := New("rollout", []Subject{subject("a", 0)}); err == nil {
-		t.Error("one subject was compared with nothing")
-	}
-	if _, err := New("rollout", []Subject{subject("a", 0), subject("b")}); err == nil {
-		t.Error("a subject without a run was compared")
-	}
-	apart := subject("b", 0)
-	apart.Runs[0].Seed = 9
-	c, err := New("rollout", []Subject{subject("a", 0), apart})
-	if err != nil || c.Verdict != analysis.Invalid {
-		t.Errorf("runs without a common seed: %+v, %v", c, err)
-	}
-	var b bytes.Buffer
-	if err := WriteTerminal(&b, c); err != nil || !strings.Contains(b.String(), "no run with the same seed") {
-		t.Errorf("%v:\n%s", err, b.String())
-	}
-}
-
-func TestComparisonJSON(t *testing.T) {
-	c, err := New("rollout", []Subject{subject("a", 0, 0, 0), subject("b", 5, 6, 7)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := WriteJSON(&b, c); err != nil {
-		t.Fatal(err)
-	}
-	var raw map[string]any
-	if err := json.Unmarshal(b.Bytes(), &raw); err != nil {
-		t.Fatal(err)
-	}
-	if d := raw["difference"].(map[string]any); d["real"] != nil || d["metric"] != "dropped" || d["estimate"] != 6.0 {
-		t.Errorf("difference: %v", d)
-	}
-	r := first(first(raw, "subjects"), "runs")
-	for _, key := range []string{"seed", "verdict", "dropped", "worstGapMs", "report"} {
-		if _, there := r[key]; !there {
-			t.Errorf("a run lacks %q: %v", key, r)
-		}
+	if strings.Contains(b.String(), "control planes") {
+		t.Errorf("the control planes are the same:\n%s", b.String())
 	}
 }
 
@@ -119,34 +82,25 @@ func TestARunsEntryComesFromItsReport(t *testing.T) {
 	o := recordtest.Rollout{Seed: 6, Rollouts: 1}
 	r := reportOf(t, o.Start(o.Lab()))
 	got := RunOf(r, "6/report.json", "abc")
+	if got.Kernel == nil || *got.Kernel != r.Run.Kernel || got.ControlPlane != "kube" || got.ProgramSha256 != r.Run.ProgramSha256 || *got.OutageSeconds < got.WorstGapMs/1e3-0.001 || got.DetectionFloorMs != *r.DetectionFloor.Ms {
+		t.Errorf("%+v", got)
+	}
 	if got.HistorySha256 != "abc" || got.Attempts != r.Totals.Attempts || got.Seed != 6 || got.Verdict != analysis.Fail || got.Dropped != r.Totals.Dropped || got.WorstGapMs != r.Lanes[0].Outages[0].UpperMs {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestSwappingTheSubjectsTurnsTheDifferenceRound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 7).Draw(t, "pairs")
-		draw := func(name string) Subject {
-			return subject(name, rapid.SliceOfN(rapid.IntRange(0, 50), n, n).Draw(t, name)...)
-		}
-		a, b := draw("a"), draw("b")
-		ab, err := New("x", []Subject{a, b})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ba, err := New("x", []Subject{b, a})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, e := ab.Difference, ba.Difference
-		if d.Estimate != -e.Estimate || (d.Real == nil) != (n < 4) || (d.Real != nil && *d.Real && d.Low <= 0 && d.High >= 0) {
-			t.Fatalf("%+v, the other way round %+v", d, e)
-		}
-		if d.Low > d.Estimate || d.High < d.Estimate {
-			t.Fatalf("the interval %v to %v does not hold the estimate %v", d.Low, d.High, d.Estimate)
-		}
-	})
+func TestSecondsOfOutage(t *testing.T) {
+	report := &analysis.Report{}
+	for _, lane := range [][]analysis.OutageReport{{{From: 10, UpperMs: 500}, {From: 12, UpperMs: 1000}}, {{From: 10.25, UpperMs: 500}, {From: 12.2, UpperMs: 100}, {From: 30, UpperMs: 20}}} {
+		report.Lanes = append(report.Lanes, analysis.LaneReport{Outages: lane})
+	}
+	if got := outageSeconds(report); got != 0.75+1+0.02 {
+		t.Errorf("%v s", got)
+	}
+	if got := outageSeconds(&analysis.Report{}); got != 0 {
+		t.Errorf("%v s without an outage", got)
+	}
 }
 
 func TestPermutationShares(t *testing.T) {

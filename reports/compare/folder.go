@@ -2,12 +2,14 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
@@ -73,11 +75,16 @@ func analysisOf(dir, subject string, r Run, key ed25519.PublicKey) (*analysis.An
 }
 
 // Again computes a comparison and the reports of its runs from the histories, and writes all of their files. The compare.json in dir
-// gives the subjects and the paths of the runs. Nothing is written when a run is damaged.
-func Again(ctx context.Context, dir string, key ed25519.PublicKey) (*Comparison, error) {
+// gives the subjects and the paths of the runs, and the reference and the budget if o has none. Nothing is written when a run is damaged.
+func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*Comparison, error) {
 	before, err := Read(ctx, filepath.Join(dir, File))
 	if err != nil {
 		return nil, err
+	}
+	o.Against = cmp.Or(o.Against, before.Reference)
+	o.Budget = cmp.Or(o.Budget, before.Budget)
+	if !slices.ContainsFunc(before.Subjects, func(s Subject) bool { return s.Subject == o.Against }) {
+		return nil, fmt.Errorf("comparing against %s: %s has no such subject", o.Against, filepath.Join(dir, File))
 	}
 	histories := make([][]*record.History, len(before.Subjects))
 	for i, s := range before.Subjects {
@@ -93,21 +100,31 @@ func Again(ctx context.Context, dir string, key ed25519.PublicKey) (*Comparison,
 	for i, s := range before.Subjects {
 		subjects[i].Subject = s.Subject
 		for j, r := range s.Runs {
-			report, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), histories[i][j])
+			h := histories[i][j]
+			if _, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), h); err != nil {
+				return nil, err
+			}
+			run, err := Judged(h, r.Report, o.Budget)
 			if err != nil {
 				return nil, err
 			}
-			origin, err := histories[i][j].Origin()
-			if err != nil {
-				return nil, err
-			}
-			subjects[i].Runs = append(subjects[i].Runs, RunOf(report, r.Report, origin.HistorySha256))
+			subjects[i].Runs = append(subjects[i].Runs, run)
 		}
 	}
-	c, err := New(before.Scenario, subjects)
+	c, err := New(before.Scenario, subjects, o)
 	if err != nil {
 		return nil, err
 	}
 	c.Command = before.Command
 	return c, Write(dir, c, key)
+}
+
+// Judged makes the entry of a run from its history, judged by a budget; nil is the run's own. path is as for RunOf.
+func Judged(h *record.History, path string, budget *record.Budget) (Run, error) {
+	r, err := analysis.Judge(h, budget)
+	if err != nil {
+		return Run{}, err
+	}
+	origin, err := h.Origin()
+	return RunOf(r, path, origin.HistorySha256), err
 }

@@ -32,6 +32,7 @@ func comparedFolder(t testing.TB) string {
 		for seed := range uint64(4) {
 			o := recordtest.Rollout{Seed: seed + 1, Fallback: name != "old/iptables", Rollouts: 1}
 			l := o.Lab()
+			l.Run.ProgramSha256 = strings.Repeat("cd", 32)
 			if o.Fallback {
 				at := recordtest.ScenarioAt + 8*time.Second
 				l.Event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
@@ -41,7 +42,7 @@ func comparedFolder(t testing.TB) string {
 		}
 		subjects = append(subjects, s)
 	}
-	c, err := New("rollout", subjects)
+	c, err := New("rollout", subjects, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 	if err := os.Remove(report); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(t.Context(), copied, nil); err != nil {
+	if _, err := Again(t.Context(), copied, nil, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
@@ -130,20 +131,55 @@ func TestAComparisonCanBeComputedAgain(t *testing.T) {
 		t.Errorf("the run's reports were not made again: %v", err)
 	}
 	other := recordtest.Rollout{Seed: 2, Rollouts: 1}
-	writeCompared(t, copied, "other", other.Start(other.Lab()))
+	l := other.Lab()
+	l.Run.ProgramSha256 = strings.Repeat("cd", 32)
+	writeCompared(t, copied, "other", other.Start(l))
 	if err := os.Rename(filepath.Join(copied, "new-ipvs-2"), filepath.Join(copied, "away")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(copied, "other"), filepath.Join(copied, "new-ipvs-2")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(t.Context(), copied, nil); err != nil {
+	if _, err := Again(t.Context(), copied, nil, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range comparisonFiles(t, copied) {
 		if text == before[name] {
 			t.Errorf("%s does not show that a run is another", name)
 		}
+	}
+}
+
+// A folder that was put together from runs of two programs is refused, until --mixed asks for it.
+func TestAFolderOfTwoProgramsIsRefused(t *testing.T) {
+	dir := comparedFolder(t)
+	other := recordtest.Rollout{Seed: 2, Rollouts: 1, Fallback: true}
+	l := other.Lab()
+	l.Run.ProgramSha256 = strings.Repeat("ef", 32)
+	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-2")); err != nil {
+		t.Fatal(err)
+	}
+	writeCompared(t, dir, "new-ipvs-2", other.Start(l))
+	c, err := Again(t.Context(), dir, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Verdict != analysis.Invalid || len(c.Differences) != 0 || !strings.Contains(c.Reasons[0], "efefefefefef (1 run of new/ipvs)") {
+		t.Errorf("%s, %q, %d differences", c.Verdict, c.Reasons, len(c.Differences))
+	}
+	if c, err = Again(t.Context(), dir, nil, Options{Mixed: true, Against: "new/ipvs"}); err != nil {
+		t.Fatal(err)
+	}
+	page := comparisonFiles(t, dir)[PageFile]
+	if len(c.Differences) != 1 || c.Differences[0].Subject != "old/iptables" || c.Differences[0].Pairs != 4 || !strings.Contains(page, "--mixed") {
+		t.Errorf("on request: %+v", c.Differences)
+	}
+	read, err := Read(t.Context(), filepath.Join(dir, File))
+	if err != nil || said(read) != said(c) || read.Verdict != c.Verdict {
+		t.Errorf("it was read again as %s: %v", said(read), err)
+	}
+	if _, err := Again(t.Context(), dir, nil, Options{Against: "nobody"}); err == nil {
+		t.Error("an unknown reference was accepted")
 	}
 }
 
@@ -157,7 +193,7 @@ func TestAComparisonOfAChangedRecordIsInvalid(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(history), os.Rename(filepath.Join(dir, "other", record.HistoryDir), history)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(t.Context(), dir, nil); !record.IsDamaged(err) || !strings.Contains(err.Error(), "new/ipvs with seed 2") {
+	if _, err := Again(t.Context(), dir, nil, Options{}); !record.IsDamaged(err) || !strings.Contains(err.Error(), "new/ipvs with seed 2") {
 		t.Errorf("%v, want damage of new/ipvs with seed 2", err)
 	}
 	for name, text := range comparisonFiles(t, dir) {
@@ -173,7 +209,7 @@ func TestAComparisonWithoutItsRunsSaysSo(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "new-ipvs-3", "history")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Again(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
+	if _, err := Again(t.Context(), dir, nil, Options{}); err == nil || !strings.Contains(err.Error(), "new/ipvs with seed 3") || !strings.Contains(err.Error(), "copy the folder") {
 		t.Errorf("%v", err)
 	}
 	for name, text := range comparisonFiles(t, dir) {
@@ -235,8 +271,8 @@ func TestChanges(t *testing.T) {
 		}
 		return s
 	}
-	kinds := map[string]FailureKind{"new": {"b", "reset", "proxy killed"}, "gone": {"a", "refused", ""}, "stays": {"a", "reset", "pod exited"}, "between": {"a", "stalled", "x"}}
-	c, err := New("rollout", []Subject{with("first", kinds["gone"], kinds["stays"]), with("other", kinds["between"]), with("last", kinds["stays"], kinds["new"])})
+	kinds := map[string]FailureKind{"new": {"b", "reset", "proxy killed"}, "gone": {"a", "refused", ""}, "stays": {"a", "reset", "pod exited"}}
+	c, err := New("rollout", []Subject{with("first", kinds["gone"], kinds["stays"]), with("other"), with("last", kinds["stays"], kinds["new"])}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,16 +283,28 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s is %s", change.Kind, change.Word())
 		}
 	}
-	if !slices.Equal(words, []string{"new", "gone", "stays", "between"}) {
+	if !slices.Equal(words, []string{"new", "gone", "stays"}) {
 		t.Errorf("the order of changes: %v", words)
 	}
 	for _, write := range []func(io.Writer, *Comparison) error{WriteTerminal, WriteMarkdown} {
 		var b bytes.Buffer
 		if err := write(&b, c); err != nil || !strings.Contains(b.String(), `new with last: reset after "proxy killed" on b: 7 in 1 of 2 runs.`) ||
-			!strings.Contains(b.String(), "gone with last: refused, unexplained, on a: first had 7 in 1 of 2 runs.") || strings.Contains(b.String(), "stalled") {
+			!strings.Contains(b.String(), "gone: refused, unexplained, on a: first had 7 in 1 of 2 runs.") {
 			t.Errorf("%v:\n%s", err, b.String())
 		}
 	}
+}
+
+// withoutCourses are the runs of a comparison without anything to draw.
+func withoutCourses(c *Comparison) (subjects [][]runCourse) {
+	for _, s := range c.Subjects {
+		var runs []runCourse
+		for _, r := range s.Runs {
+			runs = append(runs, runCourse{r, &course{to: time.Second}})
+		}
+		subjects = append(subjects, runs)
+	}
+	return subjects
 }
 
 // A comparison of many long runs stays below 5 MB, and says what it does not draw.

@@ -18,7 +18,7 @@ func FuzzReports(f *testing.F) {
 	if err := analysis.WriteJSON(&report, reportOf(f, recordtest.SmallRun())); err != nil {
 		f.Fatal(err)
 	}
-	c, err := New("rollout", []Subject{subject("a", 0, 0, 0, 1), subject("b", 5, 60, 7, 8)})
+	c, err := New("rollout", []Subject{subject("a", 0, 0, 0, 1), subject("b", 5, 60, 7, 8)}, Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -31,6 +31,7 @@ func FuzzReports(f *testing.F) {
 	f.Add([]byte(`{"schemaVersion":1,"verdict":"fail","lanes":[{"droppedPerSecond":[4611686018427387904,3074457345618258603]}]}`))
 	f.Add([]byte(`{"schemaVersion":1,"verdict":"fail","lanes":[{"droppedPerSecond":[-4,3],"outages":[{}]}]}`))
 	f.Add([]byte(`{"schemaVersion":1,"subjects":[{"subject":"a"},{}]}`))
+	f.Add([]byte(`{"schemaVersion":2,"reference":"a","mixed":true,"subjects":[{"subject":"a","runs":[{"verdict":"pass","dropped":9}]},{"subject":"b","runs":[{"verdict":"fail","kernel":{}}]}]}`))
 	f.Add([]byte(`{"schemaVersion":1,"subjects":[{"subject":"a","runs":[{"seed":1},{"seed":1}]}]}{}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := testfiles.Write(t, t.TempDir(), "some.json", data)

@@ -24,43 +24,40 @@ var compareTemplate string
 // pageContent is the data of the template of compare.html.
 type pageContent struct {
 	*Comparison
-	Title     string
-	Headline  string
-	Notes     []string
-	Rows      []row
-	Kinds     []Change
-	Timeline  *chart.Timeline
-	Unit      string
-	Most      int
-	Data      page.Data
-	Style     template.CSS
-	Script    template.JS
-	Width     int
-	Left      int
-	FirstName string
+	Title    string
+	Headline string
+	Notes    []string
+	Rows     []row
+	Kinds    []Change
+	Recovery column
+	Timeline *chart.Timeline
+	Unit     string
+	Most     int
+	Data     page.Data
+	Style    template.CSS
+	Script   template.JS
+	Width    int
+	Left     int
 }
 
-// row is a subject with its differences from the first.
+// row is a measure of a subject. The first row of a subject has its name, and is about all measures.
 type row struct {
-	Subject  string
-	Runs     int
-	Verdicts string
-	Metrics  []cell
+	Subject, Measure, Pairs, Reference, Value, Difference, Interval string
+	Verdict                                                         Relation
 }
-
-type cell struct{ Value, Difference, Interval, Real string }
 
 // page returns the data of the page of a comparison. subjects has the courses of its runs, in the same order.
 func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
-	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: capital(c.Sentence(c.Difference)), Kinds: c.Changes(),
-		Style: template.CSS(page.Style), Script: template.JS(page.Script), Width: chart.Width, Left: chart.PlotLeft - 8, FirstName: c.Subjects[0].Subject}
-	if c.Verdict == analysis.Invalid {
-		p.Headline = "Not to be trusted: a run is invalid, or a seed has not one run of each subject."
-		p.Notes = append(p.Notes, "measured all the same: "+c.Sentence(c.Difference))
+	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: string(c.Verdict), Kinds: c.Changes(), Recovery: checked([]*Comparison{c}),
+		Style: template.CSS(page.Style), Script: template.JS(page.Script), Width: chart.Width, Left: chart.PlotLeft - 8}
+	for i, reason := range c.Reasons {
+		if i == 0 {
+			p.Headline = reason
+			continue
+		}
+		p.Notes = append(p.Notes, reason)
 	}
-	for _, d := range c.Differences()[1:] {
-		p.Notes = append(p.Notes, c.Sentence(d))
-	}
+	p.Notes = append(p.Notes, c.notes()...)
 	p.Rows = c.compareRows()
 	p.Timeline, p.Most = c.comparedTimeline(subjects)
 	p.Unit = "per second"
@@ -71,74 +68,36 @@ func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
 	return p
 }
 
-func (c *Comparison) compareRows() []row {
-	values := [...]struct {
-		of   func(Run) float64
-		text func(float64) string
-	}{
-		{func(r Run) float64 { return float64(r.Dropped) }, plainText},
-		{func(r Run) float64 { return r.WorstGapMs }, func(v float64) string {
-			if v == 0 {
-				return "none"
-			}
-			return signedMs(v)
-		}},
-	}
-	var rows []row
-	for i, s := range c.Subjects {
-		row := row{Subject: s.Subject, Runs: len(s.Runs), Verdicts: verdicts(s.Runs)}
-		differences := c.differencesOf(i)
-		for k, v := range values {
-			var all []float64
-			for _, r := range s.Runs {
-				all = append(all, v.of(r))
-			}
-			cell := cell{Value: v.text(median(all))}
-			if least, most := slices.Min(all), slices.Max(all); least < most {
-				cell.Value += " (" + v.text(least) + " to " + v.text(most) + ")"
-			}
-			if i > 0 {
-				cell.Difference, cell.Interval, cell.Real = differences[k].texts()
-			}
-			row.Metrics = append(row.Metrics, cell)
+func (c *Comparison) compareRows() (rows []row) {
+	for _, d := range c.Differences {
+		rows = append(rows, row{Subject: d.Subject, Measure: "all", Verdict: d.Verdict, Pairs: strings.Join(d.newTexts(), ", ")})
+		subject := slices.IndexFunc(c.Subjects, func(s Subject) bool { return s.Subject == d.Subject })
+		for _, m := range d.Measures {
+			r := row{Measure: m.title(), Verdict: m.Verdict, Pairs: m.PairsText(), Reference: m.rangeText(c.Subjects[c.reference()].Runs), Value: m.rangeText(c.Subjects[max(0, subject)].Runs)}
+			r.Difference, r.Interval = m.texts()
+			rows = append(rows, r)
 		}
-		rows = append(rows, row)
 	}
 	return rows
 }
 
-// texts returns the difference, its interval, and whether it is real, as text.
-func (d Difference) texts() (estimate, interval, real string) {
-	text := plainText
-	if d.Metric != "dropped" {
-		text = signedMs
+// rangeText is the median of the valid runs, and the least and the most.
+func (m Measure) rangeText(runs []Run) string {
+	of := measures[m.of()]
+	var all []float64
+	for _, r := range runs {
+		if r.valid() && of.known(r) {
+			all = append(all, of.of(r))
+		}
 	}
-	sign := ""
-	if d.Estimate > 0 {
-		sign = "+"
+	if len(all) == 0 {
+		return "–"
 	}
-	real = "too few pairs"
-	if d.Real != nil {
-		real = map[bool]string{true: "real", false: "chance explains it"}[*d.Real]
+	text := of.text(median(all))
+	if least, most := slices.Min(all), slices.Max(all); least < most {
+		text += " (" + of.text(least) + " to " + of.text(most) + ")"
 	}
-	if d.Real != nil && d.Estimate == 0 && d.Low == 0 && d.High == 0 {
-		real = "none"
-	}
-	return sign + text(d.Estimate), text(d.Low) + " to " + text(d.High), real
-}
-
-func plainText(v float64) string {
-	if v == float64(int(v)) {
-		return units.Thousands(int(v))
-	}
-	return fmt.Sprintf("%.1f", v)
-}
-
-func signedMs(v float64) string {
-	if v < 0 {
-		return "-" + units.MsText(-v)
-	}
-	return units.MsText(v)
+	return text
 }
 
 func (c *Comparison) compareData(t *chart.Timeline, subjects [][]runCourse) page.Data {
@@ -169,7 +128,9 @@ func pageOf(report string) string {
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 func (c *Comparison) writePage(w io.Writer, subjects [][]runCourse) error {
-	parsed, err := template.New("compare").Funcs(template.FuncMap{"thousands": units.Thousands, "ms": units.MsText, "pageOf": pageOf}).Parse(compareTemplate)
+	parsed, err := template.New("compare").Funcs(template.FuncMap{"thousands": units.Thousands, "ms": units.MsText, "pageOf": pageOf, "short": short, "kernel": kernelText,
+		"outage": func(r Run) string { return (Measure{Measure: "outageSeconds"}).rangeText([]Run{r}) },
+		"stuck":  func(r Run) string { return stuckText([]Run{r}) }}).Parse(compareTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the template of the comparison: %w", err)
 	}

@@ -2,6 +2,8 @@ package compare
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +13,7 @@ import (
 )
 
 func TestResultsHaveARowForEachSubject(t *testing.T) {
-	c, err := New("rollout", []Subject{subject("a", 0, 0, 0), subject("b", 5, 60, 7)})
+	c, err := New("rollout", []Subject{subject("a", 0, 0, 0), subject("b", 5, 60, 7)}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +46,8 @@ func TestRunsHaveARowEach(t *testing.T) {
 	lossy.Runs[0].Failures = []Failures{{"tcp-new", "refused", "proxy stop", 1000}, {"tcp-long", "reset", "", 2}, {"tcp-long", "refused", "", 3}}
 	lossy.Runs[0].HistorySha256 = strings.Repeat("ab", 32)
 	broken := Subject{Subject: "c", Runs: []Run{InvalidRun(1, "report.json", "")}}
-	c, err := New("restart", []Subject{subject("a", 0), lossy, broken})
-	if err != nil || c.Verdict != analysis.Invalid {
+	c, err := New("restart", []Subject{subject("a", 0), lossy, broken}, Options{})
+	if err != nil || c.Verdict != analysis.Fail {
 		t.Fatal(c, err)
 	}
 	c.Command = "hitless compare restart --subject a --set baseline=10s --set signal=KILL --set settle=10s --runs 1"
@@ -56,6 +58,63 @@ func TestRunsHaveARowEach(t *testing.T) {
 	for _, want := range []string{"| restart signal=KILL | a | pass |", "| restart signal=KILL | b | fail |", "| 5 | 0 | refused 1,003, reset 2 |", "| 1 | `abababab` |", "| restart signal=KILL | c | invalid | 0 |"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// A file of version 1 is judged by the rules of today, and says what it does not have.
+func TestVersion1IsRead(t *testing.T) {
+	runs := func(dropped int) string {
+		var all []string
+		for seed := range 2 {
+			all = append(all, fmt.Sprintf(`{"seed":%d,"verdict":%q,"attempts":9000,"dropped":%d,"delayed":0,"worstGapMs":%d,"report":"report.json"}`,
+				seed+1, map[bool]string{true: "pass", false: "fail"}[dropped == 0], dropped, dropped*10))
+		}
+		return strings.Join(all, ",")
+	}
+	file := filepath.Join(t.TempDir(), "compare.json")
+	text := `{"schemaVersion":1,"scenario":"rollout","subjects":[{"subject":"a","runs":[` + runs(0) + `]},{"subject":"b","runs":[` + runs(1497) + `]}],
+		"difference":{"metric":"dropped","estimate":1497,"low":1497,"high":1497,"real":null},"verdict":"pass"}`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Read(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Verdict != analysis.Fail || said(c) != "pass, fail | b worse: worse same worse -" {
+		t.Errorf("%s, %s", c.Verdict, said(c))
+	}
+	var b bytes.Buffer
+	if err := WriteTerminal(&b, c); err != nil || !strings.Contains(b.String(), "Program not recorded; kernel not recorded; control plane not recorded.") ||
+		!strings.Contains(b.String(), "2 of 2 runs dropped more") {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
+}
+
+// The column for the recovery check is there only if a run has one.
+func TestTablesHaveProxiesThatDidNotFollow(t *testing.T) {
+	stuck, none := 2, 0
+	b := lost("b", 0, 0)
+	b.Runs[0].NotFollowed, b.Runs[1].NotFollowed = &stuck, &none
+	for name, write := range map[string]func(io.Writer, []*Comparison) error{"results": WriteResults, "runs": WriteRuns} {
+		for _, c := range []struct {
+			subject sub
+			want    bool
+		}{{b, true}, {lost("b", 0, 0), false}} {
+			var out bytes.Buffer
+			if err := write(&out, []*Comparison{compared(t, Options{}, lost("a", 0, 0), c.subject)}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "did not follow") != c.want {
+				t.Errorf("%s, with a check: %v:\n%s", name, c.want, out.String())
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			for _, line := range lines {
+				if strings.Count(line, "|") != strings.Count(lines[0], "|") {
+					t.Errorf("%s: rows of different lengths:\n%s", name, out.String())
+				}
+			}
 		}
 	}
 }

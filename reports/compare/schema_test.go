@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/record"
 )
 
 func TestComparisonsFollowTheirSchema(t *testing.T) {
-	c, err := New("rollout", []Subject{subject("a", 0, 0, 0, 1), subject("b", 5, 60, 7, 8)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stuck := 1
+	c := compared(t, Options{Mixed: true, Budget: &record.Budget{Dropped: 3}}, lost("a", 0, 0, 0, 1), lost("b", 5, 60, 7, 8).failing(0, "misrouted", "pod exited"))
+	c.Subjects[1].Runs[0].NotFollowed = &stuck
 	for _, command := range []string{"", "hitless compare rollout"} {
 		c.Command = command
 		var b bytes.Buffer
@@ -23,7 +23,7 @@ func TestComparisonsFollowTheirSchema(t *testing.T) {
 		if err := testfiles.ValidateJSON(t, Schema, b.Bytes()); err != nil {
 			t.Errorf("the comparison breaks its schema: %v", err)
 		}
-		for _, broken := range [][2]string{{`"verdict"`, `"verdikt"`}, {`"seed": 1`, `"seed": "1"`}, {`"real"`, `"realy"`}} {
+		for _, broken := range [][2]string{{`"verdict"`, `"verdikt"`}, {`"seed": 1`, `"seed": "1"`}, {`"more"`, `"mores"`}, {`"worse"`, `"worst"`}} {
 			if testfiles.ValidateJSON(t, Schema, bytes.Replace(b.Bytes(), []byte(broken[0]), []byte(broken[1]), 1)) == nil {
 				t.Errorf("%s for %s was accepted", broken[1], broken[0])
 			}

@@ -19,7 +19,11 @@ func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	ordered := slices.Sorted(slices.Values(values))
+	return middleOf(slices.Sorted(slices.Values(values)))
+}
+
+// middleOf is the median of one or more sorted values.
+func middleOf(ordered []float64) float64 {
 	middle := len(ordered) / 2
 	if len(ordered)%2 == 1 {
 		return ordered[middle]
@@ -27,15 +31,19 @@ func median(values []float64) float64 {
 	return (ordered[middle-1] + ordered[middle]) / 2
 }
 
-// bootstrapMedian is the 95 % percentile interval of the median.
+// bootstrapMedian is the 95 % percentile interval of the median of one or more values.
 func bootstrapMedian(values []float64) (low, high float64) {
+	if least, most := slices.Min(values), slices.Max(values); least == most {
+		return least, most
+	}
 	random := rand.New(rand.NewPCG(resampleSeed, uint64(len(values))))
 	medians, sample := make([]float64, resamples), make([]float64, len(values))
 	for i := range medians {
 		for k := range sample {
 			sample[k] = values[random.IntN(len(values))]
 		}
-		medians[i] = median(sample)
+		slices.Sort(sample)
+		medians[i] = middleOf(sample)
 	}
 	slices.Sort(medians)
 	return analysis.Quantile(medians, 0.025), analysis.Quantile(medians, 0.975)

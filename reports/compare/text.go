@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -14,44 +12,17 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// Sentence describes one difference of the comparison in one sentence.
-func (c *Comparison) Sentence(d Difference) string {
-	first, last := c.Subjects[0].Subject, c.Subjects[len(c.Subjects)-1].Subject
-	pairs := len(c.pairs(len(c.Subjects) - 1))
-	amount := func(v float64) string {
-		if d.Metric == "dropped" {
-			return strconv.FormatFloat(v, 'f', -1, 64)
-		}
-		return units.MsText(math.Abs(v))
+// cell is a run in a few words.
+func (r Run) cell() string {
+	text := fmt.Sprintf("%s, %s dropped", r.Verdict, units.Thousands(r.Dropped))
+	if r.Delayed > 0 {
+		text += fmt.Sprintf(", %s delayed", units.Thousands(r.Delayed))
 	}
-	bound := func(v float64) string {
-		if v < 0 && d.Metric != "dropped" {
-			return "-" + amount(v)
-		}
-		return amount(v)
+	text += ", worst " + units.MsText(r.WorstGapMs)
+	if r.NotFollowed != nil && *r.NotFollowed > 0 {
+		text += fmt.Sprintf(", %s did not follow", map[bool]string{true: "1 proxy", false: units.Thousands(*r.NotFollowed) + " proxies"}[*r.NotFollowed == 1])
 	}
-	what := "connections dropped"
-	if d.Metric != "dropped" {
-		what = "worst gap"
-	}
-	if pairs == 0 {
-		return fmt.Sprintf("%s: %s and %s have no run with the same seed.", what, first, last)
-	}
-	text := fmt.Sprintf("%s: no difference between %s and %s in the median", what, first, last)
-	switch {
-	case d.Estimate > 0:
-		text = fmt.Sprintf("%s: %s has %s more than %s in the median", what, last, amount(d.Estimate), first)
-	case d.Estimate < 0:
-		text = fmt.Sprintf("%s: %s has %s less than %s in the median", what, last, amount(math.Abs(d.Estimate)), first)
-	}
-	text += fmt.Sprintf(" of %s (95 %% interval %s to %s)", units.Plural(pairs, "pair"), bound(d.Low), bound(d.High))
-	switch {
-	case d.Real == nil:
-		return text + fmt.Sprintf("; too few pairs to tell from chance, %d are needed.", leastPairs)
-	case *d.Real:
-		return text + "; the difference is real."
-	}
-	return text + "; chance explains it as well."
+	return text
 }
 
 // rows returns a row for each seed, with the run of every subject.
@@ -63,63 +34,136 @@ func (c *Comparison) rows() (seeds []int64, cells map[int64][]string) {
 				cells[r.Seed] = slices.Repeat([]string{"–"}, len(c.Subjects))
 				seeds = append(seeds, r.Seed)
 			}
-			cells[r.Seed][i] = fmt.Sprintf("%s, %s dropped, worst %s", r.Verdict, units.Thousands(r.Dropped), units.MsText(r.WorstGapMs))
+			cells[r.Seed][i] = r.cell()
 		}
 	}
 	slices.Sort(seeds)
 	return seeds, cells
 }
 
-// WriteTerminal writes the table of runs and the differences as plain text.
+// notes are sentences about what was compared.
+func (c *Comparison) notes() (notes []string) {
+	if c.Budget != nil {
+		notes = append(notes, fmt.Sprintf("Budget of the runs: %s dropped and %s delayed.", units.Thousands(c.Budget.Dropped), units.Thousands(c.Budget.Delayed)))
+	}
+	if text := c.originText(); text != "" {
+		notes = append(notes, capital(text)+".")
+	}
+	if unlike := c.unlike(); c.Mixed && len(unlike) > 0 {
+		notes = append(notes, "Such runs are compared on request (--mixed).")
+	}
+	for _, d := range c.Differences {
+		if len(d.Measures) < len(measures) {
+			return append(notes, "A measure that a run does not have is not compared.")
+		}
+	}
+	return notes
+}
+
+// measureTitles are the titles of measureTable, except that of the subject.
+var measureTitles = []string{"measure", "verdict", "runs", "median difference", "95 % interval"}
+
+// measureTable has a line for each subject and measure.
+func (c *Comparison) measureTable() (rows [][]string) {
+	for _, d := range c.Differences {
+		rows = append(rows, []string{d.Subject, "all", string(d.Verdict), strings.Join(d.newTexts(), ", "), "", ""})
+		for _, m := range d.Measures {
+			estimate, interval := m.texts()
+			rows = append(rows, []string{"", m.title(), string(m.Verdict), m.PairsText(), estimate, interval})
+		}
+	}
+	return rows
+}
+
+// WriteTerminal writes the verdict with its reasons, the table of runs and the differences as plain text.
 func WriteTerminal(w io.Writer, c *Comparison) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n\n", strings.ToUpper(string(c.Verdict)), c.Scenario)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "seed")
-	for _, s := range c.Subjects {
-		fmt.Fprint(t, "\t"+s.Subject)
+	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(c.Verdict)), c.Scenario)
+	for _, reason := range c.Reasons {
+		fmt.Fprintf(&b, "  %s\n", reason)
 	}
-	fmt.Fprintln(t)
+	b.WriteByte('\n')
+	runs := [][]string{append([]string{"seed"}, c.titles()...)}
 	seeds, cells := c.rows()
 	for _, seed := range seeds {
-		fmt.Fprintf(t, "%d\t%s\n", seed, strings.Join(cells[seed], "\t"))
+		runs = append(runs, append([]string{fmt.Sprint(seed)}, cells[seed]...))
 	}
-	t.Flush()
-	b.WriteByte('\n')
-	for _, d := range c.Differences() {
-		fmt.Fprintln(&b, c.Sentence(d))
+	writeTable(&b, runs)
+	if len(c.Differences) > 0 {
+		b.WriteByte('\n')
+		writeTable(&b, append([][]string{append([]string{"against " + c.Reference}, measureTitles...)}, c.measureTable()...))
 	}
-	for _, text := range c.changeTexts() {
-		fmt.Fprintln(&b, text)
+	if texts := append(c.changeTexts(), c.notes()...); len(texts) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", strings.Join(texts, "\n"))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// WriteMarkdown writes the table and the differences as Markdown, for the summary of a CI job.
+// writeTable writes rows in columns, without spaces at the ends of lines.
+func writeTable(b *bytes.Buffer, rows [][]string) {
+	var all bytes.Buffer
+	t := tabwriter.NewWriter(&all, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	t.Flush()
+	for line := range strings.Lines(all.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// titles are the subjects, with the reference marked.
+func (c *Comparison) titles() (titles []string) {
+	for i, s := range c.Subjects {
+		title := s.Subject
+		if i == c.reference() {
+			title += " (reference)"
+		}
+		titles = append(titles, title)
+	}
+	return titles
+}
+
+// WriteMarkdown writes the same as Markdown, for the summary of a CI job.
 func WriteMarkdown(w io.Writer, c *Comparison) error {
 	const most = 32
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "## hitless compare %s: %s\n\n", reports.Cell(c.Scenario), c.Verdict)
-	for _, d := range c.Differences() {
-		fmt.Fprintf(&b, "- %s\n", reports.Cell(c.Sentence(d)))
-	}
-	for _, text := range c.changeTexts() {
+	for _, text := range append(slices.Clone(c.Reasons), c.changeTexts()...) {
 		fmt.Fprintf(&b, "- %s\n", reports.Cell(text))
 	}
-	b.WriteString("\n| seed |")
-	for _, s := range c.Subjects {
-		fmt.Fprintf(&b, " %s |", reports.Cell(s.Subject))
+	if len(c.Differences) > 0 {
+		b.WriteByte('\n')
+		writeRow(&b, append([]string{"against " + c.Reference}, measureTitles...))
+		b.WriteString("|---|---|---|---|---:|---|\n")
+		for _, row := range c.measureTable() {
+			writeRow(&b, row)
+		}
 	}
-	b.WriteString("\n|---:|" + strings.Repeat("---|", len(c.Subjects)) + "\n")
+	b.WriteByte('\n')
+	writeRow(&b, append([]string{"seed"}, c.titles()...))
+	b.WriteString("|---:|" + strings.Repeat("---|", len(c.Subjects)) + "\n")
 	seeds, cells := c.rows()
 	for i, seed := range seeds {
 		if i == most {
 			fmt.Fprintf(&b, "\n… %d more\n", len(seeds)-i)
 			break
 		}
-		fmt.Fprintf(&b, "| %d | %s |\n", seed, strings.Join(cells[seed], " | "))
+		writeRow(&b, append([]string{fmt.Sprint(seed)}, cells[seed]...))
+	}
+	if notes := c.notes(); len(notes) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", reports.Cell(strings.Join(notes, " ")))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+func writeRow(b *bytes.Buffer, cells []string) {
+	for i, cell := range cells {
+		if cells[i] = reports.Cell(cell); cell == "" {
+			cells[i] = " "
+		}
+	}
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
