@@ -46,6 +46,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs --against kube-proxy@v1.37.1/nftables", 2, "give one of bundled, kube-proxy@v1.37.1/ipvs"},
 		{"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs --budget none.yaml", 2, "reading the budget"},
 		{"report . --format json --mixed", 2, "folder of a comparison"},
+		{"compare --help", 0, "(default 4)"},
 		{"report . --mixed", 2, "has no compare.json"},
 		{"report " + filepath.Join(t.TempDir(), "none"), 2, "--out"},
 		{"gate out", 2, "--budget"},

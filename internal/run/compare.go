@@ -135,7 +135,7 @@ func entry(result *Result, path string, budget *record.Budget) (compare.Run, err
 	if err != nil {
 		return compare.Run{}, err
 	}
-	return compare.Judged(h, path, budget)
+	return compare.Judged(h, result.Report, path, budget)
 }
 
 func (o Options) compareCommand(asked Comparison) string {

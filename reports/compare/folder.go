@@ -100,11 +100,11 @@ func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*
 	for i, s := range before.Subjects {
 		subjects[i].Subject = s.Subject
 		for j, r := range s.Runs {
-			h := histories[i][j]
-			if _, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), h); err != nil {
+			report, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), histories[i][j])
+			if err != nil {
 				return nil, err
 			}
-			run, err := Judged(h, r.Report, o.Budget)
+			run, err := Judged(histories[i][j], report, r.Report, o.Budget)
 			if err != nil {
 				return nil, err
 			}
@@ -119,12 +119,14 @@ func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*
 	return c, Write(dir, c, key)
 }
 
-// Judged makes the entry of a run from its history, judged by a budget; nil is the run's own. path is as for RunOf.
-func Judged(h *record.History, path string, budget *record.Budget) (Run, error) {
-	r, err := analysis.Judge(h, budget)
+// Judged makes the entry of a run from its history and report. A budget judges the run again, unless it is nil. path is as for RunOf.
+func Judged(h *record.History, r *analysis.Report, path string, budget *record.Budget) (Run, error) {
+	origin, err := h.Origin()
+	if err == nil && budget != nil {
+		r, err = analysis.Judge(h, budget)
+	}
 	if err != nil {
 		return Run{}, err
 	}
-	origin, err := h.Origin()
-	return RunOf(r, path, origin.HistorySha256), err
+	return RunOf(r, path, origin.HistorySha256), nil
 }

@@ -15,7 +15,3 @@ func reportOf(t testing.TB, s *recordtest.Lab) *analysis.Report {
 	}
 	return r
 }
-
-func first(object map[string]any, list string) map[string]any {
-	return object[list].([]any)[0].(map[string]any)
-}

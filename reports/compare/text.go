@@ -43,6 +43,11 @@ func (c *Comparison) rows() (seeds []int64, cells map[int64][]string) {
 
 // notes are sentences about what was compared.
 func (c *Comparison) notes() (notes []string) {
+	var own []string
+	for _, s := range c.Subjects {
+		own = append(own, fmt.Sprintf("%s %s (%s)", s.Subject, s.Verdict, verdicts(s.Runs)))
+	}
+	notes = append(notes, "By its own runs: "+strings.Join(own, ", ")+".")
 	if c.Budget != nil {
 		notes = append(notes, fmt.Sprintf("Budget of the runs: %s dropped and %s delayed.", units.Thousands(c.Budget.Dropped), units.Thousands(c.Budget.Delayed)))
 	}
@@ -93,9 +98,7 @@ func WriteTerminal(w io.Writer, c *Comparison) error {
 		b.WriteByte('\n')
 		writeTable(&b, append([][]string{append([]string{"against " + c.Reference}, measureTitles...)}, c.measureTable()...))
 	}
-	if texts := append(c.changeTexts(), c.notes()...); len(texts) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", strings.Join(texts, "\n"))
-	}
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(append(c.changeTexts(), c.notes()...), "\n"))
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -152,8 +155,9 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 		}
 		writeRow(&b, append([]string{fmt.Sprint(seed)}, cells[seed]...))
 	}
-	if notes := c.notes(); len(notes) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", reports.Cell(strings.Join(notes, " ")))
+	b.WriteByte('\n')
+	for _, note := range c.notes() {
+		fmt.Fprintf(&b, "- %s\n", reports.Cell(note))
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -222,6 +222,9 @@ func (s Subject) words(word func(Failures) string) (words []string) {
 
 // because has the parts of a difference that are worse or inconclusive, as text.
 func (d Difference) because(r Relation) (parts []string) {
+	if d.Pairs == 0 {
+		return []string{noPair}
+	}
 	for _, m := range d.Measures {
 		if m.Verdict == r {
 			parts = append(parts, m.title()+": "+m.PairsText())
@@ -257,11 +260,13 @@ func (m Measure) of() int {
 
 func (m Measure) title() string { return measures[m.of()].title }
 
+const noPair = "no pair of valid runs"
+
 // PairsText counts the pairs, such as "3 of 4 runs dropped more, 1 equal".
 func (m Measure) PairsText() string {
 	of, all := measures[m.of()], m.More+m.Less+m.Equal
 	if all == 0 {
-		return "no pair of valid runs"
+		return noPair
 	}
 	var parts []string
 	for _, part := range [...]struct {

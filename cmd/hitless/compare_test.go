@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
+)
+
+// comparison writes the folder of a comparison with two runs of each subject. A class other than ok is that of its losses, after the event
+// that a proxy was killed.
+func comparison(t *testing.T, subjects map[string]record.Class, order ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	var all []compare.Subject
+	for _, name := range order {
+		s := compare.Subject{Subject: name}
+		for seed := range uint64(2) {
+			o := recordtest.Rollout{Seed: seed + 1, Fallback: true, Rollouts: 1}
+			l := o.Lab()
+			l.Run.ProgramSha256 = strings.Repeat("ab", 32)
+			if class := subjects[name]; class != record.OK {
+				at := recordtest.ScenarioAt + 8*time.Second
+				l.Event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
+				l.Faults = append(l.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: at + time.Millisecond, To: at + 300*time.Millisecond, Class: class})
+			}
+			s.Runs = append(s.Runs, comparedRun(t, dir, fmt.Sprintf("%s-%d", name, seed+1), o.Start(l)))
+		}
+		all = append(all, s)
+	}
+	c, err := compare.New("rollout", all, compare.Options{})
+	if err == nil {
+		err = compare.Write(dir, c, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func comparedRun(t *testing.T, dir, name string, l *recordtest.Lab) compare.Run {
+	t.Helper()
+	folder := filepath.Join(dir, name)
+	if err := os.CopyFS(filepath.Join(folder, "history"), os.DirFS(l.Write(t).Dir())); err != nil {
+		t.Fatal(err)
+	}
+	r, origin, err := reports.Seal(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compare.RunOf(r, filepath.Join(name, reports.ReportFile), origin.HistorySha256)
+}
+
+// The exit code of a comparison is that of docs/compare.md, from records to the command line.
+func TestComparisonsExitByTheirVerdict(t *testing.T) {
+	classes := map[string]record.Class{"old": record.OK, "also-old": record.OK, "drops": record.Refused, "delays": record.Delayed}
+	for _, c := range []struct {
+		order, flags, want string
+		code               int
+	}{
+		{"old also-old", "", "PASS", 0},
+		{"old drops", "", "2 of 2 runs dropped more", 1},
+		{"old delays", "", "2 of 2 runs delayed more", 1},
+		{"old drops also-old", "", "drops is worse than old", 1},
+		{"drops old", "", "old is better than drops", 0},
+		{"old drops", "--against drops", "old is better than drops", 0},
+		{"delays drops", "", "new class refused", 1},
+	} {
+		args := append([]string{"report", comparison(t, classes, strings.Fields(c.order)...)}, strings.Fields(c.flags)...)
+		if code, out, errs := executed(args...); code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%s %s: exit code %d, want %d and %q:\n%s%s", c.order, c.flags, code, c.code, c.want, out, errs)
+		}
+	}
+}
+
+// Runs of two programs are compared only on request.
+func TestRunsOfTwoProgramsAreComparedOnRequest(t *testing.T) {
+	dir := comparison(t, map[string]record.Class{"a": record.OK, "b": record.OK}, "a", "b")
+	o := recordtest.Rollout{Seed: 1, Fallback: true, Rollouts: 1}
+	if err := os.RemoveAll(filepath.Join(dir, "b-1")); err != nil {
+		t.Fatal(err)
+	}
+	comparedRun(t, dir, "b-1", o.Start(o.Lab()))
+	for flags, want := range map[string]struct {
+		code int
+		text string
+	}{"": {3, "different programs: abababababab (2 runs of a, 1 run of b), not recorded (1 run of b)"}, "--mixed": {0, "PASS"}} {
+		if code, out, errs := executed(append([]string{"report", dir}, strings.Fields(flags)...)...); code != want.code || !strings.Contains(out, want.text) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s%s", flags, code, want.code, want.text, out, errs)
+		}
+	}
+}
