@@ -49,7 +49,7 @@ type Measure struct {
 // 70 arrangements); with three it is 10 %.
 const leastPairs = 4
 
-// sameWithin is the share of the median up to which differences in both directions count as the same.
+// sameWithin is the share of the median, and of the mean, up to which differences in both directions count as the same.
 const sameWithin = 0.1
 
 // measures are what is compared, in the order of the reports.
@@ -115,25 +115,22 @@ func (c *Comparison) difference(reference, subject int) Difference {
 // pairs returns the pairs of valid runs of the reference and of a subject, in order of the seeds. A seed with two runs of one of
 // them has no pair.
 func (c *Comparison) pairs(reference, subject int) (pairs [][2]Run) {
-	other := c.Subjects[subject]
+	own, others := c.Subjects[reference].bySeed(), c.Subjects[subject].bySeed()
 	for _, a := range c.Subjects[reference].Runs {
-		i := slices.Index(other.seeds(), a.Seed)
-		if i < 0 || !a.valid() || !other.Runs[i].valid() || c.Subjects[reference].twice(a.Seed) || other.twice(a.Seed) {
-			continue
+		same := others[a.Seed]
+		if len(own[a.Seed]) == 1 && len(same) == 1 && a.valid() && same[0].valid() {
+			pairs = append(pairs, [2]Run{a, same[0]})
 		}
-		pairs = append(pairs, [2]Run{a, other.Runs[i]})
 	}
 	return pairs
 }
 
-func (s Subject) twice(seed int64) bool {
-	n := 0
+func (s Subject) bySeed() map[int64][]Run {
+	runs := map[int64][]Run{}
 	for _, r := range s.Runs {
-		if r.Seed == seed {
-			n++
-		}
+		runs[r.Seed] = append(runs[r.Seed], r)
 	}
-	return n > 1
+	return runs
 }
 
 // measured compares one measure, by its number, in pairs of the reference and a subject.
@@ -181,13 +178,14 @@ func (m Measure) judge(reference, subject []float64, zeroToLoss bool) Relation {
 	}
 	isReal := permutationShare(reference, subject) <= 0.05
 	margin := sameWithin * min(median(reference), median(subject))
+	apart := math.Abs(mean(reference) - mean(subject))
 	switch {
 	case isReal && m.Low > 0:
 		return Worse
 	case isReal && m.High < 0:
 		return Better
-	case m.Low <= 0 && m.High >= 0 && m.Low >= -margin && m.High <= margin:
-		return Same
+	case m.Low <= 0 && m.High >= 0 && m.Low >= -margin && m.High <= margin && apart <= sameWithin*min(mean(reference), mean(subject)):
+		return Same // the median alone does not see a few runs with much more loss
 	}
 	return Unclear
 }
@@ -222,7 +220,7 @@ func (s Subject) words(word func(Failures) string) (words []string) {
 
 // because has the parts of a difference that are worse or inconclusive, as text.
 func (d Difference) because(r Relation) (parts []string) {
-	if d.Pairs == 0 {
+	if d.Pairs == 0 && r == Unclear {
 		return []string{noPair}
 	}
 	for _, m := range d.Measures {

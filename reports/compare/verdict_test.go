@@ -159,6 +159,8 @@ var verdictRows = []verdictRow{
 	{"small noise that leans to more loss", two(lost("a", 400, 401, 402, 403, 404, 405, 406, 407, 408, 1000).accepted(),
 		lost("b", 404, 405, 406, 407, 408, 409, 410, 411, 412, 990).accepted()), "pass, pass | b inconclusive: inconclusive same inconclusive inconclusive", 3, anyLoss},
 	{"four pairs, three with much more loss", two(lost("a", 10, 11, 12, 13).accepted(), lost("b", 50, 60, 70, 5).accepted()), "pass, pass | b inconclusive: inconclusive same inconclusive inconclusive", 3, anyLoss},
+	{"twelve pairs, mostly equal, two with much more loss", two(lost("a", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5).accepted(), lost("b", 500, 500, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0).accepted()),
+		"pass, pass | b inconclusive: inconclusive same inconclusive inconclusive", 3, anyLoss},
 	{"eight pairs, seven with much more loss", two(lost("a", 1, 2, 3, 4, 5, 6, 7, 8).accepted(), lost("b", 51, 52, 53, 54, 55, 56, 57, 0).accepted()), "pass, pass | b worse: worse same worse worse", 1, anyLoss},
 	{"eight pairs, seven with much less loss", two(lost("a", 51, 52, 53, 54, 55, 56, 57, 0).accepted(), lost("b", 1, 2, 3, 4, 5, 6, 7, 8).accepted()), "pass, pass | b better: better same better better", 0, anyLoss},
 
