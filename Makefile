@@ -36,7 +36,7 @@ lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
-attacks: packages build ## proxies with one fault each, and the verdict that each must get (a quarter of an hour)
+attacks: packages build ## proxies with one fault each, and the verdict that each must get (half an hour)
 	$(GO) test -count=1 -timeout 90m -tags lab ./suites/attacks
 
 netns: build ## tests in network namespaces of this machine's kernel (a user namespace, no root)

@@ -13,12 +13,12 @@ import (
 
 // chains are the places of a node where a rule can be.
 var chains = map[string]string{
-	"in":       "type filter hook prerouting priority -310", // before conntrack and every proxy
-	"tracked":  "type filter hook prerouting priority -150", // after conntrack
-	"redirect": "type nat hook prerouting priority -110",
-	"input":    "type filter hook input priority -310", // before IPVS
-	"output":   "type filter hook output priority -310",
-	"out":      "type filter hook postrouting priority 310", // after every proxy, with the addresses that the client sees
+	"in":      "type filter hook prerouting priority -310", // before conntrack and every proxy
+	"tracked": "type filter hook prerouting priority -150", // after conntrack
+	"into":    "type nat hook prerouting priority -110",
+	"input":   "type filter hook input priority -310", // before IPVS
+	"output":  "type filter hook output priority -310",
+	"out":     "type filter hook postrouting priority 310", // after every proxy, with the addresses that the client sees
 }
 
 // rule adds a rule at the fault's time, and removes it again.
