@@ -33,6 +33,10 @@ type Analysis struct {
 	damage   []string      // what is wrong with the record itself, as sentences
 	distrust string        // why the whole record is not trusted, see record.History
 	seal     *record.Seal
+
+	excuses   []*excuse
+	excused   map[AttemptKey]*excuse // of failed attempts of measured lanes
+	disturbed map[string]bool        // the nodes on which a step of the scenario acted
 }
 
 // Backend is a pod as it described itself in its answers.
@@ -66,6 +70,8 @@ func New(h *record.History) (*Analysis, error) {
 		l.Outages = outagesOf(l, a.Paths.Of(l.Frontend()), a.Nodes)
 	}
 	a.attribute()
+	a.disturbed = disturbedNodes(a.Events, a.scenarioBegan())
+	a.excuseAttempts()
 	return a, nil
 }
 
@@ -136,6 +142,8 @@ func (a *Analysis) index(e record.Event) {
 		a.addClockBound(e, body)
 	case record.MissingRecord:
 		a.addMissing(e, body)
+	case record.Excuse:
+		a.addExcuse(e, body)
 	}
 }
 

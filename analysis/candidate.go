@@ -250,3 +250,19 @@ func (s *Candidate) concerns(l *Lane, service string, known pods) bool {
 	}
 	return true
 }
+
+// CauseEvents returns the events that can be the cause of an outage, as CauseReport.Event has them, in order.
+func CauseEvents() []string {
+	events := []string{nodeOff, "foreign begin", "health fail", "balancer empty", "balancer reloaded", "balancer entered"}
+	for kind, weights := range map[string]map[string]float64{"pod": podWeights, "endpoint": endpointWeights, "proxy": proxyWeights,
+		"service": serviceWeights, "kernel": kernelWeights} {
+		for state := range weights {
+			events = append(events, kind+" "+state)
+		}
+	}
+	for _, fault := range [...]string{"drop", "refuse", "reset", "wrong", "flush"} {
+		events = append(events, "injected "+fault)
+	}
+	slices.Sort(events)
+	return events
+}

@@ -12,14 +12,9 @@ import (
 // fromStart is what failed on measured lanes before the scenario began: what the record shows to be the subject's own doing, and
 // the rest, for which the measurement may be to blame.
 type fromStart struct {
-	own              []string // a sentence for each lane
-	dropped, delayed int      // of what is the subject's own
-	unclear          []string // a sentence for each lane
-}
-
-// exceeds reports whether the subject's own losses alone are beyond a budget, whatever the others are.
-func (f fromStart) exceeds(b record.Budget) bool {
-	return f.dropped > b.Dropped || f.delayed > b.Delayed
+	own     []string // a sentence for each lane
+	lost    *ledger  // what is the subject's own: it may be beyond the budget, whatever the rest is
+	unclear []string // a sentence for each lane
 }
 
 // scenarioBegan is when the scenario began, or the end of a run that did not get that far.
@@ -31,7 +26,8 @@ func (a *Analysis) scenarioBegan() time.Duration {
 }
 
 // sinceStart judges the outages of measured lanes before the scenario.
-func (a *Analysis) sinceStart() (f fromStart) {
+func (a *Analysis) sinceStart() fromStart {
+	f := fromStart{lost: newLedger(a.Run.Budget)}
 	for _, l := range a.Measured() {
 		until, own, unclear := a.scenarioBegan()-l.fleet.clock, "", 0
 		for _, o := range l.Outages {
@@ -40,13 +36,10 @@ func (a *Analysis) sinceStart() (f fromStart) {
 			}
 			why := a.ownDoing(o)
 			o.eachBefore(until, func(r *Sample) {
-				switch {
-				case why == "":
+				if why == "" {
 					unclear++
-				case r.Class == record.Delayed:
-					f.delayed++
-				default:
-					f.dropped++
+				} else {
+					f.lost.add(a.ruleOf(o, r), o, r)
 				}
 			})
 			if own == "" && why != "" {

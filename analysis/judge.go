@@ -1,42 +1,39 @@
 package analysis
 
 import (
-	"context"
 	"fmt"
+	"maps"
+	"slices"
 
-	"go.yaml.in/yaml/v3"
-
-	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
 )
 
-// Judge judges a recorded run by another budget; nil is the run's own. It keeps the budget of the history.
-func Judge(h *record.History, budget *record.Budget) (*Report, error) {
-	own := h.Run.Budget
-	defer func() { h.Run.Budget = own }()
-	if budget != nil {
-		h.Run.Budget = *budget
-	}
-	return Build(h)
+// RuleError is a rule of a budget that names what the run lacks.
+type RuleError struct {
+	Rule int // index in the budget
+	Err  error
 }
 
-// LoadBudget reads a budget from a YAML file with the fields dropped and delayed, both in connections, slowPercent, in percent, and
-// p99ExtraMs, in milliseconds. A missing field is 0, or the default for the last two. An unknown or repeated field, a second
-// document and an empty file are errors, which begin with file:line.
-func LoadBudget(ctx context.Context, file string) (*record.Budget, error) {
-	data, err := input.Read(ctx, file, input.TextBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading the budget: %w", err)
+// Error says which rule it is, and why.
+func (e *RuleError) Error() string { return fmt.Sprintf("rule %d of the budget: %v", e.Rule+1, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// Judge judges a recorded run by another budget; nil is the run's own. It keeps the budget of the history. A rule that names what the
+// run lacks is a RuleError.
+func Judge(h *record.History, budget *record.Budget) (*Report, error) {
+	if budget == nil {
+		return Build(h)
 	}
-	root, err := input.Document(file, data)
+	a, err := New(h)
 	if err != nil {
-		return nil, fmt.Errorf("reading the budget: %w", err)
+		return nil, Unreadable(h, err)
 	}
-	var b record.Budget
-	err = input.Fields(file, root, map[string]func(*yaml.Node) error{"dropped": input.Count(&b.Dropped), "delayed": input.Count(&b.Delayed),
-		"slowPercent": input.Number(&b.SlowPercent, 0, 100), "p99ExtraMs": input.Number(&b.P99ExtraMs, 0, 1e6)})
-	if err != nil {
-		return nil, fmt.Errorf("reading the budget: %w", err)
+	bad := a.CheckBudget(*budget)
+	for _, i := range slices.Sorted(maps.Keys(bad)) {
+		return nil, &RuleError{i, bad[i]}
 	}
-	return &b, nil
+	a.Run.Budget = *budget
+	return a.Report(), nil
 }

@@ -57,6 +57,8 @@ type Report struct {
 	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector or are other evidence; never part of totals
 	// Recovery is the recovery check; nil in a record that has none, as of older versions.
 	Recovery *RecoveryReport `json:"recovery,omitempty"`
+	// Excused are the losses that the scenario made unavoidable. Totals count them; the verdict does not.
+	Excused []ExcusedReport `json:"excused,omitempty"`
 }
 
 // ReportRun says what was run.
@@ -305,7 +307,7 @@ func (a *Analysis) facts(p proof) *Report {
 			r.Events = append(r.Events, ReportEvent{At: units.Seconds(e.At), Kind: e.Kind(), Node: e.Node, Object: e.Object, Text: e.Text})
 		}
 	}
-	r.DetectionFloor, r.Recovery = p.report(), a.recoveryReport()
+	r.DetectionFloor, r.Recovery, r.Excused = p.report(), a.recoveryReport(), a.excusedReports()
 	return r
 }
 

@@ -27,7 +27,7 @@ func (r *Report) Sentence() string {
 		}
 		return text + r.Recovery.clause() + "."
 	}
-	text += " (" + ClassesText(r.Totals.ByClass) + ")"
+	text += " (" + ClassesText(r.Totals.ByClass) + ")" + r.excusedClause()
 	if o := r.Worst(); o != nil {
 		text += fmt.Sprintf("; worst gap %s", units.Range(o.LowerMs, o.UpperMs))
 		if o.Node != "" {

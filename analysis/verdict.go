@@ -23,13 +23,13 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 		return Skipped, skipped
 	}
 	var why []string
-	start, budget := a.sinceStart(), a.Run.Budget
-	faulty := start.exceeds(budget)
+	start := a.sinceStart()
+	faulty := len(start.lost.exceeded()) > 0
 	if faulty { // of other Services, too
 		p.alarms = a.unexplained(p.alarms)
 		p.missed = p.notFound(a.metOwnOutage)
 	}
-	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline,
+	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline, a.badBudget,
 		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {
 		why = append(why, rule()...)
 	}
@@ -39,27 +39,23 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	if len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	reasons := []string{r.Sentence()}
-	losses := len(reasons)
-	if r.Totals.Dropped > budget.Dropped {
-		reasons = append(reasons, fmt.Sprintf("%s dropped, the budget allows %s", were(r.Totals.Dropped, "connection"), units.Thousands(budget.Dropped)))
-	}
-	if r.Totals.Delayed > budget.Delayed {
-		reasons = append(reasons, fmt.Sprintf("%s delayed, the budget allows %s", were(r.Totals.Delayed, "connection"), units.Thousands(budget.Delayed)))
-	}
+	lost := a.ledger()
+	fails := lost.exceeded()
 	for _, l := range r.Lanes {
-		reasons = append(reasons, a.tooSlowFor(l)...)
+		fails = append(fails, a.tooSlowFor(l)...)
 	}
+	tooSlow, unmeasured := a.tooSlowByRule(r.Lanes)
+	fails = append(fails, tooSlow...)
 	for _, n := range r.Recovery.Failed() {
-		reasons = append(reasons, n.Text)
+		fails = append(fails, n.Text)
 	}
 	verdict := Pass
-	if len(reasons) > losses {
+	if len(fails) > 0 {
 		verdict = Fail
-	} else if why := a.vacuous(); len(why) > 0 {
+	} else if why := append(unmeasured, a.vacuous()...); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	return verdict, slices.Concat(reasons, start.own, skipped, a.gaps())
+	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.excuseTexts(), lost.covered(), start.own, skipped, a.gaps())
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.

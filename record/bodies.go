@@ -1,7 +1,9 @@
 package record
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -207,6 +209,46 @@ type Recovery struct {
 	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed: the time waited
 }
 
+// Excuse is a loss that a step of the scenario makes unavoidable for every subject; Text says why. Node is that of the path, and
+// is empty for PathAll and PathNone. The window depends on parameters and on the scenario's own steps, never on the subject.
+type Excuse struct {
+	Path    string        `attr:"path"`            // PathAll, PathNode, PathPods or PathNone
+	Service string        `attr:"service"`         // the attempts of the measured lanes to it
+	Open    bool          `attr:"open,omitempty"`  // only requests on connections that stay open
+	Share   float64       `attr:"share,omitempty"` // of PathPods: the part of the Service's ready pods, 0 to 1
+	From    time.Duration `attr:"fromNs,required"`
+	Until   time.Duration `attr:"untilNs,required"` // an attempt that starts then is not excused
+	Classes []string      `attr:"classes"`          // words of classes
+}
+
+// The paths of an Excuse.
+const (
+	PathAll  = "all"  // all paths
+	PathNode = "node" // over the node
+	PathPods = "pods" // over any node, to a pod on the node
+	PathNone = "none" // no node: the load balancer has none for the Service
+)
+
+// Valid returns an error for an excuse that no scenario can mean.
+func (e Excuse) Valid() error {
+	if !slices.Contains([]string{PathAll, PathNode, PathPods, PathNone}, e.Path) {
+		return fmt.Errorf("an excuse for the unknown path %q", e.Path)
+	}
+	if e.From < 0 || e.Until < e.From || !(e.Share >= 0 && e.Share <= 1) {
+		return fmt.Errorf("an excuse from %v until %v for the share %g", e.From, e.Until, e.Share)
+	}
+	for _, word := range e.Classes {
+		var c Class
+		if err := c.UnmarshalText([]byte(word)); err != nil {
+			return err
+		}
+		if !c.Excusable() {
+			return fmt.Errorf("an excuse for the class %s, which no disturbance makes unavoidable", c)
+		}
+	}
+	return nil
+}
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -232,11 +274,13 @@ const (
 	KindSkipped       Kind = "skipped"
 	KindGuard         Kind = "guard"
 	KindRecovery      Kind = "recovery"
+	KindExcuse        Kind = "excuse"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
-	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{}}
+	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
+	Excuse{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -271,3 +315,4 @@ func (MissingRecord) Kind() Kind { return KindMissingRecord }
 func (Skipped) Kind() Kind       { return KindSkipped }
 func (Guard) Kind() Kind         { return KindGuard }
 func (Recovery) Kind() Kind      { return KindRecovery }
+func (Excuse) Kind() Kind        { return KindExcuse }

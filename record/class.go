@@ -61,6 +61,11 @@ func (c Class) String() string {
 // Dropped reports whether the attempt counts as a dropped connection: everything but ok, delayed and probe.
 func (c Class) Dropped() bool { return c != OK && c != Delayed && c != Probe }
 
+// Excusable reports whether a disturbance can make such an outcome unavoidable. A wrong answer is always a fault of the subject.
+func (c Class) Excusable() bool {
+	return (c.Dropped() || c == Delayed) && c != Misrouted && c != WrongAnswer
+}
+
 // MarshalText writes the fixed word.
 func (c Class) MarshalText() ([]byte, error) {
 	if c < OK || c > WrongAnswer {

@@ -74,13 +74,3 @@ type Subject struct {
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
 }
-
-// Budget is what the user accepts: the loss in connections, never a success ratio, and the latency.
-type Budget struct {
-	Dropped int `json:"dropped"`
-	Delayed int `json:"delayed"`
-	// SlowPercent and P99ExtraMs bound the latency of new connections against the run's own baseline: the share of slow ones, from 0
-	// to 100, and the rise of the p99 of the time to connect. Nil for the default.
-	SlowPercent *float64 `json:"slowPercent,omitempty"`
-	P99ExtraMs  *float64 `json:"p99ExtraMs,omitempty"`
-}

@@ -1,0 +1,261 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// excuse is a loss that a step of the scenario made unavoidable, with the attempts that it excuses.
+type excuse struct {
+	record.Excuse
+	node, text       string
+	classes          map[record.Class]bool
+	dropped, delayed int
+	byClass          map[record.Class]int
+}
+
+// excuseOf is the excuse of a failed attempt; nil for none.
+func (a *Analysis) excuseOf(l *Lane, r *Sample) *excuse {
+	return a.excused[AttemptKey{l.ID, uint64(r.Seq)}]
+}
+
+// longestUnderWay bounds the time that an attempt before the begin of an excuse may have been under way.
+const longestUnderWay = 250 * time.Millisecond
+
+// addExcuse stores an excuse.
+func (a *Analysis) addExcuse(e record.Event, body record.Excuse) {
+	if err := body.Valid(); err != nil {
+		a.damaged("an event (%s) at %v: %v", e.Kind(), e.At, err)
+		return
+	}
+	x := &excuse{Excuse: body, node: e.Node, text: e.Text, classes: map[record.Class]bool{}, byClass: map[record.Class]int{}}
+	for _, word := range body.Classes {
+		var c record.Class
+		_ = c.UnmarshalText([]byte(word)) // it is valid
+		x.classes[c] = true
+	}
+	a.excuses = append(a.excuses, x)
+}
+
+// excuseAttempts finds the failed attempts that excuses explain by path, time and class. The first excuse that explains an attempt
+// counts it.
+func (a *Analysis) excuseAttempts() {
+	a.excused = map[AttemptKey]*excuse{}
+	for _, x := range a.excuses {
+		for _, l := range a.Measured() {
+			if x.concerns(a, l) {
+				x.take(a, l)
+			}
+		}
+	}
+}
+
+// concerns reports whether the excuse is about attempts of the lane.
+func (x *excuse) concerns(a *Analysis, l *Lane) bool {
+	open := l.Protocol == record.ProtocolLong || l.Protocol == record.ProtocolReuse
+	service := a.serviceOf(l)
+	return (open || !x.Open) && (service == "" || sameService(x.Service, service))
+}
+
+// take excuses failed attempts of a lane.
+func (x *excuse) take(a *Analysis, l *Lane) {
+	lead := l.underWay(a.scenarioBegan())
+	var unknown []*Sample // attempts that may have gone to a pod on the node
+	sure, all := 0, 0     // on the paths of PathPods
+	for i := range l.Records {
+		r := &l.Records[i]
+		start := r.Start()
+		if start+lead < x.From || start >= x.Until {
+			continue
+		}
+		if r.Class == record.Probe || r.failed() && a.excuseOf(l, r) != nil {
+			continue
+		}
+		all += int(r.N)
+		if !r.failed() || !x.classes[r.Class] {
+			continue
+		}
+		switch x.onPath(a, l, r) {
+		case yes:
+			x.count(a, l, r)
+			sure++
+		case unclear:
+			unknown = append(unknown, r)
+		}
+	}
+	for _, r := range unknown[:min(len(unknown), max(0, mostOfShare(all, x.Share)-sure))] {
+		x.count(a, l, r)
+	}
+}
+
+func (x *excuse) count(a *Analysis, l *Lane, r *Sample) {
+	a.excused[AttemptKey{l.ID, uint64(r.Seq)}] = x
+	x.byClass[r.Class]++
+	if r.Class == record.Delayed {
+		x.delayed++
+	} else {
+		x.dropped++
+	}
+}
+
+// answer is whether an attempt went over the path of an excuse.
+type answer int
+
+const (
+	no answer = iota
+	yes
+	unclear
+)
+
+func answerOf(is bool) answer {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// onPath tells whether a failed attempt went over the excuse's path.
+func (x *excuse) onPath(a *Analysis, l *Lane, r *Sample) answer {
+	switch x.Path {
+	case record.PathAll:
+		return yes
+	case record.PathNode:
+		return answerOf(a.Nodes[r.Node] == x.node)
+	case record.PathNone:
+		ms := a.Paths.Of(l.Frontend())
+		return answerOf(r.Node == 0 && r.epoch >= 0 && int(r.epoch) < len(ms) && len(ms[r.epoch].Nodes) == 0)
+	}
+	return a.wentToPodOn(l, r, x.node)
+}
+
+// wentToPodOn tells whether the kernel gave a failed attempt to a pod on a node. It is unclear where the kernel was not asked, or no
+// longer knew a connection that stays open.
+func (a *Analysis) wentToPodOn(l *Lane, r *Sample, node string) answer {
+	backend, asked := a.choices[AttemptKey{l.ID, uint64(r.Seq)}]
+	switch {
+	case asked && backend.IsValid():
+		life := a.pods.byName[a.pods.podAt(backend.Addr().String(), r.Start())]
+		return answerOf(life != nil && life.node == node)
+	case asked && (l.Opens() || l.Protocol == record.ProtocolFresh):
+		return no // nothing was chosen
+	}
+	return unclear
+}
+
+// mostOfShare is the number of attempts that chance makes of a share, three standard deviations above it.
+func mostOfShare(attempts int, share float64) int {
+	expected := float64(attempts) * share
+	return int(math.Ceil(expected + 3*math.Sqrt(expected*(1-share))))
+}
+
+// underWay is how long a good attempt of the lane takes from its start to its answer (p99, before the scenario): what began this
+// long before an excuse may have met it.
+func (l *Lane) underWay(began time.Duration) time.Duration {
+	before, _, _ := l.speeds(began-l.fleet.clock, began)
+	if before.answer.Count() == 0 {
+		return 0
+	}
+	return min(before.answer.Quantile(0.99), longestUnderWay)
+}
+
+// pathText names the path of an excuse.
+func (x *excuse) pathText() string {
+	text := "on all paths"
+	switch x.Path {
+	case record.PathNode:
+		text = "over " + x.node
+	case record.PathPods:
+		text = "to the pods on " + x.node
+	case record.PathNone:
+		text = "while the load balancer had no node"
+	}
+	if x.Open {
+		text = "on open connections " + text
+	}
+	return text
+}
+
+// ExcusedReport is loss that a step of the scenario made unavoidable. It counts in the totals, and not for the verdict.
+type ExcusedReport struct {
+	Text    string         `json:"text"` // why, a clause without its full stop
+	Path    string         `json:"path"` // all, node, pods or none
+	Node    string         `json:"node"` // of the paths node and pods; empty for others
+	Where   string         `json:"where"`
+	Service string         `json:"service"`
+	From    float64        `json:"from"` // the window, in seconds; an attempt that starts at until is not excused
+	Until   float64        `json:"until"`
+	Dropped int            `json:"dropped"`
+	Delayed int            `json:"delayed"`
+	ByClass map[string]int `json:"byClass"` // only classes that occur
+}
+
+// Attempts is the number of attempts that are excused.
+func (e ExcusedReport) Attempts() int { return e.Dropped + e.Delayed }
+
+// Sentence says what was excused, where, when and why.
+func (e ExcusedReport) Sentence() string {
+	return fmt.Sprintf("excused: %s %s from %s to %s (%s), because %s", units.Plural(e.Attempts(), "failed attempt"), e.Where, units.At(e.From), units.At(e.Until),
+		ClassesText(e.ByClass), e.Text)
+}
+
+// excusedReports are the excuses that excused an attempt, in order of their windows.
+func (a *Analysis) excusedReports() (all []ExcusedReport) {
+	for _, x := range a.excuses {
+		if x.dropped+x.delayed == 0 {
+			continue
+		}
+		r := ExcusedReport{Text: strings.TrimSuffix(x.text, "."), Path: x.Path, Node: x.node, Where: x.pathText(), Service: x.Service, From: units.Seconds(x.From),
+			Until: units.Seconds(x.Until), Dropped: x.dropped, Delayed: x.delayed, ByClass: map[string]int{}}
+		for c, n := range x.byClass {
+			r.ByClass[c.String()] = n
+		}
+		all = append(all, r)
+	}
+	slices.SortStableFunc(all, func(x, y ExcusedReport) int { return cmp.Compare(x.From, y.From) })
+	return all
+}
+
+// ExcusedAttempts is the number of failed attempts that are excused.
+func (r *Report) ExcusedAttempts() (n int) {
+	for _, e := range r.Excused {
+		n += e.Attempts()
+	}
+	return n
+}
+
+// mostExcuses is how many excuses the reasons tell; report.json has all.
+const mostExcuses = 20
+
+// excuseTexts are sentences about the excused attempts.
+func (r *Report) excuseTexts() (texts []string) {
+	for i, e := range r.Excused {
+		if i == mostExcuses {
+			return append(texts, fmt.Sprintf("excused: %s more", units.Plural(len(r.Excused)-i, "loss")))
+		}
+		texts = append(texts, e.Sentence())
+	}
+	return texts
+}
+
+// excusedClause tells in the sentence of the run how many of the failed attempts are excused, and why; empty for none.
+func (r *Report) excusedClause() string {
+	if len(r.Excused) == 0 {
+		return ""
+	}
+	whose := "all in"
+	if n, failed := r.ExcusedAttempts(), r.Totals.Dropped+r.Totals.Delayed; n < failed {
+		whose = units.Thousands(n) + " of them in"
+	}
+	text := fmt.Sprintf(", %s the loss that is unavoidable because %s", whose, r.Excused[0].Text)
+	if more := len(r.Excused) - 1; more > 0 {
+		text += fmt.Sprintf(" (and for %s more)", units.Plural(more, "reason"))
+	}
+	return text
+}
