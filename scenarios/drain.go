@@ -112,6 +112,7 @@ func (w *World) scaleDown(ctx context.Context, node string) error {
 		if err := w.cordon(ctx, node, autoscalerTaint); err != nil {
 			return err
 		}
+		w.state().marked[node] = w.Clock.Now()
 		if _, err := w.evictAll(ctx, node); err != nil {
 			return err
 		}

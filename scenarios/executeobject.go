@@ -118,6 +118,10 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 		}
 		if w.isMeasured(o) {
 			w.recordServiceChange("created", "")
+			if w.run.deleted > 0 {
+				w.excuseAbsence(w.run.deleted, w.Clock.Now(), "the Service did not exist", w.Params.ThroughBalancer())
+				w.run.deleted = 0
+			}
 		}
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", reference, err)
@@ -208,10 +212,12 @@ func (w executor) DeleteObject(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	at := w.Clock.Now()
 	if err := w.Cluster.Delete(ctx, o, graceOf(s)...); err != nil {
 		return fmt.Errorf("deleting %s: %w", s.Object, err)
 	}
 	if w.isMeasured(o) {
+		w.run.deleted = at
 		w.recordServiceChange("deleted", "")
 	}
 	return nil
@@ -258,6 +264,9 @@ func (w executor) ScaleWorkload(ctx context.Context, s timeline.Step) error {
 		return err
 	}
 	k.replicas = s.Number("replicas", k.replicas)
+	if k == w.run.main {
+		w.noteScale(w.Clock.Now(), k.replicas)
+	}
 	if err := w.updateDeployment(ctx, k, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr(int32(k.replicas)) }); err != nil {
 		return fmt.Errorf("scaling the Deployment to %d: %w", k.replicas, err)
 	}
@@ -269,7 +278,13 @@ func (w executor) AwaitRolledOut(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	return k.awaitRollout(ctx, w.World, s.Duration("within", w.podReplacementTime()))
+	within := s.Duration("within", w.podReplacementTime())
+	if k == w.run.main {
+		if err := w.excuseEmpty(ctx, within); err != nil {
+			return err
+		}
+	}
+	return k.awaitRollout(ctx, w.World, within)
 }
 
 func (w executor) AwaitBalanced(ctx context.Context, s timeline.Step) error {

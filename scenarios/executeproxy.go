@@ -157,10 +157,16 @@ func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	pods, err := w.sharesOn(ctx, s.Object)
+	if err != nil {
+		return err
+	}
+	at := w.Clock.Now()
 	if err := power.PowerOff(ctx, s.Object); err != nil {
 		return err
 	}
 	w.state().dark[s.Object] = true
+	w.excusePowerOff(at, s.Object, pods)
 	proxies, err := w.proxies()
 	if err != nil {
 		return err

@@ -121,6 +121,8 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 		return fmt.Errorf("%s still has %s: nothing was flushed", node, strings.Join(kept, ", "))
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
+	w.excuse(node, fmt.Sprintf("%s took the rules of %s away, and a proxy may take %s to write them again", what, node, followTime),
+		record.Excuse{Path: record.PathNode, From: at, Until: at + followTime}, refusals)
 	return w.awaitRepair(ctx, node, before, rules)
 }
 
@@ -247,7 +249,7 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 		return err
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
-	return w.dropForTime(ctx, node)
+	return w.dropForTime(ctx, at, node, match)
 }
 
 // staleAllow adds an allow and a drop behind it, and then removes the allow.
@@ -278,13 +280,17 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
 		staleRule(match, "accept"), node, staleRule(match, "drop")))
-	return w.dropForTime(ctx, node)
+	return w.dropForTime(ctx, at, node, match)
 }
 
 // dropForTime lets the stale rule drop for the time of the scenario, and deletes the table. A rule without packets is an
-// error.
-func (w *World) dropForTime(ctx context.Context, node string) error {
+// error. at is when the rule began to drop.
+func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match string) error {
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
+		return err
+	}
+	pods, err := w.sharesOn(ctx, node)
+	if err != nil {
 		return err
 	}
 	packets, _, err := w.counters(ctx, node)
@@ -294,7 +300,9 @@ func (w *World) dropForTime(ctx context.Context, node string) error {
 	if _, err := w.nft(ctx, node, "delete", "table", "inet", staleTable); err != nil {
 		return err
 	}
-	w.recordInterference(w.Clock.Now(), node, "end", "the foreign rule on "+node+" is gone")
+	gone := w.Clock.Now()
+	w.recordInterference(gone, node, "end", "the foreign rule on "+node+" is gone")
+	w.excuseDrop(at, gone, node, staleRule(match, "drop"), pods)
 	if packets[staleDrop] == 0 {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}

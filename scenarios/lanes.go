@@ -70,6 +70,11 @@ func (w *World) parameterLanes() []LaneSpec {
 	return specs
 }
 
+// LaneNames are the measured lanes of a run with these parameters. It is false where the scenario has more lanes of its own.
+func (s Scenario) LaneNames(p Params) (names []string, all bool) {
+	return p.laneNames(), s.Lanes == nil
+}
+
 // protocolLane is the lane to the measured Service with this protocol as its name.
 func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 	spec := w.mainLane(protocol)
@@ -78,10 +83,13 @@ func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
 		spec.Policy = w.policyWord()
 	}
 	if protocol == record.ProtocolLong {
-		spec.Connections = min(maxLongConnections, max(1, int(2*rate)))
+		spec.Connections = longConnections(rate)
 	}
 	return spec
 }
+
+// longConnections is the number of connections that a tcp-long lane keeps open.
+func longConnections(rate float64) int { return min(maxLongConnections, max(1, int(2*rate))) }
 
 // speaksUDP reports whether a measured lane uses UDP.
 func (w *World) speaksUDP() bool { return w.run.datagrams || w.Params.Datagrams() }

@@ -54,16 +54,19 @@ type runState struct {
 	apiReturns  map[string]func()       // by node: ends the absence of the API server
 	apiLifts    map[string]func()       // by node: ends the delay of its watches
 	losses      []*lostEvent
-	watchCounts map[string]int    // by node: watches before something was done to them
-	pids        map[string]int    // by node: of the proxy that ended last
-	subjects    map[string]string // by node: the subject at the start of the run
-	held        map[string]string // by node: why its proxy does not run, by a step of the scenario
-	dark        map[string]bool   // the nodes without power
-	unreached   map[string]bool   // the nodes over which no Service was reached before the scenario
-	unrecovered bool              // a proxy has not followed the change of a recovery check
-	rollouts    int               // rollouts of the measured workload so far
-	restarts    int               // restarts of the DaemonSet of a live cluster's proxy so far
-	rolling     int               // number of the rollout whose end is not recorded yet; 0 for none
+	watchCounts map[string]int           // by node: watches before something was done to them
+	pids        map[string]int           // by node: of the proxy that ended last
+	subjects    map[string]string        // by node: the subject at the start of the run
+	held        map[string]string        // by node: why its proxy does not run, by a step of the scenario
+	dark        map[string]bool          // the nodes without power
+	marked      map[string]time.Duration // by node: when the autoscaler's mark was set
+	emptied     time.Duration            // the earliest end of the last pod of the measured workload; 0 while it has pods
+	deleted     time.Duration            // when the measured Service was deleted; 0 while it exists
+	unreached   map[string]bool          // the nodes over which no Service was reached before the scenario
+	unrecovered bool                     // a proxy has not followed the change of a recovery check
+	rollouts    int                      // rollouts of the measured workload so far
+	restarts    int                      // restarts of the DaemonSet of a live cluster's proxy so far
+	rolling     int                      // number of the rollout whose end is not recorded yet; 0 for none
 }
 
 // state is the run state with its maps, which the first call makes.
@@ -75,6 +78,7 @@ func (w *World) state() *runState {
 		r.apiReturns, r.apiLifts = map[string]func(){}, map[string]func(){}
 		r.watchCounts, r.pids, r.subjects = map[string]int{}, map[string]int{}, map[string]string{}
 		r.held, r.dark, r.unreached = map[string]string{}, map[string]bool{}, map[string]bool{}
+		r.marked = map[string]time.Duration{}
 	}
 	return r
 }
