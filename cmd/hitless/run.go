@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
@@ -70,6 +71,7 @@ run's own time and its speed relative to wall time. Elsewhere only phases and st
 	f.BoolVar(&o.Live.InCluster, "in-cluster", false, "run on the cluster that this pod is in, with its service account: docs/deploy.md")
 	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
 	signFlag(f, &o.Sign)
+	budgetFlag(f, &o)
 	f.BoolVar(&o.OpenMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
 	return cmd
 }
@@ -130,6 +132,10 @@ func (*seedValue) Type() string { return "int" }
 
 func rateFlag(f *pflag.FlagSet, o *run.Options) {
 	f.Float64Var(&o.Rate, "rate", 100, "new connections per second, up to 5000")
+}
+
+func budgetFlag(f *pflag.FlagSet, o *run.Options) {
+	f.StringVar(&o.Budget, "budget", "", "YAML `FILE` with the loss that is accepted besides the unavoidable one of the scenario: docs/budgets.md")
 }
 
 func stopFlag(f *pflag.FlagSet, o *run.Options) {
@@ -230,7 +236,7 @@ func gateCommand() *cobra.Command {
 			if file == "" {
 				return errors.New("which budget? name its file with --budget FILE: docs/budgets.md")
 			}
-			budget, err := analysis.LoadBudget(cmd.Context(), file)
+			b, err := budget.Load(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
@@ -238,7 +244,7 @@ func gateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := analysis.Judge(h, budget)
+			r, err := b.Judge(h)
 			if err != nil {
 				return err
 			}
@@ -246,6 +252,6 @@ func gateCommand() *cobra.Command {
 		},
 	}
 	verifyFlag(cmd.Flags(), &verify)
-	cmd.Flags().StringVar(&file, "budget", "", "YAML file with the accepted loss: dropped and delayed connections")
+	cmd.Flags().StringVar(&file, "budget", "", "YAML `FILE` with the accepted loss, in counts or in rules: docs/budgets.md")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
@@ -29,6 +30,8 @@ type Options struct {
 	Program  string  // file of hitless for guests and probes; empty for the running one
 	// Sign is the file of the private key that signs the seal of the record; empty for none.
 	Sign string
+	// Budget is the file of the budget that the run is judged by; empty for none.
+	Budget string
 	// OpenMetrics writes openmetrics.txt too.
 	OpenMetrics bool
 	// Progress receives the events of the run, from several goroutines; nil for none.
@@ -41,7 +44,8 @@ type Options struct {
 	// Live are the options of a live cluster; a lab is used where they are nil or name no cluster.
 	Live *site.LiveOptions
 
-	key ed25519.PrivateKey // of Sign
+	key    ed25519.PrivateKey // of Sign
+	budget *budget.File       // of Budget
 }
 
 // The results and errors of runs are those of sites.
@@ -100,6 +104,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
+	if err := o.loadBudget(ctx); err != nil {
+		return nil, err
+	}
 	if o.Site() != InLab {
 		if err := o.checkNumbers(); err != nil {
 			return nil, err
@@ -112,6 +119,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.checkBudget(plan); err != nil {
+		return nil, err
+	}
 	return site.NewLab(ctx, o.call(), o.resolvedLab(plan), plan, spec)
 }
 
@@ -119,6 +129,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 func (o *Options) call() site.Call {
 	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Progress: o.Progress, Sign: o.key,
 		Verb: []string{"hitless run", o.Scenario}}
+	if o.budget != nil {
+		c.Budget = o.budget.Budget
+	}
 	rate := 100.0
 	if o.Timeline != nil {
 		c.Verb, c.File = []string{"hitless replay", filepath.Base(o.Timeline.File)}, o.Timeline.File
@@ -129,6 +142,9 @@ func (o *Options) call() site.Call {
 	}
 	if o.Rate != rate {
 		c.Options = append(c.Options, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
+	}
+	if o.Budget != "" {
+		c.Options = append(c.Options, "--budget", filepath.Base(o.Budget))
 	}
 	set := map[string]string{}
 	// The timeline that a run writes has no terminatingFallback, so that it can be replayed against any subject.

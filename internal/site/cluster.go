@@ -329,7 +329,7 @@ func (r *Cluster) header() record.Run {
 	return record.Run{SchemaVersion: record.HistoryVersion, Scenario: r.Scenario, Parameters: own, Seed: r.Seed, Clock: "real",
 		Kernel:  record.Kernel{Kind: "cluster", Release: r.facts.Nodes[0].Kernel},
 		Subject: record.Subject{Name: proxy, Version: r.facts.Nodes[0].Kubelet, Mode: r.facts.Mode}, ControlPlane: r.facts.Version,
-		Nodes: names, InputsSha256: r.inputs(), ProgramSha256: r.program, Command: r.command()}
+		Nodes: names, InputsSha256: r.inputs(), ProgramSha256: r.program, Command: r.command(), Budget: r.Budget}
 }
 
 func (r *Cluster) inputs() string {

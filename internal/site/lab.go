@@ -221,6 +221,7 @@ func (l *lab) header() record.Run {
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
 		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
+		Budget: l.Budget,
 	}
 }
 

@@ -63,6 +63,8 @@ type Call struct {
 
 	Progress func(progress.Event) // may be nil
 
+	Budget record.Budget // that the run is judged by; it is part of the record
+
 	Sign ed25519.PrivateKey // signs the seal of the record; nil for none
 
 	folder *reports.Claim // from Prepare to Close
