@@ -233,8 +233,13 @@ func (r *Report) ExcusedAttempts() (n int) {
 // mostExcuses is how many excuses the reasons tell; report.json has all.
 const mostExcuses = 20
 
-// excuseTexts are sentences about the excused attempts.
-func (r *Report) excuseTexts() (texts []string) {
+// ExcusedText says how many of the failed attempts are excused.
+func (r *Report) ExcusedText() string {
+	return fmt.Sprintf("%s of %s failed connections", units.Thousands(r.ExcusedAttempts()), units.Thousands(r.Totals.Dropped+r.Totals.Delayed))
+}
+
+// ExcuseTexts are sentences about the excused attempts.
+func (r *Report) ExcuseTexts() (texts []string) {
 	for i, e := range r.Excused {
 		if i == mostExcuses {
 			return append(texts, fmt.Sprintf("excused: %s more", units.Plural(len(r.Excused)-i, "loss")))

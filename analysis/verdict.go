@@ -55,7 +55,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	} else if why := append(unmeasured, a.vacuous()...); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.excuseTexts(), lost.covered(), start.own, skipped, a.gaps())
+	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps())
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.

@@ -59,6 +59,9 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	if r.Recovery != nil {
 		suite.Properties = append(suite.Properties, junitProperty{"recovery", r.Recovery.Text})
 	}
+	for _, text := range r.ExcuseTexts() {
+		suite.Properties = append(suite.Properties, junitProperty{"excused", text})
+	}
 	detail := &junitDetail{Message: r.Headline(), Type: string(r.Verdict), Text: junitText(r, o)}
 	switch r.Verdict {
 	case analysis.Fail:

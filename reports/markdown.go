@@ -40,6 +40,9 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	}
 	markdownOutages(r, &b)
 	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.FloorText(), r.UnexplainedText())
+	if len(r.Excused) > 0 {
+		fmt.Fprintf(&b, "| excused | %s |\n", r.ExcusedText())
+	}
 	if r.Recovery != nil {
 		fmt.Fprintf(&b, "| recovery | %s |\n", Cell(r.Recovery.Text))
 	}

@@ -38,6 +38,9 @@ func WriteTerminal(w io.Writer, r *analysis.Report, o record.Origin) error {
 	writeLanes(r, &b)
 	fmt.Fprintf(&b, "detection floor  %s\n", r.FloorText())
 	fmt.Fprintf(&b, "unexplained      %s\n", r.UnexplainedText())
+	if len(r.Excused) > 0 {
+		fmt.Fprintf(&b, "excused          %s\n", r.ExcusedText())
+	}
 	if r.Recovery != nil {
 		fmt.Fprintf(&b, "recovery         %s\n", r.Recovery.Text)
 	}

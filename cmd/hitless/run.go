@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -238,6 +239,9 @@ func gateCommand() *cobra.Command {
 			}
 			b, err := budget.Load(cmd.Context(), file)
 			if err != nil {
+				return err
+			}
+			if err := b.CheckScenarios(append(run.ScenarioNames(), session.Scenario)); err != nil {
 				return err
 			}
 			h, err := openRun(args[0], verify)

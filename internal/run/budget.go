@@ -16,7 +16,7 @@ func (o *Options) loadBudget(ctx context.Context) error {
 	}
 	b, err := budget.Load(ctx, o.Budget)
 	if err == nil {
-		err = b.CheckScenarios(scenarioNames())
+		err = b.CheckScenarios(ScenarioNames())
 	}
 	if err != nil {
 		return usagef("--budget: %w", err)
@@ -25,8 +25,8 @@ func (o *Options) loadBudget(ctx context.Context) error {
 	return nil
 }
 
-// scenarioNames are the names that a rule can have.
-func scenarioNames() (names []string) {
+// ScenarioNames are the names that a rule can have.
+func ScenarioNames() (names []string) {
 	for _, s := range scenarios.All() {
 		names = append(names, s.Name)
 	}

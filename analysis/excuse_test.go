@@ -1,0 +1,61 @@
+package analysis
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+)
+
+// powerOff is a run in which node-2 loses power, with the excuse for it.
+func powerOff() *recordtest.Lab {
+	s := recordtest.Disturbed(recordtest.OffAt + 18*time.Second)
+	s.Excuse(record.PathNode, "node-2", recordtest.OffAt, recordtest.OffAt+recordtest.ExcusedFor, 0)
+	s.Lose("node-2", recordtest.OffAt, recordtest.OffAt+18*time.Second, record.ConnectTimeout)
+	s.Measure()
+	return s
+}
+
+// Excused losses are in the report by its schema, and count in its totals. A thinned record gives the same.
+func TestExcusedLossesInReports(t *testing.T) {
+	r := reportOf(t, powerOff())
+	checkSchema(t, r)
+	if len(r.Excused) != 1 || r.Excused[0].Dropped != r.Totals.Dropped || r.Totals.Dropped != r.Totals.ByClass["connect-timeout"] || r.Totals.Dropped == 0 {
+		t.Errorf("%+v of %+v", r.Excused, r.Totals)
+	}
+	thin, err := Build(powerOff().Thinned(t, 0))
+	if err != nil || thin.Verdict != Pass || !reflect.DeepEqual(thin.Excused, r.Excused) {
+		t.Errorf("thinned: %s %q %+v, want %+v; %v", thin.Verdict, thin.Reasons, thin.Excused, r.Excused, err)
+	}
+}
+
+// An attempt that was under way when the loss became unavoidable is excused; one that had all its time before is not.
+func TestAttemptsUnderWayAreExcused(t *testing.T) {
+	for before, want := range map[time.Duration]Verdict{time.Millisecond: Pass, 10 * time.Millisecond: Fail} {
+		s := powerOff()
+		for i := range s.Attempts { // the last one before it
+			if a := &s.Attempts[i]; a.Lane == 0 && a.Intended > recordtest.OffAt-10*time.Millisecond && a.Intended < recordtest.OffAt {
+				a.Start = recordtest.OffAt - before
+				a.Intended = a.Start
+				*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Start, Source: sourceOver(s, "node-2")}, record.ConnectTimeout)
+			}
+		}
+		if r := reportOf(t, s); r.Verdict != want {
+			t.Errorf("%v before: %s %q, want %s", before, r.Verdict, r.Reasons, want)
+		}
+	}
+}
+
+// sourceOver is the source of an attempt that went over a node.
+func sourceOver(s *recordtest.Lab, node string) netip.AddrPort {
+	web := s.Services[recordtest.WebAddress]
+	for _, a := range s.Attempts {
+		if a.Lane == 0 && web.Choose(a.Source, recordtest.WebAddress, recordtest.OffAt-time.Second) == node {
+			return a.Source
+		}
+	}
+	panic("no attempt goes over " + node)
+}
