@@ -16,7 +16,7 @@ import (
 const (
 	// followTime is the time in which a proxy must have followed one change, after it could see the change.
 	followTime = time.Second
-	// applyTime is what the load balancer needs to apply the result of a health check.
+	// applyTime is what the load balancer needs to apply the result of a health check, and a client to notice the end of a request.
 	applyTime = 100 * time.Millisecond
 	// deadPodsTime is how long the pods of a node without power may stay endpoints: a grace period of 50 s
 	// (--node-monitor-grace-period), and a period of 5 s of the controller that checks it.
@@ -89,7 +89,7 @@ func (w *World) excuseMarked(at, marked time.Duration, node string) {
 		record.Excuse{Path: record.PathNode, From: at, Until: marked + followTime + w.Params.failedFall()}, refusals)
 	turn := time.Duration(float64(longConnections(w.Rate)) / w.Rate * float64(time.Second)) // in which each connection has a request
 	w.excuse(node, fmt.Sprintf("open connections over %s end with it", node),
-		record.Excuse{Path: record.PathNode, Open: true, From: at, Until: at + turn + openDeadline}, broken)
+		record.Excuse{Path: record.PathNode, Open: true, From: at, Until: at + turn + openDeadline + applyTime}, broken)
 }
 
 // openDeadline is the time after which a request on an open connection has failed.

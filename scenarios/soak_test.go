@@ -71,7 +71,7 @@ func TestEachKindOfChurnHasItsRate(t *testing.T) {
 		if row := fmt.Sprintf("| `%s` | %s |", kind.rate.Key, kind.rate.Default); !strings.Contains(string(page), row) {
 			t.Errorf("docs/soak.md has no row that begins with %q", row)
 		}
-		set := map[string]string{}
+		set := map[string]string{keepGoing.Key: "on"}
 		for _, other := range churnKinds {
 			set[other.rate.Key] = "0"
 		}
@@ -110,6 +110,9 @@ func TestShortSoakHasChurn(t *testing.T) {
 		!strings.Contains(err.Error(), "all rates of churn are 0") {
 		t.Errorf("a soak without churn: %v", err)
 	}
+	if _, err := soak().Fill(map[string]string{"nodeLossesPerHour": "1"}); err == nil || !strings.Contains(err.Error(), "give keepGoing=on too") {
+		t.Errorf("a soak that its own unavoidable loss would end: %v", err)
+	}
 }
 
 // Attempts near disturbances are not thinned, and their space in the record is planned, up to that of the whole soak.
@@ -120,6 +123,9 @@ func TestEachKindOfChurnHasItsRoom(t *testing.T) {
 	}
 	without := room(nil)
 	for _, kind := range churnKinds[3:] {
+		if kind.rate.Key == nodeLossRate.Key {
+			continue // it needs keepGoing, which has the room of a complete record
+		}
 		if more := room(map[string]string{kind.rate.Key: "5"}); more <= without {
 			t.Errorf("with %s=5 the record needs %.0f bytes, and %.0f without", kind.rate.Key, more, without)
 		}

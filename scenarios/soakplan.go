@@ -31,6 +31,8 @@ var (
 	flapRate  = perHour("flapsPerHour", "0", "how often in an hour one pod becomes unready and ready again")
 	blipRate  = perHour("apiBlipsPerHour", "0", "how often in an hour the API server is away from all proxies (replay control plane only)")
 	burstRate = perHour("burstsPerHour", "0", "bursts of changes of another Service's endpoints in an hour")
+	// nodeLossRate needs keepGoing, because each loss of a node costs connections.
+	nodeLossRate = perHour("nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again; needs keepGoing=on")
 )
 
 // churnKinds are all kinds. Those with a default above 0 are common in clusters, and cost no connection with a correct
@@ -54,7 +56,7 @@ var churnKinds = []churnKind{
 		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
 			return w.flapPod(ctx, fmt.Sprintf("%s#%d", w.run.main.name, 1+random.IntN(w.run.main.replicas)))
 		}},
-	{perHour("nodeLossesPerHour", "0", "how often in an hour a node loses its power without warning, and boots again"), "loss of a node", []string{"node off", "node on", "expect rolled-out"},
+	{nodeLossRate, "loss of a node", []string{"node off", "node on", "expect rolled-out"},
 		func(w *World, ctx context.Context, random *rand.Rand, _ *endpointRing) error {
 			return w.loseAndBoot(ctx, w.randomNode(random))
 		}},
@@ -126,8 +128,12 @@ func (p Params) churnText(length time.Duration) string {
 	return strings.Join(all, ", ")
 }
 
-// checkChurn refuses a soak without disturbances.
+// checkChurn refuses a soak without disturbances, and one that its own unavoidable loss would end.
 func (p Params) checkChurn() error {
+	if nodeLossRate.In(p) && nodeLossRate.Of(p) > 0 && !keepGoing.Of(p) {
+		return fmt.Errorf("%s: a node that loses power costs connections with every proxy, and the first failed attempt would end the soak; give %s=on too",
+			p.given(nodeLossRate.Parameter), keepGoing.Key)
+	}
 	if burstRate.In(p) && p.churnText(ChurnFor.Of(p)) == "" {
 		return errors.New("all rates of churn are 0: a soak in which nothing happens shows nothing; give one of them, or run the scenario quiet")
 	}

@@ -32,7 +32,7 @@ func TestASoakFlapsAndRollsTheSamePods(t *testing.T) {
 }
 
 func TestASoakLosesNodesAndBootsThem(t *testing.T) {
-	set := map[string]string{"nodeLossesPerHour": "2"}
+	set := map[string]string{"nodeLossesPerHour": "2", "keepGoing": "on"}
 	s, p, err := runSoak(t, set, false)
 	if err != nil || len(p.done) != 4 || !strings.HasPrefix(p.done[0], "off ") || p.done[1] != "on "+strings.TrimPrefix(p.done[0], "off ") {
 		t.Errorf("%v; %q; %v", err, p.done, s.steps(""))

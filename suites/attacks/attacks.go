@@ -17,6 +17,8 @@ type attack struct {
 	scenario string   // quiet, where it is empty
 	set      map[string]string
 	flags    []string // more flags of the proxier
+	bundled  bool     // the bundled proxier itself
+	seed     int64    // 1, where it is 0
 
 	want     analysis.Verdict
 	lane     string         // where attempts must fail; empty for none
@@ -194,7 +196,7 @@ var healthy = []attack{
 
 // attacks are all cases. Where a case states no verdict, it is fail.
 func attacks() []attack {
-	all := slices.Concat(packetFaults, fromStart, latencyFaults, followFaults, healthy)
+	all := slices.Concat(packetFaults, fromStart, latencyFaults, followFaults, healthy, unavoidable())
 	for i := range all {
 		if all[i].want == "" {
 			all[i].want = analysis.Fail

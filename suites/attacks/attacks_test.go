@@ -46,8 +46,12 @@ var _ = BeforeSuite(func() {
 		if !suites.Selected(a.labels()) {
 			continue
 		}
-		runs[a.name] = suites.Start(ctx, dir, fmt.Sprint("run-", i), run.Options{Scenario: a.scenarioName(), Seed: 1, Set: a.settings(),
-			LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + subjectFile(dir, fmt.Sprint("attack-", i), program, a)}})
+		subject := "bundled"
+		if !a.bundled {
+			subject = "exec:" + subjectFile(dir, fmt.Sprint("attack-", i), program, a)
+		}
+		runs[a.name] = suites.Start(ctx, dir, fmt.Sprint("run-", i), run.Options{Scenario: a.scenarioName(), Seed: max(1, a.seed), Set: a.settings(),
+			LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}})
 	}
 })
 

@@ -88,6 +88,8 @@ var _ = Describe("a node that is drained, behind externalTrafficPolicy: Local", 
 var _ = Describe("a node that loses power and boots again", suites.Nightly, func() {
 	It("drops connections only before it boots again", func() {
 		r := runs.Report("reboot")
+		Expect(r.Verdict).To(Equal(analysis.Pass), "no proxy can prevent this loss: %v", r.Reasons)
+		Expect(r.ExcusedAttempts()).To(Equal(r.Totals.Dropped + r.Totals.Delayed))
 		boots := eventTime(r, record.KindNode, "node-1 boots")
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
@@ -100,6 +102,8 @@ var _ = Describe("a node that loses power and boots again", suites.Nightly, func
 var _ = Describe("the removal of a stale allow rule, without which a network policy is missing", suites.Nightly, func() {
 	It("is the cause in the report, with the rule and the node", func() {
 		r := runs.Report("stale allow")
+		Expect(r.Verdict).To(Equal(analysis.Pass), "no proxy can prevent this loss: %v", r.Reasons)
+		Expect(r.Excused).To(HaveLen(1))
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
 		Expect(o.Node).To(Equal("node-1"))

@@ -99,7 +99,8 @@ var _ = Describe("an hour in which pods flap, the API server is unreachable, and
 var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
 	It("drops connections over those nodes until the load balancer removes them, and no others", func() {
 		r := runs.Report("nodes lost")
-		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
+		Expect(r.Verdict).To(Equal(analysis.Pass), "no proxy can prevent this loss: %v", r.Reasons)
+		Expect(r.ExcusedAttempts()).To(Equal(r.Totals.Dropped + r.Totals.Delayed))
 		_, err := suites.EventTime(r, 3600, record.KindStep, "", "14 of 14 planned disturbances had their effect")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
