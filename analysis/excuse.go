@@ -48,6 +48,15 @@ func (a *Analysis) addExcuse(e record.Event, body record.Excuse) {
 // counts it.
 func (a *Analysis) excuseAttempts() {
 	a.excused = map[AttemptKey]*excuse{}
+	var all []*excuse
+	for _, x := range a.excuses {
+		if x.Path == record.PathExits {
+			all = append(all, x.ofPods(a)...)
+		} else {
+			all = append(all, x)
+		}
+	}
+	a.excuses = all
 	for _, x := range a.excuses {
 		for _, l := range a.Measured() {
 			if x.concerns(a, l) {
@@ -55,6 +64,35 @@ func (a *Analysis) excuseAttempts() {
 			}
 		}
 	}
+}
+
+// ofPods are the excuses of the pods that PathExits is about, each for the pod's node.
+func (x *excuse) ofPods(a *Analysis) (all []*excuse) {
+	for _, e := range a.Events {
+		body, is := e.Body.(record.Pod)
+		name, node := PodOf(e), NodeOf(e)
+		life := a.pods.byName[name]
+		if !is || body.State != "terminating" || e.At < x.From || e.At >= x.Until || node == "" || x.node != "" && node != x.node ||
+			life == nil || !life.serves(x.Service) || a.pods.otherReady(name, node, x.Service, e.At+x.After) {
+			continue
+		}
+		one := *x
+		one.Path, one.node, one.byClass = record.PathNode, node, map[record.Class]int{}
+		one.From, one.Until = e.At+x.After, e.At+x.Most
+		one.text = "pod " + name + " ended there, and " + x.text
+		all = append(all, &one)
+	}
+	return all
+}
+
+// otherReady reports whether a node has another ready pod of a Service just before an instant.
+func (p pods) otherReady(name, node, service string, at time.Duration) bool {
+	for other, l := range p.byName {
+		if other != name && l.node == node && l.serves(service) && l.readyBefore(at) {
+			return true
+		}
+	}
+	return false
 }
 
 // concerns reports whether the excuse is about attempts of the lane.
@@ -69,12 +107,8 @@ func (x *excuse) take(a *Analysis, l *Lane) {
 	lead := l.underWay(a.scenarioBegan())
 	var unknown []*Sample // attempts that may have gone to a pod on the node
 	sure, all := 0, 0     // on the paths of PathPods
-	for i := range l.Records {
+	for i := l.RecordAt(x.From - lead); i < len(l.Records) && l.Records[i].Start() < x.Until; i++ {
 		r := &l.Records[i]
-		start := r.Start()
-		if start+lead < x.From || start >= x.Until {
-			continue
-		}
 		if r.Class == record.Probe || r.failed() && a.excuseOf(l, r) != nil {
 			continue
 		}

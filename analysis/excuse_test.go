@@ -3,6 +3,7 @@ package analysis
 import (
 	"net/netip"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -58,4 +59,44 @@ func sourceOver(s *recordtest.Lab, node string) netip.AddrPort {
 		}
 	}
 	panic("no attempt goes over " + node)
+}
+
+// A pod that ends before the load balancer can have removed its node is an excuse for that node alone, for that time, and not where
+// another pod is ready.
+func TestPodsThatEndAreExcusesForTheirNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		node   string
+		most   time.Duration
+		change func(*recordtest.Lab)
+		want   Verdict
+	}{
+		"all of it":       {most: recordtest.CheckOut + time.Second, want: Pass},
+		"too long":        {most: recordtest.CheckOut - time.Second, want: Fail},
+		"on another node": {most: recordtest.CheckOut + time.Second, node: "node-3", want: Fail},
+		"two pods a node": {most: recordtest.CheckOut + time.Second, change: secondPods, want: Fail},
+		"elsewhere as well": {most: recordtest.CheckOut + time.Second, want: Fail, change: func(s *recordtest.Lab) {
+			s.Faults = append(s.Faults, recordtest.Fault{Node: "node-2", Lane: 0, From: recordtest.ScenarioAt + 15*time.Second, To: recordtest.ScenarioAt + 16*time.Second, Class: record.Rejected})
+		}},
+	} {
+		o := recordtest.Failing()
+		s := o.Lab()
+		s.Excuse(record.PathExits, c.node, recordtest.ScenarioAt, o.EndAt(), 0, record.Rejected)
+		last := s.Events[len(s.Events)-1].Attrs
+		last["afterNs"], last["mostNs"] = "0", strconv.FormatInt(int64(c.most), 10)
+		if c.change != nil {
+			c.change(s)
+		}
+		if r := reportOf(t, o.Start(s)); r.Verdict != c.want {
+			t.Errorf("%s: %s %q, want %s", name, r.Verdict, r.Reasons, c.want)
+		}
+	}
+}
+
+// secondPods gives each node a second ready pod, which the subject does not use.
+func secondPods(s *recordtest.Lab) {
+	for i, node := range recordtest.NodeNames {
+		name, ip := "second-"+node, "10.244.9."+strconv.Itoa(i+1)
+		s.Event(4*time.Second, record.KindPod, node, name, "ready", "state", "ready", "pod", name, "node", node, "ip", ip)
+		s.Event(4*time.Second, record.KindEndpoint, "", "default/web", "ready", "service", "default/web", "address", ip, "pod", name, "state", "ready")
+	}
 }

@@ -212,13 +212,16 @@ type Recovery struct {
 // Excuse is a loss that a step of the scenario makes unavoidable for every subject; Text says why. Node is that of the path, and
 // is empty for PathAll and PathNone. The window depends on parameters and on the scenario's own steps, never on the subject.
 type Excuse struct {
-	Path    string        `attr:"path"`            // PathAll, PathNode, PathPods or PathNone
+	Path    string        `attr:"path"`            // PathAll, PathNode, PathPods, PathNone or PathExits
 	Service string        `attr:"service"`         // the attempts of the measured lanes to it
 	Open    bool          `attr:"open,omitempty"`  // only requests on connections that stay open
 	Share   float64       `attr:"share,omitempty"` // of PathPods: the part of the Service's ready pods, 0 to 1
 	From    time.Duration `attr:"fromNs,required"`
 	Until   time.Duration `attr:"untilNs,required"` // an attempt that starts then is not excused
 	Classes []string      `attr:"classes"`          // words of classes
+	// Of PathExits: each pod that begins to terminate in the window has a window of its own, from After until Most later.
+	After time.Duration `attr:"afterNs,omitempty"`
+	Most  time.Duration `attr:"mostNs,omitempty"`
 }
 
 // The paths of an Excuse.
@@ -227,14 +230,17 @@ const (
 	PathNode = "node" // over the node
 	PathPods = "pods" // over any node, to a pod on the node
 	PathNone = "none" // no node: the load balancer has none for the Service
+	// PathExits is over the nodes of pods that begin to terminate while no other pod of the Service is ready there; only the event's
+	// node, if it has one.
+	PathExits = "exits"
 )
 
 // Valid returns an error for an excuse that no scenario can mean.
 func (e Excuse) Valid() error {
-	if !slices.Contains([]string{PathAll, PathNode, PathPods, PathNone}, e.Path) {
+	if !slices.Contains([]string{PathAll, PathNode, PathPods, PathNone, PathExits}, e.Path) {
 		return fmt.Errorf("an excuse for the unknown path %q", e.Path)
 	}
-	if e.From < 0 || e.Until < e.From || !(e.Share >= 0 && e.Share <= 1) {
+	if e.From < 0 || e.Until < e.From || e.After < 0 || e.Most < 0 || !(e.Share >= 0 && e.Share <= 1) {
 		return fmt.Errorf("an excuse from %v until %v for the share %g", e.From, e.Until, e.Share)
 	}
 	for _, word := range e.Classes {

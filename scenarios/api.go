@@ -63,9 +63,11 @@ func (w *World) rollLate(ctx context.Context, node string, delay time.Duration) 
 	if err := w.performVerb(ctx, "api delay", node, "by", delay.String()); err != nil {
 		return err
 	}
+	begin := w.Clock.Now()
 	if err := w.rollAndFollow(ctx); err != nil {
 		return err
 	}
+	w.excuseExits(node, begin, delay+w.Params.exitFall())
 	return w.performVerb(ctx, "api delay", node, "by", "0s")
 }
 

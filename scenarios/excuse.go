@@ -69,6 +69,26 @@ func (p Params) exitTime() time.Duration {
 	return min(PreStop.Of(p)+shutdownDelay.Of(p), GracePeriod.Of(p))
 }
 
+// exitFall bounds the time from the deletion of a node's only pod until the load balancer has removed the node, where the proxy follows
+// the deletion.
+func (p Params) exitFall() time.Duration {
+	if CheckTarget.Of(p) == "nodePort" { // which a node without a pod does not answer
+		return followTime + p.silentFall()
+	}
+	return followTime + p.failedFall()
+}
+
+// excuseExits records what is lost behind policy Local over the nodes of pods that end before the load balancer can have removed the
+// node. most is how long that may take. An empty node stands for all.
+func (w *World) excuseExits(node string, from, most time.Duration) {
+	after := w.Params.exitTime()
+	if !w.run.main.answersLocally(w) || after >= most || w.run.tolerant {
+		return // a soak ends with its first failed attempt, which must not be a pass
+	}
+	w.excuse(node, fmt.Sprintf("a pod serves for %s after its deletion, while the load balancer may need %s to remove its node", after, most),
+		record.Excuse{Path: record.PathExits, From: from, Until: w.Clock.Now(), After: after, Most: most}, refusals)
+}
+
 // excusePowerOff records what is lost with a node that loses power: traffic over it until the load balancer can have removed it, and
 // traffic to its pods until they can have become unready.
 func (w *World) excusePowerOff(at time.Duration, node string, pods podShare) {

@@ -69,6 +69,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := s.Run(ctx, w); err != nil {
 		return err
 	}
+	w.excuseExits("", w.run.began, w.Params.exitFall())
 	w.write(timeline.Step{Verb: timeline.End})
 	if err := w.closeClients(); err != nil {
 		return err

@@ -150,6 +150,7 @@ func TestWrongInputWritesNothing(t *testing.T) {
 		"clean --within 0":                                 "--within",
 		"schema ":                                          "argument 1 is empty",
 		"gate . --budget=":                                 "--budget",
+		"run rollout --budget=":                            "--budget",
 		"gate .":                                           "name its file with --budget FILE",
 		"help nonsense":                                    "there is no command",
 		"completion nonsense":                              "unknown command",
@@ -204,6 +205,7 @@ func TestFilesAreRegular(t *testing.T) {
 		{"replay /dev/zero", "is a device"},
 		{"replay " + large, "more than 256 MB"},
 		{"gate . --budget " + pipe, "is a named pipe"},
+		{"run rollout --budget " + pipe, "is a named pipe"},
 		{"gate . --budget " + large, "more than 1 MB"},
 		{"run rollout --kubeconfig " + pipe, "is a named pipe"},
 		{"run rollout --kubeconfig " + kubeconfig, "is a named pipe"},
@@ -239,6 +241,8 @@ func TestBudgetErrors(t *testing.T) {
 		"- dropped\n":                 "b.yaml:1: want key: value lines",
 		"":                            "b.yaml:1: the file is empty",
 		"dropped: [\n":                "this is not YAML",
+		"rules:\n- lane: a\n":         "b.yaml:2: this rule limits nothing",
+		"rules:\n- {scenario: rolout, dropped: 1}\n": "b.yaml:2: there is no scenario \"rolout\"",
 	} {
 		if err := os.WriteFile("b.yaml", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -248,5 +252,19 @@ func TestBudgetErrors(t *testing.T) {
 		if code != exitUsage || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "Go ") || strings.Contains(out.String(), "unmarshal") {
 			t.Errorf("%q: exit %d, want 2 and %q: %s", text, code, want, out.String())
 		}
+		out.Reset()
+		if code := execute([]string{"run", "rollout", "--budget", "b.yaml", "--out", "o"}, &out, &out); code != exitUsage || !strings.Contains(out.String(), want) {
+			t.Errorf("run with %q: exit %d, want 2 and %q: %s", text, code, want, out.String())
+		}
+	}
+	if err := os.WriteFile("b.yaml", []byte("rules:\n- {scenario: rollout, lane: tcp-long, dropped: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := execute([]string{"run", "rollout", "--budget", "b.yaml", "--out", "o"}, &out, &out); code != exitUsage || !strings.Contains(out.String(), "b.yaml:2: the run will have no lane \"tcp-long\"") {
+		t.Errorf("a lane that the run will not have: exit %d: %s", code, out.String())
+	}
+	if _, err := os.Stat("o"); err == nil {
+		t.Error("a wrong budget left a folder")
 	}
 }

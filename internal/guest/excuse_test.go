@@ -116,7 +116,7 @@ func TestOtherStepsAreNoExcuse(t *testing.T) {
 
 // Without pods everything is lost, from the earliest end of the last one until a proxy must have followed the first new one.
 func TestNoPodsAreAnExcuse(t *testing.T) {
-	for policy, want := range map[string][]string{"Cluster": {"all"}, "Local": {"all", "none"}} {
+	for policy, want := range map[string][]string{"Cluster": {"all"}, "Local": {"all", "none", "exits"}} {
 		s := newStage(t, "scale", map[string]string{"antiAffinity": "off", "trafficPolicy": policy, "shutdownDelay": "3s"})
 		var ready time.Duration
 		s.kubelet = func(_ *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus {
@@ -136,6 +136,26 @@ func TestNoPodsAreAnExcuse(t *testing.T) {
 			t.Errorf("%+v", all[1])
 		}
 	}
+}
+
+// Behind policy Local a pod that serves for a shorter time than the load balancer needs is an excuse for its node.
+func TestPodsThatEndTooEarlyAreAnExcuse(t *testing.T) {
+	for delay, want := range map[string][]string{"5s": {"exits"}, "16s": {"exits"}, "17s": nil} {
+		s := newStage(t, "rollout", map[string]string{"replicas": "1", "trafficPolicy": "Local", "shutdownDelay": delay, "rollouts": "1"})
+		play(t, s, "rollout")
+		all := s.excuses(t)
+		expect(t, all, want...)
+		if len(all) == 0 {
+			continue
+		}
+		body := all[0].Body.(record.Excuse)
+		if after, _ := time.ParseDuration(delay); body.After != after || body.Most != 16*time.Second+100*time.Millisecond {
+			t.Errorf("%+v", body)
+		}
+	}
+	s := newStage(t, "rollout", map[string]string{"replicas": "1", "trafficPolicy": "Cluster", "shutdownDelay": "5s", "rollouts": "1"})
+	play(t, s, "rollout")
+	expect(t, s.excuses(t))
 }
 
 func (s *stage) stepBegan(name string) time.Duration {
