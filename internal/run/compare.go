@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -45,7 +44,7 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
-	o.Out = ComparisonFolder(o)
+	o.Out, o.Budget = ComparisonFolder(o), asked.BudgetFile
 	compared, options, err := o.comparable(ctx, asked)
 	if err != nil {
 		return nil, err
@@ -90,9 +89,10 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 		return nil, options, usagef("--against %s: it is none of the subjects; give one of %s", asked.Against, strings.Join(asked.Subjects, ", "))
 	}
 	if asked.BudgetFile != "" {
-		if options.Budget, err = analysis.LoadBudget(ctx, asked.BudgetFile); err != nil {
-			return nil, options, UsageError{Reason: err}
+		if err := o.loadBudget(ctx); err != nil {
+			return nil, options, err
 		}
+		options.Budget = &o.budget.Budget
 	}
 	return compared, options, nil
 }

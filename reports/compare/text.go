@@ -49,7 +49,8 @@ func (c *Comparison) notes() (notes []string) {
 	}
 	notes = append(notes, "By its own runs: "+strings.Join(own, ", ")+".")
 	if c.Budget != nil {
-		notes = append(notes, fmt.Sprintf("Budget of the runs: %s dropped and %s delayed.", units.Thousands(c.Budget.Dropped), units.Thousands(c.Budget.Delayed)))
+		notes = append(notes, fmt.Sprintf("Budget of the runs: %s dropped, %s delayed and %s.", units.Thousands(c.Budget.Dropped), units.Thousands(c.Budget.Delayed),
+			units.Plural(len(c.Budget.Rules), "rule")))
 	}
 	if text := c.originText(); text != "" {
 		notes = append(notes, capital(text)+".")
