@@ -89,6 +89,7 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 		return nil, options, usagef("--against %s: it is none of the subjects; give one of %s", asked.Against, strings.Join(asked.Subjects, ", "))
 	}
 	if asked.BudgetFile != "" {
+		o.Budget = asked.BudgetFile
 		if err := o.loadBudget(ctx); err != nil {
 			return nil, options, err
 		}
