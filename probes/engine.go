@@ -116,7 +116,7 @@ func New(config Config) (*Engine, error) {
 	e := newEngine(config, p)
 	t := newTCP(e, p)
 	u := newUDP(t)
-	e.protocols = map[string]protocol{ProtocolTCPNew: t, ProtocolTCPLong: newLong(t), ProtocolHTTPReuse: newReuse(e, p),
+	e.protocols = map[string]protocol{ProtocolTCPNew: t, ProtocolTCPDial: t, ProtocolTCPLong: newLong(t), ProtocolHTTPReuse: newReuse(e, p),
 		ProtocolUDPFresh: u, ProtocolUDPSticky: u}
 	return e, nil
 }

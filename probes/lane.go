@@ -17,6 +17,7 @@ import (
 // Values of Lane.Protocol, Lane.Close and Lane.Policy.
 const (
 	ProtocolTCPNew    = record.ProtocolNew    // a new TCP connection per attempt: connect, one request, one answer, close
+	ProtocolTCPDial   = record.ProtocolDial   // a new TCP connection per attempt, closed after the handshake: nothing is sent or read
 	ProtocolTCPLong   = record.ProtocolLong   // TCP connections that stay open, used in turn: one request and one answer per attempt
 	ProtocolHTTPReuse = record.ProtocolReuse  // an HTTP keep-alive connection: one request and one answer at a time, without retries
 	ProtocolUDPFresh  = record.ProtocolFresh  // one datagram and one answer per attempt, each with its own five-tuple
@@ -28,7 +29,7 @@ const (
 )
 
 // knownProtocols are the values of Lane.Protocol; New makes one protocol for each.
-var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong, ProtocolHTTPReuse, ProtocolUDPFresh, ProtocolUDPSticky}
+var knownProtocols = []string{ProtocolTCPNew, ProtocolTCPLong, ProtocolHTTPReuse, ProtocolUDPFresh, ProtocolUDPSticky, ProtocolTCPDial}
 
 // Default deadlines of lanes.
 const (
@@ -180,6 +181,8 @@ func (l Lane) Validate() error {
 		return fail("a %s lane reads whole answers and needs the short answers of known backends, not a status", l.Protocol)
 	case l.Fresh != 0 && (l.Fresh <= l.ID || !l.KeepsConnections()):
 		return fail("the id of its fresh lane is %d; only lanes that keep connections have one, with a larger id", l.Fresh)
+	case l.Protocol == ProtocolTCPDial && (l.Status != 0 || len(l.Backends) > 0):
+		return fail("a %s lane reads no answer, so that it can expect none", l.Protocol)
 	case l.Status != 0 && (l.Status < 100 || l.Status > 599):
 		return fail("status %d is not an HTTP status; give 100 to 599, or 0 for the answer of a known backend", l.Status)
 	}

@@ -34,7 +34,7 @@ func (e *Engine) DropReplies(id uint16, from, until time.Duration) error {
 	if i < 0 {
 		return fmt.Errorf("dropping replies to lane %d: no such lane was started", id)
 	}
-	if p := e.started[i].Protocol; p != ProtocolTCPNew && p != ProtocolUDPFresh {
+	if p := e.started[i].Protocol; p != ProtocolTCPNew && p != ProtocolTCPDial && p != ProtocolUDPFresh {
 		return fmt.Errorf("dropping replies to lane %d: its protocol %s shares sockets between attempts", id, p)
 	}
 	return e.command(func(time.Duration) {

@@ -13,7 +13,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// tcp makes the attempts of tcp-new lanes: bind, connect, one HTTP request, its answer, close.
+// tcp makes the attempts of tcp-new lanes: bind, connect, one HTTP request, its answer, close. Those of tcp-connect lanes end with the
+// handshake.
 //
 // It uses raw non-blocking sockets in the engine's goroutine. net.Dialer closes the socket of a failed dial before
 // TCP_INFO and the error queue can be read, and costs a goroutine and some fifteen allocations per attempt. Here an
@@ -132,6 +133,11 @@ func (t *tcp) connected(f *flight, events uint32) {
 	f.Retrans = t.sockets.retransmits(f.fd)
 	if errno := t.sockets.disableErrorQueue(f.fd, f.lane.Target); errno != 0 {
 		t.end(f, record.Probe, errnoName(errno))
+		return
+	}
+	if f.lane.Protocol == ProtocolTCPDial {
+		class, detail := classifyAnswer(&f.Attempt, &f.lane.Lane, f.Connect)
+		t.end(f, class, detail)
 		return
 	}
 	f.unlink()

@@ -101,6 +101,10 @@ func TestOutcomesOnLoopback(t *testing.T) {
 		}, class: record.Reset, detail: "ECONNRESET"},
 		{name: "silence", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
 			change: func(l *Lane) { l.ReplyDeadline = 50 * time.Millisecond }, class: record.ReplyTimeout},
+		{name: "silence after the handshake", server: do(func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }),
+			change: func(l *Lane) { l.Protocol, l.Backends = ProtocolTCPDial, nil }, class: record.OK},
+		{name: "no listener for a handshake", server: func(l net.Listener) { l.Close() },
+			change: func(l *Lane) { l.Protocol, l.Backends = ProtocolTCPDial, nil }, class: record.Refused},
 		{name: "no listener", server: func(l net.Listener) { l.Close() }, class: record.Refused},
 		// A reserved range (RFC 1112): some machines use the documentation ranges.
 		{name: "an address of another machine", server: send(answer("web-1", "node-1")),

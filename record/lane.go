@@ -10,11 +10,12 @@ import (
 
 // The protocols of lanes: how an attempt reaches the Service.
 const (
-	ProtocolNew    = "tcp-new"    // each attempt is a new connection
-	ProtocolLong   = "tcp-long"   // connections stay open; an attempt is one request on one of them
-	ProtocolReuse  = "http-reuse" // attempts share kept-alive connections
-	ProtocolSticky = "udp-sticky" // all datagrams come from one socket
-	ProtocolFresh  = "udp-fresh"  // each datagram comes from a new socket
+	ProtocolNew    = "tcp-new"     // each attempt is a new connection
+	ProtocolDial   = "tcp-connect" // each attempt is a new connection, without a request
+	ProtocolLong   = "tcp-long"    // connections stay open; an attempt is one request on one of them
+	ProtocolReuse  = "http-reuse"  // attempts share kept-alive connections
+	ProtocolSticky = "udp-sticky"  // all datagrams come from one socket
+	ProtocolFresh  = "udp-fresh"   // each datagram comes from a new socket
 )
 
 // DeclaredLane is a lane as its declaration describes it.
@@ -59,7 +60,7 @@ func (l *DeclaredLane) Frontend() Frontend {
 func (l *DeclaredLane) Datagrams() bool { return strings.HasPrefix(l.Protocol, "udp") }
 
 // Opens reports whether each attempt of the lane is a connection of its own.
-func (l *DeclaredLane) Opens() bool { return l.Protocol == ProtocolNew }
+func (l *DeclaredLane) Opens() bool { return l.Protocol == ProtocolNew || l.Protocol == ProtocolDial }
 
 // ConnectOf is how long an attempt took to connect undisturbed, at most 4.29 s; 0 when it did not.
 func (l *DeclaredLane) ConnectOf(a *Attempt) time.Duration {

@@ -160,9 +160,10 @@ func hasScenario(r *analysis.Report) bool {
 // canaryLane returns the lane that proves the detector on the same target. It uses new sockets also for lanes with lasting ones, because
 // the proved code is common to both.
 func canaryLane(l probes.Lane) probes.Lane {
-	if overUDP(l) {
+	switch {
+	case overUDP(l):
 		l.Protocol = probes.ProtocolUDPFresh
-	} else {
+	case l.Protocol != probes.ProtocolTCPDial:
 		l.Protocol = probes.ProtocolTCPNew
 	}
 	l.Connections, l.StallAfter, l.Fresh = 0, 0, 0

@@ -91,6 +91,9 @@ func checkTarget(ctx context.Context, l *probes.Lane) error {
 		return fmt.Errorf("sending the target a request before measuring: %w; a target that does not answer cannot be measured", err)
 	}
 	defer conn.Close()
+	if l.Protocol == probes.ProtocolTCPDial {
+		return nil
+	}
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline) // fails only on a closed connection, like the next call
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", l.Path, l.Host); err != nil {
