@@ -138,6 +138,8 @@ func (a *Analysis) index(e record.Event) {
 		a.kernel[key] = append(a.kernel[key], t)
 	case record.Proxy:
 		a.addMode(e)
+	case record.LaneEnd:
+		a.endLane(e, body)
 	case record.ClockBound:
 		a.addClockBound(e, body)
 	case record.MissingRecord:
@@ -156,6 +158,16 @@ func (a *Analysis) declare(at time.Duration, declared record.Lane) {
 	} else {
 		a.Lanes = append(a.Lanes, l)
 	}
+}
+
+// endLane stores the end of a lane whose Service was deleted or changed.
+func (a *Analysis) endLane(e record.Event, end record.LaneEnd) {
+	i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.ID == end.Lane })
+	if i < 0 {
+		a.damaged("an event at %v ends lane %d, which is not declared", e.At, end.Lane)
+		return
+	}
+	a.Lanes[i].ended = e.At
 }
 
 func (a *Analysis) readAttempts(h *record.History) error {

@@ -25,6 +25,8 @@ type Candidate struct {
 	pod     string
 	kind    record.Kind
 	backend bool // it is about a pod that is known to serve something
+	// anywhere says that it explains failures behind an external load balancer, which may have chosen its node.
+	anywhere bool
 	// standing says that it goes on to take traffic away until its end, and explains what fails as late as that.
 	standing bool
 }
@@ -40,6 +42,8 @@ var (
 		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
 	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
 		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
+	nodeWeights    = map[string]float64{"removed": 0.9, "unready": 0.8, "cordoned": 0.2}
+	nodePhrases    = map[string]string{"removed": "was removed from the cluster", "unready": "became unready", "cordoned": "was cordoned"}
 	serviceWeights = map[string]float64{"deleted": 0.96, "changed": 0.6, "created": 0.4}
 	kernelWeights  = map[string]float64{"removed": 0.55, "weight": 0.45}
 )
@@ -65,7 +69,9 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 		var found []Candidate
 		switch body := e.Body.(type) {
 		case record.Node:
-			dark[e.Node] = body.State == "off"
+			if body.State == "off" || body.State == "on" {
+				dark[e.Node] = body.State == "off"
+			}
 		case record.Proxy, record.Pod:
 			if dark[NodeOf(e)] {
 				continue
@@ -162,17 +168,22 @@ func (a *Analysis) suspectOf(e record.Event) Candidate {
 		s.service, s.weight, s.event, s.what = body.Service, serviceWeights[body.State], "service "+body.State, e.Text
 		if body.State == "deleted" {
 			s.standing, s.backend = true, true
-			s.until = a.after(e, func(later record.Event) bool { return later.Body.(record.Service).State == "created" })
+			s.until = a.after(e, func(later record.Event) bool {
+				again := later.Body.(record.Service)
+				return again.State == "created" && again.Service == body.Service
+			})
 		}
 	case record.Proxy:
 		s.weight, s.event = proxyWeights[body.State], "proxy "+body.State
 		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+body.State)
+		s.anywhere = true
 	case record.KernelChange:
 		s.service, s.weight, s.event = body.Service, kernelWeights[body.Change], "kernel "+body.Change
 		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", body.Backend, body.Table, on, body.Change)
 	case record.Fault:
 		a.faultSuspect(e, body, &s, on)
 	case record.Node:
+		s.weight, s.event, s.what, s.anywhere = nodeWeights[body.State], "node "+body.State, s.node+" "+nodePhrases[body.State], true
 		if body.State == "off" {
 			s.weight, s.event, s.what, s.standing, s.backend = weightPower, nodeOff, s.node+" lost power", true, true
 			s.until = a.after(e, func(later record.Event) bool { return later.Node == e.Node && later.Body.(record.Node).State == "on" })

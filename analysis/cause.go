@@ -63,6 +63,9 @@ func (a *Analysis) attribute() {
 					o.cause.or = p.cause.or
 				}
 			}
+			if end := a.endCause(o, service); end.score > o.cause.score {
+				o.cause = end
+			}
 			last[o.node] = o
 			o.goOn(dead, exits)
 		}
@@ -143,6 +146,29 @@ func (o *Outage) justExited(exits []*Candidate) *Candidate {
 	return nil
 }
 
+// endCause is the change of the Service that ended the lane, for an outage that lasted until then. A watcher sees the change after the
+// proxies and the load balancer, and later still where the API was away; the outage may have begun within causeWindow before.
+func (a *Analysis) endCause(o *Outage, service string) (best cause) {
+	if !o.open || o.Lane.ended == 0 {
+		return best
+	}
+	for _, e := range a.Events {
+		body, is := e.Body.(record.Service)
+		if !is || e.At != o.Lane.ended || !sameService(body.Service, service) {
+			continue
+		}
+		earliest := e.At
+		if body.From != nil {
+			earliest = min(*body.From, e.At)
+		}
+		if s := a.suspectOf(e); o.from >= earliest-causeWindow && s.weight > 0 {
+			s.until = 0
+			best = cause{suspect: &s, score: s.weight}
+		}
+	}
+	return best
+}
+
 // serviceOf is the Service behind a lane, as the load balancer names it if there is one.
 func (a *Analysis) serviceOf(l *Lane) string {
 	if ts := a.Paths.Of(l.Frontend()); len(ts) > 0 {
@@ -214,7 +240,7 @@ func (a *Analysis) explain(byNode map[string][]Candidate, l *Lane, o *Outage, se
 	}
 	for _, other := range slices.Sorted(maps.Keys(byNode)) {
 		if other != "" && other != node {
-			consider(byNode[other], elsewhere, func(s *Candidate) bool { return s.backend })
+			consider(byNode[other], elsewhere, func(s *Candidate) bool { return s.backend || anywhere && s.anywhere })
 		}
 	}
 	return best
@@ -289,6 +315,8 @@ func (a *Analysis) suspectText(o *Outage, s *Candidate) string {
 	when := " at the same moment"
 	if after := o.from - s.at; after >= max(50*time.Microsecond, clock) {
 		when = " " + units.MsText(units.Millis(after)) + " before"
+	} else if s.kind == record.KindService && -after > watcherLag {
+		when = ", which the API showed " + units.MsText(units.Millis(-after)) + " after it began"
 	}
 	if clock > 0 {
 		when += ", give or take " + units.MsText(units.MillisUp(clock)) + " between two clocks"

@@ -47,7 +47,7 @@ func (a *Analysis) addClockBound(e record.Event, b record.ClockBound) {
 
 // addMissing stores a missing record.
 func (a *Analysis) addMissing(e record.Event, m record.MissingRecord) {
-	w := a.workerOf(e, m.Lane)
+	w := a.recorderOf(e, m.Lane)
 	switch {
 	case w == nil:
 	case !plausible(m.From) || !plausible(m.To) || m.From > m.To:
@@ -65,6 +65,14 @@ func (a *Analysis) workerOf(e record.Event, id uint16) *worker {
 		return nil
 	}
 	return &a.Lanes[i].fleet
+}
+
+// recorderOf is the worker of a lane, or what stands for it on a measured lane of this machine.
+func (a *Analysis) recorderOf(e record.Event, id uint16) *worker {
+	if i := slices.IndexFunc(a.Lanes, func(l *Lane) bool { return l.ID == id && !l.Control }); i >= 0 {
+		return &a.Lanes[i].fleet
+	}
+	return a.workerOf(e, id)
 }
 
 // lost reports whether a part of the worker's record is missing.
@@ -105,23 +113,57 @@ func (a *Analysis) fleet() []*Lane {
 	return slices.DeleteFunc(a.Measured(), func(l *Lane) bool { return l.fleet.name == "" })
 }
 
-// gaps describes the missing records of workers. They count neither as success nor as the subject's loss.
+// gaps describes the missing records. They count neither as success nor as the subject's loss.
 func (a *Analysis) gaps() []string {
 	const most = 20
 	var told []string
 	n := 0
-	for _, l := range a.fleet() {
+	for _, l := range a.Measured() {
+		of := "worker " + l.fleet.name
+		if l.fleet.name == "" {
+			of = "lane " + l.Name
+		}
 		for _, g := range l.fleet.gaps {
 			if n++; n <= most {
-				told = append(told, fmt.Sprintf("a gap in the record of worker %s from %s to %s: %s", l.fleet.name, units.At(units.Seconds(g.from)),
+				told = append(told, fmt.Sprintf("a gap in the record of %s from %s to %s: %s", of, units.At(units.Seconds(g.from)),
 					units.At(units.Seconds(g.to)), FirstOf(g.text)))
 			}
 		}
 	}
 	if n > most {
-		told = append(told, fmt.Sprintf("%s more in the record of workers", units.Plural(n-most, "gap")))
+		told = append(told, fmt.Sprintf("%s more in the record", units.Plural(n-most, "gap")))
 	}
 	return told
+}
+
+// unrecorded tells why a run without a loss is no pass: lanes of this machine have missing records, and the change may have been then.
+// A fleet has limits instead, because its other workers have measured.
+func (a *Analysis) unrecorded() []string {
+	var longest gap
+	lanes := 0
+	for _, l := range a.Measured() {
+		if l.fleet.name != "" || !l.fleet.lost() {
+			continue
+		}
+		lanes++
+		for _, g := range l.fleet.gaps {
+			if g.to-g.from > longest.to-longest.from {
+				longest = g
+			}
+		}
+	}
+	if lanes == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("no loss was seen, but %s no record of a part of the time, the longest from %s to %s: what happened then is unknown",
+		lanesHave(lanes), units.At(units.Seconds(longest.from)), units.At(units.Seconds(longest.to)))}
+}
+
+func lanesHave(n int) string {
+	if n == 1 {
+		return "1 lane has"
+	}
+	return units.Plural(n, "lane") + " have"
 }
 
 // badFleet returns why the records of the workers are too incomplete, or their clocks too inexact, for a verdict.

@@ -49,7 +49,7 @@ func TestAFleetThatCannotBeTrusted(t *testing.T) {
 		"a clock that nobody compared": {func(s *recordtest.Lab) {
 			s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindClockBound && e.Attrs["lane"] == "104" })
 		}, "how far the clock of worker fleet-104 was off"},
-		"a gap of no worker":               {func(s *recordtest.Lab) { s.State(0, record.Attempt{}, end) }, "no declared lane of a fleet"},
+		"a gap of no lane":                 {func(s *recordtest.Lab) { s.State(99, record.Attempt{}, end) }, "no declared lane of a fleet"},
 		"a gap that ends before it begins": {func(s *recordtest.Lab) { s.State(100, record.Attempt{Intended: end}, time.Second) }, "impossible missing record"},
 		"a clock without a bound":          {func(s *recordtest.Lab) { s.Event(time.Second, record.KindClockBound, "", "x", "x", "lane", "100") }, "boundNs is missing"},
 		"a fleet of nobody knows how many": {func(s *recordtest.Lab) { s.Declared(100)["workers"] = "many" }, `workers="many"`},

@@ -18,6 +18,7 @@ type Lane struct {
 	folded     folded        // buckets of records
 	connect    time.Duration // median time to connect of good attempts; to the answer for datagrams
 	Begin, end time.Duration // first intended start; last intended start and one interval
+	ended      time.Duration // when it ended before the run, because of its Service; 0 if it did not
 	unlogged   int           // answered attempts that the load balancer's log lacks
 	Outages    []*Outage     // ordered by start
 }

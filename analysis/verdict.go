@@ -52,7 +52,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	verdict := Pass
 	if len(fails) > 0 {
 		verdict = Fail
-	} else if why := append(unmeasured, a.vacuous()...); len(why) > 0 {
+	} else if why := slices.Concat(unmeasured, a.vacuous(), a.unrecorded()); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
 	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps())
@@ -221,8 +221,12 @@ func (a *Analysis) uncovered(l *Lane) []string {
 	if began && !l.fleet.joined && l.Begin > baseline.From+slack {
 		why = append(why, fmt.Sprintf("lane %s began at %s, the baseline at %s", l.Name, units.At(units.Seconds(l.Begin)), units.At(units.Seconds(baseline.From))))
 	}
-	if ended && !l.Partial && !l.fleet.lost() && l.end < end.From-slack-l.Deadline {
-		why = append(why, fmt.Sprintf("lane %s ended at %s, the run at %s", l.Name, units.At(units.Seconds(l.end)), units.At(units.Seconds(end.From))))
+	until, of := end.From, "the run"
+	if l.ended > 0 && l.ended < until {
+		until, of = l.ended, "its Service"
+	}
+	if ended && !l.Partial && !l.fleet.lost() && l.end < until-slack-l.Deadline {
+		why = append(why, fmt.Sprintf("lane %s ended at %s, %s at %s", l.Name, units.At(units.Seconds(l.end)), of, units.At(units.Seconds(until))))
 	}
 	return why
 }

@@ -73,11 +73,12 @@ type Endpoint struct {
 	State   string `attr:"state"` // ready, serving-terminating, terminating, unready or removed
 }
 
-// Service is a change of the measured Service by the scenario. A deleted Service is absent until it is created.
+// Service is a change of a measured Service. A deleted Service is absent until it is created.
 type Service struct {
-	Service string `attr:"service"`
-	State   string `attr:"state"`  // changed, deleted or created
-	Fields  string `attr:"fields"` // changed fields of the spec, comma separated
+	Service string         `attr:"service"`
+	State   string         `attr:"state"`            // changed, deleted or created
+	Fields  string         `attr:"fields"`           // changed fields of the spec, comma separated
+	From    *time.Duration `attr:"fromNs,omitempty"` // it happened after this, where the API was away; nil: at once
 }
 
 // Proxy is a change of the subject on a node; Object is the subject.
@@ -85,9 +86,9 @@ type Proxy struct {
 	State string `attr:"state"` // started, ready, exited, killed, stopped, continued, synced, flushed, cleanup or restored
 }
 
-// Node is a change of a node's power.
+// Node is a change of a node: of its power, which only the lab knows, or in the API.
 type Node struct {
-	State string `attr:"state"` // off or on
+	State string `attr:"state"` // off or on; unready, ready, cordoned, uncordoned or removed
 }
 
 // Interference is something on a node that belongs neither to the proxy nor to the lab, such as another program's rule. It
@@ -186,8 +187,8 @@ type ClockBound struct {
 	Bound time.Duration `attr:"boundNs,required"`
 }
 
-// MissingRecord is a time in which a fleet worker made attempts, or may have, that are not in the record. Text gives the
-// reason.
+// MissingRecord is a time in which a lane made attempts, or may have, that are not in the record, or should have made them. Text gives
+// the reason.
 type MissingRecord struct {
 	Lane uint16        `attr:"lane,required"`
 	From time.Duration `attr:"fromNs,required"`
@@ -255,6 +256,12 @@ func (e Excuse) Valid() error {
 	return nil
 }
 
+// LaneEnd is the end of a lane before that of the run: its target is no longer that of the Service. Text gives the reason.
+type LaneEnd struct {
+	Lane   uint16 `attr:"lane,required"`
+	Reason string `attr:"reason"` // deleted or changed: what became of its Service
+}
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -281,12 +288,13 @@ const (
 	KindGuard         Kind = "guard"
 	KindRecovery      Kind = "recovery"
 	KindExcuse        Kind = "excuse"
+	KindLaneEnd       Kind = "ended"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
 	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
-	Excuse{}}
+	Excuse{}, LaneEnd{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -322,3 +330,4 @@ func (Skipped) Kind() Kind       { return KindSkipped }
 func (Guard) Kind() Kind         { return KindGuard }
 func (Recovery) Kind() Kind      { return KindRecovery }
 func (Excuse) Kind() Kind        { return KindExcuse }
+func (LaneEnd) Kind() Kind       { return KindLaneEnd }

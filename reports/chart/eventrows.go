@@ -23,7 +23,7 @@ var namedRows = []eventRow{
 	{"steps", []record.Kind{record.KindStep}, "step"},
 	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
 	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
-	{"lost workers", []record.Kind{record.KindMissingRecord}, "fault"},
+	{"missing records", []record.Kind{record.KindMissingRecord}, "fault"},
 	{"nodes", []record.Kind{record.KindNode}, "fault"},
 	{"foreign", []record.Kind{record.KindInterference}, "fault"},
 	{"Service", []record.Kind{record.KindService}, "step"},
@@ -38,7 +38,7 @@ var namedRows = []eventRow{
 }
 
 // kindsWithoutRow are drawn elsewhere on the page, or describe the measurement.
-var kindsWithoutRow = []record.Kind{record.KindLane, record.KindPhase, record.KindFlows, record.KindChoice, record.KindClockBound, record.KindSkipped}
+var kindsWithoutRow = []record.Kind{record.KindLane, record.KindLaneEnd, record.KindPhase, record.KindFlows, record.KindChoice, record.KindClockBound, record.KindSkipped}
 
 // eventRows returns the named rows, and after them a row for each other kind, with the name of the kind.
 func eventRows(named []eventRow) []eventRow {
