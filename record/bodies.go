@@ -262,6 +262,11 @@ type LaneEnd struct {
 	Reason string `attr:"reason"` // deleted or changed: what became of its Service
 }
 
+// API is a change in whether the API server answers. While it is away, other changes are recorded late, or not at all.
+type API struct {
+	State string `attr:"state"` // away or back
+}
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -289,12 +294,13 @@ const (
 	KindRecovery      Kind = "recovery"
 	KindExcuse        Kind = "excuse"
 	KindLaneEnd       Kind = "ended"
+	KindAPI           Kind = "api"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
 	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
-	Excuse{}, LaneEnd{}}
+	Excuse{}, LaneEnd{}, API{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -331,3 +337,4 @@ func (Guard) Kind() Kind         { return KindGuard }
 func (Recovery) Kind() Kind      { return KindRecovery }
 func (Excuse) Kind() Kind        { return KindExcuse }
 func (LaneEnd) Kind() Kind       { return KindLaneEnd }
+func (API) Kind() Kind           { return KindAPI }

@@ -18,7 +18,7 @@ import (
 type Left struct {
 	Run  Run
 	Last time.Duration // the latest time in the record
-	// Lanes are those that were declared and have no LaneEnd, in the order of their declaration.
+	// Lanes are those that were declared and have neither a LaneEnd nor a MissingRecord, in the order of their declaration.
 	Lanes    []LeftLane
 	LastLane uint16   // the largest id of all lanes
 	Names    []string // of all lanes
@@ -98,8 +98,14 @@ func (left *Left) take(e Event) {
 		left.Lanes = append(left.Lanes, LeftLane{Lane: body, From: e.At})
 		left.LastLane, left.Names = max(left.LastLane, body.ID), append(left.Names, body.Name)
 	case LaneEnd:
-		left.Lanes = slices.DeleteFunc(left.Lanes, func(l LeftLane) bool { return l.ID == body.Lane })
+		left.forget(body.Lane)
+	case MissingRecord: // of an earlier kill
+		left.forget(body.Lane)
 	}
+}
+
+func (left *Left) forget(id uint16) {
+	left.Lanes = slices.DeleteFunc(left.Lanes, func(l LeftLane) bool { return l.ID == id })
 }
 
 // cutOff ends a file at a length, where the next write goes.

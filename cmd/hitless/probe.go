@@ -95,7 +95,7 @@ func oneTarget(_ *cobra.Command, args []string) error {
 // fillSession sets what the flags cannot set themselves; name is the command as a user calls it.
 func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
 	o.Target = args[0]
-	o.Command = "hitless " + strings.Join(commandLine(cmd, name, args), " ")
+	o.Command = "hitless " + strings.Join(commandLine(cmd, name, strings.Fields(args[0])), " ")
 	if o.Source, err = prefix(source); err != nil || sign == "" {
 		return err
 	}

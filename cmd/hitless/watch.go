@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/clusterwatch"
 	"github.com/hitless/hitless/internal/flags"
+	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
 	"github.com/hitless/hitless/record"
@@ -17,8 +21,9 @@ import (
 func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Measure any address in the background while something else changes it",
-		Long: `Measure any address in the background while something else changes it: a script, a pipeline, another shell.
+		Short: "Measure any address, or a cluster's Services, in the background while something else changes them",
+		Long: `Measure any address, or the Services of a cluster, in the background while something else changes them: a script, a
+pipeline, another shell.
 
 "watch start" returns when the detector is proved and the change may be made. From then on a process of its own
 measures, without a terminal: it survives the shell that started it. "watch stop" ends it in an orderly way and gives
@@ -29,47 +34,118 @@ the report and the exit code that "hitless probe" gives (0 pass, 1 fail, 3 inval
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(watchStart(), watchStop(), watchStatus(), hidden(watchWorker()))
+	cmd.AddCommand(watchStart(), watchStop(), watchStatus(), watchResume(), hidden(watchWorker()))
 	return cmd
 }
 
+// watchOptions are those of a watch of one address, or of the Services of a cluster.
+type watchOptions struct {
+	clusterwatch.Options
+	target, source, sign string
+}
+
 func watchStart() *cobra.Command {
-	var o session.Options
-	var source, sign string
+	var o watchOptions
 	cmd := &cobra.Command{
-		Use:   "start HOST:PORT",
+		Use:   "start HOST:PORT | --kubeconfig FILE",
 		Short: "Start to measure, and return when the change may be made",
 		Long: `Start to measure, and return when the change may be made: after the baseline and the proof of the detector, which take
 3.5 seconds as with "hitless probe". What cannot be measured (nobody answers, the rate needs too many ports, the folder
 cannot be written) is an error here, and nothing goes on in the background. So is a watch that runs in the same folder,
 and one that was killed there: "watch stop" makes a report of what that had recorded.
 
+With --kubeconfig it measures the external addresses of a cluster's Services, follows those that appear, change and
+disappear, and explains losses by what the API shows. An attempt is a new connection without a request (tcp-connect),
+unless --protocol or --path says otherwise. Only TCP ports are probed.
+
 The record is thinned, so that it can go on for days: attempts stand one by one near failures and events, and elsewhere
 as counts and histograms of each second. What is measured is recorded some seconds after it happened. The log is watch.log and the state is watch.json in --out, beside the
 results.`,
-		Args: oneTarget,
+		Example: `  hitless watch start 203.0.113.10:80
+  hitless watch start --kubeconfig ~/.kube/production --selector tier=edge --listen 127.0.0.1:9753`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "watch start", args, source, sign); err != nil {
+			if err := o.fill(cmd, args); err != nil {
 				return err
 			}
-			program, err := os.Executable()
+			program, err := thisProgram()
 			if err != nil {
-				return fmt.Errorf("finding this program's file, which is to measure: %w", err)
+				return err
 			}
-			worker := watch.Worker{Program: program, Args: workerArgs(cmd, args)}
-			return watch.Start(cmd.Context(), args[0], o.Out, worker, newScreen(cmd.ErrOrStderr()).message)
+			worker := watch.Worker{Program: program, Args: workerArgs(cmd, args), Resumable: o.Kubeconfig != ""}
+			return watch.Start(cmd.Context(), o.name(args), o.Out, worker, newScreen(cmd.ErrOrStderr()).message)
 		},
 	}
-	watchFlags(cmd.Flags(), &o, &source, &sign)
+	o.flags(cmd.Flags())
 	return cmd
 }
 
-func watchFlags(f *pflag.FlagSet, o *session.Options, source, sign *string) {
-	sessionFlags(f, o, source, record.RecordThinned)
+func thisProgram() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program's file, which is to measure: %w", err)
+	}
+	return program, nil
+}
+
+func (o *watchOptions) flags(f *pflag.FlagSet) {
+	sessionFlags(f, &o.Options.Options, &o.source, record.RecordThinned)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
 	flags.Allow(f, "duration", flags.Zero)
-	signFlag(f, sign)
+	signFlag(f, &o.sign)
 	outOfWatch(f, &o.Out)
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "measure the Services of the live cluster of this `FILE`, at --rate attempts per second for each port and address (default 10)")
+	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
+	f.StringVar(&o.Namespace, "namespace", "", "only Services of this namespace (default all)")
+	f.StringVar(&o.Selector, "selector", "", "only Services with these labels, such as tier=edge (default all)")
+	f.StringVar(&o.target, "target", targetExternal, "where the Services are measured: external (load balancers and externalIPs), or nodePort (on each node)")
+	f.StringVar(&o.Proxy, "proxy", clusterwatch.DefaultProxy, "`NAMESPACE/NAME` of the proxy's DaemonSet, whose pods explain losses")
+	f.StringVar(&o.Listen, "listen", "", "serve /metrics for Prometheus on this `HOST:PORT` while the watch of a cluster runs")
+	flags.Words(f, "target", targetExternal, targetNodePort)
+}
+
+// The values of --target.
+const (
+	targetExternal = "external"
+	targetNodePort = "nodePort"
+)
+
+// ofClusters are the flags of watches of clusters alone.
+var ofClusters = []string{"context", "namespace", "selector", "target", "proxy", "listen"}
+
+// fill checks the flags, and sets what they cannot set themselves.
+func (o *watchOptions) fill(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags()
+	if o.Kubeconfig == "" {
+		for _, name := range ofClusters {
+			if f.Changed(name) {
+				return fmt.Errorf("--%s is for watches of clusters; name the cluster with --kubeconfig FILE", name)
+			}
+		}
+		if err := oneTarget(cmd, args); err != nil {
+			return fmt.Errorf("%w; or name a cluster with --kubeconfig FILE", err)
+		}
+		return fillSession(&o.Options.Options, cmd, "watch start", args, o.source, o.sign)
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("%s and --kubeconfig both say what to measure; give one", args[0])
+	}
+	if !f.Changed("rate") {
+		o.Rate = clusterwatch.DefaultRate
+	}
+	if !f.Changed("protocol") && !f.Changed("path") {
+		o.Protocol = probes.ProtocolTCPDial
+	}
+	o.NodePorts = o.target == targetNodePort
+	return fillSession(&o.Options.Options, cmd, "watch start", []string{""}, o.source, o.sign)
+}
+
+// name is what the watch is of, for its state.
+func (o *watchOptions) name(args []string) string {
+	if o.Kubeconfig == "" {
+		return args[0]
+	}
+	return "the Services of " + o.Kubeconfig
 }
 
 func outOfWatch(f *pflag.FlagSet, out *string) {
@@ -80,23 +156,55 @@ func outOfWatch(f *pflag.FlagSet, out *string) {
 func workerArgs(cmd *cobra.Command, args []string) []string {
 	words := []string{"watch", "worker"}
 	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
-	return append(words, "--", args[0])
+	if len(args) > 0 {
+		words = append(append(words, "--"), args...)
+	}
+	return words
 }
 
 // watchWorker is the process that measures.
 func watchWorker() *cobra.Command {
-	var o session.Options
-	var source, sign string
+	var o watchOptions
 	cmd := &cobra.Command{
-		Use: "worker HOST:PORT", Args: oneTarget,
+		Use: "worker", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "watch start", args, source, sign); err != nil {
+			if err := o.fill(cmd, args); err != nil {
 				return err
 			}
-			return watch.Work(cmd.Context(), o, cmd.ErrOrStderr())
+			return watch.Work(cmd.Context(), o.Options.Options, o.run, cmd.ErrOrStderr())
 		},
 	}
-	watchFlags(cmd.Flags(), &o, &source, &sign)
+	o.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.Resume, strings.TrimPrefix(watch.ResumeFlag, "--"), false, "go on with the record of a killed watch")
+	return cmd
+}
+
+// run measures what the options name.
+func (o *watchOptions) run(ctx context.Context, s session.Options) (*session.Result, error) {
+	if o.Kubeconfig == "" {
+		return session.Run(ctx, s)
+	}
+	o.Options.Options = s
+	return clusterwatch.Run(ctx, o.Options)
+}
+
+func watchResume() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "Go on with the watch of a cluster that was killed",
+		Long: `Go on with the watch of a cluster that was killed, or whose machine went down, in the same record. What it had recorded
+stays; the time until it measures again is recorded as missing. A watch with missing time never passes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			program, err := thisProgram()
+			if err != nil {
+				return err
+			}
+			return watch.Resume(cmd.Context(), out, program, newScreen(cmd.ErrOrStderr()).message)
+		},
+	}
+	outOfWatch(cmd.Flags(), &out)
 	return cmd
 }
 

@@ -20,8 +20,8 @@ import (
 // maxTickDelay is the longest delay of a tick. A lane with few attempts per second does not show a longer stop by its lateness.
 const maxTickDelay = 250 * time.Millisecond
 
-// noEnd is the end of a measurement without a duration.
-const noEnd = time.Duration(math.MaxInt64)
+// NoEnd is the end of a measurement without a duration.
+const NoEnd = time.Duration(math.MaxInt64)
 
 // Second holds the outcomes of the measured lane that became known within one second.
 type Second struct {
@@ -59,9 +59,19 @@ func (s Second) String() string {
 	return text
 }
 
-// meter runs a probe worker within this process and records its attempts.
-type meter struct {
-	record     *record.HistoryWriter
+// MeterConfig describes a Meter.
+type MeterConfig struct {
+	Record   *record.HistoryWriter
+	Elapsed  time.Duration           // of the run, before this process
+	Measured func(lane uint16) bool  // tells the lanes whose attempts count for Second
+	Second   func(Second)            // receives each second's outcomes in another goroutine; nil for none
+	Attempt  func(a *record.Attempt) // receives each attempt in one goroutine; nil for none
+}
+
+// Meter runs a probe worker within this process and records its attempts. Its methods are not safe for concurrent use, except Now, Phase
+// and Step.
+type Meter struct {
+	MeterConfig
 	orders     *probes.Orders
 	input      *io.PipeWriter
 	base       int64
@@ -78,7 +88,8 @@ type meter struct {
 	second Second
 }
 
-func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, error) {
+// StartMeter starts a probe worker without lanes. The caller must call End.
+func StartMeter(c MeterConfig) (*Meter, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
@@ -89,7 +100,7 @@ func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, erro
 	}
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
-	m := &meter{record: recorder, input: input, base: ts.Nano(), copyDone: make(chan error, 1), workerDone: make(chan struct{}),
+	m := &Meter{MeterConfig: c, input: input, base: ts.Nano() - int64(c.Elapsed), copyDone: make(chan error, 1), workerDone: make(chan struct{}),
 		broken: make(chan struct{}), stopTicker: make(chan struct{}), tickerDone: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
 	go func() {
 		defer close(m.workerDone)
@@ -99,21 +110,21 @@ func startMeter(recorder *record.HistoryWriter, each func(Second)) (*meter, erro
 		_ = out.Close()                         // never fails
 	}()
 	go func() { m.copyDone <- m.copy(attempts) }()
-	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, recorder.Event)
-	go m.tick(each)
+	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, c.Record.Event)
+	go m.tick()
 	m.orders, err = probes.NewOrders(input, m.base, 1)
 	return m, err
 }
 
-// now returns the time since the start of the run.
-func (m *meter) now() time.Duration {
+// Now returns the time since the start of the run.
+func (m *Meter) Now() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // startMeter has checked that it works
 	return time.Duration(ts.Nano() - m.base)
 }
 
 // copy records the attempts and counts those of the measured lane.
-func (m *meter) copy(attempts io.Reader) error {
+func (m *Meter) copy(attempts io.Reader) error {
 	r := record.NewAttemptReader(attempts)
 	for {
 		a, err := r.Read()
@@ -123,14 +134,17 @@ func (m *meter) copy(attempts io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("reading the probe's attempts: %w", err)
 		}
-		m.record.Attempt(a)
-		if a.Lane == measuredID {
+		m.Record.Attempt(a)
+		if m.Measured(a.Lane) {
 			m.count(&a)
+		}
+		if m.Attempt != nil {
+			m.Attempt(&a)
 		}
 	}
 }
 
-func (m *meter) count(a *record.Attempt) {
+func (m *Meter) count(a *record.Attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.second.Classes[a.Class]++
@@ -140,18 +154,18 @@ func (m *meter) count(a *record.Attempt) {
 }
 
 // tick reports each second, and flushes the record so that the record of a killed measurement is readable.
-func (m *meter) tick(each func(Second)) {
+func (m *Meter) tick() {
 	defer close(m.tickerDone)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	last, unwritable := m.now(), false
+	last, unwritable := m.Now(), false
 	for {
 		select {
 		case <-ticker.C:
 		case <-m.stopTicker:
 			return
 		}
-		if err := m.record.Flush(); err != nil && !unwritable { // Close returns the same error
+		if err := m.Record.Flush(); err != nil && !unwritable { // Close returns the same error
 			unwritable = true
 			close(m.broken)
 		}
@@ -159,11 +173,11 @@ func (m *meter) tick(each func(Second)) {
 		m.guards.Check(s.At)
 		if e, late := checkTick(s.At - last); late {
 			e.At = s.At
-			m.record.Event(e)
+			m.Record.Event(e)
 		}
 		last = s.At
-		if each != nil {
-			each(s)
+		if m.Second != nil {
+			m.Second(s)
 		}
 	}
 }
@@ -176,35 +190,48 @@ func checkTick(second time.Duration) (record.Event, bool) {
 }
 
 // nextSecond returns the counts since the last call.
-func (m *meter) nextSecond() Second {
+func (m *Meter) nextSecond() Second {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.second
-	s.At = m.now()
+	s.At = m.Now()
 	m.second = Second{Classes: map[record.Class]int{}}
 	return s
 }
 
-func (m *meter) start(l probes.Lane, at time.Duration) error {
+// Start starts a lane soon, and returns when. declare may add to its declaration.
+func (m *Meter) Start(l probes.Lane, at time.Duration, declare func(*record.Lane)) error {
 	for _, e := range l.Events(at) {
-		m.record.Event(e)
+		body := e.Body.(record.Lane)
+		declare(&body)
+		e.Body = body
+		m.Record.Event(e)
 	}
+	m.guards.Watch(l)
 	return m.orders.Start(l, at)
 }
 
-func (m *meter) phase(name string, demands record.Phase) {
-	m.record.Event(record.Event{At: m.now(), Object: name, Text: "phase " + name, Body: demands})
+// Stop ends a lane at a time of the run.
+func (m *Meter) Stop(id uint16, at time.Duration) error {
+	m.guards.Stop(id)
+	return m.orders.Stop(id, at)
 }
 
-func (m *meter) step(name, state string) {
-	m.record.Event(record.Event{At: m.now(), Object: name, Text: name + ": " + state,
+// Phase records the begin of a phase.
+func (m *Meter) Phase(name string, demands record.Phase) {
+	m.Record.Event(record.Event{At: m.Now(), Object: name, Text: "phase " + name, Body: demands})
+}
+
+// Step records the begin or the end of a step.
+func (m *Meter) Step(name, state string) {
+	m.Record.Event(record.Event{At: m.Now(), Object: name, Text: name + ": " + state,
 		Body: record.Step{State: state}})
 }
 
-// sleep waits until a time of the run. It returns false when the context ends first, or when the record cannot be written any more;
+// Sleep waits until a time of the run. It returns false when the context ends first, or when the record cannot be written any more;
 // closing the record then returns the error. It returns an error when the worker ends early.
-func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
-	timer := time.NewTimer(until - m.now())
+func (m *Meter) Sleep(ctx context.Context, until time.Duration) (bool, error) {
+	timer := time.NewTimer(until - m.Now())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -218,8 +245,8 @@ func (m *meter) sleep(ctx context.Context, until time.Duration) (bool, error) {
 	}
 }
 
-// end stops all lanes, and waits for the attempts in flight and their record. It returns the errors of the worker and of reading attempts.
-func (m *meter) end() error {
+// End stops all lanes, and waits for the attempts in flight and their record. It returns the errors of the worker and of reading attempts.
+func (m *Meter) End() error {
 	err := m.input.Close() // never fails
 	read := <-m.copyDone
 	<-m.workerDone

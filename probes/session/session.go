@@ -68,8 +68,10 @@ var proof = []struct{ at, long time.Duration }{
 const (
 	// canaryRate is the canary's lowest rate, so that the shortest fault always meets an attempt.
 	canaryRate = 100
-	baseline   = 3500 * time.Millisecond // more than 1 s longer than the end of the last fault
-	lead       = 200 * time.Millisecond  // time between the order of a lane and its first attempt
+	// Baseline is its length: more than 1 s longer than the end of the last fault.
+	Baseline = 3500 * time.Millisecond
+	// Lead is the time between the order of a lane and its first attempt.
+	Lead = 200 * time.Millisecond
 	// minAttempts is the least number of attempts after the baseline that a pass rests on: its sentence has their number.
 	minAttempts = 1
 )
@@ -91,7 +93,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := preflight(lane, canaryLane(lane)); err != nil {
+	if err := Preflight(CanaryLane(lane, canaryID), lane); err != nil {
 		return nil, err
 	}
 	claim, err := reports.ClaimRun(o.Out, o.Command)
@@ -110,10 +112,10 @@ type Result struct {
 }
 
 func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane) (*Result, error) {
-	if err := checkTarget(ctx, &lane); err != nil {
+	if err := CheckTarget(ctx, &lane); err != nil {
 		return nil, err
 	}
-	canary := canaryLane(lane)
+	canary := CanaryLane(lane, canaryID)
 	out := o.Out
 	removed, err := claim.Begin()
 	if err != nil {
@@ -123,7 +125,7 @@ func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane
 	if removed {
 		o.Progress(fmt.Sprintf("removed %s, which a run without an end had left", o.Out))
 	}
-	if err := o.writeHost(time.Now()); err != nil {
+	if err := o.WriteHost(o.Out, time.Now()); err != nil {
 		return nil, err
 	}
 	r, err := o.record(lane)
@@ -133,16 +135,21 @@ func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane
 	if err := probes.ShortTimeSlices(); err != nil { // increases lateness on a busy machine, which a guard checks
 		o.Progress(err.Error())
 	}
-	m, err := startMeter(r, o.OnSecond)
+	m, err := StartMeter(MeterConfig{Record: r, Second: o.OnSecond, Measured: func(id uint16) bool { return id == measuredID }})
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	measured := o.measure(ctx, m, lane, canary)
-	if err := errors.Join(measured, m.end(), r.Close()); err != nil {
+	if err := errors.Join(measured, m.End(), r.Close()); err != nil {
 		return nil, err
 	}
-	result := &Result{Dir: out}
-	if result.Report, result.Origin, err = reports.Seal(o.Out, o.Sign); err != nil {
+	return Conclude(claim, out, o.Sign)
+}
+
+// Conclude judges and seals the record in the folder of a claim, and moves the results to their final place, dir.
+func Conclude(claim *reports.Claim, dir string, key ed25519.PrivateKey) (result *Result, err error) {
+	result = &Result{Dir: dir}
+	if result.Report, result.Origin, err = reports.Seal(claim.Work(), key); err != nil {
 		return nil, err
 	}
 	if !hasScenario(result.Report) {
@@ -157,9 +164,9 @@ func hasScenario(r *analysis.Report) bool {
 	return slices.ContainsFunc(r.Events, func(e analysis.ReportEvent) bool { return e.Kind == record.KindPhase && e.Object == "scenario" })
 }
 
-// canaryLane returns the lane that proves the detector on the same target. It uses new sockets also for lanes with lasting ones, because
+// CanaryLane returns the lane that proves the detector on the target of another one. It uses new sockets also for lanes with lasting ones, because
 // the proved code is common to both.
-func canaryLane(l probes.Lane) probes.Lane {
+func CanaryLane(l probes.Lane, id uint16) probes.Lane {
 	switch {
 	case overUDP(l):
 		l.Protocol = probes.ProtocolUDPFresh
@@ -167,22 +174,22 @@ func canaryLane(l probes.Lane) probes.Lane {
 		l.Protocol = probes.ProtocolTCPNew
 	}
 	l.Connections, l.StallAfter, l.Fresh = 0, 0, 0
-	l.ID, l.Name, l.Control = canaryID, canaryName, true
+	l.ID, l.Name, l.Control = id, canaryName, true
 	l.Rate, l.InFlight = max(l.Rate, canaryRate), 0
 	l.Policy = probes.PolicyFresh
 	return l
 }
 
-// preflight returns an error if the probe itself would cause failures on this machine.
-func preflight(lane, canary probes.Lane) error {
+// Preflight returns an error if the probes themselves would cause failures on this machine.
+func Preflight(canary probes.Lane, lanes ...probes.Lane) error {
 	limits, err := probes.LocalLimits()
 	if err != nil {
 		return err
 	}
 	// The canary runs for the baseline only: this is its average rate over the time in which five-tuples are not reused.
-	canary.Rate *= baseline.Seconds() / probes.FreshFor.Seconds()
+	canary.Rate *= Baseline.Seconds() / probes.FreshFor.Seconds()
 	var refused []error
-	for _, reason := range probes.Preflight([]probes.Lane{lane, canary}, limits) {
+	for _, reason := range probes.Preflight(append(lanes, canary), limits) {
 		refused = append(refused, errors.New(reason))
 	}
 	if len(refused) > 0 {
@@ -192,73 +199,74 @@ func preflight(lane, canary probes.Lane) error {
 }
 
 // measure runs the lanes and records phases and proof. It returns early, without an error, when the context ends.
-func (o Options) measure(ctx context.Context, m *meter, lane, canary probes.Lane) error {
-	m.phase("setup", record.Phase{})
-	begin := m.now() + lead
+func (o Options) measure(ctx context.Context, m *Meter, lane, canary probes.Lane) error {
+	m.Phase("setup", record.Phase{})
+	begin := m.Now() + Lead
 	for _, l := range []probes.Lane{lane, canary} {
-		if err := m.start(l, begin); err != nil {
+		if err := m.Start(l, begin, func(*record.Lane) {}); err != nil {
 			return err
 		}
 	}
 	o.Progress(fmt.Sprintf("baseline of %s and proof of the detector; change nothing yet", lane.Target))
-	m.phase("baseline", record.Phase{})
-	proved, err := m.prove(ctx, begin)
+	m.Phase("baseline", record.Phase{})
+	proved, err := m.Prove(ctx, canary, begin)
 	if err == nil {
-		err = m.orders.Stop(canary.ID, m.now())
+		err = m.Stop(canary.ID, m.Now())
 	}
 	if err == nil && proved {
-		err = o.measureChange(ctx, m, begin+baseline)
+		err = o.measureChange(ctx, m, begin+Baseline)
 	} else if err == nil {
 		o.Progress("ended before the detector was proved: the run is invalid")
 	}
 	if err != nil {
 		return err
 	}
-	at := m.now()
-	m.phase("end", record.Phase{})
-	return m.orders.Stop(lane.ID, at)
+	at := m.Now()
+	m.Phase("end", record.Phase{})
+	return m.Stop(lane.ID, at)
 }
 
 // measureChange runs the phase in which the target may be changed.
-func (o Options) measureChange(ctx context.Context, m *meter, begin time.Duration) error {
-	m.phase("scenario", record.Phase{Attempts: minAttempts})
+func (o Options) measureChange(ctx context.Context, m *Meter, begin time.Duration) error {
+	m.Phase("scenario", record.Phase{Attempts: minAttempts})
 	step := "watch " + o.Target
-	m.step(step, "begin")
+	m.Step(step, "begin")
 	endBy := cmp.Or(o.EndHint, "Ctrl-C")
-	until, text := noEnd, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
+	until, text := NoEnd, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
 	if o.Duration > 0 {
 		until, text = begin+o.Duration, fmt.Sprintf("measuring for %v: make your change now; %s ends it earlier", o.Duration, endBy)
 	}
 	// Late attempts of the baseline must not meet the change.
-	if _, err := m.sleep(ctx, m.now()+lead); err != nil {
+	if _, err := m.Sleep(ctx, m.Now()+Lead); err != nil {
 		return err
 	}
 	o.Progress(text)
 	if o.OnMeasuring != nil && ctx.Err() == nil {
 		o.OnMeasuring()
 	}
-	if _, err := m.sleep(ctx, until); err != nil {
+	if _, err := m.Sleep(ctx, until); err != nil {
 		return err
 	}
-	m.step(step, "end")
+	m.Step(step, "end")
 	return nil
 }
 
-// prove injects the reply drops into the canary, and returns false when the context ends before the last is over.
-func (m *meter) prove(ctx context.Context, begin time.Duration) (bool, error) {
+// Prove injects the reply drops into the canary, whose first attempt is due at begin. It returns at the end of the baseline, or false when
+// the context ends first.
+func (m *Meter) Prove(ctx context.Context, canary probes.Lane, begin time.Duration) (bool, error) {
 	for i, fault := range proof {
 		from := begin + fault.at
-		if err := m.orders.DropReplies(canaryID, from, from+fault.long); err != nil {
+		if err := m.orders.DropReplies(canary.ID, from, from+fault.long); err != nil {
 			return false, err
 		}
 		// The next fault is ordered once this one can no longer meet an attempt, see probes.Engine.DropReplies.
-		over, err := m.sleep(ctx, from+fault.long+time.Second)
+		over, err := m.Sleep(ctx, from+fault.long+time.Second)
 		if err != nil || !over {
 			return false, err
 		}
-		for _, e := range probes.ReplyDropEvents(canaryName, fmt.Sprintf("proof-%d", i+1), from, from+fault.long) {
-			m.record.Event(e)
+		for _, e := range probes.ReplyDropEvents(canary.Name, fmt.Sprintf("proof-%d", i+1), from, from+fault.long) {
+			m.Record.Event(e)
 		}
 	}
-	return m.sleep(ctx, begin+baseline)
+	return m.Sleep(ctx, begin+Baseline)
 }

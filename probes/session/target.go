@@ -33,11 +33,17 @@ func (o Options) lane(ctx context.Context) (probes.Lane, error) {
 		return probes.Lane{}, err
 	}
 	host, _, _ := net.SplitHostPort(o.Target) // resolve has checked it
-	l := probes.Lane{ID: measuredID, Client: "here", Target: address, Protocol: o.Protocol, Policy: o.Policy, Close: o.Close,
-		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter, SourcePrefix: o.Source}
-	if _, err := netip.ParseAddr(host); err != nil {
-		l.Host = o.Target
+	if _, err := netip.ParseAddr(host); err == nil {
+		return o.Lane(measuredID, address, "")
 	}
+	return o.Lane(measuredID, address, o.Target)
+}
+
+// Lane returns the lane of the options to an address. The host, unless it is empty, is the name in its requests. The error names the first
+// option that is impossible.
+func (o Options) Lane(id uint16, address netip.AddrPort, host string) (probes.Lane, error) {
+	l := probes.Lane{ID: id, Client: "here", Target: address, Protocol: o.Protocol, Policy: o.Policy, Close: o.Close,
+		Path: o.Path, Rate: o.Rate, DelayedAfter: o.DelayedAfter, SourcePrefix: o.Source, Host: host}
 	if l.Rate == 0 {
 		l.Rate = defaultRate
 	}
@@ -78,9 +84,9 @@ func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(found[0].Unmap(), uint16(port)), nil
 }
 
-// checkTarget sends one request on a separate connection and sets the lane's expected answer: that of a known backend, or any with the
+// CheckTarget sends one request on a separate connection and sets the lane's expected answer: that of a known backend, or any with the
 // same status. It returns an error if the target does not answer, because then the baseline would have failures.
-func checkTarget(ctx context.Context, l *probes.Lane) error {
+func CheckTarget(ctx context.Context, l *probes.Lane) error {
 	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
 	defer cancel()
 	if overUDP(*l) {
@@ -161,11 +167,11 @@ func isBackendAnswer(answer *http.Response) bool {
 	return err == nil && (answer.Header.Get("X-Hitless-Pod") != "" || !strings.ContainsAny(strings.TrimSpace(string(body)), " \t\r\n<>{}"))
 }
 
-// writeHost writes host.json, which has the facts that must not change the history.
-func (o Options) writeHost(started time.Time) error {
-	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339)}, "", "  ")
+// WriteHost writes host.json into a folder. It has the facts that must not change the history.
+func (o Options) WriteHost(folder string, started time.Time) error {
+	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339Nano)}, "", "  ")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(o.Out, reports.HostFile), append(data, '\n'), 0o644)
+		err = os.WriteFile(filepath.Join(folder, reports.HostFile), append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w; give another folder with --out", reports.HostFile, err)

@@ -20,6 +20,8 @@ import (
 type Worker struct {
 	Program string   // path
 	Args    []string // without the program's name
+	// Resumable says that the command with ResumeFlag goes on with a killed watch.
+	Resumable bool
 }
 
 // The descriptors that a worker inherits.
@@ -48,20 +50,85 @@ func Start(ctx context.Context, target, dir string, w Worker, progress func(stri
 		return err
 	}
 	s := State{Phase: Starting, Target: target, Started: time.Now().Round(0)}
-	if err := f.write(s); err != nil {
+	if err := errors.Join(f.writeWorker(w), f.write(s)); err != nil {
 		return err
 	}
-	messages, c, err := f.launch(w)
-	if err != nil {
-		s.Phase, s.Error = Failed, err.Error()
-		return errors.Join(err, f.write(s))
-	}
-	defer messages.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })() // fails only when it has ended
-	if err := awaitReady(ctx, messages, c, dir, progress); err != nil {
+	if err := f.measure(ctx, w, os.O_TRUNC, progress); err != nil {
 		return errors.Join(err, f.recordFailure(err))
 	}
 	return nil // only the worker holds the lock now
+}
+
+// measure launches the worker, and returns when the target may be changed. After an error the worker has ended.
+func (f *file) measure(ctx context.Context, w Worker, log int, progress func(string)) error {
+	messages, c, err := f.launch(w, log)
+	if err != nil {
+		return err
+	}
+	defer messages.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })() // fails only when it has ended
+	return awaitReady(ctx, messages, c, f.dir, progress)
+}
+
+// WorkerFile has the command of a watch that Resume can go on with.
+const WorkerFile = "watch.command"
+
+// ResumeFlag is the flag that a worker gets when it is to go on with the record of a killed watch.
+const ResumeFlag = "--resume"
+
+// writeWorker keeps the command of a watch that can be resumed, and removes that of an earlier one.
+func (f *file) writeWorker(w Worker) error {
+	name := filepath.Join(f.dir, WorkerFile)
+	if !w.Resumable {
+		if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	data, err := json.Marshal(w.Args)
+	if err == nil {
+		err = os.WriteFile(name, data, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the command of the watch: %w; give another folder with --out", err)
+	}
+	return nil
+}
+
+// Resume goes on with the watch in dir that was killed, in the same record. It returns when the worker measures again. After an error no
+// process is left, and the record is as it was. Errors are a watch that runs or has ended, and one that cannot be resumed.
+func Resume(ctx context.Context, dir, program string, progress func(string)) error {
+	f, err := open(dir, false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	free, err := f.lock()
+	if err != nil {
+		return err
+	}
+	s, err := f.read()
+	switch {
+	case !free:
+		return fmt.Errorf("a watch is running in %s (%v): there is nothing to resume", dir, s)
+	case err != nil:
+		return err
+	case !s.running():
+		return fmt.Errorf("no watch was killed in %s: the last one, of %s, is %s; `hitless watch start` starts one", dir, s.Target, s.Phase)
+	}
+	w := Worker{Program: program}
+	data, err := os.ReadFile(filepath.Join(dir, WorkerFile))
+	if err == nil {
+		err = json.Unmarshal(data, &w.Args)
+	}
+	if err != nil {
+		return fmt.Errorf("the watch of %s cannot be resumed, because only those of clusters can: %w; `hitless watch stop --out %s` makes a report of its record", s.Target, err, dir)
+	}
+	w.Args = append(w.Args, ResumeFlag)
+	if err := f.measure(ctx, w, os.O_APPEND, progress); err != nil {
+		return errors.Join(err, f.write(s))
+	}
+	return nil
 }
 
 // recordFailure writes why a watch did not start, unless its process has written it.
@@ -88,15 +155,23 @@ func (f *file) lockForStart() error {
 		return err
 	case s.running():
 		return fmt.Errorf("the last watch in %s (%v) was killed, or the machine went down, at about %s; "+
-			"`hitless watch stop --out %s` makes a report of what it recorded, or give another folder with --out",
-			f.dir, s, s.Changed.Local().Format(time.DateTime), f.dir)
+			"%s`hitless watch stop --out %s` makes a report of what it recorded, or give another folder with --out",
+			f.dir, s, s.Changed.Local().Format(time.DateTime), f.resumeHint(), f.dir)
 	}
 	return nil
 }
 
-// launch starts the worker in a new session (setsid).
-func (f *file) launch(w Worker) (messages *os.File, c *exec.Cmd, err error) {
-	log, err := os.Create(filepath.Join(f.dir, LogFile))
+// resumeHint tells how a killed watch goes on; empty if it cannot.
+func (f *file) resumeHint() string {
+	if _, err := os.Stat(filepath.Join(f.dir, WorkerFile)); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("`hitless watch resume --out %s` goes on with it, ", f.dir)
+}
+
+// launch starts the worker in a new session (setsid). The flag of os.OpenFile says whether its log continues another one.
+func (f *file) launch(w Worker, flag int) (messages *os.File, c *exec.Cmd, err error) {
+	log, err := os.OpenFile(filepath.Join(f.dir, LogFile), os.O_WRONLY|os.O_CREATE|flag, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the log of the watch: %w; give another folder with --out", err)
 	}

@@ -155,7 +155,7 @@ func Status(dir string) (State, error) {
 	}
 	if s.running() {
 		return s, fmt.Errorf("no watch is running in %s: the last one (%v) was killed, or the machine went down, at about %s; "+
-			"`hitless watch stop --out %s` makes a report of what it recorded", f.dir, s, s.Changed.Local().Format(time.DateTime), f.dir)
+			"%s`hitless watch stop --out %s` makes a report of what it recorded", f.dir, s, s.Changed.Local().Format(time.DateTime), f.resumeHint(), f.dir)
 	}
 	if s.Phase == Ended {
 		return s, fmt.Errorf("no watch is running in %s: the last one, of %s, ended by itself at %s; `hitless watch stop --out %s` gives its verdict",

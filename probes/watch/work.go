@@ -16,9 +16,12 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
+// Session measures until its context ends: session.Run, or one with the same contract.
+type Session func(ctx context.Context, o session.Options) (*session.Result, error)
+
 // Work runs the session until ctx ends, and writes the state, in the process that Start has started. Progress goes to log. It returns an
 // error if the process was not started by Start.
-func Work(ctx context.Context, o session.Options, log io.Writer) error {
+func Work(ctx context.Context, o session.Options, run Session, log io.Writer) error {
 	var kind unix.Stat_t
 	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(messageFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return errors.New("this command needs the inherited state of a watch: run `hitless watch start`, which starts it")
@@ -38,7 +41,7 @@ func Work(ctx context.Context, o session.Options, log io.Writer) error {
 	if err := f.write(w.state); err != nil {
 		return w.fail(err)
 	}
-	return w.run(ctx, o)
+	return w.run(ctx, o, run)
 }
 
 // worker is a running watch.
@@ -51,10 +54,10 @@ type worker struct {
 	state State
 }
 
-func (w *worker) run(ctx context.Context, o session.Options) error {
+func (w *worker) run(ctx context.Context, o session.Options, run Session) error {
 	o.EndHint = fmt.Sprintf("`hitless watch stop --out %s`", o.Out)
 	o.Progress, o.OnSecond, o.OnMeasuring = w.progress, w.onSecond, w.onMeasuring
-	_, err := session.Run(ctx, o)                // its result is in the folder, for Stop
+	_, err := run(ctx, o)                        // its result is in the folder, for Stop
 	if err == nil && w.state.Phase == Starting { // ended before the proof
 		err = errors.New("ended before the detector was proved: nothing was measured")
 	}

@@ -24,6 +24,7 @@ var namedRows = []eventRow{
 	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
 	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
 	{"missing records", []record.Kind{record.KindMissingRecord}, "fault"},
+	{"API server", []record.Kind{record.KindAPI}, "fault"},
 	{"nodes", []record.Kind{record.KindNode}, "fault"},
 	{"foreign", []record.Kind{record.KindInterference}, "fault"},
 	{"Service", []record.Kind{record.KindService}, "step"},

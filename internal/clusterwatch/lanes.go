@@ -1,0 +1,148 @@
+package clusterwatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/record"
+)
+
+// lanes are the lanes of a watch. Its methods are safe for concurrent use.
+type lanes struct {
+	mu       sync.Mutex
+	last     uint16
+	names    map[string]int // how often each was used
+	measures map[uint16]bool
+	running  map[cluster.External]target
+	before   map[string]record.LeftLane // lanes of a killed watch, by the name of their external address
+}
+
+func newLanes() *lanes {
+	return &lanes{names: map[string]int{}, measures: map[uint16]bool{}, running: map[cluster.External]target{}, before: map[string]record.LeftLane{}}
+}
+
+// id returns the next id of a lane.
+func (l *lanes) id() uint16 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	return l.last
+}
+
+// measured reports whether a lane's attempts count.
+func (l *lanes) measured(id uint16) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.measures[id]
+}
+
+// resume takes over the names and ids of a killed watch.
+func (l *lanes) resume(left *record.Left) {
+	l.last = left.LastLane
+	for _, name := range left.Names {
+		l.names[plainName(name)]++
+	}
+	for _, lane := range left.Lanes {
+		if !lane.Control {
+			l.before[plainName(lane.Name)] = lane
+		}
+	}
+}
+
+// plainName is the name of a lane without the number that tells it from earlier ones to the same address.
+func plainName(name string) string {
+	if i := strings.LastIndex(name, " ("); i >= 0 && strings.HasSuffix(name, ")") {
+		return name[:i]
+	}
+	return name
+}
+
+// add gives a lane its id and its name.
+func (l *lanes) add(t *target) {
+	t.lane.ID = l.id()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.names[t.lane.Name]++; l.names[t.lane.Name] > 1 {
+		t.lane.Name = fmt.Sprintf("%s (%d)", t.lane.Name, l.names[t.lane.Name])
+	}
+	l.measures[t.lane.ID], l.running[t.External] = true, *t
+}
+
+// remove forgets a lane that has ended.
+func (l *lanes) remove(e cluster.External) (t target, was bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, was = l.running[e]
+	delete(l.running, e)
+	return t, was
+}
+
+// all returns the running lanes in the order of their ids.
+func (l *lanes) all() []target {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []target
+	for _, t := range l.running {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b target) int { return int(a.lane.ID) - int(b.lane.ID) })
+	return list
+}
+
+// startLane starts the lane of a target that has answered; joined says that it begins later than the others.
+func (w *watcher) startLane(t target, at time.Duration, joined bool) error {
+	if t.lane.KeepsConnections() {
+		defer func() { w.lanes.id() }() // of its fresh lane
+	}
+	w.lanes.add(&t)
+	if t.lane.KeepsConnections() {
+		t.lane.Fresh = t.lane.ID + 1
+	}
+	w.missing(t.External.String(), at)
+	w.exporter.begin(t)
+	w.causes.about(t.Service)
+	return w.meter.Start(t.lane, at, func(l *record.Lane) {
+		l.Service, l.Node, l.Local, l.Joined = t.Service, t.Node, t.local, joined
+	})
+}
+
+// endLane ends the lane of an address that is no longer that of its Service.
+func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text string) error {
+	t, was := w.lanes.remove(e)
+	if !was {
+		return nil
+	}
+	w.record.Event(record.Event{At: at, Object: t.lane.Name, Text: "lane " + t.lane.Name + " ends: " + text, Body: record.LaneEnd{Lane: t.lane.ID, Reason: reason}})
+	w.exporter.end(t)
+	return w.meter.Stop(t.lane.ID, at)
+}
+
+// stopAll ends the lanes with the watch.
+func (w *watcher) stopAll() error {
+	at := w.now()
+	for _, t := range w.lanes.all() {
+		if err := w.meter.Stop(t.lane.ID, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room returns why one more lane would make the probes themselves fail; empty if it would not.
+func (w *watcher) room(l probes.Lane) string {
+	limits, err := probes.LocalLimits()
+	if err != nil {
+		return err.Error()
+	}
+	l.ID = 0
+	all := []probes.Lane{l}
+	for _, t := range w.lanes.all() {
+		all = append(all, t.lane)
+	}
+	return strings.Join(probes.Preflight(all, limits), "; ")
+}

@@ -1,0 +1,154 @@
+package clusterwatch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
+)
+
+// killed returns options that resume the watch from what a kill at this instant leaves: its files as they are now.
+func (r *running) killed() Options {
+	r.t.Helper()
+	o := r.o
+	o.Out, o.Resume = filepath.Join(r.t.TempDir(), "killed"), true
+	if err := os.CopyFS(filepath.Join(o.Out, "unfinished"), os.DirFS(filepath.Join(r.o.Out, "unfinished"))); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stop()
+	<-r.done
+	return o
+}
+
+// A watch that was killed goes on in its record: nothing of it is lost, and the time in between is missing, not ok. A Service that was
+// deleted meanwhile is seen as deleted.
+func TestResumedWatchHasMissingTime(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b := address(), address()
+	listen(t, a)
+	listen(t, b)
+	s.service("web", nil, a)
+	s.service("gone", nil, b)
+	r := s.start(s.options())
+	r.goesOn(60)
+	o := r.killed()
+	before := attemptsIn(t, filepath.Join(o.Out, "unfinished"))
+	s.remove("Service", "gone")
+	again := s.start(o)
+	again.goesOn(40)
+	report, trusted := again.report(analysis.Invalid) // no loss was seen, and yet it is no pass
+	text := strings.Join(report.Reasons, "\n")
+	for _, want := range []string{"no loss was seen, but 2 lanes have no record", "a gap in the record of lane " + laneName("web", a), "a gap in the record of lane " + laneName("gone", b)} {
+		if trusted && !strings.Contains(text, want) {
+			t.Errorf("the reasons lack %q:\n%s", want, text)
+		}
+	}
+	lanes := lanesOf(report)
+	if got := lanes[laneName("web", a)].Attempts + lanes[laneName("gone", b)].Attempts; got != before || before == 0 {
+		t.Errorf("%d attempts of before the kill are in the report, %d were recorded", got, before)
+	}
+	if l := lanes[laneName("web", a)+" (2)"]; l.Attempts < 20 || l.Dropped > 0 {
+		t.Errorf("%d attempts after the kill, %d dropped", l.Attempts, l.Dropped)
+	}
+	if _, has := lanes[laneName("gone", b)+" (2)"]; has {
+		t.Error("the deleted Service has a lane after the kill")
+	}
+}
+
+// A target that fails when the watch goes on is measured at once: its loss is no wait for a first answer. The verdict is fail, not
+// invalid: the loss was seen.
+func TestLossAfterAKillIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a := address()
+	l := listen(t, a)
+	s.service("web", nil, a)
+	r := s.start(s.options())
+	r.goesOn(40)
+	o := r.killed()
+	l.close()
+	again := s.start(o)
+	again.until("the loss", func() bool { return lostIn(again) })
+	listen(t, a)
+	again.goesOn(20)
+	report, trusted := again.report(analysis.Fail)
+	if trusted && (report.Totals.ByClass["refused"] == 0 || !strings.Contains(strings.Join(report.Reasons, "\n"), "a gap in the record")) {
+		t.Errorf("%+v, %q", report.Totals, report.Reasons)
+	}
+	if _, err := os.Stat(filepath.Join(o.Out, "unfinished")); err == nil {
+		t.Error("the unfinished record is left beside the report")
+	}
+}
+
+// lostIn reports whether some seconds of a watch have passed since it went on.
+func lostIn(r *running) bool {
+	data, err := os.ReadFile(filepath.Join(r.o.Out, "unfinished", record.HistoryDir, record.EventsFile))
+	if err != nil || !strings.Contains(string(data), `"kind":"gap"`) {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(r.o.Out, "unfinished", record.HistoryDir, record.EventsFile))
+	return err == nil && time.Since(info.ModTime()) > time.Second
+}
+
+// A watch that was killed before its proof was over cannot go on, and its record stays.
+func TestWatchKilledInItsBaselineIsNotResumed(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a := address()
+	listen(t, a)
+	s.service("web", nil, a)
+	o := s.options()
+	dir := filepath.Join(o.Out, "unfinished")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.WriteHost(dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := record.NewHistoryWriter(filepath.Join(dir, record.HistoryDir), record.Run{Scenario: Scenario})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Event(record.Event{At: time.Second, Object: "baseline", Body: record.Phase{}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Resume = true
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), `phase "baseline"`) || !strings.Contains(err.Error(), "watch stop") {
+		t.Errorf("%v", err)
+	}
+	if _, err := record.OpenUnsealed(filepath.Join(dir, record.HistoryDir)); err != nil {
+		t.Error(err)
+	}
+}
+
+// attemptsIn counts the attempts of measured lanes that can be read of an unfinished record.
+func attemptsIn(t *testing.T, dir string) (n int) {
+	t.Helper()
+	h, err := record.OpenUnsealed(filepath.Join(dir, record.HistoryDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	controls := map[uint16]bool{}
+	for e, err := range h.Events() {
+		if l, is := e.Body.(record.Lane); err == nil && is {
+			controls[l.ID] = l.Control
+		}
+	}
+	for e, err := range h.Entries() {
+		switch {
+		case err != nil:
+			return n // the end that the kill cut off
+		case e.Bucket != nil:
+			n += e.Bucket.Attempts()
+		case !controls[e.Lane]:
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,319 @@
+package clusterwatch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/record"
+)
+
+// patience is the timeout of waits for what takes moments.
+const patience = time.Minute
+
+// stand is a cluster of the replay control plane. Listeners on loopback addresses are the external addresses of its Services.
+type stand struct {
+	t       *testing.T
+	server  *replay.Server
+	config  string // kubeconfig
+	away    atomic.Bool
+	refused atomic.Pointer[string] // a verb and a resource that the user lacks
+	api     *httptest.Server
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	s := &stand{t: t, server: replay.New()}
+	handler := s.server.Handler()
+	s.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case s.away.Load():
+			panic(http.ErrAbortHandler) // the connection ends without an answer
+		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+			s.review(w, r, handler)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() { s.api.CloseClientConnections(); s.api.Close() })
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.api.URL}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	s.config = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, s.config); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// review answers a review of access: no for the verb and resource in refused.
+func (s *stand) review(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	refused := s.refused.Load()
+	if refused == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+	body := new(strings.Builder)
+	_, _ = fmt.Fprint(body, readAll(r))
+	verb, resource, _ := strings.Cut(*refused, " ")
+	allowed := !strings.Contains(body.String(), `"verb":"`+verb+`"`) || !strings.Contains(body.String(), `"resource":"`+resource+`"`)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%v}}`, allowed)
+}
+
+func readAll(r *http.Request) string {
+	data := make([]byte, 1<<16)
+	n := 0
+	for {
+		k, err := r.Body.Read(data[n:])
+		n += k
+		if err != nil {
+			return string(data[:n])
+		}
+	}
+}
+
+var addresses atomic.Uint32
+
+// address returns a loopback address that no other test uses.
+func address() string {
+	n := addresses.Add(1)
+	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff, 1+n%250)
+}
+
+// servicePort is the port of all Services.
+const servicePort = 18080
+
+// backend accepts connections on an address, until it is closed.
+type backend struct {
+	address string
+	l       net.Listener
+}
+
+func listen(t *testing.T, address string) *backend {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(servicePort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backend{address, l}
+	t.Cleanup(b.close)
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_ = c.Close()
+		}
+	}()
+	return b
+}
+
+func (b *backend) close() { _ = b.l.Close() }
+
+// service applies a Service with external IPs.
+func (s *stand) service(name string, labels map[string]string, addresses ...string) {
+	s.t.Helper()
+	s.apply(&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: labels},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", ExternalIPs: addresses, Ports: []corev1.ServicePort{{Name: "web", Port: servicePort, Protocol: corev1.ProtocolTCP},
+			{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}}})
+}
+
+type applied interface {
+	metav1.Object
+	runtime.Object
+}
+
+// endpoint applies the one endpoint of a Service, in a state.
+func (s *stand) endpoint(service string, ready bool) {
+	s.t.Helper()
+	node := "worker-1"
+	s.apply(&discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta:  metav1.ObjectMeta{Name: service + "-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, NodeName: &node,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: service + "-pod"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready}}}})
+}
+
+func (s *stand) apply(o applied) {
+	s.t.Helper()
+	if _, err := s.server.Apply(o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stand) remove(kind, name string) {
+	s.t.Helper()
+	if err := s.server.Delete(replay.Ref{Kind: kind, Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// options are those of a watch of the stand.
+func (s *stand) options() Options {
+	o := Options{Kubeconfig: s.config}
+	o.Protocol, o.Rate, o.Out, o.Command = probes.ProtocolTCPDial, 20, filepath.Join(s.t.TempDir(), "out"), "hitless watch start"
+	return o
+}
+
+// running is a watch in this process.
+type running struct {
+	t      *testing.T
+	o      Options
+	stop   context.CancelFunc
+	done   chan struct{}
+	result *session.Result
+	err    error
+
+	mu   sync.Mutex
+	said []string
+	ok   int
+}
+
+// start starts a watch, and returns when the cluster may be changed, or when it has ended.
+func (s *stand) start(o Options) *running {
+	s.t.Helper()
+	r := &running{t: s.t, done: make(chan struct{})}
+	measuring := make(chan struct{})
+	o.Progress = func(text string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said = append(r.said, text)
+	}
+	o.OnMeasuring = func() { close(measuring) }
+	o.OnSecond = func(second session.Second) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ok += second.Classes[record.OK]
+	}
+	r.o = o
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() {
+		defer close(r.done)
+		r.result, r.err = Run(ctx, o)
+	}()
+	s.t.Cleanup(func() { stop(); <-r.done })
+	select {
+	case <-measuring:
+	case <-r.done:
+	}
+	return r
+}
+
+// goesOn waits until so many more attempts are good.
+func (r *running) goesOn(more int) {
+	r.t.Helper()
+	r.mu.Lock()
+	from := r.ok
+	r.mu.Unlock()
+	r.until("more good attempts", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.ok >= from+more })
+}
+
+// recorded waits until the record has an event whose text has these words.
+func (r *running) recorded(words string) {
+	r.t.Helper()
+	r.until("the event "+words, func() bool {
+		data, err := os.ReadFile(filepath.Join(r.o.Out, "unfinished", record.HistoryDir, record.EventsFile))
+		return err == nil && strings.Contains(string(data), words)
+	})
+}
+
+func (r *running) until(what string, holds func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-r.done:
+			r.t.Fatalf("the watch ended while the test waited for %s: %v", what, r.err)
+		default:
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("after %v there is still not %s", patience, what)
+		}
+	}
+}
+
+// report ends the watch and returns its report. The verdict of a busy machine may be invalid: trusted is false then.
+func (r *running) report(want analysis.Verdict) (report *analysis.Report, trusted bool) {
+	r.t.Helper()
+	r.stop()
+	<-r.done
+	if r.err != nil {
+		r.t.Fatal(r.err)
+	}
+	report = r.result.Report
+	r.totals()
+	busy := func(reason string) bool {
+		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "did not run") || strings.Contains(reason, "probe's own fault")
+	}
+	if report.Verdict == analysis.Invalid && slices.ContainsFunc(report.Reasons, busy) {
+		r.t.Logf("the machine is too busy to measure: %q", report.Reasons)
+		return report, false
+	}
+	if report.Verdict != want {
+		r.t.Errorf("verdict %s, want %s: %q", report.Verdict, want, report.Reasons)
+	}
+	return report, true
+}
+
+// totals compares the totals of the report with the record: each attempt of a measured lane counts once.
+func (r *running) totals() {
+	r.t.Helper()
+	h, err := record.OpenHistory(r.result.Dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	measured, count := map[uint16]bool{}, map[string]int{}
+	for e, err := range h.Events() {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if l, is := e.Body.(record.Lane); is && !l.Control {
+			measured[l.ID] = true
+		}
+	}
+	for e, err := range h.Entries() {
+		switch {
+		case err != nil:
+			r.t.Fatal(err)
+		case e.Bucket != nil && measured[e.Bucket.Lane]:
+			count[record.OK.String()] += e.Bucket.Attempts()
+		case e.Bucket == nil && measured[e.Lane]:
+			count[e.Class.String()]++
+		}
+	}
+	for class, n := range r.result.Report.Totals.ByClass {
+		if n != count[class] {
+			r.t.Errorf("the report has %d attempts of %s, the record %d", n, class, count[class])
+		}
+	}
+}
+
+// lanesOf returns the measured lanes of a report by their names.
+func lanesOf(r *analysis.Report) map[string]analysis.LaneReport {
+	all := map[string]analysis.LaneReport{}
+	for _, l := range r.Lanes {
+		all[l.Name] = l
+	}
+	return all
+}

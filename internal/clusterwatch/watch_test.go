@@ -1,0 +1,180 @@
+package clusterwatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+)
+
+func laneName(service, address string) string { return "shop/" + service + ":18080 at " + address }
+
+// A Service appears, changes its address and disappears: its lanes begin and end with that, and nothing of it is a loss.
+func TestLanesFollowTheServices(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b, c, d := address(), address(), address(), address()
+	for _, each := range []string{a, b, c} {
+		listen(t, each)
+	}
+	s.service("web", nil, a)
+	r := s.start(s.options())
+	r.goesOn(10)
+	s.service("late", nil, b)
+	r.recorded("lane " + laneName("late", b))
+	s.service("silent", nil, d) // nobody listens there
+	r.goesOn(20)
+	s.service("late", nil, c)
+	r.recorded("lane " + laneName("late", c) + ":")
+	r.goesOn(20)
+	s.service("late", nil, b)
+	r.recorded("lane " + laneName("late", b) + " (2):")
+	r.goesOn(20)
+	s.remove("Service", "late")
+	r.recorded("the Service shop/late was deleted")
+	r.goesOn(10)
+	report, trusted := r.report(analysis.Pass)
+	lanes := lanesOf(report)
+	for _, name := range []string{laneName("web", a), laneName("late", b), laneName("late", c), laneName("late", b) + " (2)"} {
+		if l, has := lanes[name]; !has || l.Attempts == 0 || l.Dropped > 0 && trusted {
+			t.Errorf("lane %s: %d attempts, %d dropped", name, l.Attempts, l.Dropped)
+		}
+	}
+	text := strings.Join(report.Reasons, "\n")
+	for _, want := range []string{laneName("silent", d) + " was skipped: it never answered", "shop/web:53/UDP was skipped: only TCP ports are probed"} {
+		if trusted && !strings.Contains(text, want) {
+			t.Errorf("the reasons lack %q:\n%s", want, text)
+		}
+	}
+	if len(lanes) != 4 {
+		t.Errorf("%d lanes, want 4", len(lanes))
+	}
+}
+
+// A listener that is away for a second is found, with its bounds, and with the endpoint's change as its cause.
+func TestLossHasItsBoundsAndItsCause(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a := address()
+	l := listen(t, a)
+	s.service("web", nil, a)
+	s.endpoint("web", true)
+	r := s.start(s.options())
+	r.recorded("shop/web-pod")
+	r.goesOn(20)
+	s.endpoint("web", false)
+	r.recorded("is unready")
+	l.close()
+	closed := time.Now()
+	r.until("a second of loss", func() bool { return time.Since(closed) > time.Second }) // the tested length
+	listen(t, a)
+	away := time.Since(closed)
+	s.endpoint("web", true)
+	r.goesOn(20)
+	report, trusted := r.report(analysis.Fail)
+	if !trusted {
+		return
+	}
+	outages := report.AllOutages()
+	if len(outages) != 1 || outages[0].Classes["refused"] == 0 {
+		t.Fatalf("%+v", outages)
+	}
+	o := outages[0]
+	if ms := float64(away.Microseconds()) / 1e3; o.LowerMs > ms || o.UpperMs < 1000 {
+		t.Errorf("the listener was away for %.1f ms, and the bounds are %.1f to %.1f ms", ms, o.LowerMs, o.UpperMs)
+	}
+	if o.Cause.Event != "endpoint unready" || !strings.Contains(o.Cause.Text, "shop/web-pod") {
+		t.Errorf("the cause is %+v", o.Cause)
+	}
+}
+
+// The red twin of a cause: the endpoint of another Service explains nothing.
+func TestAnotherServiceExplainsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b := address(), address()
+	l := listen(t, a)
+	listen(t, b)
+	s.service("web", nil, a)
+	s.service("other", nil, b)
+	s.endpoint("other", true)
+	r := s.start(s.options())
+	r.recorded("shop/other-pod")
+	s.endpoint("other", false)
+	r.recorded("is unready")
+	l.close()
+	r.goesOn(20)
+	listen(t, a)
+	r.goesOn(40)
+	report, trusted := r.report(analysis.Fail)
+	if all := report.AllOutages(); trusted && (len(all) != 1 || all[0].Lane != laneName("web", a) || all[0].Cause.Event != "") {
+		t.Errorf("%+v, want one outage without a cause", all)
+	}
+}
+
+// What is lost in the moment before a deletion is seen has that cause. Without the deletion it has none, and lasts on.
+func TestLossBeforeADeletionIsItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b := address(), address()
+	l := listen(t, a)
+	listen(t, b)
+	s.service("gone", nil, a)
+	s.service("web", nil, b)
+	r := s.start(s.options())
+	r.goesOn(20)
+	l.close()
+	r.goesOn(20)
+	s.remove("Service", "gone")
+	r.recorded("the Service shop/gone was deleted")
+	r.goesOn(20)
+	report, trusted := r.report(analysis.Fail)
+	if all := report.AllOutages(); trusted && (len(all) != 1 || all[0].Lane != laneName("gone", a) || all[0].Cause.Event != "service deleted") {
+		t.Errorf("%+v, want one outage, by the deletion", all)
+	}
+}
+
+// The API goes away: probes go on, the record says from when to when, and a Service that is deleted meanwhile is seen afterwards.
+func TestAPIOutageIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b := address(), address()
+	listen(t, a)
+	l := listen(t, b)
+	s.service("web", nil, a)
+	s.service("gone", nil, b)
+	r := s.start(s.options())
+	r.goesOn(10)
+	s.away.Store(true)
+	s.api.CloseClientConnections()
+	l.close()
+	s.remove("Service", "gone")
+	r.goesOn(60)
+	s.away.Store(false)
+	r.recorded("the API server answers again")
+	r.recorded("the Service shop/gone was deleted")
+	r.goesOn(10)
+	report, trusted := r.report(analysis.Fail)
+	if !trusted {
+		return
+	}
+	var states []string
+	for _, e := range report.Events {
+		if e.Kind == "api" {
+			states = append(states, e.Text)
+		}
+	}
+	if len(states) != 2 || !strings.Contains(states[0], "did not answer for") {
+		t.Errorf("the events of the API are %q", states)
+	}
+	lanes := lanesOf(report)
+	if web := lanes[laneName("web", a)]; web.Dropped > 0 || web.Attempts < 60 {
+		t.Errorf("%d of %d attempts were dropped while the API was away", web.Dropped, web.Attempts)
+	}
+	for _, o := range lanes[laneName("gone", b)].Outages {
+		if o.Cause.Event != "service deleted" {
+			t.Errorf("%+v, want the deletion as its cause", o)
+		}
+	}
+}
