@@ -23,7 +23,7 @@ func NeedsCauses(namespace, proxy string) []Verb {
 		{"list", "", "events", "", namespace}, {"watch", "", "events", "", namespace},
 		{"list", "", "nodes", "", ""}, {"watch", "", "nodes", "", ""},
 		{"get", "apps", "daemonsets", "", proxy}, {"list", "", "pods", "", proxy}, {"watch", "", "pods", "", proxy},
-		{"get", "", "pods", "log", proxy}, {"get", "", "pods", "proxy", proxy}}
+		{"get", "", "pods", "log", proxy}, {"get", "", "pods", "proxy", proxy}, {"get", "", "configmaps", "", "kube-system"}}
 }
 
 // Silence returns since when the API server has not answered, zero while it answers, and when it answered last.

@@ -40,13 +40,17 @@ type stand struct {
 	away    atomic.Bool
 	refused atomic.Pointer[string] // a verb and a resource that the user lacks
 	api     *httptest.Server
+
+	mu    sync.Mutex
+	asked map[string]bool // verbs and resources of all requests, as in RBAC
 }
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	s := &stand{t: t, server: replay.New()}
+	s := &stand{t: t, server: replay.New(), asked: map[string]bool{}}
 	handler := s.server.Handler()
 	s.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.note(r)
 		switch {
 		case s.away.Load():
 			panic(http.ErrAbortHandler) // the connection ends without an answer
@@ -67,6 +71,36 @@ func newStand(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// note keeps the verb and the resource of a request.
+func (s *stand) note(r *http.Request) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(path) > 2 && path[0] == "api":
+		path = path[2:]
+	case len(path) > 3 && path[0] == "apis":
+		path = path[3:]
+	default:
+		return // the version, permitted to all users
+	}
+	if len(path) > 2 && path[0] == "namespaces" {
+		path = path[2:]
+	}
+	verb := map[string]string{http.MethodGet: "list", http.MethodPost: "create"}[r.Method]
+	switch {
+	case r.URL.Query().Get("watch") != "":
+		verb = "watch"
+	case verb == "list" && len(path) > 1:
+		verb = "get"
+	}
+	resource := path[0]
+	if len(path) > 2 {
+		resource += "/" + path[2]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[verb+" "+resource] = true
 }
 
 // review answers a review of access: no for the verb and resource in refused.
