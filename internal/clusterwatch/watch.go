@@ -204,6 +204,9 @@ func (w *watcher) begin(ctx context.Context) (bool, error) {
 	}
 	m.Phase("scenario", record.Phase{Attempts: 1})
 	m.Step(w.step(), "begin")
+	if err := w.record.Flush(); err != nil { // a watch that is killed from now on can be resumed
+		return false, err
+	}
 	_, err = m.Sleep(ctx, m.Now()+session.Lead) // late attempts of the baseline must not meet the change
 	return err == nil, err
 }
