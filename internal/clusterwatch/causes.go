@@ -37,9 +37,9 @@ const heldEvents = 4
 func startCauses(ctx context.Context, w *watcher) *causes {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &causes{w: w, ctx: ctx, cancel: cancel, namespaces: map[string]bool{}, services: map[string]bool{}, pods: map[string]bool{}, held: map[string][]record.Event{}}
-	if w.can("watch", "nodes", "") {
+	if w.canFollow("nodes") {
 		c.run(func() error { return observers.WatchNodes(ctx, w.cluster.Client, w.record, w.now) })
-		if w.can("watch", "events", "") && w.o.Namespace == "" { // those of nodes are in the namespace default
+		if w.canFollow("events") && w.o.Namespace == "" { // those of nodes are in the namespace default
 			c.run(func() error {
 				return observers.WatchEvents(ctx, w.cluster.Client, "default", aboutNode, w.record, w.now)
 			})
@@ -77,13 +77,13 @@ func (c *causes) about(service string) {
 		return
 	}
 	r, client, now := filter{c, namespace}, c.w.cluster.Client, c.w.now
-	if c.w.can("watch", "endpointslices", "") {
+	if c.w.canFollow("endpointslices") {
 		c.run(func() error { return observers.WatchAPI(c.ctx, client, namespace, r, now) })
 	}
-	if c.w.can("watch", "pods", "") {
+	if c.w.canFollow("pods") {
 		c.run(func() error { return observers.WatchPods(c.ctx, client, namespace, r, now) })
 	}
-	if c.w.can("watch", "events", "") {
+	if c.w.canFollow("events") {
 		about := func(o corev1.ObjectReference) bool { return c.concerns(o, namespace) }
 		c.run(func() error { return observers.WatchEvents(c.ctx, client, namespace, about, c.w.record, now) })
 	}

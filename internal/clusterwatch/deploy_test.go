@@ -10,9 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hitless/hitless/analysis"
@@ -66,8 +64,7 @@ func TestRoleHasTheRightsOfAWatch(t *testing.T) {
 	listen(t, a)
 	s.service("web", nil, a)
 	s.endpoint("web", true)
-	s.apply(&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy", Namespace: "kube-system"},
-		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-proxy"}}}})
+	s.proxySet()
 	r := s.start(s.options())
 	r.recorded("shop/web-pod")
 	r.goesOn(40)

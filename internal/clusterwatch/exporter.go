@@ -2,6 +2,7 @@ package clusterwatch
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -101,6 +102,11 @@ func (x *exporter) begin(t target) {
 	defer x.mu.Unlock()
 	labels := prometheus.Labels{"service": t.Service, "port": strconv.Itoa(int(t.Port)), "address": net.JoinHostPort(t.Host, strconv.Itoa(int(t.Number)))}
 	e := &exported{labels: labels, interval: t.lane.Interval(), pending: map[uint64]record.Attempt{}}
+	for _, earlier := range x.lanes { // to the same target
+		if maps.Equal(earlier.labels, labels) {
+			e.worst = max(e.worst, earlier.worst)
+		}
+	}
 	x.lanes[t.lane.ID] = e
 	for _, c := range record.Classes() {
 		x.attempts.With(e.with(c)).Add(0)

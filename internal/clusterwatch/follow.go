@@ -43,6 +43,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	f := &follower{watcher: w, answers: make(chan answer, 16), lookups: make(chan answer, 16)}
 	err := f.loop(ctx, over)
 	cancel()
+	w.cluster.ReportSilences(nil)
 	w.stillSilent()
 	f.report()
 	w.meter.Step(w.step(), "end")

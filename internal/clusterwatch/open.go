@@ -98,6 +98,11 @@ func (w *watcher) can(verb, resource, subresource string) bool {
 	})
 }
 
+// canFollow reports whether the user may list and watch a resource.
+func (w *watcher) canFollow(resource string) bool {
+	return w.can("list", resource, "") && w.can("watch", resource, "")
+}
+
 // header is the header of the record. The subject is the cluster's proxy.
 func (w *watcher) header() record.Run {
 	var names []string

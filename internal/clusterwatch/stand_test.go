@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -350,4 +351,29 @@ func lanesOf(r *analysis.Report) map[string]analysis.LaneReport {
 		all[l.Name] = l
 	}
 	return all
+}
+
+func refOf(kind, name string) replay.Ref { return replay.Ref{Kind: kind, Name: name} }
+
+var proxyLabels = map[string]string{"k8s-app": "kube-proxy"}
+
+// proxySet applies the proxy's DaemonSet.
+func (s *stand) proxySet() {
+	s.t.Helper()
+	s.apply(&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy", Namespace: "kube-system"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: proxyLabels}}})
+}
+
+// proxyPod applies a pod of the proxy.
+func (s *stand) proxyPod(name, node string) {
+	s.t.Helper()
+	s.apply(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system", Labels: proxyLabels},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "kube-proxy", Image: "kube-proxy"}}}})
+}
+
+// goesOnAfterLoss waits until a second and more has passed, in which the only target of the stand fails.
+func (r *running) goesOnAfterLoss() {
+	r.t.Helper()
+	begin := time.Now()
+	r.until("a second of loss", func() bool { return time.Since(begin) > time.Second }) // the tested length
 }
