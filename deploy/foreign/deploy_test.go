@@ -151,6 +151,26 @@ tolerations: [{operator: Exists}]
 	}
 }
 
+// The chart's dashboard and rules are those of deploy/watch, as they are: their own braces are not Helm's.
+func TestChartHasTheMonitoringOfAWatch(t *testing.T) {
+	all, _ := rendered(t, "edge", "monitoring: {dashboard: true, rules: true}")
+	for name, file := range map[string]string{"ConfigMap/edge-dashboard": "dashboard.json", "ConfigMap/edge-rules": "alerts.yaml"} {
+		want, err := os.ReadFile(filepath.Join("../watch", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, is := all[name].(*corev1.ConfigMap)
+		if !is || len(config.Data) != 1 {
+			t.Fatalf("%s is %+v", name, all[name])
+		}
+		for _, text := range config.Data {
+			if strings.TrimSpace(text) != strings.TrimSpace(string(want)) {
+				t.Errorf("%s differs from %s", name, file)
+			}
+		}
+	}
+}
+
 // Helm silently accepts an unknown value; the chart's schema refuses it.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{

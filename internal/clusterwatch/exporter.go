@@ -36,7 +36,6 @@ type exporter struct {
 // exported is a lane with the attempts that its gaps are computed from.
 type exported struct {
 	labels   prometheus.Labels
-	classes  map[record.Class]bool
 	interval time.Duration
 	next     uint64                    // the first number whose outcome is not known
 	pending  map[uint64]record.Attempt // outcomes that came before those of lower numbers

@@ -66,7 +66,6 @@ type services struct {
 type known struct {
 	externals []cluster.External
 	local     bool // externalTrafficPolicy: Local
-	deleting  bool
 }
 
 // target is an address with its lane.
