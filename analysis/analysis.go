@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -22,9 +21,9 @@ type Analysis struct {
 	Lanes    []*Lane        // in order of their ids
 	Paths    *record.Paths
 	kernel   map[kernelKey]kernelTables
-	modes    map[string][]modeChange       // of each node's kube-proxies, in order of time
-	choices  map[AttemptKey]netip.AddrPort // what the kernel gave failed attempts
-	Nodes    []string                      // 0 is the empty node: no balancer, or no node in its table
+	modes    map[string][]modeChange // of each node's kube-proxies, in order of time
+	choices  map[AttemptKey]choice   // what the kernel gave failed attempts
+	Nodes    []string                // 0 is the empty node: no balancer, or no node in its table
 	Backends []Backend
 	Phases   []Phase
 	End      time.Duration // of the run
@@ -77,7 +76,7 @@ func New(h *record.History) (*Analysis, error) {
 
 func newAnalysis(run record.Run) *Analysis {
 	return &Analysis{Run: run, Paths: record.NewPaths(), kernel: map[kernelKey]kernelTables{},
-		modes: map[string][]modeChange{}, choices: map[AttemptKey]netip.AddrPort{}, Nodes: []string{""}, Backends: []Backend{{}}}
+		modes: map[string][]modeChange{}, choices: map[AttemptKey]choice{}, Nodes: []string{""}, Backends: []Backend{{}}}
 }
 
 func (a *Analysis) damaged(format string, args ...any) {
@@ -108,7 +107,7 @@ func (a *Analysis) readEvents(h *record.History) error {
 		case record.Flows: // evidence about attempts, and far too many to be searched as events
 			a.Paths.AddFlows(body)
 		case record.Choice: // likewise
-			a.choices[AttemptKey{body.Lane, body.Seq}] = body.Backend
+			a.choices[AttemptKey{body.Lane, body.Seq}] = choice{body.Backend, e.At}
 		default:
 			a.Events = append(a.Events, e)
 		}

@@ -15,6 +15,12 @@ type AttemptKey struct {
 	Seq  uint64
 }
 
+// choice is the kernel's answer about the connection of a failed attempt.
+type choice struct {
+	backend netip.AddrPort // not valid: no node had the connection
+	asked   time.Duration
+}
+
 // chosen is a backend that the kernel gave attempts of an outage.
 type chosen struct {
 	address  netip.AddrPort // not valid: none was chosen
@@ -29,10 +35,11 @@ func (a *Analysis) chosenIn(o *Outage) []chosen {
 	}
 	var all []chosen
 	o.EachFailed(func(r *Sample) {
-		address, asked := a.choices[AttemptKey{o.Lane.ID, uint64(r.Seq)}]
+		choice, asked := a.choices[AttemptKey{o.Lane.ID, uint64(r.Seq)}]
 		if !asked {
 			return
 		}
+		address := choice.backend
 		c := chosen{address: address}
 		if address.IsValid() {
 			c.pod = a.pods.podAt(address.Addr().String(), r.Start())

@@ -166,17 +166,19 @@ func (x *excuse) onPath(a *Analysis, l *Lane, r *Sample) answer {
 		ms := a.Paths.Of(l.Frontend())
 		return answerOf(r.Node == 0 && r.epoch >= 0 && int(r.epoch) < len(ms) && len(ms[r.epoch].Nodes) == 0)
 	}
-	return a.wentToPodOn(l, r, x.node)
+	return a.wentToPodOn(l, r, x.node, x.Service)
 }
 
-// wentToPodOn tells whether the kernel gave a failed attempt to a pod on a node. It is unclear where the kernel was not asked, or no
-// longer knew a connection that stays open.
-func (a *Analysis) wentToPodOn(l *Lane, r *Sample, node string) answer {
-	backend, asked := a.choices[AttemptKey{l.ID, uint64(r.Seq)}]
+// wentToPodOn tells whether the kernel gave a failed attempt to a pod of a Service on a node. It is unclear where the kernel was not
+// asked, or no longer knew a connection that stays open, or that proxies end because the pod is no longer an endpoint.
+func (a *Analysis) wentToPodOn(l *Lane, r *Sample, node, service string) answer {
+	choice, asked := a.choices[AttemptKey{l.ID, uint64(r.Seq)}]
 	switch {
-	case asked && backend.IsValid():
-		life := a.pods.byName[a.pods.podAt(backend.Addr().String(), r.Start())]
+	case asked && choice.backend.IsValid():
+		life := a.pods.byName[a.pods.podAt(choice.backend.Addr().String(), r.Start())]
 		return answerOf(life != nil && life.node == node)
+	case asked && a.pods.leftEndpoints(node, service, r.Start(), choice.asked):
+		return unclear
 	case asked && (l.Opens() || l.Protocol == record.ProtocolFresh):
 		return no // nothing was chosen
 	}

@@ -27,6 +27,7 @@ type podLife struct {
 	node     string
 	services []string
 	changes  []podChange
+	left     []time.Duration // when its endpoint became unready or was removed
 }
 
 type podChange struct {
@@ -45,8 +46,13 @@ func podsOf(events []record.Event) pods {
 			if name == "" || body.Service == "" {
 				continue
 			}
-			if life := p.life(name); !slices.Contains(life.services, body.Service) {
+			life := p.life(name)
+			if !slices.Contains(life.services, body.Service) {
 				life.services = append(life.services, body.Service)
+			}
+			if body.State != "ready" {
+				life.node = cmp.Or(life.node, NodeOf(e))
+				life.left = append(life.left, e.At)
 			}
 		}
 	}
@@ -107,6 +113,17 @@ func (p pods) onlyReady(name string, at time.Duration) bool {
 		}
 	}
 	return true
+}
+
+// leftEndpoints reports whether a pod of a Service on a node ceased to be a ready endpoint between two instants.
+func (p pods) leftEndpoints(node, service string, from, to time.Duration) bool {
+	for _, l := range p.byName {
+		between := func(at time.Duration) bool { return from <= at && at <= to }
+		if l.node == node && l.serves(service) && slices.ContainsFunc(l.left, between) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *podLife) serves(service string) bool {
