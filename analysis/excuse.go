@@ -170,17 +170,17 @@ func (x *excuse) onPath(a *Analysis, l *Lane, r *Sample) answer {
 }
 
 // wentToPodOn tells whether the kernel gave a failed attempt to a pod of a Service on a node. It is unclear where the kernel was not
-// asked, or no longer knew a connection that stays open, or that proxies end because the pod is no longer an endpoint.
+// asked, no longer knew a connection that stays open, or may have changed its choice because the pod is no longer an endpoint.
 func (a *Analysis) wentToPodOn(l *Lane, r *Sample, node, service string) answer {
 	choice, asked := a.choices[AttemptKey{l.ID, uint64(r.Seq)}]
+	chosen := asked && choice.backend.IsValid()
 	switch {
-	case asked && choice.backend.IsValid():
-		life := a.pods.byName[a.pods.podAt(choice.backend.Addr().String(), r.Start())]
-		return answerOf(life != nil && life.node == node)
+	case chosen && a.pods.isOn(node, a.pods.podAt(choice.backend.Addr().String(), r.Start())):
+		return yes
 	case asked && a.pods.leftEndpoints(node, service, r.Start(), choice.asked):
 		return unclear
-	case asked && (l.Opens() || l.Protocol == record.ProtocolFresh):
-		return no // nothing was chosen
+	case chosen, asked && (l.Opens() || l.Protocol == record.ProtocolFresh):
+		return no
 	}
 	return unclear
 }

@@ -105,19 +105,22 @@ func secondPods(s *recordtest.Lab) {
 func TestLostConnectionsOfPodsThatLeftAreExcused(t *testing.T) {
 	from := recordtest.OffAt + time.Second
 	for name, c := range map[string]struct {
-		left time.Duration
-		want Verdict
+		left            time.Duration
+		chosen, address string
+		want            Verdict
 	}{
-		"it left before the question": {from + 201*time.Millisecond, Pass},
-		"it left long after it":       {from + 10*time.Second, Fail},
-		"it left before the attempt":  {from - time.Second, Fail},
+		"it left before the question":  {left: from + 201*time.Millisecond, want: Pass},
+		"another pod got the next SYN": {left: from + 201*time.Millisecond, chosen: "node-1", address: "10.244.1.9:8080", want: Pass},
+		"it left long after it":        {left: from + 10*time.Second, want: Fail},
+		"it left before the attempt":   {left: from - time.Second, want: Fail},
+		"another pod got all":          {left: from + 10*time.Second, chosen: "node-1", address: "10.244.1.9:8080", want: Fail},
 	} {
 		s := recordtest.Disturbed(recordtest.OffAt + 18*time.Second)
 		s.Excuse(record.PathPods, "node-2", recordtest.OffAt, recordtest.OffAt+recordtest.ExcusedFor, 1.0/3)
 		s.Lose("node-1", from, from+200*time.Millisecond, record.ConnectTimeout)
 		s.Event(c.left, record.KindEndpoint, "node-2", "web-node-2", "unready", "service", "default/web", "address", "10.244.2.9", "pod", "web-node-2", "state", "unready")
 		s.Measure()
-		s.Choose(func(int) (node, address string, asked bool) { return "", "", true })
+		s.Choose(func(int) (node, address string, asked bool) { return c.chosen, c.address, true })
 		if r := reportOf(t, s); r.Verdict != c.want || r.Totals.Dropped == 0 {
 			t.Errorf("%s: %s %q of %+v, want %s", name, r.Verdict, r.Reasons, r.Totals, c.want)
 		}

@@ -115,6 +115,10 @@ func (p pods) onlyReady(name string, at time.Duration) bool {
 	return true
 }
 
+func (p pods) isOn(node, name string) bool {
+	return p.byName[name] != nil && p.byName[name].node == node
+}
+
 // leftEndpoints reports whether a pod of a Service on a node ceased to be a ready endpoint between two instants.
 func (p pods) leftEndpoints(node, service string, from, to time.Duration) bool {
 	for _, l := range p.byName {

@@ -192,15 +192,19 @@ const (
 )
 
 // makeStaleTable creates a table like that of a NetworkPolicy agent, for packets to the node's pods of the Deployment.
-// It returns the match of its rules.
-func (w *World) makeStaleTable(ctx context.Context, node string) (match string, err error) {
+// It returns the match of its rules, and the part of the ready pods that they match: a drop makes these pods unready.
+func (w *World) makeStaleTable(ctx context.Context, node string) (match string, share podShare, err error) {
+	share, err = w.sharesOn(ctx, node)
+	if err != nil {
+		return "", share, err
+	}
 	pods, err := w.run.main.pods(ctx, w)
 	if err != nil {
-		return "", fmt.Errorf("listing the pods: %w", err)
+		return "", share, fmt.Errorf("listing the pods: %w", err)
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || p.Status.PodIP == "" })
 	if len(pods) == 0 {
-		return "", fmt.Errorf("no pod of the Deployment is on %s", node)
+		return "", share, fmt.Errorf("no pod of the Deployment is on %s", node)
 	}
 	addresses := make([]string, len(pods))
 	for i, p := range pods {
@@ -208,10 +212,10 @@ func (w *World) makeStaleTable(ctx context.Context, node string) (match string, 
 	}
 	slices.Sort(addresses)
 	if _, err := w.nft(ctx, node, "add", "table", "inet", staleTable); err != nil {
-		return "", err
+		return "", share, err
 	}
 	_, err = w.nft(ctx, node, "add", "chain", "inet", staleTable, staleChain, "{ type filter hook postrouting priority 0 ; }")
-	return "ip daddr { " + strings.Join(addresses, ", ") + " }", err
+	return "ip daddr { " + strings.Join(addresses, ", ") + " }", share, err
 }
 
 func (w *World) addStaleRule(ctx context.Context, node, match, verdict, comment string) error {
@@ -240,7 +244,7 @@ func (w *World) counters(ctx context.Context, node string) (packets map[string]i
 
 // staleDrop adds a rule that drops packets to the node's pods, and removes it later.
 func (w *World) staleDrop(ctx context.Context, node string) error {
-	match, err := w.makeStaleTable(ctx, node)
+	match, share, err := w.makeStaleTable(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -249,12 +253,12 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 		return err
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
-	return w.dropForTime(ctx, at, node, match)
+	return w.dropForTime(ctx, at, node, match, share)
 }
 
 // staleAllow adds an allow and a drop behind it, and then removes the allow.
 func (w *World) staleAllow(ctx context.Context, node string) error {
-	match, err := w.makeStaleTable(ctx, node)
+	match, share, err := w.makeStaleTable(ctx, node)
 	if err == nil {
 		err = w.addStaleRule(ctx, node, match, "accept", staleAllow)
 	}
@@ -280,17 +284,13 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
 		staleRule(match, "accept"), node, staleRule(match, "drop")))
-	return w.dropForTime(ctx, at, node, match)
+	return w.dropForTime(ctx, at, node, match, share)
 }
 
 // dropForTime lets the stale rule drop for the time of the scenario, and deletes the table. A rule without packets is an
-// error. at is when the rule began to drop.
-func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match string) error {
+// error. at is when the rule began to drop, and share the part of the pods that it matches.
+func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match string, share podShare) error {
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
-		return err
-	}
-	pods, err := w.sharesOn(ctx, node)
-	if err != nil {
 		return err
 	}
 	packets, _, err := w.counters(ctx, node)
@@ -302,7 +302,7 @@ func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match s
 	}
 	gone := w.Clock.Now()
 	w.recordInterference(gone, node, "end", "the foreign rule on "+node+" is gone")
-	w.excuseDrop(at, gone, node, staleRule(match, "drop"), pods)
+	w.excuseDrop(at, gone, node, staleRule(match, "drop"), share)
 	if packets[staleDrop] == 0 {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}

@@ -35,7 +35,7 @@ var disruptions = []disruption{
 		twin: "rejects once it is there again", faults: []string{"*:rule:60s:100ms:in " + newTCP + "reject"}},
 	{name: "meets a foreign drop rule", scenario: "interference", set: map[string]string{"what": "stale-drop", "lasts": "30s", "trafficPolicy": "Local"},
 		twin: "drops on another node meanwhile", faults: []string{"node-3:rule:45s:800ms:in " + newTCP + "drop"}},
-	{name: "meets a foreign drop rule with policy Cluster", scenario: "interference", set: map[string]string{"what": "stale-drop", "lasts": "30s"},
+	{name: "meets a foreign drop rule with policy Cluster", scenario: "interference", set: map[string]string{"what": "stale-drop", "lasts": "30s", "trafficPolicy": "Cluster"},
 		twin: "rejects on another node meanwhile", faults: []string{"node-3:rule:45s:100ms:in " + newTCP + "reject"}},
 	{name: "loses its rules", scenario: "interference", set: map[string]string{"what": "flush", "lasts": "30s"},
 		twin: "does not write them again", faults: []string{"*:dead:20s:1h"}},
