@@ -28,7 +28,8 @@ explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
-	$(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
+	@hack/prometheus.sh
+	PATH=$(CURDIR)/out/prometheus/usr/bin:$$PATH $(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
 	cd deploy/image && $(GO) test -count=1 -tags lab .
 	cd deploy/foreign && $(GO) test -count=1 .
 	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
