@@ -54,6 +54,7 @@ func toy(t *testing.T, change func(*run.Options)) (*run.Result, []byte, error) {
 }
 
 func TestSamePlanSameHistory(t *testing.T) {
+	t.Parallel()
 	hog, stop := context.WithCancel(t.Context())
 	first, events, err := toy(t, func(*run.Options) {})
 	if err != nil {
@@ -74,6 +75,7 @@ func TestSamePlanSameHistory(t *testing.T) {
 }
 
 func TestAnotherSeedAnotherHistory(t *testing.T) {
+	t.Parallel()
 	_, one, err := toy(t, func(*run.Options) {})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ func TestAnotherSeedAnotherHistory(t *testing.T) {
 
 // The red twin of TestSamePlanSameHistory: with the real clock histories differ.
 func TestRealClockDoesNotRepeat(t *testing.T) {
+	t.Parallel()
 	_, one, err := toy(t, func(o *run.Options) { o.Kernel, o.Clock = "vm", "real" })
 	if err != nil {
 		t.Fatal(err)

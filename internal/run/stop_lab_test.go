@@ -15,6 +15,7 @@ import (
 
 // The history of a stopped run is a prefix of that of the whole run, and each stop gives the same files.
 func TestStopKeepsHistoryPrefix(t *testing.T) {
+	t.Parallel()
 	text := "hitless timeline 1\nnodes 2\nrate 20\nset baseline=10s\nset settle=1s\n+0s endpoints create busy addresses=192.0.2.1,192.0.2.2\n+1s workload rollout web\n+1s expect rolled-out web within=2m\n+20s end\n"
 	file := filepath.Join(t.TempDir(), "some.timeline")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -44,6 +44,7 @@ func snapshots(t *testing.T, cache string) []string {
 // A guest from a snapshot has the same history as after a boot, with any seed of the snapshot's run. A damaged snapshot is detected
 // before the guest runs.
 func TestSnapshotChangesNothing(t *testing.T) {
+	t.Parallel()
 	cache := cacheOfItsOwn(t)
 	begin := func(name string, seed int64, cold, fromSnapshot bool) string {
 		t.Helper()
@@ -102,6 +103,7 @@ func TestSnapshotChangesNothing(t *testing.T) {
 
 // A kernel or an image with one changed bit, or cut off, does not boot: it is made again, and inputs and history are the same.
 func TestADamagedCacheChangesNothing(t *testing.T) {
+	t.Parallel()
 	shared, err := cache.Dir()
 	if err != nil {
 		t.Fatal(err)
