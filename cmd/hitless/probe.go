@@ -78,7 +78,7 @@ func sessionFlags(f *pflag.FlagSet, o *session.Options, source *string, kept str
 		"and elsewhere as counts and histograms of each second; the report is the same")
 	f.StringVar(source, "source", "",
 		"range of local addresses to draw five-tuples from, for rates that one address has too few ports for; "+
-			"`ip route add local RANGE dev lo` makes one")
+			"\"ip route add local RANGE dev lo\" makes one")
 	flags.Allow(f, "delayed-after", flags.Zero)
 	flags.Words(f, "protocol", probes.Protocols()...)
 	flags.Words(f, "close", probes.CloseFIN, probes.CloseRST)

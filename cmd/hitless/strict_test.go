@@ -268,3 +268,12 @@ func TestBudgetErrors(t *testing.T) {
 		t.Error("a wrong budget left a folder")
 	}
 }
+
+// Help shows a flag's value as one word: pflag takes it from the first quoted words of its text.
+func TestEveryFlagNamesItsValueByOneWord(t *testing.T) {
+	eachFlag(root(), func(c *cobra.Command, f *pflag.Flag) {
+		if name, _ := pflag.UnquoteUsage(f); strings.Contains(name, " ") {
+			t.Errorf("%s shows --%s %s", c.CommandPath(), f.Name, name)
+		}
+	})
+}

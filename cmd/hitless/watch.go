@@ -59,8 +59,8 @@ disappear, and explains losses by what the API shows. An attempt is a new connec
 unless --protocol or --path says otherwise. Only TCP ports are probed.
 
 The record is thinned, so that it can go on for days: attempts stand one by one near failures and events, and elsewhere
-as counts and histograms of each second. What is measured is recorded some seconds after it happened. The log is watch.log and the state is watch.json in --out, beside the
-results.`,
+as counts and histograms of each second. What is measured is recorded some seconds after it happened. The log is
+watch.log and the state is watch.json in --out, beside the results.`,
 		Example: `  hitless watch start 203.0.113.10:80
   hitless watch start --kubeconfig ~/.kube/production --selector tier=edge --listen 127.0.0.1:9753`,
 		Args: cobra.ArbitraryArgs,
@@ -90,7 +90,7 @@ func thisProgram() (string, error) {
 
 func (o *watchOptions) flags(f *pflag.FlagSet) {
 	sessionFlags(f, &o.Options.Options, &o.source, record.RecordThinned)
-	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until `hitless watch stop`")
+	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until \"hitless watch stop\"")
 	flags.Allow(f, "duration", flags.Zero)
 	signFlag(f, &o.sign)
 	outOfWatch(f, &o.Out)
