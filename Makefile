@@ -28,11 +28,7 @@ explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
-	@hack/prometheus.sh
-	PATH=$(CURDIR)/out/prometheus/usr/bin:$$PATH $(GO) test -count=1 -timeout 60m -tags lab ./lab/vm/... ./lab/host/... ./internal/...
-	cd deploy/image && $(GO) test -count=1 -tags lab .
-	cd deploy/foreign && $(GO) test -count=1 .
-	$(GO) test -count=1 -timeout 60m -tags lab ./suites/*/ -ginkgo.label-filter='!nightly'
+	@hack/lab-test.sh
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
