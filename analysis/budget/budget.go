@@ -172,10 +172,15 @@ func contradiction(earlier, r record.BudgetRule, line int) error {
 // with the rule's line.
 func (f *File) Judge(h *record.History) (*analysis.Report, error) {
 	r, err := analysis.Judge(h, &f.Budget)
+	return r, f.Locate(err)
+}
+
+// Locate gives an analysis.RuleError of this budget the rule's line. Other errors it returns as they are.
+func (f *File) Locate(err error) error {
 	if bad := new(analysis.RuleError); errors.As(err, &bad) {
-		return nil, input.Errorf(f.name, f.lines[bad.Rule], "%w", bad.Err)
+		return input.Errorf(f.name, f.lines[bad.Rule], "%w", bad.Err)
 	}
-	return r, err
+	return err
 }
 
 // CheckScenarios returns an error for a rule for a scenario that is not among those given.

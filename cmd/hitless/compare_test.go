@@ -25,7 +25,7 @@ func comparison(t *testing.T, subjects map[string]record.Class, order ...string)
 		for seed := range uint64(2) {
 			o := recordtest.Rollout{Seed: seed + 1, Fallback: true, Rollouts: 1}
 			l := o.Lab()
-			l.Run.ProgramSha256 = strings.Repeat("ab", 32)
+			l.Run.ProgramSha256, l.Run.Subject.Name = strings.Repeat("ab", 32), name
 			if class := subjects[name]; class != record.OK {
 				at := recordtest.ScenarioAt + 8*time.Second
 				l.Event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")

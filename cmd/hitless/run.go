@@ -10,10 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/analysis"
-	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -227,35 +225,4 @@ func concludeRecord(cmd *cobra.Command, h *record.History, r *analysis.Report) e
 		return err
 	}
 	return conclude(cmd, r, origin)
-}
-
-func gateCommand() *cobra.Command {
-	var file, verify string
-	cmd := &cobra.Command{
-		Use: "gate DIR --budget FILE", Short: "Judge a run again, with a budget of accepted losses", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if file == "" {
-				return errors.New("which budget? name its file with --budget FILE: docs/budgets.md")
-			}
-			b, err := budget.Load(cmd.Context(), file)
-			if err != nil {
-				return err
-			}
-			if err := b.CheckScenarios(append(run.ScenarioNames(), session.Scenario)); err != nil {
-				return err
-			}
-			h, err := openRun(args[0], verify)
-			if err != nil {
-				return err
-			}
-			r, err := b.Judge(h)
-			if err != nil {
-				return err
-			}
-			return concludeRecord(cmd, h, r)
-		},
-	}
-	verifyFlag(cmd.Flags(), &verify)
-	cmd.Flags().StringVar(&file, "budget", "", "YAML `FILE` with the accepted loss, in counts or in rules: docs/budgets.md")
-	return cmd
 }

@@ -86,15 +86,9 @@ func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*
 	if !slices.ContainsFunc(before.Subjects, func(s Subject) bool { return s.Subject == o.Against }) {
 		return nil, fmt.Errorf("comparing against %s: %s has no such subject", o.Against, filepath.Join(dir, File))
 	}
-	histories := make([][]*record.History, len(before.Subjects))
-	for i, s := range before.Subjects {
-		for _, r := range s.Runs {
-			h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
-			if err != nil {
-				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
-			}
-			histories[i] = append(histories[i], h)
-		}
+	histories, err := openRuns(dir, before, key)
+	if err != nil {
+		return nil, err
 	}
 	subjects := make([]Subject, len(before.Subjects))
 	for i, s := range before.Subjects {

@@ -1,0 +1,90 @@
+package compare
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
+)
+
+// Gate judges the comparison in dir again, from the histories of its runs, and writes nothing. Reference and budget are those of its
+// compare.json, unless o has others. Of the numbers in that file none is used. All runs are opened before the first is judged: a record that
+// was changed, that is not the one that compare.json names, or that stands for two runs is a record.DamageError. A rule of the budget that names
+// what a run lacks is an analysis.RuleError.
+func Gate(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*Comparison, error) {
+	before, err := Read(ctx, filepath.Join(dir, File))
+	if err != nil {
+		return nil, err
+	}
+	o.Against, o.Budget = cmp.Or(o.Against, before.Reference), cmp.Or(o.Budget, before.Budget)
+	histories, err := openRuns(dir, before, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameRuns(dir, before, histories); err != nil {
+		return nil, err
+	}
+	subjects := make([]Subject, len(before.Subjects))
+	for i, s := range before.Subjects {
+		subjects[i].Subject = s.Subject
+		for j, r := range s.Runs {
+			report, err := analysis.Judge(histories[i][j], o.Budget)
+			if err != nil {
+				return nil, err
+			}
+			run, err := Judged(histories[i][j], report, r.Report, nil)
+			if err != nil {
+				return nil, err
+			}
+			subjects[i].Runs = append(subjects[i].Runs, run)
+		}
+	}
+	c, err := New(before.Scenario, subjects, o)
+	if err != nil {
+		return nil, err
+	}
+	c.Command = before.Command
+	return c, nil
+}
+
+// openRuns opens the records of all runs of a comparison, by subject.
+func openRuns(dir string, c *Comparison, key ed25519.PublicKey) ([][]*record.History, error) {
+	histories := make([][]*record.History, len(c.Subjects))
+	for i, s := range c.Subjects {
+		for _, r := range s.Runs {
+			h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
+			if err != nil {
+				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
+			}
+			histories[i] = append(histories[i], h)
+		}
+	}
+	return histories, nil
+}
+
+// sameRuns checks that each record is the one that compare.json names, and that none stands for two runs.
+func sameRuns(dir string, c *Comparison, histories [][]*record.History) error {
+	seen := map[string]bool{}
+	for i, s := range c.Subjects {
+		for j, r := range s.Runs {
+			folder := filepath.Join(dir, filepath.Dir(r.Report))
+			origin, err := histories[i][j].Origin()
+			if err != nil {
+				return err
+			}
+			switch {
+			case r.HistorySha256 != "" && r.HistorySha256 != origin.HistorySha256:
+				return &record.DamageError{Folder: folder, Reason: fmt.Sprintf("%s names the history %.12s as the run of %s with seed %d; the folder has %.12s",
+					File, r.HistorySha256, s.Subject, r.Seed, origin.HistorySha256)}
+			case seen[origin.HistorySha256]:
+				return &record.DamageError{Folder: folder, Reason: fmt.Sprintf("%s has the same history for two runs, also for %s with seed %d", File, s.Subject, r.Seed)}
+			}
+			seen[origin.HistorySha256] = true
+		}
+	}
+	return nil
+}
