@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // ComparisonFolder is the folder of a comparison with these options.
@@ -74,8 +76,7 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 // comparable checks a call before its first run. It returns the subjects with room for their runs.
 func (o Options) comparable(ctx context.Context, asked Comparison) (compared []compare.Subject, options compare.Options, err error) {
 	for _, s := range asked.Subjects {
-		one := o
-		one.Subject = s
+		one := o.of(s)
 		_, spec, err := one.plan()
 		if err != nil {
 			return nil, options, err
@@ -98,6 +99,17 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 	return compared, options, nil
 }
 
+// of are the options for the runs of one subject. A subject that is the one of `to` already becomes itself: this compares an upgrade with
+// the same steps of the new version alone.
+func (o Options) of(name string) Options {
+	o.Subject = name
+	if o.Set[scenarios.To.Key] == name {
+		o.Set = maps.Clone(o.Set)
+		o.Set[scenarios.To.Key] = scenarios.Itself
+	}
+	return o
+}
+
 // compareRuns runs each subject with each seed, in folders below dir. budget judges the runs, unless it is nil.
 func (o Options) compareRuns(ctx context.Context, dir string, subjects []string, compared []compare.Subject, budget *record.Budget) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -105,8 +117,8 @@ func (o Options) compareRuns(ctx context.Context, dir string, subjects []string,
 	for seed := 1; seed <= len(compared[0].Runs); seed++ {
 		for i, s := range subjects {
 			group.Go(func() error {
-				one := o
-				one.Subject, one.Seed = s, int64(seed)
+				one := o.of(s)
+				one.Seed = int64(seed)
 				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
 				one.Out = filepath.Join(dir, name)
 				one.Progress = progress.Named(name, o.report)

@@ -39,3 +39,27 @@ func TestAComparisonIsCheckedBeforeItsRuns(t *testing.T) {
 		}
 	}
 }
+
+// In a comparison the subject of `to` is upgraded to itself, beside one that is upgraded to it. A run alone is still refused.
+func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
+	const old, next = "kube-proxy@v1.36.1/ipvs", "kube-proxy@v1.37.1/ipvs"
+	o := Options{Scenario: "upgrade", Set: map[string]string{"to": next}}
+	o.Cache = t.TempDir()
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	asked := Comparison{Subjects: []string{old, next}, Runs: 1}
+	if _, _, err := o.comparable(t.Context(), asked); err != nil {
+		t.Error(err)
+	}
+	if from, control := o.of(old), o.of(next); from.Set["to"] != next || control.Set["to"] != "itself" || control.Subject != next || o.Set["to"] != next {
+		t.Errorf("%v, %v, %v", from.Set, control.Set, o.Set)
+	}
+	if command := o.compareCommand(asked); !strings.Contains(command, "--set to="+next) {
+		t.Errorf("the command is %s", command)
+	}
+	o.Subject = next
+	if _, _, err := o.plan(); !IsUsage(err) {
+		t.Errorf("a run: %v", err)
+	}
+}
