@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=
 
 minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again
 	@hack/minors.sh
+
+upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (half an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open
+	@hack/upgrades.sh
 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh

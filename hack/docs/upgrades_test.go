@@ -1,0 +1,205 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/reports/compare"
+)
+
+// upgrading is a tree in which hack/upgrades.sh runs with stand-ins for the programs that it calls.
+type upgrading struct {
+	t   *testing.T
+	dir string
+}
+
+// newUpgrading has a hitless that ends each row with exit code 0 and a result, except for those of cases, a part of a shell's case.
+func newUpgrading(t *testing.T, cases string) upgrading {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"bin/hitless": `echo hitless "$@" >> commands; out=$*; out=${out##* --out }
+case $out in ` + cases + ` esac
+mkdir -p "$out"; echo "$*" > "$out/compare.json"; exit ${code:-0}
+`, "bin/go": "echo \"$@\" >> docs-made\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return upgrading{t, dir}
+}
+
+// run runs the script. It returns the exit code, the output, and the names of the rows with a result.
+func (u upgrading) run(env ...string) (code int, out string, results []string) {
+	u.t.Helper()
+	script, err := filepath.Abs("../../hack/upgrades.sh")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	cmd := exec.Command(script)
+	cmd.Dir, cmd.Env = u.dir, append(os.Environ(), append([]string{"GO=" + filepath.Join(u.dir, "bin", "go"), "SUBSET=", "FORCE="}, env...)...)
+	text, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		u.t.Fatalf("%v: %s", err, text)
+	}
+	files, err := filepath.Glob(filepath.Join(u.dir, upgradesDir, "*"))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for _, file := range files {
+		results = append(results, strings.TrimSuffix(filepath.Base(file), ".json"))
+	}
+	return cmd.ProcessState.ExitCode(), string(text), results
+}
+
+// commands are the calls of hitless so far, by their row.
+func (u upgrading) commands() map[string]comparison {
+	u.t.Helper()
+	data, err := os.ReadFile(filepath.Join(u.dir, "commands"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		u.t.Fatal(err)
+	}
+	calls := map[string]comparison{}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		calls[filepath.Base(words[slices.Index(words, "--out")+1])] = comparisonOf(u.t, words)
+	}
+	return calls
+}
+
+// Each row of the page is run, as an upgrade in its mode, beside the same steps without an upgrade; the committed rows have its command.
+func TestEachUpgradeIsRun(t *testing.T) {
+	u := newUpgrading(t, "")
+	code, out, results := u.run()
+	want := slices.Sorted(slices.Values(upgradeRows()))
+	if code != 0 || !slices.Equal(results, want) {
+		t.Fatalf("exit code %d; rows %q, want %q\n%s", code, results, want, out)
+	}
+	calls := u.commands()
+	for name, c := range calls {
+		words := strings.Split(name, "-")
+		from, mode, what := words[0], words[1], words[2]
+		to := map[string]string{"v1.11": "v1.12.10", "v1.25": "v1.26.0", "v1.36": "v1.37.1"}[from]
+		next := "kube-proxy@" + to + "/" + mode
+		if c.Scenario != "upgrade" || len(c.Subjects) != 2 || !strings.HasPrefix(c.Subjects[0], "kube-proxy@"+from+".") || !strings.HasSuffix(c.Subjects[0], "/"+mode) ||
+			c.Subjects[1] != next || c.Set["to"] != next || c.Flags["--against"] != next {
+			t.Errorf("%s: %+v", name, c)
+		}
+		if back, roll := c.Set["back"] == "on", c.Set["roll"] == "on"; back != (what != "roll") || roll != (what != "open") || roll == (c.Set["lanes"] != "") {
+			t.Errorf("%s: %v", name, c.Set)
+		}
+		committed, err := compare.Read(t.Context(), filepath.Join(top, upgradesDir, name+".json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the page says so
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c, comparisonOf(t, strings.Fields(committed.Command))); diff != "" {
+			t.Errorf("the command of the row %s differs from that of make upgrades (-script +file): %s", name, diff)
+		}
+		for _, s := range committed.Subjects {
+			for _, r := range s.Runs {
+				if len(r.HistorySha256) != 64 {
+					t.Errorf("%s: the run of %s has no hash of its history", name, s.Subject)
+				}
+			}
+		}
+	}
+}
+
+// A row without a result fails the script, and only that row.
+func TestAnUpgradeThatFailsDoesNotStopTheOthers(t *testing.T) {
+	u := newUpgrading(t, "*v1.11-ipvs-roll) echo no module; exit 2;; *v1.25-ipvs-open) code=1;; *v1.36-ipvs-open) code=3;; *v1.36-ipvs-back) exit 0;;")
+	code, out, results := u.run()
+	missing := []string{"v1.11-ipvs-roll", "v1.36-ipvs-back"} // the second has no compare.json
+	for _, name := range upgradeRows() {
+		if slices.Contains(results, name) == slices.Contains(missing, name) {
+			t.Errorf("%s has a result: %v", name, slices.Contains(results, name))
+		}
+	}
+	if code != 1 || !strings.Contains(out, "no module") || !strings.Contains(out, "SUBSET="+strings.Join(missing, ",")) {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if _, err := os.Stat(filepath.Join(u.dir, "docs-made")); err != nil {
+		t.Errorf("the page was not made: %v", err)
+	}
+	if err := os.Remove(filepath.Join(u.dir, "commands")); err != nil {
+		t.Fatal(err)
+	}
+	if u.run(); len(u.commands()) != len(missing) {
+		t.Errorf("again: it runs %v, want only the rows without a result", u.commands())
+	}
+}
+
+func TestASubsetOfTheUpgrades(t *testing.T) {
+	u := newUpgrading(t, "")
+	if code, out, results := u.run("SUBSET=v1.36-nftables-open,v1.11-ipvs-back"); code != 0 || !slices.Equal(results, []string{"v1.11-ipvs-back", "v1.36-nftables-open"}) {
+		t.Errorf("exit code %d, rows %q:\n%s", code, results, out)
+	}
+	u = newUpgrading(t, "")
+	if code, out, results := u.run("SUBSET=v1.36-nftables-open,v1.11-nftables-open"); code != 2 || len(results) != 0 || !strings.Contains(out, "v1.11-nftables-open") {
+		t.Errorf("an unknown row: exit code %d, rows %q:\n%s", code, results, out)
+	}
+	u = newUpgrading(t, "*v1.25-iptables-open) exit 130;;")
+	if code, _, results := u.run(); code != 130 || !slices.Contains(results, "v1.11-ipvs-back") || slices.Contains(results, "v1.25-iptables-roll") {
+		t.Errorf("interrupted: exit code %d, rows %q", code, results)
+	}
+}
+
+// The page has a row for each run and names the rows that were not run.
+func TestThePageOfUpgradesNamesMissingRows(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, upgradesDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) {
+		t.Helper()
+		c, err := compare.New("upgrade", []compare.Subject{
+			{Subject: "kube-proxy@old/" + name, Runs: []compare.Run{{Seed: 1, Verdict: analysis.Fail, Dropped: 7}}},
+			{Subject: "kube-proxy@new/" + name, Runs: []compare.Run{{Seed: 1, Verdict: analysis.Pass}}},
+		}, compare.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(filepath.Join(dir, upgradesDir, name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(compare.WriteJSON(f, c), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := upgradeRows()
+	for n := range len(rows) + 1 {
+		if n > 0 {
+			write(rows[n-1])
+		}
+		text, err := upgradesTable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range rows {
+			shown, missing := strings.Contains(text, "| kube-proxy@old/"+name+" | fail |"), strings.Contains(text, "- `"+name+"`")
+			if shown != (i < n) || missing != (i >= n) {
+				t.Errorf("with %d results: %s shown %v, missing %v", n, name, shown, missing)
+			}
+		}
+		if strings.Contains(text, "not run yet") != (n < len(rows)) {
+			t.Errorf("with %d results:\n%s", n, text)
+		}
+	}
+	write("v1.10-ipvs-open")
+	if _, err := upgradesTable(dir); err == nil {
+		t.Error("a file of no row was accepted")
+	}
+}
