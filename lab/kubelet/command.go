@@ -56,12 +56,14 @@ func checkSupported(object *corev1.Pod) error {
 
 // command returns the program, arguments and environment of a container.
 func (c *container) command() (argv, env []string, err error) {
-	if isHitlessImage(c.spec.Image) {
+	switch name, _ := imageOf(c.spec.Image); {
+	case name == "hitless":
 		return c.fleetWorker()
-	}
-	if !strings.Contains(c.spec.Image, "agnhost") {
-		return nil, nil, startError{reason: "ErrImagePull",
-			message: fmt.Sprintf("the lab pulls no images: use agnhost (netexec, pause) or hitless (fleet-worker) instead of %s", c.spec.Image)}
+	case name == "kube-proxy":
+		return c.kubeProxy()
+	case !strings.Contains(c.spec.Image, "agnhost"):
+		return nil, nil, startError{reason: "ErrImagePull", message: fmt.Sprintf("the lab pulls no images: "+
+			"use agnhost (netexec, pause), hitless (fleet-worker) or kube-proxy:VERSION instead of %s", c.spec.Image)}
 	}
 	values, err := c.environment()
 	if err != nil {
@@ -87,13 +89,6 @@ func (c *container) command() (argv, env []string, err error) {
 		argv = append(argv, expand(word, values))
 	}
 	return argv, values, nil
-}
-
-// isHitlessImage reports whether the name of an image, without registry, path, tag and digest, is "hitless".
-func isHitlessImage(image string) bool {
-	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
-	name, _, _ = strings.Cut(name, ":")
-	return name == "hitless"
 }
 
 // fleetWorker returns the command of a container of the hitless image: this program with the container's arguments.

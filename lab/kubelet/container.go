@@ -62,7 +62,7 @@ func (c *container) start(ctx context.Context) {
 		c.waiting = waitingFor(err)
 		return // a retry would fail too
 	}
-	proc, err := c.pod.sandbox.start(c.logName(), argv, env)
+	proc, err := c.pod.sandbox.start(LogName(c.pod.namespace, c.pod.name, c.spec.Name), argv, env)
 	if err != nil {
 		c.waiting = &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: err.Error()}
 		c.restartAfter(ctx, c.nextBackoff())
@@ -81,8 +81,9 @@ func (c *container) start(ctx context.Context) {
 	c.pod.after(c.pod.k.Relist, func() { c.seenRunning(r) })
 }
 
-func (c *container) logName() string {
-	return "pod-" + c.pod.namespace + "-" + c.pod.name + "-" + c.spec.Name
+// LogName is the name of a container's log among those of the lab's programs.
+func LogName(namespace, pod, container string) string {
+	return "pod-" + namespace + "-" + pod + "-" + container
 }
 
 // seenRunning starts the probes when a relist sees the container.

@@ -46,7 +46,7 @@ func (c *container) runCommand(ctx context.Context, r *containerRun, argv []stri
 	if err != nil {
 		return fmt.Errorf("finding the command (pods of the lab have no file system of their own): %w", err)
 	}
-	proc, err := r.sandbox.start(c.logName()+"-exec", append([]string{path}, argv[1:]...), r.env)
+	proc, err := r.sandbox.start(LogName(c.pod.namespace, c.pod.name, c.spec.Name)+"-exec", append([]string{path}, argv[1:]...), r.env)
 	if err != nil {
 		return err
 	}

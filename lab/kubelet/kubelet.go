@@ -3,10 +3,11 @@
 // SIGTERM, the grace period, SIGKILL, restarts, and status reports for the real controllers.
 //
 // It is not a container runtime: it pulls, mounts and confines nothing. An image whose name contains "agnhost" runs the
-// lab's backend, an image named "hitless" runs this program (fleet-worker), and any other image ends in ErrImagePull.
+// lab's backend, an image named "hitless" runs this program (fleet-worker), an image "kube-proxy:VERSION" runs the
+// kube-proxy of that version, and any other image ends in ErrImagePull.
 //
 // Init containers, postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that
-// says so. Volumes and resource limits are ignored.
+// says so, and so are files of a kube-proxy other than ProxyKubeconfig. Volumes and resource limits are ignored.
 package kubelet
 
 import (
@@ -43,6 +44,7 @@ type Config struct {
 	Client   kubernetes.Interface
 	Procs    *procs.Supervisor
 	Backend  Program
+	Proxies  Proxies // for containers of the kube-proxy image; none when zero
 	Recorder record.Recorder
 	// Now returns the time since the start of the run.
 	Now func() time.Duration
