@@ -48,6 +48,8 @@ type Choice struct {
 	Subjects   []subject.Program // the first is started on each node; the others can replace it
 	SubjectEnv []string          // added to the environment of the subjects
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
+	// DaemonSet runs the first subject in the pods of a DaemonSet. All subjects are kube-proxies, and pods can run each of them.
+	DaemonSet bool
 	// IPVSAfterFailure suppresses reads of the nodes' IPVS tables until an attempt has failed. Each read wakes up the VM.
 	IPVSAfterFailure bool
 }
@@ -237,6 +239,9 @@ func (l *Lab) startSubject(ctx context.Context) (err error) {
 		Kubeconfig: l.Kubeconfig, Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
 		return err
+	}
+	if l.choice.DaemonSet {
+		return l.startDaemonSet(ctx)
 	}
 	return l.Proxies.StartAll(ctx)
 }

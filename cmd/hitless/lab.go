@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab"
 )
 
 func labCommand() *cobra.Command {
@@ -24,24 +25,32 @@ const labKubeconfig = "out/lab.kubeconfig"
 func labUpCommand() *cobra.Command {
 	var o run.Options
 	var set []string
-	var file string
+	var standing run.Standing
 	cmd := &cobra.Command{
 		Use: "up", Short: "Bring a lab up in namespaces of this machine's kernel, until Ctrl-C",
 		Long: `Bring a lab up in namespaces of this machine's kernel, and keep it until Ctrl-C: nodes, pods, a load balancer and a
 real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
 loopback. The external addresses of its Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
 
+The proxies are programs, or with --proxy-daemonset the pods of the DaemonSet kube-system/kube-proxy, as in most clusters. Then
+the scenarios restart and upgrade work on this lab; --proxy-image adds a version to upgrade to.
+
 Nothing of this machine is changed, and nothing is left behind. Root is not needed where user namespaces are allowed.`,
 		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables &
-  hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig,
+  hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig + `
+
+  hitless lab up --subject kube-proxy@v1.36.1/nftables --proxy-daemonset --proxy-image kube-proxy@v1.37.1 &
+  hitless lab shell -- hitless run upgrade --kubeconfig ` + labKubeconfig + ` --set proxy=kube-system/ds/kube-proxy \
+    --set image=` + lab.ProxyImage("v1.37.1") + ` --allow-disruption`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fill(&o, cmd, "", set); err != nil {
 				return err
 			}
-			return run.Lab(cmd.Context(), o, file, func() {
-				fmt.Fprintf(cmd.OutOrStdout(), "the lab is up: %s; Ctrl-C ends it\n", file)
-			})
+			standing.Up = func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "the lab is up: %s; Ctrl-C ends it\n", standing.File)
+			}
+			return run.Lab(cmd.Context(), o, standing)
 		},
 	}
 	f := cmd.Flags()
@@ -51,7 +60,9 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
-	f.StringVar(&file, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to")
+	f.BoolVar(&standing.DaemonSet, "proxy-daemonset", false, "run the subject, a kube-proxy, in the pods of the DaemonSet kube-system/kube-proxy")
+	f.StringArrayVar(&standing.ProxyImages, "proxy-image", nil, "`KUBE-PROXY@VERSION` that these pods can run too, such as kube-proxy@v1.36.1; again for another")
+	f.StringVar(&standing.File, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to")
 	return cmd
 }
 

@@ -26,3 +26,28 @@ func TestLabShellNeedsALabThatRuns(t *testing.T) {
 		}
 	}
 }
+
+// A DaemonSet of proxies needs a kube-proxy, a control plane with its controller, and images of kube-proxies that have the mode.
+func TestLabRefusesADaemonSetThatItCannotRun(t *testing.T) {
+	for args, want := range map[string]string{
+		"--proxy-image kube-proxy@v1.36.1":                            "give --proxy-daemonset too",
+		"--proxy-daemonset --subject bundled":                         "bundled has no image",
+		"--proxy-daemonset --controlplane replay":                     "give --controlplane kube",
+		"--proxy-daemonset --proxy-image=":                            "--proxy-image",
+		"--proxy-daemonset --proxy-image etcd@v3.7.0":                 "etcd is no proxy",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.28.0":          "since v1.29",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.99.0":          "outside the supported range",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.37.1":          "has this version already",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.36.1/iptables": "v1.36.1/iptables",
+	} {
+		t.Chdir(t.TempDir())
+		var out bytes.Buffer
+		code := execute(append([]string{"lab", "up"}, strings.Fields(args)...), &out, &out)
+		if code != exitUsage || !strings.Contains(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("hitless lab up %s: exit %d, want 2 and one line with %q:\n%s", args, code, want, out.String())
+		}
+		if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+			t.Errorf("hitless lab up %s left %v (%v)", args, left, err)
+		}
+	}
+}

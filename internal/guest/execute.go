@@ -160,7 +160,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Subjects: programs, SubjectEnv: env, IPVSAfterFailure: p.Scenario == "soak",
+	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
 			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set)},
 	}, nil

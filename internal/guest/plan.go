@@ -19,8 +19,9 @@ type Plan struct {
 	Parameters    map[string]string `json:"parameters"`
 	Seed          int64             `json:"seed"`
 	Subject       string            `json:"subject"`
-	Exec          *subject.Exec     `json:"exec,omitempty"` // the subject, if a file describes it
-	Next          *Next             `json:"next,omitempty"` // the subject that the scenario changes to
+	Exec          *subject.Exec     `json:"exec,omitempty"`      // the subject, if a file describes it
+	Next          *Next             `json:"next,omitempty"`      // the subject that the scenario changes to
+	DaemonSet     *DaemonSet        `json:"daemonSet,omitempty"` // runs the subject; of LabScenario
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
@@ -33,6 +34,11 @@ type Plan struct {
 type Next struct {
 	Subject  string `json:"subject"`
 	Fallback string `json:"fallback"` // terminatingFallback: on or off
+}
+
+// DaemonSet makes a lab run its subject, a kube-proxy, in the pods of a DaemonSet.
+type DaemonSet struct {
+	Others []string `json:"others,omitempty"` // subjects whose images pods can run as well
 }
 
 // KernelHost is the kernel of a guest in namespaces of the host.
@@ -99,6 +105,21 @@ func (p Plan) Spec() (subject.Spec, error) {
 	return subject.Parse(p.Subject)
 }
 
+// Specs are the other subjects of the DaemonSet; none without a DaemonSet.
+func (d *DaemonSet) Specs() (all []subject.Spec, err error) {
+	if d == nil {
+		return nil, nil
+	}
+	for _, text := range d.Others {
+		s, err := subject.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
 // programs are the subjects of the plan as the lab starts them. bundled is hitless itself, an Exec has its own path, and built
 // programs are in Binaries.
 func (p Plan) programs() ([]subject.Program, error) {
@@ -113,6 +134,13 @@ func (p Plan) programs() ([]subject.Program, error) {
 			return nil, err
 		}
 		all = append(all, subject.Program{Spec: next, Fallback: p.Next.Fallback})
+	}
+	others, err := p.DaemonSet.Specs()
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		all = append(all, subject.Program{Spec: other, Fallback: other.DefaultFallback()})
 	}
 	for i := range all {
 		all[i].Path = Program

@@ -34,6 +34,11 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 		proxies = append(proxies, next)
 	}
+	others, err := plan.DaemonSet.Specs()
+	if err != nil {
+		return UsageError{Reason: err}
+	}
+	proxies = append(proxies, others...)
 	for _, p := range proxies {
 		if t := proxyTarget(p); p.Name == "kube-proxy" && !slices.Contains(targets, t) {
 			targets = append(targets, t)

@@ -72,6 +72,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--service-account-key-file=" + c.file("tokens.key"),
 		"--service-account-signing-key-file=" + c.file("tokens.key"),
 		"--service-cluster-ip-range=" + topology.ServiceCIDR.String(),
+		"--allow-privileged=true", // as kubeadm: the pods of kube-proxy are privileged
 		"--disable-admission-plugins=" + idleAdmission,
 		"--watch-cache-sizes=" + uncachedFlag(),
 		"--enable-priority-and-fairness=false", // a handful of clients, none of them hostile

@@ -77,6 +77,11 @@ func (f *Fleet) StartAll(ctx context.Context) error {
 			return err
 		}
 	}
+	return f.AwaitReady(ctx)
+}
+
+// AwaitReady waits until the proxy of each node is ready, as StartAll. Other programs may have started the proxies.
+func (f *Fleet) AwaitReady(ctx context.Context) error {
 	for _, node := range f.cfg.Net.Nodes {
 		if err := f.awaitReady(ctx, node); err != nil {
 			return err
