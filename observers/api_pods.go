@@ -20,14 +20,17 @@ import (
 func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
 	return watchPods(ctx, informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
 		func(pod *corev1.Pod, state string) {
+			if state == bound {
+				return
+			}
 			recorder.Event(record.Event{At: now(), Node: pod.Spec.NodeName, Object: pod.Name,
 				Text: fmt.Sprintf("pod %s is %s, by the API", pod.Name, state),
 				Body: record.Pod{State: state, Pod: pod.Name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Generation: pod.Labels["pod-template-hash"]}})
 		})
 }
 
-// WatchProxyPods records the states of the proxy called name on a live cluster, until ctx ends: started, ready, stopped (asked
-// to terminate) and exited. They follow from those pods of the namespace that match the label selector. WatchProxyPods returns
+// WatchProxyPods records the states of the proxy called name on a live cluster, until ctx ends: started (its pod has a node),
+// ready, stopped (asked to terminate) and exited. They follow from those pods of the namespace that match the label selector. WatchProxyPods returns
 // an error only when the watch cannot be set up.
 func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace, selector, name string, recorder record.Recorder, now func() time.Duration) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
@@ -41,8 +44,11 @@ func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace,
 	})
 }
 
+// bound is the state of a pod that the scheduler has given a node. A created pod of a DaemonSet has none yet.
+const bound = "bound to its node"
+
 // proxyStates maps the state of a pod to that of the proxy in it.
-var proxyStates = map[string]string{"created": "started", "ready": "ready", "terminating": "stopped", "removed": "exited"}
+var proxyStates = map[string]string{bound: "started", "ready": "ready", "terminating": "stopped", "removed": "exited"}
 
 func watchPods(ctx context.Context, factory informers.SharedInformerFactory, recorder func(pod *corev1.Pod, state string)) error {
 	err := watch(ctx, factory, factory.Core().V1().Pods().Informer(), func(before, after *corev1.Pod) {
@@ -68,6 +74,9 @@ func podChanges(before, after *corev1.Pod) []string {
 	var states []string
 	if before == nil {
 		states, before = append(states, "created"), &corev1.Pod{}
+	}
+	if before.Spec.NodeName == "" && after.Spec.NodeName != "" {
+		states = append(states, bound)
 	}
 	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil {
 		states = append(states, "terminating")
