@@ -15,11 +15,11 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// labUp starts a lab in a separate process until the test ends, and returns its kubeconfig.
-func labUp(t *testing.T, subject string) string {
+// labUp starts a lab with these flags in a separate process until the test ends, and returns its kubeconfig.
+func labUp(t *testing.T, subject string, flags ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	cmd := exec.Command(program, "lab", "up", "--subject", subject, "--kubeconfig", file)
+	cmd := exec.Command(program, append([]string{"lab", "up", "--subject", subject, "--kubeconfig", file}, flags...)...)
 	var said output
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
