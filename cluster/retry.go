@@ -30,13 +30,18 @@ type retrier struct {
 // RoundTrip sends the request until it is answered or the limit is reached.
 func (p *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	begin := p.clock.Now()
+	var last error // of the try before
 	for {
 		asked := p.clock.Now()
 		answer, err := p.send(r)
 		p.noteAnswer(err, r, asked)
+		if err != nil && r.Context().Err() != nil && last != nil {
+			return nil, fmt.Errorf("%w; before that: %w", err, last)
+		}
 		if err == nil || r.Context().Err() != nil || !canRetry(r, err) {
 			return answer, err
 		}
+		last = err
 		if tried := p.clock.Now().Sub(begin); tried > p.limit {
 			return nil, fmt.Errorf("tried for %s: %w", tried.Round(time.Second), err)
 		}

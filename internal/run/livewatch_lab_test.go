@@ -45,7 +45,7 @@ func watchPart(t *testing.T) time.Duration {
 // API outage of 60 s and a killed watch cost nothing. The injected loss of a Service without pods is found with its cause, and nothing else is.
 func TestNightlyWatchOfALabForAnHour(t *testing.T) {
 	part := watchPart(t)
-	w := &watchedLab{t: t, kubeconfig: labUp(t, "kube-proxy@v1.37.1/nftables"), out: filepath.Join(t.TempDir(), "watch")}
+	w := &watchedLab{t: t, kubeconfig: labUp(t, "kube-proxy@v1.37.1/nftables", "--proxy-daemonset"), out: filepath.Join(t.TempDir(), "watch")}
 	w.client = clientOf(t, w.kubeconfig)
 	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestNightlyWatchOfALabForAnHour(t *testing.T) {
 		do   func()
 	}{
 		{"a rollout", func() { w.rollout("web", 1) }},
-		{"the proxies are stopped", func() { w.signal("kube-proxy", syscall.SIGTERM) }},
+		{"the proxies are restarted", w.restartProxies},
 		{"a Service changes its address", func() { w.move("moved") }},
 		{"a Service is deleted", func() { w.remove("gone") }},
 		{"a Service appears", func() { w.create("late") }},
@@ -173,6 +173,17 @@ func (w *watchedLab) scale(name string, n int32) {
 	_, err := w.client.AppsV1().Deployments(shop).Patch(w.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{})
 	w.patch("scaling", err)
 	w.awaitPods(name, n)
+}
+
+// restartProxies replaces the pods of the proxies' DaemonSet, as an upgrade does.
+func (w *watchedLab) restartProxies() {
+	sets := w.client.AppsV1().DaemonSets("kube-system")
+	_, err := sets.Patch(w.t.Context(), "kube-proxy", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"restarted":"1"}}}}}`), metav1.PatchOptions{})
+	w.patch("restarting the proxies", err)
+	w.await("all proxies are new", func(ctx context.Context) (bool, error) {
+		d, err := sets.Get(ctx, "kube-proxy", metav1.GetOptions{})
+		return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == 3 && d.Status.NumberReady == 3, err
+	})
 }
 
 // move takes the Service's address away and lets the load balancer give it the next one.
