@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-first=(attacks cost detection drain)
+first=(attacks cost detection drain museum)
 rest=()
 for suite in suites/*/; do
   name=$(basename "$suite")
