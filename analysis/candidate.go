@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,32 +32,30 @@ type Candidate struct {
 	standing bool
 }
 
-// The weights of the kinds: what ends a backend or breaks the proxy weighs most, then what announces it, then what only
-// follows from it. They decide between events of about the same age; see suspects.best.
+// weights are those of events by kind and state: what ends a backend or breaks the proxy weighs most, then what announces it, then what
+// only follows from it. They decide between events of about the same age; see suspects.best.
+var weights = map[string]float64{
+	"pod terminating": 0.95, "pod exited": 0.88, "pod unready": 0.85, "pod sigterm": 0.8, "pod removed": 0.5,
+	"endpoint serving-terminating": 0.7, "endpoint terminating": 0.7, "endpoint unready": 0.7, "endpoint removed": 0.6,
+	"proxy flushed": 0.97, "proxy cleanup": 0.97, "proxy killed": 0.9, "proxy exited": 0.9, "proxy stopped": 0.9, "proxy started": 0.5,
+	"proxy ready": 0.4, "proxy continued": 0.4, "proxy restored": 0.4, "proxy synced": 0.25,
+	"node removed": 0.9, "node unready": 0.8, "node cordoned": 0.2,
+	"service deleted": 0.96, "service changed": 0.6, "service created": 0.4,
+	"kernel removed": 0.55, "kernel weight": 0.45,
+	nodeOff: 0.99, "foreign begin": 0.98, "balancer empty": 0.95, "balancer reloaded": 0.6, "balancer entered": 0.4, "health fail": 0.3,
+}
+
+// The phrases for states of pods, proxies and nodes.
 var (
-	podWeights = map[string]float64{"terminating": 0.95, "exited": 0.88, "unready": 0.85, "sigterm": 0.8, "removed": 0.5}
 	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
 		"sigterm": "got SIGTERM", "removed": "was removed"}
-	endpointWeights = map[string]float64{"serving-terminating": 0.7, "terminating": 0.7, "unready": 0.7, "removed": 0.6}
-	proxyWeights    = map[string]float64{"flushed": 0.97, "cleanup": 0.97, "killed": 0.9, "exited": 0.9, "stopped": 0.9, "started": 0.5,
-		"ready": 0.4, "continued": 0.4, "restored": 0.4, "synced": 0.25}
 	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
 		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
-	nodeWeights    = map[string]float64{"removed": 0.9, "unready": 0.8, "cordoned": 0.2}
-	nodePhrases    = map[string]string{"removed": "was removed from the cluster", "unready": "became unready", "cordoned": "was cordoned"}
-	serviceWeights = map[string]float64{"deleted": 0.96, "changed": 0.6, "created": 0.4}
-	kernelWeights  = map[string]float64{"removed": 0.55, "weight": 0.45}
+	nodePhrases = map[string]string{"removed": "was removed from the cluster", "unready": "became unready", "cordoned": "was cordoned"}
 )
 
-const (
-	weightInjected = 1.0
-	weightPower    = 0.99
-	weightForeign  = 0.98
-	weightNoNodes  = 0.95
-	weightReloaded = 0.6
-	weightEntered  = 0.4
-	weightHealth   = 0.3
-)
+// weightInjected is the weight of the faults that a proof or a scenario injects.
+const weightInjected = 1.0
 
 // suspectsOf lists the suspects among the events by the node they happened on, each list in order of time, and those that
 // stand apart. What ends because its node lost power is no suspect beside that loss.
@@ -109,7 +108,8 @@ func noteExit(exits map[string]record.Event, e record.Event) {
 func membershipSuspects(e record.Event, body record.Membership, before []string, exits map[string]record.Event) []Candidate {
 	s, now := Candidate{at: e.At, kind: e.Kind(), service: body.Service}, body.Nodes
 	if len(now) == 0 && len(before) > 0 {
-		s.weight, s.event, s.what = weightNoNodes, "balancer empty", "the load balancer removed its last node"
+		s.event, s.what = "balancer empty", "the load balancer removed its last node"
+		s.weight = weights[s.event]
 		if text := exitsText(e.At, exits, before); text != "" { // the removal is only what followed
 			s.event, s.what = "proxy exited", text+", and "+s.what
 		}
@@ -118,13 +118,15 @@ func membershipSuspects(e record.Event, body record.Membership, before []string,
 	var found []Candidate
 	if body.Reloaded {
 		again := s
-		again.weight, again.event = weightReloaded, "balancer reloaded"
+		again.event = "balancer reloaded"
+		again.weight = weights[again.event]
 		again.what = "the load balancer restarted, with every node considered healthy until its first check,"
 		found = append(found, again)
 	}
 	for _, node := range now {
 		if !slices.Contains(before, node) {
-			s.weight, s.event, s.node = weightEntered, "balancer entered", node
+			s.event, s.node = "balancer entered", node
+			s.weight = weights[s.event]
 			s.what = "the load balancer added " + node
 			found = append(found, s)
 		}
@@ -159,13 +161,13 @@ func (a *Analysis) suspectOf(e record.Event) Candidate {
 	}
 	switch body := e.Body.(type) {
 	case record.Pod:
-		s.pod, s.weight, s.event = PodOf(e), podWeights[body.State], "pod "+body.State
+		s.pod, s.event = PodOf(e), "pod "+body.State
 		s.what = "pod " + s.pod + on + " " + podPhrases[body.State]
 		s.backend = a.servesSomething(s.pod)
 	case record.Endpoint:
 		a.endpointSuspect(e, body, &s)
 	case record.Service:
-		s.service, s.weight, s.event, s.what = body.Service, serviceWeights[body.State], "service "+body.State, e.Text
+		s.service, s.event, s.what = body.Service, "service "+body.State, e.Text
 		if body.State == "deleted" {
 			s.standing, s.backend = true, true
 			s.until = a.after(e, func(later record.Event) bool {
@@ -174,23 +176,23 @@ func (a *Analysis) suspectOf(e record.Event) Candidate {
 			})
 		}
 	case record.Proxy:
-		s.weight, s.event = proxyWeights[body.State], "proxy "+body.State
+		s.event = "proxy " + body.State
 		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+body.State)
 		s.anywhere = true
 	case record.KernelChange:
-		s.service, s.weight, s.event = body.Service, kernelWeights[body.Change], "kernel "+body.Change
+		s.service, s.event = body.Service, "kernel "+body.Change
 		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", body.Backend, body.Table, on, body.Change)
 	case record.Fault:
 		a.faultSuspect(e, body, &s, on)
 	case record.Node:
-		s.weight, s.event, s.what, s.anywhere = nodeWeights[body.State], "node "+body.State, s.node+" "+nodePhrases[body.State], true
+		s.event, s.what, s.anywhere = "node "+body.State, s.node+" "+nodePhrases[body.State], true
 		if body.State == "off" {
-			s.weight, s.event, s.what, s.standing, s.backend = weightPower, nodeOff, s.node+" lost power", true, true
+			s.what, s.standing, s.backend = s.node+" lost power", true, true
 			s.until = a.after(e, func(later record.Event) bool { return later.Node == e.Node && later.Body.(record.Node).State == "on" })
 		}
 	case record.Interference:
 		if body.State == "begin" {
-			s.weight, s.event, s.what, s.standing, s.backend = weightForeign, "foreign begin", body.What, true, true
+			s.event, s.what, s.standing, s.backend = "foreign begin", body.What, true, true
 			s.until = a.after(e, func(later record.Event) bool {
 				end := later.Body.(record.Interference)
 				return end.ID == body.ID && end.State == "end"
@@ -198,9 +200,10 @@ func (a *Analysis) suspectOf(e record.Event) Candidate {
 		}
 	case record.HealthCheck:
 		if body.Result == "fail" {
-			s.weight, s.event, s.what = weightHealth, "health fail", "the health check"+on+" failed"
+			s.event, s.what = "health fail", "the health check"+on+" failed"
 		}
 	}
+	s.weight = cmp.Or(s.weight, weights[s.event])
 	return s
 }
 
@@ -209,7 +212,7 @@ func (a *Analysis) endpointSuspect(e record.Event, body record.Endpoint, s *Cand
 	if life := a.pods.byName[s.pod]; life != nil {
 		s.node = cmp.Or(life.node, s.node)
 	}
-	s.weight, s.event = endpointWeights[body.State], "endpoint "+body.State
+	s.event = "endpoint " + body.State
 	s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " became " + body.State
 	if body.State == "removed" {
 		s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " was removed"
@@ -264,13 +267,7 @@ func (s *Candidate) concerns(l *Lane, service string, known pods) bool {
 
 // CauseEvents returns the events that can be the cause of an outage, as CauseReport.Event has them, in order.
 func CauseEvents() []string {
-	events := []string{nodeOff, "foreign begin", "health fail", "balancer empty", "balancer reloaded", "balancer entered"}
-	for kind, weights := range map[string]map[string]float64{"pod": podWeights, "endpoint": endpointWeights, "proxy": proxyWeights,
-		"service": serviceWeights, "kernel": kernelWeights} {
-		for state := range weights {
-			events = append(events, kind+" "+state)
-		}
-	}
+	events := slices.Collect(maps.Keys(weights))
 	for _, fault := range [...]string{"drop", "refuse", "reset", "wrong", "flush"} {
 		events = append(events, "injected "+fault)
 	}

@@ -34,6 +34,15 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A budget can name every cause that a report can have: of a loss by a node, too, which the API shows on live clusters.
+func TestLoadKnowsTheCausesOfNodes(t *testing.T) {
+	for _, state := range []string{"off", "unready", "removed", "cordoned"} {
+		if _, err := load(t, "rules: [{cause: node "+state+", dropped: 1}]\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Each of these budgets says something that it cannot mean. The error names the line.
 func TestLoadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
