@@ -56,11 +56,14 @@ func (a *Analysis) excuseAttempts() {
 			all = append(all, x)
 		}
 	}
-	a.excuses = all
-	for _, x := range a.excuses {
-		for _, l := range a.Measured() {
+	if a.excuses = all; len(all) == 0 {
+		return
+	}
+	for _, l := range a.Measured() {
+		lead := l.underWay(a.scenarioBegan())
+		for _, x := range a.excuses {
 			if x.concerns(a, l) {
-				x.take(a, l)
+				x.take(a, l, lead)
 			}
 		}
 	}
@@ -102,9 +105,8 @@ func (x *excuse) concerns(a *Analysis, l *Lane) bool {
 	return (open || !x.Open) && (service == "" || sameService(x.Service, service))
 }
 
-// take excuses failed attempts of a lane.
-func (x *excuse) take(a *Analysis, l *Lane) {
-	lead := l.underWay(a.scenarioBegan())
+// take excuses failed attempts of a lane that were under way for up to lead when the excuse began, or started in its window.
+func (x *excuse) take(a *Analysis, l *Lane, lead time.Duration) {
 	var unknown []*Sample // attempts that may have gone to a pod on the node
 	sure, all := 0, 0     // on the paths of PathPods
 	for i := l.RecordAt(x.From - lead); i < len(l.Records) && l.Records[i].Start() < x.Until; i++ {
