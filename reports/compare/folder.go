@@ -2,7 +2,6 @@ package compare
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
@@ -63,9 +62,9 @@ func Write(dir string, c *Comparison, key ed25519.PublicKey) error {
 }
 
 func analysisOf(dir, subject string, r Run, key ed25519.PublicKey) (*analysis.Analysis, error) {
-	h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
+	h, err := openRun(dir, subject, r, key)
 	if err != nil {
-		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
+		return nil, err
 	}
 	a, err := analysis.New(h)
 	if err != nil {
@@ -77,12 +76,10 @@ func analysisOf(dir, subject string, r Run, key ed25519.PublicKey) (*analysis.An
 // Again computes a comparison and the reports of its runs from the histories, and writes all of their files. The compare.json in dir
 // gives the subjects and the paths of the runs, and the reference and the budget if o has none. Nothing is written when a run is damaged.
 func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*Comparison, error) {
-	before, err := Read(ctx, filepath.Join(dir, File))
+	before, o, err := readAgain(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}
-	o.Against = cmp.Or(o.Against, before.Reference)
-	o.Budget = cmp.Or(o.Budget, before.Budget)
 	if !slices.ContainsFunc(before.Subjects, func(s Subject) bool { return s.Subject == o.Against }) {
 		return nil, fmt.Errorf("comparing against %s: %s has no such subject", o.Against, filepath.Join(dir, File))
 	}
@@ -90,26 +87,16 @@ func Again(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*
 	if err != nil {
 		return nil, err
 	}
-	subjects := make([]Subject, len(before.Subjects))
-	for i, s := range before.Subjects {
-		subjects[i].Subject = s.Subject
-		for j, r := range s.Runs {
-			report, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(r.Report)), histories[i][j])
-			if err != nil {
-				return nil, err
-			}
-			run, err := Judged(histories[i][j], report, r.Report, o.Budget)
-			if err != nil {
-				return nil, err
-			}
-			subjects[i].Runs = append(subjects[i].Runs, run)
+	c, err := before.again(o, histories, func(h *record.History, path string) (Run, error) {
+		report, err := reports.WriteAll(filepath.Join(dir, filepath.Dir(path)), h)
+		if err != nil {
+			return Run{}, err
 		}
-	}
-	c, err := New(before.Scenario, subjects, o)
+		return Judged(h, report, path, o.Budget)
+	})
 	if err != nil {
 		return nil, err
 	}
-	c.Command = before.Command
 	return c, Write(dir, c, key)
 }
 

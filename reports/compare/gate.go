@@ -16,11 +16,10 @@ import (
 // was changed, that is not the one that compare.json names, or that stands for two runs is a record.DamageError. A rule of the budget that names
 // what a run lacks is an analysis.RuleError.
 func Gate(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*Comparison, error) {
-	before, err := Read(ctx, filepath.Join(dir, File))
+	before, o, err := readAgain(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}
-	o.Against, o.Budget = cmp.Or(o.Against, before.Reference), cmp.Or(o.Budget, before.Budget)
 	histories, err := openRuns(dir, before, key)
 	if err != nil {
 		return nil, err
@@ -28,27 +27,44 @@ func Gate(ctx context.Context, dir string, key ed25519.PublicKey, o Options) (*C
 	if err := sameRuns(dir, before, histories); err != nil {
 		return nil, err
 	}
-	subjects := make([]Subject, len(before.Subjects))
-	for i, s := range before.Subjects {
+	return before.again(o, histories, func(h *record.History, path string) (Run, error) {
+		report, err := analysis.Judge(h, o.Budget)
+		if err != nil {
+			return Run{}, err
+		}
+		return Judged(h, report, path, nil)
+	})
+}
+
+// readAgain reads the comparison in dir, whose reference and budget hold where o has none.
+func readAgain(ctx context.Context, dir string, o Options) (*Comparison, Options, error) {
+	before, err := Read(ctx, filepath.Join(dir, File))
+	if err != nil {
+		return nil, o, err
+	}
+	o.Against, o.Budget = cmp.Or(o.Against, before.Reference), cmp.Or(o.Budget, before.Budget)
+	return before, o, nil
+}
+
+// again compares the runs anew, with the entries that judge makes of their records. path is that of the run's report.
+func (c *Comparison) again(o Options, histories [][]*record.History, judge func(h *record.History, path string) (Run, error)) (*Comparison, error) {
+	subjects := make([]Subject, len(c.Subjects))
+	for i, s := range c.Subjects {
 		subjects[i].Subject = s.Subject
 		for j, r := range s.Runs {
-			report, err := analysis.Judge(histories[i][j], o.Budget)
-			if err != nil {
-				return nil, err
-			}
-			run, err := Judged(histories[i][j], report, r.Report, nil)
+			run, err := judge(histories[i][j], r.Report)
 			if err != nil {
 				return nil, err
 			}
 			subjects[i].Runs = append(subjects[i].Runs, run)
 		}
 	}
-	c, err := New(before.Scenario, subjects, o)
+	now, err := New(c.Scenario, subjects, o)
 	if err != nil {
 		return nil, err
 	}
-	c.Command = before.Command
-	return c, nil
+	now.Command = c.Command
+	return now, nil
 }
 
 // openRuns opens the records of all runs of a comparison, by subject.
@@ -56,14 +72,22 @@ func openRuns(dir string, c *Comparison, key ed25519.PublicKey) ([][]*record.His
 	histories := make([][]*record.History, len(c.Subjects))
 	for i, s := range c.Subjects {
 		for _, r := range s.Runs {
-			h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
+			h, err := openRun(dir, s.Subject, r, key)
 			if err != nil {
-				return nil, fmt.Errorf("comparing %s with seed %d again: %w; copy the folder with all of its runs", s.Subject, r.Seed, err)
+				return nil, err
 			}
 			histories[i] = append(histories[i], h)
 		}
 	}
 	return histories, nil
+}
+
+func openRun(dir, subject string, r Run, key ed25519.PublicKey) (*record.History, error) {
+	h, err := record.OpenSigned(filepath.Join(dir, filepath.Dir(r.Report)), key)
+	if err != nil {
+		return nil, fmt.Errorf("comparing %s with seed %d: %w; copy the folder with all of its runs", subject, r.Seed, err)
+	}
+	return h, nil
 }
 
 // sameRuns checks that each record is the one that compare.json names, and that none stands for two runs.
