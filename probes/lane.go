@@ -225,6 +225,11 @@ func (l Lane) overUDP() bool {
 	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
 }
 
+// opensSockets reports whether each attempt of the lane has a socket of its own.
+func (l Lane) opensSockets() bool {
+	return l.Protocol == ProtocolTCPNew || l.Protocol == ProtocolTCPDial || l.Protocol == ProtocolUDPFresh
+}
+
 // KeepsConnections reports whether connections of the lane outlive attempts.
 func (l Lane) KeepsConnections() bool {
 	return l.Protocol == ProtocolTCPLong || l.Protocol == ProtocolHTTPReuse

@@ -20,7 +20,7 @@ const (
 
 // tupleRate returns the number of new five-tuples per second, without failures.
 func (l Lane) tupleRate() float64 {
-	if l.Protocol == ProtocolTCPNew || l.Protocol == ProtocolTCPDial || l.Protocol == ProtocolUDPFresh {
+	if l.opensSockets() {
 		return l.Rate
 	}
 	return 0 // a few in total

@@ -34,8 +34,8 @@ func (e *Engine) DropReplies(id uint16, from, until time.Duration) error {
 	if i < 0 {
 		return fmt.Errorf("dropping replies to lane %d: no such lane was started", id)
 	}
-	if p := e.started[i].Protocol; p != ProtocolTCPNew && p != ProtocolTCPDial && p != ProtocolUDPFresh {
-		return fmt.Errorf("dropping replies to lane %d: its protocol %s shares sockets between attempts", id, p)
+	if l := e.started[i]; !l.opensSockets() {
+		return fmt.Errorf("dropping replies to lane %d: its protocol %s shares sockets between attempts", id, l.Protocol)
 	}
 	return e.command(func(time.Duration) {
 		for _, n := range e.lanes {
