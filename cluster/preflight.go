@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hitless/hitless/observers"
 )
 
 // Verb is an API permission. Namespace is empty for objects without a namespace, and InRun for the run's own.
@@ -122,11 +124,8 @@ func (c *Cluster) Facts(ctx context.Context) (Facts, error) {
 }
 
 func takesPods(n *corev1.Node) bool {
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
-	return ready && !n.Spec.Unschedulable && !tainted
+	return observers.NodeReady(n) && !n.Spec.Unschedulable && !tainted
 }
 
 func addresses(n *corev1.Node) []string {

@@ -33,9 +33,9 @@ func nodeChanges(before, after *corev1.Node) (events []record.Event) {
 	}
 	wasReady, wasCordoned := true, false
 	if before != nil {
-		wasReady, wasCordoned = nodeReady(before), before.Spec.Unschedulable
+		wasReady, wasCordoned = NodeReady(before), before.Spec.Unschedulable
 	}
-	switch is := nodeReady(after); {
+	switch is := NodeReady(after); {
 	case wasReady && !is:
 		say(after, "unready", "is not ready")
 	case is && !wasReady:
@@ -50,7 +50,8 @@ func nodeChanges(before, after *corev1.Node) (events []record.Event) {
 	return events
 }
 
-func nodeReady(n *corev1.Node) bool {
+// NodeReady reports whether the API has a node as ready.
+func NodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -81,7 +81,7 @@ func podChanges(before, after *corev1.Pod) []string {
 	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil {
 		states = append(states, "terminating")
 	}
-	switch was, is := podReady(before), podReady(after); {
+	switch was, is := PodReady(before), PodReady(after); {
 	case is && !was:
 		states = append(states, "ready")
 	case was && !is:
@@ -90,7 +90,8 @@ func podChanges(before, after *corev1.Pod) []string {
 	return states
 }
 
-func podReady(p *corev1.Pod) bool {
+// PodReady reports whether the API has a pod as ready.
+func PodReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})

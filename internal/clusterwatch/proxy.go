@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,12 +24,11 @@ type proxies struct {
 	namespace string
 	selector  string
 
-	mu      sync.Mutex
-	failed  time.Time       // of the last failed attempt; zero after it was looked into
-	unasked map[string]bool // pods whose mode is to be asked
-	modes   map[string]string
-	told    map[string]bool // what was refused or failed, told once
-	logged  map[string]time.Time
+	mu     sync.Mutex
+	failed time.Time            // of the last failed attempt; zero after it was looked into
+	asked  map[string]bool      // UIDs of the pods that were asked for their mode
+	told   map[string]bool      // what was refused or failed, told once
+	logged map[string]time.Time // by pod: the last line that is recorded
 }
 
 // Limits of what is read of proxies after failures.
@@ -57,7 +55,7 @@ func startProxy(c *causes) {
 		w.remark("warning", fmt.Sprintf("the proxy's DaemonSet %s is not observed: %v; name it with --proxy NAMESPACE/NAME", w.o.Proxy, err))
 		return
 	}
-	p := &proxies{c: c, namespace: namespace, selector: metav1.FormatLabelSelector(set.Spec.Selector), unasked: map[string]bool{}, modes: map[string]string{},
+	p := &proxies{c: c, namespace: namespace, selector: metav1.FormatLabelSelector(set.Spec.Selector), asked: map[string]bool{},
 		told: map[string]bool{}, logged: map[string]time.Time{}}
 	w.exporter.onFailure(p.noteFailure)
 	c.run(func() error {
@@ -131,21 +129,16 @@ func (p *proxies) get(ctx context.Context, pod *corev1.Pod, path string) ([]byte
 
 // askMode records the mode of a new proxy.
 func (p *proxies) askMode(ctx context.Context, pod *corev1.Pod) {
-	key := string(pod.UID)
-	if _, asked := p.modes[key]; asked || !ready(pod) {
+	if p.asked[string(pod.UID)] || !observers.PodReady(pod) {
 		return
 	}
+	p.asked[string(pod.UID)] = true
 	data, ok := p.get(ctx, pod, "proxyMode")
 	mode := strings.TrimSpace(string(data))
-	p.modes[key] = mode
 	if ok && mode != "" && len(mode) < 32 {
 		p.c.w.record.Event(record.Event{At: p.c.w.now(), Node: pod.Spec.NodeName, Object: "proxy", Body: record.Log{Program: "hitless", Level: "info"},
 			Text: fmt.Sprintf("the proxy on %s (pod %s) runs in mode %s", pod.Spec.NodeName, pod.Name, mode)})
 	}
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 // readLog records the lines of a proxy's log near a failure.
